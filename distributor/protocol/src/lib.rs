@@ -1,0 +1,1 @@
+//! The xDS protocol as a value without IO.

@@ -1,0 +1,1 @@
+//! Serves snapshots to Envoy proxies over ADS.

@@ -1,0 +1,1 @@
+//! A simulated Envoy that speaks xDS to any server.

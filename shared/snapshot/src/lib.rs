@@ -1,0 +1,16 @@
+//! What a fleet of proxies is told, as immutable values: a [`Snapshot`] holds one [`Tree`] of [`Resource`]s per
+//! [`ResourceType`], at one [`Head`].
+//!
+//! Translator, store and distributor share these values and nothing else. There is no IO here and no clock.
+
+mod fleet;
+mod head;
+mod resource;
+mod snapshot;
+mod tree;
+
+pub use fleet::{FleetName, InvalidFleetName};
+pub use head::Head;
+pub use resource::{Resource, ResourceType, Version};
+pub use snapshot::{Change, Snapshot};
+pub use tree::{Difference, Tree};

@@ -1,0 +1,1 @@
+//! The snapshot store, settings and telemetry that every program has.

@@ -1,0 +1,1 @@
+//! Gateway API objects to xDS resources and statuses, as a pure function.

@@ -1,0 +1,1 @@
+//! Watches objects, translates and publishes.
