@@ -35,9 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = envoy_types_folder()?.join("src/generated/types.bin");
     println!("cargo::rerun-if-changed={}", descriptors.display());
 
-    let all = FileDescriptorSet::decode(fs::read(&descriptors)?.as_slice())?;
-    let used = with_imports(all, ROOTS)?;
-    fs::write(out.join("descriptors.bin"), used.encode_to_vec())?;
+    let (used, raw) = with_imports(&fs::read(&descriptors)?, ROOTS)?;
+    fs::write(out.join("descriptors.bin"), raw)?;
 
     prost_build::Config::new()
         .btree_map(["."])
@@ -73,24 +72,39 @@ fn envoy_types_folder() -> Result<PathBuf, Box<dyn Error>> {
         .ok_or_else(|| "cargo metadata names no package envoy-types".into())
 }
 
-/// The files of `roots` and everything that they import, in the order of `set`.
+/// A descriptor set whose files stay as they are: decoding them would drop the annotations that say which fields are
+/// secrets.
+#[derive(Clone, PartialEq, Message)]
+struct RawSet {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    file: Vec<Vec<u8>>,
+}
+
+/// The files of `roots` and everything that they import, decoded and raw.
 fn with_imports(
-    set: FileDescriptorSet,
+    set: &[u8],
     roots: &[&str],
-) -> Result<FileDescriptorSet, Box<dyn Error>> {
+) -> Result<(FileDescriptorSet, Vec<u8>), Box<dyn Error>> {
+    let decoded = FileDescriptorSet::decode(set)?;
+    let raw = RawSet::decode(set)?;
     let imports: BTreeMap<&str, &[String]> =
-        set.file.iter().map(|file| (file.name(), file.dependency.as_slice())).collect();
+        decoded.file.iter().map(|file| (file.name(), file.dependency.as_slice())).collect();
     let mut wanted = BTreeSet::new();
-    let mut queue: Vec<String> = roots.iter().map(|root| (*root).to_owned()).collect();
+    let mut queue: Vec<&str> = roots.to_vec();
     while let Some(name) = queue.pop() {
-        let Some(dependencies) = imports.get(name.as_str()) else {
+        let Some(dependencies) = imports.get(name) else {
             return Err(format!("envoy-types has no descriptor of {name}").into());
         };
         if wanted.insert(name) {
-            queue.extend(dependencies.iter().cloned());
+            queue.extend(dependencies.iter().map(String::as_str));
         }
     }
-    Ok(FileDescriptorSet {
-        file: set.file.into_iter().filter(|file| wanted.contains(file.name())).collect(),
-    })
+    let (file, raw): (Vec<_>, Vec<_>) = decoded
+        .file
+        .iter()
+        .cloned()
+        .zip(raw.file)
+        .filter(|(file, _)| wanted.contains(file.name()))
+        .unzip();
+    Ok((FileDescriptorSet { file }, RawSet { file: raw }.encode_to_vec()))
 }

@@ -27,6 +27,14 @@ pub fn type_url<M: Name>() -> String {
     format!("type.googleapis.com/{}", M::full_name())
 }
 
+/// Appends an encoded message as field `tag` of the message in `buffer`, so that a large message can be put together
+/// from parts that were encoded before. Fields must come in the order of their tags, as the encoder writes them.
+pub fn append_message(buffer: &mut Vec<u8>, tag: u32, message: &[u8]) {
+    prost::encoding::encode_key(tag, prost::encoding::WireType::LengthDelimited, buffer);
+    prost::encoding::encode_varint(message.len() as u64, buffer);
+    buffer.extend_from_slice(message);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

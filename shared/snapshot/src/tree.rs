@@ -106,7 +106,7 @@ impl Tree {
     /// What it takes to come from `before` to this tree, at a cost in proportion to what differs.
     pub fn differences<'a>(&'a self, before: &'a Tree) -> Vec<Difference<'a>> {
         let mut found = Vec::new();
-        differences(before.root.as_ref(), self.root.as_ref(), 0, &mut found);
+        differences(before.root.as_ref(), self.root.as_ref(), &mut found);
         found
     }
 }
@@ -251,7 +251,6 @@ fn digest_of(node: Option<&Arc<Node>>) -> Digest {
 fn differences<'a>(
     before: Option<&'a Arc<Node>>,
     after: Option<&'a Arc<Node>>,
-    depth: usize,
     found: &mut Vec<Difference<'a>>,
 ) {
     if let (Some(one), Some(other)) = (before, after)
@@ -265,7 +264,7 @@ fn differences<'a>(
     match (before.map(|node| &node.shape), after.map(|node| &node.shape)) {
         (Some(Shape::Branch { children: old, .. }), Some(Shape::Branch { children: new, .. })) => {
             for (old, new) in old.iter().zip(new.iter()) {
-                differences(old.as_ref(), new.as_ref(), depth + 1, found);
+                differences(old.as_ref(), new.as_ref(), found);
             }
         }
         // One side is a leaf or nothing: there the other side is small too, or all of it is new or gone.
@@ -273,7 +272,7 @@ fn differences<'a>(
     }
 }
 
-fn ordered<'a>(node: Option<&'a Arc<Node>>) -> Vec<&'a Arc<Resource>> {
+fn ordered(node: Option<&Arc<Node>>) -> Vec<&Arc<Resource>> {
     fn collect<'a>(node: &'a Node, into: &mut Vec<&'a Arc<Resource>>) {
         match &node.shape {
             Shape::Leaf(resources) => into.extend(resources),

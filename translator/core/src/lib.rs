@@ -1,1 +1,23 @@
-//! Gateway API objects to xDS resources and statuses, as a pure function.
+//! Gateway API objects to xDS resources and statuses, as a pure function: no IO, no clock, no environment, no
+//! unordered map.
+//!
+//! The walk, each step a folder: [`objects`] ▶ `accept` (Gateways and listeners) ▶ `routes` (rules, with `filters` and
+//! `backends`) ▶ `attach` (routes to listeners) ▶ [`ir`] ▶ `merge` (virtual hosts) ▶ `build` (protobuf), and `status`
+//! beside it. [`World`] does only the steps that a change asks for.
+
+mod accept;
+mod attach;
+mod backends;
+mod build;
+mod filters;
+pub mod ir;
+mod merge;
+pub mod objects;
+mod routes;
+pub mod status;
+mod world;
+
+pub use world::{Event, Outcome, Work, World};
+
+/// Which GatewayClasses are ours.
+pub const CONTROLLER_NAME: &str = "heliograph.dev/gateway-controller";

@@ -1,0 +1,100 @@
+use super::is_granted;
+use crate::objects::{Kind, ObjectName, core, gateway};
+use crate::status::Condition;
+use crate::world::Reader;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+/// A Secret with a certificate that Envoy will take, or the condition that says why not.
+pub(crate) type Certificate = Result<ObjectName, Condition>;
+
+/// The parts of a TLS Secret.
+pub(crate) struct KeyPair<'a> {
+    pub(crate) chain: &'a [u8],
+    pub(crate) key: &'a [u8],
+}
+
+pub(super) fn resolve(
+    reader: &Reader<'_>,
+    gateway: &ObjectName,
+    listener: &gateway::Listener,
+) -> Vec<Certificate> {
+    let invalid =
+        |message: &str| Condition::no("ResolvedRefs", "InvalidCertificateRef", message.to_owned());
+    let Some(tls) = &listener.tls else {
+        return vec![Err(invalid("An HTTPS listener needs tls.certificateRefs"))];
+    };
+    if matches!(tls.mode, Some(gateway::TlsMode::Passthrough)) {
+        return vec![Err(invalid("An HTTPS listener cannot pass TLS through"))];
+    }
+    let references: Vec<_> = tls.certificate_refs.iter().flatten().collect();
+    if references.is_empty() {
+        return vec![Err(invalid("An HTTPS listener needs tls.certificateRefs"))];
+    }
+    references.into_iter().map(|reference| certificate(reader, gateway, reference)).collect()
+}
+
+fn certificate(
+    reader: &Reader<'_>,
+    gateway: &ObjectName,
+    reference: &gateway::CertificateRef,
+) -> Certificate {
+    let group = reference.group.as_deref().unwrap_or_default();
+    let kind = reference.kind.as_deref().unwrap_or("Secret");
+    let namespace = reference.namespace.as_deref().unwrap_or(&gateway.namespace);
+    let name = ObjectName::new(namespace, &reference.name);
+    let invalid = |reason: &str| {
+        Condition::no("ResolvedRefs", "InvalidCertificateRef", format!("{kind} {name}: {reason}"))
+    };
+    if Kind::find(group, kind) != Some(Kind::Secret) {
+        return Err(invalid("only Secrets can hold certificates"));
+    }
+    // The grant is asked first: without one, nobody learns whether the Secret exists.
+    let to = name.clone().of(Kind::Secret);
+    if !is_granted(reader, (Kind::Gateway, &gateway.namespace), &to) {
+        return Err(Condition::no(
+            "ResolvedRefs",
+            "RefNotPermitted",
+            format!("{to}: no ReferenceGrant allows it"),
+        ));
+    }
+    let Some(secret) = reader.object::<core::Secret>(&name) else {
+        return Err(invalid("it does not exist"));
+    };
+    key_pair(secret).map_err(|reason| invalid(&reason))?;
+    Ok(name)
+}
+
+/// The key pair of a Secret, if Envoy would take it: it refuses a whole listener for one bad certificate.
+/// The reason of a refusal holds nothing of the content.
+pub(crate) fn key_pair(secret: &core::Secret) -> Result<KeyPair<'_>, String> {
+    let part = |name: &str| {
+        let data = secret.data.as_ref().and_then(|data| data.get(name)).map(|data| &*data.0);
+        data.or_else(|| {
+            secret.string_data.as_ref().and_then(|data| data.get(name)).map(String::as_bytes)
+        })
+        .filter(|bytes| !bytes.is_empty())
+        .ok_or_else(|| format!("it has no {name}"))
+    };
+    let pair = KeyPair { chain: part("tls.crt")?, key: part("tls.key")? };
+    let chain: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(pair.chain)
+        .collect::<Result<_, _>>()
+        .map_err(|_| "tls.crt is not PEM")?;
+    if chain.is_empty() {
+        return Err("tls.crt holds no certificate".to_owned());
+    }
+    let key = PrivateKeyDer::from_pem_slice(pair.key)
+        .map_err(|_| "tls.key holds no private key in PEM")?;
+    match CertifiedKey::from_der(chain, key, &ring::default_provider()) {
+        Ok(_) => Ok(pair),
+        Err(rustls::Error::InconsistentKeys(_)) => {
+            Err("tls.key is not the key of tls.crt".to_owned())
+        }
+        Err(rustls::Error::InvalidCertificate(_)) => {
+            Err("tls.crt is not a valid certificate".to_owned())
+        }
+        Err(_) => Err("tls.key is of a kind that cannot be used".to_owned()),
+    }
+}

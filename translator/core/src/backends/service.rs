@@ -1,0 +1,111 @@
+use super::Reference;
+use crate::ir::{Backend, BackendProtocol, Cluster, Endpoint, Endpoints, Locality};
+use crate::objects::core::{EndpointSlice, Service};
+use crate::world::Reader;
+use k8s_openapi::api::core::v1::ServicePort;
+use k8s_openapi::api::discovery::v1::Endpoint as SliceEndpoint;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+pub(super) fn resolve(
+    reader: &Reader<'_>,
+    reference: &Reference<'_>,
+) -> Result<Backend, (&'static str, String)> {
+    const NOT_FOUND: &str = "BackendNotFound";
+    let Some(service) = reader.object::<Service>(&reference.name) else {
+        return Err((NOT_FOUND, "it does not exist".to_owned()));
+    };
+    let Some(number) = reference.port else {
+        return Err((NOT_FOUND, "the reference names no port".to_owned()));
+    };
+    let spec = service.spec.as_ref();
+    if spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName") {
+        return Err((NOT_FOUND, "a Service of type ExternalName has no endpoints".to_owned()));
+    }
+    let port = u16::try_from(number).ok().filter(|port| port_of(service, *port).is_some());
+    match port {
+        Some(port) => Ok(Backend::service(reference.name.clone(), port)),
+        None => Err((NOT_FOUND, format!("it has no port {number}"))),
+    }
+}
+
+pub(super) fn cluster(reader: &Reader<'_>, backend: &Backend) -> Cluster {
+    let service = reader.object::<Service>(&backend.object.name);
+    let port = service.and_then(|service| port_of(service, backend.port));
+    let protocol = match port.and_then(|port| port.app_protocol.as_deref()) {
+        Some("kubernetes.io/h2c") => BackendProtocol::Http2,
+        _ => BackendProtocol::Http1,
+    };
+    Cluster { name: backend.clone(), protocol }
+}
+
+pub(super) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Endpoints {
+    let service = reader.object::<Service>(&backend.object.name);
+    let port = service.and_then(|service| port_of(service, backend.port));
+    let port_name = port.map(|port| port.name.as_deref().unwrap_or_default());
+
+    let mut ready = Zones::new();
+    let mut draining = Zones::new();
+    for slice in reader.slices(&backend.object.name) {
+        let Some(number) = port_name.and_then(|name| slice_port(slice, name)) else { continue };
+        for endpoint in &slice.endpoints {
+            let zones = match Readiness::of(endpoint) {
+                Readiness::Ready => &mut ready,
+                Readiness::Draining => &mut draining,
+                Readiness::NotReady => continue,
+            };
+            let zone = endpoint.zone.as_deref().map(Arc::from);
+            let addresses =
+                endpoint.addresses.iter().filter_map(|address| address.parse::<IpAddr>().ok());
+            let endpoints = addresses.map(|address| Endpoint { address, port: number });
+            zones.entry(zone).or_default().extend(endpoints);
+        }
+    }
+    // As kube-proxy does: where nothing is ready, what still drains is better than nothing.
+    let chosen = if ready.is_empty() { draining } else { ready };
+    let localities = chosen
+        .into_iter()
+        .map(|(zone, endpoints)| Locality { zone, endpoints: endpoints.into_iter().collect() })
+        .collect();
+    Endpoints { cluster: backend.clone(), localities }
+}
+
+type Zones = BTreeMap<Option<Arc<str>>, BTreeSet<Endpoint>>;
+
+enum Readiness {
+    Ready,
+    /// Going away, and still serving.
+    Draining,
+    NotReady,
+}
+
+impl Readiness {
+    fn of(endpoint: &SliceEndpoint) -> Self {
+        let Some(conditions) = &endpoint.conditions else { return Self::Ready };
+        // Kubernetes: an unknown readiness counts as ready.
+        if conditions.ready.unwrap_or(true) {
+            Self::Ready
+        } else if conditions.serving.unwrap_or(false) && conditions.terminating.unwrap_or(false) {
+            Self::Draining
+        } else {
+            Self::NotReady
+        }
+    }
+}
+
+fn port_of(service: &Service, number: u16) -> Option<&ServicePort> {
+    let ports = service.spec.as_ref()?.ports.iter().flatten();
+    ports
+        .filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP")
+        .find(|port| port.port == i32::from(number))
+}
+
+/// The port that pods listen on: a slice has it under the name of the Service's port.
+fn slice_port(slice: &EndpointSlice, name: &str) -> Option<u16> {
+    let ports = slice.ports.iter().flatten();
+    ports
+        .filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP")
+        .find(|port| port.name.as_deref().unwrap_or_default() == name)
+        .and_then(|port| u16::try_from(port.port?).ok())
+}

@@ -1,0 +1,136 @@
+use super::ads;
+use super::endpoints::socket_address;
+use crate::ir::{self, Hostname, InfraPort, Protocol};
+use crate::world::Reader;
+use heliograph_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
+use heliograph_envoy::envoy::config::listener::v3::{
+    self as envoy, Filter, FilterChain, FilterChainMatch, ListenerFilter, filter, listener_filter,
+};
+use heliograph_envoy::envoy::extensions::filters::http::router::v3::Router;
+use heliograph_envoy::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
+use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
+    CodecType, RouteSpecifier, UpgradeConfig,
+};
+use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpConnectionManager, HttpFilter, Rds, http_filter,
+};
+use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
+    CommonTlsContext, DownstreamTlsContext, SdsSecretConfig,
+};
+use heliograph_envoy::google::protobuf::{BoolValue, UInt32Value};
+use heliograph_envoy::{Message, any};
+use heliograph_snapshot::{FleetName, Resource};
+use std::sync::Arc;
+
+/// A client that does not read must not fill the proxy's memory.
+const CONNECTION_BUFFER: u32 = 32 * 1024;
+
+/// What a fleet binds for one port of its Gateway.
+pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Option<Arc<Resource>> {
+    let gateway = reader.fleet(fleet)?;
+    let chains = filter_chains(gateway, port);
+    if chains.is_empty() {
+        return None;
+    }
+    let by_sni = chains.iter().any(|chain| chain.transport_socket.is_some());
+    let name = ir::listener_name(port);
+    let message = envoy::Listener {
+        name: name.clone(),
+        address: Some(socket_address("0.0.0.0".to_owned(), InfraPort::new(port).bind_port)),
+        filter_chains: chains,
+        listener_filters: if by_sni { vec![tls_inspector()] } else { Vec::new() },
+        per_connection_buffer_limit_bytes: Some(UInt32Value { value: CONNECTION_BUFFER }),
+        ..Default::default()
+    };
+    Some(Arc::new(Resource::new(name, message.encode_to_vec().into())))
+}
+
+/// One chain for all HTTP listeners of the port, or one for each HTTPS listener, chosen by SNI.
+fn filter_chains(gateway: &ir::Gateway, port: u16) -> Vec<FilterChain> {
+    let mut chains: Vec<FilterChain> = Vec::new();
+    for listener in gateway.listeners.iter().filter(|listener| listener.port == port) {
+        let table = gateway.table_of(listener).to_string();
+        if chains.iter().any(|chain| chain.name == table) {
+            continue;
+        }
+        chains.push(FilterChain {
+            filter_chain_match: sni(listener),
+            filters: vec![connection_manager(&table)],
+            transport_socket: tls(listener),
+            name: table,
+            ..Default::default()
+        });
+    }
+    // The order in which listeners are written decides nothing.
+    chains.sort_by(|one, other| one.name.cmp(&other.name));
+    chains
+}
+
+fn sni(listener: &ir::Listener) -> Option<FilterChainMatch> {
+    match (listener.protocol, &listener.hostname) {
+        (Protocol::Http, _) | (Protocol::Https, Hostname::Any) => None,
+        (Protocol::Https, hostname) => Some(FilterChainMatch {
+            server_names: vec![hostname.to_string()],
+            ..Default::default()
+        }),
+    }
+}
+
+fn connection_manager(table: &str) -> Filter {
+    let manager = HttpConnectionManager {
+        // HTTP/1.1, and HTTP/2 by ALPN or with prior knowledge.
+        codec_type: CodecType::Auto.into(),
+        stat_prefix: table.replace('/', "_"),
+        route_specifier: Some(RouteSpecifier::Rds(Rds {
+            config_source: Some(ads()),
+            route_config_name: table.to_owned(),
+        })),
+        http_filters: vec![HttpFilter {
+            name: "envoy.filters.http.router".to_owned(),
+            config_type: Some(http_filter::ConfigType::TypedConfig(any(&Router::default()))),
+            ..Default::default()
+        }],
+        upgrade_configs: vec![UpgradeConfig {
+            upgrade_type: "websocket".to_owned(),
+            ..Default::default()
+        }],
+        // The proxy stands at the edge: what clients claim about themselves is not believed.
+        use_remote_address: Some(BoolValue { value: true }),
+        normalize_path: Some(BoolValue { value: true }),
+        ..Default::default()
+    };
+    Filter {
+        name: "envoy.filters.network.http_connection_manager".to_owned(),
+        config_type: Some(filter::ConfigType::TypedConfig(any(&manager))),
+    }
+}
+
+fn tls(listener: &ir::Listener) -> Option<TransportSocket> {
+    if listener.protocol != Protocol::Https {
+        return None;
+    }
+    let secrets = listener
+        .certificates
+        .iter()
+        .map(|secret| SdsSecretConfig { name: ir::secret_name(secret), sds_config: Some(ads()) });
+    let context = DownstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            tls_certificate_sds_secret_configs: secrets.collect(),
+            alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    Some(TransportSocket {
+        name: "envoy.transport_sockets.tls".to_owned(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(any(&context))),
+    })
+}
+
+fn tls_inspector() -> ListenerFilter {
+    ListenerFilter {
+        name: "envoy.filters.listener.tls_inspector".to_owned(),
+        config_type: Some(listener_filter::ConfigType::TypedConfig(any(&TlsInspector::default()))),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,36 @@
+//! From the intermediate representation to Envoy's protobuf: one file per resource type.
+
+mod cluster;
+mod endpoints;
+mod listener;
+mod route;
+mod secret;
+mod table;
+
+pub(crate) use cluster::cluster;
+pub(crate) use endpoints::endpoints;
+pub(crate) use listener::listener;
+pub(crate) use route::route;
+pub(crate) use secret::secret;
+pub(crate) use table::table;
+
+use heliograph_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use heliograph_envoy::envoy::config::core::v3::{AggregatedConfigSource, ApiVersion, ConfigSource};
+use heliograph_envoy::google::protobuf;
+use std::time::Duration;
+
+/// Everything comes over the one stream.
+fn ads() -> ConfigSource {
+    ConfigSource {
+        resource_api_version: ApiVersion::V3.into(),
+        config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+        ..Default::default()
+    }
+}
+
+fn duration(duration: Duration) -> protobuf::Duration {
+    protobuf::Duration {
+        seconds: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(duration.subsec_nanos()).unwrap_or_default(),
+    }
+}

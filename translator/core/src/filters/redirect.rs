@@ -1,0 +1,96 @@
+use super::{Refusal, path};
+use crate::ir::{Filter, Hostname, HttpMatch, Redirect, Scheme, TableKey};
+use crate::objects::gateway::{HttpFilter, RedirectPathType, RedirectScheme, RequestRedirect};
+use heliograph_envoy::envoy::config::route::v3::redirect_action::{
+    PathRewriteSpecifier, RedirectResponseCode, SchemeRewriteSpecifier,
+};
+use heliograph_envoy::envoy::config::route::v3::{RedirectAction, Route, route};
+
+pub(super) fn accept(filter: &HttpFilter, matches: &[HttpMatch]) -> Result<Filter, Refusal> {
+    let redirect = filter.request_redirect.as_ref().ok_or("requestRedirect is missing")?;
+    let RequestRedirect { hostname, path, port, scheme, status_code } = redirect;
+    let path = match path {
+        None => None,
+        Some(path) => Some(match path.r#type {
+            RedirectPathType::ReplaceFullPath => {
+                path::accept_full(path.replace_full_path.as_ref())?
+            }
+            RedirectPathType::ReplacePrefixMatch => {
+                path::accept_prefix(path.replace_prefix_match.as_ref(), matches)?
+            }
+        }),
+    };
+    let port = match port {
+        None => None,
+        Some(port) => Some(u16::try_from(*port).map_err(|_| format!("{port} is not a port"))?),
+    };
+    let status = match status_code.unwrap_or(302) {
+        status @ (301 | 302 | 303 | 307 | 308) => status as u16,
+        other => return Err(format!("a redirect cannot have status {other}")),
+    };
+    let scheme = scheme.as_ref().map(|scheme| match scheme {
+        RedirectScheme::Http => Scheme::Http,
+        RedirectScheme::Https => Scheme::Https,
+    });
+    Ok(Filter::Redirect(Redirect {
+        scheme,
+        hostname: precise(hostname.as_deref())?,
+        port,
+        path,
+        status,
+    }))
+}
+
+/// A hostname that can stand in a request.
+pub(super) fn precise(hostname: Option<&str>) -> Result<Option<String>, Refusal> {
+    match Hostname::parse(hostname).map_err(|error| error.to_string())? {
+        Hostname::Any => Ok(None),
+        Hostname::Exact(name) => Ok(Some(name.to_string())),
+        Hostname::Below(name) => Err(format!("*.{name} is not one host")),
+    }
+}
+
+pub(super) fn build(
+    redirect: &Redirect,
+    http_match: &HttpMatch,
+    table: &TableKey,
+    route: &mut Route,
+) {
+    let path = redirect.path.as_ref().and_then(|rewrite| path::change(rewrite, http_match));
+    route.action = Some(route::Action::Redirect(RedirectAction {
+        host_redirect: redirect.hostname.clone().unwrap_or_default(),
+        port_redirect: port(redirect, table).into(),
+        response_code: match redirect.status {
+            301 => RedirectResponseCode::MovedPermanently,
+            303 => RedirectResponseCode::SeeOther,
+            307 => RedirectResponseCode::TemporaryRedirect,
+            308 => RedirectResponseCode::PermanentRedirect,
+            _ => RedirectResponseCode::Found,
+        }
+        .into(),
+        scheme_rewrite_specifier: redirect.scheme.map(|scheme| {
+            SchemeRewriteSpecifier::SchemeRedirect(
+                match scheme {
+                    Scheme::Http => "http",
+                    Scheme::Https => "https",
+                }
+                .to_owned(),
+            )
+        }),
+        path_rewrite_specifier: path.map(|change| match change {
+            path::Change::Prefix(prefix) => PathRewriteSpecifier::PrefixRewrite(prefix),
+            path::Change::Regex(regex) => PathRewriteSpecifier::RegexRewrite(regex),
+        }),
+        ..Default::default()
+    }));
+}
+
+/// Gateway API: the port that was asked for, else that of the scheme that was asked for, else the listener's. Envoy
+/// leaves out the port that a scheme implies.
+fn port(redirect: &Redirect, table: &TableKey) -> u16 {
+    redirect.port.unwrap_or(match redirect.scheme {
+        Some(Scheme::Http) => 80,
+        Some(Scheme::Https) => 443,
+        None => table.port,
+    })
+}

@@ -1,0 +1,21 @@
+//! The intermediate representation: what a fleet shall do, in words of neither Kubernetes nor Envoy.
+//!
+//! Everything here is resolved and valid: a reference that led nowhere has become a [`Target::Invalid`], a listener
+//! that cannot be served is not there. Two halves: proxy configuration, and [`Infra`], what to run for a Gateway.
+
+mod cluster;
+mod hostname;
+mod infra;
+mod listener;
+mod route;
+
+pub use cluster::{Backend, Cluster, Endpoint, Endpoints, Locality, Protocol as BackendProtocol};
+pub use hostname::{Hostname, InvalidHostname};
+pub use infra::{Infra, InfraPort};
+pub use listener::{
+    Gateway, Listener, NamespaceRule, Protocol, TableKey, listener_name, secret_name,
+};
+pub use route::{
+    Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, PathMatch, PathRewrite,
+    Redirect, Rewrite, Scheme, StringMatch, Target, Timeouts, WeightedTarget,
+};

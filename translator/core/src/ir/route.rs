@@ -1,0 +1,154 @@
+use super::{Backend, Hostname};
+use serde::Serialize;
+use std::time::Duration;
+
+/// A route over HTTP, of whatever kind it was written as.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpRoute {
+    /// Never empty: a route that names no host speaks for all of them.
+    pub hostnames: Vec<Hostname>,
+    pub rules: Vec<HttpRule>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpRule {
+    /// Any of these; never empty.
+    pub matches: Vec<HttpMatch>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Filter>,
+    pub targets: Vec<WeightedTarget>,
+    #[serde(skip_serializing_if = "Timeouts::is_default")]
+    pub timeouts: Timeouts,
+}
+
+/// All of these at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpMatch {
+    pub path: PathMatch,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Lower-case name and what its value must be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, StringMatch)>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub query: Vec<(String, StringMatch)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PathMatch {
+    Exact(String),
+    /// By path element, without a trailing slash: empty for `/`.
+    Prefix(String),
+    Regex(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum StringMatch {
+    Exact(String),
+    Regex(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WeightedTarget {
+    pub weight: u32,
+    pub target: Target,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Filter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Target {
+    Backend(Backend),
+    /// A reference that leads nowhere: its share of the requests is answered with 500.
+    Invalid,
+}
+
+/// What is done to a request or its response. One variant, one file in `filters/`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Filter {
+    RequestHeaders(HeaderEdits),
+    ResponseHeaders(HeaderEdits),
+    Redirect(Redirect),
+    Rewrite(Rewrite),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeaderEdits {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<HeaderValue>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub add: Vec<HeaderValue>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HeaderValue {
+    pub name: String,
+    pub value: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Redirect {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<Scheme>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathRewrite>,
+    pub status: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rewrite {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathRewrite>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PathRewrite {
+    Full(String),
+    /// What stands in place of the matched prefix, without a trailing slash: empty for `/`.
+    Prefix(String),
+}
+
+/// `None`: nothing was said. `Some` of zero: no timeout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Timeouts {
+    /// From the end of the request to the end of the response, over all attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<Duration>,
+    /// Of one attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend_request: Option<Duration>,
+}
+
+impl Timeouts {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}

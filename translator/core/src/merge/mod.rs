@@ -1,0 +1,69 @@
+//! Many routes, one virtual host: who answers for a host, and in which order routes are tried.
+
+use crate::ir::{Hostname, TableKey};
+use crate::objects::ObjectKey;
+use crate::routes::PieceRoute;
+use crate::world::Reader;
+use bytes::Bytes;
+use heliograph_envoy::envoy::config::route::v3::VirtualHost;
+use heliograph_envoy::{Message, append_message};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// The field of `VirtualHost` that holds its routes.
+const ROUTES: u32 = 3;
+
+/// The routes for one host of a table, encoded.
+///
+/// A request belongs to the most specific listener for its host, and to no other: what matches nothing there is
+/// answered with 404. Envoy's virtual hosts do not fall through either, so routes for wider hostnames are copied into
+/// this one, behind those for narrower ones.
+pub(crate) fn virtual_host(
+    reader: &Reader<'_>,
+    table: &TableKey,
+    host: &Hostname,
+) -> Option<Bytes> {
+    let gateway = reader.fleet(&table.fleet)?;
+    let owner = gateway
+        .listeners_of(table)
+        .filter(|listener| listener.hostname.covers(host))
+        .max_by(|one, other| Hostname::by_specificity(&one.hostname, &other.hostname))?;
+
+    // Each route once, under the most specific of its hostnames.
+    let mut written: BTreeMap<&ObjectKey, &Hostname> = BTreeMap::new();
+    for wider in host.covering() {
+        for (route, hostname) in reader.hosted(table, &owner.name, &wider) {
+            let best = written.entry(route).or_insert(hostname);
+            if Hostname::by_specificity(hostname, best).is_gt() {
+                *best = hostname;
+            }
+        }
+    }
+    let mut routes = Vec::new();
+    for (route, hostname) in written {
+        let Some(piece) = reader.piece(route, table) else { continue };
+        routes.extend(piece.routes.iter().enumerate().map(|(index, of_route)| {
+            // Gateway API: hostname, then match, then age, then name, then place in the route.
+            let order = (
+                Reverse(hostname.specificity()),
+                &of_route.precedence,
+                piece.created,
+                route,
+                index,
+            );
+            (order, of_route)
+        }));
+    }
+    routes.sort_by(|one, other| one.0.cmp(&other.0));
+    Some(encode(host, routes.into_iter().map(|(_, route)| route)))
+}
+
+fn encode<'a>(host: &Hostname, routes: impl Iterator<Item = &'a PieceRoute>) -> Bytes {
+    let host = host.to_string();
+    let frame = VirtualHost { name: host.clone(), domains: vec![host], ..Default::default() };
+    let mut encoded = frame.encode_to_vec();
+    for route in routes {
+        append_message(&mut encoded, ROUTES, &route.encoded);
+    }
+    encoded.into()
+}

@@ -1,0 +1,223 @@
+use super::Rules;
+use crate::backends::{self, Reference};
+use crate::filters::{self, Place};
+use crate::ir::{
+    Hostname, HttpMatch, HttpRoute, HttpRule, PathMatch, StringMatch, Target, Timeouts,
+    WeightedTarget,
+};
+use crate::objects::{Kind, ObjectName, gateway};
+use crate::status::Condition;
+use crate::world::Reader;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+pub(super) fn rules(reader: &Reader<'_>, name: &ObjectName) -> Option<Rules> {
+    let object = reader.object::<gateway::HttpRoute>(name)?;
+    let mut resolved = super::resolved();
+    let (route, refusal) = match accept(reader, name, object, &mut resolved) {
+        Ok(route) => (Some(route), None),
+        Err(reason) => (None, Some(Condition::no("Accepted", "UnsupportedValue", reason))),
+    };
+    let created = object.metadata.creation_timestamp.as_ref();
+    Some(Rules {
+        generation: object.metadata.generation.unwrap_or_default(),
+        created: created.map_or(i64::MAX, |time| time.0.as_second()),
+        parents: object.spec.parent_refs.clone().unwrap_or_default(),
+        route,
+        refusal,
+        resolved,
+    })
+}
+
+/// A value that cannot be served refuses the route as a whole, with the reason; a reference that leads nowhere does not,
+/// and is told in `resolved`.
+fn accept(
+    reader: &Reader<'_>,
+    name: &ObjectName,
+    object: &gateway::HttpRoute,
+    resolved: &mut Condition,
+) -> Result<HttpRoute, String> {
+    let mut hostnames = Vec::new();
+    for hostname in object.spec.hostnames.iter().flatten() {
+        hostnames
+            .push(hostname.parse::<Hostname>().map_err(|error| format!("hostnames: {error}"))?);
+    }
+    if hostnames.is_empty() {
+        hostnames.push(Hostname::Any);
+    }
+    let mut rules = Vec::new();
+    match object.spec.rules.as_deref() {
+        // Without rules there is one for all paths, as the API defaults it.
+        None => rules.push(rule(reader, name, &gateway::HttpRule::default(), resolved)?),
+        Some(given) => {
+            for (index, given) in given.iter().enumerate() {
+                let at = |reason| format!("rule {index}: {reason}");
+                rules.push(rule(reader, name, given, resolved).map_err(at)?);
+            }
+        }
+    }
+    Ok(HttpRoute { hostnames, rules })
+}
+
+fn rule(
+    reader: &Reader<'_>,
+    route: &ObjectName,
+    rule: &gateway::HttpRule,
+    resolved: &mut Condition,
+) -> Result<HttpRule, String> {
+    // All fields by name: one that is not understood must not be ignored.
+    let gateway::HttpRule {
+        backend_refs,
+        filters,
+        matches,
+        name: _,
+        retry,
+        session_persistence,
+        timeouts,
+    } = rule;
+    if retry.is_some() {
+        return Err("retry is not supported".to_owned());
+    }
+    if session_persistence.is_some() {
+        return Err("sessionPersistence is not supported".to_owned());
+    }
+    let matches = match matches.as_deref().filter(|matches| !matches.is_empty()) {
+        None => vec![http_match(&gateway::HttpMatch::default())?],
+        Some(matches) => matches.iter().map(http_match).collect::<Result<_, _>>()?,
+    };
+    let filters =
+        filters::accept(filters.as_deref().unwrap_or_default(), Place::Rule { matches: &matches })?;
+    let mut targets = Vec::new();
+    for reference in backend_refs.iter().flatten() {
+        targets.push(target(reader, route, reference, resolved)?);
+    }
+    let timeouts = match timeouts {
+        None => Timeouts::default(),
+        Some(timeouts) => Timeouts {
+            request: duration(timeouts.request.as_deref())?,
+            backend_request: duration(timeouts.backend_request.as_deref())?,
+        },
+    };
+    Ok(HttpRule { matches, filters, targets, timeouts })
+}
+
+fn http_match(given: &gateway::HttpMatch) -> Result<HttpMatch, String> {
+    let gateway::HttpMatch { headers, method, path, query_params } = given;
+    // Gateway API: of several entries with equivalent names, the first counts.
+    let mut seen = BTreeSet::new();
+    let mut matched_headers = Vec::new();
+    for header in headers.iter().flatten() {
+        let name = header.name.to_ascii_lowercase();
+        filters::check_header_name(&name)?;
+        let value = match &header.r#type {
+            None | Some(gateway::HeaderMatchType::Exact) => {
+                StringMatch::Exact(header.value.clone())
+            }
+            Some(gateway::HeaderMatchType::RegularExpression) => {
+                StringMatch::Regex(regex(&header.value)?)
+            }
+        };
+        if seen.insert(name.clone()) {
+            matched_headers.push((name, value));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let mut query = Vec::new();
+    for parameter in query_params.iter().flatten() {
+        let value = match &parameter.r#type {
+            None | Some(gateway::QueryMatchType::Exact) => {
+                StringMatch::Exact(parameter.value.clone())
+            }
+            Some(gateway::QueryMatchType::RegularExpression) => {
+                StringMatch::Regex(regex(&parameter.value)?)
+            }
+        };
+        if seen.insert(parameter.name.clone()) {
+            query.push((parameter.name.clone(), value));
+        }
+    }
+    // The order in which headers are written decides nothing, so it must not make another version.
+    matched_headers.sort_by(|one, other| one.0.cmp(&other.0));
+    query.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(HttpMatch {
+        path: path_match(path.as_ref())?,
+        method: method.as_ref().map(method_name),
+        headers: matched_headers,
+        query,
+    })
+}
+
+fn path_match(path: Option<&gateway::PathMatch>) -> Result<PathMatch, String> {
+    let value = path.and_then(|path| path.value.as_deref()).unwrap_or("/");
+    match path.and_then(|path| path.r#type.as_ref()) {
+        Some(gateway::PathMatchType::RegularExpression) => Ok(PathMatch::Regex(regex(value)?)),
+        Some(gateway::PathMatchType::Exact) => {
+            Ok(PathMatch::Exact(filters::check_path(value)?.to_owned()))
+        }
+        None | Some(gateway::PathMatchType::PathPrefix) => {
+            Ok(PathMatch::Prefix(filters::check_path(value)?.trim_end_matches('/').to_owned()))
+        }
+    }
+}
+
+/// Envoy's regular expressions are RE2's. This engine's syntax is close to that, and refuses what RE2 does: looking
+/// around and back.
+fn regex(pattern: &str) -> Result<String, String> {
+    match regex::Regex::new(pattern) {
+        Ok(_) => Ok(pattern.to_owned()),
+        Err(regex::Error::Syntax(text)) => {
+            // The library draws a picture over several lines; its last one says what is wrong.
+            let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            Err(format!("{pattern:?} is not a regular expression: {reason}"))
+        }
+        Err(_) => Err(format!("{pattern:?} is too large a regular expression")),
+    }
+}
+
+fn method_name(method: &impl serde::Serialize) -> String {
+    // The methods are a closed enum that is written as its variants are.
+    match serde_json::to_value(method) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => String::new(),
+    }
+}
+
+fn duration(text: Option<&str>) -> Result<Option<Duration>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let parsed: gateway_api::Duration =
+        text.parse().map_err(|_| format!("timeouts: {text:?} is not a duration like 10s"))?;
+    // Gateway API's durations are whole milliseconds below 100,000 hours.
+    Ok(Some(Duration::from_millis(u64::try_from(parsed.as_millis()).unwrap_or(u64::MAX))))
+}
+
+fn target(
+    reader: &Reader<'_>,
+    route: &ObjectName,
+    reference: &gateway::HttpBackendRef,
+    resolved: &mut Condition,
+) -> Result<WeightedTarget, String> {
+    let gateway::HttpBackendRef { filters, group, kind, name, namespace, port, weight } = reference;
+    let wanted = Reference {
+        group: group.as_deref().unwrap_or_default(),
+        kind: kind.as_deref().unwrap_or("Service"),
+        name: ObjectName::new(namespace.as_deref().unwrap_or(&route.namespace), name),
+        port: *port,
+    };
+    let target = match backends::resolve(reader, (Kind::HTTPRoute, &route.namespace), &wanted) {
+        Ok(backend) => Target::Backend(backend),
+        Err(unresolved) => {
+            // The first that leads nowhere is told; all of them answer 500.
+            if resolved.is_true {
+                *resolved = unresolved;
+            }
+            Target::Invalid
+        }
+    };
+    let filters: Vec<gateway::HttpFilter> =
+        filters.iter().flatten().map(filters::of_backend).collect::<Result<_, _>>()?;
+    Ok(WeightedTarget {
+        weight: u32::try_from(weight.unwrap_or(1)).map_err(|_| "a weight is negative")?,
+        target,
+        filters: filters::accept(&filters, Place::Backend)?,
+    })
+}

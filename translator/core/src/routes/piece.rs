@@ -1,0 +1,89 @@
+use crate::build;
+use crate::ir::{Backend, HttpMatch, PathMatch, TableKey, Target};
+use crate::objects::ObjectKey;
+use crate::world::Reader;
+use bytes::Bytes;
+use heliograph_envoy::Message;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// A route as Envoy reads it: encoded once, copied into every virtual host that it belongs to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Piece {
+    pub(crate) created: i64,
+    /// One per rule and match, in the order of the route.
+    pub(crate) routes: Vec<PieceRoute>,
+    /// The backends that the route leads to.
+    pub(crate) backends: BTreeSet<Backend>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PieceRoute {
+    pub(crate) precedence: Precedence,
+    pub(crate) encoded: Bytes,
+}
+
+/// How specific a match is: the least comes first. Gateway API: an exact path, then the longest, then a method, then
+/// the most headers, then the most query parameters. Where regular expressions stand is left open: here it is
+/// between exact paths and prefixes, so that a prefix can catch what they leave.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Precedence {
+    path: (PathRank, Reverse<usize>),
+    method: Reverse<bool>,
+    headers: Reverse<usize>,
+    query: Reverse<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum PathRank {
+    Exact,
+    Regex,
+    Prefix,
+}
+
+pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> Piece {
+    let rules = reader.rules(key);
+    let mut piece = Piece {
+        created: rules.map_or(i64::MAX, |rules| rules.created),
+        routes: Vec::new(),
+        backends: BTreeSet::new(),
+    };
+    let route = rules.and_then(|rules| rules.route.as_ref());
+    for (index, rule) in route.into_iter().flat_map(|route| &route.rules).enumerate() {
+        for target in &rule.targets {
+            if let Target::Backend(backend) = &target.target {
+                piece.backends.insert(backend.clone());
+            }
+        }
+        for (alternative, http_match) in rule.matches.iter().enumerate() {
+            let name = format!("{}/{index}/{alternative}", route_name(key));
+            let route = build::route(name, rule, http_match, table);
+            piece.routes.push(PieceRoute {
+                precedence: Precedence::of(http_match),
+                encoded: route.encode_to_vec().into(),
+            });
+        }
+    }
+    piece
+}
+
+impl Precedence {
+    fn of(http_match: &HttpMatch) -> Self {
+        let path = match &http_match.path {
+            PathMatch::Exact(path) => (PathRank::Exact, Reverse(path.len())),
+            PathMatch::Regex(pattern) => (PathRank::Regex, Reverse(pattern.len())),
+            PathMatch::Prefix(prefix) => (PathRank::Prefix, Reverse(prefix.len())),
+        };
+        Self {
+            path,
+            method: Reverse(http_match.method.is_some()),
+            headers: Reverse(http_match.headers.len()),
+            query: Reverse(http_match.query.len()),
+        }
+    }
+}
+
+/// `httproute/shop/cart`: who reads Envoy's dumps and logs finds the object.
+fn route_name(key: &ObjectKey) -> String {
+    format!("{}/{}", key.kind.as_str().to_ascii_lowercase(), key.name)
+}

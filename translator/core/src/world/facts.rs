@@ -1,0 +1,324 @@
+use super::outcome::{Outcome, Work};
+use super::stages::Product;
+use super::unit::{Fact, Unit};
+use crate::accept::AcceptedGateway;
+use crate::attach::Attachment;
+use crate::ir::{self, Backend, Hostname, TableKey};
+use crate::objects::{Kind, Object, ObjectKey, ObjectName};
+use crate::routes::{Piece, Rules};
+use crate::status::Status;
+use bytes::Bytes;
+use heliograph_snapshot::{Change, FleetName, Resource, ResourceType};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Objects and products, with the indexes that units ask for. Every write returns the facts that it changed.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    objects: BTreeMap<ObjectKey, Object>,
+    slices: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
+    gateways: BTreeMap<ObjectName, AcceptedGateway>,
+    rules: BTreeMap<ObjectKey, Rules>,
+    attachments: BTreeMap<ObjectKey, Attachment>,
+    attached: BTreeMap<ListenerOf, BTreeSet<ObjectKey>>,
+    hosted: BTreeMap<HostOf, BTreeMap<ObjectKey, Hostname>>,
+    pieces: BTreeMap<(ObjectKey, TableKey), Piece>,
+    virtual_hosts: BTreeMap<TableKey, BTreeMap<Hostname, Bytes>>,
+    resources: BTreeMap<FleetName, BTreeMap<ResourceOf, Arc<Resource>>>,
+    statuses: BTreeMap<ObjectKey, Status>,
+    /// What changed since it was last taken.
+    outcome: Outcome,
+}
+
+/// A listener of a Gateway, by name.
+type ListenerOf = (ObjectName, Arc<str>);
+/// A host of a listener of a table.
+type HostOf = (TableKey, Arc<str>, Hostname);
+type ResourceOf = (ResourceType, Arc<str>);
+
+impl Facts {
+    pub(super) fn set_object(&mut self, key: &ObjectKey, object: Option<Object>) -> Vec<Fact> {
+        let before = self.objects.get(key);
+        if before == object.as_ref() {
+            return Vec::new();
+        }
+        let mut touched =
+            vec![Fact::Object(key.clone()), Fact::Namespace(key.kind, key.name.namespace.clone())];
+        if key.kind == Kind::EndpointSlice {
+            let (old, new) = (before.and_then(service_of), object.as_ref().and_then(service_of));
+            if let Some(old) = old {
+                drop_member(&mut self.slices, &old, &key.name);
+                touched.push(Fact::Slices(old));
+            }
+            if let Some(new) = new {
+                self.slices.entry(new.clone()).or_default().insert(key.name.clone());
+                touched.push(Fact::Slices(new));
+            }
+        }
+        match object {
+            Some(object) => self.objects.insert(key.clone(), object),
+            None => self.objects.remove(key),
+        };
+        touched
+    }
+
+    /// Keeps the product of a unit; an empty one is forgotten.
+    pub(super) fn set_product(&mut self, unit: &Unit, product: Product) -> Vec<Fact> {
+        let mut touched = Vec::new();
+        let changed = match (unit, product) {
+            (Unit::Gateway(name), Product::Gateway(new)) => self.set_gateway(name, new),
+            (Unit::Rules(route), Product::Rules(new)) => set(&mut self.rules, route, new),
+            (Unit::Attachment(route), Product::Attachment(new)) => {
+                touched = self.index_attachment(route, new.as_ref());
+                set(&mut self.attachments, route, new)
+            }
+            (Unit::Piece(route, table), Product::Piece(new)) => {
+                set(&mut self.pieces, &(route.clone(), table.clone()), new)
+            }
+            (Unit::VirtualHost(table, host), Product::VirtualHost(new)) => {
+                let changed = self.set_virtual_host(table, host, new);
+                if changed {
+                    touched.push(Fact::VirtualHosts(table.clone()));
+                }
+                changed
+            }
+            (Unit::Status(object), Product::Status(new)) => self.set_status(object, new),
+            (unit, Product::Resource(new)) => self.set_resource(unit, new),
+            _ => false,
+        };
+        if changed {
+            touched.push(Fact::Product(unit.clone()));
+        }
+        touched
+    }
+
+    pub(super) fn take_outcome(&mut self, work: Work) -> Outcome {
+        let mut outcome = std::mem::take(&mut self.outcome);
+        // A fleet that is no more is not told about its last resources one by one.
+        outcome.changes.retain(|fleet, _| !outcome.retired.contains(fleet));
+        outcome.work = work;
+        outcome
+    }
+
+    pub(super) fn object(&self, key: &ObjectKey) -> Option<&Object> {
+        self.objects.get(key)
+    }
+
+    pub(super) fn objects_in(
+        &self,
+        kind: Kind,
+        namespace: &str,
+    ) -> impl Iterator<Item = &Object> + use<'_> {
+        let namespace: Arc<str> = namespace.into();
+        let first = ObjectName::new(&namespace, "").of(kind);
+        self.objects
+            .range(first..)
+            .take_while(move |(key, _)| key.kind == kind && key.name.namespace == namespace)
+            .map(|(_, object)| object)
+    }
+
+    pub(super) fn slices(
+        &self,
+        service: &ObjectName,
+    ) -> impl Iterator<Item = &ObjectName> + use<'_> {
+        self.slices.get(service).into_iter().flatten()
+    }
+
+    pub(super) fn gateway(&self, name: &ObjectName) -> Option<&AcceptedGateway> {
+        self.gateways.get(name)
+    }
+
+    pub(super) fn rules(&self, route: &ObjectKey) -> Option<&Rules> {
+        self.rules.get(route)
+    }
+
+    pub(super) fn attachment(&self, route: &ObjectKey) -> Option<&Attachment> {
+        self.attachments.get(route)
+    }
+
+    pub(super) fn piece(&self, route: &ObjectKey, table: &TableKey) -> Option<&Piece> {
+        self.pieces.get(&(route.clone(), table.clone()))
+    }
+
+    pub(super) fn attached_routes(&self, gateway: &ObjectName, listener: &str) -> usize {
+        self.attached.get(&(gateway.clone(), listener.into())).map_or(0, BTreeSet::len)
+    }
+
+    pub(super) fn hosted(
+        &self,
+        table: &TableKey,
+        listener: &str,
+        host: &Hostname,
+    ) -> impl Iterator<Item = (&ObjectKey, &Hostname)> + use<'_> {
+        self.hosted.get(&(table.clone(), listener.into(), host.clone())).into_iter().flatten()
+    }
+
+    pub(super) fn virtual_hosts(&self, table: &TableKey) -> impl Iterator<Item = &Bytes> + use<'_> {
+        self.virtual_hosts.get(table).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub(super) fn statuses(&self) -> impl Iterator<Item = (&ObjectKey, &Status)> {
+        self.statuses.iter()
+    }
+
+    pub(super) fn resources(
+        &self,
+        fleet: &FleetName,
+    ) -> impl Iterator<Item = (ResourceType, &Arc<Resource>)> + use<'_> {
+        let resources = self.resources.get(fleet).into_iter().flatten();
+        resources.map(|((kind, _), resource)| (*kind, resource))
+    }
+
+    pub(super) fn gateways(&self) -> impl Iterator<Item = &ir::Gateway> {
+        self.gateways.values().map(|gateway| &gateway.ir)
+    }
+
+    pub(super) fn routes(&self) -> impl Iterator<Item = (&ObjectKey, &ir::HttpRoute)> {
+        self.rules.iter().filter_map(|(key, rules)| Some((key, rules.route.as_ref()?)))
+    }
+
+    pub(super) fn backends(&self) -> BTreeSet<&Backend> {
+        self.pieces.values().flat_map(|piece| &piece.backends).collect()
+    }
+
+    fn set_gateway(&mut self, name: &ObjectName, new: Option<AcceptedGateway>) -> bool {
+        let old = self.gateways.get(name);
+        let fleet = || FleetName::new(&name.namespace, &name.name);
+        if old.map(|old| ir::Infra::of(&old.ir)) != new.as_ref().map(|new| ir::Infra::of(&new.ir)) {
+            let infra = new.as_ref().map(|new| Arc::new(ir::Infra::of(&new.ir)));
+            self.outcome.infra.insert(fleet(), infra);
+        }
+        match (old, &new) {
+            (Some(_), None) => self.outcome.retired.push(fleet()),
+            // A Gateway without a listener has no resource, and yet its proxies are to be told so.
+            (None, Some(_)) => {
+                self.outcome.retired.retain(|retired| *retired != fleet());
+                self.outcome.changes.entry(fleet()).or_default();
+            }
+            _ => {}
+        }
+        set(&mut self.gateways, name, new)
+    }
+
+    fn index_attachment(&mut self, route: &ObjectKey, new: Option<&Attachment>) -> Vec<Fact> {
+        let old = self.attachments.get(route);
+        let listeners = |attachment: Option<&Attachment>| -> BTreeSet<ListenerOf> {
+            attachment.into_iter().flat_map(Attachment::listeners).collect()
+        };
+        let hosts = |attachment: Option<&Attachment>| -> BTreeMap<HostOf, Hostname> {
+            let hosts = attachment.into_iter().flat_map(Attachment::hosts);
+            hosts
+                .map(|host| {
+                    let at = (host.table.clone(), host.listener.clone(), host.host.clone());
+                    (at, host.written.clone())
+                })
+                .collect()
+        };
+        let mut touched = Vec::new();
+
+        let (before, after) = (listeners(old), listeners(new));
+        for gone in before.difference(&after) {
+            drop_member(&mut self.attached, gone, route);
+        }
+        for come in after.difference(&before) {
+            self.attached.entry(come.clone()).or_default().insert(route.clone());
+        }
+        touched.extend(
+            before
+                .symmetric_difference(&after)
+                .map(|(gateway, listener)| Fact::Attached(gateway.clone(), listener.clone())),
+        );
+
+        let (before, after) = (hosts(old), hosts(new));
+        for (at, written) in &after {
+            if before.get(at) != Some(written) {
+                self.hosted.entry(at.clone()).or_default().insert(route.clone(), written.clone());
+                touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
+            }
+        }
+        for at in before.keys().filter(|at| !after.contains_key(*at)) {
+            if let Some(routes) = self.hosted.get_mut(at) {
+                routes.remove(route);
+                if routes.is_empty() {
+                    self.hosted.remove(at);
+                }
+            }
+            touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
+        }
+        touched
+    }
+
+    fn set_virtual_host(&mut self, table: &TableKey, host: &Hostname, new: Option<Bytes>) -> bool {
+        let hosts = self.virtual_hosts.entry(table.clone()).or_default();
+        let changed = set(hosts, host, new);
+        if hosts.is_empty() {
+            self.virtual_hosts.remove(table);
+        }
+        changed
+    }
+
+    fn set_status(&mut self, object: &ObjectKey, new: Option<Status>) -> bool {
+        let changed = set(&mut self.statuses, object, new.clone());
+        if changed {
+            self.outcome.statuses.insert(object.clone(), new);
+        }
+        changed
+    }
+
+    fn set_resource(&mut self, unit: &Unit, new: Option<Arc<Resource>>) -> bool {
+        let (fleet, kind, name) = match unit {
+            Unit::Secret(fleet, secret) => (fleet, ResourceType::Secret, ir::secret_name(secret)),
+            Unit::Cluster(fleet, backend) => (fleet, ResourceType::Cluster, backend.to_string()),
+            Unit::Endpoints(fleet, backend) => {
+                (fleet, ResourceType::Endpoints, backend.to_string())
+            }
+            Unit::Listener(fleet, port) => {
+                (fleet, ResourceType::Listener, ir::listener_name(*port))
+            }
+            Unit::Table(table) => (&table.fleet, ResourceType::Route, table.to_string()),
+            _ => return false,
+        };
+        let name: Arc<str> = name.into();
+        let resources = self.resources.entry(fleet.clone()).or_default();
+        let changed = set(resources, &(kind, name.clone()), new.clone());
+        if resources.is_empty() {
+            self.resources.remove(fleet);
+        }
+        if changed {
+            let change = match new {
+                Some(resource) => Change::Set(kind, resource),
+                None => Change::Remove(kind, name),
+            };
+            self.outcome.changes.entry(fleet.clone()).or_default().push(change);
+        }
+        changed
+    }
+}
+
+/// Whether the value is another one now.
+fn set<K: Ord + Clone, V: PartialEq>(map: &mut BTreeMap<K, V>, key: &K, value: Option<V>) -> bool {
+    if map.get(key) == value.as_ref() {
+        return false;
+    }
+    match value {
+        Some(value) => map.insert(key.clone(), value),
+        None => map.remove(key),
+    };
+    true
+}
+
+fn drop_member<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
+    if let Some(members) = index.get_mut(key) {
+        members.remove(member);
+        if members.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+/// The Service that an EndpointSlice belongs to.
+fn service_of(slice: &Object) -> Option<ObjectName> {
+    let metadata = slice.metadata();
+    let service = metadata.labels.as_ref()?.get("kubernetes.io/service-name")?;
+    Some(ObjectName::new(metadata.namespace.as_deref()?, service))
+}

@@ -1,0 +1,158 @@
+//! The incremental engine. [`World`] holds every object and everything derived from them; an event makes dirty only
+//! the units that read what it changed, and [`World::settle`] computes just those.
+//!
+//! Why it is right: a unit sees the world only through its [`Reader`], which records what it looked at. Why it is
+//! cheap: a unit whose product is the same as before makes nobody else dirty.
+
+mod facts;
+mod graph;
+mod outcome;
+mod reader;
+mod stages;
+mod unit;
+
+pub use outcome::{Outcome, Work};
+pub(crate) use reader::Reader;
+
+use crate::ir;
+use crate::objects::{Kind, Object, ObjectKey};
+use crate::status::{Problem, Status};
+use facts::Facts;
+use graph::Graph;
+use heliograph_snapshot::{FleetName, Resource, ResourceType};
+use stages::Product;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use unit::{Fact, Unit};
+
+/// Everything that is known, and everything that follows from it.
+#[derive(Debug, Default)]
+pub struct World {
+    facts: Facts,
+    graph: Graph,
+    dirty: BTreeSet<Unit>,
+}
+
+/// What a provider says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    Applied(Object),
+    Deleted(ObjectKey),
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes note of an event. What follows from it is worked out by [`World::settle`].
+    pub fn apply(&mut self, event: Event) {
+        let (key, object) = match event {
+            Event::Applied(object) => (object.key(), Some(object)),
+            Event::Deleted(key) => (key, None),
+        };
+        let units = match object {
+            Some(_) => stages::demanded_by_object(&key),
+            None => BTreeSet::new(),
+        };
+        let touched = self.facts.set_object(&key, object);
+        self.demand(&Fact::Object(key), units);
+        self.touch(touched);
+    }
+
+    /// Works out what follows from the events since the last call, and returns what changed.
+    pub fn settle(&mut self) -> Outcome {
+        let mut work = Work::default();
+        while let Some(unit) = self.dirty.pop_first() {
+            if self.graph.is_demanded(&unit) {
+                work.count(unit.stage());
+                self.compute(unit);
+            }
+        }
+        self.facts.take_outcome(work)
+    }
+
+    pub fn statuses(&self) -> impl Iterator<Item = (&ObjectKey, &Status)> {
+        self.facts.statuses()
+    }
+
+    /// What is wrong, each with the object that caused it.
+    pub fn problems(&self) -> impl Iterator<Item = Problem> {
+        self.statuses().flat_map(|(key, status)| status.problems(key))
+    }
+
+    /// All resources of a fleet.
+    pub fn resources(
+        &self,
+        fleet: &FleetName,
+    ) -> impl Iterator<Item = (ResourceType, &Arc<Resource>)> {
+        self.facts.resources(fleet)
+    }
+
+    pub fn gateways(&self) -> impl Iterator<Item = &ir::Gateway> {
+        self.facts.gateways()
+    }
+
+    pub fn infra(&self) -> impl Iterator<Item = ir::Infra> {
+        self.gateways().map(ir::Infra::of)
+    }
+
+    /// The routes that were understood, whether or not they are attached.
+    pub fn routes(&self) -> impl Iterator<Item = (&ObjectKey, &ir::HttpRoute)> {
+        self.facts.routes()
+    }
+
+    /// The backends that the fleets' routes lead to.
+    pub fn backends(&self) -> BTreeMap<ir::Backend, (ir::Cluster, ir::Endpoints)> {
+        let reader = Reader::new(&self.facts);
+        self.facts
+            .backends()
+            .into_iter()
+            .map(|backend| {
+                let cluster = crate::backends::cluster(&reader, backend);
+                let endpoints = crate::backends::endpoints(&reader, backend);
+                (backend.clone(), (cluster, endpoints))
+            })
+            .collect()
+    }
+
+    fn compute(&mut self, unit: Unit) {
+        let reader = Reader::new(&self.facts);
+        let product = stages::compute(&unit, &reader);
+        let read = reader.into_facts();
+        debug_assert!(
+            read.iter().all(|fact| !matches!(fact, Fact::Product(earlier) if *earlier >= unit)),
+            "{unit:?} read a product of its own or a later stage"
+        );
+        self.graph.record(&unit, read);
+        self.demand(&Fact::Product(unit.clone()), product.demands(&unit));
+        let touched = self.facts.set_product(&unit, product);
+        self.touch(touched);
+    }
+
+    /// Changes which units exist because of `cause`, and lets the ones that nobody wants go, with all they demanded.
+    fn demand(&mut self, cause: &Fact, units: BTreeSet<Unit>) {
+        let turnover = self.graph.demand(cause, units);
+        self.dirty.extend(turnover.born);
+        for unit in turnover.dead {
+            self.dirty.remove(&unit);
+            self.graph.record(&unit, BTreeSet::new());
+            self.demand(&Fact::Product(unit.clone()), BTreeSet::new());
+            let touched = self.facts.set_product(&unit, Product::nothing(&unit));
+            self.touch(touched);
+        }
+    }
+
+    fn touch(&mut self, facts: Vec<Fact>) {
+        for fact in facts {
+            self.dirty.extend(self.graph.readers(&fact).cloned());
+        }
+    }
+}
+
+impl Kind {
+    /// Whether objects of this kind are routes, whose rules and attachments are translated.
+    pub(crate) fn is_route(self) -> bool {
+        crate::routes::KINDS.contains(&self)
+    }
+}

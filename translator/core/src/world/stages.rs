@@ -1,0 +1,120 @@
+//! The table of contents of translation: what each unit computes, and which units follow from it.
+
+use super::reader::Reader;
+use super::unit::Unit;
+use crate::accept::AcceptedGateway;
+use crate::attach::Attachment;
+use crate::objects::{Kind, ObjectKey};
+use crate::routes::{Piece, Rules};
+use crate::status::Status;
+use crate::{accept, attach, build, merge, routes, status};
+use bytes::Bytes;
+use heliograph_snapshot::Resource;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a unit comes to. `None`: nothing, as where a Gateway is not ours, or the unit is gone.
+#[derive(Debug)]
+pub(super) enum Product {
+    Gateway(Option<AcceptedGateway>),
+    Rules(Option<Rules>),
+    Attachment(Option<Attachment>),
+    Piece(Option<Piece>),
+    VirtualHost(Option<Bytes>),
+    Resource(Option<Arc<Resource>>),
+    Status(Option<Status>),
+}
+
+/// Every step of translation, in the order of the stages.
+pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
+    match unit {
+        Unit::Gateway(name) => Product::Gateway(accept::gateway(reader, name)),
+        Unit::Rules(route) => Product::Rules(Some(routes::rules(reader, route))),
+        Unit::Attachment(route) => Product::Attachment(Some(attach::route(reader, route))),
+        Unit::Piece(route, table) => Product::Piece(Some(routes::piece(reader, route, table))),
+        Unit::VirtualHost(table, host) => {
+            Product::VirtualHost(merge::virtual_host(reader, table, host))
+        }
+        Unit::Secret(_, secret) => Product::Resource(build::secret(reader, secret)),
+        Unit::Cluster(_, backend) => Product::Resource(Some(build::cluster(reader, backend))),
+        Unit::Endpoints(_, backend) => Product::Resource(Some(build::endpoints(reader, backend))),
+        Unit::Listener(fleet, port) => Product::Resource(build::listener(reader, fleet, *port)),
+        Unit::Table(table) => Product::Resource(Some(build::table(reader, table))),
+        Unit::Status(object) => Product::Status(status::of(reader, object)),
+    }
+}
+
+/// The units that exist because an object does.
+pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
+    let status = Unit::Status(key.clone());
+    match key.kind {
+        Kind::GatewayClass => BTreeSet::from([status]),
+        Kind::Gateway => BTreeSet::from([Unit::Gateway(key.name.clone()), status]),
+        kind if kind.is_route() => {
+            BTreeSet::from([Unit::Rules(key.clone()), Unit::Attachment(key.clone()), status])
+        }
+        _ => BTreeSet::new(),
+    }
+}
+
+impl Product {
+    /// What is left of a unit that is gone.
+    pub(super) fn nothing(unit: &Unit) -> Self {
+        match unit {
+            Unit::Gateway(_) => Self::Gateway(None),
+            Unit::Rules(_) => Self::Rules(None),
+            Unit::Attachment(_) => Self::Attachment(None),
+            Unit::Piece(..) => Self::Piece(None),
+            Unit::VirtualHost(..) => Self::VirtualHost(None),
+            Unit::Secret(..)
+            | Unit::Cluster(..)
+            | Unit::Endpoints(..)
+            | Unit::Listener(..)
+            | Unit::Table(_) => Self::Resource(None),
+            Unit::Status(_) => Self::Status(None),
+        }
+    }
+
+    /// The units that exist because of this product.
+    pub(super) fn demands(&self, unit: &Unit) -> BTreeSet<Unit> {
+        match (self, unit) {
+            (Self::Gateway(Some(gateway)), _) => demanded_by_gateway(gateway),
+            (Self::Attachment(Some(attachment)), Unit::Attachment(route)) => attachment
+                .hosts()
+                .flat_map(|host| {
+                    [
+                        Unit::Piece(route.clone(), host.table.clone()),
+                        Unit::VirtualHost(host.table.clone(), host.host.clone()),
+                    ]
+                })
+                .collect(),
+            (Self::Piece(Some(piece)), Unit::Piece(_, table)) => piece
+                .backends
+                .iter()
+                .flat_map(|backend| {
+                    [
+                        Unit::Cluster(table.fleet.clone(), backend.clone()),
+                        Unit::Endpoints(table.fleet.clone(), backend.clone()),
+                    ]
+                })
+                .collect(),
+            _ => BTreeSet::new(),
+        }
+    }
+}
+
+fn demanded_by_gateway(gateway: &AcceptedGateway) -> BTreeSet<Unit> {
+    let fleet = &gateway.ir.fleet;
+    let mut units = BTreeSet::new();
+    for listener in &gateway.ir.listeners {
+        let table = gateway.ir.table_of(listener);
+        units.insert(Unit::Listener(fleet.clone(), listener.port));
+        // Also without a route: a host that belongs to this listener must not fall to a less specific one.
+        units.insert(Unit::VirtualHost(table.clone(), listener.hostname.clone()));
+        units.insert(Unit::Table(table));
+        units.extend(
+            listener.certificates.iter().map(|secret| Unit::Secret(fleet.clone(), secret.clone())),
+        );
+    }
+    units
+}

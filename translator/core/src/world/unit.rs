@@ -1,0 +1,67 @@
+use crate::ir::{Backend, Hostname, TableKey};
+use crate::objects::{Kind, ObjectKey, ObjectName};
+use heliograph_snapshot::FleetName;
+use std::sync::Arc;
+
+/// One piece of translation, the smallest that is done again when something it read has changed.
+///
+/// The order of the variants is the order of the stages: a unit reads and demands only what its stage allows, which is
+/// products of earlier stages and units of later ones. So each unit is computed at most once per change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Unit {
+    /// Is this Gateway ours, and which of its listeners are valid?
+    Gateway(ObjectName),
+    /// The rules of a route, with references resolved.
+    Rules(ObjectKey),
+    /// The listeners that a route belongs to.
+    Attachment(ObjectKey),
+    /// A route as Envoy reads it, for one table.
+    Piece(ObjectKey, TableKey),
+    /// The pieces of all routes for one host, in order of precedence.
+    VirtualHost(TableKey, Hostname),
+    Secret(FleetName, ObjectName),
+    Cluster(FleetName, Backend),
+    Endpoints(FleetName, Backend),
+    Listener(FleetName, u16),
+    /// A route table, put together from its virtual hosts.
+    Table(TableKey),
+    Status(ObjectKey),
+}
+
+/// Something that a unit can read, and that can change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fact {
+    /// An object, or that there is none.
+    Object(ObjectKey),
+    /// All objects of a kind in a namespace.
+    Namespace(Kind, Arc<str>),
+    /// The EndpointSlices of a Service.
+    Slices(ObjectName),
+    /// What a unit came to.
+    Product(Unit),
+    /// The routes that are attached to a listener of a Gateway.
+    Attached(ObjectName, Arc<str>),
+    /// The routes that a listener of a table has for a host.
+    Hosted(TableKey, Arc<str>, Hostname),
+    /// All virtual hosts of a table.
+    VirtualHosts(TableKey),
+}
+
+impl Unit {
+    /// For counters.
+    pub(crate) fn stage(&self) -> &'static str {
+        match self {
+            Self::Gateway(_) => "gateway",
+            Self::Rules(_) => "rules",
+            Self::Attachment(_) => "attachment",
+            Self::Piece(..) => "piece",
+            Self::VirtualHost(..) => "virtual_host",
+            Self::Secret(..) => "secret",
+            Self::Cluster(..) => "cluster",
+            Self::Endpoints(..) => "endpoints",
+            Self::Listener(..) => "listener",
+            Self::Table(_) => "table",
+            Self::Status(_) => "status",
+        }
+    }
+}
