@@ -60,6 +60,10 @@ impl Graph {
         turnover
     }
 
+    pub(crate) fn units(&self) -> usize {
+        self.demanders.len()
+    }
+
     pub(crate) fn is_demanded(&self, unit: &Unit) -> bool {
         self.demanders.contains_key(unit)
     }

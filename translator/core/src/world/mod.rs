@@ -89,6 +89,11 @@ impl World {
         self.facts.resources(fleet)
     }
 
+    /// How many units of translation there are.
+    pub fn units(&self) -> usize {
+        self.graph.units()
+    }
+
     pub fn gateways(&self) -> impl Iterator<Item = &ir::Gateway> {
         self.facts.gateways()
     }

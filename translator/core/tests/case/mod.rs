@@ -1,0 +1,143 @@
+//! What golden tests share: reading a case, rendering a world, shuffling objects.
+
+use heliograph_envoy::{Any, json::to_json};
+use heliograph_translator_core::objects::{Document, Object, parse};
+use heliograph_translator_core::{Event, World};
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Everything below this line of a case is made by the tests.
+const MARK: &str = "#! everything below is made from what is above: UPDATE_GOLDEN=1 rewrites it\n";
+
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) objects: Vec<Object>,
+    pub(crate) expected: String,
+    path: PathBuf,
+    input: String,
+}
+
+impl Case {
+    pub(crate) fn all() -> Vec<Self> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        assert!(!paths.is_empty(), "there are no golden cases");
+        paths.into_iter().map(Self::read).collect()
+    }
+
+    pub(crate) fn world(&self) -> World {
+        let mut world = World::new();
+        for object in &self.objects {
+            world.apply(Event::Applied(object.clone()));
+        }
+        world.settle();
+        world
+    }
+
+    pub(crate) fn rewrite(&self, output: &str) {
+        fs::write(&self.path, format!("{}{MARK}{output}", self.input)).unwrap();
+    }
+
+    fn read(path: PathBuf) -> Self {
+        let text = fs::read_to_string(&path).unwrap();
+        let (input, expected) = text.split_once(MARK).unwrap_or((&text, ""));
+        let objects = parse(input)
+            .into_iter()
+            .map(|document| match document {
+                Document::Object(object) => object,
+                other => panic!("{}: {other:?}", path.display()),
+            })
+            .collect();
+        Self {
+            name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+            objects,
+            expected: expected.to_owned(),
+            input: input.to_owned(),
+            path,
+        }
+    }
+}
+
+/// The whole of a world as text: intermediate representation, statuses, xDS.
+pub(crate) fn render(world: &World) -> String {
+    let gateways: Vec<Value> = world.gateways().map(|gateway| json!(gateway)).collect();
+    let infra: Vec<Value> = world.infra().map(|infra| json!(infra)).collect();
+    let routes: Map<String, Value> =
+        world.routes().map(|(key, route)| (key.to_string(), json!(route))).collect();
+    let backends: Map<String, Value> = world
+        .backends()
+        .into_iter()
+        .map(|(name, (cluster, endpoints))| {
+            (
+                name.to_string(),
+                json!({"protocol": cluster.protocol, "localities": endpoints.localities}),
+            )
+        })
+        .collect();
+    let statuses: Map<String, Value> =
+        world.statuses().map(|(key, status)| (key.to_string(), json!(status))).collect();
+    let mut xds = Map::new();
+    for gateway in world.gateways() {
+        let mut fleet = Map::new();
+        for (kind, resource) in world.resources(&gateway.fleet) {
+            let any = Any { type_url: kind.type_url().to_owned(), value: resource.body.clone() };
+            let shown = json!({"version": resource.version, "resource": to_json(&any).unwrap()});
+            let resources = fleet.entry(kind.as_str()).or_insert_with(|| json!({}));
+            resources[&*resource.name] = shown;
+        }
+        xds.insert(gateway.fleet.to_string(), Value::Object(fleet));
+    }
+    let sections = [
+        (
+            "ir",
+            json!({"gateways": gateways, "infra": infra, "routes": routes, "backends": backends}),
+        ),
+        ("status", Value::Object(statuses)),
+        ("xds", Value::Object(xds)),
+    ];
+    sections
+        .into_iter()
+        .map(|(name, value)| serde_saphyr::to_string(&json!({name: value})).unwrap())
+        .map(|text| format!("---\n{text}"))
+        .collect()
+}
+
+pub(crate) fn first_difference(expected: &str, actual: &str) -> String {
+    let lines = expected.lines().zip(actual.lines()).enumerate();
+    for (number, (expected, actual)) in lines {
+        if expected != actual {
+            return format!(
+                "  output line {}\n  expected {expected}\n  actual   {actual}",
+                number + 1
+            );
+        }
+    }
+    format!("  {} lines expected, {} found", expected.lines().count(), actual.lines().count())
+}
+
+/// A small generator of orders: the same seed gives the same order everywhere.
+pub(crate) struct Shuffle(u64);
+
+impl Shuffle {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn shuffled<T: Clone>(&mut self, items: &[T]) -> Vec<T> {
+        let mut items = items.to_vec();
+        for index in (1..items.len()).rev() {
+            items.swap(index, self.below(index + 1));
+        }
+        items
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+}

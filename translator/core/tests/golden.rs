@@ -1,0 +1,160 @@
+//! Golden cases: input objects, then what they come to, in one file. `UPDATE_GOLDEN=1` rewrites the second part.
+//!
+//! Every case is also applied in shuffled orders, and one object at a time with everything worked out in between: the
+//! end must be the same to the byte, versions included.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod case;
+
+use case::{Case, Shuffle};
+use heliograph_snapshot::{FleetName, Head, ResourceType, Snapshot};
+use heliograph_translator_core::{Event, Outcome, World};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const ORDERS: u64 = 8;
+
+#[test]
+fn every_case_gives_what_its_file_says() {
+    let mut wrong = Vec::new();
+    for case in Case::all() {
+        let actual = case::render(&case.world());
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            case.rewrite(&actual);
+        } else if actual != case.expected {
+            wrong.push(format!(
+                "{}:\n{}",
+                case.name,
+                case::first_difference(&case.expected, &actual)
+            ));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{}\nIf the new output is right, rewrite the files with `make golden` and read the diff.",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn the_order_of_objects_decides_nothing() {
+    for case in Case::all() {
+        let expected = case::render(&case.world());
+        for seed in 0..ORDERS {
+            let mut world = World::new();
+            for object in Shuffle::new(seed).shuffled(&case.objects) {
+                world.apply(Event::Applied(object));
+            }
+            world.settle();
+            assert_eq!(case::render(&world), expected, "{} in order {seed}", case.name);
+        }
+    }
+}
+
+#[test]
+fn one_object_at_a_time_leads_to_the_same_end() {
+    for case in Case::all() {
+        let expected = case::render(&case.world());
+        for seed in 0..ORDERS {
+            let mut world = World::new();
+            let mut told = Told::default();
+            for object in Shuffle::new(seed).shuffled(&case.objects) {
+                world.apply(Event::Applied(object));
+                told.hear(world.settle());
+            }
+            assert_eq!(case::render(&world), expected, "{} in order {seed}", case.name);
+            told.check(&world, &case.name);
+        }
+    }
+}
+
+/// An object that leaves and comes back leaves no trace, and neither does one that is another for a while.
+#[test]
+fn coming_and_going_leads_to_the_same_end() {
+    for case in Case::all() {
+        let expected = case::render(&case.world());
+        let mut world = case.world();
+        let mut told = Told::default();
+        told.hear_all(&world);
+        for object in Shuffle::new(1).shuffled(&case.objects) {
+            world.apply(Event::Deleted(object.key()));
+            told.hear(world.settle());
+            world.apply(Event::Applied(object));
+            told.hear(world.settle());
+        }
+        assert_eq!(case::render(&world), expected, "{}", case.name);
+        told.check(&world, &case.name);
+    }
+}
+
+#[test]
+fn a_world_that_is_emptied_holds_nothing() {
+    for case in Case::all() {
+        for seed in 0..ORDERS {
+            let mut world = case.world();
+            let mut told = Told::default();
+            told.hear_all(&world);
+            for object in Shuffle::new(seed).shuffled(&case.objects) {
+                world.apply(Event::Deleted(object.key()));
+                told.hear(world.settle());
+            }
+            assert_eq!(world.units(), 0, "{} in order {seed}", case.name);
+            assert!(told.0.is_empty(), "{} in order {seed}: {:?}", case.name, told.0.keys());
+            assert_eq!(
+                world.statuses().count() + world.gateways().count() + world.routes().count(),
+                0
+            );
+        }
+    }
+}
+
+#[test]
+fn a_settled_world_does_nothing() {
+    for case in Case::all() {
+        let mut world = case.world();
+        assert_eq!(world.settle(), Outcome::default(), "{}", case.name);
+        for object in &case.objects {
+            world.apply(Event::Applied(object.clone()));
+        }
+        assert_eq!(world.settle(), Outcome::default(), "{}: the same again", case.name);
+    }
+}
+
+/// Snapshots as a publisher would build them from what it is told.
+#[derive(Default)]
+struct Told(BTreeMap<FleetName, Snapshot>);
+
+impl Told {
+    fn hear(&mut self, outcome: Outcome) {
+        for fleet in outcome.retired {
+            self.0.remove(&fleet);
+        }
+        for (fleet, changes) in outcome.changes {
+            let snapshot = self.0.entry(fleet.clone()).or_insert_with(|| Snapshot::empty(fleet));
+            *snapshot = snapshot.with(Head::default(), changes);
+        }
+    }
+
+    fn hear_all(&mut self, world: &World) {
+        for gateway in world.gateways() {
+            let snapshot = snapshot_of(world, &gateway.fleet);
+            self.0.insert(gateway.fleet.clone(), snapshot);
+        }
+    }
+
+    fn check(&self, world: &World, case: &str) {
+        let fleets: Vec<&FleetName> = world.gateways().map(|gateway| &gateway.fleet).collect();
+        assert_eq!(fleets, self.0.keys().collect::<Vec<_>>(), "{case}");
+        for (fleet, snapshot) in &self.0 {
+            assert!(snapshot.same_content(&snapshot_of(world, fleet)), "{case}: {fleet}");
+        }
+    }
+}
+
+fn snapshot_of(world: &World, fleet: &FleetName) -> Snapshot {
+    let changes = world.resources(fleet).map(|(kind, resource): (ResourceType, _)| {
+        heliograph_snapshot::Change::Set(kind, Arc::clone(resource))
+    });
+    Snapshot::empty(fleet.clone()).with(Head::default(), changes)
+}
