@@ -1,1 +1,8 @@
-//! The snapshot store, settings and telemetry that every program has.
+//! What every program has: the snapshot store, settings, telemetry and the admin port.
+
+pub mod admin;
+pub mod net;
+pub mod settings;
+pub mod shutdown;
+pub mod store;
+pub mod telemetry;

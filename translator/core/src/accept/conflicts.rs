@@ -33,7 +33,7 @@ fn conflict(one: &Listener, other: &Listener) -> Option<(&'static str, &'static 
     if one.port != other.port {
         let bind = |listener: &Listener| InfraPort::new(listener.port).bind_port;
         return (bind(one) == bind(other))
-            .then_some((PORT_UNAVAILABLE, "a port below 1024 that proxies bind at this port"));
+            .then_some((PORT_UNAVAILABLE, "a port that proxies bind at the same number"));
     }
     if one.protocol != other.protocol {
         return Some(("ProtocolConflict", "the same port and another protocol"));

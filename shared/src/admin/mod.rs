@@ -1,0 +1,132 @@
+//! The admin port of every program: is it alive, is it ready, what does it count.
+
+mod readiness;
+
+pub use readiness::{Guard, Readiness};
+
+use crate::net::{self, BindError};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use futures::FutureExt;
+use prometheus::{Registry, TextEncoder};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// The flags of every program with an admin port.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AdminArgs {
+    /// Where to serve metrics, health and status
+    #[arg(
+        long,
+        help_heading = "Admin",
+        env = "HELIO_ADMIN_ADDRESS",
+        value_name = "IP:PORT",
+        default_value = "127.0.0.1:19000"
+    )]
+    pub admin_address: SocketAddr,
+}
+
+/// What the admin port serves: the pages of every program, and those that the program adds.
+#[derive(Debug)]
+pub struct Pages {
+    registry: Registry,
+    readiness: Readiness,
+    added: Router,
+    /// Path and purpose, for the page at `/`.
+    index: Vec<(&'static str, &'static str)>,
+}
+
+/// An admin port that listens and does not answer yet.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+pub async fn bind(address: SocketAddr) -> Result<Bound, BindError> {
+    let listener = net::bind("admin address", "--admin-address", address).await?;
+    // Asked of the listener, because port 0 becomes another.
+    let address = listener.local_addr().unwrap_or(address);
+    Ok(Bound { listener, address })
+}
+
+impl Pages {
+    pub fn new(registry: Registry, readiness: Readiness) -> Self {
+        let index = vec![
+            ("/livez", "200 while the program runs"),
+            ("/metrics", "metrics in the text format of Prometheus"),
+            ("/readyz", "200 once the program is ready, 503 and what it awaits before"),
+        ];
+        Self { registry, readiness, added: Router::new(), index }
+    }
+
+    /// Adds a page of the program's own. `purpose` is its line on the page at `/`.
+    #[must_use]
+    pub fn page(mut self, path: &'static str, purpose: &'static str, page: MethodRouter) -> Self {
+        self.added = self.added.route(path, page);
+        self.index.push((path, purpose));
+        self
+    }
+
+    fn into_router(mut self) -> Router {
+        self.index.sort_unstable();
+        let index: String =
+            self.index.iter().map(|(path, purpose)| format!("{path:<12} {purpose}\n")).collect();
+        Router::new()
+            .route("/", get(move || async move { index }))
+            .route("/livez", get(async || "alive\n"))
+            .route("/readyz", get(readyz).with_state(self.readiness))
+            .route("/metrics", get(metrics).with_state(self.registry))
+            .merge(self.added)
+    }
+}
+
+impl Bound {
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `shutdown` resolves, and a moment longer for requests under way.
+    pub async fn serve(
+        self,
+        pages: Pages,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        let shutdown = shutdown.shared();
+        let served = axum::serve(self.listener, pages.into_router())
+            .with_graceful_shutdown(shutdown.clone())
+            .into_future();
+        let overdue = async {
+            shutdown.await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            outcome = served => outcome,
+            () = overdue => Ok(()),
+        }
+    }
+}
+
+/// How long a client that never finishes its request can hold up the end of the program.
+const GRACE: Duration = Duration::from_secs(1);
+
+async fn readyz(State(readiness): State<Readiness>) -> Response {
+    let awaited = readiness.awaited();
+    if awaited.is_empty() {
+        return "ready\n".into_response();
+    }
+    let body = format!("not ready, awaiting: {}\n", awaited.join(", "));
+    (StatusCode::SERVICE_UNAVAILABLE, body).into_response()
+}
+
+async fn metrics(State(registry): State<Registry>) -> Response {
+    match TextEncoder::new().encode_to_string(&registry.gather()) {
+        Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}

@@ -1,0 +1,95 @@
+use std::collections::BTreeMap;
+use tokio::sync::watch;
+
+/// Whether a program can do its work: once every [`Guard`] is dropped, for good.
+///
+/// Take the guards before the admin port is served; a program that awaits nothing is ready.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness {
+    /// How many guards of each name are left.
+    awaited: watch::Sender<BTreeMap<&'static str, usize>>,
+}
+
+/// Something the program must do first. Drop it when that is done.
+#[derive(Debug)]
+#[must_use = "a guard that is dropped at once awaits nothing"]
+pub struct Guard {
+    name: &'static str,
+    awaited: watch::Sender<BTreeMap<&'static str, usize>>,
+}
+
+impl Readiness {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Holds readiness back until the guard is dropped. `name` tells people what is awaited.
+    pub fn guard(&self, name: &'static str) -> Guard {
+        self.awaited.send_modify(|awaited| *awaited.entry(name).or_default() += 1);
+        Guard { name, awaited: self.awaited.clone() }
+    }
+
+    /// The names of what is still awaited, in order. Empty means ready.
+    pub fn awaited(&self) -> Vec<&'static str> {
+        self.awaited.borrow().keys().copied().collect()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.awaited.borrow().is_empty()
+    }
+
+    /// Resolves once the program is ready.
+    pub async fn ready(&self) {
+        // The sender is our own, so the wait cannot end because it is gone.
+        let _ = self.awaited.subscribe().wait_for(BTreeMap::is_empty).await;
+    }
+}
+
+impl Guard {
+    /// The same as dropping it, in words.
+    pub fn done(self) {}
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.awaited.send_modify(|awaited| {
+            if let Some(left) = awaited.get_mut(self.name) {
+                *left -= 1;
+                if *left == 0 {
+                    awaited.remove(self.name);
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn ready_once_every_guard_is_gone() {
+        let readiness = Readiness::new();
+        let (feed, first, second) =
+            (readiness.guard("feed"), readiness.guard("xds"), readiness.guard("xds"));
+        assert_eq!(readiness.awaited(), ["feed", "xds"]);
+        first.done();
+        assert_eq!(readiness.awaited(), ["feed", "xds"], "one of two guards is left");
+        drop(second);
+        assert_eq!(readiness.awaited(), ["feed"]);
+        assert!(!readiness.is_ready());
+        drop(feed);
+        assert!(readiness.is_ready());
+    }
+
+    #[tokio::test]
+    async fn readiness_can_be_waited_for() {
+        let readiness = Readiness::new();
+        let guard = readiness.guard("feed");
+        let mut wait = Box::pin(readiness.ready());
+        assert!((&mut wait).now_or_never().is_none());
+        tokio::spawn(async move { drop(guard) });
+        tokio::time::timeout(std::time::Duration::from_secs(10), wait).await.unwrap();
+    }
+}

@@ -1,0 +1,131 @@
+//! Settings, the same way in every program: a flag wins over an environment variable, that over the YAML file
+//! named by `--config`, and that over the default.
+//!
+//! A program declares its flags with clap and nothing else. The keys of the file are the long names of the flags
+//! of the command that was called; a flag that repeats is a list there. A flag whose value must not be shown is
+//! declared with `hide_env_values = true`. What a flag requires or excludes is checked among flags and variables
+//! only: a value of the file counts as a default there.
+
+mod file;
+mod keys;
+mod print;
+
+use clap::{Command, Parser};
+use file::File;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process;
+
+/// The flags of every program that has settings. Flatten it into the top command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SettingsArgs {
+    /// A YAML file of settings; its keys are the long names of the flags
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Settings",
+        env = "HELIO_CONFIG",
+        value_name = "FILE"
+    )]
+    pub config: Option<PathBuf>,
+
+    /// Print the settings that result from flags, environment, file and defaults, then exit
+    #[arg(long, global = true, help_heading = "Settings")]
+    pub print_config: bool,
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Parsed<T> {
+    /// Run with these settings.
+    Run(T),
+    /// Print this text and exit: the answer to `--print-config`.
+    Print(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// Wrong flags or variables, and also a call for help or the version: [`clap::Error::exit`] knows which.
+    #[error(transparent)]
+    Flags(#[from] clap::Error),
+    #[error("cannot read {}: {cause}", .file.display())]
+    Unreadable { file: PathBuf, cause: io::Error },
+    #[error("{}: {reason}", .file.display())]
+    Malformed { file: PathBuf, reason: String },
+    #[error("key {key:?} is in {} twice: line {line} and before", .file.display())]
+    Repeated { file: PathBuf, line: u64, key: String },
+    #[error("unknown key {key:?} in {} line {line}{}", .file.display(), suggestion(nearest))]
+    UnknownKey { file: PathBuf, line: u64, key: String, nearest: Option<String> },
+    #[error("wrong value for {key:?} in {} line {line}: {reason}", .file.display())]
+    WrongValue { file: PathBuf, line: u64, key: String, reason: String },
+}
+
+/// The settings of the program `T` from `args`, whose first is the program's name, and from the environment.
+pub fn parse<T: Parser>(
+    args: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Result<Parsed<T>, SettingsError> {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    let command = keys::with_switch_values(T::command());
+    let asked = Asked::of(command.clone(), &args)?;
+    let keys = keys::known(&command, &asked.commands);
+    let file = match asked.config {
+        Some(path) => File::load(path, &keys)?,
+        None => File::default(),
+    };
+
+    // A value of the file becomes the default of its flag: clap lets variables and flags win over it.
+    let mut command = keys::with_defaults(command, &asked.commands, &file);
+    let matches = command.try_get_matches_from_mut(args)?;
+    let settings = T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    if asked.print_config {
+        return Ok(Parsed::Print(print::effective(&keys, &matches, &file)));
+    }
+    Ok(Parsed::Run(settings))
+}
+
+/// The settings of this process. Ends it where there is nothing to run: after `--help`, `--version` and
+/// `--print-config`, and with one clear line and status 2 where a setting is wrong.
+pub fn parse_or_exit<T: Parser>() -> T {
+    match parse(std::env::args_os()) {
+        Ok(Parsed::Run(settings)) => settings,
+        Ok(Parsed::Print(text)) => {
+            // Whoever closed our output does not want to read more.
+            let _ = io::stdout().write_all(text.as_bytes());
+            process::exit(0)
+        }
+        Err(SettingsError::Flags(error)) => error.exit(),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error}");
+            process::exit(2)
+        }
+    }
+}
+
+/// What must be known of the command line before the file can be read.
+struct Asked {
+    config: Option<PathBuf>,
+    print_config: bool,
+    /// The subcommands that were called, outermost first.
+    commands: Vec<String>,
+}
+
+impl Asked {
+    fn of(command: Command, args: &[OsString]) -> Result<Self, clap::Error> {
+        // Flags may be missing here that the file will give, so what is wrong is found the second time.
+        let matches = command.ignore_errors(true).try_get_matches_from(args)?;
+        let mut commands = Vec::new();
+        let mut inner = &matches;
+        while let Some((name, matches)) = inner.subcommand() {
+            commands.push(name.to_owned());
+            inner = matches;
+        }
+        let config = matches.try_get_one::<PathBuf>(keys::CONFIG).ok().flatten().cloned();
+        let print_config = matches.try_get_one::<bool>(keys::PRINT_CONFIG).ok().flatten().copied();
+        Ok(Self { config, print_config: print_config.unwrap_or(false), commands })
+    }
+}
+
+fn suggestion(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or_else(String::new, |nearest| format!(": did you mean {nearest:?}?"))
+}

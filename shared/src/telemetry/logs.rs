@@ -1,0 +1,167 @@
+use clap::ValueEnum;
+use std::io::{IsTerminal, stderr};
+use tracing::Subscriber;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// The flags of every program that logs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LogArgs {
+    /// How much to log: error, warn, info, debug or trace, also per part: info,heliograph_distributor=debug
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Logging",
+        env = "HELIO_LOG_LEVEL",
+        value_name = "LEVEL",
+        default_value = "info",
+        value_parser = accept_level
+    )]
+    pub log_level: String,
+
+    /// Lines for people, or one JSON object per line for machines
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Logging",
+        env = "HELIO_LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "human"
+    )]
+    pub log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Human,
+    Json,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    #[error("log level {level:?}: {reason}")]
+    Level { level: String, reason: String },
+    #[error("logging has been set up already")]
+    Twice,
+}
+
+/// Sends the logs of this process to stderr. Called once, by the program.
+pub fn init(args: &LogArgs) -> Result<(), TelemetryError> {
+    // https://no-color.org: set and not empty means no colour.
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colour = !plain && stderr().is_terminal();
+    subscriber(args, stderr, colour)?.try_init().map_err(|_| TelemetryError::Twice)
+}
+
+fn subscriber<W>(
+    args: &LogArgs,
+    writer: W,
+    colour: bool,
+) -> Result<Box<dyn Subscriber + Send + Sync>, TelemetryError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let level = args.log_level.clone();
+    let filter = parse_level(&level).map_err(|reason| TelemetryError::Level { level, reason })?;
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colour);
+    Ok(match args.log_format {
+        LogFormat::Human => Box::new(builder.finish()),
+        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+    })
+}
+
+fn accept_level(text: &str) -> Result<String, String> {
+    parse_level(text).map(|_| text.to_owned())
+}
+
+fn parse_level(text: &str) -> Result<EnvFilter, String> {
+    // A filter takes a lone word that is no level for the name of a part, and would silence all others.
+    let lone_word = !text.contains(['=', ',', '[']);
+    if text.is_empty() || (lone_word && text.parse::<LevelFilter>().is_err()) {
+        return Err(
+            "use error, warn, info, debug, trace or off, also per part: PART=LEVEL".to_owned()
+        );
+    }
+    EnvFilter::try_new(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        logs: LogArgs,
+    }
+
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Memory {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(flags: &[&str]) -> String {
+        let args = Program::parse_from([&["program"], flags].concat()).logs;
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let subscriber = subscriber(&args, move || writer.clone(), false).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(fleet = "default/one", "published");
+            tracing::debug!("detail");
+        });
+        String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn people_get_plain_lines() {
+        let text = logged(&[]);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains("INFO"), "{text}");
+        assert!(text.trim_end().ends_with("published fleet=\"default/one\""), "{text}");
+        assert!(!text.contains('\u{1b}'), "colour without a terminal: {text}");
+    }
+
+    #[test]
+    fn machines_get_one_object_per_line() {
+        let text = logged(&["--log-format", "json", "--log-level", "debug"]);
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert_eq!(lines[0]["message"], "published");
+        assert_eq!(lines[0]["fleet"], "default/one");
+        assert_eq!(lines[0]["level"], "INFO");
+        assert_eq!(lines[1]["level"], "DEBUG");
+    }
+
+    #[test]
+    fn a_part_can_have_its_own_level() {
+        assert_eq!(logged(&["--log-level", "warn,heliograph_shared=debug"]).lines().count(), 2);
+        assert_eq!(logged(&["--log-level", "warn"]), "");
+    }
+
+    #[test]
+    fn a_level_that_is_none_is_refused() {
+        for wrong in ["inf", "", "heliograph=loud", "info,=,"] {
+            let refused = Program::try_parse_from(["program", "--log-level", wrong]);
+            assert!(refused.is_err(), "{wrong:?} was accepted");
+        }
+        for right in ["off", "WARN", "info,heliograph_shared=trace", "heliograph_shared=debug"] {
+            assert!(Program::try_parse_from(["program", "--log-level", right]).is_ok(), "{right}");
+        }
+    }
+}

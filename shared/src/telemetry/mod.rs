@@ -1,0 +1,10 @@
+//! What a program says of itself: logs and metrics.
+//!
+//! Metrics: every component has a struct of its own that registers itself on the [`Registry`](prometheus::Registry)
+//! it is given. Names begin with `heliograph_`; labels come from closed sets, never from clients.
+
+mod logs;
+mod metrics;
+
+pub use logs::{LogArgs, LogFormat, TelemetryError, init};
+pub use metrics::registry;

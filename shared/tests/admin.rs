@@ -1,0 +1,114 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use axum::routing::get;
+use heliograph_shared::admin::{self, Pages, Readiness};
+use heliograph_shared::telemetry;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const DEADLINE: Duration = Duration::from_secs(10);
+
+struct Admin {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+async fn start(readiness: Readiness) -> Admin {
+    let bound = admin::bind(ANY).await.unwrap();
+    let address = bound.address();
+    let pages = Pages::new(telemetry::registry("test").unwrap(), readiness).page(
+        "/status",
+        "the conditions of every object",
+        get(async || "all is well\n"),
+    );
+    let (stop, stopped) = oneshot::channel();
+    let task = tokio::spawn(bound.serve(pages, async {
+        let _ = stopped.await;
+    }));
+    Admin { address, stop, task }
+}
+
+/// The status, the head and the body of the answer.
+async fn fetch(address: SocketAddr, path: &str) -> (u16, String, String) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = tokio::time::timeout(DEADLINE, exchange).await.expect("no answer");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_lowercase(), body.to_owned())
+}
+
+#[tokio::test]
+async fn readyz_names_what_is_awaited_and_then_agrees() {
+    let readiness = Readiness::new();
+    let (feed, xds) = (readiness.guard("first snapshot"), readiness.guard("xDS port"));
+    let admin = start(readiness).await;
+    let (status, _, body) = fetch(admin.address, "/readyz").await;
+    assert_eq!((status, &*body), (503, "not ready, awaiting: first snapshot, xDS port\n"));
+    drop(feed);
+    let (status, _, body) = fetch(admin.address, "/readyz").await;
+    assert_eq!((status, &*body), (503, "not ready, awaiting: xDS port\n"));
+    assert_eq!(fetch(admin.address, "/livez").await.0, 200, "alive before it is ready");
+    drop(xds);
+    assert_eq!(fetch(admin.address, "/readyz").await.0, 200);
+}
+
+#[tokio::test]
+async fn metrics_are_in_the_format_of_prometheus() {
+    let admin = start(Readiness::new()).await;
+    let (status, head, body) = fetch(admin.address, "/metrics").await;
+    assert_eq!(status, 200);
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(body.contains("# TYPE heliograph_build_info gauge\n"), "{body}");
+}
+
+#[tokio::test]
+async fn the_index_lists_every_page_and_each_answers() {
+    let admin = start(Readiness::new()).await;
+    let (status, _, index) = fetch(admin.address, "/").await;
+    assert_eq!(status, 200);
+    let paths: Vec<_> = index.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(paths, ["/livez", "/metrics", "/readyz", "/status"]);
+    for path in paths {
+        assert_eq!(fetch(admin.address, path).await.0, 200, "{path}");
+    }
+    assert_eq!(fetch(admin.address, "/status").await.2, "all is well\n");
+    assert_eq!(fetch(admin.address, "/nothing").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_one_clear_line() {
+    let taken = admin::bind(ANY).await.unwrap();
+    let address = taken.address();
+    assert_eq!(
+        admin::bind(address).await.unwrap_err().to_string(),
+        format!(
+            "admin address {address} is in use: stop what listens there or choose another with \
+             --admin-address"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_never_asks_does_not_hold_up_the_end() {
+    let admin = start(Readiness::new()).await;
+    let mut idle = TcpStream::connect(admin.address).await.unwrap();
+    idle.write_all(b"GET /livez HTTP/1.1\r\n").await.unwrap();
+    // Answered after the idle client was accepted.
+    assert_eq!(fetch(admin.address, "/livez").await.0, 200);
+    admin.stop.send(()).unwrap();
+    tokio::time::timeout(DEADLINE, admin.task).await.expect("it hangs").unwrap().unwrap();
+    assert!(TcpStream::connect(admin.address).await.is_err(), "it still listens");
+}

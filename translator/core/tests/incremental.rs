@@ -1,0 +1,240 @@
+//! Work in proportion to the change: the counter of units says how much was done.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use heliograph_snapshot::{Change, ResourceType};
+use heliograph_translator_core::objects::{Document, Object, parse};
+use heliograph_translator_core::{Event, Outcome, World};
+
+const CLASS: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: heliograph}
+spec: {controllerName: heliograph.dev/gateway-controller}
+";
+
+fn object(manifest: &str) -> Object {
+    match parse(manifest).pop() {
+        Some(Document::Object(object)) => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn gateway(name: &str) -> Object {
+    object(&format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: {name}, namespace: shop}}
+spec:
+  gatewayClassName: heliograph
+  listeners:
+  - {{name: http, port: 8080, protocol: HTTP}}
+"
+    ))
+}
+
+fn route(gateway: &str, index: usize, host: &str, path: &str) -> Object {
+    object(&format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {gateway}-route-{index}, namespace: shop}}
+spec:
+  parentRefs: [{{name: {gateway}}}]
+  hostnames: ['{host}']
+  rules:
+  - matches: [{{path: {{value: {path}}}}}]
+    backendRefs: [{{name: service-{index}, port: 80}}]
+"
+    ))
+}
+
+fn service(index: usize) -> Object {
+    object(&format!(
+        "
+apiVersion: v1
+kind: Service
+metadata: {{name: service-{index}, namespace: shop}}
+spec: {{ports: [{{port: 80}}]}}
+"
+    ))
+}
+
+fn slice(index: usize, address: &str) -> Object {
+    object(&format!(
+        "
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: slice-{index}, namespace: shop, labels: {{kubernetes.io/service-name: service-{index}}}}}
+addressType: IPv4
+ports: [{{port: 8080}}]
+endpoints: [{{addresses: [{address}]}}]
+"
+    ))
+}
+
+/// `size` routes on one Gateway, each with its own host, Service and endpoints.
+fn world(size: usize) -> World {
+    let mut world = World::new();
+    apply(&mut world, [object(CLASS), gateway("web")]);
+    for index in 0..size {
+        let host = format!("host-{index}.example.com");
+        apply(
+            &mut world,
+            [service(index), slice(index, "10.0.0.1"), route("web", index, &host, "/")],
+        );
+    }
+    world.settle();
+    world
+}
+
+fn apply(world: &mut World, objects: impl IntoIterator<Item = Object>) {
+    objects.into_iter().for_each(|object| world.apply(Event::Applied(object)));
+}
+
+fn change(world: &mut World, object: Object) -> Outcome {
+    world.apply(Event::Applied(object));
+    world.settle()
+}
+
+fn work(outcome: &Outcome) -> Vec<(&'static str, u64)> {
+    outcome.work.by_stage().collect()
+}
+
+fn changed(outcome: &Outcome) -> Vec<(ResourceType, String)> {
+    let changes = outcome.changes.values().flatten();
+    changes
+        .map(|change| match change {
+            Change::Set(kind, resource) => (*kind, resource.name.to_string()),
+            Change::Remove(kind, name) => (*kind, format!("-{name}")),
+        })
+        .collect()
+}
+
+#[test]
+fn an_endpoint_change_among_a_thousand_routes_translates_one_endpoints_resource() {
+    let mut world = world(1_000);
+    let outcome = change(&mut world, slice(500, "10.0.0.2"));
+    assert_eq!(work(&outcome), [("endpoints", 1)]);
+    assert_eq!(
+        changed(&outcome),
+        [(ResourceType::Endpoints, "service/shop/service-500/80".to_owned())]
+    );
+}
+
+#[test]
+fn a_changed_route_translates_its_piece_and_the_virtual_hosts_it_belongs_to() {
+    let mut world = world(1_000);
+    let outcome = change(&mut world, route("web", 500, "host-500.example.com", "/new"));
+    let expected = [
+        ("attachment", 1),
+        ("piece", 1),
+        ("rules", 1),
+        ("status", 1),
+        ("table", 1),
+        ("virtual_host", 1),
+    ];
+    assert_eq!(work(&outcome), expected);
+    assert_eq!(changed(&outcome), [(ResourceType::Route, "http/8080".to_owned())]);
+}
+
+#[test]
+fn a_moved_route_translates_the_host_that_it_left_and_the_one_it_came_to() {
+    let mut world = world(100);
+    let outcome = change(&mut world, route("web", 50, "host-51.example.com", "/"));
+    // Its own host is gone, so only the one it came to is left to make.
+    assert_eq!(outcome.work.of("virtual_host"), 1);
+    assert_eq!(outcome.work.of("piece"), 1);
+}
+
+#[test]
+fn a_wildcard_route_translates_every_host_it_covers_and_no_other() {
+    let mut world = world(10);
+    let outcome = change(&mut world, route("web", 0, "*.example.com", "/"));
+    assert_eq!(outcome.work.of("virtual_host"), 10);
+    assert_eq!(outcome.work.of("piece"), 1);
+}
+
+#[test]
+fn a_new_route_costs_the_same_among_many_as_among_few() {
+    let cost = |size: usize| {
+        let mut world = world(size);
+        apply(&mut world, [service(size), slice(size, "10.0.0.1")]);
+        work(&change(&mut world, route("web", size, "new.example.com", "/")))
+    };
+    assert_eq!(cost(1_000), cost(10));
+    assert_eq!(cost(10).iter().map(|(_, count)| count).sum::<u64>(), 9);
+}
+
+#[test]
+fn what_nobody_refers_to_costs_nothing() {
+    let mut world = world(10);
+    for unrelated in [service(99), slice(99, "10.0.0.1")] {
+        let outcome = change(&mut world, unrelated);
+        assert_eq!((work(&outcome), changed(&outcome)), (Vec::new(), Vec::new()));
+    }
+}
+
+#[test]
+fn a_service_that_appears_concerns_the_route_that_missed_it() {
+    let mut world = world(10);
+    change(&mut world, route("web", 10, "late.example.com", "/"));
+    let outcome = change(&mut world, service(10));
+    let expected = [
+        ("attachment", 1),
+        ("cluster", 1),
+        ("endpoints", 1),
+        ("piece", 1),
+        ("rules", 1),
+        ("status", 1),
+        ("table", 1),
+        ("virtual_host", 1),
+    ];
+    assert_eq!(work(&outcome), expected);
+}
+
+#[test]
+fn a_change_that_means_nothing_stops_at_the_first_stage() {
+    let mut world = world(10);
+    let mut relabelled = route("web", 5, "host-5.example.com", "/");
+    relabelled.metadata_mut().labels = Some([("a".to_owned(), "b".to_owned())].into());
+    let outcome = change(&mut world, relabelled);
+    assert_eq!(work(&outcome), [("rules", 1)]);
+    assert_eq!(changed(&outcome), []);
+}
+
+#[test]
+fn one_changed_route_among_a_hundred_fleets_touches_its_own() {
+    let mut world = World::new();
+    apply(&mut world, [object(CLASS), service(0), slice(0, "10.0.0.1")]);
+    for index in 0..100 {
+        let name = format!("web-{index}");
+        apply(&mut world, [gateway(&name), route(&name, 0, "a.example.com", "/")]);
+    }
+    world.settle();
+    let outcome = change(&mut world, route("web-7", 0, "a.example.com", "/new"));
+    let fleets: Vec<&str> = outcome.changes.keys().map(|fleet| fleet.as_str()).collect();
+    assert_eq!(fleets, ["shop/web-7"]);
+    assert_eq!(outcome.work.of("gateway"), 0);
+}
+
+/// A refused route leaves every other byte alone.
+#[test]
+fn a_bad_route_touches_no_other() {
+    let mut world = world(10);
+    let before: Vec<_> =
+        world.resources(&"shop/web".parse().unwrap()).map(|(_, r)| r.clone()).collect();
+    let mut bad = route("web", 10, "bad.example.com", "/x");
+    if let Object::HTTPRoute(route) = &mut bad {
+        let rules = std::sync::Arc::make_mut(route).spec.rules.as_mut().unwrap();
+        rules[0].matches.as_mut().unwrap()[0].path.as_mut().unwrap().value =
+            Some("no path".to_owned());
+    }
+    let outcome = change(&mut world, bad);
+    assert_eq!(changed(&outcome), []);
+    let after: Vec<_> =
+        world.resources(&"shop/web".parse().unwrap()).map(|(_, r)| r.clone()).collect();
+    assert_eq!(before, after);
+    assert_eq!(world.problems().count(), 1);
+}
