@@ -1,0 +1,408 @@
+//! The rules of the house that no compiler checks. Each failure names the file and what to do.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Who may use whom: a crate, what its code may depend on, and what its tests may use besides. A crate that is not
+/// here, or an edge that is not here, wants a decision: see "Code map" in ARCHITECTURE.md.
+const LAYERS: &[(&str, &[&str], &[&str])] = &[
+    ("heliograph-envoy", &[], &[]),
+    ("heliograph-snapshot", &[], &[]),
+    ("heliograph-shared", &["heliograph-snapshot"], &[]),
+    ("heliograph-translator-core", &["heliograph-envoy", "heliograph-snapshot"], &[]),
+    (
+        "heliograph-translator",
+        &["heliograph-shared", "heliograph-snapshot", "heliograph-translator-core"],
+        &[],
+    ),
+    ("heliograph-distributor-protocol", &["heliograph-envoy", "heliograph-snapshot"], &[]),
+    (
+        "heliograph-distributor",
+        &[
+            "heliograph-distributor-protocol",
+            "heliograph-envoy",
+            "heliograph-shared",
+            "heliograph-snapshot",
+        ],
+        &["heliograph-loadtest"],
+    ),
+    ("heliograph-loadtest", &["heliograph-envoy", "heliograph-snapshot"], &[]),
+    (
+        "helio",
+        &[
+            "heliograph-distributor",
+            "heliograph-envoy",
+            "heliograph-shared",
+            "heliograph-snapshot",
+            "heliograph-translator",
+            "heliograph-translator-core",
+        ],
+        &["heliograph-loadtest"],
+    ),
+];
+
+/// What a crate must not reach, at any depth, with the features that it asks for itself.
+const OUT_OF_REACH: &[(&str, &[&str])] = &[
+    // Deciding is pure: no runtime, no network, no client.
+    ("heliograph-snapshot", &["tokio", "tonic", "kube-core"]),
+    ("heliograph-translator-core", &["tokio", "tonic", "hyper", "kube-client"]),
+    ("heliograph-distributor-protocol", &["tokio", "tonic", "hyper"]),
+    // A distributor knows snapshots, and nothing of where they come from.
+    (
+        "heliograph-distributor",
+        &["kube-core", "k8s-openapi", "gateway-api", "heliograph-translator-core"],
+    ),
+];
+
+/// Test files that may sleep, in how many places, and why. A test waits for a condition with a deadline; nothing else
+/// is a reason but what is written here.
+const MAY_SLEEP: &[(&str, usize, &str)] = &[(
+    "helio/tests/e2e.rs",
+    3,
+    "between two looks at another process, up to a deadline; between two requests of a steady load",
+)];
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: &[&str] = &[
+    "common", "handler", "handlers", "helper", "helpers", "manager", "misc", "process", "util",
+    "utils",
+];
+
+#[test]
+fn files_are_short() {
+    let mut problems = Vec::new();
+    for source in sources() {
+        let limit = if source.is_test() { 800 } else { 500 };
+        let lines = source.text.lines().count();
+        if lines > limit {
+            problems.push(format!("{source}: {lines} lines, at most {limit}: split it"));
+        }
+        let program = source.path.ends_with("src/main.rs");
+        if program && lines >= 40 {
+            problems.push(format!("{source}: {lines} lines: main only starts, move the rest"));
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn every_file_is_compiled() {
+    let mut reached = BTreeSet::new();
+    for package in workspace().packages() {
+        for target in package["targets"].as_array().unwrap() {
+            let root = PathBuf::from(target["src_path"].as_str().unwrap());
+            let folder = root.parent().unwrap().to_owned();
+            reach(root, folder, &mut reached);
+        }
+    }
+    let orphans = sources().into_iter().filter(|source| !reached.contains(&source.path));
+    report(orphans.map(|source| format!("{source}: no `mod` names it: add one or delete it")));
+}
+
+#[test]
+fn crates_depend_downwards() {
+    let workspace = workspace();
+    let layers: BTreeMap<_, _> =
+        LAYERS.iter().map(|(name, code, tests)| (*name, (*code, *tests))).collect();
+    let mut problems = Vec::new();
+    for package in workspace.packages() {
+        let name = package["name"].as_str().unwrap();
+        let Some((code, tests)) = layers.get(name) else {
+            problems.push(format!("{name}: not in LAYERS of tidy.rs: decide its layer"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let uses = dependency["name"].as_str().unwrap();
+            let in_tests = dependency["kind"] == "dev";
+            let allowed = code.contains(&uses) || in_tests && tests.contains(&uses);
+            if dependency["path"].is_string() && !allowed {
+                problems.push(format!("{name} must not depend on {uses}: see ARCHITECTURE.md"));
+            }
+        }
+    }
+    report(problems);
+}
+
+/// `cargo tree` and not the graph of `cargo metadata`: the latter has the features of all members together, so a
+/// client that one crate asks for would seem to be in all.
+#[test]
+fn pure_crates_reach_no_io() {
+    let mut problems = Vec::new();
+    for (name, forbidden) in OUT_OF_REACH {
+        let tree = cargo(&["tree", "-p", name, "-e", "normal", "--prefix", "none", "--locked"]);
+        let reached: BTreeSet<&str> =
+            tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        assert!(reached.contains(name), "cargo tree does not show {name} itself:\n{tree}");
+        for crate_name in forbidden.iter().filter(|forbidden| reached.contains(**forbidden)) {
+            problems.push(format!(
+                "{name} reaches {crate_name}: see `cargo tree -p {name} -e normal -i {crate_name}`"
+            ));
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn manifests_share_versions_and_lints() {
+    let mut problems = Vec::new();
+    for package in workspace().packages() {
+        let path = PathBuf::from(package["manifest_path"].as_str().unwrap());
+        let name = relative(&path);
+        let text = fs::read_to_string(&path).unwrap();
+        let mut section = "";
+        for line in text.lines().map(str::trim) {
+            if line.starts_with('[') {
+                section = line;
+            } else if section.ends_with("dependencies]")
+                && line.contains('=')
+                && !line.starts_with('#')
+                && !line.contains("workspace = true")
+            {
+                problems
+                    .push(format!("{name}: `{line}`: put the version into the workspace's table"));
+            }
+        }
+        if !text.contains("[lints]\nworkspace = true") {
+            problems.push(format!("{name}: add `[lints]` with `workspace = true`"));
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // In two parts, so that this file does not find itself.
+    let marks = [
+        concat!("to", "do!("),
+        concat!("unimple", "mented!("),
+        concat!("db", "g!("),
+        concat!("#[ig", "nore"),
+    ];
+    let mut problems = Vec::new();
+    for source in sources() {
+        for (number, line) in source.code_lines() {
+            if let Some(mark) = marks.iter().find(|mark| line.contains(**mark)) {
+                problems.push(format!("{source}:{number}: {mark}: finish it or delete it"));
+            }
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn tests_do_not_sleep() {
+    let mut problems = Vec::new();
+    for source in sources() {
+        let allowed = MAY_SLEEP.iter().find(|(path, ..)| Path::new(path) == source.relative());
+        let mut in_tests = source.is_test();
+        let mut sleeps = Vec::new();
+        for (number, line) in source.code_lines() {
+            in_tests |= line.contains("#[cfg(test)]");
+            if in_tests && calls(line, concat!("sle", "ep")) {
+                sleeps.push(number);
+            }
+        }
+        if sleeps.len() != allowed.map_or(0, |(_, count, _)| *count) {
+            problems.push(format!(
+                "{source}: sleeps in lines {sleeps:?}: wait for a condition with a deadline, or mend MAY_SLEEP in tidy.rs"
+            ));
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn names_say_what_is_inside() {
+    let mut problems = Vec::new();
+    for source in sources() {
+        let inline = source.code_lines().filter_map(|(_, line)| module(line)).map(str::to_owned);
+        let parts = source.relative().with_extension("");
+        let names = parts.iter().map(|part| part.to_string_lossy().into_owned()).chain(inline);
+        for name in names.filter(|name| EMPTY_NAMES.contains(&name.as_str())) {
+            problems.push(format!("{source}: `{name}` says nothing: name it for what it holds"));
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn links_resolve() {
+    let mut problems = Vec::new();
+    for path in files("md") {
+        for link in links(&fs::read_to_string(&path).unwrap()) {
+            let elsewhere = link.contains("://") || link.starts_with("mailto:");
+            let file = link.split('#').next().unwrap();
+            if !elsewhere && !file.is_empty() && !path.parent().unwrap().join(file).exists() {
+                problems.push(format!("{}: the link {link} leads nowhere", relative(&path)));
+            }
+        }
+    }
+    report(problems);
+}
+
+#[test]
+fn decisions_are_numbered_and_listed() {
+    let folder = root().join("docs/decisions");
+    let index = fs::read_to_string(folder.join("README.md")).unwrap();
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut records: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    records.retain(|name| name != "README.md");
+    records.sort();
+    let mut problems = Vec::new();
+    for (number, name) in (1..).zip(&records) {
+        if !name.starts_with(&format!("{number:04}-")) {
+            problems.push(format!("docs/decisions/{name}: the next number is {number:04}"));
+        }
+        if !links(&index).contains(&name.as_str()) {
+            problems.push(format!("docs/decisions/{name}: list it in docs/decisions/README.md"));
+        }
+    }
+    report(problems);
+}
+
+/// The rules above are no better than these.
+#[test]
+fn the_readers_of_text_see_what_is_there() {
+    assert_eq!(module("mod one;"), Some("one"));
+    assert_eq!(module("    pub(crate) mod two {"), Some("two"));
+    assert_eq!(module("pub mod three;"), Some("three"));
+    assert_eq!(module("model(four);"), None);
+    assert_eq!(module("let mod_five = mod_six;"), None);
+    assert!(calls("some::path::nap(second).await", "nap"));
+    assert!(calls("nap(second)", "nap"));
+    assert!(!calls("kidnap(second)", "nap"));
+    assert!(!calls("napping(second); nap.await", "nap"));
+    assert_eq!(
+        links("[one](a.md#x), `code` and\n![two](b/c.png \"title\")"),
+        ["a.md#x", "b/c.png"]
+    );
+    assert!(files("rs").contains(&root().join("helio/tests/tidy.rs")));
+    assert!(files("md").contains(&root().join("README.md")));
+}
+
+/// A Rust file of the project.
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+struct Workspace(Value);
+
+impl Source {
+    fn relative(&self) -> &Path {
+        self.path.strip_prefix(root()).unwrap()
+    }
+
+    fn is_test(&self) -> bool {
+        let mut parts = self.relative().iter();
+        parts.any(|part| part == "tests" || part == "tests.rs")
+    }
+
+    /// The lines that are not comments, counted from one.
+    fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        (1..).zip(self.text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.relative().display().fmt(out)
+    }
+}
+
+impl Workspace {
+    fn packages(&self) -> &[Value] {
+        self.0["packages"].as_array().unwrap()
+    }
+}
+
+#[track_caller]
+fn report(problems: impl IntoIterator<Item = String>) {
+    let problems: Vec<_> = problems.into_iter().collect();
+    assert!(problems.is_empty(), "{} to mend:\n  {}", problems.len(), problems.join("\n  "));
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+fn cargo(arguments: &[&str]) -> String {
+    let program = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(program).args(arguments).current_dir(root()).output().unwrap();
+    assert!(
+        output.status.success(),
+        "cargo {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn workspace() -> Workspace {
+    let text = cargo(&["metadata", "--no-deps", "--locked", "--format-version", "1"]);
+    Workspace(serde_json::from_str(&text).unwrap())
+}
+
+fn sources() -> Vec<Source> {
+    let read = |path: PathBuf| Source { text: fs::read_to_string(&path).unwrap(), path };
+    files("rs").into_iter().map(read).collect()
+}
+
+/// The project's own files with that ending; what is built and what is hidden is not the project's.
+fn files(ending: &str) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![root().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name());
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() && name != "target" && !name.to_string_lossy().starts_with('.') {
+                folders.push(path);
+            } else if kind.is_file() && path.extension().is_some_and(|found| found == ending) {
+                found.insert(path);
+            }
+        }
+    }
+    found
+}
+
+/// Adds `file` and every file that it names by `mod`, looked for in `folder`.
+fn reach(file: PathBuf, folder: PathBuf, reached: &mut BTreeSet<PathBuf>) {
+    let Ok(text) = fs::read_to_string(&file) else { return };
+    if !reached.insert(file) {
+        return;
+    }
+    for name in text.lines().filter(|line| line.ends_with(';')).filter_map(module) {
+        let inner = folder.join(name);
+        reach(folder.join(format!("{name}.rs")), inner.clone(), reached);
+        reach(inner.join("mod.rs"), inner, reached);
+    }
+}
+
+/// The name in `mod name;` or `mod name {`.
+fn module(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace();
+    let first = words.next()?;
+    let is_mod = first == "mod" || first.starts_with("pub") && words.next() == Some("mod");
+    is_mod.then(|| words.next()).flatten().map(|name| name.trim_end_matches(';'))
+}
+
+fn calls(line: &str, function: &str) -> bool {
+    line.match_indices(&format!("{function}(")).any(|(at, _)| {
+        !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_')
+    })
+}
+
+/// The targets of the links in a text of Markdown.
+fn links(text: &str) -> Vec<&str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next()).collect()
+}
