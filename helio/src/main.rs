@@ -1,1 +1,18 @@
-fn main() {}
+//! The command-line program: every command is a file in `commands`.
+
+mod cli;
+mod commands;
+mod envoys;
+mod output;
+mod status;
+mod tasks;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run().unwrap_or_else(|error| {
+        // Each cause in turn, in one line; the next one often says what to do.
+        output::note(&format!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
+}

@@ -1,1 +1,28 @@
-//! The xDS protocol as a value without IO.
+//! The xDS protocol as a value: a message, a newer view or the time goes in, replies and events come out.
+//!
+//! No IO, no clock, no task. [`Session`] is one client's stream; it speaks delta and state-of-the-world ADS with
+//! the same rules, which differ only in how a request is read ([`Request`]) and how a reply is written
+//! ([`Encodings`]). Resource bodies are never looked into.
+//!
+//! The rules come from Envoy's `xds_protocol.rst` and `discovery.proto`; each is stated beside the code that
+//! keeps it.
+
+mod encode;
+mod event;
+mod names;
+mod nonce;
+mod order;
+mod reply;
+mod request;
+mod session;
+mod subscription;
+mod view;
+mod watch;
+
+pub use encode::{Encodings, Message};
+pub use event::{Event, Rejection};
+pub use names::{NamePool, NameSet};
+pub use reply::Reply;
+pub use request::{Asks, NAMES_LIMIT, Request, RequestError};
+pub use session::{Output, PATIENCE, Protocol, Session};
+pub use view::View;

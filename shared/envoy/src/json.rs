@@ -46,7 +46,10 @@ fn redact(pool: &DescriptorPool, message: &mut DynamicMessage) -> Result<(), Str
     for field in present {
         let sensitive = is_sensitive(pool, &field);
         visit(message.get_field_mut(&field), &mut |value| match value {
-            Value::Message(inner) if sensitive => Ok(blot(inner)),
+            Value::Message(inner) if sensitive => {
+                blot(inner);
+                Ok(())
+            }
             Value::Message(inner) => redact(pool, inner),
             value if sensitive => {
                 blot_value(value);

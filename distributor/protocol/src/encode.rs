@@ -1,0 +1,149 @@
+use crate::reply::Reply;
+use crate::session::Protocol;
+use bytes::Bytes;
+use heliograph_envoy::envoy::config::core::v3::ControlPlane;
+use heliograph_envoy::envoy::service::discovery::v3::{
+    DeltaDiscoveryResponse, DiscoveryResponse, Resource as DeltaResource,
+};
+use heliograph_envoy::{Any, Message as _};
+use heliograph_snapshot::{Resource, ResourceType, Version};
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// A response on the wire: `own`, then `shared`. Protobuf fields may come in any order, so two pieces that are put
+/// one after the other are one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The nonce and the control plane's name: small, and this stream's alone.
+    pub own: Bytes,
+    /// All the rest, the same bytes for every stream that is told the same.
+    pub shared: Bytes,
+}
+
+/// Responses encoded lately. Streams that are told the same share one encoding; they are told it at nearly the
+/// same time, so a few are enough.
+#[derive(Debug, Default)]
+pub struct Encodings {
+    recent: Mutex<Recent>,
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    encodings: VecDeque<(Key, Bytes)>,
+    bytes: usize,
+}
+
+/// What is inside a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Key {
+    protocol: Protocol,
+    kind: ResourceType,
+    version: String,
+    resources: Version,
+    removed: Version,
+}
+
+/// Bounds of what is kept beyond the life of the streams' own use.
+const COUNT_LIMIT: usize = 64;
+const BYTES_LIMIT: usize = 64 << 20;
+
+impl Encodings {
+    /// `identifier` names this replica to the client.
+    pub fn message(&self, protocol: Protocol, reply: &Reply, identifier: &str) -> Message {
+        let key = Key::of(protocol, reply);
+        let shared = self.find(&key).unwrap_or_else(|| {
+            // Encoded outside the lock: other streams have other things to say meanwhile.
+            self.insert(key, encode_shared(protocol, reply))
+        });
+        Message { own: encode_own(protocol, &reply.nonce, identifier), shared }
+    }
+
+    fn find(&self, key: &Key) -> Option<Bytes> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.find(key)
+    }
+
+    fn insert(&self, key: Key, bytes: Bytes) -> Bytes {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(earlier) = recent.find(&key) {
+            return earlier;
+        }
+        recent.bytes += bytes.len();
+        recent.encodings.push_back((key, bytes.clone()));
+        while recent.encodings.len() > COUNT_LIMIT || recent.bytes > BYTES_LIMIT {
+            let Some((_, oldest)) = recent.encodings.pop_front() else { break };
+            recent.bytes -= oldest.len();
+        }
+        bytes
+    }
+}
+
+impl Recent {
+    fn find(&self, key: &Key) -> Option<Bytes> {
+        // The newest is the likeliest.
+        let found = self.encodings.iter().rev().find(|(known, _)| known == key);
+        found.map(|(_, bytes)| bytes.clone())
+    }
+}
+
+impl Key {
+    fn of(protocol: Protocol, reply: &Reply) -> Self {
+        let nothing = Version::of(b"");
+        Self {
+            protocol,
+            kind: reply.kind,
+            version: reply.version.clone(),
+            resources: Version::of_set(
+                reply.resources.iter().map(|resource| (&*resource.name, resource.version)),
+            ),
+            removed: Version::of_set(reply.removed.iter().map(|name| (&**name, nothing))),
+        }
+    }
+}
+
+fn encode_shared(protocol: Protocol, reply: &Reply) -> Bytes {
+    let type_url = reply.kind.type_url();
+    let body =
+        |resource: &Resource| Any { type_url: type_url.to_owned(), value: resource.body.clone() };
+    let bytes = match protocol {
+        Protocol::Delta => DeltaDiscoveryResponse {
+            system_version_info: reply.version.clone(),
+            type_url: type_url.to_owned(),
+            resources: reply
+                .resources
+                .iter()
+                .map(|resource| DeltaResource {
+                    name: resource.name.to_string(),
+                    version: resource.version.to_string(),
+                    resource: Some(body(resource)),
+                    ..Default::default()
+                })
+                .collect(),
+            removed_resources: reply.removed.iter().map(|name| name.to_string()).collect(),
+            ..Default::default()
+        }
+        .encode_to_vec(),
+        Protocol::StateOfTheWorld => DiscoveryResponse {
+            version_info: reply.version.clone(),
+            type_url: type_url.to_owned(),
+            resources: reply.resources.iter().map(|resource| body(resource)).collect(),
+            ..Default::default()
+        }
+        .encode_to_vec(),
+    };
+    bytes.into()
+}
+
+fn encode_own(protocol: Protocol, nonce: &str, identifier: &str) -> Bytes {
+    let nonce = nonce.to_owned();
+    let control_plane = Some(ControlPlane { identifier: identifier.to_owned() });
+    let bytes = match protocol {
+        Protocol::Delta => {
+            DeltaDiscoveryResponse { nonce, control_plane, ..Default::default() }.encode_to_vec()
+        }
+        Protocol::StateOfTheWorld => {
+            DiscoveryResponse { nonce, control_plane, ..Default::default() }.encode_to_vec()
+        }
+    };
+    bytes.into()
+}

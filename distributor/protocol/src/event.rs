@@ -1,0 +1,23 @@
+use heliograph_snapshot::{ResourceType, Version};
+use std::sync::Arc;
+
+/// What a client's message said, for counting and for status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Acknowledged(ResourceType),
+    Rejected(Rejection),
+    /// A type that is not served. The request is left unanswered, since the type may not matter to the client.
+    UnknownType,
+}
+
+/// A client refused content, and stays at what it last accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    pub kind: ResourceType,
+    pub nonce: String,
+    /// The client's own words, cut to a bounded length.
+    pub detail: String,
+    /// What is not sent again: what the words name, or all that was new in the reply. Cut to a bounded number;
+    /// `None` is a removal.
+    pub resources: Vec<(Arc<str>, Option<Version>)>,
+}

@@ -1,0 +1,145 @@
+//! Make before break: which type may move when.
+//!
+//! "Sequencing of updates should follow a make before break model": clusters and their endpoints, then listeners,
+//! then routes, and only then the removal of what nothing refers to any more. Each step waits for the client's
+//! acknowledgement of the one before, since only that shows that the client has what the next step builds on.
+
+use crate::view::View;
+use crate::watch::Watch;
+use heliograph_snapshot::ResourceType;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whether the removals of a type may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Gate {
+    Open,
+    /// Something that may refer to them is still to be acknowledged.
+    Waiting,
+    /// The client rejected something that may refer to them, and still uses its older version.
+    Held,
+}
+
+/// The types on one stream.
+#[derive(Debug, Default)]
+pub(crate) struct Watches([Option<Box<Watch>>; ResourceType::ALL.len()]);
+
+/// The clusters that were sent and whose endpoints must follow: Envoy keeps a new or changed cluster warming until
+/// endpoints arrive, even if they are those it has.
+#[derive(Debug, Default)]
+pub(crate) struct Owed {
+    names: BTreeSet<Arc<str>>,
+    /// The last progress.
+    since: Duration,
+}
+
+impl Watches {
+    pub(crate) fn get(&self, kind: ResourceType) -> Option<&Watch> {
+        self.0[kind as usize].as_deref()
+    }
+
+    pub(crate) fn get_mut(&mut self, kind: ResourceType) -> Option<&mut Watch> {
+        self.0[kind as usize].as_deref_mut()
+    }
+
+    pub(crate) fn insert(&mut self, kind: ResourceType, watch: Watch) {
+        self.0[kind as usize] = Some(Box::new(watch));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Watch> {
+        self.0.iter().flatten().map(|watch| &**watch)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Watch> {
+        self.0.iter_mut().flatten().map(|watch| &mut **watch)
+    }
+
+    /// Whether a type may set out for `target`: all that its resources may refer to has arrived.
+    pub(crate) fn may_advance(&self, kind: ResourceType, target: &Arc<View>, owed: &Owed) -> bool {
+        let made =
+            |kind| self.get(kind).is_none_or(|watch| watch.is_at(target) && watch.has_made());
+        let clusters_are_there = || {
+            let endpoints = self.get(ResourceType::Endpoints);
+            made(ResourceType::Cluster)
+                && owed.is_empty()
+                && endpoints.is_none_or(|endpoints| !endpoints.awaits_any())
+        };
+        match kind {
+            ResourceType::Secret | ResourceType::Cluster | ResourceType::Endpoints => true,
+            ResourceType::Listener => clusters_are_there(),
+            ResourceType::Route => clusters_are_there() && made(ResourceType::Listener),
+        }
+    }
+
+    /// Whether what `target` no longer has may be taken from the client. While a client that was connected before
+    /// is still telling what it asks for, types that it has not named yet may refer to anything.
+    pub(crate) fn removals(&self, kind: ResourceType, target: &Arc<View>, resuming: bool) -> Gate {
+        let gates = referrers(kind).iter().map(|referrer| {
+            let beyond = self.removals(*referrer, target, resuming);
+            let own = match self.get(*referrer) {
+                None if resuming => Gate::Waiting,
+                None => Gate::Open,
+                Some(watch) if watch.is_disputed() => Gate::Held,
+                Some(watch) if watch.is_at(target) && watch.is_quiet(beyond) => Gate::Open,
+                Some(_) => Gate::Waiting,
+            };
+            own.max(beyond)
+        });
+        gates.max().unwrap_or(Gate::Open)
+    }
+
+    /// Whether the client is at `target`, so that the next transition may begin. Endpoints need no transition.
+    pub(crate) fn are_at(&self, target: &Arc<View>, resuming: bool) -> bool {
+        ResourceType::ALL.into_iter().filter(|kind| *kind != ResourceType::Endpoints).all(|kind| {
+            self.get(kind).is_none_or(|watch| {
+                watch.is_at(target) && watch.is_quiet(self.removals(kind, target, resuming))
+            })
+        })
+    }
+}
+
+impl Owed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.names.iter()
+    }
+
+    pub(crate) fn since(&self) -> Option<Duration> {
+        (!self.is_empty()).then_some(self.since)
+    }
+
+    pub(crate) fn add(&mut self, name: Arc<str>, now: Duration) {
+        self.names.insert(name);
+        self.since = now;
+    }
+
+    pub(crate) fn progress(&mut self, now: Duration) {
+        self.since = now;
+    }
+
+    pub(crate) fn settle(&mut self, names: &[Arc<str>], now: Duration) {
+        for name in names {
+            self.names.remove(name);
+        }
+        self.since = now;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.names.clear();
+    }
+}
+
+/// The types whose resources may refer to those of a type.
+fn referrers(kind: ResourceType) -> &'static [ResourceType] {
+    match kind {
+        ResourceType::Secret => &[ResourceType::Cluster, ResourceType::Listener],
+        ResourceType::Cluster => &[ResourceType::Listener, ResourceType::Route],
+        ResourceType::Endpoints => &[ResourceType::Cluster],
+        ResourceType::Route => &[ResourceType::Listener],
+        ResourceType::Listener => &[],
+    }
+}

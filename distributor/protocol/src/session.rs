@@ -1,0 +1,244 @@
+use crate::event::Event;
+use crate::names::NamePool;
+use crate::nonce::Nonces;
+use crate::order::{Owed, Watches};
+use crate::reply::Reply;
+use crate::request::{Asks, Request, RequestError};
+use crate::view::View;
+use crate::watch::{Settled, Watch};
+use heliograph_snapshot::{Head, ResourceType};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One client's stream. Times are durations since some fixed moment of the caller's choosing.
+#[derive(Debug)]
+pub struct Session {
+    protocol: Protocol,
+    names: Arc<NamePool>,
+    watches: Watches,
+    /// The newest view there is. Endpoints go there at any time.
+    latest: Arc<View>,
+    /// Where the running transition leads. The other types go there in order, and it is finished before the next
+    /// begins: otherwise steady change among clusters would keep routes from ever moving.
+    target: Arc<View>,
+    owed: Owed,
+    nonces: Nonces,
+    /// Until when a client that was connected before may be slow to name the types it asks for.
+    resuming: Option<Duration>,
+    now: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    Delta,
+    StateOfTheWorld,
+}
+
+/// What follows from an input: at most one reply of each type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    pub replies: Vec<Reply>,
+    pub events: Vec<Event>,
+}
+
+/// How long the order waits for a client that says nothing.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Session {
+    pub fn new(protocol: Protocol, view: Arc<View>, names: Arc<NamePool>) -> Self {
+        Self {
+            protocol,
+            names,
+            watches: Watches::default(),
+            latest: view.clone(),
+            target: view,
+            owed: Owed::default(),
+            nonces: Nonces::default(),
+            resuming: None,
+            now: Duration::ZERO,
+        }
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    pub fn on_request(&mut self, now: Duration, request: Request) -> Result<Output, RequestError> {
+        self.now = now;
+        let mut output = Output::default();
+        let Request { type_url, nonce, error, asks } = request;
+        let Some(kind) = ResourceType::from_type_url(&type_url) else {
+            output.events.push(Event::UnknownType);
+            return Ok(output);
+        };
+        match self.watches.get_mut(kind) {
+            None => self.watch(kind, asks)?,
+            Some(watch) => {
+                let settled = watch.settle(&nonce, error.as_deref());
+                let stale = watch.is_stale(&nonce);
+                // Delta: names in a message with a stale nonce count all the same, as no later message repeats
+                // them. They also count beside a rejection.
+                if !(stale && matches!(asks, Asks::Whole { .. })) {
+                    watch.ask(asks, &self.names)?;
+                }
+                if let Some(settled) = settled {
+                    self.settled(kind, &settled);
+                    output.events.push(match settled.rejection {
+                        Some(rejection) => Event::Rejected(rejection),
+                        None => Event::Acknowledged(kind),
+                    });
+                }
+            }
+        }
+        self.push(&mut output.replies);
+        Ok(output)
+    }
+
+    /// A newer view, if it is one: a client never goes back.
+    pub fn on_view(&mut self, now: Duration, view: Arc<View>) -> Output {
+        self.now = now;
+        let mut output = Output::default();
+        if view.head() > self.latest.head() {
+            self.latest = view;
+            self.push(&mut output.replies);
+        }
+        output
+    }
+
+    /// To be called at [`Session::wake_at`].
+    pub fn on_clock(&mut self, now: Duration) -> Output {
+        self.now = now;
+        let mut output = Output::default();
+        for kind in ResourceType::ALL {
+            if let Some(settled) = self.watches.get_mut(kind).and_then(|watch| watch.presume(now)) {
+                self.settled(kind, &settled);
+            }
+        }
+        if self.owed.since().is_some_and(|since| now >= since + PATIENCE) {
+            self.owed.clear();
+        }
+        self.push(&mut output.replies);
+        output
+    }
+
+    /// When silence of the client becomes too long.
+    pub fn wake_at(&self) -> Option<Duration> {
+        let replies = self.watches.iter().filter_map(Watch::in_flight_since);
+        let silences = replies.chain(self.owed.since()).map(|since| since + PATIENCE);
+        silences.chain(self.resuming.filter(|until| *until > self.now)).min()
+    }
+
+    /// The newest head, once the client has acknowledged all that it asks for.
+    pub fn acknowledged(&self) -> Option<Head> {
+        let mut watches = self.watches.iter().peekable();
+        watches.peek()?;
+        watches
+            .all(|watch| watch.is_at(&self.latest) && watch.is_acknowledged())
+            .then(|| self.latest.head())
+    }
+
+    fn watch(&mut self, kind: ResourceType, asks: Asks) -> Result<(), RequestError> {
+        if Watch::resumes(&asks) && self.resuming.is_none() {
+            self.resuming = Some(self.now + PATIENCE);
+        }
+        let (view, target) = (self.goal(kind).clone(), self.target.clone());
+        let mut watch = Watch::new(self.protocol, kind, view, target);
+        watch.ask_first(asks, &self.names)?;
+        if kind == ResourceType::Endpoints {
+            for name in
+                self.owed.iter().filter(|name| watch.covers(name)).cloned().collect::<Vec<_>>()
+            {
+                watch.tell(&name);
+            }
+        }
+        self.watches.insert(kind, watch);
+        Ok(())
+    }
+
+    fn settled(&mut self, kind: ResourceType, settled: &Settled) {
+        match kind {
+            ResourceType::Endpoints => self.owed.settle(&settled.names, self.now),
+            // Envoy does not ask for the endpoints of a cluster that it rejected.
+            ResourceType::Cluster if settled.rejection.is_some() => {
+                self.owed.settle(&settled.names, self.now);
+            }
+            ResourceType::Cluster => self.owed.progress(self.now),
+            ResourceType::Secret | ResourceType::Listener | ResourceType::Route => {}
+        }
+    }
+
+    fn goal(&self, kind: ResourceType) -> &Arc<View> {
+        if kind == ResourceType::Endpoints { &self.latest } else { &self.target }
+    }
+
+    /// Says all that may be said now.
+    fn push(&mut self, replies: &mut Vec<Reply>) {
+        loop {
+            let mut moved = self.begin_next();
+            for kind in ResourceType::ALL {
+                moved |= self.advance(kind);
+                if let Some(reply) = self.reply(kind) {
+                    replies.push(reply);
+                    moved = true;
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Begins the next transition once the running one is finished: straight to the latest view, whatever there
+    /// was in between.
+    fn begin_next(&mut self) -> bool {
+        let done = Arc::ptr_eq(&self.target, &self.latest)
+            || !self.watches.are_at(&self.target, self.is_resuming());
+        if !done {
+            self.target = self.latest.clone();
+            self.watches.iter_mut().for_each(|watch| watch.aim(&self.target));
+        }
+        !done
+    }
+
+    fn advance(&mut self, kind: ResourceType) -> bool {
+        let goal = self.goal(kind).clone();
+        let may = self.watches.may_advance(kind, &self.target, &self.owed);
+        let Some(watch) = self.watches.get_mut(kind) else { return false };
+        let moves = may && !(watch.is_open() && watch.is_at(&goal));
+        if moves {
+            watch.open();
+            watch.advance(&goal);
+        }
+        moves
+    }
+
+    fn reply(&mut self, kind: ResourceType) -> Option<Reply> {
+        let removals = self.watches.removals(kind, &self.target, self.is_resuming());
+        let watch = self.watches.get_mut(kind)?;
+        let (reply, changed) = watch.reply(removals, &mut self.nonces, self.now)?;
+        if kind == ResourceType::Cluster {
+            changed.into_iter().for_each(|name| self.owe_endpoints(name));
+        }
+        Some(reply)
+    }
+
+    fn owe_endpoints(&mut self, cluster: Arc<str>) {
+        let has = |view: &View| view.get(ResourceType::Endpoints, &cluster).is_some();
+        if !has(&self.latest) && !has(&self.target) {
+            return;
+        }
+        if let Some(endpoints) = self.watches.get_mut(ResourceType::Endpoints) {
+            if endpoints.rejects(&cluster) {
+                return;
+            }
+            if endpoints.covers(&cluster) {
+                endpoints.tell(&cluster);
+            }
+        }
+        self.owed.add(cluster, self.now);
+    }
+
+    fn is_resuming(&self) -> bool {
+        self.resuming.is_some_and(|until| self.now < until)
+    }
+}

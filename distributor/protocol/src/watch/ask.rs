@@ -1,0 +1,116 @@
+//! What a request asks for, turned into exceptions.
+
+use super::{Exception, Held, Watch, version_of};
+use crate::names::NamePool;
+use crate::request::{Asks, RequestError};
+use crate::subscription::Change;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+impl Watch {
+    /// The first request of a type on a stream. A client that was connected before says what it holds, and is sent
+    /// only what differs. Versions are content hashes, so it does not matter which replica it was connected to.
+    pub(crate) fn ask_first(&mut self, asks: Asks, pool: &NamePool) -> Result<(), RequestError> {
+        match asks {
+            Asks::Change { subscribe, unsubscribe, held } => {
+                let (subscribe, unsubscribe) = (self.shared(subscribe), self.shared(unsubscribe));
+                let change = self.subscription.change(subscribe, unsubscribe, pool)?;
+                self.resume(&change, &held);
+                self.answer_due = self.subscription.wildcard() && held.is_empty();
+            }
+            Asks::Whole { names, version } => {
+                let names = self.shared(names);
+                let change = self.subscription.replace(names, pool)?;
+                // The version of a type covers all names that are asked for, so that one name more is a new version
+                // and is answered.
+                if !version.is_empty() && version_of(&self.unexceptional()).as_str() == version {
+                    return Ok(());
+                }
+                for resource in self.unexceptional() {
+                    self.exceptions.insert(resource.name.clone(), Exception::new(Held::Nothing));
+                }
+                for asked in &change.asked {
+                    self.tell_newcomer(&asked.name);
+                }
+                self.answer_due = self.subscription.wildcard();
+                self.unknown = self.lists_everything() && !version.is_empty();
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn ask(&mut self, asks: Asks, pool: &NamePool) -> Result<(), RequestError> {
+        let change = match asks {
+            Asks::Change { subscribe, unsubscribe, .. } => {
+                let (subscribe, unsubscribe) = (self.shared(subscribe), self.shared(unsubscribe));
+                self.subscription.change(subscribe, unsubscribe, pool)?
+            }
+            Asks::Whole { names, .. } => {
+                let names = self.shared(names);
+                self.subscription.replace(names, pool)?
+            }
+        };
+        if change.narrowed {
+            let subscription = &self.subscription;
+            self.exceptions.retain(|name, _| subscription.covers(name));
+        }
+        for asked in &change.asked {
+            let held = self.view.get(self.kind, &asked.name).filter(|_| asked.known);
+            let exception = self
+                .exceptions
+                .entry(asked.name.clone())
+                .or_insert_with(|| Exception::holding(held));
+            // Asked for anew: even what the client rejected before.
+            exception.tell = true;
+            exception.rejected = None;
+        }
+        if change.widened {
+            for resource in self.view.tree(self.kind).iter() {
+                if !self.subscription.names().contains(&resource.name) {
+                    self.exceptions
+                        .entry(resource.name.clone())
+                        .or_insert_with(|| Exception::new(Held::Nothing));
+                }
+            }
+            self.answer_due = true;
+        }
+        Ok(())
+    }
+
+    /// Whether the first request shows that the client was connected before.
+    pub(crate) fn resumes(asks: &Asks) -> bool {
+        match asks {
+            Asks::Change { held, .. } => !held.is_empty(),
+            Asks::Whole { version, .. } => !version.is_empty(),
+        }
+    }
+
+    /// `initial_resource_versions`: read here, and not kept.
+    fn resume(&mut self, change: &Change, held: &BTreeMap<String, String>) {
+        for resource in self.unexceptional() {
+            let held = match held.get(&*resource.name) {
+                Some(version) if version == resource.version.as_str() => continue,
+                Some(_) => Held::Other,
+                None => Held::Nothing,
+            };
+            self.exceptions.insert(resource.name.clone(), Exception::new(held));
+        }
+        for name in held.keys() {
+            if self.subscription.covers(name) && self.view.get(self.kind, name).is_none() {
+                self.exceptions.insert(name.as_str().into(), Exception::new(Held::Other));
+            }
+        }
+        for asked in change.asked.iter().filter(|asked| !held.contains_key(&*asked.name)) {
+            self.tell_newcomer(&asked.name);
+        }
+    }
+
+    fn tell_newcomer(&mut self, name: &Arc<str>) {
+        let exception = self.exceptions.entry(name.clone());
+        exception.or_insert_with(|| Exception::new(Held::Nothing)).tell = true;
+    }
+
+    fn shared(&self, names: Vec<String>) -> Vec<Arc<str>> {
+        names.into_iter().map(|name| self.view.name(self.kind, &name)).collect()
+    }
+}

@@ -1,0 +1,11 @@
+//! The session as a value, against the protocol's rules. `asking`, `order` and `reconnect` name the rule in each
+//! test; `model` lets random clients loose on it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod asking;
+mod encoding;
+mod model;
+mod order;
+mod reconnect;
+mod stream;

@@ -1,0 +1,480 @@
+//! Random views and a random client that behaves as Envoy does, with the promises that must hold throughout.
+
+use crate::stream::*;
+use heliograph_distributor_protocol::{PATIENCE, Protocol, Reply, View};
+use heliograph_snapshot::{Resource, ResourceType};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// A view whose references are whole. Bodies say what they refer to and whether the client will take them.
+#[derive(Clone, Debug)]
+struct Plan {
+    clusters: [Option<Item>; 3],
+    endpoints: [Option<u8>; 3],
+    routes: [Option<Item>; 2],
+    listeners: [Option<Item>; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    content: u8,
+    refers: u8,
+    bad: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Publish(Plan),
+    /// The client answers the reply it has waited with longest.
+    Answer,
+    Reconnect,
+    /// A request with a nonce of long ago.
+    Stale(u8),
+    AskAgain(u8),
+}
+
+struct Client {
+    stream: Stream,
+    /// As Envoy does with clusters and listeners: takes the good ones of a reply and names the others in its error.
+    /// Or it takes all or nothing.
+    names_culprits: bool,
+    inbox: VecDeque<Reply>,
+    held: BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>,
+    asked: BTreeMap<ResourceType, BTreeSet<String>>,
+    /// What this client refused on this stream and at which view, until it takes something else of that name.
+    rejected: BTreeMap<(ResourceType, String, String), u64>,
+    /// All that it ever refused on this stream: a skipped view may have hidden that the name was gone meanwhile.
+    refused: BTreeSet<(ResourceType, String, String)>,
+    /// Clusters that were in a refused reply: routes to them may lead nowhere.
+    doubtful: BTreeSet<String>,
+    views: BTreeMap<u64, Arc<View>>,
+    plans: BTreeMap<u64, Plan>,
+    newest: BTreeMap<ResourceType, u64>,
+    /// After a reconnect in state of the world the server knows only a version. It cannot hold removals back, nor
+    /// see that the client dropped a resource and asked for it again while a reply was under way.
+    lenient: bool,
+}
+
+fn item() -> impl Strategy<Value = Option<Item>> {
+    let item = (0..3u8, 0..8u8, prop::bool::weighted(0.15));
+    prop::option::weighted(
+        0.7,
+        item.prop_map(|(content, refers, bad)| Item { content, refers, bad }),
+    )
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let endpoints = prop::option::weighted(0.8, 0..3u8);
+    (
+        [item(), item(), item()],
+        [endpoints.clone(), endpoints.clone(), endpoints],
+        [item(), item()],
+        [item(), item()],
+    )
+        .prop_map(|(clusters, endpoints, routes, listeners)| Plan {
+            clusters,
+            endpoints,
+            routes,
+            listeners,
+        })
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => plan().prop_map(Act::Publish),
+        8 => Just(Act::Answer),
+        1 => Just(Act::Reconnect),
+        1 => (0..4u8).prop_map(Act::Stale),
+        1 => (0..3u8).prop_map(Act::AskAgain),
+    ]
+}
+
+impl Plan {
+    fn view(&self, sequence: u64) -> Arc<View> {
+        let mut resources = Vec::new();
+        let body = |item: &Item, refers: Vec<String>| {
+            format!(
+                "{} {} {}",
+                item.content,
+                if item.bad { "bad" } else { "good" },
+                refers.join(" ")
+            )
+        };
+        let existing = |items: &[Option<Item>], mask: u8, prefix: &str| {
+            let there =
+                items.iter().enumerate().filter(|(n, item)| item.is_some() && mask & (1 << n) != 0);
+            there.map(|(n, _)| format!("{prefix}{n}")).collect::<Vec<_>>()
+        };
+        for (n, item) in self.clusters.iter().enumerate() {
+            let Some(item) = item else { continue };
+            resources.push((Cluster, format!("c{n}"), body(item, vec![])));
+            if let Some(content) = self.endpoints[n] {
+                resources.push((Endpoints, format!("c{n}"), content.to_string()));
+            }
+        }
+        for (n, item) in self.routes.iter().enumerate() {
+            let Some(item) = item else { continue };
+            let refers = existing(&self.clusters, item.refers, "c");
+            resources.push((Route, format!("r{n}"), body(item, refers)));
+        }
+        for (n, item) in self.listeners.iter().enumerate() {
+            let Some(item) = item else { continue };
+            let refers = existing(&self.routes, item.refers, "r");
+            resources.push((Listener, format!("l{n}"), body(item, refers)));
+        }
+        let resources: Vec<_> = resources
+            .iter()
+            .map(|(kind, name, body)| (*kind, name.as_str(), body.as_str()))
+            .collect();
+        view(sequence, &resources)
+    }
+
+    fn has(&self, kind: ResourceType, name: &str) -> bool {
+        let number: usize = name[1..].parse().unwrap();
+        match kind {
+            Cluster => self.clusters[number].is_some(),
+            Endpoints => self.clusters[number].is_some() && self.endpoints[number].is_some(),
+            Listener => self.listeners[number].is_some(),
+            Route => self.routes[number].is_some(),
+            Secret => false,
+        }
+    }
+
+    fn resources(&self) -> BTreeMap<(ResourceType, String), Arc<Resource>> {
+        // Through a client that asks for everything by the wildcard, since a view shows itself to sessions only.
+        let mut found = BTreeMap::new();
+        for kind in [Cluster, Endpoints, Listener, Route] {
+            let mut stream = Stream::new(Delta, self.view(1));
+            let replies = stream.ask(kind, &["*"]);
+            for reply in stream.settle(replies) {
+                for resource in reply.resources {
+                    found.insert((kind, resource.name.to_string()), resource);
+                }
+            }
+        }
+        found
+    }
+}
+
+fn is_bad(resource: &Resource) -> bool {
+    text(resource).split(' ').nth(1) == Some("bad")
+}
+
+fn refers(resource: &Resource) -> Vec<String> {
+    text(resource).split(' ').skip(2).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+fn text(resource: &Resource) -> &str {
+    std::str::from_utf8(&resource.body).unwrap()
+}
+
+fn sequence(reply: &Reply) -> u64 {
+    reply.nonce.split(['.', '-']).nth(2).unwrap().parse().unwrap()
+}
+
+impl Client {
+    fn new(protocol: Protocol, names_culprits: bool, first: Plan) -> Self {
+        let view = first.view(1);
+        let mut client = Self {
+            stream: Stream::new(protocol, view.clone()),
+            names_culprits,
+            inbox: VecDeque::new(),
+            held: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            rejected: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
+            views: [(1, view)].into(),
+            plans: [(1, first)].into(),
+            newest: BTreeMap::new(),
+            lenient: false,
+        };
+        client.connect();
+        client
+    }
+
+    fn act(&mut self, act: &Act) {
+        match act {
+            Act::Publish(plan) => {
+                let sequence = self.views.len() as u64 + 1;
+                let view = plan.view(sequence);
+                let replies = self.stream.view(&view);
+                self.views.insert(sequence, view);
+                self.plans.insert(sequence, plan.clone());
+                self.receive(replies);
+            }
+            Act::Answer => self.answer(),
+            Act::Reconnect => self.reconnect(),
+            Act::Stale(kind) => {
+                let kind = [Cluster, Endpoints, Listener, Route][usize::from(*kind)];
+                let asks = self.stream.asks(kind, &[], &[]);
+                let replies = self.stream.request(kind, "0.1.0-0", Some("long ago"), asks);
+                self.receive(replies);
+            }
+            Act::AskAgain(n) => {
+                let name = format!("c{n}");
+                if self.asked.get(&Endpoints).is_some_and(|asked| asked.contains(&name)) {
+                    let replies = self.stream.ask(Endpoints, &[&name]);
+                    self.receive(replies);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self) {
+        for kind in [Cluster, Listener] {
+            let replies = self.stream.ask(kind, &[]);
+            self.receive(replies);
+        }
+    }
+
+    fn reconnect(&mut self) {
+        self.inbox.clear();
+        self.rejected.clear();
+        self.refused.clear();
+        self.newest.clear();
+        self.lenient |= self.stream.protocol == StateOfTheWorld;
+        let view = self.views.values().next_back().unwrap().clone();
+        let versions = self.stream.accepted_versions();
+        self.stream = Stream::new(self.stream.protocol, view);
+        for kind in [Cluster, Endpoints, Listener, Route] {
+            let asked: Vec<_> =
+                self.asked.get(&kind).into_iter().flatten().map(String::as_str).collect();
+            let held = self.held.get(&kind).into_iter().flatten();
+            let held: Vec<_> =
+                held.map(|(name, resource)| (name.as_str(), resource.version.as_str())).collect();
+            let whole = matches!(kind, Cluster | Listener);
+            if whole || !asked.is_empty() {
+                let version = versions.get(&kind).map_or("", String::as_str);
+                let replies = self.stream.resume(kind, &asked, &held, version);
+                self.receive(replies);
+            }
+        }
+    }
+
+    /// Promises about what is sent.
+    fn receive(&mut self, replies: Vec<Reply>) {
+        for reply in replies {
+            let newest = self.newest.entry(reply.kind).or_default();
+            assert!(sequence(&reply) >= *newest, "{reply:?} goes back behind {newest}");
+            *newest = sequence(&reply);
+            let names: BTreeSet<_> = names(&reply).into_iter().collect();
+            assert_eq!(names.len(), reply.resources.len(), "a name twice in {reply:?}");
+            assert!(reply.kind != Route || names.len() <= 1, "several tables in {reply:?}");
+            for resource in &reply.resources {
+                assert!(!self.is_rejected(&reply, resource), "{reply:?} was rejected");
+            }
+            assert!(self.inbox.iter().all(|earlier| earlier.kind != reply.kind), "two in flight");
+            self.inbox.push_back(reply);
+        }
+    }
+
+    fn answer(&mut self) {
+        let Some(reply) = self.inbox.pop_front() else { return };
+        let culprits: Vec<_> =
+            reply.resources.iter().filter(|resource| is_bad(resource)).cloned().collect();
+        let before = self.held.get(&reply.kind).cloned().unwrap_or_default();
+        // A whole list repeats what the client holds, which it does not reject.
+        let whole =
+            self.stream.protocol == StateOfTheWorld && matches!(reply.kind, Cluster | Listener);
+        let is_new = |resource: &Resource| {
+            !whole
+                || before.get(&*resource.name).is_none_or(|held| held.version != resource.version)
+        };
+        let replies = if culprits.is_empty() {
+            self.apply(&reply, |_| true);
+            self.stream.ack(&reply)
+        } else if self.names_culprits {
+            self.apply(&reply, |resource| !is_bad(resource));
+            self.reject(&reply, culprits.iter());
+            let names: Vec<_> = culprits.iter().map(|resource| &*resource.name).collect();
+            self.stream.nack(&reply, &format!("Error adding/updating {}: no", names.join(", ")))
+        } else {
+            self.reject(&reply, reply.resources.iter().filter(|resource| is_new(resource)));
+            self.stream.nack(&reply, "something is wrong with it")
+        };
+        self.receive(replies);
+        self.check(&reply, &before);
+        self.follow();
+    }
+
+    fn reject<'a>(&mut self, reply: &Reply, resources: impl Iterator<Item = &'a Arc<Resource>>) {
+        for resource in resources {
+            if reply.kind == Cluster {
+                self.doubtful.insert(resource.name.to_string());
+            }
+            let refused = (reply.kind, resource.name.to_string(), resource.version.to_string());
+            self.refused.insert(refused.clone());
+            // One rejection of a name is remembered: the last.
+            self.rejected.retain(|(kind, name, _), _| (kind, name) != (&refused.0, &refused.1));
+            self.rejected.insert(refused, sequence(reply));
+        }
+    }
+
+    fn apply(&mut self, reply: &Reply, takes: impl Fn(&Resource) -> bool) {
+        let held = self.held.entry(reply.kind).or_default();
+        let whole = matches!(reply.kind, Cluster | Listener);
+        if self.stream.protocol == StateOfTheWorld && whole {
+            held.retain(|name, _| names(reply).contains(&name.as_str()));
+        }
+        // "The client will silently ignore any supplied resources that were not explicitly requested."
+        let asked = self.asked.get(&reply.kind);
+        let asked = |resource: &Resource| {
+            whole || asked.is_some_and(|asked| asked.contains(&*resource.name))
+        };
+        for resource in reply.resources.iter().filter(|resource| takes(resource) && asked(resource))
+        {
+            held.insert(resource.name.to_string(), resource.clone());
+            self.rejected
+                .retain(|(kind, name, _), _| (*kind, &**name) != (reply.kind, &*resource.name));
+        }
+        for name in &reply.removed {
+            held.remove(&**name);
+        }
+    }
+
+    /// Asks for what the new clusters and listeners need, as Envoy does, and drops what no one needs.
+    fn follow(&mut self) {
+        let clusters =
+            self.held.get(&Cluster).into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        let listeners = self.held.get(&Listener).into_iter().flatten();
+        let routes = listeners.flat_map(|(_, listener)| refers(listener)).collect();
+        for (kind, needed) in [(Endpoints, clusters), (Route, routes)] {
+            let needed: BTreeSet<String> = needed;
+            let asked = self.asked.insert(kind, needed.clone()).unwrap_or_default();
+            let more: Vec<_> = needed.difference(&asked).map(String::as_str).collect();
+            let fewer: Vec<_> = asked.difference(&needed).map(String::as_str).collect();
+            if !fewer.is_empty() {
+                let held = self.held.entry(kind).or_default();
+                held.retain(|name, _| !fewer.contains(&name.as_str()));
+                self.rejected
+                    .retain(|(of, name, _), _| *of != kind || !fewer.contains(&name.as_str()));
+                let replies = self.stream.unask(kind, &fewer);
+                self.receive(replies);
+            }
+            if !more.is_empty() {
+                self.rejected
+                    .retain(|(of, name, _), _| *of != kind || !more.contains(&name.as_str()));
+                let replies = self.stream.ask(kind, &more);
+                self.receive(replies);
+            }
+        }
+    }
+
+    /// Promises about what the client holds after a reply.
+    fn check(&self, reply: &Reply, before: &BTreeMap<String, Arc<Resource>>) {
+        if self.lenient {
+            return;
+        }
+        let holds =
+            |kind, name: &str| self.held.get(&kind).is_some_and(|held| held.contains_key(name));
+        for (name, route) in self.held.get(&Route).into_iter().flatten() {
+            for cluster in refers(route) {
+                assert!(
+                    holds(Cluster, &cluster) || self.doubtful.contains(&cluster),
+                    "{name} points at {cluster}, which is not there after {reply:?}"
+                );
+            }
+        }
+        if reply.kind == Route {
+            // Endpoints that appear later than their cluster are another matter: nothing tells that a client which
+            // did not ask for them yet is about to.
+            let always_has_endpoints = |cluster: &str| {
+                let mut plans = self.plans.range(..=&sequence(reply));
+                plans.all(|(_, plan)| !plan.has(Cluster, cluster) || plan.has(Endpoints, cluster))
+            };
+            for cluster in reply.resources.iter().flat_map(|route| refers(route)) {
+                assert!(
+                    !always_has_endpoints(&cluster)
+                        || holds(Endpoints, &cluster)
+                        || self.doubtful.contains(&cluster),
+                    "{reply:?} came before the endpoints of {cluster}"
+                );
+            }
+        }
+        // A name that it never held may be denied; one that it holds must not be taken while something needs it.
+        for removed in reply.removed.iter().filter(|name| before.contains_key(&***name)) {
+            for (name, listener) in self.held.get(&Listener).into_iter().flatten() {
+                let broken = reply.kind == Route && refers(listener).contains(&removed.to_string());
+                assert!(!broken, "{name} points at {removed}, gone with {reply:?}");
+            }
+        }
+    }
+
+    /// Whether it was refused and has been there ever since. The session keeps no memory of a name that is gone.
+    fn is_rejected(&self, reply: &Reply, resource: &Resource) -> bool {
+        let key = (reply.kind, resource.name.to_string(), resource.version.to_string());
+        let whole = matches!(reply.kind, Cluster | Listener);
+        self.rejected.get(&key).is_some_and(|since| {
+            if self.lenient && whole && sequence(reply) > *since {
+                // There is news, and to leave this out of the list might remove what the client holds.
+                return false;
+            }
+            let mut plans = self.plans.range(since..=&sequence(reply));
+            plans.all(|(_, plan)| plan.has(reply.kind, &resource.name))
+        })
+    }
+
+    /// Answers until nothing comes, then holds the client against the newest view.
+    fn finish(&mut self) {
+        for _ in 0..20 {
+            while !self.inbox.is_empty() {
+                self.answer();
+            }
+            let replies = self.stream.wait(PATIENCE);
+            self.receive(replies);
+        }
+        assert!(self.inbox.is_empty(), "there is no end");
+        let plan = self.plans.values().next_back().unwrap();
+        let wanted = plan.resources();
+        // The version of a client that took parts of a rejected reply does not tell of them.
+        let untold = self.lenient && self.names_culprits;
+        for ((kind, name), resource) in &wanted {
+            let whole = matches!(kind, Cluster | Listener);
+            let asked = self.asked.get(kind).is_some_and(|asked| asked.contains(name));
+            if untold || (!whole && (!asked || self.lenient)) {
+                continue;
+            }
+            let refused = (*kind, name.clone(), resource.version.to_string());
+            let held = self.held.get(kind).and_then(|held| held.get(name));
+            assert!(
+                held.map(|held| held.version) == Some(resource.version)
+                    || self.refused.contains(&refused),
+                "{kind} {name} is {held:?}, not {resource:?}"
+            );
+        }
+        if self.refused.is_empty() {
+            for kind in [Cluster, Listener].into_iter().filter(|_| !untold) {
+                for name in self.held.get(&kind).into_iter().flatten().map(|(name, _)| name) {
+                    assert!(
+                        wanted.contains_key(&(kind, name.clone())),
+                        "{kind} {name} was not removed"
+                    );
+                }
+            }
+            let head = self.views.values().next_back().unwrap().head();
+            assert_eq!(self.stream.session.acknowledged(), Some(head));
+        }
+        assert_eq!(self.stream.session.wake_at(), None);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_client_is_always_served_well(
+        whole in any::<bool>(),
+        names_culprits in any::<bool>(),
+        first in plan(),
+        acts in prop::collection::vec(act(), 0..60),
+    ) {
+        let protocol = if whole { StateOfTheWorld } else { Delta };
+        let mut client = Client::new(protocol, names_culprits, first);
+        for act in &acts {
+            client.act(act);
+        }
+        client.finish();
+    }
+}

@@ -1,0 +1,305 @@
+//! Rows 12 and 13: make before break.
+
+use crate::stream::*;
+use heliograph_distributor_protocol::{PATIENCE, Protocol, Reply, View};
+use heliograph_snapshot::ResourceType;
+use std::sync::Arc;
+
+/// A client that asked as Envoy does and holds all of `first`.
+fn settled(protocol: Protocol, first: &Arc<View>, routes: &[&str], clusters: &[&str]) -> Stream {
+    let mut stream = Stream::new(protocol, first.clone());
+    let replies = stream.ask(Cluster, &[]);
+    stream.settle(replies);
+    let replies = stream.ask(Endpoints, clusters);
+    stream.settle(replies);
+    let replies = stream.ask(Listener, &[]);
+    stream.settle(replies);
+    let replies = stream.ask(Route, routes);
+    stream.settle(replies);
+    assert_eq!(stream.session.acknowledged(), Some(first.head()), "{protocol:?}");
+    stream
+}
+
+fn old() -> Arc<View> {
+    view(
+        1,
+        &[
+            (Cluster, "old", "1"),
+            (Endpoints, "old", "1"),
+            (Listener, "l", "1"),
+            (Route, "r", "old"),
+        ],
+    )
+}
+
+fn new() -> Arc<View> {
+    view(
+        2,
+        &[
+            (Cluster, "new", "1"),
+            (Endpoints, "new", "1"),
+            (Listener, "l", "2"),
+            (Route, "r", "new"),
+        ],
+    )
+}
+
+#[track_caller]
+fn expect(replies: Vec<Reply>, kind: ResourceType) -> Reply {
+    let reply = one(replies);
+    assert_eq!(reply.kind, kind);
+    reply
+}
+
+#[test]
+fn row_12_clusters_endpoints_listeners_routes_then_removals() {
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &old(), &["r"], &["old"]);
+        let clusters = expect(stream.view(&new()), Cluster);
+        match protocol {
+            Delta => assert_eq!((names(&clusters), removed(&clusters)), (vec!["new"], vec![])),
+            StateOfTheWorld => assert_eq!(names(&clusters), ["new", "old"]),
+        }
+        assert_eq!(stream.ack(&clusters), none(), "endpoints are to come first");
+        let endpoints = expect(stream.ask(Endpoints, &["new"]), Endpoints);
+        let listeners = expect(stream.ack(&endpoints), Listener);
+        let routes = expect(stream.ack(&listeners), Route);
+        let removals = stream.ack(&routes);
+        match protocol {
+            Delta => {
+                let clusters = expect(removals, Cluster);
+                assert_eq!(removed(&clusters), ["old"]);
+                let endpoints = expect(stream.ack(&clusters), Endpoints);
+                assert_eq!(removed(&endpoints), ["old"]);
+                assert_eq!(stream.ack(&endpoints), none());
+            }
+            StateOfTheWorld => {
+                let clusters = expect(removals, Cluster);
+                assert_eq!(names(&clusters), ["new"]);
+                assert_eq!(stream.ack(&clusters), none());
+            }
+        }
+        assert_eq!(stream.session.acknowledged(), Some(new().head()));
+        assert_eq!(stream.session.wake_at(), None);
+    }
+}
+
+#[test]
+fn row_12_first_listeners_wait_for_clusters_and_their_endpoints() {
+    for protocol in BOTH {
+        let mut stream = Stream::new(protocol, old());
+        let clusters = expect(stream.ask(Cluster, &[]), Cluster);
+        assert_eq!(stream.ask(Listener, &[]), none());
+        assert_eq!(stream.ask(Route, &["r"]), none());
+        assert_eq!(stream.ack(&clusters), none());
+        let endpoints = expect(stream.ask(Endpoints, &["old"]), Endpoints);
+        let listeners = expect(stream.ack(&endpoints), Listener);
+        let routes = expect(stream.ack(&listeners), Route);
+        assert_eq!(stream.ack(&routes), none());
+    }
+}
+
+#[test]
+fn row_12_clusters_without_endpoints_of_their_own_hold_nothing_up() {
+    for protocol in BOTH {
+        let mut stream =
+            Stream::new(protocol, view(1, &[(Cluster, "dns", "1"), (Listener, "l", "1")]));
+        let clusters = expect(stream.ask(Cluster, &[]), Cluster);
+        assert_eq!(stream.ask(Listener, &[]), none());
+        expect(stream.ack(&clusters), Listener);
+    }
+}
+
+#[test]
+fn row_12_endpoints_pass_at_any_time() {
+    let resources = |cluster, endpoints, route| {
+        [(Cluster, "c", cluster), (Endpoints, "c", endpoints), (Route, "r", route)]
+    };
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &view(1, &resources("1", "1", "1")), &["r"], &["c"]);
+        let replies = stream.view(&view(2, &resources("2", "1", "2")));
+        assert_eq!(kinds(&replies), [Cluster, Endpoints]);
+        // Mid-transition, with nothing acknowledged but the endpoints.
+        assert_eq!(stream.ack(&replies[1]), none());
+        let endpoints = expect(stream.view(&view(3, &resources("3", "3", "3"))), Endpoints);
+        assert_eq!(content(&endpoints), [("c", "3")]);
+        // The transition to the second view is finished before the one to the third begins.
+        let routes = expect(stream.ack(&replies[0]), Route);
+        assert_eq!(content(&routes), [("r", "2")]);
+        let clusters = expect(stream.ack(&routes), Cluster);
+        assert_eq!(content(&clusters), [("c", "3")]);
+    }
+}
+
+#[test]
+fn row_12_churn_of_clusters_does_not_starve_routes() {
+    let at = |n: u64| {
+        let text = n.to_string();
+        view(n, &[(Cluster, "c", &text), (Route, "r", &text)])
+    };
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &at(1), &["r"], &[]);
+        let mut clusters = expect(stream.view(&at(2)), Cluster);
+        for n in 3..10 {
+            // A newer view is there before each acknowledgement.
+            assert_eq!(stream.view(&at(n)), none());
+            let routes = expect(stream.ack(&clusters), Route);
+            assert_eq!(
+                content(&routes),
+                content(&clusters).iter().map(|(_, n)| ("r", *n)).collect::<Vec<_>>()
+            );
+            clusters = expect(stream.ack(&routes), Cluster);
+        }
+    }
+}
+
+#[test]
+fn row_12_a_name_asked_for_mid_transition_is_answered_from_the_view_before() {
+    let first = [(Cluster, "old", "1"), (Route, "r", "1"), (Route, "s", "old")];
+    let second = [(Cluster, "new", "1"), (Route, "r", "1"), (Route, "s", "new")];
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &view(1, &first), &["r"], &[]);
+        let clusters = expect(stream.view(&view(2, &second)), Cluster);
+        let routes = expect(stream.ask(Route, &["s"]), Route);
+        assert_eq!(
+            content(&routes),
+            [("s", "old")],
+            "the new one refers to a cluster still to arrive"
+        );
+        assert_eq!(stream.ack(&routes), none());
+        let routes = expect(stream.ack(&clusters), Route);
+        assert_eq!(content(&routes), [("s", "new")]);
+    }
+}
+
+#[test]
+fn row_12_a_rejected_referrer_holds_the_removal() {
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &old(), &["r"], &["old"]);
+        let clusters = expect(stream.view(&new()), Cluster);
+        stream.ack(&clusters);
+        let endpoints = expect(stream.ask(Endpoints, &["new"]), Endpoints);
+        let listeners = expect(stream.ack(&endpoints), Listener);
+        let routes = expect(stream.ack(&listeners), Route);
+        assert_eq!(
+            stream.nack(&routes, "no"),
+            none(),
+            "the old route still points at the old cluster"
+        );
+        assert_eq!(stream.wait(10 * PATIENCE), none());
+        let fixed = [
+            (Cluster, "new", "1"),
+            (Endpoints, "new", "1"),
+            (Listener, "l", "2"),
+            (Route, "r", "fixed"),
+        ];
+        let routes = expect(stream.view(&view(3, &fixed)), Route);
+        let clusters = expect(stream.ack(&routes), Cluster);
+        match protocol {
+            Delta => assert_eq!(removed(&clusters), ["old"]),
+            StateOfTheWorld => assert_eq!(names(&clusters), ["new"]),
+        }
+    }
+}
+
+#[test]
+fn row_12_a_rejected_cluster_does_not_stop_the_others() {
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &old(), &["r"], &["old"]);
+        let clusters = expect(stream.view(&new()), Cluster);
+        expect(stream.nack(&clusters, "Error adding/updating cluster(s) new: no"), Listener);
+    }
+}
+
+#[test]
+fn row_12_a_clock_frees_silent_clients() {
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &old(), &["r"], &["old"]);
+        let clusters = expect(stream.view(&new()), Cluster);
+        assert_eq!(stream.session.wake_at(), Some(stream.now + PATIENCE));
+        assert_eq!(stream.wait(PATIENCE / 2), none());
+        // The clusters are not acknowledged, then their endpoints not asked for.
+        assert_eq!(stream.wait(PATIENCE / 2), none());
+        let listeners = expect(stream.wait(PATIENCE), Listener);
+        let routes = expect(stream.wait(PATIENCE), Route);
+        expect(stream.wait(PATIENCE), Cluster);
+        assert_eq!(stream.session.acknowledged(), None, "silence is no acknowledgement");
+        // Late answers do no harm.
+        for reply in [clusters, listeners, routes] {
+            stream.ack(&reply);
+        }
+    }
+}
+
+#[test]
+fn row_12_one_route_table_per_response() {
+    let tables = [(Route, "r", "1"), (Route, "s", "1"), (Route, "t", "1")];
+    for protocol in BOTH {
+        let mut stream = Stream::new(protocol, view(1, &tables));
+        let replies = stream.ask(Route, &["r", "s", "t"]);
+        let seen = stream.settle(replies);
+        assert_eq!(seen.iter().map(names).collect::<Vec<_>>(), [["r"], ["s"], ["t"]]);
+        // A bad table keeps no good one back.
+        let next = [(Route, "r", "2"), (Route, "s", "2"), (Route, "t", "1")];
+        let bad = expect(stream.view(&view(2, &next)), Route);
+        assert_eq!(names(&bad), ["r"]);
+        let good = expect(stream.nack(&bad, "no"), Route);
+        assert_eq!(names(&good), ["s"]);
+        assert_eq!(stream.ack(&good), none());
+    }
+}
+
+#[test]
+fn row_13_a_changed_cluster_gets_its_endpoints_again() {
+    let resources = |cluster| {
+        [(Cluster, "c", cluster), (Cluster, "d", "1"), (Endpoints, "c", "1"), (Endpoints, "d", "1")]
+    };
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &view(1, &resources("1")), &[], &["c", "d"]);
+        let replies = stream.view(&view(2, &resources("2")));
+        assert_eq!(kinds(&replies), [Cluster, Endpoints]);
+        assert_eq!(names(&replies[1]), ["c"]);
+        assert_eq!(stream.settle(replies).len(), 2);
+    }
+}
+
+#[test]
+fn row_13_endpoints_already_under_way_are_sent_after_the_cluster_once_more() {
+    let resources = |cluster, endpoints| [(Cluster, "c", cluster), (Endpoints, "c", endpoints)];
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &view(1, &resources("1", "1")), &[], &["c"]);
+        let early = expect(stream.view(&view(2, &resources("1", "2"))), Endpoints);
+        let clusters = expect(stream.view(&view(3, &resources("3", "2"))), Cluster);
+        assert_eq!(stream.ack(&clusters), none());
+        let again = expect(stream.ack(&early), Endpoints);
+        assert_eq!(content(&again), [("c", "2")]);
+        assert_eq!(stream.ack(&again), none());
+    }
+}
+
+#[test]
+fn endpoints_that_a_later_view_drops_still_arrive_for_the_cluster_being_made() {
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &view(1, &[(Listener, "l", "1")]), &[], &[]);
+        let second = [(Cluster, "c", "1"), (Endpoints, "c", "1"), (Listener, "l", "2")];
+        let clusters = expect(stream.view(&view(2, &second)), Cluster);
+        assert_eq!(stream.view(&view(3, &[(Listener, "l", "3")])), none());
+        assert_eq!(stream.ack(&clusters), none());
+        let endpoints = expect(stream.ask(Endpoints, &["c"]), Endpoints);
+        assert_eq!(names(&endpoints), ["c"]);
+        let listeners = expect(stream.ack(&endpoints), Listener);
+        let listeners = expect(stream.ack(&listeners), Listener);
+        assert_eq!(content(&listeners), [("l", "3")]);
+        expect(stream.ack(&listeners), Cluster);
+    }
+}
+
+#[test]
+fn a_view_that_is_not_newer_is_no_view() {
+    for protocol in BOTH {
+        let mut stream = settled(protocol, &view(5, &[(Cluster, "c", "5")]), &[], &[]);
+        assert_eq!(stream.view(&view(4, &[(Cluster, "c", "4")])), none());
+        assert_eq!(stream.view(&view(5, &[(Cluster, "c", "else")])), none());
+        assert_eq!(kinds(&stream.view(&view(6, &[(Cluster, "c", "6")]))), [Cluster]);
+    }
+}

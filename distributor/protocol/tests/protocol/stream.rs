@@ -1,0 +1,216 @@
+//! One stream under test, driven by hand, and views to drive it with.
+
+use heliograph_distributor_protocol::{
+    Asks, Event, NamePool, Output, Protocol, Reply, Request, RequestError, Session, View,
+};
+use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use Protocol::{Delta, StateOfTheWorld};
+pub(crate) use ResourceType::{Cluster, Endpoints, Listener, Route, Secret};
+
+pub(crate) const BOTH: [Protocol; 2] = [Delta, StateOfTheWorld];
+
+pub(crate) struct Stream {
+    pub(crate) session: Session,
+    pub(crate) protocol: Protocol,
+    pub(crate) now: Duration,
+    pub(crate) events: Vec<Event>,
+    /// State of the world repeats names and version with every request.
+    names: BTreeMap<ResourceType, BTreeSet<String>>,
+    accepted: BTreeMap<ResourceType, String>,
+    nonces: BTreeMap<ResourceType, String>,
+}
+
+pub(crate) fn view(sequence: u64, resources: &[(ResourceType, &str, &str)]) -> Arc<View> {
+    let changes = resources.iter().map(|(kind, name, content)| {
+        let body = bytes::Bytes::from(content.to_string());
+        Change::Set(*kind, Arc::new(Resource::new(*name, body)))
+    });
+    let head = Head { epoch: 0, fence: 1, sequence };
+    Arc::new(View::new(Arc::new(
+        Snapshot::empty(FleetName::new("default", "gateway")).with(head, changes),
+    )))
+}
+
+pub(crate) fn names(reply: &Reply) -> Vec<&str> {
+    reply.resources.iter().map(|resource| &*resource.name).collect()
+}
+
+pub(crate) fn removed(reply: &Reply) -> Vec<&str> {
+    reply.removed.iter().map(|name| &**name).collect()
+}
+
+/// Names and bodies, which are text here.
+pub(crate) fn content(reply: &Reply) -> Vec<(&str, &str)> {
+    let resources = reply.resources.iter();
+    resources.map(|r| (&*r.name, std::str::from_utf8(&r.body).unwrap())).collect()
+}
+
+pub(crate) fn kinds(replies: &[Reply]) -> Vec<ResourceType> {
+    replies.iter().map(|reply| reply.kind).collect()
+}
+
+/// The only reply there is.
+#[track_caller]
+pub(crate) fn one(replies: Vec<Reply>) -> Reply {
+    assert_eq!(replies.len(), 1, "{replies:?}");
+    replies.into_iter().next().unwrap()
+}
+
+pub(crate) fn none<T>() -> Vec<T> {
+    Vec::new()
+}
+
+impl Stream {
+    pub(crate) fn new(protocol: Protocol, view: Arc<View>) -> Self {
+        Self {
+            session: Session::new(protocol, view, Arc::new(NamePool::default())),
+            protocol,
+            now: Duration::ZERO,
+            events: Vec::new(),
+            names: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+            nonces: BTreeMap::new(),
+        }
+    }
+
+    /// Asks for more names. An empty list is a request without names.
+    pub(crate) fn ask(&mut self, kind: ResourceType, more: &[&str]) -> Vec<Reply> {
+        let nonce = match self.protocol {
+            Delta => String::new(),
+            StateOfTheWorld => self.nonces.get(&kind).cloned().unwrap_or_default(),
+        };
+        let asks = self.asks(kind, more, &[]);
+        self.request(kind, &nonce, None, asks)
+    }
+
+    pub(crate) fn unask(&mut self, kind: ResourceType, fewer: &[&str]) -> Vec<Reply> {
+        let nonce = match self.protocol {
+            Delta => String::new(),
+            StateOfTheWorld => self.nonces.get(&kind).cloned().unwrap_or_default(),
+        };
+        let asks = self.asks(kind, &[], fewer);
+        self.request(kind, &nonce, None, asks)
+    }
+
+    /// The first request of a type after a reconnect.
+    pub(crate) fn resume(
+        &mut self,
+        kind: ResourceType,
+        more: &[&str],
+        held: &[(&str, &str)],
+        version: &str,
+    ) -> Vec<Reply> {
+        if !version.is_empty() {
+            self.accepted.insert(kind, version.to_owned());
+        }
+        let mut asks = self.asks(kind, more, &[]);
+        match &mut asks {
+            Asks::Change { held: map, .. } => {
+                *map = held.iter().map(|(name, v)| (name.to_string(), v.to_string())).collect();
+            }
+            Asks::Whole { version: v, .. } => *v = version.to_owned(),
+        }
+        self.request(kind, "", None, asks)
+    }
+
+    pub(crate) fn ack(&mut self, reply: &Reply) -> Vec<Reply> {
+        self.ack_and_ask(reply, &[])
+    }
+
+    pub(crate) fn ack_and_ask(&mut self, reply: &Reply, more: &[&str]) -> Vec<Reply> {
+        self.accepted.insert(reply.kind, reply.version.clone());
+        self.nonces.insert(reply.kind, reply.nonce.clone());
+        let asks = self.asks(reply.kind, more, &[]);
+        self.request(reply.kind, &reply.nonce, None, asks)
+    }
+
+    pub(crate) fn nack(&mut self, reply: &Reply, error: &str) -> Vec<Reply> {
+        self.nack_and_ask(reply, error, &[])
+    }
+
+    pub(crate) fn nack_and_ask(&mut self, reply: &Reply, error: &str, more: &[&str]) -> Vec<Reply> {
+        self.nonces.insert(reply.kind, reply.nonce.clone());
+        let asks = self.asks(reply.kind, more, &[]);
+        self.request(reply.kind, &reply.nonce, Some(error), asks)
+    }
+
+    pub(crate) fn accepted_versions(&self) -> BTreeMap<ResourceType, String> {
+        self.accepted.clone()
+    }
+
+    pub(crate) fn view(&mut self, view: &Arc<View>) -> Vec<Reply> {
+        let output = self.session.on_view(self.now, view.clone());
+        self.take(output)
+    }
+
+    pub(crate) fn wait(&mut self, time: Duration) -> Vec<Reply> {
+        self.now += time;
+        let output = self.session.on_clock(self.now);
+        self.take(output)
+    }
+
+    /// Acknowledges what comes until nothing comes, and gives it in order.
+    pub(crate) fn settle(&mut self, replies: Vec<Reply>) -> Vec<Reply> {
+        let mut seen = Vec::new();
+        let mut pending: std::collections::VecDeque<_> = replies.into();
+        while let Some(reply) = pending.pop_front() {
+            pending.extend(self.ack(&reply));
+            seen.push(reply);
+        }
+        seen
+    }
+
+    pub(crate) fn asks(&mut self, kind: ResourceType, more: &[&str], fewer: &[&str]) -> Asks {
+        let strings = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        let all = self.names.entry(kind).or_default();
+        all.extend(more.iter().map(|name| name.to_string()));
+        all.retain(|name| !fewer.contains(&name.as_str()));
+        match self.protocol {
+            Delta => Asks::Change {
+                subscribe: strings(more),
+                unsubscribe: strings(fewer),
+                held: BTreeMap::new(),
+            },
+            StateOfTheWorld => Asks::Whole {
+                names: all.iter().cloned().collect(),
+                version: self.accepted.get(&kind).cloned().unwrap_or_default(),
+            },
+        }
+    }
+
+    pub(crate) fn request(
+        &mut self,
+        kind: ResourceType,
+        nonce: &str,
+        error: Option<&str>,
+        asks: Asks,
+    ) -> Vec<Reply> {
+        self.try_request(kind.type_url(), nonce, error, asks).unwrap()
+    }
+
+    pub(crate) fn try_request(
+        &mut self,
+        type_url: &str,
+        nonce: &str,
+        error: Option<&str>,
+        asks: Asks,
+    ) -> Result<Vec<Reply>, RequestError> {
+        let request = Request {
+            type_url: type_url.to_owned(),
+            nonce: nonce.to_owned(),
+            error: error.map(str::to_owned),
+            asks,
+        };
+        let output = self.session.on_request(self.now, request)?;
+        Ok(self.take(output))
+    }
+
+    fn take(&mut self, output: Output) -> Vec<Reply> {
+        self.events.extend(output.events);
+        output.replies
+    }
+}

@@ -1,0 +1,129 @@
+//! From the store to the streams.
+
+use crate::acks::FleetAcks;
+use crate::app::DistributorError;
+use crate::view::Views;
+use heliograph_distributor_protocol::{Encodings, NamePool};
+use heliograph_shared::admin::Guard;
+use heliograph_shared::store::{Store, Update};
+use heliograph_snapshot::{FleetName, Snapshot};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The task that hears of new snapshots. It alone changes what the others read.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    fleets: watch::Sender<FleetMap>,
+}
+
+/// The fleets there are. Clones are cheap, and all see the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Fleets(watch::Receiver<FleetMap>);
+
+/// What the streams of one fleet share.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    pub(crate) name: FleetName,
+    pub(crate) names: Arc<NamePool>,
+    pub(crate) encodings: Encodings,
+    pub(crate) acks: FleetAcks,
+    /// The newest snapshot; `None` while the fleet is retired.
+    views: watch::Sender<Option<Arc<Views>>>,
+}
+
+/// Replaced when a fleet comes or goes, not when its snapshot changes.
+type FleetMap = Arc<BTreeMap<FleetName, Arc<Fleet>>>;
+
+impl Feed {
+    pub(crate) fn new() -> (Self, Fleets) {
+        let (sender, receiver) = watch::channel(FleetMap::default());
+        (Self { fleets: sender }, Fleets(receiver))
+    }
+
+    /// Runs until the store is closed, which nobody can do without.
+    pub(crate) async fn run(
+        self,
+        store: Arc<dyn Store>,
+        synced: Guard,
+    ) -> Result<(), DistributorError> {
+        let mut synced = Some(synced);
+        let mut updates = store.subscribe();
+        while let Some(update) = updates.next().await {
+            match update {
+                Update::Published(snapshot) => self.publish(snapshot),
+                Update::Retired(fleet, _) => self.retire(&fleet),
+                Update::Synced => drop(synced.take()),
+            }
+        }
+        Err(DistributorError::StoreClosed)
+    }
+
+    fn publish(&self, snapshot: Arc<Snapshot>) {
+        let fleet = self.fleets.borrow().get(&snapshot.fleet).cloned();
+        tracing::debug!(fleet = %snapshot.fleet, head = %snapshot.head, "new snapshot");
+        match fleet {
+            Some(fleet) => {
+                fleet.views.send_replace(Some(Arc::new(Views::new(snapshot))));
+            }
+            None => {
+                let fleet = Arc::new(Fleet::new(snapshot));
+                self.fleets.send_modify(|fleets| {
+                    Arc::make_mut(fleets).insert(fleet.name.clone(), fleet);
+                });
+            }
+        }
+    }
+
+    /// The streams of a retired fleet keep what they have, and go on if the fleet comes back.
+    fn retire(&self, name: &FleetName) {
+        tracing::debug!(fleet = %name, "retired");
+        if let Some(fleet) = self.fleets.borrow().get(name) {
+            fleet.views.send_replace(None);
+        }
+        self.fleets.send_modify(|fleets| {
+            Arc::make_mut(fleets).retain(|_, fleet| fleet.is_live() || fleet.has_streams());
+        });
+    }
+}
+
+impl Fleets {
+    pub(crate) fn get(&self, name: &FleetName) -> Option<Arc<Fleet>> {
+        self.0.borrow().get(name).cloned()
+    }
+
+    /// The fleet, once it is published. `None`: the feed has ended.
+    pub(crate) async fn published(&mut self, name: &FleetName) -> Option<Arc<Fleet>> {
+        let fleets = self.0.wait_for(|fleets| fleets.contains_key(name)).await.ok()?;
+        fleets.get(name).cloned()
+    }
+}
+
+impl Fleet {
+    fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self {
+            name: snapshot.fleet.clone(),
+            names: Arc::default(),
+            encodings: Encodings::default(),
+            acks: FleetAcks::default(),
+            views: watch::Sender::new(Some(Arc::new(Views::new(snapshot)))),
+        }
+    }
+
+    pub(crate) fn views(&self) -> watch::Receiver<Option<Arc<Views>>> {
+        self.views.subscribe()
+    }
+
+    /// What there is now.
+    pub(crate) fn current(&self) -> Option<Arc<Views>> {
+        self.views.borrow().clone()
+    }
+
+    fn is_live(&self) -> bool {
+        self.views.borrow().is_some()
+    }
+
+    fn has_streams(&self) -> bool {
+        self.views.receiver_count() > 0
+    }
+}

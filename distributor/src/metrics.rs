@@ -1,0 +1,105 @@
+use heliograph_distributor_protocol::{Event, Protocol};
+use heliograph_snapshot::ResourceType;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+
+/// What the distributor counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    connections: IntGauge,
+    streams: IntGaugeVec,
+    responses: IntCounterVec,
+    response_bytes: IntCounter,
+    acknowledgements: IntCounterVec,
+    rejections: IntCounterVec,
+    unknown_types: IntCounter,
+    refused: IntCounter,
+}
+
+/// One more of something, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Present(IntGauge);
+
+impl Metrics {
+    pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counters = |name: &str, help: &str| {
+            IntCounterVec::new(Opts::new(format!("heliograph_distributor_{name}"), help), &["type"])
+        };
+        let counter = |name: &str, help: &str| {
+            IntCounter::new(format!("heliograph_distributor_{name}"), help)
+        };
+        let metrics = Self {
+            connections: IntGauge::new("heliograph_distributor_connections", "Open connections.")?,
+            streams: IntGaugeVec::new(
+                Opts::new("heliograph_distributor_streams", "Open ADS streams."),
+                &["protocol"],
+            )?,
+            responses: counters("responses_total", "Responses sent, by type of resource.")?,
+            response_bytes: counter("response_bytes_total", "Bytes of the responses sent.")?,
+            acknowledgements: counters(
+                "acknowledgements_total",
+                "Responses that clients accepted.",
+            )?,
+            rejections: counters("rejections_total", "Responses that clients rejected.")?,
+            unknown_types: counter(
+                "unknown_types_total",
+                "Requests for types that are not served, left unanswered.",
+            )?,
+            refused: counter("refused_streams_total", "Streams ended because of a bad request.")?,
+        };
+        registry.register(Box::new(metrics.connections.clone()))?;
+        registry.register(Box::new(metrics.streams.clone()))?;
+        registry.register(Box::new(metrics.responses.clone()))?;
+        registry.register(Box::new(metrics.response_bytes.clone()))?;
+        registry.register(Box::new(metrics.acknowledgements.clone()))?;
+        registry.register(Box::new(metrics.rejections.clone()))?;
+        registry.register(Box::new(metrics.unknown_types.clone()))?;
+        registry.register(Box::new(metrics.refused.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(crate) fn connection(&self) -> Present {
+        Present::new(self.connections.clone())
+    }
+
+    pub(crate) fn stream(&self, protocol: Protocol) -> Present {
+        let label = match protocol {
+            Protocol::Delta => "delta",
+            Protocol::StateOfTheWorld => "sotw",
+        };
+        Present::new(self.streams.with_label_values(&[label]))
+    }
+
+    pub(crate) fn response(&self, kind: ResourceType, bytes: usize) {
+        self.responses.with_label_values(&[kind.as_str()]).inc();
+        self.response_bytes.inc_by(bytes as u64);
+    }
+
+    pub(crate) fn event(&self, event: &Event) {
+        match event {
+            Event::Acknowledged(kind) => {
+                self.acknowledgements.with_label_values(&[kind.as_str()]).inc();
+            }
+            Event::Rejected(rejection) => {
+                self.rejections.with_label_values(&[rejection.kind.as_str()]).inc();
+            }
+            Event::UnknownType => self.unknown_types.inc(),
+        }
+    }
+
+    pub(crate) fn refused(&self) {
+        self.refused.inc();
+    }
+}
+
+impl Present {
+    fn new(gauge: IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

@@ -1,0 +1,63 @@
+use super::Shared;
+use super::request::{Incoming, Wire, requests};
+use super::stream::AdsStream;
+use heliograph_distributor_protocol::Protocol;
+use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response};
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tonic::{Status, Streaming};
+
+/// `envoy.service.discovery.v3.AggregatedDiscoveryService`, with a response body of our own. The generated service
+/// would copy every message for every stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Ads {
+    shared: Arc<Shared>,
+}
+
+impl Ads {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    fn respond<M: Wire>(&self, protocol: Protocol, body: Body) -> Response<Body> {
+        let requests: Streaming<Incoming> = requests::<M>(body);
+        let stream = AdsStream::new(self.shared.clone(), protocol, requests);
+        let mut response = Response::new(Body::new(stream.into_body()));
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        response
+    }
+}
+
+impl NamedService for Ads {
+    const NAME: &'static str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
+}
+
+impl tower::Service<Request<Body>> for Ads {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (head, body) = request.into_parts();
+        let method = head.uri.path().rsplit('/').next().unwrap_or_default();
+        ready(Ok(match method {
+            "DeltaAggregatedResources" => {
+                self.respond::<DeltaDiscoveryRequest>(Protocol::Delta, body)
+            }
+            "StreamAggregatedResources" => {
+                self.respond::<DiscoveryRequest>(Protocol::StateOfTheWorld, body)
+            }
+            _ => Status::unimplemented("no such method").into_http(),
+        }))
+    }
+}

@@ -1,0 +1,243 @@
+use super::Shared;
+use super::request::{Incoming, NodeName};
+use crate::acks::Participant;
+use crate::feed::Fleet;
+use crate::metrics::Present;
+use crate::view::{Class, Views};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::stream;
+use heliograph_distributor_protocol::{Event, Message, Output, Protocol, Session};
+use heliograph_snapshot::FleetName;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use http_body_util::StreamBody;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tonic::{Status, Streaming};
+
+/// One ADS stream. It is the response's body: it does something when the connection can take more, so that a client
+/// which does not read makes nothing pile up.
+pub(crate) struct AdsStream {
+    shared: Arc<Shared>,
+    protocol: Protocol,
+    requests: Streaming<Incoming>,
+    /// What is decided and not yet taken by the connection: at most one reply of each type.
+    frames: VecDeque<Frame<Bytes>>,
+    state: State,
+    _present: Present,
+}
+
+enum State {
+    /// The first message has not come yet.
+    New,
+    Serving(Box<Serving>),
+    Ended,
+}
+
+/// A stream whose client has named itself.
+struct Serving {
+    node: String,
+    fleet: Arc<Fleet>,
+    views: watch::Receiver<Option<Arc<Views>>>,
+    class: Class,
+    session: Session,
+    /// The session's times count from here.
+    start: Instant,
+    participant: Participant,
+}
+
+/// Node ids go into logs, and they are a client's to choose.
+const NODE_ID_LIMIT: usize = 256;
+
+impl AdsStream {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        protocol: Protocol,
+        requests: Streaming<Incoming>,
+    ) -> Self {
+        let present = shared.metrics.stream(protocol);
+        let frames = VecDeque::new();
+        Self { shared, protocol, requests, frames, state: State::New, _present: present }
+    }
+
+    pub(crate) fn into_body(self) -> impl Body<Data = Bytes, Error = Infallible> + Send + 'static {
+        StreamBody::new(stream::unfold(self, async |mut stream| {
+            let frame = stream.next().await?;
+            Some((Ok(frame), stream))
+        }))
+    }
+
+    async fn next(&mut self) -> Option<Frame<Bytes>> {
+        loop {
+            if let Some(frame) = self.frames.pop_front() {
+                return Some(frame);
+            }
+            let outcome = match &mut self.state {
+                State::New => self.open().await,
+                State::Serving(serving) => {
+                    serving.step(&self.shared, &mut self.requests, &mut self.frames).await
+                }
+                State::Ended => return None,
+            };
+            if let Err(status) = outcome {
+                self.end(&status);
+            }
+        }
+    }
+
+    /// Waits for the first message, which says who the client is, and then until its fleet is there. Nothing more is
+    /// read meanwhile, so nothing has to be kept.
+    async fn open(&mut self) -> Result<(), Status> {
+        let stop = self.shared.stop.clone();
+        let opening = async {
+            let Some(first) = self.requests.message().await? else { return Err(Status::ok("")) };
+            let node = first.node.ok_or_else(no_node)?;
+            let name = fleet_of(&node)?;
+            let mut fleets = self.shared.fleets.clone();
+            let fleet = fleets.published(&name).await.ok_or_else(closing)?;
+            Serving::new(fleet, node, self.protocol).await.map(|serving| (serving, first.request))
+        };
+        let (mut serving, request) = tokio::select! {
+            opened = opening => opened?,
+            () = stop.cancelled() => return Err(closing()),
+        };
+        tracing::debug!(fleet = %serving.fleet.name, node = serving.node, "stream opened");
+        let output = serving.session.on_request(serving.now(), request).map_err(refusal)?;
+        serving.say(&self.shared, output, &mut self.frames);
+        self.state = State::Serving(Box::new(serving));
+        Ok(())
+    }
+
+    fn end(&mut self, status: &Status) {
+        if let State::Serving(serving) = &self.state {
+            let (fleet, node) = (&serving.fleet.name, &serving.node);
+            tracing::debug!(%fleet, node, code = ?status.code(), reason = status.message(), "stream ended");
+        }
+        if matches!(status.code(), tonic::Code::InvalidArgument | tonic::Code::ResourceExhausted) {
+            self.shared.metrics.refused();
+        }
+        let mut trailers = HeaderMap::new();
+        // Only a message with bytes that no header may have is refused, and it is percent-encoded.
+        let _ = status.add_header(&mut trailers);
+        self.frames.push_back(Frame::trailers(trailers));
+        self.state = State::Ended;
+    }
+}
+
+impl Serving {
+    async fn new(fleet: Arc<Fleet>, node: NodeName, protocol: Protocol) -> Result<Self, Status> {
+        let class = Class;
+        let mut views = fleet.views();
+        // A fleet that is retired just now may come back.
+        let view = match &*views.wait_for(Option::is_some).await.map_err(|_| closing())? {
+            Some(views) => views.of(class).clone(),
+            None => return Err(closing()),
+        };
+        Ok(Self {
+            node: node.id.chars().take(NODE_ID_LIMIT).collect(),
+            views,
+            class,
+            session: Session::new(protocol, view, fleet.names.clone()),
+            start: Instant::now(),
+            participant: Participant::join(fleet.clone()),
+            fleet,
+        })
+    }
+
+    /// Waits for one thing to happen, and queues what follows from it.
+    async fn step(
+        &mut self,
+        shared: &Shared,
+        requests: &mut Streaming<Incoming>,
+        frames: &mut VecDeque<Frame<Bytes>>,
+    ) -> Result<(), Status> {
+        let silence = self.session.wake_at();
+        let deadline = self.start + silence.unwrap_or_default();
+        let output = tokio::select! {
+            () = shared.stop.cancelled() => return Err(closing()),
+            request = requests.message() => match request? {
+                Some(incoming) => {
+                    self.session.on_request(self.now(), incoming.request).map_err(refusal)?
+                }
+                None => return Err(Status::ok("")),
+            },
+            changed = self.views.changed() => {
+                changed.map_err(|_| closing())?;
+                let views = self.views.borrow_and_update().clone();
+                match views {
+                    Some(views) => self.session.on_view(self.now(), views.of(self.class).clone()),
+                    // Retired: the client keeps what it has.
+                    None => Output::default(),
+                }
+            },
+            () = sleep_until(deadline), if silence.is_some() => self.session.on_clock(self.now()),
+        };
+        self.say(shared, output, frames);
+        Ok(())
+    }
+
+    fn say(&mut self, shared: &Shared, output: Output, frames: &mut VecDeque<Frame<Bytes>>) {
+        for event in &output.events {
+            shared.metrics.event(event);
+            if let Event::Rejected(rejection) = event {
+                self.participant.rejected(rejection);
+                tracing::warn!(
+                    fleet = %self.fleet.name,
+                    node = self.node,
+                    kind = %rejection.kind,
+                    nonce = rejection.nonce,
+                    detail = rejection.detail,
+                    "a proxy rejected its configuration and keeps the previous one"
+                );
+            }
+        }
+        for reply in &output.replies {
+            let protocol = self.session.protocol();
+            let message = self.fleet.encodings.message(protocol, reply, &shared.identifier);
+            shared.metrics.response(reply.kind, message.own.len() + message.shared.len());
+            frames.extend(framed(message).map(Frame::data));
+        }
+        self.participant.at(self.session.acknowledged());
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// A gRPC message: a flag for "not compressed", the length, and the two pieces.
+fn framed(message: Message) -> [Bytes; 2] {
+    let Message { own, shared } = message;
+    let length = u32::try_from(own.len() + shared.len()).unwrap_or(u32::MAX);
+    let mut prefix = BytesMut::with_capacity(5 + own.len());
+    prefix.put_u8(0);
+    prefix.put_u32(length);
+    prefix.put(own);
+    [prefix.freeze(), shared]
+}
+
+fn fleet_of(node: &NodeName) -> Result<FleetName, Status> {
+    node.cluster.parse().map_err(|error| {
+        Status::invalid_argument(format!(
+            "node.cluster must name the proxy's fleet: {error} (Envoy: --service-cluster NAMESPACE/NAME)"
+        ))
+    })
+}
+
+fn no_node() -> Status {
+    Status::invalid_argument(
+        "the first request of a stream must carry a node, and node.cluster the fleet as NAMESPACE/NAME",
+    )
+}
+
+fn refusal(error: heliograph_distributor_protocol::RequestError) -> Status {
+    Status::resource_exhausted(error.to_string())
+}
+
+fn closing() -> Status {
+    Status::unavailable("this replica is shutting down: connect again")
+}

@@ -1,0 +1,7 @@
+//! The whole distributor over real gRPC: the embedded store on one side, simulated Envoys on the other.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod errors;
+mod serving;
+mod world;

@@ -1,0 +1,81 @@
+use crate::output::{self, Format};
+use anyhow::anyhow;
+use heliograph_envoy::{Any, json};
+use heliograph_snapshot::{FleetName, Resource, ResourceType};
+use heliograph_translator::provider::file::{self, RemarkKind};
+use heliograph_translator_core::World;
+use heliograph_translator_core::status::Problem;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Print the xDS resources that manifests give, without running anything
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Manifests, and directories of manifests
+    #[arg(required = true, value_name = "FILES")]
+    files: Vec<PathBuf>,
+
+    /// How to write the resources
+    #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
+    output: Format,
+}
+
+/// Fleet by fleet and type by type, sorted by name, so that two outputs can be compared.
+#[derive(Debug, Default, Serialize)]
+struct Translation {
+    fleets: BTreeMap<FleetName, BTreeMap<&'static str, Vec<Value>>>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let found = file::read_once(&args.files)?;
+    let mut world = World::new();
+    for event in found.events {
+        world.apply(event);
+    }
+    world.settle();
+    output::result(&args.output.render(&Translation::of(&world)?)?)?;
+
+    for problem in world.problems() {
+        let Problem { object, part, condition, reason, message } = problem;
+        let part = part.map(|part| format!(", {part}")).unwrap_or_default();
+        output::note(&format!("problem: {object}{part}: {condition}: {reason}: {message}"));
+    }
+    let mut code = ExitCode::SUCCESS;
+    for remark in &found.remarks {
+        match remark.kind {
+            RemarkKind::Fault => {
+                output::note(&format!("error: {remark}"));
+                code = ExitCode::FAILURE;
+            }
+            RemarkKind::Duplicate | RemarkKind::Ignored => {
+                output::note(&format!("ignored: {remark}"))
+            }
+        }
+    }
+    Ok(code)
+}
+
+impl Translation {
+    fn of(world: &World) -> anyhow::Result<Self> {
+        let mut translation = Self::default();
+        for gateway in world.gateways() {
+            let fleet = translation.fleets.entry(gateway.fleet.clone()).or_default();
+            let mut resources: Vec<_> = world.resources(&gateway.fleet).collect();
+            resources
+                .sort_by(|(kind, one), (other, two)| (kind, &one.name).cmp(&(other, &two.name)));
+            for (kind, resource) in resources {
+                fleet.entry(kind.as_str()).or_default().push(readable(kind, resource)?);
+            }
+        }
+        Ok(translation)
+    }
+}
+
+/// Without what must not be shown, such as private keys.
+fn readable(kind: ResourceType, resource: &Resource) -> anyhow::Result<Value> {
+    let any = Any { type_url: kind.type_url().to_owned(), value: resource.body.clone() };
+    json::to_json(&any).map_err(|error| anyhow!("{}: {error}", resource.name))
+}

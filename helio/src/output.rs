@@ -1,0 +1,40 @@
+//! What is said to people and to pipes: results on stdout, the rest on stderr.
+#![allow(clippy::print_stderr)]
+
+use clap::ValueEnum;
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// How structured output is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Json,
+    Yaml,
+}
+
+impl Format {
+    pub(crate) fn render(self, value: &impl Serialize) -> anyhow::Result<String> {
+        Ok(match self {
+            Self::Json => serde_json::to_string_pretty(value)? + "\n",
+            Self::Yaml => serde_saphyr::to_string(value)?,
+        })
+    }
+}
+
+/// Writes a result. A reader that has seen enough, as `head` does, is no error.
+pub(crate) fn result(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
+}
+
+pub(crate) fn line(text: &str) -> io::Result<()> {
+    result(&format!("{text}\n"))
+}
+
+/// Tells people something that is not the result.
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
+}

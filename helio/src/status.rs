@@ -1,0 +1,171 @@
+//! The Gateway API conditions of every object, as the Kubernetes provider would write them.
+
+use crate::output::Format;
+use heliograph_translator::provider::file::Remark;
+use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::status::Status;
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// What there is to say of a directory and its objects.
+#[derive(Debug, Serialize)]
+pub(crate) struct StatusPage {
+    objects: Vec<ObjectStatus>,
+    /// What is wrong with the files themselves.
+    files: Vec<Remark>,
+}
+
+#[derive(Debug, Serialize)]
+struct ObjectStatus {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: String,
+    name: String,
+    status: Value,
+}
+
+/// One line of the table.
+struct Row<'a> {
+    object: String,
+    /// Of which part of the object: a listener, or a parent.
+    part: String,
+    condition: &'a Value,
+}
+
+impl StatusPage {
+    pub(crate) fn new<'a>(
+        statuses: impl IntoIterator<Item = (&'a ObjectKey, &'a Status)>,
+        files: &[Remark],
+    ) -> anyhow::Result<Self> {
+        let objects = statuses.into_iter().map(|(key, status)| {
+            Ok(ObjectStatus {
+                kind: key.kind.as_str(),
+                namespace: key.name.namespace.to_string(),
+                name: key.name.name.to_string(),
+                status: serde_json::to_value(status)?,
+            })
+        });
+        Ok(Self { objects: objects.collect::<anyhow::Result<_>>()?, files: files.to_vec() })
+    }
+
+    /// As a table for people, where no format is asked for.
+    pub(crate) fn render(&self, format: Option<Format>) -> anyhow::Result<String> {
+        match format {
+            Some(format) => format.render(self),
+            None => Ok(self.table()),
+        }
+    }
+
+    fn table(&self) -> String {
+        let rows: Vec<[String; 6]> = self
+            .objects
+            .iter()
+            .flat_map(ObjectStatus::rows)
+            .map(|Row { object, part, condition }| {
+                let [kind, status, reason, message] = ["type", "status", "reason", "message"]
+                    .map(|field| condition[field].as_str().unwrap_or_default().to_owned());
+                [object, part, kind, status, reason, message]
+            })
+            .collect();
+        let head =
+            ["OBJECT", "PART", "CONDITION", "STATUS", "REASON", "MESSAGE"].map(str::to_owned);
+        let mut text = columns(&[vec![head], rows].concat());
+        for remark in &self.files {
+            let _ = writeln!(text, "{remark}");
+        }
+        text
+    }
+}
+
+impl ObjectStatus {
+    fn rows(&self) -> Vec<Row<'_>> {
+        let mut parts = vec![(String::new(), &self.status)];
+        let items = |field: &str| self.status[field].as_array().into_iter().flatten();
+        parts.extend(items("listeners").map(|listener| {
+            (format!("listener {}", listener["name"].as_str().unwrap_or_default()), listener)
+        }));
+        parts.extend(items("parents").map(|parent| (self.parent(&parent["parentRef"]), parent)));
+        let object = match self.namespace.as_str() {
+            "" => format!("{} {}", self.kind, self.name),
+            namespace => format!("{} {namespace}/{}", self.kind, self.name),
+        };
+        parts
+            .into_iter()
+            .flat_map(|(part, status)| {
+                let conditions = status["conditions"].as_array().into_iter().flatten();
+                let row = |condition| Row { object: object.clone(), part: part.clone(), condition };
+                conditions.map(row).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// `parent shop/edge/https`.
+    fn parent(&self, reference: &Value) -> String {
+        let namespace = reference["namespace"].as_str().unwrap_or(&self.namespace);
+        let mut text =
+            format!("parent {namespace}/{}", reference["name"].as_str().unwrap_or_default());
+        if let Some(section) = reference["sectionName"].as_str() {
+            text = format!("{text}/{section}");
+        }
+        text
+    }
+}
+
+/// Lines up all columns but the last.
+fn columns(rows: &[[String; 6]]) -> String {
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 6] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let line: String =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}  ")).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_table_has_a_line_for_each_condition_of_each_part() {
+        let condition = |kind: &str, status: &str, message: &str| json!({"type": kind, "status": status, "reason": "Because", "message": message});
+        let page = StatusPage {
+            objects: vec![
+                ObjectStatus {
+                    kind: "Gateway",
+                    namespace: "default".to_owned(),
+                    name: "edge".to_owned(),
+                    status: json!({
+                        "conditions": [condition("Accepted", "True", "")],
+                        "listeners": [{"name": "http", "conditions": [condition("Programmed", "False", "no port")]}],
+                    }),
+                },
+                ObjectStatus {
+                    kind: "HTTPRoute",
+                    namespace: "shop".to_owned(),
+                    name: "cart".to_owned(),
+                    status: json!({"parents": [{
+                        "parentRef": {"name": "edge", "namespace": "default", "sectionName": "http"},
+                        "conditions": [condition("Accepted", "True", "fine")],
+                    }]}),
+                },
+            ],
+            files: vec![],
+        };
+        assert_eq!(
+            page.table(),
+            "\
+OBJECT                PART                      CONDITION   STATUS  REASON   MESSAGE
+Gateway default/edge                            Accepted    True    Because
+Gateway default/edge  listener http             Programmed  False   Because  no port
+HTTPRoute shop/cart   parent default/edge/http  Accepted    True    Because  fine
+"
+        );
+    }
+}

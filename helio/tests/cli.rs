@@ -1,0 +1,227 @@
+//! The program as people call it: what it prints, and how it ends.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+struct Outcome {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn helio(args: &[&str]) -> Outcome {
+    helio_with(args, &[])
+}
+
+fn helio_with(args: &[&str], environment: &[(&str, &str)]) -> Outcome {
+    let output = Command::new(env!("CARGO_BIN_EXE_helio"))
+        .args(args)
+        .env_remove("ENVOY")
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Outcome { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+impl Outcome {
+    /// One line that says what is wrong, and a failure.
+    fn is_refused_with(&self, expected: &str) {
+        assert_eq!(self.stderr.lines().count(), 1, "not one line: {}", self.stderr);
+        assert!(self.stderr.starts_with("error: "), "{}", self.stderr);
+        assert!(self.stderr.contains(expected), "{:?} is not in {}", expected, self.stderr);
+        assert_eq!(self.code, Some(1));
+        assert_eq!(self.stdout, "");
+    }
+}
+
+fn directory(files: &[(&str, &str)]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    directory
+}
+
+fn path(directory: &TempDir, name: &str) -> String {
+    directory.path().join(name).to_str().unwrap().to_owned()
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/quickstart")
+}
+
+const BROKEN: &str = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: [a\n";
+
+#[test]
+fn a_directory_that_is_not_there_is_refused() {
+    let scratch = directory(&[]);
+    let missing = path(&scratch, "missing");
+    helio(&["standalone", "--dir", &missing]).is_refused_with(&format!("{missing} does not exist"));
+    helio(&["standalone", "--dir", &missing, "--status"]).is_refused_with("does not exist");
+}
+
+#[test]
+fn a_broken_directory_is_refused_with_file_and_line() {
+    let scratch = directory(&[
+        ("a.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"),
+        ("b.yaml", BROKEN),
+    ]);
+    let dir = path(&scratch, "");
+    helio(&["standalone", "--dir", &dir]).is_refused_with("b.yaml line ");
+    fs::write(scratch.path().join("c.yaml"), BROKEN).unwrap();
+    helio(&["standalone", "--dir", &dir]).is_refused_with("(and 1 more like it)");
+}
+
+#[test]
+fn a_port_in_use_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let scratch = directory(&[]);
+    let dir = path(&scratch, "");
+    for (flag, other) in
+        [("--admin-address", "--xds-address"), ("--xds-address", "--admin-address")]
+    {
+        let outcome = helio(&["standalone", "--dir", &dir, flag, &address, other, "127.0.0.1:0"]);
+        outcome.is_refused_with(&format!("{address} is in use"));
+        assert!(outcome.stderr.contains(flag), "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn an_envoy_that_is_not_there_is_refused() {
+    let scratch = directory(&[]);
+    let addresses = ["--xds-address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0"];
+    let dir = path(&scratch, "");
+    let start = [&["standalone", "--dir", &dir, "--envoy"], &addresses[..]].concat();
+    helio_with(&start, &[("PATH", "")]).is_refused_with("no envoy on PATH");
+    helio_with(&start, &[("ENVOY", "/nonexistent/envoy")])
+        .is_refused_with("/nonexistent/envoy is not a program");
+}
+
+#[test]
+fn settings_come_from_flags_environment_and_file() {
+    let scratch = directory(&[(
+        "config.yaml",
+        "dir: /from/file\nxds-address: 127.0.0.1:1\nadmin-address: 127.0.0.1:2\n",
+    )]);
+    let config = path(&scratch, "config.yaml");
+    let outcome = helio_with(
+        &["standalone", "--config", &config, "--print-config", "--xds-address", "127.0.0.1:3"],
+        &[("HELIO_ADMIN_ADDRESS", "127.0.0.1:4")],
+    );
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    for expected in ["dir: /from/file", "xds-address: 127.0.0.1:3", "admin-address: 127.0.0.1:4"] {
+        assert!(outcome.stdout.contains(expected), "{expected:?} is not in {}", outcome.stdout);
+    }
+    fs::write(scratch.path().join("config.yaml"), "dirr: /from/file\n").unwrap();
+    let outcome = helio(&["standalone", "--config", &config]);
+    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("did you mean \"dir\"?"), "{}", outcome.stderr);
+    assert_ne!(outcome.code, Some(0));
+}
+
+#[test]
+fn status_is_a_table_for_people_and_data_for_programs() {
+    let dir = examples();
+    let dir = dir.to_str().unwrap();
+    let table = helio(&["standalone", "--dir", dir, "--status"]);
+    assert_eq!(table.code, Some(0), "{}", table.stderr);
+    assert!(table.stdout.starts_with("OBJECT "), "{}", table.stdout);
+    assert!(table.stdout.contains("HTTPRoute default/hello"), "{}", table.stdout);
+    let json = helio(&["standalone", "--dir", dir, "--status", "-o", "json"]);
+    let page: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let objects = page["objects"].as_array().unwrap();
+    let gateway = objects.iter().find(|object| object["kind"] == "Gateway").unwrap();
+    assert_eq!(gateway["status"]["conditions"][0]["status"], "True", "{gateway}");
+}
+
+#[test]
+fn translate_prints_resources_in_a_stable_order() {
+    let dir = examples();
+    let dir = dir.to_str().unwrap();
+    let yaml = helio(&["translate", dir]);
+    assert_eq!((yaml.code, yaml.stderr.as_str()), (Some(0), ""));
+    assert_eq!(yaml.stdout, helio(&["translate", dir]).stdout);
+    let json = helio(&["translate", dir, "-o", "json"]);
+    let translation: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    let fleet = &translation["fleets"]["default/web"];
+    for kind in ["cluster", "endpoints", "listener", "route"] {
+        assert!(!fleet[kind].as_array().unwrap().is_empty(), "no {kind} in {fleet}");
+    }
+    // The files of a directory, one by one and in another order, are the same.
+    let files = ["route.yaml", "gateway.yaml", "backends.yaml"].map(|name| format!("{dir}/{name}"));
+    let [route, gateway, backends] = files.each_ref().map(String::as_str);
+    assert_eq!(helio(&["translate", route, gateway, backends]).stdout, yaml.stdout);
+}
+
+#[test]
+fn translate_says_what_it_cannot_read_and_prints_the_rest() {
+    let scratch = directory(&[
+        ("broken.yaml", BROKEN),
+        ("other.yaml", "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n"),
+    ]);
+    let broken = path(&scratch, "broken.yaml");
+    let dir = examples();
+    let outcome =
+        helio(&["translate", dir.to_str().unwrap(), &broken, &path(&scratch, "other.yaml")]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stdout.contains("default/web"), "{}", outcome.stdout);
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", outcome.stderr);
+    assert!(lines[0].starts_with(&format!("error: {broken} line ")), "{}", outcome.stderr);
+    assert!(lines[1].starts_with("ignored: "), "{}", outcome.stderr);
+
+    let missing = path(&scratch, "missing.yaml");
+    helio(&["translate", &missing]).is_refused_with(&format!("{missing} does not exist"));
+}
+
+#[test]
+fn translate_tells_problems_with_the_object_that_has_them() {
+    let route = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: lost}\nspec:\n  parentRefs: [{name: web}]\n  rules: [{backendRefs: [{name: nowhere, port: 80}]}]\n";
+    let scratch = directory(&[("lost.yaml", route)]);
+    let dir = examples();
+    let outcome = helio(&["translate", dir.to_str().unwrap(), &path(&scratch, "lost.yaml")]);
+    assert_eq!(outcome.code, Some(0), "a problem of an object is no failure of the program");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+    assert!(outcome.stderr.starts_with("problem: HTTPRoute default/lost"), "{}", outcome.stderr);
+}
+
+#[test]
+fn translate_never_prints_a_private_key() {
+    let key = rcgen::generate_simple_self_signed(["example.com".to_owned()]).unwrap();
+    let (certificate, private_key) = (key.cert.pem(), key.signing_key.serialize_pem());
+    let indent = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
+    let secret = format!(
+        "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/tls\nmetadata: {{name: tls}}\nstringData:\n  tls.crt: |\n{}  tls.key: |\n{}",
+        indent(&certificate),
+        indent(&private_key),
+    );
+    let gateway = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: h}
+spec: {controllerName: heliograph.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web}
+spec:
+  gatewayClassName: h
+  listeners:
+  - {name: https, protocol: HTTPS, port: 8443, tls: {certificateRefs: [{name: tls}]}}
+";
+    let scratch = directory(&[("secret.yaml", &secret), ("gateway.yaml", gateway)]);
+    let outcome = helio(&["translate", &path(&scratch, "")]);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""));
+    assert!(outcome.stdout.contains("private_key"), "{}", outcome.stdout);
+    let body = private_key.lines().nth(1).unwrap();
+    // As it is, and as bytes are written in JSON.
+    for hidden in [body, "PRIVATE KEY", "LS0tLS1CRUdJTiBQUklWQVRF"] {
+        assert!(!outcome.stdout.contains(hidden), "{}", outcome.stdout);
+    }
+}

@@ -1,0 +1,108 @@
+//! What a resource is called and what it needs, read from its body.
+
+use heliograph_envoy::envoy::config::cluster::v3::Cluster;
+use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
+use heliograph_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
+use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use heliograph_envoy::envoy::config::listener::v3::{Listener, filter};
+use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
+use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpConnectionManager, http_connection_manager::RouteSpecifier,
+};
+use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
+    CommonTlsContext, DownstreamTlsContext, Secret, UpstreamTlsContext,
+    common_tls_context::ValidationContextType,
+};
+use heliograph_envoy::{Message, type_url};
+use heliograph_snapshot::ResourceType;
+
+/// `None`: this is no such resource.
+pub(crate) fn name(kind: ResourceType, body: &[u8]) -> Option<String> {
+    match kind {
+        ResourceType::Secret => Secret::decode(body).ok().map(|secret| secret.name),
+        ResourceType::Cluster => Cluster::decode(body).ok().map(|cluster| cluster.name),
+        ResourceType::Endpoints => {
+            ClusterLoadAssignment::decode(body).ok().map(|endpoints| endpoints.cluster_name)
+        }
+        ResourceType::Listener => Listener::decode(body).ok().map(|listener| listener.name),
+        ResourceType::Route => RouteConfiguration::decode(body).ok().map(|routes| routes.name),
+    }
+}
+
+/// The resources that Envoy asks for because of this one.
+pub(crate) fn needs(kind: ResourceType, body: &[u8]) -> Vec<(ResourceType, String)> {
+    match kind {
+        ResourceType::Cluster => Cluster::decode(body).map(cluster).unwrap_or_default(),
+        ResourceType::Listener => Listener::decode(body).map(listener).unwrap_or_default(),
+        ResourceType::Secret | ResourceType::Endpoints | ResourceType::Route => Vec::new(),
+    }
+}
+
+fn cluster(cluster: Cluster) -> Vec<(ResourceType, String)> {
+    let mut found = Vec::new();
+    let eds = ClusterDiscoveryType::Type(DiscoveryType::Eds.into());
+    if cluster.cluster_discovery_type == Some(eds) {
+        let service = cluster.eds_cluster_config.map(|config| config.service_name);
+        let name = service.filter(|service| !service.is_empty()).unwrap_or(cluster.name);
+        found.push((ResourceType::Endpoints, name));
+    }
+    let sockets = cluster.transport_socket.iter().chain(
+        cluster
+            .transport_socket_matches
+            .iter()
+            .filter_map(|socket| socket.transport_socket.as_ref()),
+    );
+    sockets.for_each(|socket| secrets(socket, &mut found));
+    found
+}
+
+fn listener(listener: Listener) -> Vec<(ResourceType, String)> {
+    let mut found = Vec::new();
+    for chain in listener.filter_chains.iter().chain(&listener.default_filter_chain) {
+        chain.transport_socket.iter().for_each(|socket| secrets(socket, &mut found));
+        for filter in &chain.filters {
+            let Some(filter::ConfigType::TypedConfig(config)) = &filter.config_type else {
+                continue;
+            };
+            if config.type_url != type_url::<HttpConnectionManager>() {
+                continue;
+            }
+            let manager = HttpConnectionManager::decode(config.value.clone()).unwrap_or_default();
+            if let Some(RouteSpecifier::Rds(routes)) = manager.route_specifier {
+                found.push((ResourceType::Route, routes.route_config_name));
+            }
+        }
+    }
+    found
+}
+
+fn secrets(socket: &TransportSocket, found: &mut Vec<(ResourceType, String)>) {
+    let Some(transport_socket::ConfigType::TypedConfig(config)) = &socket.config_type else {
+        return;
+    };
+    let tls = if config.type_url == type_url::<UpstreamTlsContext>() {
+        UpstreamTlsContext::decode(config.value.clone()).ok().and_then(|tls| tls.common_tls_context)
+    } else if config.type_url == type_url::<DownstreamTlsContext>() {
+        DownstreamTlsContext::decode(config.value.clone())
+            .ok()
+            .and_then(|tls| tls.common_tls_context)
+    } else {
+        None
+    };
+    let Some(tls) = tls else { return };
+    let names = tls.tls_certificate_sds_secret_configs.iter().map(|secret| secret.name.clone());
+    found.extend(names.map(|name| (ResourceType::Secret, name)));
+    found.extend(authority(&tls).map(|name| (ResourceType::Secret, name)));
+}
+
+fn authority(tls: &CommonTlsContext) -> Option<String> {
+    match tls.validation_context_type.as_ref()? {
+        ValidationContextType::ValidationContextSdsSecretConfig(secret) => {
+            Some(secret.name.clone())
+        }
+        ValidationContextType::CombinedValidationContext(combined) => {
+            combined.validation_context_sds_secret_config.as_ref().map(|secret| secret.name.clone())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,164 @@
+use crate::metrics::TranslatorMetrics;
+use crate::provider::Input;
+use crate::publish::Publisher;
+use crate::report::Report;
+use heliograph_shared::admin::Guard;
+use heliograph_shared::store::{Store, StoreError};
+use heliograph_snapshot::{FleetName, Head};
+use heliograph_translator_core::{Event, Outcome, World};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How many inputs are merged into one publish at most, which bounds how stale a publish can be in a storm.
+const MERGED: usize = 256;
+
+/// One term of the translator: owns the world, and publishes what follows from it.
+pub struct Translator {
+    world: World,
+    publisher: Publisher,
+    report: watch::Sender<Report>,
+    metrics: TranslatorMetrics,
+    /// Dropped once the first publish is out.
+    unready: Option<Guard>,
+}
+
+/// Why a term ended.
+#[derive(Debug, thiserror::Error)]
+pub enum TermError {
+    #[error("another translator writes to the same store: {0}")]
+    Store(#[from] StoreError),
+    #[error("translation failed: {0}")]
+    Died(#[from] tokio::task::JoinError),
+}
+
+/// What one round took from the channel.
+#[derive(Default)]
+struct Round {
+    events: Vec<Event>,
+    synced: bool,
+}
+
+impl Translator {
+    /// Begins a term. `fence` is the token of whatever elected this translator; without an election there is none.
+    /// `unready` is dropped after the first publish.
+    pub async fn claim(
+        store: Arc<dyn Store>,
+        fence: Option<u128>,
+        metrics: TranslatorMetrics,
+        unready: Guard,
+    ) -> Result<Self, TermError> {
+        Ok(Self {
+            world: World::new(),
+            publisher: Publisher::claim(store, fence).await?,
+            report: watch::Sender::new(Report::default()),
+            metrics,
+            unready: Some(unready),
+        })
+    }
+
+    /// What was last found.
+    pub fn report(&self) -> watch::Receiver<Report> {
+        self.report.subscribe()
+    }
+
+    /// Translates what comes, until it is stopped or the term ends.
+    pub async fn run(
+        mut self,
+        mut inputs: mpsc::Receiver<Input>,
+        stop: CancellationToken,
+    ) -> Result<(), TermError> {
+        let mut synced = false;
+        loop {
+            let round = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                round = Round::take(&mut inputs) => round,
+            };
+            let Some(round) = round else {
+                // The provider has ended, and it is for it to say why.
+                stop.cancelled().await;
+                return Ok(());
+            };
+            self.apply(round.events);
+            if !synced && !round.synced {
+                continue;
+            }
+            let outcome = self.settle().await?;
+            let heads = self.publish(&outcome).await?;
+            if !synced {
+                self.retire_forgotten().await?;
+            }
+            synced = true;
+            self.metrics.fleets(self.publisher.fleets());
+            self.report.send_modify(|report| report.note(outcome, heads));
+            self.unready = None;
+        }
+    }
+
+    fn apply(&mut self, events: Vec<Event>) {
+        for event in events {
+            self.metrics.event(&event);
+            self.world.apply(event);
+        }
+    }
+
+    /// Computes where that does not hold up tasks that wait for IO.
+    async fn settle(&mut self) -> Result<Outcome, TermError> {
+        let mut world = std::mem::take(&mut self.world);
+        let started = Instant::now();
+        let (world, outcome) = tokio::task::spawn_blocking(move || {
+            let outcome = world.settle();
+            (world, outcome)
+        })
+        .await?;
+        self.world = world;
+        self.metrics.settled(started.elapsed(), &outcome.work);
+        Ok(outcome)
+    }
+
+    /// Returns where the fleets that changed stand now.
+    async fn publish(&mut self, outcome: &Outcome) -> Result<BTreeMap<FleetName, Head>, TermError> {
+        let mut heads = BTreeMap::new();
+        for (fleet, changes) in &outcome.changes {
+            let (head, written) = self.publisher.publish(fleet, changes.clone()).await?;
+            if written {
+                self.metrics.published();
+                tracing::debug!(%fleet, %head, changes = changes.len(), "published");
+            }
+            heads.insert(fleet.clone(), head);
+        }
+        for fleet in &outcome.retired {
+            self.publisher.retire(fleet).await?;
+            tracing::info!(%fleet, "retired");
+        }
+        Ok(heads)
+    }
+
+    async fn retire_forgotten(&mut self) -> Result<(), TermError> {
+        for fleet in self.publisher.retire_forgotten().await? {
+            tracing::info!(%fleet, "retired: its Gateway went while nobody was translating");
+        }
+        Ok(())
+    }
+}
+
+impl Round {
+    /// Waits for one input and takes what has come behind it, so that the first change goes at once and a storm
+    /// is merged. None once nothing can come any more.
+    async fn take(inputs: &mut mpsc::Receiver<Input>) -> Option<Self> {
+        let mut round = Self::default();
+        let mut next = inputs.recv().await;
+        let all_gone = next.is_none();
+        for _ in 0..MERGED {
+            match next {
+                Some(Input::Batch(events)) => round.events.extend(events),
+                Some(Input::Synced) => round.synced = true,
+                None => break,
+            }
+            next = inputs.try_recv().ok();
+        }
+        (!all_gone).then_some(round)
+    }
+}

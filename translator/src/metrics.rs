@@ -1,0 +1,107 @@
+use crate::provider::file::{Remark, RemarkKind};
+use heliograph_translator_core::{Event, Work};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use std::time::Duration;
+
+/// From a tenth of a millisecond, which one endpoint takes, to the first translation of a large cluster.
+const SETTLE_SECONDS: [f64; 9] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
+
+/// What the translator counts.
+#[derive(Clone, Debug)]
+pub struct TranslatorMetrics {
+    events: IntCounterVec,
+    settle: Histogram,
+    work: IntCounterVec,
+    publishes: IntCounter,
+    fleets: IntGauge,
+}
+
+/// What the File provider counts.
+#[derive(Clone, Debug)]
+pub struct FileMetrics {
+    faults: IntGauge,
+    duplicates: IntGauge,
+}
+
+impl TranslatorMetrics {
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let events = IntCounterVec::new(
+            Opts::new("heliograph_translator_events_total", "Objects applied and deleted."),
+            &["event"],
+        )?;
+        let settle = Histogram::with_opts(
+            HistogramOpts::new(
+                "heliograph_translator_settle_seconds",
+                "How long it took to work out what follows from a batch of events.",
+            )
+            .buckets(SETTLE_SECONDS.to_vec()),
+        )?;
+        let work = IntCounterVec::new(
+            Opts::new(
+                "heliograph_translator_work_total",
+                "Units of translation that were computed, by stage.",
+            ),
+            &["stage"],
+        )?;
+        let publishes = IntCounter::new(
+            "heliograph_translator_publishes_total",
+            "Snapshots written to the store.",
+        )?;
+        let fleets = IntGauge::new("heliograph_translator_fleets", "Fleets that have a snapshot.")?;
+        registry.register(Box::new(events.clone()))?;
+        registry.register(Box::new(settle.clone()))?;
+        registry.register(Box::new(work.clone()))?;
+        registry.register(Box::new(publishes.clone()))?;
+        registry.register(Box::new(fleets.clone()))?;
+        Ok(Self { events, settle, work, publishes, fleets })
+    }
+
+    pub(crate) fn event(&self, event: &Event) {
+        let label = match event {
+            Event::Applied(_) => "applied",
+            Event::Deleted(_) => "deleted",
+        };
+        self.events.with_label_values(&[label]).inc();
+    }
+
+    pub(crate) fn settled(&self, took: Duration, work: &Work) {
+        self.settle.observe(took.as_secs_f64());
+        for (stage, count) in work.by_stage() {
+            self.work.with_label_values(&[stage]).inc_by(count);
+        }
+    }
+
+    pub(crate) fn published(&self) {
+        self.publishes.inc();
+    }
+
+    pub(crate) fn fleets(&self, count: usize) {
+        self.fleets.set(gauge(count));
+    }
+}
+
+impl FileMetrics {
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let faults = IntGauge::new(
+            "heliograph_file_faults",
+            "Files and documents that could not be understood.",
+        )?;
+        let duplicates = IntGauge::new(
+            "heliograph_file_duplicates",
+            "Objects that are ignored because another place has them too.",
+        )?;
+        registry.register(Box::new(faults.clone()))?;
+        registry.register(Box::new(duplicates.clone()))?;
+        Ok(Self { faults, duplicates })
+    }
+
+    pub(crate) fn remarks(&self, remarks: &[Remark]) {
+        let count = |kind| gauge(remarks.iter().filter(|remark| remark.kind == kind).count());
+        self.faults.set(count(RemarkKind::Fault));
+        self.duplicates.set(count(RemarkKind::Duplicate));
+    }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

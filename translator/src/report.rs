@@ -1,0 +1,40 @@
+use heliograph_snapshot::{FleetName, Head};
+use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::status::Status;
+use heliograph_translator_core::{Outcome, ir};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the translator last found, for all who want to read it. A copy costs pointers.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What is to be said of each object, as `status` of the object in Kubernetes would say it.
+    pub statuses: BTreeMap<ObjectKey, Arc<Status>>,
+    /// What is to run for each fleet.
+    pub infra: BTreeMap<FleetName, Arc<ir::Infra>>,
+    /// The newest published snapshot of each fleet.
+    pub heads: BTreeMap<FleetName, Head>,
+}
+
+impl Report {
+    /// Takes over what changed.
+    pub(crate) fn note(&mut self, outcome: Outcome, heads: BTreeMap<FleetName, Head>) {
+        let Outcome { changes: _, retired, statuses, infra, work: _ } = outcome;
+        for (key, status) in statuses {
+            match status {
+                Some(status) => self.statuses.insert(key, Arc::new(status)),
+                None => self.statuses.remove(&key),
+            };
+        }
+        for (fleet, infra) in infra {
+            match infra {
+                Some(infra) => self.infra.insert(fleet, infra),
+                None => self.infra.remove(&fleet),
+            };
+        }
+        for fleet in retired {
+            self.heads.remove(&fleet);
+        }
+        self.heads.extend(heads);
+    }
+}
