@@ -62,8 +62,8 @@ const OUT_OF_REACH: &[(&str, &[&str])] = &[
 /// Test files that may sleep, in how many places, and why. A test waits for a condition with a deadline; nothing else
 /// is a reason but what is written here.
 const MAY_SLEEP: &[(&str, usize, &str)] = &[(
-    "helio/tests/e2e.rs",
-    3,
+    "helio/tests/e2e/harness.rs",
+    2,
     "between two looks at another process, up to a deadline; between two requests of a steady load",
 )];
 

@@ -43,10 +43,11 @@ const ROWS: &[Row] = &[
     ),
     row("GET headers.test /backend", 200, "one headers.test /backend x-backend=one"),
     // Redirects.
-    row("GET redirect.test /scheme?q=1", 301, "https://redirect.test/scheme?q=1"),
+    row("GET redirect.test /scheme?q=1", 301, "https://redirect.test:443/scheme?q=1"),
+    row("GET redirect.test /both", 302, "https://other.test/both"),
     row("GET redirect.test /host", 302, "http://other.test:PORT/host"),
     row("GET redirect.test /port", 302, "https://redirect.test:8443/port"),
-    row("GET redirect.test /standard", 302, "http://redirect.test/standard"),
+    row("GET redirect.test /standard", 302, "http://redirect.test:80/standard"),
     row("GET redirect.test /full/x?q=1", 302, "http://redirect.test:PORT/new?q=1"),
     row("GET redirect.test /old/x", 302, "http://redirect.test:PORT/new/x"),
     row("GET redirect.test /gone/x", 302, "http://redirect.test:PORT/x"),
@@ -80,7 +81,7 @@ const ROUTES: &str = r#"
   {matches: [{path: {value: /backend}}], backendRefs: [{name: one, port: 80, filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Backend, value: one}]}}]}]}]}
 {host: redirect.test, rules: [
   {matches: [{path: {value: /scheme}}], filters: [{type: RequestRedirect, requestRedirect: {scheme: https, statusCode: 301}}]},
-  {matches: [{path: {value: /host}}], filters: [{type: RequestRedirect, requestRedirect: {hostname: other.test}}]},
+  {matches: [{path: {value: /both}}], filters: [{type: RequestRedirect, requestRedirect: {scheme: https, hostname: other.test}}]}, {matches: [{path: {value: /host}}], filters: [{type: RequestRedirect, requestRedirect: {hostname: other.test}}]},
   {matches: [{path: {value: /port}}], filters: [{type: RequestRedirect, requestRedirect: {scheme: https, port: 8443}}]},
   {matches: [{path: {value: /standard}}], filters: [{type: RequestRedirect, requestRedirect: {port: 80}}]},
   {matches: [{path: {value: /full}}], filters: [{type: RequestRedirect, requestRedirect: {path: {type: ReplaceFullPath, replaceFullPath: /new}}}]},
