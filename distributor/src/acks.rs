@@ -4,7 +4,7 @@ use crate::feed::{Fleet, Fleets};
 use crate::view::Class;
 use heliograph_distributor_protocol::Rejection;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,8 +15,10 @@ pub struct Acks {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct AcksSummary {
     /// The newest snapshot; `None` while the fleet is retired.
+    #[serde(serialize_with = "as_text")]
     pub head: Option<Head>,
     pub connected: usize,
     /// How many have acknowledged all that they ask for of that snapshot.
@@ -26,6 +28,7 @@ pub struct AcksSummary {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RejectionSummary {
     pub kind: ResourceType,
     /// The client's own words.
@@ -67,16 +70,27 @@ impl Acks {
 
     /// `None`: the fleet has never been published.
     pub fn of(&self, fleet: &FleetName) -> Option<AcksSummary> {
-        let fleet = self.fleets.get(fleet)?;
+        self.fleets.get(fleet).map(|fleet| AcksSummary::of(&fleet))
+    }
+
+    /// Every fleet that has been published.
+    pub fn all(&self) -> BTreeMap<FleetName, AcksSummary> {
+        let fleets = self.fleets.all();
+        fleets.iter().map(|(name, fleet)| (name.clone(), AcksSummary::of(fleet))).collect()
+    }
+}
+
+impl AcksSummary {
+    fn of(fleet: &Fleet) -> Self {
         let head = fleet.current().map(|views| views.of(Class).head());
         let sums = fleet.acks.sums();
         let acknowledged = head.and_then(|head| sums.acknowledged.get(&head)).copied();
-        Some(AcksSummary {
+        Self {
             head,
             connected: sums.connected,
             acknowledged: acknowledged.unwrap_or_default(),
             rejections: sums.rejections.iter().cloned().collect(),
-        })
+        }
     }
 }
 
@@ -149,6 +163,13 @@ impl Sums {
             resources: resources.clone(),
             count: 1,
         });
+    }
+}
+
+fn as_text<S: Serializer>(head: &Option<Head>, serializer: S) -> Result<S::Ok, S::Error> {
+    match head {
+        Some(head) => serializer.collect_str(head),
+        None => serializer.serialize_none(),
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Fleet {
 }
 
 /// Replaced when a fleet comes or goes, not when its snapshot changes.
-type FleetMap = Arc<BTreeMap<FleetName, Arc<Fleet>>>;
+pub(crate) type FleetMap = Arc<BTreeMap<FleetName, Arc<Fleet>>>;
 
 impl Feed {
     pub(crate) fn new() -> (Self, Fleets) {
@@ -90,6 +90,10 @@ impl Feed {
 impl Fleets {
     pub(crate) fn get(&self, name: &FleetName) -> Option<Arc<Fleet>> {
         self.0.borrow().get(name).cloned()
+    }
+
+    pub(crate) fn all(&self) -> FleetMap {
+        self.0.borrow().clone()
     }
 
     /// The fleet, once it is published. `None`: the feed has ended.

@@ -3,10 +3,12 @@ use crate::output::{self, Format};
 use crate::status::StatusPage;
 use crate::tasks::Tasks;
 use anyhow::bail;
+use axum::Json;
 use axum::extract::Query;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
+use heliograph_distributor::Acks;
 use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
 use heliograph_shared::store::Embedded;
 use heliograph_shared::{shutdown, telemetry};
@@ -81,6 +83,7 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     let distributor =
         heliograph_distributor::build(&args.xds, store, &registry, &readiness).await?;
     let xds_address = distributor.address();
+    let acks = distributor.acks();
     let envoys = args.envoy.then(|| Envoys::new(args.envoy_binary.as_deref(), xds_address));
     let envoys = envoys.transpose()?;
 
@@ -91,11 +94,13 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
         tasks.spawn("envoys", envoys);
     }
     tracing::info!(dir = %args.dir.display(), xds = %xds_address, admin = %admin.address(), "serving");
-    let pages = Pages::new(registry, readiness).page(
-        "/status",
-        "the conditions of every object",
-        status_page(report, remarks),
-    );
+    let pages = Pages::new(registry, readiness)
+        .page("/status", "the conditions of every object", status_page(report, remarks))
+        .page(
+            "/fleets",
+            "what each fleet is told, and what its proxies say to that",
+            fleets_page(acks),
+        );
     tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
     tasks.spawn("distributor", distributor.run(stop.clone()));
     tasks.spawn("translator", translator.run(outputs, stop.clone()));
@@ -157,6 +162,10 @@ fn status_page(
             Err(error) => failure(&error),
         }
     })
+}
+
+fn fleets_page(acks: Acks) -> MethodRouter {
+    get(async move || Json(acks.all()))
 }
 
 fn failure(error: &anyhow::Error) -> Response {

@@ -5,4 +5,5 @@ mod edits;
 mod envoys;
 mod golden;
 mod harness;
+mod rejection;
 mod routing;

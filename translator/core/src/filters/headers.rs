@@ -6,6 +6,10 @@ use heliograph_envoy::envoy::config::core::v3::{self as core, HeaderValueOption}
 use heliograph_envoy::envoy::config::route::v3::{Route, weighted_cluster::ClusterWeight};
 use serde::Deserialize;
 
+/// Envoy's bounds. The value may double where `%` is escaped.
+const LONGEST: usize = 8 * 1024;
+const MOST_EDITS: usize = 1000;
+
 /// What Envoy lets edit headers.
 pub(super) trait EditsHeaders {
     fn request(&mut self) -> Lists<'_>;
@@ -56,9 +60,12 @@ pub(super) fn build_response(edits: &HeaderEdits, into: &mut impl EditsHeaders) 
 /// Envoy refuses a whole route table for one header that it does not let through.
 pub(crate) fn check_name(name: &str) -> Result<(), Refusal> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    match !name.is_empty() && name.bytes().all(token) {
+    match (1..=LONGEST).contains(&name.len()) && name.bytes().all(token) {
         true => Ok(()),
-        false => Err(format!("{name:?} is not the name of a header")),
+        false => {
+            let name: String = name.chars().take(100).collect();
+            Err(format!("{name:?} is not the name of a header"))
+        }
     }
 }
 
@@ -91,12 +98,18 @@ fn accept(modifier: &impl serde::Serialize) -> Result<HeaderEdits, Refusal> {
                 let name = editable(&entry.name)?;
                 let visible = |byte: u8| byte == b'\t' || (byte >= b' ' && byte != 0x7f);
                 match entry.value.bytes().all(visible) {
+                    true if entry.value.len() > LONGEST => {
+                        Err(format!("the value of header {name} is too long"))
+                    }
                     true => Ok(HeaderValue { name, value: entry.value }),
                     false => Err(format!("the value of header {name} has a control character")),
                 }
             })
             .collect()
     };
+    if modifier.set.len() + modifier.add.len() + modifier.remove.len() > MOST_EDITS {
+        return Err(format!("more than {MOST_EDITS} headers are edited"));
+    }
     Ok(HeaderEdits {
         set: values(modifier.set)?,
         add: values(modifier.add)?,

@@ -1,4 +1,4 @@
-use super::Rules;
+use super::{Rules, regex};
 use crate::backends::{self, Reference};
 use crate::filters::{self, Place};
 use crate::ir::{
@@ -10,6 +10,11 @@ use crate::status::Condition;
 use crate::world::Reader;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// Envoy's bound.
+const LONGEST_QUERY_NAME: usize = 1024;
+/// The API's bound. Envoy refuses weights whose sum does not fit in 32 bits.
+const LARGEST_WEIGHT: u32 = 1_000_000;
 
 pub(super) fn rules(reader: &Reader<'_>, name: &ObjectName) -> Option<Rules> {
     let object = reader.object::<gateway::HttpRoute>(name)?;
@@ -114,7 +119,7 @@ fn http_match(given: &gateway::HttpMatch) -> Result<HttpMatch, String> {
                 StringMatch::Exact(header.value.clone())
             }
             Some(gateway::HeaderMatchType::RegularExpression) => {
-                StringMatch::Regex(regex(&header.value)?)
+                StringMatch::Regex(regex::accept(&header.value)?)
             }
         };
         if seen.insert(name.clone()) {
@@ -129,9 +134,12 @@ fn http_match(given: &gateway::HttpMatch) -> Result<HttpMatch, String> {
                 StringMatch::Exact(parameter.value.clone())
             }
             Some(gateway::QueryMatchType::RegularExpression) => {
-                StringMatch::Regex(regex(&parameter.value)?)
+                StringMatch::Regex(regex::accept(&parameter.value)?)
             }
         };
+        if !(1..=LONGEST_QUERY_NAME).contains(&parameter.name.len()) {
+            return Err("the name of a query parameter is empty or too long".to_owned());
+        }
         if seen.insert(parameter.name.clone()) {
             query.push((parameter.name.clone(), value));
         }
@@ -150,27 +158,15 @@ fn http_match(given: &gateway::HttpMatch) -> Result<HttpMatch, String> {
 fn path_match(path: Option<&gateway::PathMatch>) -> Result<PathMatch, String> {
     let value = path.and_then(|path| path.value.as_deref()).unwrap_or("/");
     match path.and_then(|path| path.r#type.as_ref()) {
-        Some(gateway::PathMatchType::RegularExpression) => Ok(PathMatch::Regex(regex(value)?)),
+        Some(gateway::PathMatchType::RegularExpression) => {
+            Ok(PathMatch::Regex(regex::accept(value)?))
+        }
         Some(gateway::PathMatchType::Exact) => {
             Ok(PathMatch::Exact(filters::check_path(value)?.to_owned()))
         }
         None | Some(gateway::PathMatchType::PathPrefix) => {
             Ok(PathMatch::Prefix(filters::check_path(value)?.trim_end_matches('/').to_owned()))
         }
-    }
-}
-
-/// Envoy's regular expressions are RE2's. This engine's syntax is close to that, and refuses what RE2 does: looking
-/// around and back.
-fn regex(pattern: &str) -> Result<String, String> {
-    match regex::Regex::new(pattern) {
-        Ok(_) => Ok(pattern.to_owned()),
-        Err(regex::Error::Syntax(text)) => {
-            // The library draws a picture over several lines; its last one says what is wrong.
-            let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            Err(format!("{pattern:?} is not a regular expression: {reason}"))
-        }
-        Err(_) => Err(format!("{pattern:?} is too large a regular expression")),
     }
 }
 
@@ -216,8 +212,15 @@ fn target(
     let filters: Vec<gateway::HttpFilter> =
         filters.iter().flatten().map(filters::of_backend).collect::<Result<_, _>>()?;
     Ok(WeightedTarget {
-        weight: u32::try_from(weight.unwrap_or(1)).map_err(|_| "a weight is negative")?,
+        weight: share(weight.unwrap_or(1))?,
         target,
         filters: filters::accept(&filters, Place::Backend)?,
     })
+}
+
+fn share(weight: i32) -> Result<u32, String> {
+    u32::try_from(weight)
+        .ok()
+        .filter(|weight| *weight <= LARGEST_WEIGHT)
+        .ok_or_else(|| format!("weight {weight} is not between 0 and {LARGEST_WEIGHT}"))
 }

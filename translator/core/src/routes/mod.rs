@@ -3,6 +3,7 @@
 
 mod http;
 mod piece;
+mod regex;
 
 pub(crate) use piece::{Piece, PieceRoute, piece};
 
