@@ -2,7 +2,7 @@
 
 use crate::feed::{Fleet, Fleets};
 use crate::view::Class;
-use heliograph_distributor_protocol::Rejection;
+use heliograph_distributor_protocol::{Rejection, View};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +23,11 @@ pub struct AcksSummary {
     pub connected: usize,
     /// How many have acknowledged all that they ask for of that snapshot.
     pub acknowledged: usize,
-    /// The last few different ones, oldest first.
+    /// The newest snapshot of which some connected client has acknowledged all that it asks for: while snapshots come
+    /// faster than acknowledgements, it shows that clients follow.
+    #[serde(serialize_with = "as_text")]
+    pub newest_acknowledged: Option<Head>,
+    /// The last few different ones of what the snapshot still has, oldest first.
     pub rejections: Vec<RejectionSummary>,
 }
 
@@ -82,15 +86,29 @@ impl Acks {
 
 impl AcksSummary {
     fn of(fleet: &Fleet) -> Self {
-        let head = fleet.current().map(|views| views.of(Class).head());
+        let view = fleet.current().map(|views| views.of(Class).clone());
+        let head = view.as_ref().map(|view| view.head());
         let sums = fleet.acks.sums();
         let acknowledged = head.and_then(|head| sums.acknowledged.get(&head)).copied();
+        let concerns = |rejection: &&RejectionSummary| {
+            view.as_ref().is_some_and(|view| rejection.concerns(view))
+        };
         Self {
             head,
             connected: sums.connected,
             acknowledged: acknowledged.unwrap_or_default(),
-            rejections: sums.rejections.iter().cloned().collect(),
+            newest_acknowledged: sums.acknowledged.keys().next_back().copied(),
+            rejections: sums.rejections.iter().filter(concerns).cloned().collect(),
         }
+    }
+}
+
+impl RejectionSummary {
+    /// Whether the view still has something of what was rejected. If not, the rejection is healed.
+    fn concerns(&self, view: &View) -> bool {
+        let mut resources = self.resources.iter();
+        self.resources.is_empty()
+            || resources.any(|(name, version)| view.version(self.kind, name) == *version)
     }
 }
 
@@ -120,8 +138,9 @@ impl Participant {
         self.acknowledged = acknowledged;
     }
 
-    pub(crate) fn rejected(&self, rejection: &Rejection) {
-        self.fleet.acks.sums().rejected(rejection);
+    /// Whether this is the first of its like.
+    pub(crate) fn rejected(&self, rejection: &Rejection) -> bool {
+        self.fleet.acks.sums().rejected(rejection)
     }
 }
 
@@ -144,15 +163,15 @@ impl Sums {
         }
     }
 
-    /// Ten thousand proxies that reject the same are one entry.
-    fn rejected(&mut self, rejection: &Rejection) {
+    /// Ten thousand proxies that reject the same are one entry. Says whether it is a new one.
+    fn rejected(&mut self, rejection: &Rejection) -> bool {
         let Rejection { kind, nonce: _, detail, resources } = rejection;
         let same = |known: &&mut RejectionSummary| {
             known.kind == *kind && known.resources == *resources && known.detail == *detail
         };
         if let Some(known) = self.rejections.iter_mut().find(same) {
             known.count += 1;
-            return;
+            return false;
         }
         if self.rejections.len() == REJECTIONS_LIMIT {
             self.rejections.pop_front();
@@ -163,6 +182,7 @@ impl Sums {
             resources: resources.clone(),
             count: 1,
         });
+        true
     }
 }
 
@@ -176,6 +196,8 @@ fn as_text<S: Serializer>(head: &Option<Head>, serializer: S) -> Result<S::Ok, S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use heliograph_snapshot::{Change, Resource, Snapshot};
 
     #[test]
     fn rejections_are_summed_up_and_bounded() {
@@ -186,14 +208,38 @@ mod tests {
             detail: detail.to_string(),
             resources: vec![],
         };
-        for _ in 0..3 {
-            sums.rejected(&rejection(0));
-        }
+        assert!(sums.rejected(&rejection(0)));
+        assert!(!sums.rejected(&rejection(0)));
+        assert!(!sums.rejected(&rejection(0)));
         assert_eq!(sums.rejections[0].count, 3);
         for detail in 0..100 {
             sums.rejected(&rejection(detail));
         }
         assert_eq!(sums.rejections.len(), REJECTIONS_LIMIT);
         assert_eq!(sums.rejections.back().unwrap().detail, "99");
+    }
+
+    #[test]
+    fn a_rejection_is_healed_once_nothing_of_it_is_there() {
+        let view = |resources: &[(&str, &'static str)]| {
+            let changes = resources.iter().map(|(name, body)| {
+                let resource = Resource::new(*name, Bytes::from_static(body.as_bytes()));
+                Change::Set(ResourceType::Cluster, Arc::new(resource))
+            });
+            let empty = Snapshot::empty(FleetName::new("default", "gateway"));
+            View::new(Arc::new(empty.with(Head::default(), changes)))
+        };
+        let rejection = RejectionSummary {
+            kind: ResourceType::Cluster,
+            detail: String::new(),
+            resources: ["a", "b"].map(|name| (name.into(), Some(Version::of(b"bad")))).into(),
+            count: 1,
+        };
+        assert!(rejection.concerns(&view(&[("a", "bad"), ("b", "good")])));
+        assert!(!rejection.concerns(&view(&[("a", "good"), ("b", "good")])));
+        assert!(!rejection.concerns(&view(&[])));
+        let removal = RejectionSummary { resources: vec![("a".into(), None)], ..rejection };
+        assert!(removal.concerns(&view(&[])));
+        assert!(!removal.concerns(&view(&[("a", "back")])));
     }
 }

@@ -32,6 +32,9 @@ pub(crate) struct Fleet {
     views: watch::Sender<Option<Arc<Views>>>,
 }
 
+/// The newest snapshot of a fleet, as a stream hears of it.
+pub(crate) type News = watch::Receiver<Option<Arc<Views>>>;
+
 /// Replaced when a fleet comes or goes, not when its snapshot changes.
 pub(crate) type FleetMap = Arc<BTreeMap<FleetName, Arc<Fleet>>>;
 
@@ -53,7 +56,7 @@ impl Feed {
             match update {
                 Update::Published(snapshot) => self.publish(snapshot),
                 Update::Retired(fleet, _) => self.retire(&fleet),
-                Update::Synced => drop(synced.take()),
+                Update::Synced => synced.take().map_or((), Guard::done),
             }
         }
         Err(DistributorError::StoreClosed)
@@ -68,8 +71,8 @@ impl Feed {
             }
             None => {
                 let fleet = Arc::new(Fleet::new(snapshot));
-                self.fleets.send_modify(|fleets| {
-                    Arc::make_mut(fleets).insert(fleet.name.clone(), fleet);
+                self.change(|fleets| {
+                    fleets.insert(fleet.name.clone(), fleet);
                 });
             }
         }
@@ -81,8 +84,16 @@ impl Feed {
         if let Some(fleet) = self.fleets.borrow().get(name) {
             fleet.views.send_replace(None);
         }
+        self.change(|_| {});
+    }
+
+    /// Changes the map, and drops the retired fleets whose last stream has ended: as this happens whenever a fleet
+    /// comes or goes, no more of them are left over than there were fleets at once.
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<FleetName, Arc<Fleet>>)) {
         self.fleets.send_modify(|fleets| {
-            Arc::make_mut(fleets).retain(|_, fleet| fleet.is_live() || fleet.has_streams());
+            let fleets = Arc::make_mut(fleets);
+            fleets.retain(|_, fleet| fleet.is_live() || fleet.has_streams());
+            change(fleets);
         });
     }
 }
@@ -96,10 +107,13 @@ impl Fleets {
         self.0.borrow().clone()
     }
 
-    /// The fleet, once it is published. `None`: the feed has ended.
-    pub(crate) async fn published(&mut self, name: &FleetName) -> Option<Arc<Fleet>> {
+    /// The fleet and its news, once it is published. `None`: the feed has ended.
+    ///
+    /// The receiver is taken while the map is borrowed, and so cannot change: a fleet without one would be dropped
+    /// when it is retired, and this stream would wait for news of a fleet that comes back as another.
+    pub(crate) async fn published(&mut self, name: &FleetName) -> Option<(Arc<Fleet>, News)> {
         let fleets = self.0.wait_for(|fleets| fleets.contains_key(name)).await.ok()?;
-        fleets.get(name).cloned()
+        fleets.get(name).map(|fleet| (fleet.clone(), fleet.views.subscribe()))
     }
 }
 
@@ -114,10 +128,6 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn views(&self) -> watch::Receiver<Option<Arc<Views>>> {
-        self.views.subscribe()
-    }
-
     /// What there is now.
     pub(crate) fn current(&self) -> Option<Arc<Views>> {
         self.views.borrow().clone()
@@ -129,5 +139,42 @@ impl Fleet {
 
     fn has_streams(&self) -> bool {
         self.views.receiver_count() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heliograph_snapshot::Head;
+
+    fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
+        let head = Head { epoch: 0, fence: 1, sequence };
+        Arc::new(Snapshot::empty(FleetName::new("default", fleet)).with(head, []))
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
+        let (feed, mut fleets) = Feed::new();
+        let name = FleetName::new("default", "a");
+        feed.publish(snapshot("a", 1));
+        let (_, news) = fleets.published(&name).await.unwrap();
+        feed.retire(&name);
+        feed.publish(snapshot("a", 3));
+        assert!(news.borrow().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
+        let (feed, mut fleets) = Feed::new();
+        let name = FleetName::new("default", "a");
+        feed.publish(snapshot("a", 1));
+        let stream = fleets.published(&name).await.unwrap();
+        feed.retire(&name);
+        feed.publish(snapshot("b", 1));
+        assert!(fleets.get(&name).is_some());
+        drop(stream);
+        feed.publish(snapshot("c", 1));
+        assert!(fleets.get(&name).is_none());
+        assert_eq!(fleets.all().len(), 2);
     }
 }

@@ -57,11 +57,11 @@ async fn readyz_names_what_is_awaited_and_then_agrees() {
     let admin = start(readiness).await;
     let (status, _, body) = fetch(admin.address, "/readyz").await;
     assert_eq!((status, &*body), (503, "not ready, awaiting: first snapshot, xDS port\n"));
-    drop(feed);
+    feed.done();
     let (status, _, body) = fetch(admin.address, "/readyz").await;
     assert_eq!((status, &*body), (503, "not ready, awaiting: xDS port\n"));
     assert_eq!(fetch(admin.address, "/livez").await.0, 200, "alive before it is ready");
-    drop(xds);
+    xds.done();
     assert_eq!(fetch(admin.address, "/readyz").await.0, 200);
 }
 

@@ -21,7 +21,7 @@ pub struct Translator {
     publisher: Publisher,
     report: watch::Sender<Report>,
     metrics: TranslatorMetrics,
-    /// Dropped once the first publish is out.
+    /// Done once the first publish is out.
     unready: Option<Guard>,
 }
 
@@ -43,7 +43,7 @@ struct Round {
 
 impl Translator {
     /// Begins a term. `fence` is the token of whatever elected this translator; without an election there is none.
-    /// `unready` is dropped after the first publish.
+    /// `unready` is done after the first publish.
     pub async fn claim(
         store: Arc<dyn Store>,
         fence: Option<u128>,
@@ -93,7 +93,9 @@ impl Translator {
             synced = true;
             self.metrics.fleets(self.publisher.fleets());
             self.report.send_modify(|report| report.note(outcome, heads));
-            self.unready = None;
+            if let Some(guard) = self.unready.take() {
+                guard.done();
+            }
         }
     }
 

@@ -23,6 +23,6 @@ pub use encode::{Encodings, Message};
 pub use event::{Event, Rejection};
 pub use names::{NamePool, NameSet};
 pub use reply::Reply;
-pub use request::{Asks, NAMES_LIMIT, Request, RequestError};
+pub use request::{Asks, NAME_LENGTH_LIMIT, NAMES_BYTES_LIMIT, NAMES_LIMIT, Request, RequestError};
 pub use session::{Output, PATIENCE, Protocol, Session};
 pub use view::View;

@@ -35,7 +35,7 @@ impl NameSet {
         self.0.binary_search_by(|own| (**own).cmp(name)).is_ok()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
         self.0.iter()
     }
 

@@ -3,10 +3,12 @@ use std::fmt;
 
 /// Names one reply of one stream. It begins with the head that the reply was built from: versions are hashes and
 /// carry no order, so this is how a reader of a log, or another replica, sees which of two replies is newer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// On one stream a greater one is newer: the count decides, since it never stays the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Nonce {
-    head: Head,
     count: u64,
+    head: Head,
 }
 
 #[derive(Debug, Default)]
@@ -15,8 +17,14 @@ pub(crate) struct Nonces {
 }
 
 impl Nonce {
+    pub(crate) fn head(&self) -> Head {
+        self.head
+    }
+
     pub(crate) fn is(&self, text: &str) -> bool {
-        self.to_string() == text
+        // The count first, since that needs no writing.
+        let count = text.rsplit('-').next().and_then(|count| count.parse().ok());
+        count == Some(self.count) && self.to_string() == text
     }
 }
 

@@ -104,8 +104,9 @@ impl Owed {
         self.names.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.names.iter()
+    /// Those that the client asks for already.
+    pub(crate) fn covered_by(&self, endpoints: &Watch) -> Vec<Arc<str>> {
+        self.names.iter().filter(|name| endpoints.covers(name)).cloned().collect()
     }
 
     pub(crate) fn since(&self) -> Option<Duration> {
@@ -113,19 +114,39 @@ impl Owed {
     }
 
     pub(crate) fn add(&mut self, name: Arc<str>, now: Duration) {
-        self.names.insert(name);
-        self.since = now;
-    }
-
-    pub(crate) fn progress(&mut self, now: Duration) {
-        self.since = now;
-    }
-
-    pub(crate) fn settle(&mut self, names: &[Arc<str>], now: Duration) {
-        for name in names {
-            self.names.remove(name);
+        if self.names.insert(name) {
+            self.since = now;
         }
-        self.since = now;
+    }
+
+    /// The client has taken these clusters, and from now on it may ask for their endpoints.
+    pub(crate) fn expect(&mut self, clusters: &[Arc<str>], now: Duration) {
+        if clusters.iter().any(|name| self.names.contains(name)) {
+            self.since = now;
+        }
+    }
+
+    /// These need not follow any more. Only that is progress: otherwise endpoints that change all the time would
+    /// put off for ever the moment when the others are given up.
+    pub(crate) fn settle<'a>(
+        &mut self,
+        names: impl IntoIterator<Item = &'a Arc<str>>,
+        now: Duration,
+    ) {
+        for name in names {
+            if self.names.remove(name) {
+                self.since = now;
+            }
+        }
+    }
+
+    /// Those of which `still` is not true need not follow any more.
+    pub(crate) fn retain(&mut self, still: impl Fn(&str) -> bool, now: Duration) {
+        let before = self.names.len();
+        self.names.retain(|name| still(name));
+        if self.names.len() < before {
+            self.since = now;
+        }
     }
 
     pub(crate) fn clear(&mut self) {

@@ -28,16 +28,31 @@ pub enum RequestError {
         "{count} names of {type_url}: a stream may name at most {NAMES_LIMIT}; ask with the wildcard \"*\" instead"
     )]
     TooManyNames { type_url: String, count: usize },
+    #[error(
+        "a name or version of {length} bytes in a request for {type_url}: at most {NAME_LENGTH_LIMIT} are allowed"
+    )]
+    TooLong { type_url: String, length: usize },
+    #[error(
+        "{bytes} bytes of names of {type_url}: a stream may keep at most {NAMES_BYTES_LIMIT}; ask with the wildcard \
+         \"*\" instead"
+    )]
+    TooManyBytes { type_url: String, bytes: usize },
 }
 
-/// How many names of one type a request may carry and a stream may ask for.
+/// How many names of one type a request may carry and a stream may ask for, how long each may be, and all together.
 pub const NAMES_LIMIT: usize = 200_000;
+pub const NAME_LENGTH_LIMIT: usize = 1 << 10;
+pub const NAMES_BYTES_LIMIT: usize = 16 << 20;
+/// How much of a client's error text is read.
+const ERROR_LIMIT: usize = 16 << 10;
+/// How much of a type that is not known is repeated in an error.
+const TYPE_LIMIT: usize = 200;
 
 impl TryFrom<DiscoveryRequest> for Request {
     type Error = RequestError;
 
     fn try_from(request: DiscoveryRequest) -> Result<Self, RequestError> {
-        check(&request.type_url, request.resource_names.len())?;
+        check(&request.type_url, request.resource_names.iter().map(String::as_str))?;
         Ok(Self {
             type_url: request.type_url,
             nonce: request.response_nonce,
@@ -51,9 +66,11 @@ impl TryFrom<DeltaDiscoveryRequest> for Request {
     type Error = RequestError;
 
     fn try_from(request: DeltaDiscoveryRequest) -> Result<Self, RequestError> {
-        check(&request.type_url, request.resource_names_subscribe.len())?;
-        check(&request.type_url, request.resource_names_unsubscribe.len())?;
-        check(&request.type_url, request.initial_resource_versions.len())?;
+        let held = &request.initial_resource_versions;
+        check(&request.type_url, request.resource_names_subscribe.iter().map(String::as_str))?;
+        check(&request.type_url, request.resource_names_unsubscribe.iter().map(String::as_str))?;
+        check(&request.type_url, held.keys().map(String::as_str))?;
+        check(&request.type_url, held.values().map(String::as_str))?;
         Ok(Self {
             type_url: request.type_url,
             nonce: request.response_nonce,
@@ -67,19 +84,101 @@ impl TryFrom<DeltaDiscoveryRequest> for Request {
     }
 }
 
-pub(crate) fn check(type_url: &str, count: usize) -> Result<(), RequestError> {
+/// Whether so many names, and so long ones, are allowed.
+pub(crate) fn check<'a>(
+    type_url: &str,
+    names: impl ExactSizeIterator<Item = &'a str>,
+) -> Result<(), RequestError> {
+    // The type is a client's text, and may be long.
+    let type_url = || bounded(type_url, TYPE_LIMIT).to_owned();
+    let count = names.len();
     if count > NAMES_LIMIT {
-        // The type is a client's text, and may be long.
-        let type_url = type_url.chars().take(200).collect();
-        return Err(RequestError::TooManyNames { type_url, count });
+        return Err(RequestError::TooManyNames { type_url: type_url(), count });
+    }
+    let mut bytes = 0;
+    for name in names {
+        if name.len() > NAME_LENGTH_LIMIT {
+            return Err(RequestError::TooLong { type_url: type_url(), length: name.len() });
+        }
+        bytes += name.len();
+    }
+    if bytes > NAMES_BYTES_LIMIT {
+        return Err(RequestError::TooManyBytes { type_url: type_url(), bytes });
     }
     Ok(())
 }
 
-/// An error without words is still a rejection.
+/// The beginning of the text, cut where a character ends.
+pub(crate) fn bounded(text: &str, limit: usize) -> &str {
+    if text.len() <= limit {
+        return text;
+    }
+    let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    &text[..end]
+}
+
+/// An error without words is still a rejection. A long one is cut before anyone looks for names in it.
 fn words(status: Status) -> String {
-    match status.message.trim() {
+    match bounded(status.message.trim(), ERROR_LIMIT) {
         "" => format!("code {}", status.code),
         message => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(bounded("häuser", 2), "h");
+        assert_eq!(bounded("haus", 10), "haus");
+    }
+
+    #[test]
+    fn the_text_of_an_error_is_cut_when_it_is_read() {
+        let message = "default/service-".repeat(1 << 17);
+        let error_detail = Some(Status { message, ..Default::default() });
+        let whole = DiscoveryRequest { error_detail: error_detail.clone(), ..Default::default() };
+        let delta = DeltaDiscoveryRequest { error_detail, ..Default::default() };
+        for request in [Request::try_from(whole).unwrap(), Request::try_from(delta).unwrap()] {
+            assert_eq!(request.error.unwrap().len(), ERROR_LIMIT);
+        }
+    }
+
+    #[test]
+    fn long_names_and_versions_are_refused() {
+        let long = || "x".repeat(NAME_LENGTH_LIMIT + 1);
+        let whole = DiscoveryRequest { resource_names: vec![long()], ..Default::default() };
+        let refused = RequestError::TooLong { type_url: String::new(), length: long().len() };
+        assert_eq!(Request::try_from(whole).unwrap_err(), refused);
+        let delta = DeltaDiscoveryRequest::default;
+        for delta in [
+            DeltaDiscoveryRequest { resource_names_subscribe: vec![long()], ..delta() },
+            DeltaDiscoveryRequest { resource_names_unsubscribe: vec![long()], ..delta() },
+            DeltaDiscoveryRequest {
+                initial_resource_versions: [(long(), String::new())].into(),
+                ..delta()
+            },
+            DeltaDiscoveryRequest {
+                initial_resource_versions: [(String::new(), long())].into(),
+                ..delta()
+            },
+        ] {
+            assert_eq!(Request::try_from(delta).unwrap_err(), refused);
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_all_names_are_bounded() {
+        let name = |n: usize| format!("{n:0NAME_LENGTH_LIMIT$}");
+        let count = NAMES_BYTES_LIMIT / NAME_LENGTH_LIMIT;
+        let request = |count| DeltaDiscoveryRequest {
+            initial_resource_versions: (0..count).map(|n| (name(n), String::new())).collect(),
+            ..Default::default()
+        };
+        assert!(Request::try_from(request(count)).is_ok());
+        let error = Request::try_from(request(count + 1)).unwrap_err();
+        assert!(matches!(error, RequestError::TooManyBytes { .. }), "{error}");
     }
 }

@@ -79,7 +79,14 @@ impl Session {
                 // Delta: names in a message with a stale nonce count all the same, as no later message repeats
                 // them. They also count beside a rejection.
                 if !(stale && matches!(asks, Asks::Whole { .. })) {
+                    let asked: Vec<_> = match kind {
+                        ResourceType::Endpoints => self.owed.covered_by(watch),
+                        _ => Vec::new(),
+                    };
                     watch.ask(asks, &self.names)?;
+                    // Endpoints that the client no longer asks for need not follow.
+                    let released = asked.iter().filter(|name| !watch.covers(name));
+                    self.owed.settle(released, now);
                 }
                 if let Some(settled) = settled {
                     self.settled(kind, &settled);
@@ -94,12 +101,14 @@ impl Session {
         Ok(output)
     }
 
-    /// A newer view, if it is one: a client never goes back.
+    /// Another view, if it is not an older one: a client never goes back. A client that changes its class gets another
+    /// view of the same head.
     pub fn on_view(&mut self, now: Duration, view: Arc<View>) -> Output {
         self.now = now;
         let mut output = Output::default();
-        if view.head() > self.latest.head() {
+        if view.head() >= self.latest.head() && !Arc::ptr_eq(&view, &self.latest) {
             self.latest = view;
+            self.owe_only_what_there_is();
             self.push(&mut output.replies);
         }
         output
@@ -128,13 +137,10 @@ impl Session {
         silences.chain(self.resuming.filter(|until| *until > self.now)).min()
     }
 
-    /// The newest head, once the client has acknowledged all that it asks for.
+    /// The newest head of which the client has acknowledged all that it asks for, in every type at least. Goes back
+    /// only when the client asks for more, or rejects what it accepted before.
     pub fn acknowledged(&self) -> Option<Head> {
-        let mut watches = self.watches.iter().peekable();
-        watches.peek()?;
-        watches
-            .all(|watch| watch.is_at(&self.latest) && watch.is_acknowledged())
-            .then(|| self.latest.head())
+        self.watches.iter().map(Watch::acknowledged).min().flatten()
     }
 
     fn watch(&mut self, kind: ResourceType, asks: Asks) -> Result<(), RequestError> {
@@ -145,11 +151,7 @@ impl Session {
         let mut watch = Watch::new(self.protocol, kind, view, target);
         watch.ask_first(asks, &self.names)?;
         if kind == ResourceType::Endpoints {
-            for name in
-                self.owed.iter().filter(|name| watch.covers(name)).cloned().collect::<Vec<_>>()
-            {
-                watch.tell(&name);
-            }
+            self.owed.covered_by(&watch).iter().for_each(|name| watch.tell(name));
         }
         self.watches.insert(kind, watch);
         Ok(())
@@ -162,7 +164,7 @@ impl Session {
             ResourceType::Cluster if settled.rejection.is_some() => {
                 self.owed.settle(&settled.names, self.now);
             }
-            ResourceType::Cluster => self.owed.progress(self.now),
+            ResourceType::Cluster => self.owed.expect(&settled.names, self.now),
             ResourceType::Secret | ResourceType::Listener | ResourceType::Route => {}
         }
     }
@@ -191,13 +193,14 @@ impl Session {
     /// Begins the next transition once the running one is finished: straight to the latest view, whatever there
     /// was in between.
     fn begin_next(&mut self) -> bool {
-        let done = Arc::ptr_eq(&self.target, &self.latest)
-            || !self.watches.are_at(&self.target, self.is_resuming());
-        if !done {
+        let begins = !Arc::ptr_eq(&self.target, &self.latest)
+            && self.watches.are_at(&self.target, self.is_resuming());
+        if begins {
             self.target = self.latest.clone();
             self.watches.iter_mut().for_each(|watch| watch.aim(&self.target));
+            self.owe_only_what_there_is();
         }
-        !done
+        begins
     }
 
     fn advance(&mut self, kind: ResourceType) -> bool {
@@ -215,16 +218,16 @@ impl Session {
     fn reply(&mut self, kind: ResourceType) -> Option<Reply> {
         let removals = self.watches.removals(kind, &self.target, self.is_resuming());
         let watch = self.watches.get_mut(kind)?;
-        let (reply, changed) = watch.reply(removals, &mut self.nonces, self.now)?;
+        let told = watch.reply(removals, &mut self.nonces, self.now)?;
         if kind == ResourceType::Cluster {
-            changed.into_iter().for_each(|name| self.owe_endpoints(name));
+            self.owed.settle(&told.removed, self.now);
+            told.changed.into_iter().for_each(|name| self.owe_endpoints(name));
         }
-        Some(reply)
+        Some(told.reply)
     }
 
     fn owe_endpoints(&mut self, cluster: Arc<str>) {
-        let has = |view: &View| view.get(ResourceType::Endpoints, &cluster).is_some();
-        if !has(&self.latest) && !has(&self.target) {
+        if !has_endpoints(&[&self.latest, &self.target], &cluster) {
             return;
         }
         if let Some(endpoints) = self.watches.get_mut(ResourceType::Endpoints) {
@@ -238,7 +241,17 @@ impl Session {
         self.owed.add(cluster, self.now);
     }
 
+    /// What neither view has any more will not come.
+    fn owe_only_what_there_is(&mut self) {
+        let views = [&*self.latest, &*self.target];
+        self.owed.retain(|cluster| has_endpoints(&views, cluster), self.now);
+    }
+
     fn is_resuming(&self) -> bool {
         self.resuming.is_some_and(|until| self.now < until)
     }
+}
+
+fn has_endpoints(views: &[&View], cluster: &str) -> bool {
+    views.iter().any(|view| view.get(ResourceType::Endpoints, cluster).is_some())
 }

@@ -137,7 +137,7 @@ impl Subscription {
     }
 
     fn set_names(&mut self, names: NameSet, pool: &NamePool) -> Result<(), RequestError> {
-        check(self.kind.type_url(), names.len())?;
+        check(self.kind.type_url(), names.iter().map(|name| &**name))?;
         self.names = pool.intern(names);
         Ok(())
     }
@@ -222,5 +222,16 @@ mod tests {
         subscription.change(batch(0), vec![], &pool).unwrap();
         subscription.change(batch(100_000), vec![], &pool).unwrap();
         assert!(subscription.change(batch(200_000), vec![], &pool).is_err());
+    }
+
+    #[test]
+    fn the_total_of_their_bytes_is_bounded_too() {
+        let pool = NamePool::default();
+        let mut subscription = Subscription::new(ResourceType::Endpoints);
+        let batch =
+            |from: usize| (from..from + 10_000).map(|n| format!("{n:01000}").into()).collect();
+        subscription.change(batch(0), vec![], &pool).unwrap();
+        let error = subscription.change(batch(10_000), vec![], &pool).unwrap_err();
+        assert!(error.to_string().contains("20000000 bytes"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Snapshot, Tree};
+use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Snapshot, Tree, Version};
 use std::sync::{Arc, OnceLock};
 
 /// A snapshot as one class of clients sees it. Immutable, and shared by all clients of the class.
@@ -20,6 +20,11 @@ impl View {
 
     pub fn fleet(&self) -> &FleetName {
         &self.snapshot.fleet
+    }
+
+    /// The version of a resource, if the view has it.
+    pub fn version(&self, kind: ResourceType, name: &str) -> Option<Version> {
+        self.get(kind, name).map(|resource| resource.version)
     }
 
     pub(crate) fn tree(&self, kind: ResourceType) -> &Tree {

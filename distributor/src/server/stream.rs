@@ -1,21 +1,21 @@
 use super::Shared;
 use super::request::{Incoming, NodeName};
 use crate::acks::Participant;
-use crate::feed::Fleet;
+use crate::feed::{Fleet, News};
 use crate::metrics::Present;
-use crate::view::{Class, Views};
+use crate::view::Class;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
-use heliograph_distributor_protocol::{Event, Message, Output, Protocol, Session};
+use heliograph_distributor_protocol::{Event, Message, Output, Protocol, Rejection, Session};
 use heliograph_snapshot::FleetName;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::StreamBody;
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tonic::{Status, Streaming};
 
@@ -42,7 +42,7 @@ enum State {
 struct Serving {
     node: String,
     fleet: Arc<Fleet>,
-    views: watch::Receiver<Option<Arc<Views>>>,
+    views: News,
     class: Class,
     session: Session,
     /// The session's times count from here.
@@ -52,6 +52,9 @@ struct Serving {
 
 /// Node ids go into logs, and they are a client's to choose.
 const NODE_ID_LIMIT: usize = 256;
+/// Longer than a namespace and a name of Kubernetes can be.
+const FLEET_NAME_LIMIT: usize = 512;
+const REJECTED: &str = "a proxy rejected its configuration and keeps the previous one";
 
 impl AdsStream {
     pub(crate) fn new(
@@ -98,8 +101,9 @@ impl AdsStream {
             let node = first.node.ok_or_else(no_node)?;
             let name = fleet_of(&node)?;
             let mut fleets = self.shared.fleets.clone();
-            let fleet = fleets.published(&name).await.ok_or_else(closing)?;
-            Serving::new(fleet, node, self.protocol).await.map(|serving| (serving, first.request))
+            let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
+            let serving = Serving::new(fleet, news, node, self.protocol).await?;
+            Ok((serving, first.request))
         };
         let (mut serving, request) = tokio::select! {
             opened = opening => opened?,
@@ -129,9 +133,13 @@ impl AdsStream {
 }
 
 impl Serving {
-    async fn new(fleet: Arc<Fleet>, node: NodeName, protocol: Protocol) -> Result<Self, Status> {
+    async fn new(
+        fleet: Arc<Fleet>,
+        mut views: News,
+        node: NodeName,
+        protocol: Protocol,
+    ) -> Result<Self, Status> {
         let class = Class;
-        let mut views = fleet.views();
         // A fleet that is retired just now may come back.
         let view = match &*views.wait_for(Option::is_some).await.map_err(|_| closing())? {
             Some(views) => views.of(class).clone(),
@@ -158,6 +166,8 @@ impl Serving {
         let silence = self.session.wake_at();
         let deadline = self.start + silence.unwrap_or_default();
         let output = tokio::select! {
+            // In this order: an answer that is there already is read before the clock takes it for silence.
+            biased;
             () = shared.stop.cancelled() => return Err(closing()),
             request = requests.message() => match request? {
                 Some(incoming) => {
@@ -184,15 +194,7 @@ impl Serving {
         for event in &output.events {
             shared.metrics.event(event);
             if let Event::Rejected(rejection) = event {
-                self.participant.rejected(rejection);
-                tracing::warn!(
-                    fleet = %self.fleet.name,
-                    node = self.node,
-                    kind = %rejection.kind,
-                    nonce = rejection.nonce,
-                    detail = rejection.detail,
-                    "a proxy rejected its configuration and keeps the previous one"
-                );
+                self.tell(rejection);
             }
         }
         for reply in &output.replies {
@@ -202,6 +204,17 @@ impl Serving {
             frames.extend(framed(message).map(Frame::data));
         }
         self.participant.at(self.session.acknowledged());
+    }
+
+    /// Warns once of what ten thousand proxies may say.
+    fn tell(&self, rejection: &Rejection) {
+        let Rejection { kind, nonce, detail, resources: _ } = rejection;
+        let (fleet, node, text) = (&self.fleet.name, &self.node, REJECTED);
+        if self.participant.rejected(rejection) {
+            tracing::warn!(%fleet, node, %kind, nonce, detail, "{text}");
+        } else {
+            tracing::debug!(%fleet, node, %kind, nonce, detail, "{text}");
+        }
     }
 
     fn now(&self) -> Duration {
@@ -221,11 +234,16 @@ fn framed(message: Message) -> [Bytes; 2] {
 }
 
 fn fleet_of(node: &NodeName) -> Result<FleetName, Status> {
-    node.cluster.parse().map_err(|error| {
+    let told = |error: &dyn Display| {
         Status::invalid_argument(format!(
             "node.cluster must name the proxy's fleet: {error} (Envoy: --service-cluster NAMESPACE/NAME)"
         ))
-    })
+    };
+    // The name is kept while the stream waits for its fleet.
+    match node.cluster.len() {
+        ..=FLEET_NAME_LIMIT => node.cluster.parse().map_err(|error| told(&error)),
+        length => Err(told(&format_args!("this name has {length} bytes"))),
+    }
 }
 
 fn no_node() -> Status {

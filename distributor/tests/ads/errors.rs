@@ -58,7 +58,8 @@ async fn a_first_request_without_a_node_is_told_so() {
 async fn a_cluster_that_is_no_fleet_is_told_what_to_set() {
     for protocol in BOTH {
         let world = World::start().await;
-        for wrong in ["", "gateway", "a/b/c"] {
+        let long = format!("default/{}", "x".repeat(1000));
+        for wrong in ["", "gateway", "a/b/c", &long] {
             let options = Options::new(world.server.clone(), protocol, wrong);
             let client = Client::connect(options).unwrap();
             let state = client.until("end", DEADLINE, |state| state.ended.is_some()).await.unwrap();
@@ -69,7 +70,7 @@ async fn a_cluster_that_is_no_fleet_is_told_what_to_set() {
                 "{message}"
             );
         }
-        assert_eq!(world.metric("heliograph_distributor_refused_streams_total"), 3);
+        assert_eq!(world.metric("heliograph_distributor_refused_streams_total"), 4);
     }
 }
 
@@ -83,6 +84,19 @@ async fn too_many_names_are_refused() {
     let status = answer_to(&world, DELTA, many).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.message().contains("1000000 names"), "{status}");
+}
+
+#[tokio::test]
+async fn long_names_are_refused() {
+    let mut world = World::start().await;
+    world.publish(&gateway("blue")).await;
+    let long = DeltaDiscoveryRequest {
+        initial_resource_versions: [("x".repeat(2000), "1".to_owned())].into(),
+        ..request(fleet().as_str())
+    };
+    let status = answer_to(&world, DELTA, long).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("2000 bytes"), "{status}");
 }
 
 #[tokio::test]

@@ -61,9 +61,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 impl Translation {
     fn of(world: &World) -> anyhow::Result<Self> {
         let mut translation = Self::default();
-        for gateway in world.gateways() {
-            let fleet = translation.fleets.entry(gateway.fleet.clone()).or_default();
-            let mut resources: Vec<_> = world.resources(&gateway.fleet).collect();
+        for ir in world.fleets() {
+            let fleet = translation.fleets.entry(ir.name.clone()).or_default();
+            let mut resources: Vec<_> = world.resources(&ir.name).collect();
             resources
                 .sort_by(|(kind, one), (other, two)| (kind, &one.name).cmp(&(other, &two.name)));
             for (kind, resource) in resources {

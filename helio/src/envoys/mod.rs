@@ -126,7 +126,9 @@ impl Envoys {
                 tasks.spawn(self.station(&fleet).keep(receiver, guard, stop.clone()));
                 running.insert(fleet, Running { infra: sender, stop });
             }
-            unready = None;
+            if let Some(guard) = unready.take() {
+                guard.done();
+            }
         }
         // Each stops its Envoy, which takes a bounded time.
         while let Some(ended) = tasks.join_next().await {
@@ -162,6 +164,10 @@ impl Station {
                 ended = self.attend(&mut envoy, &mut infra, &mut unready) => Some(ended?),
             };
             let Some(status) = ended else {
+                // Nobody waits for an Envoy that is not wanted any more.
+                if let Some(guard) = unready.take() {
+                    guard.done();
+                }
                 envoy.stop().await;
                 return Ok(());
             };
@@ -193,7 +199,9 @@ impl Station {
             ended = envoy.ended() => return Ok(ended?),
             () = live => {}
         }
-        *unready = None;
+        if let Some(guard) = unready.take() {
+            guard.done();
+        }
         loop {
             let ports = infra.borrow_and_update().ports.clone();
             output::line(&format!("Gateway {} listens on {}", self.fleet, addresses(&ports)))?;

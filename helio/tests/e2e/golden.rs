@@ -14,6 +14,7 @@ const MARK: &str = "\n#! ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_envoy_takes_every_golden_case_and_has_nothing_warming() {
+    let _ports = take_turns();
     let cases = cases();
     assert!(cases.len() > 10, "only {} golden cases were found", cases.len());
     for path in cases {
@@ -33,6 +34,13 @@ async fn a_real_envoy_takes_every_golden_case_and_has_nothing_warming() {
         }
         assert!(helio.end("TERM").await.success(), "{name}: {}", helio.log());
     }
+}
+
+/// The cases name their ports, so two runs of this test on one machine must not meet.
+fn take_turns() -> fs::File {
+    let lock = fs::File::create(std::env::temp_dir().join("heliograph-golden-ports")).unwrap();
+    lock.lock().unwrap();
+    lock
 }
 
 fn cases() -> Vec<PathBuf> {

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use tokio::sync::watch;
 
-/// Whether a program can do its work: once every [`Guard`] is dropped, for good.
+/// Whether a program can do its work: once every [`Guard`] is done, for good.
 ///
 /// Take the guards before the admin port is served; a program that awaits nothing is ready.
 #[derive(Clone, Debug, Default)]
@@ -10,9 +10,10 @@ pub struct Readiness {
     awaited: watch::Sender<BTreeMap<&'static str, usize>>,
 }
 
-/// Something the program must do first. Drop it when that is done.
+/// Something the program must do first. One that is dropped and not [`Guard::done`] stays awaited: whoever held it has
+/// failed, and a program that fails must not look ready on its way out.
 #[derive(Debug)]
-#[must_use = "a guard that is dropped at once awaits nothing"]
+#[must_use = "a guard that is dropped is awaited for ever"]
 pub struct Guard {
     name: &'static str,
     awaited: watch::Sender<BTreeMap<&'static str, usize>>,
@@ -23,7 +24,7 @@ impl Readiness {
         Self::default()
     }
 
-    /// Holds readiness back until the guard is dropped. `name` tells people what is awaited.
+    /// Holds readiness back until the guard is done. `name` tells people what is awaited.
     pub fn guard(&self, name: &'static str) -> Guard {
         self.awaited.send_modify(|awaited| *awaited.entry(name).or_default() += 1);
         Guard { name, awaited: self.awaited.clone() }
@@ -46,12 +47,7 @@ impl Readiness {
 }
 
 impl Guard {
-    /// The same as dropping it, in words.
-    pub fn done(self) {}
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
+    pub fn done(self) {
         self.awaited.send_modify(|awaited| {
             if let Some(left) = awaited.get_mut(self.name) {
                 *left -= 1;
@@ -69,18 +65,25 @@ mod tests {
     use futures::FutureExt;
 
     #[test]
-    fn ready_once_every_guard_is_gone() {
+    fn ready_once_every_guard_is_done() {
         let readiness = Readiness::new();
         let (feed, first, second) =
             (readiness.guard("feed"), readiness.guard("xds"), readiness.guard("xds"));
         assert_eq!(readiness.awaited(), ["feed", "xds"]);
         first.done();
         assert_eq!(readiness.awaited(), ["feed", "xds"], "one of two guards is left");
-        drop(second);
+        second.done();
         assert_eq!(readiness.awaited(), ["feed"]);
         assert!(!readiness.is_ready());
-        drop(feed);
+        feed.done();
         assert!(readiness.is_ready());
+    }
+
+    #[test]
+    fn a_guard_whose_holder_failed_stays_awaited() {
+        let readiness = Readiness::new();
+        drop(readiness.guard("feed"));
+        assert_eq!(readiness.awaited(), ["feed"]);
     }
 
     #[tokio::test]
@@ -89,7 +92,7 @@ mod tests {
         let guard = readiness.guard("feed");
         let mut wait = Box::pin(readiness.ready());
         assert!((&mut wait).now_or_never().is_none());
-        tokio::spawn(async move { drop(guard) });
+        tokio::spawn(async move { guard.done() });
         tokio::time::timeout(std::time::Duration::from_secs(10), wait).await.unwrap();
     }
 }

@@ -102,7 +102,7 @@ fn a_world_that_is_emptied_holds_nothing() {
             assert_eq!(world.units(), 0, "{} in order {seed}", case.name);
             assert!(told.0.is_empty(), "{} in order {seed}: {:?}", case.name, told.0.keys());
             assert_eq!(
-                world.statuses().count() + world.gateways().count() + world.routes().count(),
+                world.statuses().count() + world.fleets().count() + world.routes().count(),
                 0
             );
         }
@@ -137,14 +137,13 @@ impl Told {
     }
 
     fn hear_all(&mut self, world: &World) {
-        for gateway in world.gateways() {
-            let snapshot = snapshot_of(world, &gateway.fleet);
-            self.0.insert(gateway.fleet.clone(), snapshot);
+        for fleet in world.fleets() {
+            self.0.insert(fleet.name.clone(), snapshot_of(world, &fleet.name));
         }
     }
 
     fn check(&self, world: &World, case: &str) {
-        let fleets: Vec<&FleetName> = world.gateways().map(|gateway| &gateway.fleet).collect();
+        let fleets: Vec<&FleetName> = world.fleets().map(|fleet| &fleet.name).collect();
         assert_eq!(fleets, self.0.keys().collect::<Vec<_>>(), "{case}");
         for (fleet, snapshot) in &self.0 {
             assert!(snapshot.same_content(&snapshot_of(world, fleet)), "{case}: {fleet}");

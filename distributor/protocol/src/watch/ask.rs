@@ -54,6 +54,11 @@ impl Watch {
             let subscription = &self.subscription;
             self.exceptions.retain(|name, _| subscription.covers(name));
         }
+        if change.widened || change.asked.iter().any(|asked| !asked.known) {
+            // What it acknowledged, and what it is about to, is not all that it asks for any more.
+            self.confirmed = None;
+            self.in_flight.iter_mut().for_each(|flight| flight.whole = false);
+        }
         for asked in &change.asked {
             let held = self.view.get(self.kind, &asked.name).filter(|_| asked.known);
             let exception = self

@@ -1,17 +1,17 @@
 //! One type on one stream: what the client asked for, and what it holds.
 
 mod ask;
+mod say;
 mod settle;
 
 pub(crate) use settle::Settled;
 
-use crate::nonce::{Nonce, Nonces};
+use crate::nonce::Nonce;
 use crate::order::Gate;
-use crate::reply::Reply;
 use crate::session::Protocol;
 use crate::subscription::Subscription;
 use crate::view::View;
-use heliograph_snapshot::{Resource, ResourceType, Version};
+use heliograph_snapshot::{Head, Resource, ResourceType, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ pub(crate) struct Watch {
     /// Closed until all that this type refers to has arrived at the client for the first time.
     open: bool,
     exceptions: BTreeMap<Arc<str>, Exception>,
-    /// Since when the newest reply awaits its answer.
-    in_flight: Option<Duration>,
+    /// The newest reply, while it awaits its answer.
+    in_flight: Option<Flight>,
     /// The newest reply, which stays the current nonce once it is acknowledged.
     last: Option<Nonce>,
     /// The client asked for everything and must hear that there is nothing, or it waits until it times out.
@@ -39,8 +39,17 @@ pub(crate) struct Watch {
     /// The client holds something from another stream, and only its version is known: state of the world, until the
     /// first whole list is accepted.
     unknown: bool,
-    /// The last reply was taken for accepted because the client kept silent.
-    presumed: bool,
+    /// The newest reply that was taken for accepted because the client kept silent, until it answers.
+    presumed: Option<Nonce>,
+    /// The newest head before this one of which the client acknowledged all that it asks for.
+    confirmed: Option<Head>,
+}
+
+#[derive(Debug)]
+struct Flight {
+    since: Duration,
+    /// Nothing of the view is left for another reply.
+    whole: bool,
 }
 
 #[derive(Debug)]
@@ -50,6 +59,16 @@ struct Exception {
     tell: bool,
     sent: Option<Content>,
     rejected: Option<Content>,
+    /// `held` is only presumed.
+    presumed: Option<Presumed>,
+}
+
+/// A silent client was taken to have accepted a reply. It may still answer otherwise.
+#[derive(Debug)]
+struct Presumed {
+    nonce: Nonce,
+    /// What it holds if so.
+    before: Held,
 }
 
 /// What a client holds under one name.
@@ -94,7 +113,8 @@ impl Watch {
             last: None,
             answer_due: false,
             unknown: false,
-            presumed: false,
+            presumed: None,
+            confirmed: None,
         }
     }
 
@@ -111,12 +131,17 @@ impl Watch {
     }
 
     pub(crate) fn in_flight_since(&self) -> Option<Duration> {
-        self.in_flight
+        self.in_flight.as_ref().map(|flight| flight.since)
+    }
+
+    /// The newest head of which the client has acknowledged all that it asks for.
+    pub(crate) fn acknowledged(&self) -> Option<Head> {
+        if self.is_acknowledged() { Some(self.view.head()) } else { self.confirmed }
     }
 
     /// Whether the client has acknowledged all that the view has for it.
-    pub(crate) fn is_acknowledged(&self) -> bool {
-        let busy = self.in_flight.is_some() || self.answer_due || self.presumed;
+    fn is_acknowledged(&self) -> bool {
+        let busy = self.in_flight.is_some() || self.answer_due || self.presumed.is_some();
         let mut exceptions = self.exceptions.iter();
         self.open
             && !busy
@@ -161,6 +186,8 @@ impl Watch {
 
     /// Sets out for a newer view. What differs becomes an exception, so this costs what changed.
     pub(crate) fn advance(&mut self, view: &Arc<View>) {
+        // Another view of the same head is still to be acknowledged.
+        self.confirmed = self.acknowledged().filter(|head| *head < view.head());
         for difference in view.tree(self.kind).differences(self.view.tree(self.kind)) {
             // What is gone may have to be removed from a client of which that is not known.
             self.answer_due |= self.unknown;
@@ -183,95 +210,6 @@ impl Watch {
     pub(crate) fn tell(&mut self, name: &Arc<str>) {
         let held = self.view.get(self.kind, name);
         self.exceptions.entry(name.clone()).or_insert_with(|| Exception::holding(held)).tell = true;
-    }
-
-    /// The next reply, if there is something to say and no other reply of this type is under way. Beside it, the
-    /// names that it adds or changes.
-    pub(crate) fn reply(
-        &mut self,
-        removals: Gate,
-        nonces: &mut Nonces,
-        now: Duration,
-    ) -> Option<(Reply, Vec<Arc<str>>)> {
-        if !self.open || self.in_flight.is_some() {
-            return None;
-        }
-        let (mut sends, mut forgotten) = (Vec::new(), Vec::new());
-        for (name, exception) in &self.exceptions {
-            match self.step(name, exception, removals) {
-                Step::Send(content) => sends.push((name.clone(), content.cloned())),
-                Step::Forget => forgotten.push(name.clone()),
-                Step::Wait | Step::Rest => {}
-            }
-        }
-        for name in forgotten {
-            self.exceptions.remove(&name);
-        }
-        if self.kind == ResourceType::Route {
-            one_table(&mut sends);
-        }
-        if sends.is_empty() && !self.answer_due {
-            return None;
-        }
-        if self.lists_everything() && self.unknown {
-            self.list_the_unknown(&mut sends);
-        }
-        for (name, content) in &sends {
-            if let Some(exception) = self.exceptions.get_mut(name) {
-                exception.sent = Some(content.clone());
-                exception.tell = false;
-            }
-        }
-        self.answer_due = false;
-        let nonce = nonces.next(self.view.head());
-        self.in_flight = Some(now);
-        self.last = Some(nonce);
-        let changed = sends.iter().filter(|(_, content)| content.is_some());
-        let changed = changed.map(|(name, _)| name.clone()).collect();
-        Some((self.written(nonce, sends), changed))
-    }
-
-    fn written(&self, nonce: Nonce, sends: Vec<(Arc<str>, Content)>) -> Reply {
-        let (kind, nonce) = (self.kind, nonce.to_string());
-        match self.protocol {
-            Protocol::Delta => {
-                let (mut resources, mut removed) = (Vec::new(), Vec::new());
-                for (name, content) in sends {
-                    match content {
-                        Some(resource) => resources.push(resource),
-                        None => removed.push(name),
-                    }
-                }
-                let version = self.view.head().to_string();
-                Reply { kind, nonce, version, resources, removed }
-            }
-            Protocol::StateOfTheWorld => {
-                let held = self.held_after();
-                let version = version_of(&held).to_string();
-                // "For Listener and Cluster the server must include the complete state of the world"; the
-                // responses of other types may be partial.
-                let resources = if self.lists_everything() {
-                    held
-                } else {
-                    sends.into_iter().filter_map(|(_, content)| content).collect()
-                };
-                Reply { kind, nonce, version, resources, removed: Vec::new() }
-            }
-        }
-    }
-
-    /// All that the client holds once it accepts what is in flight, by name.
-    fn held_after(&self) -> Vec<Arc<Resource>> {
-        let mut held = self.unexceptional();
-        held.extend(self.exceptions.values().filter_map(|exception| {
-            match (&exception.sent, &exception.held) {
-                (Some(content), _) => content.clone(),
-                (None, Held::At(resource)) => Some(resource.clone()),
-                (None, Held::Nothing | Held::Other) => None,
-            }
-        }));
-        held.sort_by(|one, other| one.name.cmp(&other.name));
-        held
     }
 
     fn unexceptional(&self) -> Vec<Arc<Resource>> {
@@ -313,6 +251,7 @@ impl Watch {
                 let soon = self.target.get(self.kind, name).is_some();
                 if soon { Step::Wait } else { Step::Send(None) }
             }
+            (None, Held::Nothing) if exception.presumed.is_some() => Step::Rest,
             (None, Held::Nothing) => Step::Forget,
             (None, _) if !self.says_removals() => Step::Forget,
             (None, held) => match (removals, held) {
@@ -339,15 +278,6 @@ impl Watch {
         whole && self.protocol == Protocol::StateOfTheWorld
     }
 
-    /// To leave a name out of a whole list is to remove it. What the client rejected is listed as it last accepted
-    /// it, and while that is not known, as it is.
-    fn list_the_unknown(&self, sends: &mut Vec<(Arc<str>, Content)>) {
-        let listed = |name: &Arc<str>| sends.binary_search_by(|(sent, _)| sent.cmp(name)).is_ok();
-        let names = self.exceptions.keys().filter(|name| !listed(name));
-        let more: Vec<_> = names.map(|name| (name.clone(), self.wanted(name).cloned())).collect();
-        sends.extend(more);
-    }
-
     /// Drops the exceptions that are none any more.
     fn tidy(&mut self) {
         let (view, kind) = (&self.view, self.kind);
@@ -361,7 +291,7 @@ impl Exception {
     }
 
     fn new(held: Held) -> Self {
-        Self { held, tell: false, sent: None, rejected: None }
+        Self { held, tell: false, sent: None, rejected: None, presumed: None }
     }
 
     fn rejects(&self, content: Option<&Arc<Resource>>) -> bool {
@@ -371,14 +301,14 @@ impl Exception {
         })
     }
 
-    /// Whether the client holds what the view has, and there is nothing to say.
+    /// Whether the client is known to hold what the view has, and there is nothing to say.
     fn agrees(&self, viewed: Option<&Arc<Resource>>) -> bool {
         let same = match (&self.held, viewed) {
             (Held::Nothing, None) => true,
             (Held::At(held), Some(viewed)) => held.version == viewed.version,
             _ => false,
         };
-        same && !self.tell && self.sent.is_none()
+        same && !self.tell && self.sent.is_none() && self.presumed.is_none()
     }
 
     /// A rejection is remembered for as long as the name lives and the client accepts nothing else of it.
@@ -389,12 +319,4 @@ impl Exception {
 
 fn version_of(resources: &[Arc<Resource>]) -> Version {
     Version::of_set(resources.iter().map(|resource| (&*resource.name, resource.version)))
-}
-
-/// One route table a response: Envoy applies none of the tables beside a bad one.
-fn one_table(sends: &mut Vec<(Arc<str>, Content)>) {
-    if let Some(at) = sends.iter().position(|(_, content)| content.is_some()) {
-        sends.swap(0, at);
-        sends.truncate(1);
-    }
 }

@@ -1,8 +1,11 @@
 //! What a client says to a reply.
 
-use super::{Exception, Held, Watch};
+use super::{Content, Held, Presumed, Watch};
 use crate::event::Rejection;
+use crate::nonce::Nonce;
+use crate::request::bounded;
 use crate::session::PATIENCE;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,43 +32,61 @@ impl Watch {
         }
     }
 
-    /// Takes an acknowledgement or a rejection. `None`: the nonce is not that of the reply in flight.
+    /// Takes an acknowledgement or a rejection. `None`: no reply awaits this answer.
     pub(crate) fn settle(&mut self, nonce: &str, error: Option<&str>) -> Option<Settled> {
-        let last = self.last.filter(|last| last.is(nonce))?;
-        let detail = error.map(|error| bounded(error, DETAIL_LIMIT).to_owned());
-        let rejection = detail.map(|detail| Rejection {
-            kind: self.kind,
-            nonce: last.to_string(),
-            detail,
-            resources: Vec::new(),
-        });
-        if self.in_flight.take().is_none() {
-            // The answer comes late, to a reply that was taken for accepted.
-            let late = std::mem::take(&mut self.presumed);
-            return late.then_some(Settled { names: Vec::new(), rejection });
-        }
-        self.presumed = false;
-        let Some(mut rejection) = rejection else {
-            self.unknown = false;
-            return Some(Settled { names: self.accept(), rejection: None });
+        let answered = self.awaited(nonce)?;
+        let flight = self.in_flight.take_if(|_| self.last == Some(answered));
+        let settled = match error {
+            None => {
+                self.unknown = false;
+                if flight.as_ref().is_some_and(|flight| flight.whole) {
+                    self.confirmed = Some(answered.head());
+                }
+                let names = flight.map(|_| self.accept(None)).unwrap_or_default();
+                Settled { names, rejection: None }
+            }
+            Some(error) => {
+                self.confirmed.take_if(|head| *head >= answered.head());
+                let told = match flight {
+                    Some(_) => self.take_sent(),
+                    None => self.take_back(answered),
+                };
+                self.reject(answered, error, told)
+            }
         };
-        let names = self.reject(error.unwrap_or_default(), &mut rejection);
-        Some(Settled { names, rejection: Some(rejection) })
+        // Answers come in the order of the replies: no older one is to be expected.
+        self.presumed.take_if(|presumed| *presumed <= answered);
+        for exception in self.exceptions.values_mut() {
+            exception.presumed.take_if(|presumed| presumed.nonce <= answered);
+        }
+        self.tidy();
+        Some(settled)
     }
 
     /// Takes silence for consent once it lasted too long, so that a client which never answers still gets news.
     pub(crate) fn presume(&mut self, now: Duration) -> Option<Settled> {
-        self.in_flight.take_if(|since| now >= *since + PATIENCE)?;
-        self.presumed = true;
-        self.unknown = false;
-        Some(Settled { names: self.accept(), rejection: None })
+        self.in_flight.take_if(|flight| now >= flight.since + PATIENCE)?;
+        self.presumed = self.last;
+        Some(Settled { names: self.accept(self.last), rejection: None })
     }
 
-    fn accept(&mut self) -> Vec<Arc<str>> {
+    /// The reply that is in flight or was presumed to be accepted, and has this nonce.
+    fn awaited(&self, nonce: &str) -> Option<Nonce> {
+        let in_flight = self.last.filter(|_| self.in_flight.is_some());
+        let exceptions = self.exceptions.values();
+        let presumed = exceptions.filter_map(|exception| exception.presumed.as_ref());
+        let presumed = presumed.map(|presumed| presumed.nonce);
+        let mut awaited = in_flight.into_iter().chain(self.presumed).chain(presumed);
+        awaited.find(|awaited| awaited.is(nonce))
+    }
+
+    /// What is in flight is held from now on, if only by presumption.
+    fn accept(&mut self, presumed: Option<Nonce>) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         for (name, exception) in &mut self.exceptions {
             let Some(content) = exception.sent.take() else { continue };
-            exception.held = content.map_or(Held::Nothing, Held::At);
+            let before = std::mem::replace(&mut exception.held, Held::of(content));
+            exception.presumed = presumed.map(|nonce| Presumed { nonce, before });
             exception.rejected = None;
             if !exception.tell {
                 names.push(name.clone());
@@ -75,61 +96,75 @@ impl Watch {
         names
     }
 
+    fn take_sent(&mut self) -> Vec<(Arc<str>, Content)> {
+        let exceptions = self.exceptions.iter_mut();
+        exceptions.filter_map(|(name, it)| Some((name.clone(), it.sent.take()?))).collect()
+    }
+
+    /// The client was presumed to hold this and does not.
+    fn take_back(&mut self, nonce: Nonce) -> Vec<(Arc<str>, Content)> {
+        let mut told = Vec::new();
+        for (name, exception) in &mut self.exceptions {
+            let presumed = exception.presumed.take_if(|presumed| presumed.nonce == nonce);
+            let Some(Presumed { before, .. }) = presumed else { continue };
+            let content = match std::mem::replace(&mut exception.held, before) {
+                Held::At(resource) => Some(resource),
+                Held::Nothing | Held::Other => None,
+            };
+            told.push((name.clone(), content));
+        }
+        told
+    }
+
     /// Envoy names the culprits of a rejected response in its error text, and may have applied the others: those are
     /// sent once more without the culprits. Where no name is found, all that was new is to blame.
-    fn reject(&mut self, error: &str, rejection: &mut Rejection) -> Vec<Arc<str>> {
-        let sent = |(name, exception): (&Arc<str>, &Exception)| {
-            exception.sent.is_some().then(|| name.clone())
+    fn reject(&mut self, nonce: Nonce, error: &str, told: Vec<(Arc<str>, Content)>) -> Settled {
+        let mut rejection = Rejection {
+            kind: self.kind,
+            nonce: nonce.to_string(),
+            detail: bounded(error, DETAIL_LIMIT).to_owned(),
+            resources: Vec::new(),
         };
-        let named = |name: &Arc<str>| mentions(error, name);
-        let mut culprits: Vec<_> = self.exceptions.iter().filter_map(sent).filter(named).collect();
-        if culprits.is_empty() {
-            culprits = self.exceptions.iter().filter_map(sent).collect();
-        }
-        for name in &culprits {
-            let Some(exception) = self.exceptions.get_mut(name) else { continue };
-            exception.rejected = exception.sent.take();
-            if rejection.resources.len() < NAMES_LIMIT {
-                let content = exception.rejected.as_ref().and_then(Option::as_ref);
-                rejection.resources.push((name.clone(), content.map(|resource| resource.version)));
+        let words = words(error);
+        let named = |name: &str| words.contains(name);
+        let any_named = told.iter().any(|(name, _)| named(name));
+        let mut culprits = Vec::new();
+        for (name, content) in told {
+            let Some(exception) = self.exceptions.get_mut(&name) else { continue };
+            if !any_named || named(&name) {
+                if rejection.resources.len() < NAMES_LIMIT {
+                    let version = content.as_ref().map(|resource| resource.version);
+                    rejection.resources.push((name.clone(), version));
+                }
+                exception.rejected = Some(content);
+                culprits.push(name);
+            } else if self.unknown {
+                // The next list would have the culprits in it again (see `list_the_unknown`), so there is none until
+                // there is news. Envoy has applied the others.
+                exception.held = Held::of(content);
+                exception.rejected = None;
+            } else {
+                exception.tell |= exception.sent.is_none();
             }
         }
-        if self.unknown {
-            // The next list would have the culprits in it again (see `list_the_unknown`), so there is none until there
-            // is news. Envoy has applied the others.
-            self.accept();
-        }
-        for exception in self.exceptions.values_mut() {
-            exception.tell |= exception.sent.take().is_some();
-        }
-        self.tidy();
-        culprits
+        Settled { names: culprits, rejection: Some(rejection) }
     }
 }
 
-/// Whether the text has this name as a word of its own.
-fn mentions(text: &str, name: &str) -> bool {
-    let inside = |character: char| character.is_alphanumeric() || "-_./:|".contains(character);
-    !name.is_empty()
-        && text.match_indices(name).any(|(at, _)| {
-            let before = text[..at].chars().next_back();
-            let mut after = text[at + name.len()..].chars();
-            // A full stop or a colon may end the name's sentence: what counts is what follows it.
-            let follows = match after.next() {
-                Some('.' | ':') => after.next().filter(|character| inside(*character)),
-                next => next.filter(|character| inside(*character)),
-            };
-            !before.is_some_and(inside) && follows.is_none()
-        })
+impl Held {
+    fn of(content: Content) -> Self {
+        content.map_or(Self::Nothing, Self::At)
+    }
 }
 
-/// The beginning of the text, cut where a character ends.
-fn bounded(text: &str, limit: usize) -> &str {
-    if text.len() <= limit {
-        return text;
-    }
-    let end = (0..=limit).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    &text[..end]
+/// The words of a text that may be names. Collected once, so that the cost is the text's length plus the number of
+/// names, and not their product: a client chooses both.
+fn words(text: &str) -> BTreeSet<&str> {
+    let between =
+        |character: char| character.is_whitespace() || ",;=\"'`()[]{}<>".contains(character);
+    let whole = text.split(between);
+    // A full stop or a colon may end the name's sentence.
+    whole.flat_map(|word| [word, word.strip_suffix(['.', ':']).unwrap_or(word)]).collect()
 }
 
 #[cfg(test)]
@@ -139,17 +174,12 @@ mod tests {
     #[test]
     fn names_are_found_in_error_texts_as_words() {
         let text = "Error adding/updating cluster(s) default/web:80: bad type, prod/api";
-        assert!(mentions(text, "default/web:80"));
-        assert!(mentions(text, "prod/api"));
-        assert!(!mentions(text, "default/web"));
-        assert!(!mentions(text, "web:80"));
-        assert!(!mentions(text, ""));
-        assert!(mentions("no such thing as 'a'.", "a"));
-    }
-
-    #[test]
-    fn a_text_is_cut_between_characters() {
-        assert_eq!(bounded("häuser", 2), "h");
-        assert_eq!(bounded("haus", 10), "haus");
+        let found = words(text);
+        assert!(found.contains("default/web:80"));
+        assert!(found.contains("prod/api"));
+        assert!(!found.contains("default/web"));
+        assert!(!found.contains("web:80"));
+        assert!(words("no such thing as 'a'.").contains("a"));
+        assert!(words("wildcard table=*.example: no").contains("*.example"));
     }
 }

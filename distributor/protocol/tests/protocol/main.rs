@@ -3,9 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod acknowledged;
 mod asking;
 mod encoding;
 mod model;
 mod order;
+mod owed;
+mod plan;
 mod reconnect;
+mod silence;
 mod stream;

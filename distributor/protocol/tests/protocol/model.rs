@@ -1,27 +1,12 @@
 //! Random views and a random client that behaves as Envoy does, with the promises that must hold throughout.
 
+use crate::plan::{Plan, is_bad, plan, refers};
 use crate::stream::*;
 use heliograph_distributor_protocol::{PATIENCE, Protocol, Reply, View};
 use heliograph_snapshot::{Resource, ResourceType};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-/// A view whose references are whole. Bodies say what they refer to and whether the client will take them.
-#[derive(Clone, Debug)]
-struct Plan {
-    clusters: [Option<Item>; 3],
-    endpoints: [Option<u8>; 3],
-    routes: [Option<Item>; 2],
-    listeners: [Option<Item>; 2],
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Item {
-    content: u8,
-    refers: u8,
-    bad: bool,
-}
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -39,6 +24,9 @@ struct Client {
     /// As Envoy does with clusters and listeners: takes the good ones of a reply and names the others in its error.
     /// Or it takes all or nothing.
     names_culprits: bool,
+    /// Whether it asked for listeners. Envoy does once its clusters have endpoints; others ask at once.
+    listening: bool,
+    reconnected: bool,
     inbox: VecDeque<Reply>,
     held: BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>,
     asked: BTreeMap<ResourceType, BTreeSet<String>>,
@@ -56,30 +44,6 @@ struct Client {
     lenient: bool,
 }
 
-fn item() -> impl Strategy<Value = Option<Item>> {
-    let item = (0..3u8, 0..8u8, prop::bool::weighted(0.15));
-    prop::option::weighted(
-        0.7,
-        item.prop_map(|(content, refers, bad)| Item { content, refers, bad }),
-    )
-}
-
-fn plan() -> impl Strategy<Value = Plan> {
-    let endpoints = prop::option::weighted(0.8, 0..3u8);
-    (
-        [item(), item(), item()],
-        [endpoints.clone(), endpoints.clone(), endpoints],
-        [item(), item()],
-        [item(), item()],
-    )
-        .prop_map(|(clusters, endpoints, routes, listeners)| Plan {
-            clusters,
-            endpoints,
-            routes,
-            listeners,
-        })
-}
-
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => plan().prop_map(Act::Publish),
@@ -90,95 +54,18 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-impl Plan {
-    fn view(&self, sequence: u64) -> Arc<View> {
-        let mut resources = Vec::new();
-        let body = |item: &Item, refers: Vec<String>| {
-            format!(
-                "{} {} {}",
-                item.content,
-                if item.bad { "bad" } else { "good" },
-                refers.join(" ")
-            )
-        };
-        let existing = |items: &[Option<Item>], mask: u8, prefix: &str| {
-            let there =
-                items.iter().enumerate().filter(|(n, item)| item.is_some() && mask & (1 << n) != 0);
-            there.map(|(n, _)| format!("{prefix}{n}")).collect::<Vec<_>>()
-        };
-        for (n, item) in self.clusters.iter().enumerate() {
-            let Some(item) = item else { continue };
-            resources.push((Cluster, format!("c{n}"), body(item, vec![])));
-            if let Some(content) = self.endpoints[n] {
-                resources.push((Endpoints, format!("c{n}"), content.to_string()));
-            }
-        }
-        for (n, item) in self.routes.iter().enumerate() {
-            let Some(item) = item else { continue };
-            let refers = existing(&self.clusters, item.refers, "c");
-            resources.push((Route, format!("r{n}"), body(item, refers)));
-        }
-        for (n, item) in self.listeners.iter().enumerate() {
-            let Some(item) = item else { continue };
-            let refers = existing(&self.routes, item.refers, "r");
-            resources.push((Listener, format!("l{n}"), body(item, refers)));
-        }
-        let resources: Vec<_> = resources
-            .iter()
-            .map(|(kind, name, body)| (*kind, name.as_str(), body.as_str()))
-            .collect();
-        view(sequence, &resources)
-    }
-
-    fn has(&self, kind: ResourceType, name: &str) -> bool {
-        let number: usize = name[1..].parse().unwrap();
-        match kind {
-            Cluster => self.clusters[number].is_some(),
-            Endpoints => self.clusters[number].is_some() && self.endpoints[number].is_some(),
-            Listener => self.listeners[number].is_some(),
-            Route => self.routes[number].is_some(),
-            Secret => false,
-        }
-    }
-
-    fn resources(&self) -> BTreeMap<(ResourceType, String), Arc<Resource>> {
-        // Through a client that asks for everything by the wildcard, since a view shows itself to sessions only.
-        let mut found = BTreeMap::new();
-        for kind in [Cluster, Endpoints, Listener, Route] {
-            let mut stream = Stream::new(Delta, self.view(1));
-            let replies = stream.ask(kind, &["*"]);
-            for reply in stream.settle(replies) {
-                for resource in reply.resources {
-                    found.insert((kind, resource.name.to_string()), resource);
-                }
-            }
-        }
-        found
-    }
-}
-
-fn is_bad(resource: &Resource) -> bool {
-    text(resource).split(' ').nth(1) == Some("bad")
-}
-
-fn refers(resource: &Resource) -> Vec<String> {
-    text(resource).split(' ').skip(2).filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
-fn text(resource: &Resource) -> &str {
-    std::str::from_utf8(&resource.body).unwrap()
-}
-
 fn sequence(reply: &Reply) -> u64 {
     reply.nonce.split(['.', '-']).nth(2).unwrap().parse().unwrap()
 }
 
 impl Client {
-    fn new(protocol: Protocol, names_culprits: bool, first: Plan) -> Self {
+    fn new(protocol: Protocol, names_culprits: bool, listening: bool, first: Plan) -> Self {
         let view = first.view(1);
         let mut client = Self {
             stream: Stream::new(protocol, view.clone()),
             names_culprits,
+            listening,
+            reconnected: false,
             inbox: VecDeque::new(),
             held: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -208,6 +95,9 @@ impl Client {
             Act::Reconnect => self.reconnect(),
             Act::Stale(kind) => {
                 let kind = [Cluster, Endpoints, Listener, Route][usize::from(*kind)];
+                if kind == Listener && !self.listening {
+                    return;
+                }
                 let asks = self.stream.asks(kind, &[], &[]);
                 let replies = self.stream.request(kind, "0.1.0-0", Some("long ago"), asks);
                 self.receive(replies);
@@ -223,13 +113,21 @@ impl Client {
     }
 
     fn connect(&mut self) {
-        for kind in [Cluster, Listener] {
-            let replies = self.stream.ask(kind, &[]);
-            self.receive(replies);
+        let replies = self.stream.ask(Cluster, &[]);
+        self.receive(replies);
+        if self.listening {
+            self.listen();
         }
     }
 
+    fn listen(&mut self) {
+        self.listening = true;
+        let replies = self.stream.ask(Listener, &[]);
+        self.receive(replies);
+    }
+
     fn reconnect(&mut self) {
+        self.reconnected = true;
         self.inbox.clear();
         self.rejected.clear();
         self.refused.clear();
@@ -244,7 +142,7 @@ impl Client {
             let held = self.held.get(&kind).into_iter().flatten();
             let held: Vec<_> =
                 held.map(|(name, resource)| (name.as_str(), resource.version.as_str())).collect();
-            let whole = matches!(kind, Cluster | Listener);
+            let whole = kind == Cluster || (kind == Listener && self.listening);
             if whole || !asked.is_empty() {
                 let version = versions.get(&kind).map_or("", String::as_str);
                 let replies = self.stream.resume(kind, &asked, &held, version);
@@ -360,6 +258,11 @@ impl Client {
                 self.receive(replies);
             }
         }
+        let endpoints = self.held.get(&Endpoints);
+        let warm = |cluster| endpoints.is_some_and(|held| held.contains_key(cluster));
+        if !self.listening && self.asked.get(&Endpoints).into_iter().flatten().all(warm) {
+            self.listen();
+        }
     }
 
     /// Promises about what the client holds after a reply.
@@ -422,6 +325,15 @@ impl Client {
             while !self.inbox.is_empty() {
                 self.answer();
             }
+            // Envoy waits for endpoints that there are none of until its own clock runs out.
+            if !self.listening {
+                self.listen();
+                continue;
+            }
+            // A client that answers everything is never made to wait for the clock.
+            if !self.reconnected && self.refused.is_empty() {
+                assert_eq!(self.stream.session.wake_at(), None);
+            }
             let replies = self.stream.wait(PATIENCE);
             self.receive(replies);
         }
@@ -467,11 +379,12 @@ proptest! {
     fn a_client_is_always_served_well(
         whole in any::<bool>(),
         names_culprits in any::<bool>(),
+        listening in any::<bool>(),
         first in plan(),
         acts in prop::collection::vec(act(), 0..60),
     ) {
         let protocol = if whole { StateOfTheWorld } else { Delta };
-        let mut client = Client::new(protocol, names_culprits, first);
+        let mut client = Client::new(protocol, names_culprits, listening, first);
         for act in &acts {
             client.act(act);
         }

@@ -1,10 +1,11 @@
 use super::is_granted;
-use crate::objects::{Kind, ObjectName, core, gateway};
+use crate::objects::{Kind, ObjectKey, ObjectName, core, gateway};
 use crate::status::Condition;
 use crate::world::Reader;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 
 /// A Secret with a certificate that Envoy will take, or the condition that says why not.
@@ -16,14 +17,17 @@ pub(crate) struct KeyPair<'a> {
     pub(crate) key: &'a [u8],
 }
 
+/// The identifier of the extension "TLS feature" (1.3.6.1.5.5.7.1.24), as certificates have it.
+const MUST_STAPLE: &[u8] = &[0x06, 0x08, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x01, 0x18];
+
 pub(super) fn resolve(
     reader: &Reader<'_>,
-    gateway: &ObjectName,
-    listener: &gateway::Listener,
+    owner: &ObjectKey,
+    tls: Option<&gateway::ListenerTls>,
 ) -> Vec<Certificate> {
     let invalid =
         |message: &str| Condition::no("ResolvedRefs", "InvalidCertificateRef", message.to_owned());
-    let Some(tls) = &listener.tls else {
+    let Some(tls) = tls else {
         return vec![Err(invalid("An HTTPS listener needs tls.certificateRefs"))];
     };
     if matches!(tls.mode, Some(gateway::TlsMode::Passthrough)) {
@@ -33,17 +37,17 @@ pub(super) fn resolve(
     if references.is_empty() {
         return vec![Err(invalid("An HTTPS listener needs tls.certificateRefs"))];
     }
-    references.into_iter().map(|reference| certificate(reader, gateway, reference)).collect()
+    references.into_iter().map(|reference| certificate(reader, owner, reference)).collect()
 }
 
 fn certificate(
     reader: &Reader<'_>,
-    gateway: &ObjectName,
+    owner: &ObjectKey,
     reference: &gateway::CertificateRef,
 ) -> Certificate {
     let group = reference.group.as_deref().unwrap_or_default();
     let kind = reference.kind.as_deref().unwrap_or("Secret");
-    let namespace = reference.namespace.as_deref().unwrap_or(&gateway.namespace);
+    let namespace = reference.namespace.as_deref().unwrap_or(&owner.name.namespace);
     let name = ObjectName::new(namespace, &reference.name);
     let invalid = |reason: &str| {
         Condition::no("ResolvedRefs", "InvalidCertificateRef", format!("{kind} {name}: {reason}"))
@@ -53,7 +57,7 @@ fn certificate(
     }
     // The grant is asked first: without one, nobody learns whether the Secret exists.
     let to = name.clone().of(Kind::Secret);
-    if !is_granted(reader, (Kind::Gateway, &gateway.namespace), &to) {
+    if !is_granted(reader, owner, &to) {
         return Err(Condition::no(
             "ResolvedRefs",
             "RefNotPermitted",
@@ -84,6 +88,15 @@ pub(crate) fn key_pair(secret: &core::Secret) -> Result<KeyPair<'_>, String> {
         .map_err(|_| "tls.crt is not PEM")?;
     if chain.is_empty() {
         return Err("tls.crt holds no certificate".to_owned());
+    }
+    // Envoy loads the whole chain, and the key's check below looks at its first certificate only.
+    if chain.iter().any(|certificate| ParsedCertificate::try_from(certificate).is_err()) {
+        return Err("tls.crt holds something that is not a certificate".to_owned());
+    }
+    if chain[0].windows(MUST_STAPLE.len()).any(|bytes| bytes == MUST_STAPLE) {
+        return Err(
+            "tls.crt must be stapled with an OCSP response, and none can be given".to_owned()
+        );
     }
     let key = PrivateKeyDer::from_pem_slice(pair.key)
         .map_err(|_| "tls.key holds no private key in PEM")?;

@@ -1,24 +1,36 @@
 use super::AcceptedListener;
 use crate::ir::{InfraPort, Listener};
 use crate::status::Condition;
+use std::collections::BTreeMap;
 
 /// Listeners of one Gateway that are in each other's way. Gateway API: all of them lose, so that the order in which
 /// they are written decides nothing.
 pub(super) fn mark(listeners: &mut [AcceptedListener]) {
-    let verdicts: Vec<Option<(&'static str, String)>> = listeners
-        .iter()
-        .enumerate()
-        .map(|(index, one)| {
-            let ours = one.ir.as_ref()?;
-            let others = listeners.iter().enumerate().filter(|(other, _)| *other != index);
-            others.into_iter().find_map(|(_, other)| {
-                let (reason, what) = conflict(ours, other.ir.as_ref()?)?;
-                Some((reason, format!("Listener {} has {what}", other.name)))
+    // Only those that share a port of the proxy can be in each other's way.
+    let mut by_port: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for (index, listener) in listeners.iter().enumerate() {
+        if let Some(listener) = &listener.listener {
+            by_port.entry(InfraPort::new(listener.port).bind_port).or_default().push(index);
+        }
+    }
+    for indexes in by_port.values() {
+        let verdicts: Vec<(usize, Conflict, String)> = indexes
+            .iter()
+            .filter_map(|index| {
+                let ours = listeners[*index].listener.as_ref()?;
+                let mut others = indexes.iter().filter(|other| *other != index);
+                others.find_map(|other| {
+                    let conflict = conflict(ours, listeners[*other].listener.as_ref()?)?;
+                    Some((
+                        *index,
+                        conflict,
+                        format!("Listener {} has {}", listeners[*other].id.name, conflict.1),
+                    ))
+                })
             })
-        })
-        .collect();
-    for (listener, verdict) in listeners.iter_mut().zip(verdicts) {
-        if let Some((reason, message)) = verdict {
+            .collect();
+        for (index, (reason, _), message) in verdicts {
+            let listener = &mut listeners[index];
             listener.refuse(reason, &message);
             if reason != PORT_UNAVAILABLE {
                 listener.conditions.set(Condition::yes("Conflicted", reason, message));
@@ -27,16 +39,20 @@ pub(super) fn mark(listeners: &mut [AcceptedListener]) {
     }
 }
 
+/// The reason, and what the other one has.
+type Conflict = (&'static str, &'static str);
+
 const PORT_UNAVAILABLE: &str = "PortUnavailable";
 
-fn conflict(one: &Listener, other: &Listener) -> Option<(&'static str, &'static str)> {
+fn conflict(one: &Listener, other: &Listener) -> Option<Conflict> {
     if one.port != other.port {
-        let bind = |listener: &Listener| InfraPort::new(listener.port).bind_port;
-        return (bind(one) == bind(other))
-            .then_some((PORT_UNAVAILABLE, "a port that proxies bind at the same number"));
+        return Some((PORT_UNAVAILABLE, "a port that proxies bind at the same number"));
     }
     if one.protocol != other.protocol {
         return Some(("ProtocolConflict", "the same port and another protocol"));
+    }
+    if one.id == other.id {
+        return Some(("HostnameConflict", "the same port and name"));
     }
     (one.hostname == other.hostname).then_some(("HostnameConflict", "the same port and hostname"))
 }

@@ -1,94 +1,135 @@
 use super::certificates::{self, Certificate};
-use crate::ir::{Hostname, Listener, NamespaceRule, Protocol};
-use crate::objects::{Kind, ObjectName, gateway};
+use crate::ir::{Hostname, Listener, ListenerId, Protocol};
+use crate::objects::{Kind, ObjectKey, gateway};
 use crate::routes;
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
-use std::sync::Arc;
 
 /// A listener as its Gateway has it, valid or not.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AcceptedListener {
-    pub(crate) name: Arc<str>,
-    /// What it would serve; `None` if that cannot be told.
-    pub(crate) ir: Option<Listener>,
+    pub(crate) id: ListenerId,
     /// The route kinds that are both allowed and understood.
     pub(crate) kinds: Vec<Kind>,
     pub(crate) conditions: Conditions,
+    port: i32,
+    namespaces: NamespaceRule,
+    /// What it would serve; `None` if that cannot be told.
+    pub(super) listener: Option<Listener>,
+}
+
+/// A listener as routes see it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Door {
+    pub(crate) id: ListenerId,
+    pub(crate) port: i32,
+    /// Which namespaces' routes may attach.
+    pub(crate) namespaces: NamespaceRule,
+    /// Which kinds of routes may attach.
+    pub(crate) kinds: Vec<Kind>,
+    /// `None`: no route may attach.
+    pub(crate) listener: Option<Listener>,
+    /// Whether proxies are told about it. Routes may attach also where a certificate is missing, so that they are
+    /// counted.
+    pub(crate) served: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NamespaceRule {
+    All,
+    Same,
+    Selector(LabelSelector),
+    Nobody,
 }
 
 impl AcceptedListener {
-    /// Whether routes may attach: also where a certificate is missing, so that they are counted.
-    pub(crate) fn is_accepted(&self) -> bool {
-        self.ir.is_some() && self.conditions.is_true("Accepted")
+    pub(super) fn is_served(&self) -> bool {
+        self.is_accepted() && self.conditions.is_true("Programmed")
     }
 
-    /// Whether proxies are told about it.
-    pub(crate) fn is_served(&self) -> bool {
-        self.is_accepted() && self.conditions.is_true("Programmed")
+    pub(super) fn door(&self) -> Door {
+        Door {
+            id: self.id.clone(),
+            port: self.port,
+            namespaces: self.namespaces.clone(),
+            kinds: self.kinds.clone(),
+            listener: self.listener.clone().filter(|_| self.is_accepted()),
+            served: self.is_served(),
+        }
     }
 
     pub(super) fn refuse(&mut self, reason: &'static str, message: &str) {
         self.conditions.set(Condition::no("Accepted", reason, message));
+        self.withhold(message);
+    }
+
+    /// Valid or not, it is not served.
+    pub(super) fn withhold(&mut self, message: &str) {
         self.conditions.set(Condition::no("Programmed", "Invalid", message));
+    }
+
+    fn is_accepted(&self) -> bool {
+        self.listener.is_some() && self.conditions.is_true("Accepted")
     }
 }
 
 pub(super) fn accept(
     reader: &Reader<'_>,
-    gateway: &ObjectName,
-    listener: &gateway::Listener,
+    owner: &ObjectKey,
+    given: &gateway::Listener,
 ) -> AcceptedListener {
-    let name: Arc<str> = listener.name.as_str().into();
-    let (kinds, foreign_kinds) = kinds(listener);
-    let mut conditions = Conditions::from([
-        Condition::yes("Accepted", "Accepted", "The listener is valid"),
-        Condition::yes("Programmed", "Programmed", "The listener is published to the proxies"),
-        Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
-    ]);
+    // All fields by name: one that is not understood must not be ignored.
+    let gateway::Listener { allowed_routes: _, hostname, name, port, protocol: _, tls } = given;
+    let id = ListenerId { owner: owner.clone(), name: name.as_str().into() };
+    let (kinds, foreign_kinds) = kinds(given);
+    let mut accepted = AcceptedListener {
+        id: id.clone(),
+        kinds,
+        conditions: Conditions::from([
+            Condition::yes("Accepted", "Accepted", "The listener is valid"),
+            Condition::yes("Programmed", "Programmed", "The listener is published to the proxies"),
+            Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
+        ]),
+        port: *port,
+        namespaces: namespaces(given),
+        listener: None,
+    };
     if let Some(kind) = foreign_kinds.first() {
         let message =
-            format!("allowedRoutes: {kind} cannot attach to a listener for {}", listener.protocol);
-        conditions.set(Condition::no("ResolvedRefs", "InvalidRouteKinds", &*message));
-        if kinds.is_empty() {
-            conditions.set(Condition::no("Programmed", "Invalid", message));
+            format!("allowedRoutes: {kind} cannot attach to a listener for {}", given.protocol);
+        accepted.conditions.set(Condition::no("ResolvedRefs", "InvalidRouteKinds", &*message));
+        if accepted.kinds.is_empty() {
+            accepted.withhold(&message);
         }
     }
-    let mut accepted = AcceptedListener { name: name.clone(), ir: None, kinds, conditions };
-
-    let Some(protocol) = protocol(&listener.protocol) else {
-        accepted.refuse("UnsupportedProtocol", &format!("{} is not supported", listener.protocol));
+    let Some(protocol) = protocol(&given.protocol) else {
+        accepted.refuse("UnsupportedProtocol", &format!("{} is not supported", given.protocol));
         return accepted;
     };
-    let Some(port) = u16::try_from(listener.port).ok().filter(|port| *port > 0) else {
-        accepted.refuse("PortUnavailable", &format!("{} is not a port", listener.port));
+    let Some(port) = u16::try_from(*port).ok().filter(|port| *port > 0) else {
+        accepted.refuse("PortUnavailable", &format!("{port} is not a port"));
         return accepted;
     };
-    let hostname = match Hostname::parse(listener.hostname.as_deref()) {
+    let hostname = match Hostname::parse(hostname.as_deref()) {
         Ok(hostname) => hostname,
         Err(error) => {
             accepted.refuse("UnsupportedValue", &format!("hostname: {error}"));
             return accepted;
         }
     };
+    if let Some(option) = tls.iter().flat_map(|tls| &tls.options).flatten().next() {
+        accepted.refuse("UnsupportedValue", &format!("tls.options: {} is not supported", option.0));
+    }
     let certificates = match protocol {
         Protocol::Http => Vec::new(),
         Protocol::Https => {
-            let certificates = certificates::resolve(reader, gateway, listener);
-            report(&certificates, &mut accepted.conditions);
-            certificates.into_iter().filter_map(|certificate| certificate.ok()).collect()
+            let certificates = certificates::resolve(reader, owner, tls.as_ref());
+            report(&certificates, &mut accepted);
+            certificates.into_iter().filter_map(Result::ok).collect()
         }
     };
-    accepted.ir = Some(Listener {
-        name,
-        port,
-        protocol,
-        hostname,
-        certificates,
-        namespaces: namespaces(listener),
-        kinds: accepted.kinds.clone(),
-    });
+    accepted.listener = Some(Listener { id, port, protocol, hostname, certificates });
     accepted
 }
 
@@ -102,10 +143,10 @@ fn protocol(name: &str) -> Option<Protocol> {
 
 /// The kinds of routes that may attach, and the names of those that were asked for and cannot.
 fn kinds(listener: &gateway::Listener) -> (Vec<Kind>, Vec<String>) {
-    let possible = protocol(&listener.protocol).map_or(&[][..], |_| routes::KINDS);
+    let possible = protocol(&listener.protocol).map(routes::kinds_for).unwrap_or_default();
     let asked = listener.allowed_routes.as_ref().and_then(|allowed| allowed.kinds.as_deref());
     let Some(asked) = asked.filter(|asked| !asked.is_empty()) else {
-        return (possible.to_vec(), Vec::new());
+        return (possible, Vec::new());
     };
     let mut kinds = Vec::new();
     let mut foreign = Vec::new();
@@ -125,8 +166,11 @@ fn namespaces(listener: &gateway::Listener) -> NamespaceRule {
         None | Some(gateway::NamespacesFrom::Same) => NamespaceRule::Same,
         Some(gateway::NamespacesFrom::All) => NamespaceRule::All,
         Some(gateway::NamespacesFrom::Selector) => {
-            let selector = allowed.and_then(|namespaces| namespaces.selector.as_ref());
-            NamespaceRule::Selector(selector.map(selector_of).unwrap_or_default())
+            // Kubernetes: an empty selector selects all, and none selects nothing.
+            match allowed.and_then(|namespaces| namespaces.selector.as_ref()) {
+                Some(selector) => NamespaceRule::Selector(selector_of(selector)),
+                None => NamespaceRule::Nobody,
+            }
         }
     }
 }
@@ -148,13 +192,11 @@ fn selector_of(selector: &gateway::NamespaceSelector) -> LabelSelector {
 }
 
 /// One bad certificate among good ones is told and left out; without a good one the listener is not served.
-fn report(certificates: &[Certificate], conditions: &mut Conditions) {
-    let faults = certificates.iter().filter_map(|certificate| certificate.as_ref().err());
-    if let Some(fault) = faults.into_iter().next() {
-        conditions.set(fault.clone());
-    }
+fn report(certificates: &[Certificate], listener: &mut AcceptedListener) {
+    let mut faults = certificates.iter().filter_map(|certificate| certificate.as_ref().err());
+    let Some(fault) = faults.next() else { return };
+    listener.conditions.set(fault.clone());
     if !certificates.iter().any(Result::is_ok) {
-        let message = conditions.message("ResolvedRefs").unwrap_or_default().to_owned();
-        conditions.set(Condition::no("Programmed", "Invalid", message));
+        listener.withhold(&fault.message);
     }
 }

@@ -7,23 +7,31 @@ mod listener;
 
 pub(crate) use certificates::key_pair;
 pub(crate) use grants::is_granted;
-pub(crate) use listener::AcceptedListener;
+pub(crate) use listener::{AcceptedListener, Door, NamespaceRule};
 
 use crate::CONTROLLER_NAME;
 use crate::ir;
-use crate::objects::{ObjectName, gateway};
+use crate::objects::{Kind, ObjectName, gateway};
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
 
-/// A Gateway of ours: what can be served of it, and what there is to say about the rest.
+/// A Gateway of ours, and all there is to say about it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AcceptedGateway {
-    pub(crate) ir: ir::Gateway,
     pub(crate) generation: i64,
     pub(crate) conditions: Conditions,
     /// All listeners of the Gateway, in its order.
     pub(crate) listeners: Vec<AcceptedListener>,
+    pub(crate) doors: Doors,
+}
+
+/// What routes and fleets see of a Gateway: not its conditions, so that those are no concern of theirs.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Doors {
+    /// Whose proxies serve it.
+    pub(crate) fleet: FleetName,
+    pub(crate) doors: Vec<Door>,
 }
 
 /// `None` for a Gateway of another controller, about which there is nothing to say.
@@ -34,24 +42,44 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
     if !is_ours(class) {
         return None;
     }
-    let generation = object.metadata.generation.unwrap_or_default();
-    let refused = refusal(class, object);
-
+    let owner = name.clone().of(Kind::Gateway);
     let mut listeners: Vec<AcceptedListener> = object
         .spec
         .listeners
         .iter()
-        .map(|listener| listener::accept(reader, name, listener))
+        .map(|listener| listener::accept(reader, &owner, listener))
         .collect();
     conflicts::mark(&mut listeners);
 
-    let served = listeners.iter().filter(|listener| refused.is_none() && listener.is_served());
-    let ir = ir::Gateway {
+    let refused = refusal(class, &object.spec);
+    if let Some(refused) = &refused {
+        for listener in &mut listeners {
+            listener.withhold(&refused.message);
+        }
+    }
+    let doors = Doors {
         fleet: FleetName::new(&name.namespace, &name.name),
-        listeners: served.filter_map(|listener| listener.ir.clone()).collect(),
+        doors: listeners.iter().map(AcceptedListener::door).collect(),
     };
-    let conditions = conditions(refused, &ir, &listeners);
-    Some(AcceptedGateway { ir, generation, conditions, listeners })
+    Some(AcceptedGateway {
+        generation: object.metadata.generation.unwrap_or_default(),
+        conditions: conditions(refused, &listeners),
+        listeners,
+        doors,
+    })
+}
+
+/// What the proxies of a fleet serve, of all its Gateways.
+pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> ir::Fleet {
+    let members = reader.members(name).filter_map(|gateway| reader.doors(gateway));
+    let doors = members.flat_map(|doors| &doors.doors);
+    ir::Fleet {
+        name: name.clone(),
+        listeners: doors
+            .filter(|door| door.served)
+            .filter_map(|door| door.listener.clone())
+            .collect(),
+    }
 }
 
 /// A GatewayClass names the controller that its Gateways belong to.
@@ -70,58 +98,72 @@ pub(crate) fn class_refusal(class: &gateway::GatewayClass) -> Option<Condition> 
 }
 
 /// Why a Gateway of ours is refused as a whole.
-fn refusal(class: &gateway::GatewayClass, object: &gateway::Gateway) -> Option<Condition> {
-    if let Some(refused) = class_refusal(class) {
-        let message =
-            format!("GatewayClass {}: {}", object.spec.gateway_class_name, refused.message);
-        return Some(Condition::no("Accepted", "InvalidParameters", message));
+fn refusal(class: &gateway::GatewayClass, spec: &gateway::GatewaySpec) -> Option<Condition> {
+    // All fields by name: one that is not understood must not be ignored.
+    let gateway::GatewaySpec {
+        addresses,
+        // Nobody is allowed by default, and nobody is.
+        allowed_listeners: _,
+        default_scope,
+        gateway_class_name,
+        infrastructure,
+        listeners: _,
+        tls,
+    } = spec;
+    let refused =
+        |reason: &'static str, message: String| Some(Condition::no("Accepted", reason, message));
+    if let Some(class) = class_refusal(class) {
+        let message = format!("GatewayClass {gateway_class_name}: {}", class.message);
+        return refused("InvalidParameters", message);
     }
-    let infrastructure = object.spec.infrastructure.as_ref();
-    if let Some(parameters) = infrastructure.and_then(|infra| infra.parameters_ref.as_ref()) {
-        let message = format!(
-            "infrastructure.parametersRef: {} {} is not supported",
-            parameters.kind, parameters.name
+    if let Some(parameters) =
+        infrastructure.as_ref().and_then(|infra| infra.parameters_ref.as_ref())
+    {
+        let what = format!("{} {}", parameters.kind, parameters.name);
+        return refused(
+            "InvalidParameters",
+            format!("infrastructure.parametersRef: {what} is not supported"),
         );
-        return Some(Condition::no("Accepted", "InvalidParameters", message));
     }
-    if let Some(address) = object.spec.addresses.iter().flatten().next() {
+    if let Some(address) = addresses.iter().flatten().next() {
         let kind = address.r#type.as_deref().unwrap_or("IPAddress");
-        let message = format!("addresses: {kind} cannot be requested");
-        return Some(Condition::no("Accepted", "UnsupportedAddress", message));
+        return refused("UnsupportedAddress", format!("addresses: {kind} cannot be requested"));
+    }
+    // To serve without the checks that were asked for would be worse than not to serve.
+    if tls.is_some() {
+        return refused("UnsupportedValue", "tls of the whole Gateway is not supported".to_owned());
+    }
+    if default_scope.is_some() {
+        return refused("UnsupportedValue", "defaultScope is not supported".to_owned());
     }
     None
 }
 
-fn conditions(
-    refused: Option<Condition>,
-    ir: &ir::Gateway,
-    listeners: &[AcceptedListener],
-) -> Conditions {
+fn conditions(refused: Option<Condition>, listeners: &[AcceptedListener]) -> Conditions {
     if let Some(refused) = refused {
         let programmed = Condition::no("Programmed", "Invalid", refused.message.clone());
         return Conditions::from([refused, programmed]);
     }
+    let served = listeners.iter().any(AcceptedListener::is_served);
     let invalid: Vec<&str> = listeners
         .iter()
         .filter(|listener| !listener.is_served())
-        .map(|listener| &*listener.name)
+        .map(|listener| &*listener.id.name)
         .collect();
-    let accepted = match (invalid.is_empty(), ir.listeners.is_empty()) {
-        (true, false) => Condition::yes("Accepted", "Accepted", "The Gateway is valid"),
-        (false, false) => Condition::yes(
-            "Accepted",
-            "ListenersNotValid",
-            format!("Not served: listener {}", invalid.join(", ")),
-        ),
-        (_, true) => Condition::no("Accepted", "ListenersNotValid", "No listener can be served"),
+    if !served {
+        return Conditions::from([
+            Condition::no("Accepted", "ListenersNotValid", "No listener can be served"),
+            Condition::no("Programmed", "Invalid", "There is nothing to serve"),
+        ]);
+    }
+    let accepted = match invalid.as_slice() {
+        [] => Condition::yes("Accepted", "Accepted", "The Gateway is valid"),
+        invalid => {
+            let message = format!("Not served: listener {}", invalid.join(", "));
+            Condition::yes("Accepted", "ListenersNotValid", message)
+        }
     };
-    let programmed = match ir.listeners.is_empty() {
-        false => Condition::yes(
-            "Programmed",
-            "Programmed",
-            "The configuration is published to the proxies",
-        ),
-        true => Condition::no("Programmed", "Invalid", "There is nothing to serve"),
-    };
+    let programmed =
+        Condition::yes("Programmed", "Programmed", "The configuration is published to the proxies");
     Conditions::from([accepted, programmed])
 }

@@ -2,14 +2,14 @@
 
 mod namespaces;
 
-use crate::accept::{AcceptedGateway, AcceptedListener};
-use crate::ir::{Hostname, TableKey};
+use crate::accept::{Door, Doors};
+use crate::ir::{Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::routes::Rules;
 use crate::status::Condition;
 use crate::world::Reader;
+use heliograph_snapshot::FleetName;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What became of each parentRef that leads to a Gateway of ours.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,8 +22,7 @@ pub(crate) struct Parent {
     /// As the route has it: status repeats it to the letter.
     pub(crate) reference: gateway::ParentRef,
     pub(crate) accepted: Condition,
-    gateway: ObjectName,
-    listeners: Vec<Arc<str>>,
+    listeners: Vec<ListenerId>,
     hosts: Vec<Host>,
 }
 
@@ -31,7 +30,7 @@ pub(crate) struct Parent {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Host {
     pub(crate) table: TableKey,
-    pub(crate) listener: Arc<str>,
+    pub(crate) listener: ListenerId,
     /// What the hostnames of route and listener have in common.
     pub(crate) host: Hostname,
     /// The route's own hostname, which decides precedence.
@@ -44,10 +43,8 @@ impl Attachment {
     }
 
     /// The listeners that count the route as attached, also those that cannot be served.
-    pub(crate) fn listeners(&self) -> impl Iterator<Item = (ObjectName, Arc<str>)> {
-        self.parents.iter().flat_map(|parent| {
-            parent.listeners.iter().map(|listener| (parent.gateway.clone(), listener.clone()))
-        })
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = &ListenerId> {
+        self.parents.iter().flat_map(|parent| &parent.listeners)
     }
 }
 
@@ -60,9 +57,9 @@ pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
             return None;
         }
         let namespace = reference.namespace.as_deref().unwrap_or(&key.name.namespace);
-        let name = ObjectName::new(namespace, &reference.name);
-        let gateway = reader.gateway(&name)?;
-        Some(attach(reader, key, rules, reference, &name, gateway))
+        let gateway = ObjectName::new(namespace, &reference.name);
+        let doors = reader.doors(&gateway)?;
+        Some(attach(reader, key, rules, reference, doors))
     });
     Attachment { parents: parents.collect() }
 }
@@ -72,20 +69,23 @@ fn attach(
     key: &ObjectKey,
     rules: &Rules,
     reference: &gateway::ParentRef,
-    name: &ObjectName,
-    gateway: &AcceptedGateway,
+    doors: &Doors,
 ) -> Parent {
     let mut parent = Parent {
         reference: reference.clone(),
         accepted: Condition::yes("Accepted", "Accepted", "The route is attached"),
-        gateway: name.clone(),
         listeners: Vec::new(),
         hosts: Vec::new(),
     };
-    match allowed(reader, key, reference, name, gateway) {
-        Ok(listeners) => {
-            for listener in listeners {
-                place(gateway, rules, listener, &mut parent);
+    if let Some(refusal) = &rules.refusal {
+        parent.accepted = refusal.clone();
+        return parent;
+    }
+    match allowed(reader, key, reference, doors) {
+        Err(refused) => parent.accepted = refused,
+        Ok(open) => {
+            for door in open {
+                place(&doors.fleet, rules, door, &mut parent);
             }
             if parent.listeners.is_empty() {
                 parent.accepted = Condition::no(
@@ -95,12 +95,6 @@ fn attach(
                 );
             }
         }
-        Err(refused) => parent.accepted = refused,
-    }
-    if let Some(refusal) = &rules.refusal {
-        parent.accepted = refusal.clone();
-        parent.listeners.clear();
-        parent.hosts.clear();
     }
     parent
 }
@@ -110,56 +104,43 @@ fn allowed<'a>(
     reader: &Reader<'_>,
     key: &ObjectKey,
     reference: &gateway::ParentRef,
-    name: &ObjectName,
-    gateway: &'a AcceptedGateway,
-) -> Result<Vec<&'a AcceptedListener>, Condition> {
-    let named = |listener: &&AcceptedListener| {
-        reference.section_name.as_deref().is_none_or(|section| *section == *listener.name)
+    doors: &'a Doors,
+) -> Result<Vec<&'a Door>, Condition> {
+    let named = |door: &&Door| {
+        reference.section_name.as_deref().is_none_or(|section| *section == *door.id.name)
     };
-    let at_port = |listener: &&AcceptedListener| {
-        reference.port.is_none_or(|port| {
-            listener.ir.as_ref().is_some_and(|listener| i32::from(listener.port) == port)
-        })
-    };
-    let meant: Vec<_> = gateway.listeners.iter().filter(named).filter(at_port).collect();
+    let at_port = |door: &&Door| reference.port.is_none_or(|port| port == door.port);
+    let meant: Vec<_> = doors.doors.iter().filter(named).filter(at_port).collect();
     if meant.is_empty() {
-        let message = format!("Gateway {name} has no such listener");
+        let message = format!("Gateway {} has no such listener", doors.fleet);
         return Err(Condition::no("Accepted", "NoMatchingParent", message));
     }
-    let open: Vec<_> = meant
-        .into_iter()
-        .filter(|listener| listener.is_accepted() && listener.kinds.contains(&key.kind))
-        .filter(|listener| {
-            let rule = listener.ir.as_ref().map(|listener| &listener.namespaces);
-            rule.is_some_and(|rule| {
-                namespaces::allows(reader, rule, &name.namespace, &key.name.namespace)
-            })
-        })
-        .collect();
+    let lets_in = |door: &&Door| {
+        let home = &door.id.owner.name.namespace;
+        door.listener.is_some()
+            && door.kinds.contains(&key.kind)
+            && namespaces::allows(reader, &door.namespaces, home, &key.name.namespace)
+    };
+    let open: Vec<_> = meant.into_iter().filter(lets_in).collect();
     match open.is_empty() {
         false => Ok(open),
         true => Err(Condition::no(
             "Accepted",
             "NotAllowedByListeners",
             format!(
-                "No listener of Gateway {name} lets this kind of route from namespace {} in",
-                key.name.namespace
+                "No listener of Gateway {} lets a route of this kind from namespace {} in",
+                doors.fleet, key.name.namespace
             ),
         )),
     }
 }
 
 /// Adds the hosts that route and listener have in common.
-fn place(
-    gateway: &AcceptedGateway,
-    rules: &Rules,
-    listener: &AcceptedListener,
-    parent: &mut Parent,
-) {
-    let Some(ir) = &listener.ir else { return };
+fn place(fleet: &FleetName, rules: &Rules, door: &Door, parent: &mut Parent) {
+    let Some(listener) = &door.listener else { return };
     let mut common: BTreeMap<&Hostname, &Hostname> = BTreeMap::new();
-    for written in rules.route.iter().flat_map(|route| &route.hostnames) {
-        if let Some(host) = ir.hostname.intersection(written) {
+    for written in &rules.hostnames {
+        if let Some(host) = listener.hostname.intersection(written) {
             let best = common.entry(host).or_insert(written);
             if Hostname::by_specificity(written, best).is_gt() {
                 *best = written;
@@ -169,12 +150,12 @@ fn place(
     if common.is_empty() {
         return;
     }
-    parent.listeners.push(listener.name.clone());
-    if gateway.ir.listeners.iter().any(|served| served.name == listener.name) {
-        let table = gateway.ir.table_of(ir);
+    parent.listeners.push(door.id.clone());
+    if door.served {
+        let table = TableKey::of(fleet, listener);
         parent.hosts.extend(common.into_iter().map(|(host, written)| Host {
             table: table.clone(),
-            listener: listener.name.clone(),
+            listener: door.id.clone(),
             host: host.clone(),
             written: written.clone(),
         }));

@@ -1,4 +1,4 @@
-use crate::ir::NamespaceRule;
+use crate::accept::NamespaceRule;
 use crate::objects::{ObjectName, core};
 use crate::world::Reader;
 use kube::core::{Selector, SelectorExt};
@@ -13,6 +13,7 @@ pub(super) fn allows(
     match rule {
         NamespaceRule::All => true,
         NamespaceRule::Same => home == namespace,
+        NamespaceRule::Nobody => false,
         NamespaceRule::Selector(selector) => {
             let object = reader.object::<core::Namespace>(&ObjectName::new("", namespace));
             let mut labels =

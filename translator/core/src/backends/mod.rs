@@ -3,8 +3,8 @@
 mod service;
 
 use crate::accept::is_granted;
-use crate::ir::{Backend, Cluster, Endpoints};
-use crate::objects::{Kind, ObjectName};
+use crate::ir::{Backend, Endpoints};
+use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::status::Condition;
 use crate::world::Reader;
 
@@ -16,32 +16,39 @@ pub(crate) struct Reference<'a> {
     pub(crate) port: Option<i32>,
 }
 
-/// Follows a reference, or says with a condition why it leads nowhere. A new kind of backend is a file here and an arm
-/// in each of the three functions.
+/// Why a reference leads nowhere: the reason that Gateway API has for it, and words.
+type Lost = (&'static str, String);
+
+/// Follows a reference of the route `from`, or says with a condition why it leads nowhere. A new kind of backend is a
+/// file here and an arm in each of the two functions.
 pub(crate) fn resolve(
     reader: &Reader<'_>,
-    from: (Kind, &str),
+    from: &ObjectKey,
     reference: &Reference<'_>,
 ) -> Result<Backend, Condition> {
-    let unresolved = |reason: &'static str, why: &str| {
+    let lost = |(reason, why): Lost| {
         let message = format!("backend {} {}: {why}", reference.kind, reference.name);
         Condition::no("ResolvedRefs", reason, message)
     };
-    let follow = match Kind::find(reference.group, reference.kind) {
-        Some(Kind::Service) => service::resolve,
-        _ => return Err(unresolved("InvalidKind", "backends of this kind are not supported")),
+    let (kind, follow) = match Kind::find(reference.group, reference.kind) {
+        Some(kind @ Kind::Service) => (kind, service::resolve),
+        _ => {
+            return Err(lost((
+                "InvalidKind",
+                "backends of this kind are not supported".to_owned(),
+            )));
+        }
     };
-    let to = reference.name.clone().of(Kind::Service);
+    let to = reference.name.clone().of(kind);
     if !is_granted(reader, from, &to) {
-        return Err(unresolved("RefNotPermitted", "no ReferenceGrant allows it"));
+        return Err(lost(("RefNotPermitted", "no ReferenceGrant allows it".to_owned())));
     }
-    follow(reader, reference).map_err(|(reason, why)| unresolved(reason, &why))
-}
-
-pub(crate) fn cluster(reader: &Reader<'_>, backend: &Backend) -> Cluster {
-    service::cluster(reader, backend)
+    follow(reader, to, reference.port).map_err(lost)
 }
 
 pub(crate) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Endpoints {
-    service::endpoints(reader, backend)
+    match backend.object.kind {
+        Kind::Service => service::endpoints(reader, backend),
+        _ => Endpoints { cluster: backend.clone(), localities: Vec::new() },
+    }
 }

@@ -1,5 +1,6 @@
-use super::Reference;
-use crate::ir::{Backend, BackendProtocol, Cluster, Endpoint, Endpoints, Locality};
+use super::Lost;
+use crate::ir::{Backend, BackendProtocol, Endpoint, Endpoints, Locality};
+use crate::objects::ObjectKey;
 use crate::objects::core::{EndpointSlice, Service};
 use crate::world::Reader;
 use k8s_openapi::api::core::v1::ServicePort;
@@ -10,34 +11,29 @@ use std::sync::Arc;
 
 pub(super) fn resolve(
     reader: &Reader<'_>,
-    reference: &Reference<'_>,
-) -> Result<Backend, (&'static str, String)> {
+    to: ObjectKey,
+    port: Option<i32>,
+) -> Result<Backend, Lost> {
     const NOT_FOUND: &str = "BackendNotFound";
-    let Some(service) = reader.object::<Service>(&reference.name) else {
+    let Some(service) = reader.object::<Service>(&to.name) else {
         return Err((NOT_FOUND, "it does not exist".to_owned()));
     };
-    let Some(number) = reference.port else {
+    let Some(number) = port else {
         return Err((NOT_FOUND, "the reference names no port".to_owned()));
     };
     let spec = service.spec.as_ref();
     if spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName") {
         return Err((NOT_FOUND, "a Service of type ExternalName has no endpoints".to_owned()));
     }
-    let port = u16::try_from(number).ok().filter(|port| port_of(service, *port).is_some());
-    match port {
-        Some(port) => Ok(Backend::service(reference.name.clone(), port)),
-        None => Err((NOT_FOUND, format!("it has no port {number}"))),
-    }
-}
-
-pub(super) fn cluster(reader: &Reader<'_>, backend: &Backend) -> Cluster {
-    let service = reader.object::<Service>(&backend.object.name);
-    let port = service.and_then(|service| port_of(service, backend.port));
-    let protocol = match port.and_then(|port| port.app_protocol.as_deref()) {
+    let found = u16::try_from(number).ok().and_then(|port| Some((port, port_of(service, port)?)));
+    let Some((port, found)) = found else {
+        return Err((NOT_FOUND, format!("it has no port {number}")));
+    };
+    let protocol = match found.app_protocol.as_deref() {
         Some("kubernetes.io/h2c") => BackendProtocol::Http2,
         _ => BackendProtocol::Http1,
     };
-    Cluster { name: backend.clone(), protocol }
+    Ok(Backend { object: to, port, protocol })
 }
 
 pub(super) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Endpoints {
@@ -47,7 +43,7 @@ pub(super) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Endpoints {
 
     let mut ready = Zones::new();
     let mut draining = Zones::new();
-    for slice in reader.slices(&backend.object.name) {
+    for slice in reader.pointing::<EndpointSlice>(&backend.object) {
         let Some(number) = port_name.and_then(|name| slice_port(slice, name)) else { continue };
         for endpoint in &slice.endpoints {
             let zones = match Readiness::of(endpoint) {
@@ -55,11 +51,14 @@ pub(super) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Endpoints {
                 Readiness::Draining => &mut draining,
                 Readiness::NotReady => continue,
             };
-            let zone = endpoint.zone.as_deref().map(Arc::from);
+            let zone: Option<Arc<str>> = endpoint.zone.as_deref().map(Arc::from);
             let addresses =
                 endpoint.addresses.iter().filter_map(|address| address.parse::<IpAddr>().ok());
-            let endpoints = addresses.map(|address| Endpoint { address, port: number });
-            zones.entry(zone).or_default().extend(endpoints);
+            // A zone without an address is no zone: Envoy refuses a locality without weight.
+            for address in addresses {
+                let endpoint = Endpoint { address, port: number };
+                zones.entry(zone.clone()).or_default().insert(endpoint);
+            }
         }
     }
     // As kube-proxy does: where nothing is ready, what still drains is better than nothing.

@@ -1,7 +1,5 @@
 use super::{ads, duration};
-use crate::backends;
-use crate::ir::{Backend, BackendProtocol, Cluster};
-use crate::world::Reader;
+use crate::ir::{Backend, BackendProtocol};
 use heliograph_envoy::envoy::config::cluster::v3 as envoy;
 use heliograph_envoy::envoy::config::core::v3::{Http2ProtocolOptions, HttpProtocolOptions as Common};
 use heliograph_envoy::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
@@ -16,14 +14,14 @@ use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn cluster(reader: &Reader<'_>, backend: &Backend) -> Arc<Resource> {
-    let message = build(&backends::cluster(reader, backend));
+pub(crate) fn cluster(backend: &Backend) -> Arc<Resource> {
+    let message = build(backend);
     Arc::new(Resource::new(message.name.as_str(), message.encode_to_vec().into()))
 }
 
-fn build(cluster: &Cluster) -> envoy::Cluster {
-    let name = cluster.name.to_string();
+fn build(backend: &Backend) -> envoy::Cluster {
     envoy::Cluster {
+        name: backend.to_string(),
         cluster_discovery_type: Some(envoy::cluster::ClusterDiscoveryType::Type(
             envoy::cluster::DiscoveryType::Eds.into(),
         )),
@@ -36,7 +34,7 @@ fn build(cluster: &Cluster) -> envoy::Cluster {
         lb_policy: envoy::cluster::LbPolicy::LeastRequest.into(),
         // An endpoint that is gone from Kubernetes is gone, whatever health checks last said.
         ignore_health_on_host_removal: true,
-        typed_extension_protocol_options: match cluster.protocol {
+        typed_extension_protocol_options: match backend.protocol {
             BackendProtocol::Http1 => Default::default(),
             BackendProtocol::Http2 => [(
                 "envoy.extensions.upstreams.http.v3.HttpProtocolOptions".to_owned(),
@@ -44,7 +42,6 @@ fn build(cluster: &Cluster) -> envoy::Cluster {
             )]
             .into(),
         },
-        name,
         ..Default::default()
     }
 }

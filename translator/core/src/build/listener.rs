@@ -1,18 +1,18 @@
 use super::ads;
 use super::endpoints::socket_address;
-use crate::ir::{self, Hostname, InfraPort, Protocol};
+use crate::filters;
+use crate::ir::{self, Hostname, InfraPort, Protocol, TableKey};
 use crate::world::Reader;
 use heliograph_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
 use heliograph_envoy::envoy::config::listener::v3::{
     self as envoy, Filter, FilterChain, FilterChainMatch, ListenerFilter, filter, listener_filter,
 };
-use heliograph_envoy::envoy::extensions::filters::http::router::v3::Router;
 use heliograph_envoy::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
     CodecType, RouteSpecifier, UpgradeConfig,
 };
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
-    HttpConnectionManager, HttpFilter, Rds, http_filter,
+    HttpConnectionManager, Rds,
 };
 use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
     CommonTlsContext, DownstreamTlsContext, SdsSecretConfig,
@@ -27,8 +27,7 @@ const CONNECTION_BUFFER: u32 = 32 * 1024;
 
 /// What a fleet binds for one port of its Gateway.
 pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Option<Arc<Resource>> {
-    let gateway = reader.fleet(fleet)?;
-    let chains = filter_chains(gateway, port);
+    let chains = filter_chains(reader.fleet(fleet)?, port);
     if chains.is_empty() {
         return None;
     }
@@ -46,10 +45,10 @@ pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Opt
 }
 
 /// One chain for all HTTP listeners of the port, or one for each HTTPS listener, chosen by SNI.
-fn filter_chains(gateway: &ir::Gateway, port: u16) -> Vec<FilterChain> {
+fn filter_chains(fleet: &ir::Fleet, port: u16) -> Vec<FilterChain> {
     let mut chains: Vec<FilterChain> = Vec::new();
-    for listener in gateway.listeners.iter().filter(|listener| listener.port == port) {
-        let table = gateway.table_of(listener).to_string();
+    for listener in fleet.listeners.iter().filter(|listener| listener.port == port) {
+        let table = TableKey::of(&fleet.name, listener).to_string();
         if chains.iter().any(|chain| chain.name == table) {
             continue;
         }
@@ -85,11 +84,7 @@ fn connection_manager(table: &str) -> Filter {
             config_source: Some(ads()),
             route_config_name: table.to_owned(),
         })),
-        http_filters: vec![HttpFilter {
-            name: "envoy.filters.http.router".to_owned(),
-            config_type: Some(http_filter::ConfigType::TypedConfig(any(&Router::default()))),
-            ..Default::default()
-        }],
+        http_filters: filters::in_connection_manager(),
         upgrade_configs: vec![UpgradeConfig {
             upgrade_type: "websocket".to_owned(),
             ..Default::default()

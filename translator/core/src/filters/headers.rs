@@ -5,6 +5,7 @@ use heliograph_envoy::envoy::config::core::v3::header_value_option::HeaderAppend
 use heliograph_envoy::envoy::config::core::v3::{self as core, HeaderValueOption};
 use heliograph_envoy::envoy::config::route::v3::{Route, weighted_cluster::ClusterWeight};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// Envoy's bounds. The value may double where `%` is escaped.
 const LONGEST: usize = 8 * 1024;
@@ -92,8 +93,11 @@ fn accept(modifier: &impl serde::Serialize) -> Result<HeaderEdits, Refusal> {
         .and_then(serde_json::from_value)
         .map_err(|error| format!("header filter: {error}"))?;
     let values = |entries: Vec<Entry>| -> Result<Vec<HeaderValue>, Refusal> {
+        // Gateway API: of several entries with equivalent names, the first counts.
+        let mut seen = BTreeSet::new();
         entries
             .into_iter()
+            .filter(|entry| seen.insert(entry.name.to_ascii_lowercase()))
             .map(|entry| {
                 let name = editable(&entry.name)?;
                 let visible = |byte: u8| byte == b'\t' || (byte >= b' ' && byte != 0x7f);

@@ -1,8 +1,10 @@
 //! Filters of routes: one file each, with `accept` (from the object) and `build` (to Envoy).
 //!
-//! A new filter is a file here, a variant of [`ir::Filter`] and a line in each of the lists below.
+//! A new filter is a file here, a variant of [`Filter`], and a line in each of the lists below; [`in_connection_manager`] is
+//! for those that Envoy has as filters of its own.
 
 mod headers;
+mod mirror;
 mod path;
 mod redirect;
 mod rewrite;
@@ -12,7 +14,13 @@ pub(crate) use path::check as check_path;
 
 use crate::ir::{Filter, HttpMatch, TableKey};
 use crate::objects::gateway::{HttpFilter, HttpFilterType};
+use crate::routes::Scope;
+use heliograph_envoy::any;
 use heliograph_envoy::envoy::config::route::v3::{Route, weighted_cluster::ClusterWeight};
+use heliograph_envoy::envoy::extensions::filters::http::router::v3::Router;
+use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpFilter as ManagerFilter, http_filter,
+};
 
 /// Where filters stand.
 #[derive(Clone, Copy)]
@@ -27,11 +35,19 @@ pub(crate) enum Place<'a> {
 /// Why a filter cannot be served, as a clause.
 type Refusal = String;
 
-pub(crate) fn accept(filters: &[HttpFilter], place: Place<'_>) -> Result<Vec<Filter>, Refusal> {
+/// `scope` is for filters that refer to something: a mirror to its backend.
+pub(crate) fn accept(
+    scope: &mut Scope<'_>,
+    filters: &[HttpFilter],
+    place: Place<'_>,
+) -> Result<Vec<Filter>, Refusal> {
     let accepted: Vec<Filter> =
-        filters.iter().map(|filter| accept_one(filter, place)).collect::<Result<_, _>>()?;
+        filters.iter().map(|filter| accept_one(scope, filter, place)).collect::<Result<_, _>>()?;
     for (index, filter) in accepted.iter().enumerate() {
         let kind = std::mem::discriminant(filter);
+        if matches!(filter, Filter::Mirror(_)) {
+            continue;
+        }
         if accepted[..index].iter().any(|earlier| std::mem::discriminant(earlier) == kind) {
             return Err(format!("filter {:?} is given twice", filters[index].r#type));
         }
@@ -45,7 +61,11 @@ pub(crate) fn accept(filters: &[HttpFilter], place: Place<'_>) -> Result<Vec<Fil
     Ok(accepted)
 }
 
-fn accept_one(filter: &HttpFilter, place: Place<'_>) -> Result<Filter, Refusal> {
+fn accept_one(
+    scope: &mut Scope<'_>,
+    filter: &HttpFilter,
+    place: Place<'_>,
+) -> Result<Filter, Refusal> {
     match (&filter.r#type, place) {
         (HttpFilterType::RequestHeaderModifier, _) => headers::accept_request(filter),
         (HttpFilterType::ResponseHeaderModifier, _) => headers::accept_response(filter),
@@ -53,6 +73,7 @@ fn accept_one(filter: &HttpFilter, place: Place<'_>) -> Result<Filter, Refusal> 
             redirect::accept(filter, matches)
         }
         (HttpFilterType::UrlRewrite, Place::Rule { matches }) => rewrite::accept(filter, matches),
+        (HttpFilterType::RequestMirror, Place::Rule { .. }) => mirror::accept(scope, filter),
         (other, Place::Rule { .. }) => Err(format!("filter {other:?} is not supported")),
         (other, Place::Backend) => Err(format!("filter {other:?} is not supported on a backend")),
     }
@@ -71,8 +92,21 @@ pub(crate) fn build(
             Filter::ResponseHeaders(edits) => headers::build_response(edits, route),
             Filter::Redirect(redirect) => redirect::build(redirect, http_match, table, route),
             Filter::Rewrite(rewrite) => rewrite::build(rewrite, http_match, route),
+            Filter::Mirror(mirror) => mirror::build(mirror, route),
         }
     }
+}
+
+/// The filters of every connection manager, in the order in which a request passes them. Those that routes switch on are
+/// here for all: to add one for its first use would make Envoy drain the listener's connections.
+pub(crate) fn in_connection_manager() -> Vec<ManagerFilter> {
+    // Must be the last.
+    let router = ManagerFilter {
+        name: "envoy.filters.http.router".to_owned(),
+        config_type: Some(http_filter::ConfigType::TypedConfig(any(&Router::default()))),
+        ..Default::default()
+    };
+    vec![router]
 }
 
 /// Adds the filters of one backend to its share.
@@ -82,7 +116,7 @@ pub(crate) fn build_backend(filters: &[Filter], share: &mut ClusterWeight) {
             Filter::RequestHeaders(edits) => headers::build_request(edits, share),
             Filter::ResponseHeaders(edits) => headers::build_response(edits, share),
             // Refused by `accept`.
-            Filter::Redirect(_) | Filter::Rewrite(_) => {}
+            Filter::Redirect(_) | Filter::Rewrite(_) | Filter::Mirror(_) => {}
         }
     }
 }

@@ -1,24 +1,19 @@
-use crate::objects::{Kind, ObjectKey, ObjectName};
+use crate::objects::ObjectKey;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a rule can send requests to: a port of an object. It names a cluster and its endpoints.
+/// What a rule can send requests to: a port of an object, and how to speak to it. It names a cluster and its endpoints.
+/// Two kinds of routes may speak differently to one port, and then there are two clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Backend {
     pub object: ObjectKey,
     pub port: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Cluster {
-    pub name: Backend,
     pub protocol: Protocol,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     Http1,
@@ -49,17 +44,15 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-impl Backend {
-    pub fn service(name: ObjectName, port: u16) -> Self {
-        Self { object: name.of(Kind::Service), port }
-    }
-}
-
-/// The cluster's name: `service/shop/cart/8080`.
+/// The cluster's name: `service/shop/cart/8080`, and `service/shop/cart/8080/http2` where that is spoken.
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.object.kind.as_str().to_ascii_lowercase();
-        write!(f, "{kind}/{}/{}", self.object.name, self.port)
+        write!(f, "{kind}/{}/{}", self.object.name, self.port)?;
+        match self.protocol {
+            Protocol::Http1 => Ok(()),
+            Protocol::Http2 => f.write_str("/http2"),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-use super::Gateway;
+use super::Fleet;
 use heliograph_snapshot::FleetName;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -29,11 +29,8 @@ impl InfraPort {
 }
 
 impl Infra {
-    pub fn of(gateway: &Gateway) -> Self {
-        let ports: BTreeSet<u16> = gateway.listeners.iter().map(|listener| listener.port).collect();
-        Self {
-            fleet: gateway.fleet.clone(),
-            ports: ports.into_iter().map(InfraPort::new).collect(),
-        }
+    pub fn of(fleet: &Fleet) -> Self {
+        let ports: BTreeSet<u16> = fleet.listeners.iter().map(|listener| listener.port).collect();
+        Self { fleet: fleet.name.clone(), ports: ports.into_iter().map(InfraPort::new).collect() }
     }
 }

@@ -9,13 +9,11 @@ mod infra;
 mod listener;
 mod route;
 
-pub use cluster::{Backend, Cluster, Endpoint, Endpoints, Locality, Protocol as BackendProtocol};
+pub use cluster::{Backend, Endpoint, Endpoints, Locality, Protocol as BackendProtocol};
 pub use hostname::{Hostname, InvalidHostname};
 pub use infra::{Infra, InfraPort};
-pub use listener::{
-    Gateway, Listener, NamespaceRule, Protocol, TableKey, listener_name, secret_name,
-};
+pub use listener::{Fleet, Listener, ListenerId, Protocol, TableKey, listener_name, secret_name};
 pub use route::{
-    Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, PathMatch, PathRewrite,
-    Redirect, Rewrite, Scheme, StringMatch, Target, Timeouts, WeightedTarget,
+    Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, Mirror, PathMatch,
+    PathRewrite, Redirect, Rewrite, Route, Scheme, StringMatch, Target, Timeouts, WeightedTarget,
 };

@@ -1,13 +1,18 @@
-use super::{Backend, Hostname};
+use super::Backend;
 use serde::Serialize;
 use std::time::Duration;
 
-/// A route over HTTP, of whatever kind it was written as.
+/// What a route does with what reaches it. Kinds that end in the same thing of Envoy's share a variant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Route {
+    /// Becomes part of a route table.
+    Http(HttpRoute),
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRoute {
-    /// Never empty: a route that names no host speaks for all of them.
-    pub hostnames: Vec<Hostname>,
     pub rules: Vec<HttpRule>,
 }
 
@@ -78,6 +83,8 @@ pub enum Filter {
     ResponseHeaders(HeaderEdits),
     Redirect(Redirect),
     Rewrite(Rewrite),
+    /// The only one that a rule may have several times.
+    Mirror(Mirror),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -135,6 +142,15 @@ pub enum PathRewrite {
     Prefix(String),
 }
 
+/// A copy of requests is sent there too, and its answer is dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mirror {
+    pub target: Target,
+    /// How many of a million requests are copied.
+    pub per_million: u32,
+}
+
 /// `None`: nothing was said. `Some` of zero: no timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -145,6 +161,32 @@ pub struct Timeouts {
     /// Of one attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend_request: Option<Duration>,
+}
+
+impl HttpRule {
+    /// All that its requests, or copies of them, may be sent to.
+    pub fn backends(&self) -> impl Iterator<Item = &Backend> {
+        let filters = self.targets.iter().flat_map(|target| &target.filters).chain(&self.filters);
+        let targets = self.targets.iter().filter_map(|target| match &target.target {
+            Target::Backend(backend) => Some(backend),
+            Target::Invalid => None,
+        });
+        targets.chain(filters.filter_map(Filter::backend))
+    }
+}
+
+impl Filter {
+    /// The backend that a filter speaks to by itself.
+    fn backend(&self) -> Option<&Backend> {
+        match self {
+            Self::Mirror(Mirror { target: Target::Backend(backend), .. }) => Some(backend),
+            Self::Mirror(_)
+            | Self::RequestHeaders(_)
+            | Self::ResponseHeaders(_)
+            | Self::Redirect(_)
+            | Self::Rewrite(_) => None,
+        }
+    }
 }
 
 impl Timeouts {

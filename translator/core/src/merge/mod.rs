@@ -23,16 +23,16 @@ pub(crate) fn virtual_host(
     table: &TableKey,
     host: &Hostname,
 ) -> Option<Bytes> {
-    let gateway = reader.fleet(&table.fleet)?;
-    let owner = gateway
+    let (owner, _) = reader
         .listeners_of(table)
-        .filter(|listener| listener.hostname.covers(host))
-        .max_by(|one, other| Hostname::by_specificity(&one.hostname, &other.hostname))?;
+        .iter()
+        .filter(|(_, hostname)| hostname.covers(host))
+        .max_by(|(_, one), (_, other)| Hostname::by_specificity(one, other))?;
 
     // Each route once, under the most specific of its hostnames.
     let mut written: BTreeMap<&ObjectKey, &Hostname> = BTreeMap::new();
     for wider in host.covering() {
-        for (route, hostname) in reader.hosted(table, &owner.name, &wider) {
+        for (route, hostname) in reader.hosted(table, owner, &wider) {
             let best = written.entry(route).or_insert(hostname);
             if Hostname::by_specificity(hostname, best).is_gt() {
                 *best = hostname;
@@ -43,12 +43,12 @@ pub(crate) fn virtual_host(
     for (route, hostname) in written {
         let Some(piece) = reader.piece(route, table) else { continue };
         routes.extend(piece.routes.iter().enumerate().map(|(index, of_route)| {
-            // Gateway API: hostname, then match, then age, then name, then place in the route.
+            // Gateway API: hostname, then match, then age, then `namespace/name`, then place in the route.
             let order = (
                 Reverse(hostname.specificity()),
                 &of_route.precedence,
                 piece.created,
-                route,
+                route.name.to_string(),
                 index,
             );
             (order, of_route)

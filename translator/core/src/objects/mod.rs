@@ -9,6 +9,7 @@ pub use key::{ObjectKey, ObjectName};
 pub use manifest::{Document, Fault, parse};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::fmt;
 use std::sync::Arc;
 
 /// Gateway API's own types, under the names that the specification uses.
@@ -16,16 +17,15 @@ pub mod gateway {
     pub use gateway_api::experimental::gatewayclasses::GatewayClass;
     pub use gateway_api::experimental::gateways::{
         Gateway, GatewayListeners as Listener,
-        GatewayListenersAllowedRoutesNamespaces as AllowedNamespaces,
         GatewayListenersAllowedRoutesNamespacesFrom as NamespacesFrom,
         GatewayListenersAllowedRoutesNamespacesSelector as NamespaceSelector,
-        GatewayListenersTlsCertificateRefs as CertificateRef, GatewayListenersTlsMode as TlsMode,
-        GatewayStatus, GatewayStatusListeners as ListenerStatus,
-        GatewayStatusListenersSupportedKinds as RouteKind,
+        GatewayListenersTls as ListenerTls, GatewayListenersTlsCertificateRefs as CertificateRef,
+        GatewayListenersTlsMode as TlsMode, GatewaySpec,
     };
     pub use gateway_api::experimental::httproutes::{
         HttpRoute, HttpRouteParentRefs as ParentRef, HttpRouteRules as HttpRule,
         HttpRouteRulesBackendRefs as HttpBackendRef, HttpRouteRulesFilters as HttpFilter,
+        HttpRouteRulesFiltersRequestMirror as RequestMirror,
         HttpRouteRulesFiltersRequestRedirect as RequestRedirect,
         HttpRouteRulesFiltersRequestRedirectPathType as RedirectPathType,
         HttpRouteRulesFiltersRequestRedirectScheme as RedirectScheme,
@@ -33,8 +33,7 @@ pub mod gateway {
         HttpRouteRulesFiltersUrlRewritePathType as RewritePathType,
         HttpRouteRulesMatches as HttpMatch, HttpRouteRulesMatchesHeadersType as HeaderMatchType,
         HttpRouteRulesMatchesPath as PathMatch, HttpRouteRulesMatchesPathType as PathMatchType,
-        HttpRouteRulesMatchesQueryParamsType as QueryMatchType, HttpRouteStatus,
-        HttpRouteStatusParents as ParentStatus, HttpRouteStatusParentsParentRef as StatusParentRef,
+        HttpRouteRulesMatchesQueryParamsType as QueryMatchType, HttpRouteSpec,
     };
     pub use gateway_api::experimental::referencegrants::ReferenceGrant;
 
@@ -61,13 +60,13 @@ pub enum Scope {
 }
 
 macro_rules! kinds {
-    ($($kind:ident: $type:ty, $group:literal, $scope:ident;)*) => {
+    ($($kind:ident: $type:ty, $group:literal, $scope:ident $(, $status:ident)?;)*) => {
         /// The kinds of objects that are understood.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind { $($kind),* }
 
         /// One object as it was given. Cheap to clone.
-        #[derive(Clone, Debug)]
+        #[derive(Clone, PartialEq)]
         pub enum Object { $($kind(Arc<$type>)),* }
 
         impl Kind {
@@ -104,19 +103,25 @@ macro_rules! kinds {
                 match self { $(Self::$kind(object) => &object.metadata),* }
             }
 
+            /// Drops what says nothing about what the author wants, so that a write of status is no change.
+            pub(crate) fn forget_bookkeeping(&mut self) {
+                let metadata = self.metadata();
+                let kept = metadata.managed_fields.is_some() || metadata.resource_version.is_some();
+                match self {
+                    $(Self::$kind(object) => {
+                        if kept $(|| object.$status.is_some())? {
+                            let object = Arc::make_mut(object);
+                            object.metadata.managed_fields = None;
+                            object.metadata.resource_version = None;
+                            $(object.$status = None;)?
+                        }
+                    })*
+                }
+            }
+
             /// To complete what a manifest may leave out.
             pub fn metadata_mut(&mut self) -> &mut ObjectMeta {
                 match self { $(Self::$kind(object) => &mut Arc::make_mut(object).metadata),* }
-            }
-        }
-
-        /// Whether two objects say the same. Status is not compared by anyone: it is ours to write.
-        impl PartialEq for Object {
-            fn eq(&self, other: &Self) -> bool {
-                match (self, other) {
-                    $((Self::$kind(one), Self::$kind(other)) => one == other,)*
-                    _ => false,
-                }
             }
         }
 
@@ -134,12 +139,12 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Namespace: core::Namespace, "", Cluster;
-    GatewayClass: gateway::GatewayClass, "gateway.networking.k8s.io", Cluster;
-    Gateway: gateway::Gateway, "gateway.networking.k8s.io", Namespaced;
-    HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io", Namespaced;
+    Namespace: core::Namespace, "", Cluster, status;
+    GatewayClass: gateway::GatewayClass, "gateway.networking.k8s.io", Cluster, status;
+    Gateway: gateway::Gateway, "gateway.networking.k8s.io", Namespaced, status;
+    HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io", Namespaced, status;
     ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io", Namespaced;
-    Service: core::Service, "", Namespaced;
+    Service: core::Service, "", Namespaced, status;
     EndpointSlice: core::EndpointSlice, "discovery.k8s.io", Namespaced;
     Secret: core::Secret, "", Namespaced;
 }
@@ -150,7 +155,27 @@ impl Kind {
     }
 }
 
+/// Objects may hold secrets, so only their names are printed.
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.key())
+    }
+}
+
 impl Object {
+    /// The object that this one is about, and that has to find it: a Service its EndpointSlices.
+    pub(crate) fn points_at(&self) -> Option<ObjectKey> {
+        match self {
+            Self::EndpointSlice(slice) => {
+                let metadata = &slice.metadata;
+                let service = metadata.labels.as_ref()?.get("kubernetes.io/service-name")?;
+                let name = ObjectName::new(metadata.namespace.as_deref()?, service);
+                Some(name.of(Kind::Service))
+            }
+            _ => None,
+        }
+    }
+
     pub fn key(&self) -> ObjectKey {
         let metadata = self.metadata();
         ObjectKey {

@@ -1,11 +1,11 @@
-use super::{Rules, regex};
-use crate::backends::{self, Reference};
+use super::{Rules, Scope, regex};
+use crate::backends::Reference;
 use crate::filters::{self, Place};
 use crate::ir::{
-    Hostname, HttpMatch, HttpRoute, HttpRule, PathMatch, StringMatch, Target, Timeouts,
+    Hostname, HttpMatch, HttpRoute, HttpRule, PathMatch, Route, StringMatch, Timeouts,
     WeightedTarget,
 };
-use crate::objects::{Kind, ObjectName, gateway};
+use crate::objects::{ObjectKey, ObjectName, gateway};
 use crate::status::Condition;
 use crate::world::Reader;
 use std::collections::BTreeSet;
@@ -16,60 +16,67 @@ const LONGEST_QUERY_NAME: usize = 1024;
 /// The API's bound. Envoy refuses weights whose sum does not fit in 32 bits.
 const LARGEST_WEIGHT: u32 = 1_000_000;
 
-pub(super) fn rules(reader: &Reader<'_>, name: &ObjectName) -> Option<Rules> {
-    let object = reader.object::<gateway::HttpRoute>(name)?;
+pub(super) fn rules(reader: &Reader<'_>, key: &ObjectKey) -> Option<Rules> {
+    let object = reader.object::<gateway::HttpRoute>(&key.name)?;
+    let gateway::HttpRouteSpec {
+        hostnames,
+        parent_refs,
+        rules,
+        // No Gateway is one by default.
+        use_default_gateways: _,
+    } = &object.spec;
     let mut resolved = super::resolved();
-    let (route, refusal) = match accept(reader, name, object, &mut resolved) {
-        Ok(route) => (Some(route), None),
-        Err(reason) => (None, Some(Condition::no("Accepted", "UnsupportedValue", reason))),
+    let hostnames = accept_hostnames(hostnames.as_deref().unwrap_or_default());
+    let accepted = accept(reader, key, rules.as_deref(), &mut resolved);
+    let (hostnames, route, refusal) = match hostnames
+        .and_then(|hostnames| Ok((hostnames, accepted?)))
+    {
+        Ok((hostnames, route)) => (hostnames, Some(Route::Http(route)), None),
+        Err(reason) => {
+            (vec![Hostname::Any], None, Some(Condition::no("Accepted", "UnsupportedValue", reason)))
+        }
     };
     let created = object.metadata.creation_timestamp.as_ref();
     Some(Rules {
         generation: object.metadata.generation.unwrap_or_default(),
         created: created.map_or(i64::MAX, |time| time.0.as_second()),
-        parents: object.spec.parent_refs.clone().unwrap_or_default(),
+        parents: parent_refs.clone().unwrap_or_default(),
+        hostnames,
         route,
         refusal,
         resolved,
     })
 }
 
+fn accept_hostnames(given: &[String]) -> Result<Vec<Hostname>, String> {
+    if given.is_empty() {
+        return Ok(vec![Hostname::Any]);
+    }
+    let parse = |hostname: &String| hostname.parse().map_err(|error| format!("hostnames: {error}"));
+    given.iter().map(parse).collect()
+}
+
 /// A value that cannot be served refuses the route as a whole, with the reason; a reference that leads nowhere does not,
 /// and is told in `resolved`.
 fn accept(
     reader: &Reader<'_>,
-    name: &ObjectName,
-    object: &gateway::HttpRoute,
+    key: &ObjectKey,
+    given: Option<&[gateway::HttpRule]>,
     resolved: &mut Condition,
 ) -> Result<HttpRoute, String> {
-    let mut hostnames = Vec::new();
-    for hostname in object.spec.hostnames.iter().flatten() {
-        hostnames
-            .push(hostname.parse::<Hostname>().map_err(|error| format!("hostnames: {error}"))?);
-    }
-    if hostnames.is_empty() {
-        hostnames.push(Hostname::Any);
-    }
-    let mut rules = Vec::new();
-    match object.spec.rules.as_deref() {
+    let mut scope = Scope { reader, route: key, resolved };
+    let Some(given) = given else {
         // Without rules there is one for all paths, as the API defaults it.
-        None => rules.push(rule(reader, name, &gateway::HttpRule::default(), resolved)?),
-        Some(given) => {
-            for (index, given) in given.iter().enumerate() {
-                let at = |reason| format!("rule {index}: {reason}");
-                rules.push(rule(reader, name, given, resolved).map_err(at)?);
-            }
-        }
+        return Ok(HttpRoute { rules: vec![rule(&mut scope, &gateway::HttpRule::default())?] });
+    };
+    let mut rules = Vec::new();
+    for (index, given) in given.iter().enumerate() {
+        rules.push(rule(&mut scope, given).map_err(|reason| format!("rule {index}: {reason}"))?);
     }
-    Ok(HttpRoute { hostnames, rules })
+    Ok(HttpRoute { rules })
 }
 
-fn rule(
-    reader: &Reader<'_>,
-    route: &ObjectName,
-    rule: &gateway::HttpRule,
-    resolved: &mut Condition,
-) -> Result<HttpRule, String> {
+fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, String> {
     // All fields by name: one that is not understood must not be ignored.
     let gateway::HttpRule {
         backend_refs,
@@ -90,11 +97,11 @@ fn rule(
         None => vec![http_match(&gateway::HttpMatch::default())?],
         Some(matches) => matches.iter().map(http_match).collect::<Result<_, _>>()?,
     };
-    let filters =
-        filters::accept(filters.as_deref().unwrap_or_default(), Place::Rule { matches: &matches })?;
+    let place = Place::Rule { matches: &matches };
+    let filters = filters::accept(scope, filters.as_deref().unwrap_or_default(), place)?;
     let mut targets = Vec::new();
     for reference in backend_refs.iter().flatten() {
-        targets.push(target(reader, route, reference, resolved)?);
+        targets.push(target(scope, reference)?);
     }
     let timeouts = match timeouts {
         None => Timeouts::default(),
@@ -187,34 +194,22 @@ fn duration(text: Option<&str>) -> Result<Option<Duration>, String> {
 }
 
 fn target(
-    reader: &Reader<'_>,
-    route: &ObjectName,
+    scope: &mut Scope<'_>,
     reference: &gateway::HttpBackendRef,
-    resolved: &mut Condition,
 ) -> Result<WeightedTarget, String> {
     let gateway::HttpBackendRef { filters, group, kind, name, namespace, port, weight } = reference;
-    let wanted = Reference {
+    let target = scope.resolve(&Reference {
         group: group.as_deref().unwrap_or_default(),
         kind: kind.as_deref().unwrap_or("Service"),
-        name: ObjectName::new(namespace.as_deref().unwrap_or(&route.namespace), name),
+        name: ObjectName::new(namespace.as_deref().unwrap_or(scope.namespace()), name),
         port: *port,
-    };
-    let target = match backends::resolve(reader, (Kind::HTTPRoute, &route.namespace), &wanted) {
-        Ok(backend) => Target::Backend(backend),
-        Err(unresolved) => {
-            // The first that leads nowhere is told; all of them answer 500.
-            if resolved.is_true {
-                *resolved = unresolved;
-            }
-            Target::Invalid
-        }
-    };
+    });
     let filters: Vec<gateway::HttpFilter> =
         filters.iter().flatten().map(filters::of_backend).collect::<Result<_, _>>()?;
     Ok(WeightedTarget {
         weight: share(weight.unwrap_or(1))?,
         target,
-        filters: filters::accept(&filters, Place::Backend)?,
+        filters: filters::accept(scope, &filters, Place::Backend)?,
     })
 }
 

@@ -1,19 +1,22 @@
-//! Routes: one file per kind. Whatever the kind, its rules become an [`ir::HttpRoute`], and that becomes a [`Piece`] of
-//! the tables that it is attached to.
+//! Routes: one file per kind. Its rules become an [`ir::Route`], and that, over HTTP, a [`Piece`] of the tables that it is
+//! attached to.
 
 mod http;
 mod piece;
 mod regex;
+mod scope;
 
 pub(crate) use piece::{Piece, PieceRoute, piece};
+pub(crate) use scope::Scope;
 
-use crate::ir;
+use crate::ir::{self, Hostname, Protocol};
 use crate::objects::{Kind, ObjectKey, gateway};
 use crate::status::Condition;
 use crate::world::Reader;
 
-/// The kinds of routes. A new one is a file here, an entry in this list and an arm in [`rules`].
-pub(crate) const KINDS: &[Kind] = &[Kind::HTTPRoute];
+/// The kinds of routes, and the protocols of the listeners that they can be attached to. A new one is a file here, an
+/// entry in this list and an arm in [`rules`].
+const KINDS: &[(Kind, &[Protocol])] = &[(Kind::HTTPRoute, &[Protocol::Http, Protocol::Https])];
 
 /// A route as it is understood, apart from what it is attached to.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +25,10 @@ pub(crate) struct Rules {
     /// When the object was made, in seconds: of two equal routes the older wins.
     pub(crate) created: i64,
     pub(crate) parents: Vec<gateway::ParentRef>,
+    /// Never empty: a route that names no host speaks for all of them.
+    pub(crate) hostnames: Vec<Hostname>,
     /// `None` if the route is refused.
-    pub(crate) route: Option<ir::HttpRoute>,
+    pub(crate) route: Option<ir::Route>,
     /// Why the route is refused on every listener.
     pub(crate) refusal: Option<Condition>,
     /// Whether all its references lead somewhere.
@@ -32,10 +37,23 @@ pub(crate) struct Rules {
 
 pub(crate) fn rules(reader: &Reader<'_>, key: &ObjectKey) -> Rules {
     let rules = match key.kind {
-        Kind::HTTPRoute => http::rules(reader, &key.name),
+        Kind::HTTPRoute => http::rules(reader, key),
         _ => None,
     };
     rules.unwrap_or_else(Rules::none)
+}
+
+/// The kinds of routes that a listener can have.
+pub(crate) fn kinds_for(protocol: Protocol) -> Vec<Kind> {
+    let kinds = KINDS.iter().filter(|(_, protocols)| protocols.contains(&protocol));
+    kinds.map(|(kind, _)| *kind).collect()
+}
+
+impl Kind {
+    /// Whether objects of this kind are routes, whose rules and attachments are translated.
+    pub(crate) fn is_route(self) -> bool {
+        KINDS.iter().any(|(kind, _)| *kind == self)
+    }
 }
 
 impl Rules {
@@ -45,6 +63,7 @@ impl Rules {
             generation: 0,
             created: i64::MAX,
             parents: Vec::new(),
+            hostnames: vec![Hostname::Any],
             route: None,
             refusal: None,
             resolved: resolved(),

@@ -1,5 +1,5 @@
 use crate::build;
-use crate::ir::{Backend, HttpMatch, PathMatch, TableKey, Target};
+use crate::ir::{Backend, HttpMatch, PathMatch, Route, TableKey};
 use crate::objects::ObjectKey;
 use crate::world::Reader;
 use bytes::Bytes;
@@ -48,13 +48,11 @@ pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> P
         routes: Vec::new(),
         backends: BTreeSet::new(),
     };
-    let route = rules.and_then(|rules| rules.route.as_ref());
-    for (index, rule) in route.into_iter().flat_map(|route| &route.rules).enumerate() {
-        for target in &rule.targets {
-            if let Target::Backend(backend) = &target.target {
-                piece.backends.insert(backend.clone());
-            }
-        }
+    let Some(Route::Http(route)) = rules.and_then(|rules| rules.route.as_ref()) else {
+        return piece;
+    };
+    for (index, rule) in route.rules.iter().enumerate() {
+        piece.backends.extend(rule.backends().cloned());
         for (alternative, http_match) in rule.matches.iter().enumerate() {
             let name = format!("{}/{index}/{alternative}", route_name(key));
             let route = build::route(name, rule, http_match, table);

@@ -54,10 +54,6 @@ impl Conditions {
         self.0.get(r#type).is_some_and(|condition| condition.is_true)
     }
 
-    pub(crate) fn message(&self, r#type: &str) -> Option<&str> {
-        self.0.get(r#type).map(|condition| &*condition.message)
-    }
-
     /// Every condition says from which generation of the object it was found.
     pub(crate) fn observed(mut self, generation: i64) -> Self {
         for condition in self.0.values_mut() {

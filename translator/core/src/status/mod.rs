@@ -134,8 +134,8 @@ fn class(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayClassStatus> {
 fn gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayStatus> {
     let gateway = reader.gateway(&key.name)?;
     let listener = |listener: &AcceptedListener| ListenerStatus {
-        name: listener.name.to_string(),
-        attached_routes: reader.attached_routes(&key.name, &listener.name),
+        name: listener.id.name.to_string(),
+        attached_routes: reader.attached_routes(&listener.id),
         supported_kinds: listener
             .kinds
             .iter()

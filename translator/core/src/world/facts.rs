@@ -3,7 +3,7 @@ use super::stages::Product;
 use super::unit::{Fact, Unit};
 use crate::accept::AcceptedGateway;
 use crate::attach::Attachment;
-use crate::ir::{self, Backend, Hostname, TableKey};
+use crate::ir::{self, Backend, Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
 use crate::routes::{Piece, Rules};
 use crate::status::Status;
@@ -16,11 +16,15 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     objects: BTreeMap<ObjectKey, Object>,
-    slices: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
+    /// By what they are about.
+    pointing: BTreeMap<(Kind, ObjectKey), BTreeSet<ObjectKey>>,
     gateways: BTreeMap<ObjectName, AcceptedGateway>,
+    members: BTreeMap<FleetName, BTreeSet<ObjectName>>,
+    fleets: BTreeMap<FleetName, ir::Fleet>,
+    listeners: BTreeMap<TableKey, Vec<(ListenerId, Hostname)>>,
     rules: BTreeMap<ObjectKey, Rules>,
     attachments: BTreeMap<ObjectKey, Attachment>,
-    attached: BTreeMap<ListenerOf, BTreeSet<ObjectKey>>,
+    attached: BTreeMap<ListenerId, BTreeSet<ObjectKey>>,
     hosted: BTreeMap<HostOf, BTreeMap<ObjectKey, Hostname>>,
     pieces: BTreeMap<(ObjectKey, TableKey), Piece>,
     virtual_hosts: BTreeMap<TableKey, BTreeMap<Hostname, Bytes>>,
@@ -30,10 +34,8 @@ pub(super) struct Facts {
     outcome: Outcome,
 }
 
-/// A listener of a Gateway, by name.
-type ListenerOf = (ObjectName, Arc<str>);
 /// A host of a listener of a table.
-type HostOf = (TableKey, Arc<str>, Hostname);
+type HostOf = (TableKey, ListenerId, Hostname);
 type ResourceOf = (ResourceType, Arc<str>);
 
 impl Facts {
@@ -44,16 +46,15 @@ impl Facts {
         }
         let mut touched =
             vec![Fact::Object(key.clone()), Fact::Namespace(key.kind, key.name.namespace.clone())];
-        if key.kind == Kind::EndpointSlice {
-            let (old, new) = (before.and_then(service_of), object.as_ref().and_then(service_of));
-            if let Some(old) = old {
-                drop_member(&mut self.slices, &old, &key.name);
-                touched.push(Fact::Slices(old));
-            }
-            if let Some(new) = new {
-                self.slices.entry(new.clone()).or_default().insert(key.name.clone());
-                touched.push(Fact::Slices(new));
-            }
+        let (old, new) =
+            (before.and_then(Object::points_at), object.as_ref().and_then(Object::points_at));
+        if let Some(old) = old {
+            drop_member(&mut self.pointing, &(key.kind, old.clone()), key);
+            touched.push(Fact::Pointing(key.kind, old));
+        }
+        if let Some(new) = new {
+            self.pointing.entry((key.kind, new.clone())).or_default().insert(key.clone());
+            touched.push(Fact::Pointing(key.kind, new));
         }
         match object {
             Some(object) => self.objects.insert(key.clone(), object),
@@ -66,7 +67,14 @@ impl Facts {
     pub(super) fn set_product(&mut self, unit: &Unit, product: Product) -> Vec<Fact> {
         let mut touched = Vec::new();
         let changed = match (unit, product) {
-            (Unit::Gateway(name), Product::Gateway(new)) => self.set_gateway(name, new),
+            (Unit::Gateway(name), Product::Gateway(new)) => {
+                touched = self.index_gateway(name, new.as_ref());
+                set(&mut self.gateways, name, new)
+            }
+            (Unit::Fleet(name), Product::Fleet(new)) => {
+                touched = self.index_fleet(name, new.as_ref());
+                set(&mut self.fleets, name, new)
+            }
             (Unit::Rules(route), Product::Rules(new)) => set(&mut self.rules, route, new),
             (Unit::Attachment(route), Product::Attachment(new)) => {
                 touched = self.index_attachment(route, new.as_ref());
@@ -117,15 +125,29 @@ impl Facts {
             .map(|(_, object)| object)
     }
 
-    pub(super) fn slices(
+    pub(super) fn pointing(
         &self,
-        service: &ObjectName,
-    ) -> impl Iterator<Item = &ObjectName> + use<'_> {
-        self.slices.get(service).into_iter().flatten()
+        kind: Kind,
+        at: &ObjectKey,
+    ) -> impl Iterator<Item = &Object> + use<'_> {
+        let keys = self.pointing.get(&(kind, at.clone())).into_iter().flatten();
+        keys.filter_map(|key| self.objects.get(key))
     }
 
     pub(super) fn gateway(&self, name: &ObjectName) -> Option<&AcceptedGateway> {
         self.gateways.get(name)
+    }
+
+    pub(super) fn members(&self, fleet: &FleetName) -> impl Iterator<Item = &ObjectName> + use<'_> {
+        self.members.get(fleet).into_iter().flatten()
+    }
+
+    pub(super) fn fleet(&self, name: &FleetName) -> Option<&ir::Fleet> {
+        self.fleets.get(name)
+    }
+
+    pub(super) fn listeners_of(&self, table: &TableKey) -> &[(ListenerId, Hostname)] {
+        self.listeners.get(table).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn rules(&self, route: &ObjectKey) -> Option<&Rules> {
@@ -140,17 +162,17 @@ impl Facts {
         self.pieces.get(&(route.clone(), table.clone()))
     }
 
-    pub(super) fn attached_routes(&self, gateway: &ObjectName, listener: &str) -> usize {
-        self.attached.get(&(gateway.clone(), listener.into())).map_or(0, BTreeSet::len)
+    pub(super) fn attached_routes(&self, listener: &ListenerId) -> usize {
+        self.attached.get(listener).map_or(0, BTreeSet::len)
     }
 
     pub(super) fn hosted(
         &self,
         table: &TableKey,
-        listener: &str,
+        listener: &ListenerId,
         host: &Hostname,
     ) -> impl Iterator<Item = (&ObjectKey, &Hostname)> + use<'_> {
-        self.hosted.get(&(table.clone(), listener.into(), host.clone())).into_iter().flatten()
+        self.hosted.get(&(table.clone(), listener.clone(), host.clone())).into_iter().flatten()
     }
 
     pub(super) fn virtual_hosts(&self, table: &TableKey) -> impl Iterator<Item = &Bytes> + use<'_> {
@@ -169,41 +191,75 @@ impl Facts {
         resources.map(|((kind, _), resource)| (*kind, resource))
     }
 
-    pub(super) fn gateways(&self) -> impl Iterator<Item = &ir::Gateway> {
-        self.gateways.values().map(|gateway| &gateway.ir)
+    pub(super) fn fleets(&self) -> impl Iterator<Item = &ir::Fleet> {
+        self.fleets.values()
     }
 
-    pub(super) fn routes(&self) -> impl Iterator<Item = (&ObjectKey, &ir::HttpRoute)> {
-        self.rules.iter().filter_map(|(key, rules)| Some((key, rules.route.as_ref()?)))
+    pub(super) fn routes(&self) -> impl Iterator<Item = (&ObjectKey, &[Hostname], &ir::Route)> {
+        self.rules
+            .iter()
+            .filter_map(|(key, rules)| Some((key, &*rules.hostnames, rules.route.as_ref()?)))
     }
 
     pub(super) fn backends(&self) -> BTreeSet<&Backend> {
         self.pieces.values().flat_map(|piece| &piece.backends).collect()
     }
 
-    fn set_gateway(&mut self, name: &ObjectName, new: Option<AcceptedGateway>) -> bool {
-        let old = self.gateways.get(name);
-        let fleet = || FleetName::new(&name.namespace, &name.name);
-        if old.map(|old| ir::Infra::of(&old.ir)) != new.as_ref().map(|new| ir::Infra::of(&new.ir)) {
-            let infra = new.as_ref().map(|new| Arc::new(ir::Infra::of(&new.ir)));
-            self.outcome.infra.insert(fleet(), infra);
+    fn index_gateway(&mut self, name: &ObjectName, new: Option<&AcceptedGateway>) -> Vec<Fact> {
+        let old = self.gateways.get(name).map(|gateway| &gateway.doors);
+        let new = new.map(|gateway| &gateway.doors);
+        let mut touched = Vec::new();
+        if old != new {
+            touched.push(Fact::Doors(name.clone()));
         }
-        match (old, &new) {
-            (Some(_), None) => self.outcome.retired.push(fleet()),
-            // A Gateway without a listener has no resource, and yet its proxies are to be told so.
+        let (old, new) =
+            (old.map(|doors| doors.fleet.clone()), new.map(|doors| doors.fleet.clone()));
+        if old != new {
+            if let Some(old) = old {
+                drop_member(&mut self.members, &old, name);
+                touched.push(Fact::Members(old));
+            }
+            if let Some(new) = new {
+                self.members.entry(new.clone()).or_default().insert(name.clone());
+                touched.push(Fact::Members(new));
+            }
+        }
+        touched
+    }
+
+    fn index_fleet(&mut self, name: &FleetName, new: Option<&ir::Fleet>) -> Vec<Fact> {
+        let old = self.fleets.get(name);
+        if old.map(ir::Infra::of) != new.map(ir::Infra::of) {
+            let infra = new.map(|new| Arc::new(ir::Infra::of(new)));
+            self.outcome.infra.insert(name.clone(), infra);
+        }
+        match (old, new) {
+            (Some(_), None) => self.outcome.retired.push(name.clone()),
+            // A fleet without a listener has no resource, and yet its proxies are to be told so.
             (None, Some(_)) => {
-                self.outcome.retired.retain(|retired| *retired != fleet());
-                self.outcome.changes.entry(fleet()).or_default();
+                self.outcome.retired.retain(|retired| retired != name);
+                self.outcome.changes.entry(name.clone()).or_default();
             }
             _ => {}
         }
-        set(&mut self.gateways, name, new)
+        let (before, after) = (tables(old), tables(new));
+        let mut touched = Vec::new();
+        for table in before.keys().filter(|table| !after.contains_key(table)) {
+            self.listeners.remove(table);
+            touched.push(Fact::Listeners(table.clone()));
+        }
+        for (table, listeners) in after {
+            if set(&mut self.listeners, &table, Some(listeners)) {
+                touched.push(Fact::Listeners(table));
+            }
+        }
+        touched
     }
 
     fn index_attachment(&mut self, route: &ObjectKey, new: Option<&Attachment>) -> Vec<Fact> {
         let old = self.attachments.get(route);
-        let listeners = |attachment: Option<&Attachment>| -> BTreeSet<ListenerOf> {
-            attachment.into_iter().flat_map(Attachment::listeners).collect()
+        let listeners = |attachment: Option<&Attachment>| -> BTreeSet<ListenerId> {
+            attachment.into_iter().flat_map(Attachment::listeners).cloned().collect()
         };
         let hosts = |attachment: Option<&Attachment>| -> BTreeMap<HostOf, Hostname> {
             let hosts = attachment.into_iter().flat_map(Attachment::hosts);
@@ -223,11 +279,7 @@ impl Facts {
         for come in after.difference(&before) {
             self.attached.entry(come.clone()).or_default().insert(route.clone());
         }
-        touched.extend(
-            before
-                .symmetric_difference(&after)
-                .map(|(gateway, listener)| Fact::Attached(gateway.clone(), listener.clone())),
-        );
+        touched.extend(before.symmetric_difference(&after).cloned().map(Fact::Attached));
 
         let (before, after) = (hosts(old), hosts(new));
         for (at, written) in &after {
@@ -316,9 +368,15 @@ fn drop_member<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, me
     }
 }
 
-/// The Service that an EndpointSlice belongs to.
-fn service_of(slice: &Object) -> Option<ObjectName> {
-    let metadata = slice.metadata();
-    let service = metadata.labels.as_ref()?.get("kubernetes.io/service-name")?;
-    Some(ObjectName::new(metadata.namespace.as_deref()?, service))
+/// The listeners of each table of a fleet.
+fn tables(fleet: Option<&ir::Fleet>) -> BTreeMap<TableKey, Vec<(ListenerId, Hostname)>> {
+    let mut tables: BTreeMap<TableKey, Vec<(ListenerId, Hostname)>> = BTreeMap::new();
+    let listeners = fleet.into_iter().flat_map(|fleet| {
+        fleet.listeners.iter().map(|listener| (TableKey::of(&fleet.name, listener), listener))
+    });
+    for (table, listener) in listeners {
+        let table = tables.entry(table).or_default();
+        table.push((listener.id.clone(), listener.hostname.clone()));
+    }
+    tables
 }

@@ -15,7 +15,7 @@ pub use outcome::{Outcome, Work};
 pub(crate) use reader::Reader;
 
 use crate::ir;
-use crate::objects::{Kind, Object, ObjectKey};
+use crate::objects::{Object, ObjectKey};
 use crate::status::{Problem, Status};
 use facts::Facts;
 use graph::Graph;
@@ -48,7 +48,10 @@ impl World {
     /// Takes note of an event. What follows from it is worked out by [`World::settle`].
     pub fn apply(&mut self, event: Event) {
         let (key, object) = match event {
-            Event::Applied(object) => (object.key(), Some(object)),
+            Event::Applied(mut object) => {
+                object.forget_bookkeeping();
+                (object.key(), Some(object))
+            }
             Event::Deleted(key) => (key, None),
         };
         let units = match object {
@@ -94,30 +97,27 @@ impl World {
         self.graph.units()
     }
 
-    pub fn gateways(&self) -> impl Iterator<Item = &ir::Gateway> {
-        self.facts.gateways()
+    pub fn fleets(&self) -> impl Iterator<Item = &ir::Fleet> {
+        self.facts.fleets()
     }
 
     pub fn infra(&self) -> impl Iterator<Item = ir::Infra> {
-        self.gateways().map(ir::Infra::of)
+        self.fleets().map(ir::Infra::of)
     }
 
-    /// The routes that were understood, whether or not they are attached.
-    pub fn routes(&self) -> impl Iterator<Item = (&ObjectKey, &ir::HttpRoute)> {
+    /// The routes that were understood, whether or not they are attached, with their hostnames.
+    pub fn routes(&self) -> impl Iterator<Item = (&ObjectKey, &[ir::Hostname], &ir::Route)> {
         self.facts.routes()
     }
 
-    /// The backends that the fleets' routes lead to.
-    pub fn backends(&self) -> BTreeMap<ir::Backend, (ir::Cluster, ir::Endpoints)> {
+    /// The endpoints of the backends that the fleets' routes lead to.
+    pub fn backends(&self) -> BTreeMap<ir::Backend, ir::Endpoints> {
         let reader = Reader::new(&self.facts);
+        let endpoints = |backend: &ir::Backend| crate::backends::endpoints(&reader, backend);
         self.facts
             .backends()
             .into_iter()
-            .map(|backend| {
-                let cluster = crate::backends::cluster(&reader, backend);
-                let endpoints = crate::backends::endpoints(&reader, backend);
-                (backend.clone(), (cluster, endpoints))
-            })
+            .map(|backend| (backend.clone(), endpoints(backend)))
             .collect()
     }
 
@@ -126,7 +126,7 @@ impl World {
         let product = stages::compute(&unit, &reader);
         let read = reader.into_facts();
         debug_assert!(
-            read.iter().all(|fact| !matches!(fact, Fact::Product(earlier) if *earlier >= unit)),
+            read.iter().all(|fact| !matches!(fact, Fact::Product(read) if !read.is_before(&unit))),
             "{unit:?} read a product of its own or a later stage"
         );
         self.graph.record(&unit, read);
@@ -152,12 +152,5 @@ impl World {
         for fact in facts {
             self.dirty.extend(self.graph.readers(&fact).cloned());
         }
-    }
-}
-
-impl Kind {
-    /// Whether objects of this kind are routes, whose rules and attachments are translated.
-    pub(crate) fn is_route(self) -> bool {
-        crate::routes::KINDS.contains(&self)
     }
 }

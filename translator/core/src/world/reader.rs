@@ -1,9 +1,9 @@
 use super::facts::Facts;
 use super::unit::{Fact, Unit};
-use crate::accept::AcceptedGateway;
+use crate::accept::{AcceptedGateway, Doors};
 use crate::attach::Attachment;
-use crate::ir::{self, Hostname, TableKey};
-use crate::objects::{Kind, ObjectKey, ObjectName, Typed, core::EndpointSlice};
+use crate::ir::{self, Hostname, ListenerId, TableKey};
+use crate::objects::{ObjectKey, ObjectName, Typed};
 use crate::routes::{Piece, Rules};
 use bytes::Bytes;
 use heliograph_snapshot::FleetName;
@@ -41,30 +41,46 @@ impl<'a> Reader<'a> {
         self.facts.objects_in(T::KIND, namespace).filter_map(T::of)
     }
 
-    pub(crate) fn slices(
+    /// The objects that are about another.
+    pub(crate) fn pointing<T: Typed + 'a>(
         &self,
-        service: &ObjectName,
-    ) -> impl Iterator<Item = &'a EndpointSlice> + use<'a> {
-        self.saw(Fact::Slices(service.clone()));
-        self.facts
-            .slices(service)
-            .filter_map(|name| self.facts.object(&name.clone().of(Kind::EndpointSlice)))
-            .filter_map(EndpointSlice::of)
-            .collect::<Vec<_>>()
-            .into_iter()
+        at: &ObjectKey,
+    ) -> impl Iterator<Item = &'a T> + use<'a, T> {
+        self.saw(Fact::Pointing(T::KIND, at.clone()));
+        self.facts.pointing(T::KIND, at).filter_map(T::of)
     }
 
-    /// A Gateway that is ours, whether or not it is valid.
+    /// All there is to say of a Gateway that is ours, whether or not it is valid.
     pub(crate) fn gateway(&self, name: &ObjectName) -> Option<&'a AcceptedGateway> {
         self.saw(Fact::Product(Unit::Gateway(name.clone())));
         self.facts.gateway(name)
     }
 
+    /// What routes and fleets see of a Gateway that is ours.
+    pub(crate) fn doors(&self, name: &ObjectName) -> Option<&'a Doors> {
+        self.saw(Fact::Doors(name.clone()));
+        self.facts.gateway(name).map(|gateway| &gateway.doors)
+    }
+
+    /// The Gateways of a fleet.
+    pub(crate) fn members(
+        &self,
+        fleet: &FleetName,
+    ) -> impl Iterator<Item = &'a ObjectName> + use<'a> {
+        self.saw(Fact::Members(fleet.clone()));
+        self.facts.members(fleet)
+    }
+
     /// What the proxies of a fleet are to serve.
-    pub(crate) fn fleet(&self, fleet: &FleetName) -> Option<&'a ir::Gateway> {
-        // A fleet has the name of its Gateway.
-        let (namespace, name) = fleet.as_str().split_once('/')?;
-        self.gateway(&ObjectName::new(namespace, name)).map(|gateway| &gateway.ir)
+    pub(crate) fn fleet(&self, fleet: &FleetName) -> Option<&'a ir::Fleet> {
+        self.saw(Fact::Product(Unit::Fleet(fleet.clone())));
+        self.facts.fleet(fleet)
+    }
+
+    /// The listeners that share a table.
+    pub(crate) fn listeners_of(&self, table: &TableKey) -> &'a [(ListenerId, Hostname)] {
+        self.saw(Fact::Listeners(table.clone()));
+        self.facts.listeners_of(table)
     }
 
     pub(crate) fn rules(&self, route: &ObjectKey) -> Option<&'a Rules> {
@@ -82,19 +98,19 @@ impl<'a> Reader<'a> {
         self.facts.piece(route, table)
     }
 
-    pub(crate) fn attached_routes(&self, gateway: &ObjectName, listener: &str) -> usize {
-        self.saw(Fact::Attached(gateway.clone(), listener.into()));
-        self.facts.attached_routes(gateway, listener)
+    pub(crate) fn attached_routes(&self, listener: &ListenerId) -> usize {
+        self.saw(Fact::Attached(listener.clone()));
+        self.facts.attached_routes(listener)
     }
 
     /// The routes that a listener has for a host, each with the hostname that its author wrote.
     pub(crate) fn hosted(
         &self,
         table: &TableKey,
-        listener: &str,
+        listener: &ListenerId,
         host: &Hostname,
     ) -> impl Iterator<Item = (&'a ObjectKey, &'a Hostname)> + use<'a> {
-        self.saw(Fact::Hosted(table.clone(), listener.into(), host.clone()));
+        self.saw(Fact::Hosted(table.clone(), listener.clone(), host.clone()));
         self.facts.hosted(table, listener, host)
     }
 

@@ -4,6 +4,7 @@ use super::reader::Reader;
 use super::unit::Unit;
 use crate::accept::AcceptedGateway;
 use crate::attach::Attachment;
+use crate::ir::{self, TableKey};
 use crate::objects::{Kind, ObjectKey};
 use crate::routes::{Piece, Rules};
 use crate::status::Status;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) enum Product {
     Gateway(Option<AcceptedGateway>),
+    Fleet(Option<ir::Fleet>),
     Rules(Option<Rules>),
     Attachment(Option<Attachment>),
     Piece(Option<Piece>),
@@ -29,6 +31,7 @@ pub(super) enum Product {
 pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
     match unit {
         Unit::Gateway(name) => Product::Gateway(accept::gateway(reader, name)),
+        Unit::Fleet(name) => Product::Fleet(Some(accept::fleet(reader, name))),
         Unit::Rules(route) => Product::Rules(Some(routes::rules(reader, route))),
         Unit::Attachment(route) => Product::Attachment(Some(attach::route(reader, route))),
         Unit::Piece(route, table) => Product::Piece(Some(routes::piece(reader, route, table))),
@@ -36,7 +39,7 @@ pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
             Product::VirtualHost(merge::virtual_host(reader, table, host))
         }
         Unit::Secret(_, secret) => Product::Resource(build::secret(reader, secret)),
-        Unit::Cluster(_, backend) => Product::Resource(Some(build::cluster(reader, backend))),
+        Unit::Cluster(_, backend) => Product::Resource(Some(build::cluster(backend))),
         Unit::Endpoints(_, backend) => Product::Resource(Some(build::endpoints(reader, backend))),
         Unit::Listener(fleet, port) => Product::Resource(build::listener(reader, fleet, *port)),
         Unit::Table(table) => Product::Resource(Some(build::table(reader, table))),
@@ -62,6 +65,7 @@ impl Product {
     pub(super) fn nothing(unit: &Unit) -> Self {
         match unit {
             Unit::Gateway(_) => Self::Gateway(None),
+            Unit::Fleet(_) => Self::Fleet(None),
             Unit::Rules(_) => Self::Rules(None),
             Unit::Attachment(_) => Self::Attachment(None),
             Unit::Piece(..) => Self::Piece(None),
@@ -78,7 +82,8 @@ impl Product {
     /// The units that exist because of this product.
     pub(super) fn demands(&self, unit: &Unit) -> BTreeSet<Unit> {
         match (self, unit) {
-            (Self::Gateway(Some(gateway)), _) => demanded_by_gateway(gateway),
+            (Self::Gateway(Some(gateway)), _) => [Unit::Fleet(gateway.doors.fleet.clone())].into(),
+            (Self::Fleet(Some(fleet)), _) => demanded_by_fleet(fleet),
             (Self::Attachment(Some(attachment)), Unit::Attachment(route)) => attachment
                 .hosts()
                 .flat_map(|host| {
@@ -103,17 +108,19 @@ impl Product {
     }
 }
 
-fn demanded_by_gateway(gateway: &AcceptedGateway) -> BTreeSet<Unit> {
-    let fleet = &gateway.ir.fleet;
+fn demanded_by_fleet(fleet: &ir::Fleet) -> BTreeSet<Unit> {
     let mut units = BTreeSet::new();
-    for listener in &gateway.ir.listeners {
-        let table = gateway.ir.table_of(listener);
-        units.insert(Unit::Listener(fleet.clone(), listener.port));
+    for listener in &fleet.listeners {
+        let table = TableKey::of(&fleet.name, listener);
+        units.insert(Unit::Listener(fleet.name.clone(), listener.port));
         // Also without a route: a host that belongs to this listener must not fall to a less specific one.
         units.insert(Unit::VirtualHost(table.clone(), listener.hostname.clone()));
         units.insert(Unit::Table(table));
         units.extend(
-            listener.certificates.iter().map(|secret| Unit::Secret(fleet.clone(), secret.clone())),
+            listener
+                .certificates
+                .iter()
+                .map(|secret| Unit::Secret(fleet.name.clone(), secret.clone())),
         );
     }
     units

@@ -1,4 +1,4 @@
-use crate::ir::{Backend, Hostname, TableKey};
+use crate::ir::{Backend, Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use heliograph_snapshot::FleetName;
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub(crate) enum Unit {
     /// Is this Gateway ours, and which of its listeners are valid?
     Gateway(ObjectName),
+    /// What do the proxies of a fleet serve?
+    Fleet(FleetName),
     /// The rules of a route, with references resolved.
     Rules(ObjectKey),
     /// The listeners that a route belongs to.
@@ -35,23 +37,35 @@ pub(crate) enum Fact {
     Object(ObjectKey),
     /// All objects of a kind in a namespace.
     Namespace(Kind, Arc<str>),
-    /// The EndpointSlices of a Service.
-    Slices(ObjectName),
+    /// The objects of a kind that are about another: the EndpointSlices of a Service.
+    Pointing(Kind, ObjectKey),
     /// What a unit came to.
     Product(Unit),
-    /// The routes that are attached to a listener of a Gateway.
-    Attached(ObjectName, Arc<str>),
+    /// What routes and fleets see of a Gateway.
+    Doors(ObjectName),
+    /// The Gateways of a fleet.
+    Members(FleetName),
+    /// The listeners that share a table, and their hostnames.
+    Listeners(TableKey),
+    /// The routes that are attached to a listener.
+    Attached(ListenerId),
     /// The routes that a listener of a table has for a host.
-    Hosted(TableKey, Arc<str>, Hostname),
+    Hosted(TableKey, ListenerId, Hostname),
     /// All virtual hosts of a table.
     VirtualHosts(TableKey),
 }
 
 impl Unit {
+    /// Whether it is of an earlier stage.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        self < other && std::mem::discriminant(self) != std::mem::discriminant(other)
+    }
+
     /// For counters.
     pub(crate) fn stage(&self) -> &'static str {
         match self {
             Self::Gateway(_) => "gateway",
+            Self::Fleet(_) => "fleet",
             Self::Rules(_) => "rules",
             Self::Attachment(_) => "attachment",
             Self::Piece(..) => "piece",

@@ -63,38 +63,34 @@ impl Case {
 
 /// The whole of a world as text: intermediate representation, statuses, xDS.
 pub(crate) fn render(world: &World) -> String {
-    let gateways: Vec<Value> = world.gateways().map(|gateway| json!(gateway)).collect();
+    let fleets: Vec<Value> = world.fleets().map(|fleet| json!(fleet)).collect();
     let infra: Vec<Value> = world.infra().map(|infra| json!(infra)).collect();
-    let routes: Map<String, Value> =
-        world.routes().map(|(key, route)| (key.to_string(), json!(route))).collect();
+    let routes: Map<String, Value> = world
+        .routes()
+        .map(|(key, hostnames, route)| {
+            (key.to_string(), json!({"hostnames": hostnames, "does": route}))
+        })
+        .collect();
     let backends: Map<String, Value> = world
         .backends()
         .into_iter()
-        .map(|(name, (cluster, endpoints))| {
-            (
-                name.to_string(),
-                json!({"protocol": cluster.protocol, "localities": endpoints.localities}),
-            )
-        })
+        .map(|(name, endpoints)| (name.to_string(), json!(endpoints.localities)))
         .collect();
     let statuses: Map<String, Value> =
         world.statuses().map(|(key, status)| (key.to_string(), json!(status))).collect();
     let mut xds = Map::new();
-    for gateway in world.gateways() {
+    for ir in world.fleets() {
         let mut fleet = Map::new();
-        for (kind, resource) in world.resources(&gateway.fleet) {
+        for (kind, resource) in world.resources(&ir.name) {
             let any = Any { type_url: kind.type_url().to_owned(), value: resource.body.clone() };
             let shown = json!({"version": resource.version, "resource": to_json(&any).unwrap()});
             let resources = fleet.entry(kind.as_str()).or_insert_with(|| json!({}));
             resources[&*resource.name] = shown;
         }
-        xds.insert(gateway.fleet.to_string(), Value::Object(fleet));
+        xds.insert(ir.name.to_string(), Value::Object(fleet));
     }
     let sections = [
-        (
-            "ir",
-            json!({"gateways": gateways, "infra": infra, "routes": routes, "backends": backends}),
-        ),
+        ("ir", json!({"fleets": fleets, "infra": infra, "routes": routes, "backends": backends})),
         ("status", Value::Object(statuses)),
         ("xds", Value::Object(xds)),
     ];

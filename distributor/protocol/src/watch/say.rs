@@ -1,0 +1,133 @@
+//! What is said to a client.
+
+use super::{Content, Flight, Held, Step, Watch, version_of};
+use crate::nonce::{Nonce, Nonces};
+use crate::order::Gate;
+use crate::reply::Reply;
+use crate::session::Protocol;
+use heliograph_snapshot::{Resource, ResourceType};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A reply, and which names it tells of.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) reply: Reply,
+    /// Added or changed.
+    pub(crate) changed: Vec<Arc<str>>,
+    pub(crate) removed: Vec<Arc<str>>,
+}
+
+impl Watch {
+    /// The next reply, if there is something to say and no other reply of this type is under way.
+    pub(crate) fn reply(
+        &mut self,
+        removals: Gate,
+        nonces: &mut Nonces,
+        now: Duration,
+    ) -> Option<Told> {
+        if !self.open || self.in_flight.is_some() {
+            return None;
+        }
+        let (mut sends, mut forgotten, mut whole) = (Vec::new(), Vec::new(), true);
+        for (name, exception) in &self.exceptions {
+            match self.step(name, exception, removals) {
+                Step::Send(content) => {
+                    // One route table a response: Envoy applies none of the tables beside a bad one.
+                    if self.kind == ResourceType::Route {
+                        if matches!(sends.last(), Some((_, Some(_)))) {
+                            whole = false;
+                            break;
+                        }
+                        if content.is_some() {
+                            whole &= sends.is_empty();
+                            sends.clear();
+                        }
+                    }
+                    sends.push((name.clone(), content.cloned()));
+                }
+                Step::Forget => forgotten.push(name.clone()),
+                Step::Wait => whole = false,
+                Step::Rest => whole &= exception.agrees(self.view.get(self.kind, name)),
+            }
+        }
+        for name in forgotten {
+            self.exceptions.remove(&name);
+        }
+        if sends.is_empty() && !self.answer_due {
+            return None;
+        }
+        if self.lists_everything() && self.unknown {
+            self.list_the_unknown(&mut sends);
+        }
+        for (name, content) in &sends {
+            if let Some(exception) = self.exceptions.get_mut(name) {
+                exception.sent = Some(content.clone());
+                exception.tell = false;
+            }
+        }
+        self.answer_due = false;
+        let nonce = nonces.next(self.view.head());
+        self.in_flight = Some(Flight { since: now, whole });
+        self.last = Some(nonce);
+        let (changed, removed): (Vec<_>, Vec<_>) =
+            sends.iter().partition(|(_, content)| content.is_some());
+        let names = |sends: Vec<&(Arc<str>, Content)>| {
+            sends.into_iter().map(|(name, _)| name.clone()).collect()
+        };
+        let (changed, removed) = (names(changed), names(removed));
+        Some(Told { reply: self.written(nonce, sends), changed, removed })
+    }
+
+    fn written(&self, nonce: Nonce, sends: Vec<(Arc<str>, Content)>) -> Reply {
+        let (kind, nonce) = (self.kind, nonce.to_string());
+        match self.protocol {
+            Protocol::Delta => {
+                let (mut resources, mut removed) = (Vec::new(), Vec::new());
+                for (name, content) in sends {
+                    match content {
+                        Some(resource) => resources.push(resource),
+                        None => removed.push(name),
+                    }
+                }
+                let version = self.view.head().to_string();
+                Reply { kind, nonce, version, resources, removed }
+            }
+            Protocol::StateOfTheWorld => {
+                let held = self.held_after();
+                let version = version_of(&held).to_string();
+                // "For Listener and Cluster the server must include the complete state of the world"; the
+                // responses of other types may be partial.
+                let resources = if self.lists_everything() {
+                    held
+                } else {
+                    sends.into_iter().filter_map(|(_, content)| content).collect()
+                };
+                Reply { kind, nonce, version, resources, removed: Vec::new() }
+            }
+        }
+    }
+
+    /// All that the client holds once it accepts what is in flight, by name.
+    fn held_after(&self) -> Vec<Arc<Resource>> {
+        let mut held = self.unexceptional();
+        held.extend(self.exceptions.values().filter_map(|exception| {
+            match (&exception.sent, &exception.held) {
+                (Some(content), _) => content.clone(),
+                (None, Held::At(resource)) => Some(resource.clone()),
+                (None, Held::Nothing | Held::Other) => None,
+            }
+        }));
+        held.sort_by(|one, other| one.name.cmp(&other.name));
+        held
+    }
+
+    /// To leave a name out of a whole list is to remove it. What the client rejected is listed as it last accepted
+    /// it, and while that is not known, as it is.
+    fn list_the_unknown(&self, sends: &mut Vec<(Arc<str>, Content)>) {
+        let listed = |name: &Arc<str>| sends.binary_search_by(|(sent, _)| sent.cmp(name)).is_ok();
+        let names = self.exceptions.keys().filter(|name| !listed(name));
+        let more: Vec<_> = names.map(|name| (name.clone(), self.wanted(name).cloned())).collect();
+        sends.extend(more);
+    }
+}

@@ -1,0 +1,119 @@
+//! A client that answers late, after the clock took its silence for consent.
+
+use crate::stream::*;
+use heliograph_distributor_protocol::{Event, PATIENCE, Rejection};
+
+fn last_rejection(stream: &Stream) -> &Rejection {
+    match stream.events.last() {
+        Some(Event::Rejected(rejection)) => rejection,
+        other => panic!("no rejection but {other:?}"),
+    }
+}
+
+/// A client at `old` tables that keeps silent about its new ones.
+fn silent(protocol: heliograph_distributor_protocol::Protocol) -> Stream {
+    let tables = [(Listener, "l", "1"), (Route, "r", "old"), (Route, "s", "old")];
+    let mut stream = Stream::new(protocol, view(1, &tables));
+    for (kind, names) in [(Listener, &[][..]), (Route, &["r", "s"])] {
+        let replies = stream.ask(kind, names);
+        stream.settle(replies);
+    }
+    stream
+}
+
+#[test]
+fn a_late_rejection_is_a_rejection() {
+    for protocol in BOTH {
+        let mut stream = silent(protocol);
+        let bad = view(2, &[(Listener, "l", "1"), (Route, "r", "bad"), (Route, "s", "old")]);
+        let table = one(stream.view(&bad));
+        assert_eq!(stream.wait(PATIENCE), none());
+        assert_eq!(stream.nack(&table, "cannot"), none());
+        let rejection = last_rejection(&stream);
+        assert_eq!(rejection.detail, "cannot");
+        assert_eq!(rejection.resources, [("r".into(), Some(table.resources[0].version))]);
+        assert_eq!(stream.session.acknowledged(), Some(view(1, &[]).head()), "{protocol:?}");
+        assert_eq!(stream.session.wake_at(), None);
+        // It holds the old table: back there nothing is sent, and the bad one is not sent again.
+        let back = [(Listener, "l", "1"), (Route, "r", "old"), (Route, "s", "old")];
+        assert_eq!(stream.view(&view(3, &back)), none(), "{protocol:?}");
+        assert_eq!(stream.session.acknowledged(), Some(view(3, &[]).head()));
+        let bad = [(Listener, "l", "1"), (Route, "r", "bad"), (Route, "s", "old")];
+        assert_eq!(stream.view(&view(4, &bad)), none());
+        // The answer counts once.
+        let events = stream.events.len();
+        stream.nack(&table, "cannot");
+        assert_eq!(stream.events.len(), events);
+    }
+}
+
+#[test]
+fn a_late_rejection_counts_although_the_next_reply_is_under_way() {
+    for protocol in BOTH {
+        let mut stream = silent(protocol);
+        let news = [(Listener, "l", "1"), (Route, "r", "bad"), (Route, "s", "new")];
+        let first = one(stream.view(&view(2, &news)));
+        let second = one(stream.wait(PATIENCE));
+        assert_eq!((names(&first), names(&second)), (vec!["r"], vec!["s"]));
+        assert_eq!(stream.nack(&first, "cannot"), none());
+        assert_eq!(last_rejection(&stream).resources.len(), 1);
+        assert_eq!(&*last_rejection(&stream).resources[0].0, "r");
+        assert_eq!(stream.ack(&second), none());
+        assert_eq!(stream.session.acknowledged(), Some(view(1, &[]).head()));
+        let fixed = [(Listener, "l", "1"), (Route, "r", "good"), (Route, "s", "new")];
+        let table = one(stream.view(&view(3, &fixed)));
+        assert_eq!(content(&table), [("r", "good")]);
+        stream.ack(&table);
+        assert_eq!(stream.session.acknowledged(), Some(view(3, &[]).head()));
+    }
+}
+
+#[test]
+fn a_late_acknowledgement_is_one() {
+    for protocol in BOTH {
+        let mut stream = silent(protocol);
+        let next = view(2, &[(Listener, "l", "1"), (Route, "r", "new"), (Route, "s", "old")]);
+        let table = one(stream.view(&next));
+        stream.wait(PATIENCE);
+        assert_eq!(
+            stream.session.acknowledged(),
+            Some(view(1, &[]).head()),
+            "silence is no acknowledgement"
+        );
+        assert_eq!(stream.ack(&table), none());
+        assert_eq!(stream.events.last(), Some(&Event::Acknowledged(Route)));
+        assert_eq!(stream.session.acknowledged(), Some(next.head()));
+    }
+}
+
+#[test]
+fn what_a_late_rejection_does_not_name_is_sent_again() {
+    for protocol in BOTH {
+        let clusters = |content| [(Cluster, "a", content), (Cluster, "b", content)];
+        let mut stream = Stream::new(protocol, view(1, &clusters("1")));
+        let replies = stream.ask(Cluster, &[]);
+        stream.settle(replies);
+        let both = one(stream.view(&view(2, &clusters("2"))));
+        assert_eq!(stream.wait(PATIENCE), none());
+        let rest = one(stream.nack(&both, "Error adding/updating cluster(s) a: cannot"));
+        match protocol {
+            Delta => assert_eq!(content(&rest), [("b", "2")]),
+            StateOfTheWorld => assert_eq!(content(&rest), [("a", "1"), ("b", "2")]),
+        }
+        assert_eq!(stream.ack(&rest), none());
+    }
+}
+
+#[test]
+fn a_late_rejection_of_a_removal_keeps_the_cluster_in_mind() {
+    let mut stream = Stream::new(Delta, view(1, &[(Cluster, "a", "1")]));
+    let replies = stream.ask(Cluster, &[]);
+    stream.settle(replies);
+    let removal = one(stream.view(&view(2, &[])));
+    assert_eq!(removed(&removal), ["a"]);
+    stream.wait(PATIENCE);
+    stream.nack(&removal, "cannot");
+    assert_eq!(last_rejection(&stream).resources, [("a".into(), None)]);
+    // It is still there, so the same content need not be sent.
+    assert_eq!(stream.view(&view(3, &[(Cluster, "a", "1")])), none());
+}

@@ -1,0 +1,62 @@
+use super::Refusal;
+use crate::backends::Reference;
+use crate::ir::{Filter, Mirror, Target};
+use crate::objects::ObjectName;
+use crate::objects::gateway::{HttpFilter, RequestMirror};
+use crate::routes::Scope;
+use heliograph_envoy::envoy::config::core::v3::RuntimeFractionalPercent;
+use heliograph_envoy::envoy::config::route::v3::route_action::RequestMirrorPolicy;
+use heliograph_envoy::envoy::config::route::v3::{Route, route};
+use heliograph_envoy::envoy::r#type::v3::{FractionalPercent, fractional_percent::DenominatorType};
+
+const MILLION: u64 = 1_000_000;
+
+pub(super) fn accept(scope: &mut Scope<'_>, filter: &HttpFilter) -> Result<Filter, Refusal> {
+    let mirror = filter.request_mirror.as_ref().ok_or("requestMirror is missing")?;
+    let RequestMirror { backend_ref, fraction, percent } = mirror;
+    let bad = || "requestMirror: a share is from 0 to all".to_owned();
+    let part = |number: i32| u64::try_from(number).map_err(|_| bad());
+    let (numerator, denominator) = match (fraction, percent) {
+        (Some(_), Some(_)) => {
+            return Err("requestMirror: fraction and percent exclude each other".to_owned());
+        }
+        (Some(fraction), None) => {
+            (part(fraction.numerator)?, part(fraction.denominator.unwrap_or(100))?)
+        }
+        (None, percent) => (part(percent.unwrap_or(100))?, 100),
+    };
+    if denominator == 0 || numerator > denominator {
+        return Err(bad());
+    }
+    let target = scope.resolve(&Reference {
+        group: backend_ref.group.as_deref().unwrap_or_default(),
+        kind: backend_ref.kind.as_deref().unwrap_or("Service"),
+        name: ObjectName::new(
+            backend_ref.namespace.as_deref().unwrap_or(scope.namespace()),
+            &backend_ref.name,
+        ),
+        port: backend_ref.port,
+    });
+    let per_million = u32::try_from(numerator * MILLION / denominator).map_err(|_| bad())?;
+    Ok(Filter::Mirror(Mirror { target, per_million }))
+}
+
+pub(super) fn build(mirror: &Mirror, route: &mut Route) {
+    let (Some(route::Action::Route(action)), Target::Backend(backend)) =
+        (&mut route.action, &mirror.target)
+    else {
+        // Nothing to copy, or nowhere to send copies: the request itself goes its way.
+        return;
+    };
+    action.request_mirror_policies.push(RequestMirrorPolicy {
+        cluster: backend.to_string(),
+        runtime_fraction: Some(RuntimeFractionalPercent {
+            default_value: Some(FractionalPercent {
+                numerator: mirror.per_million,
+                denominator: DenominatorType::Million.into(),
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    });
+}
