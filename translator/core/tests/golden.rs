@@ -88,6 +88,42 @@ fn coming_and_going_leads_to_the_same_end() {
     }
 }
 
+/// The cases share names, so their objects together are a history of updates, deletions and returns.
+#[test]
+fn a_history_ends_as_if_its_end_had_been_told_at_once() {
+    let pool: Vec<_> = Case::all().into_iter().flat_map(|case| case.objects).collect();
+    for seed in 0..ORDERS {
+        let mut shuffle = Shuffle::new(seed);
+        let (mut world, mut told, mut now) = (World::new(), Told::default(), BTreeMap::new());
+        for (step, object) in shuffle.shuffled(&pool).into_iter().enumerate() {
+            let key = object.key();
+            if now.contains_key(&key) && shuffle.below(3) == 0 {
+                now.remove(&key);
+                world.apply(Event::Deleted(key));
+            } else {
+                now.insert(key, object.clone());
+                world.apply(Event::Applied(object));
+            }
+            if shuffle.below(4) == 0 {
+                told.hear(world.settle());
+            }
+            if step % 64 == 0 {
+                told.hear(world.settle());
+                told.check(&world, "a history");
+                let mut fresh = World::new();
+                now.values().cloned().for_each(|object| fresh.apply(Event::Applied(object)));
+                fresh.settle();
+                assert_eq!(
+                    case::render(&world),
+                    case::render(&fresh),
+                    "step {step} of history {seed}"
+                );
+                assert_eq!(world.units(), fresh.units(), "step {step} of history {seed}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_world_that_is_emptied_holds_nothing() {
     for case in Case::all() {

@@ -204,6 +204,15 @@ fn a_change_that_means_nothing_stops_at_the_first_stage() {
     assert_eq!(changed(&outcome), []);
 }
 
+/// What only status says of a Gateway is no concern of its routes.
+#[test]
+fn a_new_generation_of_a_gateway_touches_no_route() {
+    let mut world = world(10);
+    let mut next = gateway("web");
+    next.metadata_mut().generation = Some(2);
+    assert_eq!(work(&change(&mut world, next)), [("gateway", 1), ("status", 1)]);
+}
+
 #[test]
 fn one_changed_route_among_a_hundred_fleets_touches_its_own() {
     let mut world = World::new();

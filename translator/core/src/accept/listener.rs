@@ -88,7 +88,7 @@ pub(super) fn accept(
         kinds,
         conditions: Conditions::from([
             Condition::yes("Accepted", "Accepted", "The listener is valid"),
-            Condition::yes("Programmed", "Programmed", "The listener is published to the proxies"),
+            Condition::yes("Programmed", "Programmed", "The proxies are given this listener"),
             Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
         ]),
         port: *port,

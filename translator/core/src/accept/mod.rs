@@ -164,6 +164,6 @@ fn conditions(refused: Option<Condition>, listeners: &[AcceptedListener]) -> Con
         }
     };
     let programmed =
-        Condition::yes("Programmed", "Programmed", "The configuration is published to the proxies");
+        Condition::yes("Programmed", "Programmed", "The proxies are given this configuration");
     Conditions::from([accepted, programmed])
 }

@@ -87,7 +87,7 @@ macro_rules! kinds {
             }
 
             /// Decodes one manifest that is known to be of this kind.
-            fn decode(self, text: &str) -> Result<Object, serde_saphyr::Error> {
+            fn decode(self, text: &str) -> Result<Object, manifest::Problem> {
                 match self {
                     $(Self::$kind => manifest::decode(text).map(|object| Object::$kind(Arc::new(object)))),*
                 }

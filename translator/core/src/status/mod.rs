@@ -8,7 +8,7 @@ pub use condition::{Condition, Conditions};
 use crate::CONTROLLER_NAME;
 use crate::accept::{self, AcceptedListener};
 use crate::attach::Parent;
-use crate::objects::{Kind, ObjectKey, gateway};
+use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::world::Reader;
 use serde::Serialize;
 
@@ -18,6 +18,13 @@ pub enum Status {
     GatewayClass(GatewayClassStatus),
     Gateway(GatewayStatus),
     Route(RouteStatus),
+    /// Not for Kubernetes, where the object may be another controller's: nobody here takes it, and why.
+    Ignored(Ignored),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ignored {
+    pub ignored: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,19 +84,33 @@ pub struct Problem {
     pub message: String,
 }
 
-/// `None` where the object is none of our business.
+/// `None` where there is nothing to say.
 pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
     match key.kind {
         Kind::GatewayClass => class(reader, key).map(Status::GatewayClass),
-        Kind::Gateway => gateway(reader, key).map(Status::Gateway),
-        kind if kind.is_route() => route(reader, key).map(Status::Route),
+        Kind::Gateway => {
+            gateway(reader, key).map(Status::Gateway).or_else(|| stray_gateway(reader, key))
+        }
+        kind if kind.is_route() => {
+            route(reader, key).map(Status::Route).or_else(|| stray_route(reader, key))
+        }
         _ => None,
     }
 }
 
 impl Status {
-    pub(crate) fn problems(&self, object: &ObjectKey) -> Vec<Problem> {
+    pub fn problems(&self, object: &ObjectKey) -> Vec<Problem> {
+        if let Self::Ignored(Ignored { ignored }) = self {
+            return vec![Problem {
+                object: object.clone(),
+                part: None,
+                condition: "Ignored",
+                reason: "NobodyTakesIt",
+                message: ignored.clone(),
+            }];
+        }
         let parts: Vec<(Option<String>, &Conditions)> = match self {
+            Self::Ignored(_) => Vec::new(),
             Self::GatewayClass(status) => vec![(None, &status.conditions)],
             Self::Gateway(status) => {
                 let own = [(None, &status.conditions)];
@@ -160,4 +181,34 @@ fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
     };
     let parents: Vec<ParentStatus> = attachment.parents.iter().map(parent).collect();
     (!parents.is_empty()).then_some(RouteStatus { parents })
+}
+
+/// A Gateway that is not ours: most often its class is misspelt.
+fn stray_gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
+    let class = &reader.object::<gateway::Gateway>(&key.name)?.spec.gateway_class_name;
+    let found = reader.object::<gateway::GatewayClass>(&ObjectName::new("", class));
+    ignored(match found {
+        None => format!("its GatewayClass {class} does not exist"),
+        Some(found) => format!(
+            "its GatewayClass {class} is of the controller {}, not {CONTROLLER_NAME}",
+            found.spec.controller_name
+        ),
+    })
+}
+
+/// A route whose parents are nobody's here.
+fn stray_route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
+    let rules = reader.rules(key)?;
+    ignored(match rules.parents.first() {
+        None => "it has no parentRefs".to_owned(),
+        Some(parent) => {
+            let namespace = parent.namespace.as_deref().unwrap_or(&key.name.namespace);
+            let kind = parent.kind.as_deref().unwrap_or(Kind::Gateway.as_str());
+            format!("no {kind} {namespace}/{} takes routes here", parent.name)
+        }
+    })
+}
+
+fn ignored(reason: String) -> Option<Status> {
+    Some(Status::Ignored(Ignored { ignored: reason }))
 }
