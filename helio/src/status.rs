@@ -58,16 +58,19 @@ impl StatusPage {
     }
 
     fn table(&self) -> String {
-        let rows: Vec<[String; 6]> = self
-            .objects
-            .iter()
-            .flat_map(ObjectStatus::rows)
-            .map(|Row { object, part, condition }| {
+        let conditions = self.objects.iter().flat_map(ObjectStatus::rows).map(
+            |Row { object, part, condition }| {
                 let [kind, status, reason, message] = ["type", "status", "reason", "message"]
                     .map(|field| condition[field].as_str().unwrap_or_default().to_owned());
                 [object, part, kind, status, reason, message]
-            })
-            .collect();
+            },
+        );
+        let ignored = self.objects.iter().filter_map(|object| {
+            let [part, status, reason] = Default::default();
+            let why = object.status["ignored"].as_str()?.to_owned();
+            Some([object.title(), part, "Ignored".to_owned(), status, reason, why])
+        });
+        let rows: Vec<[String; 6]> = conditions.chain(ignored).collect();
         let head =
             ["OBJECT", "PART", "CONDITION", "STATUS", "REASON", "MESSAGE"].map(str::to_owned);
         let mut text = columns(&[vec![head], rows].concat());
@@ -86,10 +89,7 @@ impl ObjectStatus {
             (format!("listener {}", listener["name"].as_str().unwrap_or_default()), listener)
         }));
         parts.extend(items("parents").map(|parent| (self.parent(&parent["parentRef"]), parent)));
-        let object = match self.namespace.as_str() {
-            "" => format!("{} {}", self.kind, self.name),
-            namespace => format!("{} {namespace}/{}", self.kind, self.name),
-        };
+        let object = self.title();
         parts
             .into_iter()
             .flat_map(|(part, status)| {
@@ -98,6 +98,14 @@ impl ObjectStatus {
                 conditions.map(row).collect::<Vec<_>>()
             })
             .collect()
+    }
+
+    /// `HTTPRoute shop/cart`.
+    fn title(&self) -> String {
+        match self.namespace.as_str() {
+            "" => format!("{} {}", self.kind, self.name),
+            namespace => format!("{} {namespace}/{}", self.kind, self.name),
+        }
     }
 
     /// `parent shop/edge/https`.

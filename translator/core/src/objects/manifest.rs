@@ -174,10 +174,10 @@ fn decode_with<T: DeserializeOwned>(text: &str, strict: bool) -> Result<T, Probl
             let deserializer = serde_path_to_error::Deserializer::new(deserializer, &mut place);
             serde_ignored::deserialize(deserializer, |path| {
                 let path = path.to_string();
-            // Read before, and no fields of the types.
-            if path != "apiVersion" && path != "kind" {
-                unknown.get_or_insert(path);
-            }
+                // Read before, and no fields of the types.
+                if path != "apiVersion" && path != "kind" {
+                    unknown.get_or_insert(path);
+                }
             })
         });
     match (decoded, unknown.filter(|_| strict)) {

@@ -163,16 +163,17 @@ impl fmt::Debug for Object {
 }
 
 impl Object {
-    /// The object that this one is about, and that has to find it: a Service its EndpointSlices.
-    pub(crate) fn points_at(&self) -> Option<ObjectKey> {
+    /// The objects that this one is about, and that have to find it: a Service its EndpointSlices.
+    pub(crate) fn points_at(&self) -> Vec<ObjectKey> {
         match self {
             Self::EndpointSlice(slice) => {
-                let metadata = &slice.metadata;
-                let service = metadata.labels.as_ref()?.get("kubernetes.io/service-name")?;
-                let name = ObjectName::new(metadata.namespace.as_deref()?, service);
-                Some(name.of(Kind::Service))
+                let labels = slice.metadata.labels.as_ref();
+                let service = labels.and_then(|labels| labels.get("kubernetes.io/service-name"));
+                let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
+                let key = |service: &String| ObjectName::new(namespace, service).of(Kind::Service);
+                service.map(key).into_iter().collect()
             }
-            _ => None,
+            _ => Vec::new(),
         }
     }
 

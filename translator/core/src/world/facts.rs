@@ -46,13 +46,11 @@ impl Facts {
         }
         let mut touched =
             vec![Fact::Object(key.clone()), Fact::Namespace(key.kind, key.name.namespace.clone())];
-        let (old, new) =
-            (before.and_then(Object::points_at), object.as_ref().and_then(Object::points_at));
-        if let Some(old) = old {
+        for old in before.map(Object::points_at).unwrap_or_default() {
             drop_member(&mut self.pointing, &(key.kind, old.clone()), key);
             touched.push(Fact::Pointing(key.kind, old));
         }
-        if let Some(new) = new {
+        for new in object.as_ref().map(Object::points_at).unwrap_or_default() {
             self.pointing.entry((key.kind, new.clone())).or_default().insert(key.clone());
             touched.push(Fact::Pointing(key.kind, new));
         }
