@@ -24,5 +24,5 @@ pub use event::{Event, Rejection};
 pub use names::{NamePool, NameSet};
 pub use reply::Reply;
 pub use request::{Asks, NAME_LENGTH_LIMIT, NAMES_BYTES_LIMIT, NAMES_LIMIT, Request, RequestError};
-pub use session::{Output, PATIENCE, Protocol, Session};
+pub use session::{CLUSTER_PATIENCE, Output, PATIENCE, Protocol, Session};
 pub use view::View;

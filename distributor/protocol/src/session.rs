@@ -43,6 +43,10 @@ pub struct Output {
 
 /// How long the order waits for a client that says nothing.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+/// The same for an answer to clusters: Envoy withholds it while they are warming, which may take 15 s when a secret or
+/// a first health check does not come. To call a client silent only if it answers nothing at all would be no bound:
+/// endpoints that keep changing and are acknowledged would put off the others for ever.
+pub const CLUSTER_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Session {
     pub fn new(protocol: Protocol, view: Arc<View>, names: Arc<NamePool>) -> Self {
@@ -79,14 +83,7 @@ impl Session {
                 // Delta: names in a message with a stale nonce count all the same, as no later message repeats
                 // them. They also count beside a rejection.
                 if !(stale && matches!(asks, Asks::Whole { .. })) {
-                    let asked: Vec<_> = match kind {
-                        ResourceType::Endpoints => self.owed.covered_by(watch),
-                        _ => Vec::new(),
-                    };
-                    watch.ask(asks, &self.names)?;
-                    // Endpoints that the client no longer asks for need not follow.
-                    let released = asked.iter().filter(|name| !watch.covers(name));
-                    self.owed.settle(released, now);
+                    self.ask(kind, asks)?;
                 }
                 if let Some(settled) = settled {
                     self.settled(kind, &settled);
@@ -123,7 +120,7 @@ impl Session {
                 self.settled(kind, &settled);
             }
         }
-        if self.owed.since().is_some_and(|since| now >= since + PATIENCE) {
+        if self.owed_until().is_some_and(|until| now >= until) {
             self.owed.clear();
         }
         self.push(&mut output.replies);
@@ -132,9 +129,9 @@ impl Session {
 
     /// When silence of the client becomes too long.
     pub fn wake_at(&self) -> Option<Duration> {
-        let replies = self.watches.iter().filter_map(Watch::in_flight_since);
-        let silences = replies.chain(self.owed.since()).map(|since| since + PATIENCE);
-        silences.chain(self.resuming.filter(|until| *until > self.now)).min()
+        let replies = self.watches.iter().filter_map(Watch::awaited_until);
+        let resuming = self.resuming.filter(|until| *until > self.now);
+        replies.chain(self.owed_until()).chain(resuming).min()
     }
 
     /// The newest head of which the client has acknowledged all that it asks for, in every type at least. Goes back
@@ -154,6 +151,22 @@ impl Session {
             self.owed.covered_by(&watch).iter().for_each(|name| watch.tell(name));
         }
         self.watches.insert(kind, watch);
+        Ok(())
+    }
+
+    fn ask(&mut self, kind: ResourceType, asks: Asks) -> Result<(), RequestError> {
+        let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
+        if kind != ResourceType::Endpoints {
+            return watch.ask(asks, &self.names);
+        }
+        let mut released = self.owed.covered_by(watch);
+        watch.ask(asks, &self.names)?;
+        released.retain(|name| !watch.covers(name));
+        // Endpoints that the client no longer asks for need not follow, unless their cluster is under way to it: then
+        // it speaks of the cluster before.
+        let clusters = self.watches.get(ResourceType::Cluster);
+        released.retain(|name| !clusters.is_some_and(|clusters| clusters.has_in_flight(name)));
+        self.owed.settle(&released, self.now);
         Ok(())
     }
 
@@ -245,6 +258,13 @@ impl Session {
     fn owe_only_what_there_is(&mut self) {
         let views = [&*self.latest, &*self.target];
         self.owed.retain(|cluster| has_endpoints(&views, cluster), self.now);
+    }
+
+    /// When the endpoints that are owed are given up. Not while clusters are in flight: the client may have yet to see
+    /// them.
+    fn owed_until(&self) -> Option<Duration> {
+        let clusters = self.watches.get(ResourceType::Cluster).and_then(Watch::awaited_until);
+        self.owed.since().filter(|_| clusters.is_none()).map(|since| since + PATIENCE)
     }
 
     fn is_resuming(&self) -> bool {

@@ -1,5 +1,5 @@
 use super::Shared;
-use super::request::{Incoming, Wire, requests};
+use super::request::{Requests, Wire};
 use super::stream::AdsStream;
 use heliograph_distributor_protocol::Protocol;
 use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
@@ -9,9 +9,9 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
-use tonic::{Status, Streaming};
 
 /// `envoy.service.discovery.v3.AggregatedDiscoveryService`, with a response body of our own. The generated service
 /// would copy every message for every stream.
@@ -26,7 +26,7 @@ impl Ads {
     }
 
     fn respond<M: Wire>(&self, protocol: Protocol, body: Body) -> Response<Body> {
-        let requests: Streaming<Incoming> = requests::<M>(body);
+        let requests = Requests::new::<M>(body);
         let stream = AdsStream::new(self.shared.clone(), protocol, requests);
         let mut response = Response::new(Body::new(stream.into_body()));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

@@ -1,11 +1,12 @@
+use super::frames::Frames;
+use bytes::Bytes;
 use heliograph_distributor_protocol::{Request, RequestError};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::Node;
 use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
-use std::marker::PhantomData;
+use http_body_util::BodyExt;
+use tonic::Status;
 use tonic::body::Body;
-use tonic::codec::{BufferSettings, DecodeBuf, Decoder};
-use tonic::{Status, Streaming};
 
 /// A request as the stream needs it.
 #[derive(Debug)]
@@ -22,21 +23,36 @@ pub(crate) struct NodeName {
 }
 
 /// The requests of both protocols.
-pub(crate) trait Wire:
-    Message + Default + TryInto<Request, Error = RequestError> + 'static
-{
+pub(crate) trait Wire: Message + Default + TryInto<Request, Error = RequestError> {
     fn take_node(&mut self) -> Option<Node>;
 }
 
-struct Requests<M>(PhantomData<fn() -> M>);
+/// The requests of one stream, in order.
+pub(crate) struct Requests {
+    body: Body,
+    frames: Frames,
+    decode: fn(Bytes) -> Result<Incoming, Status>,
+}
 
-/// A delta reconnect lists every name and version that the client holds.
-const RECEIVE_LIMIT: usize = 32 << 20;
-/// Most messages are acknowledgements of a hundred bytes.
-const BUFFER: usize = 512;
+impl Requests {
+    pub(crate) fn new<M: Wire>(body: Body) -> Self {
+        Self { body, frames: Frames::default(), decode: decode::<M> }
+    }
 
-pub(crate) fn requests<M: Wire>(body: Body) -> Streaming<Incoming> {
-    Streaming::new_request(Requests::<M>(PhantomData), body, None, Some(RECEIVE_LIMIT))
+    /// The next request; `None` when the client says no more. Nothing is lost if this is dropped while it waits.
+    pub(crate) async fn next(&mut self) -> Result<Option<Incoming>, Status> {
+        loop {
+            if let Some(message) = self.frames.next()? {
+                return (self.decode)(message).map(Some);
+            }
+            match self.body.frame().await {
+                // Anything but data is trailers, which requests have no use for.
+                Some(frame) => frame?.into_data().into_iter().for_each(|it| self.frames.push(it)),
+                None if self.frames.is_empty() => return Ok(None),
+                None => return Err(Status::internal("the stream ended within a request")),
+            }
+        }
+    }
 }
 
 impl Wire for DiscoveryRequest {
@@ -51,22 +67,13 @@ impl Wire for DeltaDiscoveryRequest {
     }
 }
 
-impl<M: Wire> Decoder for Requests<M> {
-    type Item = Incoming;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Incoming>, Status> {
-        let mut message = M::decode(buffer).map_err(|error| {
-            Status::invalid_argument(format!("this is not a discovery request: {error}"))
-        })?;
-        let node = message.take_node();
-        let node = node.map(|node| NodeName { id: node.id, cluster: node.cluster });
-        let request =
-            message.try_into().map_err(|error| Status::resource_exhausted(error.to_string()))?;
-        Ok(Some(Incoming { node, request }))
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        BufferSettings::new(BUFFER, BUFFER)
-    }
+fn decode<M: Wire>(message: Bytes) -> Result<Incoming, Status> {
+    let mut message = M::decode(message).map_err(|error| {
+        Status::invalid_argument(format!("this is not a discovery request: {error}"))
+    })?;
+    let node = message.take_node();
+    let node = node.map(|node| NodeName { id: node.id, cluster: node.cluster });
+    let request =
+        message.try_into().map_err(|error| Status::resource_exhausted(error.to_string()))?;
+    Ok(Incoming { node, request })
 }

@@ -1,5 +1,5 @@
 use super::Shared;
-use super::request::{Incoming, NodeName};
+use super::request::{NodeName, Requests};
 use crate::acks::Participant;
 use crate::feed::{Fleet, News};
 use crate::metrics::Present;
@@ -17,14 +17,14 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 /// One ADS stream. It is the response's body: it does something when the connection can take more, so that a client
 /// which does not read makes nothing pile up.
 pub(crate) struct AdsStream {
     shared: Arc<Shared>,
     protocol: Protocol,
-    requests: Streaming<Incoming>,
+    requests: Requests,
     /// What is decided and not yet taken by the connection: at most one reply of each type.
     frames: VecDeque<Frame<Bytes>>,
     state: State,
@@ -57,11 +57,7 @@ const FLEET_NAME_LIMIT: usize = 512;
 const REJECTED: &str = "a proxy rejected its configuration and keeps the previous one";
 
 impl AdsStream {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        protocol: Protocol,
-        requests: Streaming<Incoming>,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, protocol: Protocol, requests: Requests) -> Self {
         let present = shared.metrics.stream(protocol);
         let frames = VecDeque::new();
         Self { shared, protocol, requests, frames, state: State::New, _present: present }
@@ -97,7 +93,7 @@ impl AdsStream {
     async fn open(&mut self) -> Result<(), Status> {
         let stop = self.shared.stop.clone();
         let opening = async {
-            let Some(first) = self.requests.message().await? else { return Err(Status::ok("")) };
+            let Some(first) = self.requests.next().await? else { return Err(Status::ok("")) };
             let node = first.node.ok_or_else(no_node)?;
             let name = fleet_of(&node)?;
             let mut fleets = self.shared.fleets.clone();
@@ -160,7 +156,7 @@ impl Serving {
     async fn step(
         &mut self,
         shared: &Shared,
-        requests: &mut Streaming<Incoming>,
+        requests: &mut Requests,
         frames: &mut VecDeque<Frame<Bytes>>,
     ) -> Result<(), Status> {
         let silence = self.session.wake_at();
@@ -169,7 +165,7 @@ impl Serving {
             // In this order: an answer that is there already is read before the clock takes it for silence.
             biased;
             () = shared.stop.cancelled() => return Err(closing()),
-            request = requests.message() => match request? {
+            request = requests.next() => match request? {
                 Some(incoming) => {
                     self.session.on_request(self.now(), incoming.request).map_err(refusal)?
                 }
@@ -209,11 +205,11 @@ impl Serving {
     /// Warns once of what ten thousand proxies may say.
     fn tell(&self, rejection: &Rejection) {
         let Rejection { kind, nonce, detail, resources: _ } = rejection;
-        let (fleet, node, text) = (&self.fleet.name, &self.node, REJECTED);
+        let (fleet, node) = (&self.fleet.name, &self.node);
         if self.participant.rejected(rejection) {
-            tracing::warn!(%fleet, node, %kind, nonce, detail, "{text}");
+            tracing::warn!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
         } else {
-            tracing::debug!(%fleet, node, %kind, nonce, detail, "{text}");
+            tracing::debug!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
         }
     }
 

@@ -107,7 +107,8 @@ async fn a_message_that_is_too_large_is_refused() {
         ..request(fleet().as_str())
     };
     let status = answer_to(&world, DELTA, large).await.unwrap_err();
-    assert_eq!(status.code(), Code::OutOfRange, "{status}");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+    assert!(status.message().contains("a request of"), "{status}");
 }
 
 #[tokio::test]

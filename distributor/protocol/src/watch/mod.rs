@@ -8,7 +8,7 @@ pub(crate) use settle::Settled;
 
 use crate::nonce::Nonce;
 use crate::order::Gate;
-use crate::session::Protocol;
+use crate::session::{CLUSTER_PATIENCE, PATIENCE, Protocol};
 use crate::subscription::Subscription;
 use crate::view::View;
 use heliograph_snapshot::{Head, Resource, ResourceType, Version};
@@ -48,6 +48,8 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 struct Flight {
     since: Duration,
+    /// What it tells of.
+    names: Vec<Arc<str>>,
     /// Nothing of the view is left for another reply.
     whole: bool,
 }
@@ -63,7 +65,8 @@ struct Exception {
     presumed: Option<Presumed>,
 }
 
-/// A silent client was taken to have accepted a reply. It may still answer otherwise.
+/// A silent client was taken to have accepted a reply. It may still answer otherwise, until this name is presumed
+/// again: one step back is enough, and two would need a history.
 #[derive(Debug)]
 struct Presumed {
     nonce: Nonce,
@@ -130,8 +133,18 @@ impl Watch {
         Arc::ptr_eq(&self.view, view)
     }
 
-    pub(crate) fn in_flight_since(&self) -> Option<Duration> {
-        self.in_flight.as_ref().map(|flight| flight.since)
+    pub(crate) fn has_in_flight(&self, name: &str) -> bool {
+        self.exceptions.get(name).is_some_and(|exception| exception.sent.is_some())
+    }
+
+    /// When the reply in flight is taken for accepted.
+    pub(crate) fn awaited_until(&self) -> Option<Duration> {
+        use ResourceType::{Cluster, Endpoints, Listener, Route, Secret};
+        let patience = match self.kind {
+            Cluster => CLUSTER_PATIENCE,
+            Secret | Endpoints | Listener | Route => PATIENCE,
+        };
+        self.in_flight.as_ref().map(|flight| flight.since + patience)
     }
 
     /// The newest head of which the client has acknowledged all that it asks for.
@@ -145,7 +158,7 @@ impl Watch {
         let mut exceptions = self.exceptions.iter();
         self.open
             && !busy
-            && exceptions.all(|(name, exception)| exception.agrees(self.view.get(self.kind, name)))
+            && exceptions.all(|(name, exception)| exception.agrees(|| self.viewed(name)))
     }
 
     /// Whether nothing is under way and nothing is left to add or change.
@@ -158,9 +171,9 @@ impl Watch {
     /// Whether something that the target has is still to arrive at the client for the first time.
     pub(crate) fn awaits_any(&self) -> bool {
         self.exceptions.iter().any(|(name, exception)| {
-            let target = self.target.get(self.kind, name);
-            let nothing = matches!(exception.held, Held::Nothing);
-            nothing && target.is_some() && !exception.rejects(self.wanted(name))
+            matches!(exception.held, Held::Nothing)
+                && self.target.get(self.kind, name).is_some()
+                && !exception.rejects(|| self.wanted(name))
         })
     }
 
@@ -173,11 +186,11 @@ impl Watch {
 
     /// Whether the client stays at older content because it rejected the view's.
     pub(crate) fn is_disputed(&self) -> bool {
-        self.exceptions.iter().any(|(name, exception)| exception.rejects(self.wanted(name)))
+        self.exceptions.iter().any(|(name, exception)| exception.rejects(|| self.wanted(name)))
     }
 
     pub(crate) fn rejects(&self, name: &str) -> bool {
-        self.exceptions.get(name).is_some_and(|exception| exception.rejects(self.wanted(name)))
+        self.exceptions.get(name).is_some_and(|exception| exception.rejects(|| self.wanted(name)))
     }
 
     pub(crate) fn open(&mut self) {
@@ -213,19 +226,24 @@ impl Watch {
     }
 
     fn unexceptional(&self) -> Vec<Arc<Resource>> {
-        let plain = |resource: &&Arc<Resource>| !self.exceptions.contains_key(&resource.name);
+        let plain = |name: &Arc<str>| !self.exceptions.contains_key(name);
         if self.subscription.wildcard() {
-            self.view.ordered(self.kind).iter().filter(plain).cloned().collect()
+            let all = self.view.ordered(self.kind).iter();
+            all.filter(|resource| plain(&resource.name)).cloned().collect()
         } else {
-            let named = self.subscription.names().iter();
-            named.filter_map(|name| self.view.get(self.kind, name)).filter(plain).cloned().collect()
+            let named = self.subscription.names().iter().filter(|name| plain(name));
+            named.filter_map(|name| self.viewed(name)).cloned().collect()
         }
+    }
+
+    fn viewed(&self, name: &str) -> Option<&Arc<Resource>> {
+        self.view.get(self.kind, name)
     }
 
     /// What the client is to hold. Endpoints that the target has stay, although the view beyond it dropped them:
     /// the clusters that use them are still there.
     fn wanted(&self, name: &str) -> Option<&Arc<Resource>> {
-        let wanted = self.view.get(self.kind, name);
+        let wanted = self.viewed(name);
         if self.kind == ResourceType::Endpoints {
             return wanted.or_else(|| self.target.get(self.kind, name));
         }
@@ -237,11 +255,10 @@ impl Watch {
     }
 
     fn step<'a>(&'a self, name: &str, exception: &'a Exception, removals: Gate) -> Step<'a> {
-        let wanted = self.wanted(name);
-        if exception.sent.is_some() || exception.rejects(wanted) {
+        if exception.sent.is_some() || exception.rejects(|| self.wanted(name)) {
             return Step::Rest;
         }
-        match (wanted, &exception.held) {
+        match (self.wanted(name), &exception.held) {
             (Some(wanted), Held::At(held)) if held.version == wanted.version && !exception.tell => {
                 Step::Rest
             }
@@ -278,10 +295,19 @@ impl Watch {
         whole && self.protocol == Protocol::StateOfTheWorld
     }
 
+    /// Drops an exception if it is none any more.
+    fn tidy_up(&mut self, name: &str) {
+        let (view, kind) = (&self.view, self.kind);
+        let is_none = |exception: &Exception| exception.is_none(|| view.get(kind, name));
+        if self.exceptions.get(name).is_some_and(is_none) {
+            self.exceptions.remove(name);
+        }
+    }
+
     /// Drops the exceptions that are none any more.
     fn tidy(&mut self) {
         let (view, kind) = (&self.view, self.kind);
-        self.exceptions.retain(|name, exception| !exception.is_none(view.get(kind, name)));
+        self.exceptions.retain(|name, exception| !exception.is_none(|| view.get(kind, name)));
     }
 }
 
@@ -294,26 +320,29 @@ impl Exception {
         Self { held, tell: false, sent: None, rejected: None, presumed: None }
     }
 
-    fn rejects(&self, content: Option<&Arc<Resource>>) -> bool {
+    // The content is looked up only where the rest does not decide: with a thousand exceptions that is most of the work.
+
+    fn rejects<'a>(&self, content: impl FnOnce() -> Option<&'a Arc<Resource>>) -> bool {
         self.rejected.as_ref().is_some_and(|rejected| {
             rejected.as_ref().map(|resource| resource.version)
-                == content.map(|resource| resource.version)
+                == content().map(|resource| resource.version)
         })
     }
 
     /// Whether the client is known to hold what the view has, and there is nothing to say.
-    fn agrees(&self, viewed: Option<&Arc<Resource>>) -> bool {
-        let same = match (&self.held, viewed) {
-            (Held::Nothing, None) => true,
-            (Held::At(held), Some(viewed)) => held.version == viewed.version,
-            _ => false,
-        };
-        same && !self.tell && self.sent.is_none() && self.presumed.is_none()
+    fn agrees<'a>(&self, viewed: impl FnOnce() -> Option<&'a Arc<Resource>>) -> bool {
+        let quiet = !self.tell && self.sent.is_none() && self.presumed.is_none();
+        quiet
+            && match (&self.held, viewed()) {
+                (Held::Nothing, None) => true,
+                (Held::At(held), Some(viewed)) => held.version == viewed.version,
+                _ => false,
+            }
     }
 
     /// A rejection is remembered for as long as the name lives and the client accepts nothing else of it.
-    fn is_none(&self, viewed: Option<&Arc<Resource>>) -> bool {
-        self.agrees(viewed) && (self.rejected.is_none() || viewed.is_none())
+    fn is_none<'a>(&self, viewed: impl Fn() -> Option<&'a Arc<Resource>>) -> bool {
+        self.agrees(&viewed) && (self.rejected.is_none() || viewed().is_none())
     }
 }
 

@@ -18,6 +18,14 @@ pub(crate) struct Told {
     pub(crate) removed: Vec<Arc<str>>,
 }
 
+struct Choice {
+    sends: Vec<(Arc<str>, Content)>,
+    /// Exceptions of which nothing will ever be said.
+    forgotten: Vec<Arc<str>>,
+    /// Nothing of the view is left for another reply.
+    whole: bool,
+}
+
 impl Watch {
     /// The next reply, if there is something to say and no other reply of this type is under way.
     pub(crate) fn reply(
@@ -29,6 +37,38 @@ impl Watch {
         if !self.open || self.in_flight.is_some() {
             return None;
         }
+        let Choice { mut sends, forgotten, whole } = self.choose(removals);
+        for name in forgotten {
+            self.exceptions.remove(&name);
+        }
+        if sends.is_empty() && !self.answer_due {
+            return None;
+        }
+        if self.lists_everything() && self.unknown {
+            self.list_the_unknown(&mut sends);
+        }
+        for (name, content) in &sends {
+            if let Some(exception) = self.exceptions.get_mut(name) {
+                exception.sent = Some(content.clone());
+                exception.tell = false;
+            }
+        }
+        self.answer_due = false;
+        let nonce = nonces.next(self.view.head());
+        let names = sends.iter().map(|(name, _)| name.clone()).collect();
+        self.in_flight = Some(Flight { since: now, names, whole });
+        self.last = Some(nonce);
+        let (changed, removed): (Vec<_>, Vec<_>) =
+            sends.iter().partition(|(_, content)| content.is_some());
+        let names = |sends: Vec<&(Arc<str>, Content)>| {
+            sends.into_iter().map(|(name, _)| name.clone()).collect()
+        };
+        let (changed, removed) = (names(changed), names(removed));
+        Some(Told { reply: self.written(nonce, sends), changed, removed })
+    }
+
+    /// What the next reply is to tell of.
+    fn choose(&self, removals: Gate) -> Choice {
         let (mut sends, mut forgotten, mut whole) = (Vec::new(), Vec::new(), true);
         for (name, exception) in &self.exceptions {
             match self.step(name, exception, removals) {
@@ -48,35 +88,10 @@ impl Watch {
                 }
                 Step::Forget => forgotten.push(name.clone()),
                 Step::Wait => whole = false,
-                Step::Rest => whole &= exception.agrees(self.view.get(self.kind, name)),
+                Step::Rest => whole &= exception.agrees(|| self.viewed(name)),
             }
         }
-        for name in forgotten {
-            self.exceptions.remove(&name);
-        }
-        if sends.is_empty() && !self.answer_due {
-            return None;
-        }
-        if self.lists_everything() && self.unknown {
-            self.list_the_unknown(&mut sends);
-        }
-        for (name, content) in &sends {
-            if let Some(exception) = self.exceptions.get_mut(name) {
-                exception.sent = Some(content.clone());
-                exception.tell = false;
-            }
-        }
-        self.answer_due = false;
-        let nonce = nonces.next(self.view.head());
-        self.in_flight = Some(Flight { since: now, whole });
-        self.last = Some(nonce);
-        let (changed, removed): (Vec<_>, Vec<_>) =
-            sends.iter().partition(|(_, content)| content.is_some());
-        let names = |sends: Vec<&(Arc<str>, Content)>| {
-            sends.into_iter().map(|(name, _)| name.clone()).collect()
-        };
-        let (changed, removed) = (names(changed), names(removed));
-        Some(Told { reply: self.written(nonce, sends), changed, removed })
+        Choice { sends, forgotten, whole }
     }
 
     fn written(&self, nonce: Nonce, sends: Vec<(Arc<str>, Content)>) -> Reply {

@@ -1,10 +1,9 @@
 //! What a client says to a reply.
 
-use super::{Content, Held, Presumed, Watch};
+use super::{Content, Flight, Held, Presumed, Watch};
 use crate::event::Rejection;
 use crate::nonce::Nonce;
 use crate::request::bounded;
-use crate::session::PATIENCE;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,63 +41,77 @@ impl Watch {
                 if flight.as_ref().is_some_and(|flight| flight.whole) {
                     self.confirmed = Some(answered.head());
                 }
-                let names = flight.map(|_| self.accept(None)).unwrap_or_default();
+                let names = flight.map(|flight| self.accept(flight, None)).unwrap_or_default();
                 Settled { names, rejection: None }
             }
             Some(error) => {
                 self.confirmed.take_if(|head| *head >= answered.head());
                 let told = match flight {
-                    Some(_) => self.take_sent(),
+                    Some(flight) => self.take_sent(flight),
                     None => self.take_back(answered),
                 };
                 self.reject(answered, error, told)
             }
         };
-        // Answers come in the order of the replies: no older one is to be expected.
-        self.presumed.take_if(|presumed| *presumed <= answered);
-        for exception in self.exceptions.values_mut() {
-            exception.presumed.take_if(|presumed| presumed.nonce <= answered);
+        // Answers come in the order of the replies: what is presumed up to this one is so.
+        if self.presumed.is_some() {
+            self.presumed.take_if(|presumed| *presumed <= answered);
+            for exception in self.exceptions.values_mut() {
+                if exception.presumed.take_if(|presumed| presumed.nonce <= answered).is_some() {
+                    exception.rejected = None;
+                }
+            }
+            self.tidy();
         }
-        self.tidy();
         Some(settled)
     }
 
     /// Takes silence for consent once it lasted too long, so that a client which never answers still gets news.
     pub(crate) fn presume(&mut self, now: Duration) -> Option<Settled> {
-        self.in_flight.take_if(|flight| now >= flight.since + PATIENCE)?;
+        self.awaited_until().filter(|until| now >= *until)?;
+        let flight = self.in_flight.take()?;
         self.presumed = self.last;
-        Some(Settled { names: self.accept(self.last), rejection: None })
+        Some(Settled { names: self.accept(flight, self.last), rejection: None })
     }
 
     /// The reply that is in flight or was presumed to be accepted, and has this nonce.
     fn awaited(&self, nonce: &str) -> Option<Nonce> {
         let in_flight = self.last.filter(|_| self.in_flight.is_some());
-        let exceptions = self.exceptions.values();
+        // Beside the newest that was presumed there may be older ones.
+        let exceptions = self.presumed.iter().flat_map(|_| self.exceptions.values());
         let presumed = exceptions.filter_map(|exception| exception.presumed.as_ref());
         let presumed = presumed.map(|presumed| presumed.nonce);
         let mut awaited = in_flight.into_iter().chain(self.presumed).chain(presumed);
         awaited.find(|awaited| awaited.is(nonce))
     }
 
-    /// What is in flight is held from now on, if only by presumption.
-    fn accept(&mut self, presumed: Option<Nonce>) -> Vec<Arc<str>> {
+    /// What was in flight is held from now on, if only by presumption.
+    fn accept(&mut self, flight: Flight, presumed: Option<Nonce>) -> Vec<Arc<str>> {
         let mut names = Vec::new();
-        for (name, exception) in &mut self.exceptions {
+        for name in flight.names {
+            let Some(exception) = self.exceptions.get_mut(&name) else { continue };
             let Some(content) = exception.sent.take() else { continue };
             let before = std::mem::replace(&mut exception.held, Held::of(content));
             exception.presumed = presumed.map(|nonce| Presumed { nonce, before });
-            exception.rejected = None;
-            if !exception.tell {
-                names.push(name.clone());
+            // What it rejected before is forgotten once it has said that it took something else.
+            exception.rejected.take_if(|_| presumed.is_none());
+            let again = exception.tell;
+            self.tidy_up(&name);
+            if !again {
+                names.push(name);
             }
         }
-        self.tidy();
         names
     }
 
-    fn take_sent(&mut self) -> Vec<(Arc<str>, Content)> {
-        let exceptions = self.exceptions.iter_mut();
-        exceptions.filter_map(|(name, it)| Some((name.clone(), it.sent.take()?))).collect()
+    fn take_sent(&mut self, flight: Flight) -> Vec<(Arc<str>, Content)> {
+        let mut told = Vec::new();
+        for name in flight.names {
+            let Some(exception) = self.exceptions.get_mut(&name) else { continue };
+            exception.presumed = None;
+            told.extend(exception.sent.take().map(|content| (name, content)));
+        }
+        told
     }
 
     /// The client was presumed to hold this and does not.
@@ -137,12 +150,14 @@ impl Watch {
                     rejection.resources.push((name.clone(), version));
                 }
                 exception.rejected = Some(content);
+                self.tidy_up(&name);
                 culprits.push(name);
             } else if self.unknown {
                 // The next list would have the culprits in it again (see `list_the_unknown`), so there is none until
                 // there is news. Envoy has applied the others.
                 exception.held = Held::of(content);
                 exception.rejected = None;
+                self.tidy_up(&name);
             } else {
                 exception.tell |= exception.sent.is_none();
             }

@@ -1,7 +1,7 @@
 //! Rows 12 and 13: make before break.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::{PATIENCE, Protocol, Reply, View};
+use heliograph_distributor_protocol::{CLUSTER_PATIENCE, PATIENCE, Protocol, Reply, View};
 use heliograph_snapshot::ResourceType;
 use std::sync::Arc;
 
@@ -216,10 +216,10 @@ fn row_12_a_clock_frees_silent_clients() {
     for protocol in BOTH {
         let mut stream = settled(protocol, &old(), &["r"], &["old"]);
         let clusters = expect(stream.view(&new()), Cluster);
-        assert_eq!(stream.session.wake_at(), Some(stream.now + PATIENCE));
-        assert_eq!(stream.wait(PATIENCE / 2), none());
+        assert_eq!(stream.session.wake_at(), Some(stream.now + CLUSTER_PATIENCE));
+        assert_eq!(stream.wait(CLUSTER_PATIENCE / 2), none());
         // The clusters are not acknowledged, then their endpoints not asked for.
-        assert_eq!(stream.wait(PATIENCE / 2), none());
+        assert_eq!(stream.wait(CLUSTER_PATIENCE / 2), none());
         let listeners = expect(stream.wait(PATIENCE), Listener);
         let routes = expect(stream.wait(PATIENCE), Route);
         expect(stream.wait(PATIENCE), Cluster);

@@ -68,6 +68,33 @@ fn endpoints_that_no_view_has_any_more_are_not_waited_for() {
 }
 
 #[test]
+fn a_release_that_crosses_the_return_of_the_cluster_leaves_its_endpoints_owed() {
+    for protocol in BOTH {
+        let mut stream = Stream::new(protocol, both());
+        for (kind, names) in [(Cluster, &[][..]), (Endpoints, &["x", "y"]), (Listener, &[])] {
+            let replies = stream.ask(kind, names);
+            stream.settle(replies);
+        }
+        let removal = one(stream.view(&without_x(2, "1")));
+        let back = [
+            (Cluster, "x", "3"),
+            (Endpoints, "x", "3"),
+            (Cluster, "y", "1"),
+            (Endpoints, "y", "1"),
+            (Listener, "l", "3"),
+        ];
+        assert_eq!(stream.view(&view(3, &back)).len(), 1, "endpoints of x, which need not wait");
+        let clusters = stream.ack(&removal);
+        let clusters = clusters.into_iter().find(|reply| reply.kind == Cluster).unwrap();
+        assert!(names(&clusters).contains(&"x"));
+        stream.unask(Endpoints, &["x"]);
+        // The client has not seen the new one when it lets go of the old one's endpoints.
+        let replies = stream.ack(&clusters);
+        assert!(!kinds(&replies).contains(&Listener), "{protocol:?}: {replies:?}");
+    }
+}
+
+#[test]
 fn changing_endpoints_do_not_postpone_the_clock() {
     for protocol in BOTH {
         let mut stream = Stream::new(protocol, both());

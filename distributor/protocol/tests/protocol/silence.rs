@@ -1,7 +1,8 @@
 //! A client that answers late, after the clock took its silence for consent.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::{Event, PATIENCE, Rejection};
+use heliograph_distributor_protocol::{CLUSTER_PATIENCE, Event, PATIENCE, Rejection};
+use std::time::Duration;
 
 fn last_rejection(stream: &Stream) -> &Rejection {
     match stream.events.last() {
@@ -94,7 +95,7 @@ fn what_a_late_rejection_does_not_name_is_sent_again() {
         let replies = stream.ask(Cluster, &[]);
         stream.settle(replies);
         let both = one(stream.view(&view(2, &clusters("2"))));
-        assert_eq!(stream.wait(PATIENCE), none());
+        assert_eq!(stream.wait(CLUSTER_PATIENCE), none());
         let rest = one(stream.nack(&both, "Error adding/updating cluster(s) a: cannot"));
         match protocol {
             Delta => assert_eq!(content(&rest), [("b", "2")]),
@@ -111,9 +112,43 @@ fn a_late_rejection_of_a_removal_keeps_the_cluster_in_mind() {
     stream.settle(replies);
     let removal = one(stream.view(&view(2, &[])));
     assert_eq!(removed(&removal), ["a"]);
-    stream.wait(PATIENCE);
+    stream.wait(CLUSTER_PATIENCE);
     stream.nack(&removal, "cannot");
     assert_eq!(last_rejection(&stream).resources, [("a".into(), None)]);
     // It is still there, so the same content need not be sent.
     assert_eq!(stream.view(&view(3, &[(Cluster, "a", "1")])), none());
+}
+
+#[test]
+fn a_client_whose_clusters_are_warming_is_not_silent() {
+    let resources = |cluster, endpoints| {
+        [(Cluster, "c", cluster), (Endpoints, "c", endpoints), (Listener, "l", cluster)]
+    };
+    for protocol in BOTH {
+        let mut stream = Stream::new(protocol, view(1, &resources("1", "1")));
+        for (kind, names) in [(Cluster, &[][..]), (Endpoints, &["c"]), (Listener, &[])] {
+            let replies = stream.ask(kind, names);
+            stream.settle(replies);
+        }
+        let replies = stream.view(&view(2, &resources("2", "1")));
+        assert_eq!(kinds(&replies), [Cluster, Endpoints]);
+        assert_eq!(stream.ack(&replies[1]), none());
+        // Envoy waits for a secret of the cluster, and answers once it gives up.
+        assert_eq!(stream.wait(Duration::from_secs(15)), none());
+        assert_eq!(kinds(&stream.ack(&replies[0])), [Listener]);
+    }
+}
+
+#[test]
+fn endpoints_of_clusters_in_flight_are_not_given_up() {
+    let first = [(Cluster, "c", "1"), (Endpoints, "c", "1"), (Listener, "l", "1")];
+    for protocol in BOTH {
+        let mut stream = Stream::new(protocol, view(1, &first));
+        let clusters = one(stream.ask(Cluster, &[]));
+        assert_eq!(stream.ask(Listener, &[]), none());
+        assert_eq!(stream.session.wake_at(), Some(CLUSTER_PATIENCE));
+        assert_eq!(stream.wait(Duration::from_secs(15)), none());
+        assert_eq!(stream.ack(&clusters), none(), "its endpoints are still to come");
+        assert_eq!(kinds(&stream.wait(PATIENCE)), [Listener]);
+    }
 }
