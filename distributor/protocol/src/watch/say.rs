@@ -73,8 +73,9 @@ impl Watch {
         for (name, exception) in &self.exceptions {
             match self.step(name, exception, removals) {
                 Step::Send(content) => {
-                    // One route table a response: Envoy applies none of the tables beside a bad one.
-                    if self.kind == ResourceType::Route {
+                    // One route table or secret a response: Envoy stops at a bad one and leaves out those behind it, and
+                    // nothing in its answer tells which those are.
+                    if matches!(self.kind, ResourceType::Route | ResourceType::Secret) {
                         if matches!(sends.last(), Some((_, Some(_)))) {
                             whole = false;
                             break;

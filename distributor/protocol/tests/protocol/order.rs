@@ -236,18 +236,20 @@ fn row_12_a_clock_frees_silent_clients() {
 }
 
 #[test]
-fn row_12_one_route_table_per_response() {
-    let tables = [(Route, "r", "1"), (Route, "s", "1"), (Route, "t", "1")];
-    for protocol in BOTH {
-        let mut stream = Stream::new(protocol, view(1, &tables));
-        let replies = stream.ask(Route, &["r", "s", "t"]);
+fn row_12_one_route_table_or_secret_per_response() {
+    for (protocol, kind) in
+        BOTH.into_iter().flat_map(|protocol| [(protocol, Route), (protocol, Secret)])
+    {
+        let mut stream =
+            Stream::new(protocol, view(1, &[(kind, "r", "1"), (kind, "s", "1"), (kind, "t", "1")]));
+        let replies = stream.ask(kind, &["r", "s", "t"]);
         let seen = stream.settle(replies);
         assert_eq!(seen.iter().map(names).collect::<Vec<_>>(), [["r"], ["s"], ["t"]]);
-        // A bad table keeps no good one back.
-        let next = [(Route, "r", "2"), (Route, "s", "2"), (Route, "t", "1")];
-        let bad = expect(stream.view(&view(2, &next)), Route);
+        // A bad one keeps no good one back.
+        let next = [(kind, "r", "2"), (kind, "s", "2"), (kind, "t", "1")];
+        let bad = expect(stream.view(&view(2, &next)), kind);
         assert_eq!(names(&bad), ["r"]);
-        let good = expect(stream.nack(&bad, "no"), Route);
+        let good = expect(stream.nack(&bad, "no"), kind);
         assert_eq!(names(&good), ["s"]);
         assert_eq!(stream.ack(&good), none());
     }
