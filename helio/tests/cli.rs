@@ -93,14 +93,27 @@ fn a_port_in_use_is_refused() {
 }
 
 #[test]
+fn one_address_for_two_purposes_is_refused() {
+    let scratch = directory(&[]);
+    let dir = path(&scratch, "");
+    let address = "127.0.0.1:18999";
+    let args = ["standalone", "--dir", &dir, "--admin-address", address, "--xds-address", address];
+    helio(&args).is_refused_with("the same");
+}
+
+#[test]
 fn an_envoy_that_is_not_there_is_refused() {
     let scratch = directory(&[]);
     let addresses = ["--xds-address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0"];
     let dir = path(&scratch, "");
     let start = [&["standalone", "--dir", &dir, "--envoy"], &addresses[..]].concat();
     helio_with(&start, &[("PATH", "")]).is_refused_with("no envoy on PATH");
+    // An empty variable is as good as none.
+    helio_with(&start, &[("PATH", ""), ("ENVOY", "")]).is_refused_with("no envoy on PATH");
     helio_with(&start, &[("ENVOY", "/nonexistent/envoy")])
         .is_refused_with("/nonexistent/envoy is not a program");
+    helio_with(&start, &[("ENVOY", "/bin/false")])
+        .is_refused_with("/bin/false is not an Envoy: point --envoy-binary or ENVOY at one");
 }
 
 #[test]

@@ -85,7 +85,8 @@ async fn the_index_lists_every_page_and_each_answers() {
         assert_eq!(fetch(admin.address, path).await.0, 200, "{path}");
     }
     assert_eq!(fetch(admin.address, "/status").await.2, "all is well\n");
-    assert_eq!(fetch(admin.address, "/nothing").await.0, 404);
+    let (status, _, body) = fetch(admin.address, "/nothing").await;
+    assert_eq!((status, &*body), (404, "there is no page /nothing: / lists those there are\n"));
 }
 
 #[tokio::test]

@@ -353,30 +353,40 @@ fn a_secret_is_not_shown() {
     );
 }
 
-/// The environment belongs to the process, so this test calls itself with another.
-#[test]
-fn the_environment_wins_over_the_file_and_loses_to_flags() {
-    const NAME: &str = "the_environment_wins_over_the_file_and_loses_to_flags";
+/// The settings that `program LINE` prints with these variables, or the error. The environment belongs to the
+/// process, so the test `name` calls itself with another; there, this prints and returns nothing.
+fn printed_with(name: &str, line: &str, variables: &[(&str, &str)]) -> Option<String> {
     const CHILD: &str = "SETTINGS_TEST_LINE";
     if let Ok(line) = std::env::var(CHILD) {
-        println!("{}", printed(&line, None));
-        return;
+        match settings::parse::<Program>(words(&line, None)) {
+            Ok(Parsed::Print(text)) => println!("{text}"),
+            Ok(Parsed::Run(program)) => panic!("it runs: {program:?}"),
+            Err(error) => println!("error: {error}"),
+        }
+        return None;
     }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, line)
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_loses_to_flags() {
     let file = file("dir: file\nfast: true\nmood: wild\nlimit: 7\n");
-    let run = |line: &str| {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture"])
-            .env(CHILD, line)
-            .env("HELIO_CONFIG", file.path())
-            .env("SETTINGS_TEST_DIR", "environment")
-            .env("SETTINGS_TEST_FAST", "false")
-            .env("SETTINGS_TEST_TOKEN", "hunter2")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let text = run("serve --print-config");
+    let variables = [
+        ("HELIO_CONFIG", file.path().to_str().unwrap()),
+        ("SETTINGS_TEST_DIR", "environment"),
+        ("SETTINGS_TEST_FAST", "false"),
+        ("SETTINGS_TEST_TOKEN", "hunter2"),
+    ];
+    let name = "the_environment_wins_over_the_file_and_loses_to_flags";
+    let run = |line: &str| printed_with(name, line, &variables);
+    let Some(text) = run("serve --print-config") else { return };
     for line in [
         "mood: wild # file\n",
         "dir: environment # environment\n",
@@ -387,8 +397,39 @@ fn the_environment_wins_over_the_file_and_loses_to_flags() {
         assert!(text.contains(line), "{line} is not in {text}");
     }
     assert!(!text.contains("hunter2"));
-    let text = run("serve --print-config --dir flag --fast --mood sad");
+    let text = run("serve --print-config --dir flag --fast --mood sad").unwrap();
     for line in ["mood: sad # flag\n", "dir: flag # flag\n", "fast: true # flag\n"] {
         assert!(text.contains(line), "{line} is not in {text}");
     }
+}
+
+#[test]
+fn an_empty_variable_counts_as_none() {
+    let file = file("dir: file\n");
+    let variables = [
+        ("HELIO_CONFIG", file.path().to_str().unwrap()),
+        ("SETTINGS_TEST_DIR", ""),
+        ("SETTINGS_TEST_FAST", ""),
+        ("SETTINGS_TEST_TOKEN", ""),
+    ];
+    let name = "an_empty_variable_counts_as_none";
+    let Some(text) = printed_with(name, "serve --print-config", &variables) else { return };
+    for line in ["dir: file # file\n", "fast: false # default\n", "token: null # default\n"] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+}
+
+#[test]
+fn a_wrong_value_of_a_variable_is_refused_by_its_name() {
+    let name = "a_wrong_value_of_a_variable_is_refused_by_its_name";
+    let variables = [("SETTINGS_TEST_FAST", "perhaps")];
+    let line = "serve --dir d --print-config";
+    let Some(text) = printed_with(name, line, &variables) else { return };
+    let expected = "error: wrong value for SETTINGS_TEST_FAST in the environment: \"perhaps\": ";
+    assert!(text.contains(expected), "{text}");
+    // The flag wins over it, and a wrong flag is not blamed on it.
+    let text = printed_with(name, &format!("{line} --fast=true"), &variables).unwrap();
+    assert!(text.contains("fast: true # flag\n"), "{text}");
+    let text = printed_with(name, &format!("{line} --fast=maybe"), &variables).unwrap();
+    assert!(text.contains("'maybe'") && !text.contains("SETTINGS_TEST_FAST"), "{text}");
 }

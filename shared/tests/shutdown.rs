@@ -12,9 +12,9 @@ fn send(signal: &str) {
 
 /// One test, because signals reach the whole process.
 #[tokio::test]
-async fn either_signal_ends_the_wait() {
+async fn each_signal_ends_the_wait() {
     let deadline = Duration::from_secs(10);
-    for name in ["TERM", "INT"] {
+    for name in ["TERM", "INT", "HUP"] {
         let signal = shutdown::signal().unwrap();
         send(name);
         tokio::time::timeout(deadline, signal).await.expect("the signal was not heard");

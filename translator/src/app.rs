@@ -1,12 +1,14 @@
 use crate::metrics::TranslatorMetrics;
 use crate::provider::Input;
 use crate::publish::Publisher;
-use crate::report::Report;
+use crate::report::{Report, in_words};
 use heliograph_shared::admin::Guard;
 use heliograph_shared::store::{Store, StoreError};
 use heliograph_snapshot::{FleetName, Head};
+use heliograph_translator_core::objects::{Kind, ObjectKey};
+use heliograph_translator_core::status::Status;
 use heliograph_translator_core::{Event, Outcome, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{mpsc, watch};
@@ -21,6 +23,8 @@ pub struct Translator {
     publisher: Publisher,
     report: watch::Sender<Report>,
     metrics: TranslatorMetrics,
+    /// The objects that changed since the last publish.
+    changed: BTreeSet<ObjectKey>,
     /// Done once the first publish is out.
     unready: Option<Guard>,
 }
@@ -55,6 +59,7 @@ impl Translator {
             publisher: Publisher::claim(store, fence).await?,
             report: watch::Sender::new(Report::default()),
             metrics,
+            changed: BTreeSet::new(),
             unready: Some(unready),
         })
     }
@@ -85,11 +90,15 @@ impl Translator {
             if !synced && !round.synced {
                 continue;
             }
-            let outcome = self.settle().await?;
+            let outcome = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                outcome = self.settle() => outcome?,
+            };
             let heads = self.publish(&outcome).await?;
             if !synced {
                 self.retire_forgotten().await?;
             }
+            self.tell(&outcome, !synced);
             synced = true;
             self.metrics.fleets(self.publisher.fleets());
             self.report.send_modify(|report| report.note(outcome, heads));
@@ -102,7 +111,38 @@ impl Translator {
     fn apply(&mut self, events: Vec<Event>) {
         for event in events {
             self.metrics.event(&event);
+            self.changed.insert(match &event {
+                Event::Applied(object) => object.key(),
+                Event::Deleted(key) => key.clone(),
+            });
             self.world.apply(event);
+        }
+    }
+
+    /// Logs what people who edit objects want to know.
+    fn tell(&mut self, outcome: &Outcome, first: bool) {
+        let changed = std::mem::take(&mut self.changed);
+        let objects = count(changed.len(), "object");
+        if first {
+            let of_kind =
+                |wanted: fn(Kind) -> bool| changed.iter().filter(|key| wanted(key.kind)).count();
+            let gateways = count(of_kind(|kind| kind == Kind::Gateway), "Gateway");
+            let routes = count(of_kind(|kind| kind.as_str().ends_with("Route")), "route");
+            tracing::info!("translated {objects}, among them {gateways} and {routes}");
+        } else if !changed.is_empty() {
+            tracing::info!("translated again: {objects} changed");
+        }
+        let report = self.report.borrow();
+        for (key, status) in &outcome.statuses {
+            let Some(status) = status else { continue };
+            let before = report.statuses.get(key).map(|before| before.problems(key));
+            let before = before.unwrap_or_default();
+            for problem in status.problems(key).iter().filter(|new| !before.contains(new)) {
+                match status {
+                    Status::Ignored(_) => tracing::info!("{}", in_words(problem)),
+                    _ => tracing::warn!("{}", in_words(problem)),
+                }
+            }
         }
     }
 
@@ -163,4 +203,9 @@ impl Round {
         }
         (!all_gone).then_some(round)
     }
+}
+
+/// `1 route`, `2 routes`.
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

@@ -12,4 +12,4 @@ mod report;
 pub use app::{TermError, Translator};
 pub use metrics::{FileMetrics, TranslatorMetrics};
 pub use publish::Publisher;
-pub use report::Report;
+pub use report::{Report, in_words};

@@ -1,6 +1,6 @@
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_translator_core::objects::ObjectKey;
-use heliograph_translator_core::status::Status;
+use heliograph_translator_core::status::{Problem, Status};
 use heliograph_translator_core::{Outcome, ir};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,4 +37,11 @@ impl Report {
         }
         self.heads.extend(heads);
     }
+}
+
+/// A problem in one line: `HTTPRoute shop/cart, parent web: ResolvedRefs: BackendNotFound: ...`.
+pub fn in_words(problem: &Problem) -> String {
+    let Problem { object, part, condition, reason, message } = problem;
+    let part = part.as_ref().map(|part| format!(", {part}")).unwrap_or_default();
+    format!("{object}{part}: {condition}: {reason}: {message}")
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -33,8 +33,14 @@ impl Scene {
     async fn new(prepare: impl FnOnce(&Path)) -> Self {
         let root = tempfile::tempdir().unwrap();
         prepare(root.path());
+        let path = root.path().to_owned();
+        Self::open(root, &path).await
+    }
+
+    /// `path` leads to `root`.
+    async fn open(root: TempDir, path: &Path) -> Self {
         let metrics = FileMetrics::register(&prometheus::Registry::new()).unwrap();
-        let file = File::open(root.path(), metrics).unwrap();
+        let file = File::open(path, metrics).unwrap();
         let (sender, inputs) = mpsc::channel(16);
         let stop = CancellationToken::new();
         let remarks = file.remarks();
@@ -47,7 +53,7 @@ impl Scene {
         scene
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
@@ -170,13 +176,34 @@ async fn a_file_that_stays_empty_was_meant_to_be() {
 }
 
 #[tokio::test]
-async fn a_writer_that_keeps_the_file_open_is_read_once_it_pauses() {
-    let mut scene = Scene::new(|_| {}).await;
+async fn a_writer_that_pauses_is_waited_for() {
+    let both = service("a", 1) + &service("b", 1);
+    let mut scene = Scene::new(|root| fs::write(root.join("a.yaml"), &both).unwrap()).await;
+    let mut file = fs::File::create(scene.path("a.yaml")).unwrap();
+    file.write_all(service("a", 2).as_bytes()).unwrap();
+    let pause = tokio::time::timeout(Duration::from_millis(1500), scene.inputs.recv()).await;
+    assert!(pause.is_err(), "half of the file was read: {pause:?}");
+    // The others do not wait so long.
+    fs::write(scene.path("c.yaml"), service("c", 1)).unwrap();
+    scene.until_services_are(&[("a", 1), ("b", 1), ("c", 1)]).await;
+    file.write_all(service("b", 2).as_bytes()).unwrap();
+    drop(file);
+    assert_eq!(scene.batch().await, 2);
+    scene.until_services_are(&[("a", 2), ("b", 2), ("c", 1)]).await;
+}
+
+#[tokio::test]
+async fn a_directory_told_by_a_relative_path_is_no_different() {
+    let root = tempfile::tempdir().unwrap();
+    let up: PathBuf = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect();
+    let relative = up.join(root.path().strip_prefix("/").unwrap());
+    let mut scene = Scene::open(root, &relative).await;
     let mut file = fs::File::create(scene.path("a.yaml")).unwrap();
     file.write_all(service("a", 1).as_bytes()).unwrap();
+    let pause = tokio::time::timeout(Duration::from_millis(1500), scene.inputs.recv()).await;
+    assert!(pause.is_err(), "half of the file was read: {pause:?}");
+    drop(file);
     scene.until_services_are(&[("a", 1)]).await;
-    file.write_all(service("b", 1).as_bytes()).unwrap();
-    scene.until_services_are(&[("a", 1), ("b", 1)]).await;
 }
 
 /// Kubernetes mounts a ConfigMap as symlinks through `..data`, and swaps that.

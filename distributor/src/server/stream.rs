@@ -54,7 +54,7 @@ struct Serving {
 const NODE_ID_LIMIT: usize = 256;
 /// Longer than a namespace and a name of Kubernetes can be.
 const FLEET_NAME_LIMIT: usize = 512;
-const REJECTED: &str = "a proxy rejected its configuration and keeps the previous one";
+const REJECTED: &str = "a proxy rejected some of its configuration, and goes on without that";
 
 impl AdsStream {
     pub(crate) fn new(shared: Arc<Shared>, protocol: Protocol, requests: Requests) -> Self {
@@ -97,6 +97,10 @@ impl AdsStream {
             let node = first.node.ok_or_else(no_node)?;
             let name = fleet_of(&node)?;
             let mut fleets = self.shared.fleets.clone();
+            if fleets.get(&name).is_none() {
+                let id: String = node.id.chars().take(NODE_ID_LIMIT).collect();
+                tracing::info!(fleet = %name, node = id, "a proxy waits for a fleet that is not published");
+            }
             let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
             let serving = Serving::new(fleet, news, node, self.protocol).await?;
             Ok((serving, first.request))

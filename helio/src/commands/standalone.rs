@@ -5,6 +5,7 @@ use crate::tasks::Tasks;
 use anyhow::bail;
 use axum::Json;
 use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
@@ -16,6 +17,7 @@ use heliograph_translator::provider::file::{self, File, Remark, RemarkKind};
 use heliograph_translator::{FileMetrics, Report, Translator, TranslatorMetrics};
 use heliograph_translator_core::World;
 use serde::Deserialize;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -59,19 +61,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.status {
         return print_status(args);
     }
-    tokio::runtime::Runtime::new()?.block_on(serve(args))?;
-    Ok(ExitCode::SUCCESS)
+    let runtime = tokio::runtime::Runtime::new()?;
+    let outcome = runtime.block_on(serve(args));
+    // Otherwise a file that takes long to read would hold up the end.
+    runtime.shutdown_background();
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(args: &Args) -> anyhow::Result<()> {
+    let mut signal = std::pin::pin!(shutdown::signal()?);
+    let tasks = tokio::select! {
+        () = &mut signal => return Ok(()),
+        tasks = start(args) => tasks?,
+    };
+    tasks.run(signal).await
 }
 
 /// The way of the data: files, translator, store, distributor, Envoys.
-async fn serve(args: &Args) -> anyhow::Result<()> {
-    let signal = shutdown::signal()?;
+async fn start(args: &Args) -> anyhow::Result<Tasks> {
     let stop = CancellationToken::new();
     let readiness = Readiness::new();
     let registry = telemetry::registry("helio")?;
 
     // Everything that can be refused is, before anything runs.
-    let file = File::open(&args.dir, FileMetrics::register(&registry)?)?;
+    check_addresses(args.admin.admin_address, args.xds.xds_address)?;
+    let (dir, metrics) = (args.dir.clone(), FileMetrics::register(&registry)?);
+    let file = tokio::task::spawn_blocking(move || File::open(&dir, metrics)).await??;
     let remarks = file.remarks();
     refuse_faults(&remarks.borrow())?;
     let store = Arc::new(Embedded::new());
@@ -84,8 +99,10 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
         heliograph_distributor::build(&args.xds, store, &registry, &readiness).await?;
     let xds_address = distributor.address();
     let acks = distributor.acks();
-    let envoys = args.envoy.then(|| Envoys::new(args.envoy_binary.as_deref(), xds_address));
-    let envoys = envoys.transpose()?;
+    let envoys = match args.envoy {
+        true => Some(Envoys::new(args.envoy_binary.as_deref(), xds_address).await?),
+        false => None,
+    };
 
     let (inputs, outputs) = mpsc::channel(WAITING_BATCHES);
     let mut tasks = Tasks::new(stop.clone());
@@ -105,7 +122,18 @@ async fn serve(args: &Args) -> anyhow::Result<()> {
     tasks.spawn("distributor", distributor.run(stop.clone()));
     tasks.spawn("translator", translator.run(outputs, stop.clone()));
     tasks.spawn("files", file.run(inputs, stop));
-    tasks.run(signal).await
+    Ok(tasks)
+}
+
+/// Two of our own on one port deserve better than to be told that it is in use.
+fn check_addresses(admin: SocketAddr, xds: SocketAddr) -> anyhow::Result<()> {
+    let any = admin.ip().is_unspecified() || xds.ip().is_unspecified();
+    if admin.port() == xds.port() && admin.port() != 0 && (any || admin.ip() == xds.ip()) {
+        bail!(
+            "the admin address {admin} and the xDS address {xds} are the same: choose another with --admin-address or --xds-address"
+        );
+    }
+    Ok(())
 }
 
 /// At the start there is no earlier version that could go on to count.
@@ -148,7 +176,11 @@ fn status_page(
     report: watch::Receiver<Report>,
     remarks: watch::Receiver<Arc<[Remark]>>,
 ) -> MethodRouter {
-    get(async move |Query(query): Query<StatusQuery>| {
+    get(async move |query: Result<Query<StatusQuery>, QueryRejection>| {
+        let Ok(Query(query)) = query else {
+            let said = "format is not one of json, yaml, text\n";
+            return (StatusCode::BAD_REQUEST, said).into_response();
+        };
         let (format, kind) = match query.format {
             None | Some(StatusFormat::Json) => (Some(Format::Json), "application/json"),
             Some(StatusFormat::Yaml) => (Some(Format::Yaml), "application/yaml"),

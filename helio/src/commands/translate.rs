@@ -2,9 +2,9 @@ use crate::output::{self, Format};
 use anyhow::anyhow;
 use heliograph_envoy::{Any, json};
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
+use heliograph_translator::in_words;
 use heliograph_translator::provider::file::{self, RemarkKind};
 use heliograph_translator_core::World;
-use heliograph_translator_core::status::Problem;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -39,9 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     output::result(&args.output.render(&Translation::of(&world)?)?)?;
 
     for problem in world.problems() {
-        let Problem { object, part, condition, reason, message } = problem;
-        let part = part.map(|part| format!(", {part}")).unwrap_or_default();
-        output::note(&format!("problem: {object}{part}: {condition}: {reason}: {message}"));
+        output::note(&format!("problem: {}", in_words(&problem)));
     }
     let mut code = ExitCode::SUCCESS;
     for remark in &found.remarks {

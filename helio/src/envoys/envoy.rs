@@ -1,14 +1,16 @@
 use super::bootstrap::bootstrap;
 use super::lifeline;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use heliograph_snapshot::FleetName;
+use heliograph_translator_core::ir::InfraPort;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -65,7 +67,9 @@ impl Envoy {
     ) -> impl Future<Output = ()> + use<> {
         let (admin, log, fleet) = (self.admin.clone(), self.log.clone(), fleet.clone());
         let live = async move {
-            while !is_live(&admin).await {
+            // 200 if it is live, 503 while it initialises.
+            while !ask(&admin, "/ready").await.is_some_and(|said| said.starts_with("HTTP/1.1 200"))
+            {
                 sleep(ASK_EVERY).await;
             }
         };
@@ -75,6 +79,27 @@ impl Envoy {
                 let words = last_words(&log);
                 tracing::warn!("the Envoy of Gateway {fleet} is not live after {late:?}: {words}");
                 live.await;
+            }
+        }
+    }
+
+    /// Waits until it listens on all of `ports`, but no longer than `patience`. Returns those on which it does not.
+    pub(super) fn closed_ports(
+        &self,
+        ports: &[InfraPort],
+        patience: Duration,
+    ) -> impl Future<Output = BTreeSet<u16>> + use<> {
+        let admin = self.admin.clone();
+        let ports: BTreeSet<u16> = ports.iter().map(|port| port.bind_port).collect();
+        async move {
+            let deadline = Instant::now() + patience;
+            loop {
+                let open = ask(&admin, "/listeners").await.unwrap_or_default();
+                let closed = &ports - &listening(&open);
+                if closed.is_empty() || Instant::now() >= deadline {
+                    return closed;
+                }
+                sleep(ASK_EVERY).await;
             }
         }
     }
@@ -99,6 +124,8 @@ impl Envoy {
 
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const ANSWER: Duration = Duration::from_secs(1);
+const LONGEST_ANSWER: u64 = 1024 * 1024;
+const VERSION: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 const LAST_LINES: usize = 3;
 const LAST_BYTES: u64 = 4096;
@@ -119,21 +146,54 @@ fn last_words(log: &Path) -> String {
     if last.is_empty() { "it logged nothing".to_owned() } else { last }
 }
 
-/// `admin` is the file to which an Envoy writes where its admin port is.
-async fn is_live(admin: &Path) -> bool {
-    let Ok(address) = fs::read_to_string(admin) else { return false };
-    let Ok(address) = address.trim().parse() else { return false };
-    matches!(timeout(ANSWER, ask_ready(address)).await, Ok(Ok(true)))
+/// What an Envoy's admin port answers, if it does. `admin` is the file to which the Envoy writes where that is.
+async fn ask(admin: &Path, path: &str) -> Option<String> {
+    let address: SocketAddr = fs::read_to_string(admin).ok()?.trim().parse().ok()?;
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
+        std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    timeout(ANSWER, exchange).await.ok()?.ok()
 }
 
-/// Asks an Envoy's admin port whether it is live: 200 if so, 503 while it initialises.
-async fn ask_ready(address: SocketAddr) -> std::io::Result<bool> {
-    let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET /ready HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut status_line = [0; b"HTTP/1.1 200".len()];
-    stream.read_exact(&mut status_line).await?;
-    Ok(&status_line == b"HTTP/1.1 200")
+/// The ports in an Envoy's answer to `/listeners`, which has lines such as `NAME::0.0.0.0:8080`.
+fn listening(answer: &str) -> BTreeSet<u16> {
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    body.lines().filter_map(|line| line.rsplit_once(':')?.1.parse().ok()).collect()
+}
+
+/// Fails unless the program says of itself that it is an Envoy.
+pub(super) async fn check_program(program: &Path) -> anyhow::Result<()> {
+    let mut said = Vec::new();
+    let child = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn();
+    // What cannot be run or says nothing in time has not said that it is an Envoy.
+    if let Ok(mut child) = child
+        && let Some(stdout) = child.stdout.take()
+    {
+        let _ = timeout(VERSION, stdout.take(LAST_BYTES).read_to_end(&mut said)).await;
+    }
+    if !is_version_of_envoy(&String::from_utf8_lossy(&said)) {
+        bail!("{} is not an Envoy: point --envoy-binary or ENVOY at one", program.display());
+    }
+    Ok(())
+}
+
+/// `PROGRAM  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`.
+fn is_version_of_envoy(text: &str) -> bool {
+    let version =
+        text.split_once(" version: ").and_then(|(_, rest)| rest.split_whitespace().next());
+    version.is_some_and(|version| version.split('/').count() == 5)
 }
 
 /// Finds the program to run: as told, or on the path.
@@ -181,5 +241,23 @@ mod tests {
         assert_eq!(find_program(Some(&program), None).unwrap(), program);
         let error = find_program(Some(Path::new("/nonexistent/envoy")), path).unwrap_err();
         assert!(error.to_string().starts_with("/nonexistent/envoy is not a program"), "{error}");
+    }
+
+    #[test]
+    fn the_ports_that_an_envoy_lists_are_open() {
+        let answer = "HTTP/1.1 200 OK\r\nage: 90\r\n\r\nweb-8080::0.0.0.0:8080\nb::0.0.0.0:443\n";
+        assert_eq!(listening(answer), BTreeSet::from([443, 8080]));
+        assert_eq!(listening("HTTP/1.1 200 OK\r\nage: 90\r\n\r\n"), BTreeSet::new());
+    }
+
+    #[tokio::test]
+    async fn what_is_no_envoy_is_refused() {
+        for program in ["/bin/false", "/bin/cat", "/dev/null"] {
+            let error = check_program(Path::new(program)).await.unwrap_err().to_string();
+            let expected =
+                format!("{program} is not an Envoy: point --envoy-binary or ENVOY at one");
+            assert_eq!(error, expected);
+        }
+        assert!(is_version_of_envoy("\n/e  version: 9e55/1.40.0/Clean/RELEASE/BoringSSL\n\n"));
     }
 }

@@ -47,8 +47,9 @@ struct Running {
 
 impl Envoys {
     /// `program` is what the operator named; otherwise it is looked for on the path.
-    pub(crate) fn new(program: Option<&Path>, xds: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) async fn new(program: Option<&Path>, xds: SocketAddr) -> anyhow::Result<Self> {
         let program = envoy::find_program(program, std::env::var_os("PATH").as_deref())?;
+        envoy::check_program(&program).await?;
         let directory = tempfile::Builder::new()
             .prefix("helio-")
             .tempdir()
@@ -204,12 +205,41 @@ impl Station {
         }
         loop {
             let ports = infra.borrow_and_update().ports.clone();
-            output::line(&format!("Gateway {} listens on {}", self.fleet, addresses(&ports)))?;
+            let closed = envoy.closed_ports(&ports, OPEN_WITHIN);
+            tokio::select! {
+                ended = envoy.ended() => return Ok(ended?),
+                changed = infra.changed() => {
+                    if changed.is_err() { return Ok(envoy.ended().await?) }
+                    continue;
+                }
+                closed = closed => self.tell_ports(ports, &closed)?,
+            }
             tokio::select! {
                 ended = envoy.ended() => return Ok(ended?),
                 changed = infra.changed() => if changed.is_err() { return Ok(envoy.ended().await?) },
             }
         }
+    }
+
+    /// Says where it listens, and where it should and does not.
+    fn tell_ports(&self, mut ports: Vec<InfraPort>, closed: &BTreeSet<u16>) -> anyhow::Result<()> {
+        let fleet = &self.fleet;
+        for port in closed {
+            if is_taken(*port) {
+                tracing::error!(
+                    "port {port} of Gateway {fleet} is in use by another program: choose another port in the Gateway, or stop that program and start helio again"
+                );
+            } else {
+                tracing::error!(
+                    "port {port} of Gateway {fleet} is not open: see /fleets on the admin port for what its Envoy says"
+                );
+            }
+        }
+        ports.retain(|port| !closed.contains(&port.bind_port));
+        if !ports.is_empty() || closed.is_empty() {
+            output::line(&format!("Gateway {fleet} listens on {}", addresses(&ports)))?;
+        }
+        Ok(())
     }
 }
 
@@ -218,6 +248,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// An Envoy that ran for so long did not end because of how it was started.
 const LONG_RUN: Duration = Duration::from_secs(60);
 const LATE: Duration = Duration::from_secs(30);
+/// How long an Envoy may take to open a port of which it has been told.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// `127.0.0.1:8080, 127.0.0.1:10443 for its port 443`.
 fn addresses(ports: &[InfraPort]) -> String {
@@ -239,8 +271,7 @@ fn addresses(ports: &[InfraPort]) -> String {
 fn check_ports(wanted: &BTreeMap<FleetName, Arc<Infra>>) -> anyhow::Result<()> {
     for (fleet, infra) in wanted {
         for InfraPort { bind_port, .. } in &infra.ports {
-            let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, *bind_port));
-            if bound.is_err_and(|error| error.kind() == ErrorKind::AddrInUse) {
+            if is_taken(*bind_port) {
                 bail!(
                     "port {bind_port} of Gateway {fleet} is in use: stop what listens there or change the Gateway"
                 );
@@ -248,6 +279,11 @@ fn check_ports(wanted: &BTreeMap<FleetName, Arc<Infra>>) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn is_taken(port: u16) -> bool {
+    let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
+    bound.is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
 }
 
 /// Two Gateways are two machines in a cluster, and one here. Returns the ports that more than one Gateway has.

@@ -48,3 +48,24 @@ async fn a_gateway_whose_port_is_taken_is_one_line_and_a_failure() {
     assert_eq!(errors.len(), 1, "{log}");
     assert!(errors[0].contains(&format!("port {port} of Gateway default/one is in use")), "{log}");
 }
+
+#[tokio::test]
+async fn a_port_that_is_taken_later_is_told_and_the_others_go_on() {
+    let (one, two) = (free_port(), free_port());
+    let mut helio = Helio::start(|directory| write(directory, "one.yaml", &gateway("one", one)));
+    helio.until_ready().await;
+    let listens = format!("Gateway default/one listens on 127.0.0.1:{one}\n");
+    until("it says where it listens", || async { helio.log().contains(&listens) }).await.unwrap();
+
+    let taken = TcpListener::bind(("0.0.0.0", two)).unwrap();
+    let text = gateway("one", one) + &format!("  - {{name: more, protocol: HTTP, port: {two}}}\n");
+    write(&helio.directory(), "one.yaml", &text);
+    let error = format!("port {two} of Gateway default/one is in use by another program: ");
+    until("the port is told", || async { helio.log().contains(&error) }).await.unwrap();
+    until("the other port is told", || async { helio.log().matches(&listens).count() == 2 })
+        .await
+        .unwrap();
+    assert!(!helio.log().contains(&format!("127.0.0.1:{two}")), "{}", helio.log());
+    drop(taken);
+    assert!(helio.end("HUP").await.success(), "{}", helio.log());
+}

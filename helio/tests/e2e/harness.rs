@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 /// For what takes moments; a busy machine gets time.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A running `helio standalone --envoy`, with a directory of its own.
+/// A running `helio standalone`, with a directory of its own.
 pub(crate) struct Helio {
     child: Child,
     /// The port of its admin address.
@@ -28,8 +28,17 @@ pub(crate) struct Helio {
 }
 
 impl Helio {
-    /// `prepare` fills the directory.
+    /// With Envoys. `prepare` fills the directory.
     pub(crate) fn start(prepare: impl FnOnce(&Path)) -> Self {
+        Self::start_with("", &["--envoy"], prepare)
+    }
+
+    pub(crate) fn without_envoys(prepare: impl FnOnce(&Path)) -> Self {
+        Self::start_with("", &[], prepare)
+    }
+
+    /// `before` is what a shell does first.
+    pub(crate) fn start_with(before: &str, args: &[&str], prepare: impl FnOnce(&Path)) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         for directory in ["manifests", "tmp"] {
             fs::create_dir(scratch.path().join(directory)).unwrap();
@@ -37,8 +46,11 @@ impl Helio {
         prepare(&scratch.path().join("manifests"));
         let admin = free_port();
         let log = fs::File::create(scratch.path().join("log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_helio"))
-            .args(["standalone", "--envoy", "--xds-address", "127.0.0.1:0", "--dir"])
+        let child = Command::new("sh")
+            .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
+            .args([env!("CARGO_BIN_EXE_helio"), "standalone"])
+            .args(args)
+            .args(["--xds-address", "127.0.0.1:0", "--dir"])
             .arg(scratch.path().join("manifests"))
             .args(["--admin-address", &format!("127.0.0.1:{admin}")])
             .env("ENVOY", envoy())
@@ -56,6 +68,17 @@ impl Helio {
 
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.scratch.path().join("log")).unwrap()
+    }
+
+    pub(crate) async fn until_logged(&self, text: &str) {
+        until(text, || async { self.log().contains(text) }).await.unwrap();
+    }
+
+    /// Whether a set of signals, such as `SigCgt`, has the one of this number.
+    pub(crate) fn has_signal(&self, set: &str, signal: u32) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix(&format!("{set}:"))).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << (signal - 1)) != 0
     }
 
     /// What is in the place of its temporary files.

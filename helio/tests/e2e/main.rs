@@ -7,3 +7,4 @@ mod golden;
 mod harness;
 mod rejection;
 mod routing;
+mod running;

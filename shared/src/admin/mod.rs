@@ -7,7 +7,7 @@ pub use readiness::{Guard, Readiness};
 use crate::net::{self, BindError};
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use futures::FutureExt;
@@ -83,6 +83,7 @@ impl Pages {
             .route("/readyz", get(readyz).with_state(self.readiness))
             .route("/metrics", get(metrics).with_state(self.registry))
             .merge(self.added)
+            .fallback(nothing)
     }
 }
 
@@ -114,6 +115,10 @@ impl Bound {
 
 /// How long a client that never finishes its request can hold up the end of the program.
 const GRACE: Duration = Duration::from_secs(1);
+
+async fn nothing(uri: Uri) -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, format!("there is no page {}: / lists those there are\n", uri.path()))
+}
 
 async fn readyz(State(readiness): State<Readiness>) -> Response {
     let awaited = readiness.awaited();

@@ -126,7 +126,7 @@ impl<'de> Visitor<'de> for Entries<'_> {
 }
 
 /// Whether the flag would take this value, asked of a command that has no other flag.
-fn check(key: &Key, value: &str) -> Result<(), String> {
+pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
     if key.secret && value == REDACTED {
         return Err("it was redacted when it was printed, write the secret itself".to_owned());
     }

@@ -1,6 +1,7 @@
 use super::file::File;
 use clap::builder::{BoolishValueParser, ValueParser};
 use clap::{Arg, ArgAction, Command, Id};
+use std::ffi::OsString;
 
 /// A flag as the file sees it.
 #[derive(Debug)]
@@ -10,6 +11,8 @@ pub(super) struct Key {
     /// How deep the command is that declares it; 0 is the program itself.
     pub(super) depth: usize,
     pub(super) shape: Shape,
+    /// The environment variable that sets it too.
+    pub(super) variable: Option<OsString>,
     /// Its value must not be shown.
     pub(super) secret: bool,
     pub(super) parser: ValueParser,
@@ -61,6 +64,17 @@ pub(super) fn with_switch_values(command: Command) -> Command {
         .mut_subcommands(with_switch_values)
 }
 
+/// Lets an empty variable count as none: `VARIABLE= program` is how scripts leave one out.
+pub(super) fn without_empty_variables(command: Command) -> Command {
+    command
+        .mut_args(|arg| {
+            let value = arg.get_env().and_then(std::env::var_os);
+            let empty = value.is_some_and(|value| value.is_empty());
+            if empty { arg.env(None::<&'static str>) } else { arg }
+        })
+        .mut_subcommands(without_empty_variables)
+}
+
 /// Makes what the file says the default of the flags of the commands that were called.
 pub(super) fn with_defaults(command: Command, called: &[String], file: &File) -> Command {
     let command = command.mut_args(|arg| {
@@ -94,6 +108,7 @@ fn key(arg: &Arg, depth: usize) -> Option<Key> {
         id: arg.get_id().clone(),
         depth,
         shape,
+        variable: arg.get_env().map(ToOwned::to_owned),
         secret: arg.is_hide_env_values_set(),
         parser: arg.get_value_parser().clone(),
     })

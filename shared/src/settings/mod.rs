@@ -1,5 +1,5 @@
 //! Settings, the same way in every program: a flag wins over an environment variable, that over the YAML file
-//! named by `--config`, and that over the default.
+//! named by `--config`, and that over the default. An empty variable counts as none.
 //!
 //! A program declares its flags with clap and nothing else. The keys of the file are the long names of the flags
 //! of the command that was called; a flag that repeats is a list there. A flag whose value must not be shown is
@@ -10,8 +10,10 @@ mod file;
 mod keys;
 mod print;
 
+use clap::error::ErrorKind;
 use clap::{Command, Parser};
 use file::File;
+use keys::Key;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -59,6 +61,8 @@ pub enum SettingsError {
     UnknownKey { file: PathBuf, line: u64, key: String, nearest: Option<String> },
     #[error("wrong value for {key:?} in {} line {line}: {reason}", .file.display())]
     WrongValue { file: PathBuf, line: u64, key: String, reason: String },
+    #[error("wrong value for {} in the environment: {reason}", .variable.display())]
+    WrongVariable { variable: OsString, reason: String },
 }
 
 /// The settings of the program `T` from `args`, whose first is the program's name, and from the environment.
@@ -66,7 +70,7 @@ pub fn parse<T: Parser>(
     args: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<Parsed<T>, SettingsError> {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
-    let command = keys::with_switch_values(T::command());
+    let command = keys::with_switch_values(keys::without_empty_variables(T::command()));
     let asked = Asked::of(command.clone(), &args)?;
     let keys = keys::known(&command, &asked.commands);
     let file = match asked.config {
@@ -76,7 +80,8 @@ pub fn parse<T: Parser>(
 
     // A value of the file becomes the default of its flag: clap lets variables and flags win over it.
     let mut command = keys::with_defaults(command, &asked.commands, &file);
-    let matches = command.try_get_matches_from_mut(args)?;
+    let matches = command.try_get_matches_from_mut(&args);
+    let matches = matches.map_err(|error| blame_variable(error, &keys, &args))?;
     let settings = T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
     if asked.print_config {
         return Ok(Parsed::Print(print::effective(&keys, &matches, &file)));
@@ -124,6 +129,26 @@ impl Asked {
         let print_config = matches.try_get_one::<bool>(keys::PRINT_CONFIG).ok().flatten().copied();
         Ok(Self { config, print_config: print_config.unwrap_or(false), commands })
     }
+}
+
+/// Where a wrong value came from a variable, says from which; clap speaks of the flag.
+fn blame_variable(error: clap::Error, keys: &[Key], args: &[OsString]) -> SettingsError {
+    let wrong_value = matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
+    let variable = keys.iter().filter(|_| wrong_value).find_map(|key| wrong_variable(key, args));
+    variable.unwrap_or(SettingsError::Flags(error))
+}
+
+fn wrong_variable(key: &Key, args: &[OsString]) -> Option<SettingsError> {
+    let flag = format!("--{}", key.name);
+    let is_flag = |arg: &OsString| {
+        let arg = arg.to_string_lossy();
+        arg.strip_prefix(&flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    // The flag wins, so that the variable is not even looked at.
+    let variable = key.variable.clone().filter(|_| !args.iter().any(is_flag))?;
+    let value = std::env::var_os(&variable).filter(|value| !value.is_empty())?;
+    let reason = file::check(key, &value.to_string_lossy()).err()?;
+    Some(SettingsError::WrongVariable { variable, reason })
 }
 
 fn suggestion(nearest: &Option<String>) -> String {

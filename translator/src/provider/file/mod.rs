@@ -14,7 +14,7 @@ pub use catalogue::{Catalogue, Contents, Difference, Remark, RemarkKind};
 use crate::metrics::FileMetrics;
 use crate::provider::Input;
 use listing::Listing;
-use patience::Patience;
+use patience::{Patience, Told};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl File {
     /// Reads all manifests under `root`.
     pub fn open(root: &Path, metrics: FileMetrics) -> Result<Self, OpenError> {
         check_directory(root)?;
-        let (watch, hints) = Watch::new();
+        let (watch, hints) = Watch::new(root);
         let mut directory = Directory {
             root: root.to_owned(),
             watch,
@@ -94,16 +94,19 @@ impl File {
             && inputs.send(Input::Synced).await.is_ok();
         let mut patience = Duration::ZERO;
         while heard {
-            let complete = tokio::select! {
+            let told = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                complete = self.hints.wait(patience) => complete,
+                told = self.hints.wait(patience) => told,
             };
             let mut directory = self.directory;
-            let (directory, difference, look_again) = tokio::task::spawn_blocking(move || {
-                let (difference, look_again) = directory.look(Instant::now(), &complete);
+            let look = tokio::task::spawn_blocking(move || {
+                let (difference, look_again) = directory.look(Instant::now(), &told);
                 (directory, difference, look_again)
-            })
-            .await?;
+            });
+            let (directory, difference, look_again) = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                looked = look => looked?,
+            };
             self.directory = directory;
             patience = look_again.unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
             self.remark(&difference.remarks);
@@ -125,6 +128,9 @@ impl File {
             }
         }
         let now: Arc<[Remark]> = self.directory.catalogue.remarks().cloned().collect();
+        for file in faulty(&self.remarks.borrow()).difference(&faulty(&now)) {
+            tracing::info!("{file}: has no fault any more");
+        }
         self.metrics.remarks(&now);
         self.remarks.send_if_modified(|before| {
             let changed = *before != now;
@@ -145,18 +151,14 @@ impl Directory {
     }
 
     /// Reads what has changed and is ready. Returns also when to look again, if that is soon.
-    fn look(
-        &mut self,
-        now: Instant,
-        complete: &BTreeSet<PathBuf>,
-    ) -> (Difference, Option<Duration>) {
+    fn look(&mut self, now: Instant, told: &Told) -> (Difference, Option<Duration>) {
         let mut listing = Listing::of(&self.root);
         // Until no directory appears: what was put into one before it was watched was not told.
         while self.watch.follow(&listing) {
             listing = Listing::of(&self.root);
         }
         let mut found = self.unseen(&listing);
-        let decision = self.patience.decide(now, &listing, complete);
+        let decision = self.patience.decide(now, &listing, told);
         let mut look_again = decision.look_again;
         for (path, fingerprint) in decision.read {
             match self.read(&path, Some(fingerprint)) {
@@ -228,6 +230,12 @@ pub fn read_once(paths: &[PathBuf]) -> Result<Difference, OpenError> {
         }
     }
     Ok(catalogue.update(found))
+}
+
+/// The files that could not be understood.
+fn faulty(remarks: &[Remark]) -> BTreeSet<&str> {
+    let faults = remarks.iter().filter(|remark| remark.kind == RemarkKind::Fault);
+    faults.map(|remark| remark.file.as_str()).collect()
 }
 
 fn in_words(error: &io::Error) -> String {

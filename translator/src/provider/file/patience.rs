@@ -4,8 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A file without a sign that its writer is done is read once it has not changed for this long.
+/// A file of whose writer the system does not tell is read once it has not changed for this long.
 const QUIET: Duration = Duration::from_millis(100);
+
+/// A file whose writer is known to be at work is read when that one is done. One that keeps its files open is given
+/// up on after this long without a change.
+const WRITING: Duration = Duration::from_secs(30);
 
 /// Some editors rename the old file away before they write the new one, so one that is gone may come back.
 const GONE: Duration = Duration::from_millis(300);
@@ -23,6 +27,24 @@ pub(super) struct Patience {
     /// The files as they were when they were last read.
     accepted: BTreeMap<Arc<Path>, Fingerprint>,
     waiting: BTreeMap<Arc<Path>, Waiting>,
+}
+
+/// What the system told since the last decision.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// The last of each file.
+    pub(super) signs: BTreeMap<PathBuf, Sign>,
+    /// Whether there was more than could be kept.
+    pub(super) lost: bool,
+}
+
+/// What is known of the writer of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// It has written, and has the file open.
+    Writing,
+    /// It closed the file, or renamed it into place.
+    Done,
 }
 
 /// What to do now.
@@ -43,31 +65,32 @@ struct Waiting {
     since: Instant,
     /// Since when it differs from what was accepted.
     differs_since: Instant,
-    /// Whether its writer closed it, or renamed it into place.
-    complete: bool,
+    /// None if its writer is not heard.
+    sign: Option<Sign>,
 }
 
 impl Patience {
-    /// `complete` are the files whose writer is known to be done.
-    pub(super) fn decide(
-        &mut self,
-        now: Instant,
-        listing: &Listing,
-        complete: &BTreeSet<PathBuf>,
-    ) -> Decision {
-        self.notice(now, listing, complete);
+    pub(super) fn decide(&mut self, now: Instant, listing: &Listing, told: &Told) -> Decision {
+        self.notice(now, listing, told);
         let ripe_in: BTreeMap<&Arc<Path>, Duration> = self
             .waiting
             .iter()
             .map(|(path, waiting)| (path, self.ripe_in(now, path, waiting)))
             .collect();
         let next = ripe_in.values().filter(|wait| !wait.is_zero()).min().copied();
-        let held = self.waiting.iter().any(|(path, waiting)| {
-            let wait = ripe_in.get(path).copied().unwrap_or_default();
-            !wait.is_zero() && wait <= GONE && now.duration_since(waiting.differs_since) < HOLD
-        });
+        let held_for = self
+            .waiting
+            .iter()
+            .filter(|(path, waiting)| {
+                let wait = ripe_in.get(path).copied().unwrap_or_default();
+                !wait.is_zero() && (wait <= GONE || waiting.sign == Some(Sign::Writing))
+            })
+            .map(|(_, waiting)| (waiting.differs_since + HOLD).saturating_duration_since(now))
+            .max()
+            .unwrap_or_default();
         let mut decision = Decision { look_again: next, ..Decision::default() };
-        if held {
+        if !held_for.is_zero() {
+            decision.look_again = next.map(|next| next.min(held_for));
             return decision;
         }
         for (path, waiting) in &self.waiting {
@@ -100,7 +123,11 @@ impl Patience {
     }
 
     /// Brings `waiting` up to date with what is seen.
-    fn notice(&mut self, now: Instant, listing: &Listing, complete: &BTreeSet<PathBuf>) {
+    fn notice(&mut self, now: Instant, listing: &Listing, told: &Told) {
+        if told.lost {
+            // That a writer is done may be among what was lost.
+            self.waiting.values_mut().for_each(|waiting| waiting.sign = None);
+        }
         self.waiting.retain(|path, _| !listing.is_hidden(path));
         let known = self
             .accepted
@@ -111,29 +138,32 @@ impl Patience {
         let files =
             listing.files.iter().map(|(path, fingerprint)| (path.clone(), Some(*fingerprint)));
         for (path, seen) in files.chain(missing.into_iter().map(|path| (path, None))) {
-            let complete = seen.is_some() && complete.contains(&*path);
+            let sign = told.signs.get(&*path).copied();
+            let sign = sign.filter(|sign| seen.is_some() && (*sign == Sign::Done || !told.lost));
             // A file that was closed is read even if it looks the same: two writes of equal length may carry the
             // same time.
-            if self.accepted.get(&path) == seen.as_ref() && !complete {
+            if self.accepted.get(&path) == seen.as_ref() && sign != Some(Sign::Done) {
                 self.waiting.remove(&path);
                 continue;
             }
-            let fresh = Waiting { seen, since: now, differs_since: now, complete };
+            let fresh = Waiting { seen, since: now, differs_since: now, sign };
             let waiting = self.waiting.entry(path).or_insert(fresh);
             if waiting.seen != seen {
                 waiting.seen = seen;
                 waiting.since = now;
-                waiting.complete = false;
+                // What was done is not any more; what is being written goes on to be, unless it is gone.
+                waiting.sign = waiting.sign.filter(|sign| *sign == Sign::Writing && seen.is_some());
             }
-            waiting.complete |= complete;
+            waiting.sign = sign.or(waiting.sign);
         }
     }
 
     fn ripe_in(&self, now: Instant, path: &Arc<Path>, waiting: &Waiting) -> Duration {
         let was_empty = self.accepted.get(path).is_none_or(|before| before.size == 0);
         let patience = match waiting.seen {
+            Some(_) if waiting.sign == Some(Sign::Writing) => WRITING,
             Some(seen) if seen.size == 0 && !was_empty => EMPTIED,
-            Some(_) if waiting.complete => Duration::ZERO,
+            Some(_) if waiting.sign == Some(Sign::Done) => Duration::ZERO,
             Some(_) => QUIET,
             None => GONE,
         };
@@ -172,11 +202,22 @@ mod tests {
         }
 
         /// What is read and (with a minus) given up, and after how many milliseconds to look again.
-        fn after(&mut self, milliseconds: u64, complete: &[&str]) -> (Vec<String>, Option<u128>) {
+        fn after(&mut self, milliseconds: u64, done: &[&str]) -> (Vec<String>, Option<u128>) {
+            let signs: Vec<_> = done.iter().map(|file| (*file, Sign::Done)).collect();
+            self.after_signs(milliseconds, &signs, false)
+        }
+
+        fn after_signs(
+            &mut self,
+            milliseconds: u64,
+            signs: &[(&str, Sign)],
+            lost: bool,
+        ) -> (Vec<String>, Option<u128>) {
             self.now += Duration::from_millis(milliseconds);
-            let complete = complete.iter().map(|file| self.root.path().join(file)).collect();
+            let path = |file: &str| self.root.path().join(file);
+            let signs = signs.iter().map(|(file, sign)| (path(file), *sign)).collect();
             let listing = Listing::of(self.root.path());
-            let decision = self.patience.decide(self.now, &listing, &complete);
+            let decision = self.patience.decide(self.now, &listing, &Told { signs, lost });
             let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
             let mut done: Vec<String> = decision.read.iter().map(|(path, _)| name(path)).collect();
             done.extend(decision.gone.iter().map(|path| format!("-{}", name(path))));
@@ -214,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_being_written_is_read_once_it_is_quiet() {
+    fn a_file_whose_writer_is_not_heard_is_read_once_it_is_quiet() {
         let mut scene = Scene::new(&["a.yaml"]);
         scene.write("a.yaml", "half");
         assert_eq!(scene.after(0, &[]), nothing(Some(100)));
@@ -222,6 +263,55 @@ mod tests {
         assert_eq!(scene.after(60, &[]), nothing(Some(100)));
         assert_eq!(scene.after(60, &[]), nothing(Some(40)));
         assert_eq!(scene.after(40, &[]), only("a.yaml"));
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_is_read_when_its_writer_is_done() {
+        let writing = [("a.yaml", Sign::Writing)];
+        let mut scene = Scene::new(&["a.yaml"]);
+        scene.write("a.yaml", "half");
+        // The change was seen before it was told.
+        assert_eq!(scene.after(0, &[]), nothing(Some(100)));
+        assert_eq!(scene.after_signs(10, &writing, false), nothing(Some(490)));
+        assert_eq!(scene.after(9_990, &[]), nothing(Some(20_000)));
+        scene.write("a.yaml", "the whole");
+        assert_eq!(scene.after(0, &[]), nothing(Some(30_000)), "it goes on to be written");
+        assert_eq!(scene.after(2_000, &["a.yaml"]), only("a.yaml"));
+        // One that keeps its files open is done after a while too.
+        scene.write("a.yaml", "more");
+        assert_eq!(scene.after_signs(0, &writing, false), nothing(Some(500)));
+        assert_eq!(scene.after(30_000, &[]), only("a.yaml"));
+    }
+
+    #[test]
+    fn a_file_that_is_emptied_and_not_yet_written_is_not_read() {
+        let mut scene = Scene::new(&["a.yaml"]);
+        scene.write("a.yaml", "");
+        let writing = [("a.yaml", Sign::Writing)];
+        assert_eq!(scene.after_signs(0, &writing, false), nothing(Some(500)));
+        assert_eq!(scene.after(10_000, &[]), nothing(Some(20_000)));
+        scene.write("a.yaml", "filled again");
+        assert_eq!(scene.after(0, &["a.yaml"]), only("a.yaml"));
+    }
+
+    #[test]
+    fn where_signs_were_lost_nobody_waits_for_them() {
+        let writing = [("a.yaml", Sign::Writing)];
+        let mut scene = Scene::new(&["a.yaml"]);
+        scene.write("a.yaml", "new text");
+        assert_eq!(scene.after_signs(0, &writing, false), nothing(Some(500)));
+        assert_eq!(scene.after_signs(50, &writing, true), nothing(Some(50)));
+        assert_eq!(scene.after(50, &[]), only("a.yaml"));
+    }
+
+    #[test]
+    fn a_file_that_is_being_written_and_then_removed_is_gone() {
+        let mut scene = Scene::new(&["a.yaml"]);
+        scene.write("a.yaml", "half");
+        assert_eq!(scene.after_signs(0, &[("a.yaml", Sign::Writing)], false), nothing(Some(500)));
+        fs::remove_file(scene.root.path().join("a.yaml")).unwrap();
+        assert_eq!(scene.after(600, &[]), nothing(Some(300)));
+        assert_eq!(scene.after(300, &[]), only("-a.yaml"));
     }
 
     #[test]
@@ -280,7 +370,7 @@ mod tests {
         };
         let later = scene.now + Duration::from_secs(60);
         for now in [scene.now, later] {
-            assert_eq!(scene.patience.decide(now, &hidden, &BTreeSet::new()), Decision::default());
+            assert_eq!(scene.patience.decide(now, &hidden, &Told::default()), Decision::default());
         }
     }
 }

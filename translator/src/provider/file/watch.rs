@@ -1,9 +1,11 @@
 use super::listing::{Identity, Listing, is_manifest};
+use super::patience::{Sign, Told};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -19,25 +21,41 @@ pub(super) struct Watch {
 
 /// What the system told. A hint that gets lost costs time, never a change: everything is looked at from time to
 /// time.
-pub(super) struct Hints(mpsc::Receiver<Hint>);
+pub(super) struct Hints {
+    receiver: mpsc::Receiver<Hint>,
+    /// Set when a hint was lost.
+    lost: Arc<AtomicBool>,
+    root: PathBuf,
+    /// The system tells absolute paths.
+    told_root: PathBuf,
+}
 
 enum Hint {
     Something,
-    /// The writer of this file closed it, or it was renamed to this.
-    Complete(PathBuf),
+    Of(PathBuf, Sign),
 }
 
 impl Watch {
-    pub(super) fn new() -> (Self, Hints) {
+    /// For the directories under `root`.
+    pub(super) fn new(root: &Path) -> (Self, Hints) {
         let (sender, receiver) = mpsc::channel(CAPACITY);
+        let lost = Arc::new(AtomicBool::new(false));
+        let losing = lost.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if event.as_ref().is_ok_and(notify::Event::need_rescan) {
+                losing.store(true, Ordering::Relaxed);
+            }
             for hint in event.map_or_else(|_| vec![Hint::Something], hints_of) {
-                // When it is full, the one who reads it will look at everything anyway.
-                let _ = sender.try_send(hint);
+                if sender.try_send(hint).is_err() {
+                    losing.store(true, Ordering::Relaxed);
+                }
             }
         });
         let watcher = watcher.inspect_err(fall_back).ok();
-        (Self { watcher, watched: BTreeMap::new() }, Hints(receiver))
+        let told_root =
+            std::env::current_dir().map_or_else(|_| root.to_owned(), |base| base.join(root));
+        let hints = Hints { receiver, lost, root: root.to_owned(), told_root };
+        (Self { watcher, watched: BTreeMap::new() }, hints)
     }
 
     /// Watches the directories of `listing` and no others. Returns whether there are new ones, in which something
@@ -79,10 +97,10 @@ impl Watch {
 }
 
 impl Hints {
-    /// Waits until something happened, but no longer than `patience`. Returns the files whose writers are done.
-    pub(super) async fn wait(&mut self, patience: Duration) -> BTreeSet<PathBuf> {
-        let mut complete = BTreeSet::new();
-        let mut hint = match tokio::time::timeout(patience, self.0.recv()).await {
+    /// Waits until something happened, but no longer than `patience`.
+    pub(super) async fn wait(&mut self, patience: Duration) -> Told {
+        let mut told = Told::default();
+        let mut hint = match tokio::time::timeout(patience, self.receiver.recv()).await {
             Ok(Some(hint)) => Some(hint),
             Err(_) => None,
             // There is no watcher: time is all there is to wait for.
@@ -91,34 +109,45 @@ impl Hints {
                 None
             }
         };
-        while let Some(told) = hint {
-            if let Hint::Complete(path) = told {
-                complete.insert(path);
+        while let Some(next) = hint {
+            if let Hint::Of(path, sign) = next {
+                told.signs.insert(self.as_listed(path), sign);
             }
-            hint = self.0.try_recv().ok();
+            hint = self.receiver.try_recv().ok();
         }
-        complete
+        told.lost = self.lost.swap(false, Ordering::Relaxed);
+        told
+    }
+
+    fn as_listed(&self, path: PathBuf) -> PathBuf {
+        match path.strip_prefix(&self.told_root) {
+            Ok(below) => self.root.join(below),
+            Err(_) => path,
+        }
     }
 }
 
 fn hints_of(event: notify::Event) -> Vec<Hint> {
-    let of_manifests = |paths: Vec<PathBuf>, hint: fn(PathBuf) -> Hint| {
-        paths.into_iter().filter(|path| is_manifest(path)).map(hint).collect()
+    let of_manifests = |paths: Vec<PathBuf>, sign: Sign| {
+        let manifests = paths.into_iter().filter(|path| is_manifest(path));
+        manifests.map(|path| Hint::Of(path, sign)).collect::<Vec<Hint>>()
     };
     match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
-            of_manifests(event.paths, Hint::Complete)
+            of_manifests(event.paths, Sign::Done)
         }
         // We open files ourselves.
         EventKind::Access(_) => Vec::new(),
         // Somebody's log in the same directory is no reason to look.
-        EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Metadata(_)) => {
-            of_manifests(event.paths, |_| Hint::Something)
+        EventKind::Modify(ModifyKind::Data(_)) => of_manifests(event.paths, Sign::Writing),
+        EventKind::Modify(ModifyKind::Metadata(_)) => {
+            let any = event.paths.iter().any(|path| is_manifest(path));
+            any.then_some(Hint::Something).into_iter().collect()
         }
         // A rename may be of a directory, or of the symlink behind which a ConfigMap's files are. Where a pair is
         // told, the first path is the old one and names no file.
         EventKind::Modify(ModifyKind::Name(_)) => {
-            let mut hints: Vec<Hint> = of_manifests(event.paths, Hint::Complete);
+            let mut hints = of_manifests(event.paths, Sign::Done);
             hints.push(Hint::Something);
             hints
         }
