@@ -8,3 +8,4 @@ mod harness;
 mod rejection;
 mod routing;
 mod running;
+mod tls;
