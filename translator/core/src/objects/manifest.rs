@@ -199,7 +199,8 @@ struct List {
 fn problem(error: &serde_saphyr::Error, path: &str) -> Problem {
     let line = error.location().and_then(|location| usize::try_from(location.line()).ok());
     let text = serde_saphyr::UserMessageFormatter.format_message(error.without_snippet());
-    let text = text.lines().next().unwrap_or_default();
+    // One line, without the parser's word for what it met.
+    let text = text.lines().next().unwrap_or_default().trim_start_matches("unexpected event: ");
     // At the top there is no field to name.
     let reason = if path == "." { text.to_owned() } else { format!("{path}: {text}") };
     Problem { line: line.filter(|line| *line > 0), reason }

@@ -13,6 +13,7 @@ pub use catalogue::{Catalogue, Contents, Difference, Remark, RemarkKind};
 
 use crate::metrics::FileMetrics;
 use crate::provider::Input;
+use heliograph_translator_core::objects::gateway;
 use listing::Listing;
 use patience::{Patience, Told};
 use std::collections::BTreeSet;
@@ -124,6 +125,10 @@ impl File {
             match remark.kind {
                 RemarkKind::Fault => tracing::error!("{remark}"),
                 RemarkKind::Duplicate => tracing::warn!("{remark}"),
+                // Of the API that is spoken here, a kind that is not known is most often a misspelt one.
+                RemarkKind::Ignored if remark.text.starts_with(gateway::GROUP) => {
+                    tracing::warn!("{remark}");
+                }
                 RemarkKind::Ignored => tracing::debug!("{remark}"),
             }
         }
