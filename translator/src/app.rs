@@ -127,7 +127,7 @@ impl Translator {
             let of_kind =
                 |wanted: fn(Kind) -> bool| changed.iter().filter(|key| wanted(key.kind)).count();
             let gateways = count(of_kind(|kind| kind == Kind::Gateway), "Gateway");
-            let routes = count(of_kind(|kind| kind.as_str().ends_with("Route")), "route");
+            let routes = count(of_kind(Kind::is_route), "route");
             tracing::info!("translated {objects}, among them {gateways} and {routes}");
         } else if !changed.is_empty() {
             tracing::info!("translated again: {objects} changed");
@@ -191,21 +191,46 @@ impl Round {
     /// is merged. None once nothing can come any more.
     async fn take(inputs: &mut mpsc::Receiver<Input>) -> Option<Self> {
         let mut round = Self::default();
-        let mut next = inputs.recv().await;
-        let all_gone = next.is_none();
-        for _ in 0..MERGED {
-            match next {
-                Some(Input::Batch(events)) => round.events.extend(events),
-                Some(Input::Synced) => round.synced = true,
-                None => break,
-            }
-            next = inputs.try_recv().ok();
+        round.add(inputs.recv().await?);
+        // Nothing is taken that this round has no room for: it would be lost.
+        for _ in 1..MERGED {
+            let Ok(input) = inputs.try_recv() else { break };
+            round.add(input);
         }
-        (!all_gone).then_some(round)
+        Some(round)
+    }
+
+    fn add(&mut self, input: Input) {
+        match input {
+            Input::Batch(events) => self.events.extend(events),
+            Input::Synced => self.synced = true,
+        }
     }
 }
 
 /// `1 route`, `2 routes`.
 fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heliograph_translator_core::objects::ObjectName;
+
+    /// A storm that is longer than a round is cut into rounds, and nothing of it is lost.
+    #[tokio::test]
+    async fn rounds_together_take_all_there_is() {
+        let (sender, mut inputs) = mpsc::channel(3 * MERGED);
+        for number in 0..2 * MERGED + 1 {
+            let key = ObjectName::new("", &number.to_string()).of(Kind::Namespace);
+            sender.try_send(Input::Batch(vec![Event::Deleted(key)])).unwrap();
+        }
+        drop(sender);
+        let mut taken = Vec::new();
+        while let Some(round) = Round::take(&mut inputs).await {
+            taken.push(round.events.len());
+        }
+        assert_eq!(taken, [MERGED, MERGED, 1]);
+    }
 }

@@ -1,11 +1,18 @@
 use super::AcceptedListener;
-use crate::ir::{InfraPort, Listener};
+use crate::ir::{InfraPort, Listener, ListenerId};
 use crate::status::Condition;
 use std::collections::BTreeMap;
 
 /// Listeners of one Gateway that are in each other's way. Gateway API: all of them lose, so that the order in which
 /// they are written decides nothing.
 pub(super) fn mark(listeners: &mut [AcceptedListener]) {
+    let mut names: BTreeMap<ListenerId, usize> = BTreeMap::new();
+    for listener in &*listeners {
+        *names.entry(listener.id.clone()).or_default() += 1;
+    }
+    for listener in listeners.iter_mut().filter(|listener| names.get(&listener.id) > Some(&1)) {
+        listener.refuse("UnsupportedValue", "Another listener has the same name");
+    }
     // Only those that share a port of the proxy can be in each other's way.
     let mut by_port: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
     for (index, listener) in listeners.iter().enumerate() {
@@ -50,9 +57,6 @@ fn conflict(one: &Listener, other: &Listener) -> Option<Conflict> {
     }
     if one.protocol != other.protocol {
         return Some(("ProtocolConflict", "the same port and another protocol"));
-    }
-    if one.id == other.id {
-        return Some(("HostnameConflict", "the same port and name"));
     }
     (one.hostname == other.hostname).then_some(("HostnameConflict", "the same port and hostname"))
 }

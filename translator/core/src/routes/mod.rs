@@ -51,7 +51,7 @@ pub(crate) fn kinds_for(protocol: Protocol) -> Vec<Kind> {
 
 impl Kind {
     /// Whether objects of this kind are routes, whose rules and attachments are translated.
-    pub(crate) fn is_route(self) -> bool {
+    pub fn is_route(self) -> bool {
         KINDS.iter().any(|(kind, _)| *kind == self)
     }
 }
