@@ -1,12 +1,18 @@
 # Everything a newcomer, a developer or CI runs. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint deny golden tools clean
+.PHONY: help demo demo-redis bench-store test lint deny golden tools clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## A directory of Gateway API objects, served by a real Envoy, on this machine
 	@scripts/demo
+
+demo-redis: ## The programs apart: Redis, a translator, three distributors, three Envoys, and a change that reaches all
+	@scripts/demo-redis
+
+bench-store: ## The store in Redis against the naive way; a table for docs/benchmarks.md
+	REDIS_SERVER=$$(scripts/tools redis-server) cargo bench --locked -p heliograph-store --bench redis
 
 test: ## Everything that CI runs: lint, deny, and all tests with a real Envoy
 	@scripts/test

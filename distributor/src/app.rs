@@ -1,14 +1,17 @@
-use crate::acks::Acks;
+use crate::acks::{Acks, Reporter};
+use crate::comparison::Comparer;
 use crate::feed::{Feed, Fleets};
 use crate::metrics::Metrics;
+use crate::pages;
 use crate::server::{Server, Shared};
-use heliograph_shared::admin::{Guard, Readiness};
+use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
-use heliograph_shared::store::Store;
+use heliograph_store::{Store, Subscription};
 use prometheus::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// The flags of a program that serves proxies.
@@ -28,7 +31,7 @@ pub struct DistributorArgs {
     #[arg(long, help_heading = "xDS", env = "HELIO_INSECURE_PLAINTEXT")]
     pub insecure_plaintext: bool,
 
-    /// How this replica names itself to proxies; without it, the host's name
+    /// How this replica names itself to proxies and in reports; without it, the host's name
     #[arg(long, help_heading = "xDS", env = "HELIO_REPLICA", value_name = "NAME")]
     pub replica: Option<String>,
 }
@@ -40,12 +43,17 @@ pub enum DistributorError {
          a loopback address with --xds-address, or accept that with --insecure-plaintext"
     )]
     Plaintext(SocketAddr),
+    #[error(
+        "the admin address {admin} and the xDS address {xds} are the same: choose another with --admin-address \
+         or --xds-address"
+    )]
+    SameAddress { admin: SocketAddr, xds: SocketAddr },
     #[error(transparent)]
     Bind(#[from] BindError),
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
-    #[error("the store is closed")]
-    StoreClosed,
+    #[error(transparent)]
+    Task(#[from] JoinError),
 }
 
 /// A distributor that listens and does not answer yet.
@@ -56,7 +64,7 @@ pub struct Bound {
     feed: Feed,
     fleets: Fleets,
     metrics: Metrics,
-    identifier: String,
+    replica: String,
     synced: Guard,
 }
 
@@ -76,9 +84,20 @@ pub async fn build(
     let address = listener.local_addr().unwrap_or(args.xds_address);
     let (feed, fleets) = Feed::new();
     let replica = args.replica.clone().unwrap_or_else(host_name);
-    let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
     let synced = readiness.guard("snapshots");
-    Ok(Bound { listener, address, store, feed, fleets, metrics, identifier, synced })
+    Ok(Bound { listener, address, store, feed, fleets, metrics, replica, synced })
+}
+
+impl DistributorArgs {
+    /// Two of our own on one port deserve better than to be told that it is in use.
+    pub fn check_beside(&self, admin: SocketAddr) -> Result<(), DistributorError> {
+        let xds = self.xds_address;
+        let any = admin.ip().is_unspecified() || xds.ip().is_unspecified();
+        if admin.port() == xds.port() && admin.port() != 0 && (any || admin.ip() == xds.ip()) {
+            return Err(DistributorError::SameAddress { admin, xds });
+        }
+        Ok(())
+    }
 }
 
 impl Bound {
@@ -90,19 +109,28 @@ impl Bound {
         Acks::new(self.fleets.clone())
     }
 
+    /// Adds the distributor's pages to those of its program.
+    pub fn add_pages(&self, pages: Pages) -> Pages {
+        pages::add(pages, self.acks())
+    }
+
     /// Serves until `stop`. All streams end then, and their clients connect elsewhere.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DistributorError> {
-        let shared = Shared {
-            fleets: self.fleets,
-            metrics: self.metrics,
-            identifier: self.identifier,
-            stop: stop.clone(),
-        };
-        let server = Server::new(self.listener, shared);
+        let Self { listener, address: _, store, feed, fleets, metrics, replica, synced } = self;
+        let failures = metrics.report_failures.clone();
+        let reporter = Reporter::new(store.clone(), fleets.clone(), &replica, failures);
+        let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
+        let (comparer, comparisons) = Comparer::new(store.clone(), fleets.clone());
+        // Beside the server, so that taking in a large snapshot does not keep connections waiting.
+        let mut endless = JoinSet::new();
+        endless.spawn(feed.run(Subscription::new(store), synced, metrics.clone()));
+        endless.spawn(reporter.run());
+        endless.spawn(comparer.run());
+        let shared = Shared { fleets, comparisons, metrics, identifier, stop };
+        let server = Server::new(listener, shared);
         tokio::select! {
             () = server.run() => Ok(()),
-            // The feed ends only with the store.
-            outcome = self.feed.run(self.store, self.synced) => outcome,
+            Some(ended) = endless.join_next() => match ended? {},
         }
     }
 }

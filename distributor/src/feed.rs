@@ -1,25 +1,33 @@
 //! From the store to the streams.
 
 use crate::acks::FleetAcks;
-use crate::app::DistributorError;
+use crate::comparison::Comparison;
+use crate::metrics::Metrics;
 use crate::view::Views;
 use heliograph_distributor_protocol::{Encodings, NamePool};
 use heliograph_shared::admin::Guard;
-use heliograph_shared::store::{Store, Update};
 use heliograph_snapshot::{FleetName, Snapshot};
+use heliograph_store::{Subscription, Update};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
 
 /// The task that hears of new snapshots. It alone changes what the others read.
 #[derive(Debug)]
 pub(crate) struct Feed {
     fleets: watch::Sender<FleetMap>,
+    answers: Arc<Notify>,
 }
 
 /// The fleets there are. Clones are cheap, and all see the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Fleets(watch::Receiver<FleetMap>);
+pub(crate) struct Fleets {
+    map: watch::Receiver<FleetMap>,
+    /// Told when the sums of a fleet's answers may have changed.
+    answers: Arc<Notify>,
+}
 
 /// What the streams of one fleet share.
 #[derive(Debug)]
@@ -28,6 +36,7 @@ pub(crate) struct Fleet {
     pub(crate) names: Arc<NamePool>,
     pub(crate) encodings: Encodings,
     pub(crate) acks: FleetAcks,
+    pub(crate) comparison: Comparison,
     /// The newest snapshot; `None` while the fleet is retired.
     views: watch::Sender<Option<Arc<Views>>>,
 }
@@ -38,30 +47,46 @@ pub(crate) type News = watch::Receiver<Option<Arc<Views>>>;
 /// Replaced when a fleet comes or goes, not when its snapshot changes.
 pub(crate) type FleetMap = Arc<BTreeMap<FleetName, Arc<Fleet>>>;
 
+/// How often the fleets are counted.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 impl Feed {
     pub(crate) fn new() -> (Self, Fleets) {
         let (sender, receiver) = watch::channel(FleetMap::default());
-        (Self { fleets: sender }, Fleets(receiver))
+        let answers = Arc::new(Notify::new());
+        (Self { fleets: sender, answers: answers.clone() }, Fleets { map: receiver, answers })
     }
 
-    /// Runs until the store is closed, which nobody can do without.
+    /// `synced` is done once all fleets are there that the store held at first.
     pub(crate) async fn run(
         self,
-        store: Arc<dyn Store>,
+        mut updates: Subscription,
         synced: Guard,
-    ) -> Result<(), DistributorError> {
+        metrics: Metrics,
+    ) -> Infallible {
         let mut synced = Some(synced);
-        let mut updates = store.subscribe();
-        while let Some(update) = updates.next().await {
-            match update {
-                Update::Published(snapshot) => self.publish(snapshot),
-                Update::Retired(fleet, _) => self.retire(&fleet),
-                Update::Synced => synced.take().map_or((), Guard::done),
+        // What cannot be loaded is no update, so it is looked for.
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                update = updates.next() => {
+                    match update {
+                        Update::Published(snapshot) => self.publish(snapshot),
+                        Update::Retired(fleet, _) => self.retire(&fleet),
+                        Update::Synced => synced.take().map_or((), Guard::done),
+                    }
+                    // A newer snapshot may heal what was rejected.
+                    self.answers.notify_one();
+                }
+                _ = look.tick() => {
+                    let live = self.fleets.borrow().values().filter(|fleet| fleet.is_live()).count();
+                    metrics.fleets(live, updates.damaged(), updates.unopened());
+                }
             }
         }
-        Err(DistributorError::StoreClosed)
     }
 
+    /// A snapshot may come again at the same head, with secrets that could not be opened before.
     fn publish(&self, snapshot: Arc<Snapshot>) {
         let fleet = self.fleets.borrow().get(&snapshot.fleet).cloned();
         tracing::debug!(fleet = %snapshot.fleet, head = %snapshot.head, "new snapshot");
@@ -70,7 +95,7 @@ impl Feed {
                 fleet.views.send_replace(Some(Arc::new(Views::new(snapshot))));
             }
             None => {
-                let fleet = Arc::new(Fleet::new(snapshot));
+                let fleet = Arc::new(Fleet::new(snapshot, self.answers.clone()));
                 self.change(|fleets| {
                     fleets.insert(fleet.name.clone(), fleet);
                 });
@@ -100,11 +125,16 @@ impl Feed {
 
 impl Fleets {
     pub(crate) fn get(&self, name: &FleetName) -> Option<Arc<Fleet>> {
-        self.0.borrow().get(name).cloned()
+        self.map.borrow().get(name).cloned()
     }
 
     pub(crate) fn all(&self) -> FleetMap {
-        self.0.borrow().clone()
+        self.map.borrow().clone()
+    }
+
+    /// Resolves when clients may have answered since this was last waited for. For one task.
+    pub(crate) async fn answered(&self) {
+        self.answers.notified().await;
     }
 
     /// The fleet and its news, once it is published. `None`: the feed has ended.
@@ -112,18 +142,19 @@ impl Fleets {
     /// The receiver is taken while the map is borrowed, and so cannot change: a fleet without one would be dropped
     /// when it is retired, and this stream would wait for news of a fleet that comes back as another.
     pub(crate) async fn published(&mut self, name: &FleetName) -> Option<(Arc<Fleet>, News)> {
-        let fleets = self.0.wait_for(|fleets| fleets.contains_key(name)).await.ok()?;
+        let fleets = self.map.wait_for(|fleets| fleets.contains_key(name)).await.ok()?;
         fleets.get(name).map(|fleet| (fleet.clone(), fleet.views.subscribe()))
     }
 }
 
 impl Fleet {
-    fn new(snapshot: Arc<Snapshot>) -> Self {
+    fn new(snapshot: Arc<Snapshot>, answers: Arc<Notify>) -> Self {
         Self {
             name: snapshot.fleet.clone(),
             names: Arc::default(),
             encodings: Encodings::default(),
-            acks: FleetAcks::default(),
+            acks: FleetAcks::new(answers),
+            comparison: Comparison::default(),
             views: watch::Sender::new(Some(Arc::new(Views::new(snapshot)))),
         }
     }

@@ -2,12 +2,16 @@
 //!
 //! The way of the data: `feed` hears of new snapshots and swaps them in, `view` is a snapshot as one
 //! class of clients sees it, the session of `heliograph-distributor-protocol` decides what a client is told, and
-//! `server` carries it. What clients answer is summed up in `acks`.
+//! `server` carries it. What clients answer is summed up in `acks`, and reported to the store. `comparison` asks the
+//! store whether a client that comes from another replica is ahead of this one.
 
 mod acks;
 mod app;
+mod comparison;
 mod feed;
 mod metrics;
+mod pages;
+pub mod program;
 mod server;
 mod view;
 

@@ -5,6 +5,7 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registr
 /// What the distributor counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
+    fleets: IntGaugeVec,
     connections: IntGauge,
     streams: IntGaugeVec,
     responses: IntCounterVec,
@@ -13,6 +14,8 @@ pub(crate) struct Metrics {
     rejections: IntCounterVec,
     unknown_types: IntCounter,
     refused: IntCounter,
+    uncompared: IntCounter,
+    pub(crate) report_failures: IntCounter,
 }
 
 /// One more of something, for as long as this lives.
@@ -28,6 +31,14 @@ impl Metrics {
             IntCounter::new(format!("heliograph_distributor_{name}"), help)
         };
         let metrics = Self {
+            fleets: IntGaugeVec::new(
+                Opts::new(
+                    "heliograph_distributor_fleets",
+                    "Fleets: loaded, and among all those whose newest snapshot cannot be loaded (damaged) or has \
+                     secrets that cannot be opened (unopened).",
+                ),
+                &["state"],
+            )?,
             connections: IntGauge::new("heliograph_distributor_connections", "Open connections.")?,
             streams: IntGaugeVec::new(
                 Opts::new("heliograph_distributor_streams", "Open ADS streams."),
@@ -45,7 +56,16 @@ impl Metrics {
                 "Requests for types that are not served, left unanswered.",
             )?,
             refused: counter("refused_streams_total", "Streams ended because of a bad request.")?,
+            uncompared: counter(
+                "uncompared_streams_total",
+                "Streams whose client may be ahead of this replica, answered without hearing from the store.",
+            )?,
+            report_failures: counter(
+                "report_failures_total",
+                "Reports of what clients answered that the store did not take.",
+            )?,
         };
+        registry.register(Box::new(metrics.fleets.clone()))?;
         registry.register(Box::new(metrics.connections.clone()))?;
         registry.register(Box::new(metrics.streams.clone()))?;
         registry.register(Box::new(metrics.responses.clone()))?;
@@ -54,7 +74,17 @@ impl Metrics {
         registry.register(Box::new(metrics.rejections.clone()))?;
         registry.register(Box::new(metrics.unknown_types.clone()))?;
         registry.register(Box::new(metrics.refused.clone()))?;
+        registry.register(Box::new(metrics.uncompared.clone()))?;
+        registry.register(Box::new(metrics.report_failures.clone()))?;
         Ok(metrics)
+    }
+
+    pub(crate) fn fleets(&self, loaded: usize, damaged: usize, unopened: usize) {
+        let counts = [("loaded", loaded), ("damaged", damaged), ("unopened", unopened)];
+        for (state, count) in counts {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.fleets.with_label_values(&[state]).set(count);
+        }
     }
 
     pub(crate) fn connection(&self) -> Present {
@@ -88,6 +118,10 @@ impl Metrics {
 
     pub(crate) fn refused(&self) {
         self.refused.inc();
+    }
+
+    pub(crate) fn uncompared(&self) {
+        self.uncompared.inc();
     }
 }
 

@@ -1,5 +1,5 @@
 use heliograph_distributor_protocol::View;
-use heliograph_snapshot::Snapshot;
+use heliograph_snapshot::{Head, Snapshot};
 use std::sync::Arc;
 
 /// The attributes of a client that can change what it sees, and no others. So far none does: all clients of a fleet
@@ -16,6 +16,10 @@ pub(crate) struct Views {
 impl Views {
     pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
         Self { everyone: Arc::new(View::new(snapshot)) }
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        self.everyone.head()
     }
 
     pub(crate) fn of(&self, Class: Class) -> &Arc<View> {

@@ -4,8 +4,6 @@ mod cli;
 mod commands;
 mod envoys;
 mod output;
-mod status;
-mod tasks;
 
 use std::process::ExitCode;
 

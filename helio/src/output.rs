@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 
 /// How structured output is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,4 +37,17 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
 /// Tells people something that is not the result.
 pub(crate) fn note(text: &str) {
     eprintln!("{text}");
+}
+
+/// Asks a person, who has to be there to answer.
+pub(crate) fn confirm(question: &str) -> io::Result<bool> {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
+        note("there is nobody to ask here: --yes answers");
+        return Ok(false);
+    }
+    eprint!("{question} [y/N] ");
+    let mut answer = String::new();
+    stdin.lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -13,11 +13,17 @@ use std::{env, fs};
 const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("heliograph-envoy", &[], &[]),
     ("heliograph-snapshot", &[], &[]),
-    ("heliograph-shared", &["heliograph-snapshot"], &[]),
+    ("heliograph-shared", &[], &[]),
+    ("heliograph-store", &["heliograph-shared", "heliograph-snapshot"], &[]),
     ("heliograph-translator-core", &["heliograph-envoy", "heliograph-snapshot"], &[]),
     (
         "heliograph-translator",
-        &["heliograph-shared", "heliograph-snapshot", "heliograph-translator-core"],
+        &[
+            "heliograph-shared",
+            "heliograph-snapshot",
+            "heliograph-store",
+            "heliograph-translator-core",
+        ],
         &[],
     ),
     ("heliograph-distributor-protocol", &["heliograph-envoy", "heliograph-snapshot"], &[]),
@@ -28,10 +34,12 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-envoy",
             "heliograph-shared",
             "heliograph-snapshot",
+            "heliograph-store",
         ],
         &["heliograph-loadtest"],
     ),
     ("heliograph-loadtest", &["heliograph-envoy", "heliograph-snapshot"], &[]),
+    ("heliograph-checker", &["heliograph-snapshot"], &["heliograph-store"]),
     (
         "helio",
         &[
@@ -39,10 +47,11 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-envoy",
             "heliograph-shared",
             "heliograph-snapshot",
+            "heliograph-store",
             "heliograph-translator",
             "heliograph-translator-core",
         ],
-        &["heliograph-loadtest"],
+        &["heliograph-checker", "heliograph-loadtest"],
     ),
 ];
 
@@ -50,6 +59,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
 const OUT_OF_REACH: &[(&str, &[&str])] = &[
     // Deciding is pure: no runtime, no network, no client.
     ("heliograph-snapshot", &["tokio", "tonic", "kube-core"]),
+    ("heliograph-checker", &["tokio", "tonic", "redis"]),
     ("heliograph-translator-core", &["tokio", "tonic", "hyper", "kube-client"]),
     ("heliograph-distributor-protocol", &["tokio", "tonic", "hyper"]),
     // A distributor knows snapshots, and nothing of where they come from.

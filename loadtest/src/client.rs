@@ -1,5 +1,5 @@
 use crate::connection::{self, Protocol};
-use crate::state::{Ask, State, Verdict};
+use crate::state::{Ask, State, Verdict, Witness};
 use futures::StreamExt;
 use heliograph_envoy::envoy::config::core::v3::Node;
 use std::fmt;
@@ -29,6 +29,7 @@ pub struct Options {
     pub fleet: String,
     /// Which resources it rejects, and with which words.
     pub rejects: Arc<Verdict>,
+    pub witness: Arc<Witness>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -45,14 +46,19 @@ const WAITING_REQUESTS: usize = 64;
 impl Client {
     /// Begins to connect. What comes of it is in the client's state.
     pub fn connect(options: Options) -> Result<Self, ClientError> {
-        let endpoint = Endpoint::from_shared(options.server.clone());
-        let endpoint = endpoint
-            .map_err(|source| ClientError::Address { server: options.server.clone(), source })?;
-        let channel = endpoint.tcp_nodelay(true).connect_lazy();
+        let channel = channel_to(&options.server)?;
         let state = Arc::new(watch::Sender::new(State::default()));
         let mut client = Self { options, channel, state, task: None };
         client.reconnect();
         Ok(client)
+    }
+
+    /// Ends the stream and opens another at another server, with all that the client holds.
+    pub fn move_to(&mut self, server: impl Into<String>) -> Result<(), ClientError> {
+        self.options.server = server.into();
+        self.channel = channel_to(&self.options.server)?;
+        self.reconnect();
+        Ok(())
     }
 
     /// Ends the stream and opens another, with all that the client holds.
@@ -107,6 +113,7 @@ impl Options {
             node_id: "simulated".to_owned(),
             fleet: fleet.into(),
             rejects: Arc::new(|_, _, _| None),
+            witness: Arc::new(|_, _| {}),
         }
     }
 }
@@ -115,6 +122,12 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} at {} ({:?})", self.node_id, self.fleet, self.server, self.protocol)
     }
+}
+
+fn channel_to(server: &str) -> Result<Channel, ClientError> {
+    let endpoint = Endpoint::from_shared(server.to_owned())
+        .map_err(|source| ClientError::Address { server: server.to_owned(), source })?;
+    Ok(endpoint.tcp_nodelay(true).connect_lazy())
 }
 
 async fn run(channel: Channel, options: Options, state: Arc<watch::Sender<State>>) {
@@ -133,7 +146,9 @@ async fn run(channel: Channel, options: Options, state: Arc<watch::Sender<State>
             match responses.next().await {
                 Some(response) => {
                     if let Some(response) = response? {
-                        state.send_modify(|state| asks = state.take(response, &*options.rejects));
+                        state.send_modify(|state| {
+                            asks = state.take(response, &*options.rejects, &*options.witness);
+                        });
                     }
                 }
                 None => return Err(tonic::Status::ok("the server ended the stream")),

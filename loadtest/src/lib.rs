@@ -9,4 +9,5 @@ mod state;
 
 pub use client::{Client, ClientError, Options};
 pub use connection::Protocol;
-pub use state::{Held, Received, State, Verdict};
+pub use references::references;
+pub use state::{Held, Received, State, Verdict, Witness};

@@ -5,7 +5,9 @@ use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType
 use heliograph_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
 use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use heliograph_envoy::envoy::config::listener::v3::{Listener, filter};
-use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
+use heliograph_envoy::envoy::config::route::v3::route::Action;
+use heliograph_envoy::envoy::config::route::v3::route_action::ClusterSpecifier;
+use heliograph_envoy::envoy::config::route::v3::{RouteAction, RouteConfiguration};
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, http_connection_manager::RouteSpecifier,
 };
@@ -36,6 +38,37 @@ pub(crate) fn needs(kind: ResourceType, body: &[u8]) -> Vec<(ResourceType, Strin
         ResourceType::Listener => Listener::decode(body).map(listener).unwrap_or_default(),
         ResourceType::Secret | ResourceType::Endpoints | ResourceType::Route => Vec::new(),
     }
+}
+
+/// All that a resource refers to: what Envoy asks for because of it, and the clusters that its routes lead to.
+pub fn references(kind: ResourceType, body: &[u8]) -> Vec<(ResourceType, String)> {
+    match kind {
+        ResourceType::Route => RouteConfiguration::decode(body).map(table).unwrap_or_default(),
+        _ => needs(kind, body),
+    }
+}
+
+fn table(table: RouteConfiguration) -> Vec<(ResourceType, String)> {
+    let routes = table.virtual_hosts.into_iter().flat_map(|host| host.routes);
+    let actions = routes.filter_map(|route| match route.action? {
+        Action::Route(action) => Some(action),
+        _ => None,
+    });
+    actions.flat_map(clusters).map(|name| (ResourceType::Cluster, name)).collect()
+}
+
+fn clusters(action: RouteAction) -> Vec<String> {
+    let mut found: Vec<_> =
+        action.request_mirror_policies.into_iter().map(|mirror| mirror.cluster).collect();
+    match action.cluster_specifier {
+        Some(ClusterSpecifier::Cluster(name)) => found.push(name),
+        Some(ClusterSpecifier::WeightedClusters(weighted)) => {
+            found.extend(weighted.clusters.into_iter().map(|cluster| cluster.name));
+        }
+        _ => {}
+    }
+    found.retain(|name| !name.is_empty());
+    found
 }
 
 fn cluster(cluster: Cluster) -> Vec<(ResourceType, String)> {

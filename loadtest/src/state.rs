@@ -38,11 +38,16 @@ pub struct Received {
     pub control_plane: String,
     pub names: Vec<String>,
     pub removed: Vec<String>,
+    /// A whole list: what is not in it is gone.
+    pub whole: bool,
     pub accepted: bool,
 }
 
 /// What to think of a resource: `Some` is why it is rejected.
 pub type Verdict = dyn Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync;
+
+/// Hears of every response and of what was in it, in order and on all streams, before the client answers.
+pub type Witness = dyn Fn(&Received, &[(String, Held)]) + Send + Sync;
 
 /// A response in the words of either protocol.
 #[derive(Clone, Debug)]
@@ -117,7 +122,12 @@ impl State {
     }
 
     /// Takes a response: what to answer, and what to ask for because of it.
-    pub(crate) fn take(&mut self, response: Response, verdict: &Verdict) -> Vec<Ask> {
+    pub(crate) fn take(
+        &mut self,
+        response: Response,
+        verdict: &Verdict,
+        witness: &Witness,
+    ) -> Vec<Ask> {
         let kind = response.kind;
         let mut named = Vec::new();
         let mut errors = Vec::new();
@@ -133,15 +143,18 @@ impl State {
             }
         }
         self.nonces.insert(kind, response.nonce.clone());
-        self.received.push(Received {
+        let received = Received {
             kind,
             nonce: response.nonce.clone(),
             version: response.version.clone(),
             control_plane: response.control_plane,
             names: named.iter().map(|(name, _)| name.clone()).collect(),
             removed: response.removed.clone(),
+            whole: response.whole,
             accepted: errors.is_empty(),
-        });
+        };
+        witness(&received, &named);
+        self.received.push(received);
         if !errors.is_empty() {
             return vec![self.request(kind, Some(errors.join("; ")))];
         }

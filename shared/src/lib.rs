@@ -1,8 +1,9 @@
-//! What every program has: the snapshot store, settings, telemetry and the admin port.
+//! What every program has: settings, telemetry, the admin port, and tasks that end together.
 
 pub mod admin;
 pub mod net;
 pub mod settings;
 pub mod shutdown;
-pub mod store;
+pub mod table;
+pub mod tasks;
 pub mod telemetry;

@@ -1,4 +1,5 @@
 use crate::provider::file::{Remark, RemarkKind};
+use heliograph_store::StoreError;
 use heliograph_translator_core::{Event, Work};
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 use std::time::Duration;
@@ -13,7 +14,12 @@ pub struct TranslatorMetrics {
     settle: Histogram,
     work: IntCounterVec,
     publishes: IntCounter,
+    repairs: IntCounter,
+    store_failures: IntCounterVec,
     fleets: IntGauge,
+    pending: IntGauge,
+    pinned: IntGauge,
+    claimed: IntGauge,
 }
 
 /// What the File provider counts.
@@ -47,13 +53,52 @@ impl TranslatorMetrics {
             "heliograph_translator_publishes_total",
             "Snapshots written to the store.",
         )?;
+        let repairs = IntCounter::new(
+            "heliograph_translator_repairs_total",
+            "Fleets that the store had lost, or held though nobody wrote them.",
+        )?;
+        let store_failures = IntCounterVec::new(
+            Opts::new(
+                "heliograph_translator_store_failures_total",
+                "What the store was asked and did not do, by reason. All of it is asked again.",
+            ),
+            &["reason"],
+        )?;
         let fleets = IntGauge::new("heliograph_translator_fleets", "Fleets that have a snapshot.")?;
+        let pending = IntGauge::new(
+            "heliograph_translator_pending_fleets",
+            "Fleets whose newest snapshot is not in the store yet.",
+        )?;
+        let pinned = IntGauge::new(
+            "heliograph_translator_pinned_fleets",
+            "Fleets that an operator holds at an earlier snapshot.",
+        )?;
+        let claimed = IntGauge::new(
+            "heliograph_translator_claimed",
+            "1 while this translator is the writer of the store.",
+        )?;
         registry.register(Box::new(events.clone()))?;
         registry.register(Box::new(settle.clone()))?;
         registry.register(Box::new(work.clone()))?;
         registry.register(Box::new(publishes.clone()))?;
+        registry.register(Box::new(repairs.clone()))?;
+        registry.register(Box::new(store_failures.clone()))?;
         registry.register(Box::new(fleets.clone()))?;
-        Ok(Self { events, settle, work, publishes, fleets })
+        registry.register(Box::new(pending.clone()))?;
+        registry.register(Box::new(pinned.clone()))?;
+        registry.register(Box::new(claimed.clone()))?;
+        Ok(Self {
+            events,
+            settle,
+            work,
+            publishes,
+            repairs,
+            store_failures,
+            fleets,
+            pending,
+            pinned,
+            claimed,
+        })
     }
 
     pub(crate) fn event(&self, event: &Event) {
@@ -75,8 +120,34 @@ impl TranslatorMetrics {
         self.publishes.inc();
     }
 
+    pub(crate) fn repairs(&self, count: usize) {
+        self.repairs.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
+    pub(crate) fn store_failed(&self, error: &StoreError) {
+        let reason = match error {
+            StoreError::Fenced { .. } => "fenced",
+            StoreError::Conflict { .. } => "conflict",
+            StoreError::NotNewer { .. } => "not_newer",
+            StoreError::Unavailable(_) => "unavailable",
+            StoreError::Damaged { .. } => "damaged",
+            StoreError::Refused(_) => "refused",
+        };
+        self.store_failures.with_label_values(&[reason]).inc();
+    }
+
     pub(crate) fn fleets(&self, count: usize) {
         self.fleets.set(gauge(count));
+    }
+
+    pub(crate) fn pinned(&self, count: usize) {
+        self.pinned.set(gauge(count));
+    }
+
+    /// How many fleets are behind, and whether there is a term at all.
+    pub(crate) fn standing(&self, pending: usize, claimed: bool) {
+        self.pending.set(gauge(pending));
+        self.claimed.set(claimed.into());
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::publish::News;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_translator_core::status::{Problem, Status};
@@ -12,14 +13,14 @@ pub struct Report {
     pub statuses: BTreeMap<ObjectKey, Arc<Status>>,
     /// What is to run for each fleet.
     pub infra: BTreeMap<FleetName, Arc<ir::Infra>>,
-    /// The newest published snapshot of each fleet.
+    /// Where each fleet stands in the store.
     pub heads: BTreeMap<FleetName, Head>,
 }
 
 impl Report {
-    /// Takes over what changed.
-    pub(crate) fn note(&mut self, outcome: Outcome, heads: BTreeMap<FleetName, Head>) {
-        let Outcome { changes: _, retired, statuses, infra, work: _ } = outcome;
+    /// Takes over what was translated.
+    pub(crate) fn note(&mut self, outcome: Outcome) {
+        let Outcome { changes: _, retired: _, statuses, infra, work: _ } = outcome;
         for (key, status) in statuses {
             match status {
                 Some(status) => self.statuses.insert(key, Arc::new(status)),
@@ -32,10 +33,16 @@ impl Report {
                 None => self.infra.remove(&fleet),
             };
         }
-        for fleet in retired {
-            self.heads.remove(&fleet);
+    }
+
+    /// Takes over what is in the store.
+    pub(crate) fn note_news(&mut self, news: Vec<News>) {
+        for news in news {
+            match news {
+                News::Stands { fleet, head, .. } => self.heads.insert(fleet, head),
+                News::Retired { fleet, .. } => self.heads.remove(&fleet),
+            };
         }
-        self.heads.extend(heads);
     }
 }
 
@@ -44,4 +51,9 @@ pub fn in_words(problem: &Problem) -> String {
     let Problem { object, part, condition, reason, message } = problem;
     let part = part.as_ref().map(|part| format!(", {part}")).unwrap_or_default();
     format!("{object}{part}: {condition}: {reason}: {message}")
+}
+
+/// `1 route`, `2 routes`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

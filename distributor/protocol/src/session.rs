@@ -98,6 +98,26 @@ impl Session {
         Ok(output)
     }
 
+    /// Whether a client shows, with the first request of a type, that it holds from before what the view does not have:
+    /// something older, or something newer that it got elsewhere.
+    pub fn holds_other(&self, request: &Request) -> bool {
+        let Some(kind) = ResourceType::from_type_url(&request.type_url) else { return false };
+        if self.watches.get(kind).is_some() || !Watch::resumes(&request.asks) {
+            return false;
+        }
+        let view = &self.latest;
+        match &request.asks {
+            Asks::Change { held, .. } => held.iter().any(|(name, version)| {
+                view.version(kind, name).is_none_or(|known| known.as_str() != version)
+            }),
+            // Only the whole has a version, so it takes a trial.
+            Asks::Whole { .. } => {
+                let mut trial = Watch::new(self.protocol, kind, view.clone(), view.clone());
+                trial.ask_first(request.asks.clone(), &self.names).is_ok() && trial.has_to_tell()
+            }
+        }
+    }
+
     /// Another view, if it is not an older one: a client never goes back. A client that changes its class gets another
     /// view of the same head.
     pub fn on_view(&mut self, now: Duration, view: Arc<View>) -> Output {

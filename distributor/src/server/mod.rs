@@ -5,6 +5,7 @@ mod frames;
 mod request;
 mod stream;
 
+use crate::comparison::Comparisons;
 use crate::feed::Fleets;
 use crate::metrics::{Metrics, Present};
 use ads::Ads;
@@ -24,6 +25,7 @@ use tonic::service::Routes;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) fleets: Fleets,
+    pub(crate) comparisons: Comparisons,
     pub(crate) metrics: Metrics,
     /// Names this replica and its version to clients.
     pub(crate) identifier: String,

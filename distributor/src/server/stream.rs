@@ -3,10 +3,12 @@ use super::request::{NodeName, Requests};
 use crate::acks::Participant;
 use crate::feed::{Fleet, News};
 use crate::metrics::Present;
-use crate::view::Class;
+use crate::view::{Class, Views};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
-use heliograph_distributor_protocol::{Event, Message, Output, Protocol, Rejection, Session};
+use heliograph_distributor_protocol::{
+    Event, Message, Output, Protocol, Rejection, Request, Session,
+};
 use heliograph_snapshot::FleetName;
 use http::HeaderMap;
 use http_body::{Body, Frame};
@@ -16,7 +18,7 @@ use std::convert::Infallible;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tonic::Status;
 
 /// One ADS stream. It is the response's body: it does something when the connection can take more, so that a client
@@ -48,12 +50,16 @@ struct Serving {
     /// The session's times count from here.
     start: Instant,
     participant: Participant,
+    /// Whether the store was asked since the stream began if this replica is behind.
+    compared: bool,
 }
 
 /// Node ids go into logs, and they are a client's to choose.
 const NODE_ID_LIMIT: usize = 256;
 /// Longer than a namespace and a name of Kubernetes can be.
 const FLEET_NAME_LIMIT: usize = 512;
+/// How long a client that may be ahead of this replica keeps what it has while the store does not answer.
+const LEFT_ALONE: Duration = Duration::from_secs(2);
 const REJECTED: &str = "a proxy rejected some of its configuration, and goes on without that";
 
 impl AdsStream {
@@ -110,8 +116,7 @@ impl AdsStream {
             () = stop.cancelled() => return Err(closing()),
         };
         tracing::debug!(fleet = %serving.fleet.name, node = serving.node, "stream opened");
-        let output = serving.session.on_request(serving.now(), request).map_err(refusal)?;
-        serving.say(&self.shared, output, &mut self.frames);
+        serving.hear(&self.shared, request, &mut self.frames).await?;
         self.state = State::Serving(Box::new(serving));
         Ok(())
     }
@@ -153,6 +158,7 @@ impl Serving {
             start: Instant::now(),
             participant: Participant::join(fleet.clone()),
             fleet,
+            compared: false,
         })
     }
 
@@ -170,24 +176,60 @@ impl Serving {
             biased;
             () = shared.stop.cancelled() => return Err(closing()),
             request = requests.next() => match request? {
-                Some(incoming) => {
-                    self.session.on_request(self.now(), incoming.request).map_err(refusal)?
-                }
+                Some(incoming) => return self.hear(shared, incoming.request, frames).await,
                 None => return Err(Status::ok("")),
             },
             changed = self.views.changed() => {
                 changed.map_err(|_| closing())?;
-                let views = self.views.borrow_and_update().clone();
-                match views {
-                    Some(views) => self.session.on_view(self.now(), views.of(self.class).clone()),
-                    // Retired: the client keeps what it has.
-                    None => Output::default(),
-                }
+                self.look()
             },
             () = sleep_until(deadline), if silence.is_some() => self.session.on_clock(self.now()),
         };
         self.say(shared, output, frames);
         Ok(())
+    }
+
+    async fn hear(
+        &mut self,
+        shared: &Shared,
+        request: Request,
+        frames: &mut VecDeque<Frame<Bytes>>,
+    ) -> Result<(), Status> {
+        if !self.compared && self.session.holds_other(&request) {
+            self.compared = true;
+            let caught_up = timeout(LEFT_ALONE, self.catch_up(shared));
+            match shared.stop.run_until_cancelled(caught_up).await {
+                None => return Err(closing()),
+                Some(Err(_)) => shared.metrics.uncompared(),
+                Some(Ok(())) => {}
+            }
+            let output = self.look();
+            self.say(shared, output, frames);
+        }
+        let output = self.session.on_request(self.now(), request).map_err(refusal)?;
+        self.say(shared, output, frames);
+        Ok(())
+    }
+
+    /// Waits until this replica is not behind what the store has now.
+    async fn catch_up(&self, shared: &Shared) {
+        let head = shared.comparisons.head_of(&self.fleet).await;
+        let arrived = |views: &Option<Arc<Views>>| {
+            // Where the fleet is retired, nothing newer comes.
+            views.as_ref().is_none_or(|views| views.head() >= head)
+        };
+        // The feed lives as long as the server, so this ends because it arrived.
+        let _ = self.views.clone().wait_for(arrived).await;
+    }
+
+    /// Takes the newest view.
+    fn look(&mut self) -> Output {
+        let views = self.views.borrow_and_update().clone();
+        match views {
+            Some(views) => self.session.on_view(self.now(), views.of(self.class).clone()),
+            // Retired: the client keeps what it has.
+            None => Output::default(),
+        }
     }
 
     fn say(&mut self, shared: &Shared, output: Output, frames: &mut VecDeque<Frame<Bytes>>) {

@@ -6,19 +6,19 @@ use heliograph_envoy::envoy::service::discovery::v3::{
 };
 use heliograph_loadtest::{Client, Options, Protocol, State};
 use heliograph_shared::admin::Readiness;
-use heliograph_shared::store::Embedded;
 use heliograph_snapshot::ResourceType;
+use heliograph_store::Embedded;
 use http::uri::PathAndQuery;
 use prometheus::Registry;
 use std::sync::Arc;
 use tonic::transport::Endpoint;
 use tonic::{Code, Status};
 
-const DELTA: &str =
+pub(crate) const DELTA: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
 
 /// What the server says to one request.
-async fn answer_to(
+pub(crate) async fn answer_to(
     world: &World,
     path: &'static str,
     request: DeltaDiscoveryRequest,
@@ -37,7 +37,7 @@ async fn answer_to(
     tokio::time::timeout(DEADLINE, responses.message()).await.unwrap()
 }
 
-fn request(cluster: &str) -> DeltaDiscoveryRequest {
+pub(crate) fn request(cluster: &str) -> DeltaDiscoveryRequest {
     DeltaDiscoveryRequest {
         node: Some(Node { id: "test".into(), cluster: cluster.into(), ..Default::default() }),
         type_url: ResourceType::Cluster.type_url().to_owned(),
@@ -158,6 +158,18 @@ async fn addresses_are_refused_with_one_clear_line() {
     assert!(matches!(error, DistributorError::Plaintext(_)));
     assert!(error.to_string().contains("--insecure-plaintext"), "{error}");
     assert!(build("0.0.0.0:0", true).await.is_ok());
+    let args = |address: &str| DistributorArgs {
+        xds_address: address.parse().unwrap(),
+        insecure_plaintext: true,
+        replica: None,
+    };
+    let admin = "127.0.0.1:19000".parse().unwrap();
+    for same in ["127.0.0.1:19000", "0.0.0.0:19000"] {
+        let error = args(same).check_beside(admin).unwrap_err().to_string();
+        assert!(error.contains("--admin-address") && error.contains("--xds-address"), "{error}");
+    }
+    assert!(args("127.0.0.1:18000").check_beside(admin).is_ok());
+    assert!(args("127.0.0.2:19000").check_beside(admin).is_ok());
     let taken = world.server.strip_prefix("http://").unwrap();
     let error = build(taken, false).await.err().unwrap();
     assert!(error.to_string().contains("is in use"), "{error}");

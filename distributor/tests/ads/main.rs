@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod ahead;
 mod errors;
+mod faulty;
+mod reports;
+mod sealed;
 mod serving;
 mod world;

@@ -1,23 +1,28 @@
 //! A running distributor, a writer to its store, and resources that an Envoy would take.
 
+use crate::faulty::Faulty;
 use heliograph_distributor::{Acks, DistributorArgs};
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
+use heliograph_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
 use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use heliograph_envoy::envoy::config::listener::v3::{Filter, FilterChain, Listener, filter};
 use heliograph_envoy::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, Rds, http_connection_manager::RouteSpecifier,
 };
+use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
+    CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, Secret,
+};
 use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_envoy::{Message, any};
 use heliograph_loadtest::{Client, Options, Protocol, State};
 use heliograph_shared::admin::Readiness;
-use heliograph_shared::store::{Embedded, Store};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
+use heliograph_store::{Publication, Retirement, Store};
 use prometheus::{Registry, TextEncoder};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -31,16 +36,22 @@ pub(crate) struct World {
     pub(crate) acks: Acks,
     pub(crate) stop: CancellationToken,
     pub(crate) serving: JoinHandle<Result<(), heliograph_distributor::DistributorError>>,
-    store: Arc<Embedded>,
+    pub(crate) store: Arc<Faulty>,
     registry: Registry,
-    fence: u128,
+    /// The token of this writer, once it has written.
+    fence: Option<u128>,
+    newest: Option<Arc<Snapshot>>,
     head: Option<Head>,
 }
 
 impl World {
     pub(crate) async fn start() -> Self {
-        let store = Arc::new(Embedded::new());
-        let fence = store.claim(None).await.unwrap().fence;
+        Self::over(Faulty::default()).await
+    }
+
+    /// A replica with a store of its own or with that of another.
+    pub(crate) async fn over(store: Faulty) -> Self {
+        let store = Arc::new(store);
         let registry = Registry::new();
         let args = DistributorArgs {
             xds_address: "127.0.0.1:0".parse().unwrap(),
@@ -55,18 +66,31 @@ impl World {
         let stop = CancellationToken::new();
         let serving = tokio::spawn(bound.run(stop.clone()));
         tokio::time::timeout(DEADLINE, readiness.ready()).await.unwrap();
-        Self { server, acks, stop, serving, store, registry, fence, head: None }
+        Self { server, acks, stop, serving, store, registry, fence: None, newest: None, head: None }
     }
 
     /// Publishes what the fleet is to have, and nothing else.
     pub(crate) async fn publish(&mut self, resources: &[(ResourceType, Resource)]) -> Head {
         let fleet: FleetName = fleet();
         let sequence = self.head.map_or(1, |head| head.sequence + 1);
-        let head = Head { epoch: 0, fence: self.fence, sequence };
+        let fence = match self.fence {
+            Some(fence) => fence,
+            None => self.store.claim(None).await.unwrap().term.fence,
+        };
+        self.fence = Some(fence);
+        let head = Head { epoch: 0, fence, sequence };
         let changes =
             resources.iter().map(|(kind, resource)| Change::Set(*kind, Arc::new(resource.clone())));
         let snapshot = Arc::new(Snapshot::empty(fleet).with(head, changes));
-        self.store.publish(snapshot, self.head).await.unwrap();
+        let publication = Publication {
+            snapshot: snapshot.clone(),
+            expected: self.head,
+            held: self.newest.replace(snapshot),
+            time: SystemTime::now(),
+            cause: "a test".into(),
+            pinned: None,
+        };
+        self.store.publish(publication).await.unwrap();
         self.head = Some(head);
         head
     }
@@ -75,8 +99,16 @@ impl World {
     pub(crate) async fn retire(&mut self) {
         let last = self.head.unwrap();
         let tombstone = Head { sequence: last.sequence + 1, ..last };
-        self.store.retire(fleet(), tombstone, self.head).await.unwrap();
+        let retirement = Retirement {
+            fleet: fleet(),
+            tombstone,
+            expected: self.head,
+            time: SystemTime::now(),
+            cause: "a test".into(),
+        };
+        self.store.retire(retirement).await.unwrap();
         self.head = Some(tombstone);
+        self.newest = None;
     }
 
     pub(crate) fn client(&self, protocol: Protocol) -> Client {
@@ -133,6 +165,33 @@ pub(crate) fn cluster(name: &str, revision: u32) -> (ResourceType, Resource) {
 pub(crate) fn endpoints(name: &str) -> (ResourceType, Resource) {
     let endpoints = ClusterLoadAssignment { cluster_name: name.to_owned(), ..Default::default() };
     (ResourceType::Endpoints, resource(name, &endpoints))
+}
+
+/// A listener whose certificate is a secret.
+pub(crate) fn secure_listener(name: &str, secret: &str) -> (ResourceType, Resource) {
+    let tls = DownstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            tls_certificate_sds_secret_configs: vec![SdsSecretConfig {
+                name: secret.to_owned(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let socket = TransportSocket {
+        name: "tls".to_owned(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(any(&tls))),
+    };
+    let chain = FilterChain { transport_socket: Some(socket), ..Default::default() };
+    let listener =
+        Listener { name: name.to_owned(), filter_chains: vec![chain], ..Default::default() };
+    (ResourceType::Listener, resource(name, &listener))
+}
+
+pub(crate) fn secret(name: &str) -> (ResourceType, Resource) {
+    let secret = Secret { name: name.to_owned(), ..Default::default() };
+    (ResourceType::Secret, resource(name, &secret))
 }
 
 pub(crate) fn listener(name: &str, routes: &str) -> (ResourceType, Resource) {

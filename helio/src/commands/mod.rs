@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
+mod snapshot;
 mod standalone;
+mod store;
 mod translate;
 
 use std::process::ExitCode;
@@ -10,6 +12,8 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     Standalone(standalone::Args),
     Translate(translate::Args),
+    Snapshot(snapshot::Args),
+    Store(store::Args),
 }
 
 impl Command {
@@ -17,6 +21,8 @@ impl Command {
         match self {
             Self::Standalone(args) => standalone::run(args),
             Self::Translate(args) => translate::run(args),
+            Self::Snapshot(args) => snapshot::run(args),
+            Self::Store(args) => store::run(args),
         }
     }
 }

@@ -10,7 +10,7 @@ mod snapshot;
 mod tree;
 
 pub use fleet::{FleetName, InvalidFleetName};
-pub use head::Head;
-pub use resource::{Resource, ResourceType, Version};
+pub use head::{Head, InvalidHead};
+pub use resource::{Address, InvalidVersion, Resource, ResourceType, Version};
 pub use snapshot::{Change, Snapshot};
-pub use tree::{Difference, Tree};
+pub use tree::{Assembly, Difference, Fresh, Malformed, Part, Tree};

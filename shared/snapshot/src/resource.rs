@@ -3,15 +3,23 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// One named xDS resource. Its body is the protobuf message as Envoy will read it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Resource {
     pub name: Arc<str>,
+    /// Where a store keeps the body.
+    pub address: Address,
+    /// The address in short, as proxies are told it.
     pub version: Version,
     pub body: Bytes,
 }
+
+/// A content hash in full: where a store keeps the content, and the proof that it is what was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address(pub [u8; 32]);
 
 /// The types that are served, in the order in which a proxy must hear of them: what is referenced comes before
 /// what refers to it.
@@ -29,10 +37,37 @@ pub enum ResourceType {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version([u8; Version::LENGTH]);
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a version has 16 characters, letters, digits, - and _")]
+pub struct InvalidVersion;
+
 impl Resource {
     pub fn new(name: impl Into<Arc<str>>, body: Bytes) -> Self {
-        let version = Version::of(&body);
-        Self { name: name.into(), version, body }
+        Self::at(Address::of(&body), name, body)
+    }
+
+    /// A resource whose address is known already, or is not the plain hash: that of a secret is keyed.
+    pub fn at(address: Address, name: impl Into<Arc<str>>, body: Bytes) -> Self {
+        Self { name: name.into(), address, version: address.into(), body }
+    }
+}
+
+impl Address {
+    pub fn of(content: &[u8]) -> Self {
+        Self(*blake3::hash(content).as_bytes())
+    }
+}
+
+/// The first characters are those of the version.
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&URL_SAFE_NO_PAD.encode(self.0))
+    }
+}
+
+impl From<Address> for Version {
+    fn from(address: Address) -> Self {
+        Self::from_digest(&address.0)
     }
 }
 
@@ -89,7 +124,7 @@ impl Version {
     const LENGTH: usize = 16;
 
     pub fn of(content: &[u8]) -> Self {
-        Self::from_digest(blake3::hash(content).as_bytes())
+        Address::of(content).into()
     }
 
     /// The version of a set of resources: SotW has one version for all that a response holds.
@@ -113,6 +148,19 @@ impl Version {
         // Twelve bytes are sixteen characters exactly, so encoding cannot run out of room.
         let _ = URL_SAFE_NO_PAD.encode_slice(&digest[..12], &mut text);
         Self(text)
+    }
+}
+
+/// Sixteen characters of base64, as they are printed.
+impl FromStr for Version {
+    type Err = InvalidVersion;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let valid = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        match text.as_bytes().try_into() {
+            Ok(bytes) if text.bytes().all(|byte| valid(&byte)) => Ok(Self(bytes)),
+            _ => Err(InvalidVersion),
+        }
     }
 }
 

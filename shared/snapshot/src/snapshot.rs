@@ -1,4 +1,4 @@
-use crate::{FleetName, Head, Resource, ResourceType, Tree};
+use crate::{Address, FleetName, Head, Resource, ResourceType, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,6 +39,22 @@ impl Snapshot {
         next
     }
 
+    /// The snapshot of these trees.
+    pub fn assembled(fleet: FleetName, head: Head, trees: BTreeMap<ResourceType, Tree>) -> Self {
+        Self { fleet, head, trees }
+    }
+
+    /// The same content at another head.
+    pub fn at(&self, head: Head) -> Self {
+        Self { head, ..self.clone() }
+    }
+
+    /// Where a store keeps each type that has resources. Equal roots mean equal content.
+    pub fn roots(&self) -> BTreeMap<ResourceType, Address> {
+        let roots = self.trees.iter().map(|(kind, tree)| Some((*kind, tree.address()?)));
+        roots.flatten().collect()
+    }
+
     pub fn tree(&self, kind: ResourceType) -> &Tree {
         static EMPTY: Tree = Tree::new();
         self.trees.get(&kind).unwrap_or(&EMPTY)
@@ -52,6 +68,6 @@ impl Snapshot {
     pub fn same_content(&self, other: &Self) -> bool {
         ResourceType::ALL
             .into_iter()
-            .all(|kind| self.tree(kind).digest() == other.tree(kind).digest())
+            .all(|kind| self.tree(kind).address() == other.tree(kind).address())
     }
 }

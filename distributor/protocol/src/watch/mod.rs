@@ -168,6 +168,11 @@ impl Watch {
             && !self.steps(Gate::Held).any(|step| matches!(step, Step::Send(_)))
     }
 
+    /// Whether there is something to say, now or once others have moved.
+    pub(crate) fn has_to_tell(&self) -> bool {
+        self.answer_due || !self.exceptions.is_empty()
+    }
+
     /// Whether something that the target has is still to arrive at the client for the first time.
     pub(crate) fn awaits_any(&self) -> bool {
         self.exceptions.iter().any(|(name, exception)| {

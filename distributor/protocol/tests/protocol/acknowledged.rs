@@ -57,6 +57,26 @@ fn change_without_end_does_not_hide_what_was_acknowledged() {
 }
 
 #[test]
+fn more_content_at_the_same_head_is_sent_and_acknowledged() {
+    for protocol in BOTH {
+        // A secret that the replica could not open at first.
+        let before = view(7, &[(Cluster, "c", "1")]);
+        let after = view(7, &[(Cluster, "c", "1"), (Secret, "s", "1")]);
+        let mut stream = Stream::new(protocol, before);
+        let clusters = one(stream.ask(Cluster, &[]));
+        assert_eq!(stream.ack_and_ask(&clusters, &[]), none());
+        assert_eq!(stream.ask(Secret, &["s"]), none());
+        assert_eq!(stream.session.acknowledged(), head(7));
+        let secret = one(stream.view(&after));
+        assert_eq!((secret.kind, names(&secret)), (Secret, vec!["s"]));
+        assert_ne!(stream.session.acknowledged(), head(7), "{protocol:?}: not yet");
+        assert_ne!(secret.nonce, clusters.nonce);
+        assert_eq!(stream.ack(&secret), none());
+        assert_eq!(stream.session.acknowledged(), head(7));
+    }
+}
+
+#[test]
 fn a_transition_under_way_leaves_the_one_before() {
     for protocol in BOTH {
         let mut stream = connected(protocol);

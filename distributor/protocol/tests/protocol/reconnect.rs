@@ -1,7 +1,7 @@
 //! Rows 14 and 15: a client that was connected before, here or to another replica.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::{PATIENCE, Reply, View};
+use heliograph_distributor_protocol::{PATIENCE, Reply, Request, View};
 use heliograph_snapshot::ResourceType;
 use std::sync::Arc;
 
@@ -55,6 +55,35 @@ fn rows_14_and_15_an_unchanged_client_is_sent_nothing() {
         let (stream, replies) = reconnect(protocol, &view(9, &ALL), &before);
         assert_eq!(replies, none(), "{protocol:?}");
         assert_eq!(stream.session.acknowledged(), Some(view(9, &ALL).head()));
+    }
+}
+
+#[test]
+fn a_client_that_holds_something_else_is_noticed() {
+    let mut changed = ALL;
+    changed[0] = (Cluster, "a", "2");
+    changed[3] = (Endpoints, "b", "2");
+    let fewer = view(2, &ALL[1..3]);
+    for protocol in BOTH {
+        let before = connect(&mut Stream::new(protocol, view(1, &ALL)));
+        for (kind, names) in [(Cluster, &[][..]), (Endpoints, &["a", "b"])] {
+            let of_kind = || before.iter().filter(move |reply| reply.kind == kind);
+            let resources = of_kind().flat_map(|reply| &reply.resources);
+            let held: Vec<_> =
+                resources.map(|resource| (&*resource.name, resource.version.as_str())).collect();
+            let version = &of_kind().next_back().unwrap().version;
+            let noticed = |view: &Arc<View>, held: &[(&str, &str)], version: &str| {
+                let mut stream = Stream::new(protocol, view.clone());
+                let asks = stream.resuming(kind, names, held, version);
+                let type_url = kind.type_url().to_owned();
+                let request = Request { type_url, nonce: String::new(), error: None, asks };
+                stream.session.holds_other(&request)
+            };
+            assert!(!noticed(&view(2, &ALL), &held, version), "{protocol:?} {kind}: the same");
+            assert!(noticed(&view(2, &changed), &held, version), "{protocol:?} {kind}: changed");
+            assert!(noticed(&fewer, &held, version), "{protocol:?} {kind}: more than there is");
+            assert!(!noticed(&fewer, &[], ""), "{protocol:?} {kind}: a new client holds nothing");
+        }
     }
 }
 

@@ -107,6 +107,18 @@ impl Stream {
         if !version.is_empty() {
             self.accepted.insert(kind, version.to_owned());
         }
+        let asks = self.resuming(kind, more, held, version);
+        self.request(kind, "", None, asks)
+    }
+
+    /// What the first request of a type asks for after a reconnect.
+    pub(crate) fn resuming(
+        &mut self,
+        kind: ResourceType,
+        more: &[&str],
+        held: &[(&str, &str)],
+        version: &str,
+    ) -> Asks {
         let mut asks = self.asks(kind, more, &[]);
         match &mut asks {
             Asks::Change { held: map, .. } => {
@@ -114,7 +126,7 @@ impl Stream {
             }
             Asks::Whole { version: v, .. } => *v = version.to_owned(),
         }
-        self.request(kind, "", None, asks)
+        asks
     }
 
     pub(crate) fn ack(&mut self, reply: &Reply) -> Vec<Reply> {

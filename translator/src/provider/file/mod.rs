@@ -51,6 +51,14 @@ pub struct OpenError {
 #[error("reading the files failed: {0}")]
 pub struct WatchError(#[from] tokio::task::JoinError);
 
+/// A directory in which something cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{first}{}", more_of(*more))]
+pub struct Faults {
+    first: Remark,
+    more: usize,
+}
+
 /// The part that blocks, so it is run where that harms nobody.
 struct Directory {
     root: PathBuf,
@@ -235,6 +243,19 @@ pub fn read_once(paths: &[PathBuf]) -> Result<Difference, OpenError> {
         }
     }
     Ok(catalogue.update(found))
+}
+
+/// For the start of a program: then there is no earlier version that could go on to count.
+pub fn refuse_faults(remarks: &[Remark]) -> Result<(), Faults> {
+    let mut faults = remarks.iter().filter(|remark| remark.kind == RemarkKind::Fault);
+    match faults.next() {
+        None => Ok(()),
+        Some(first) => Err(Faults { first: first.clone(), more: faults.count() }),
+    }
+}
+
+fn more_of(faults: usize) -> String {
+    if faults == 0 { String::new() } else { format!(" (and {faults} more like it)") }
 }
 
 /// The files that could not be understood.

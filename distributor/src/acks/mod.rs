@@ -1,0 +1,268 @@
+//! What the clients of a fleet answered, in sum: for people here, and for the translator in reports.
+
+mod report;
+mod reporter;
+
+pub(crate) use reporter::Reporter;
+
+use crate::feed::{Fleet, Fleets};
+use crate::view::Class;
+use heliograph_distributor_protocol::{Rejection, View};
+use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
+use serde::{Serialize, Serializer};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// How the fleets take their snapshots, as far as this replica's clients tell.
+#[derive(Clone, Debug)]
+pub struct Acks {
+    fleets: Fleets,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AcksSummary {
+    /// The newest snapshot; `None` while the fleet is retired.
+    #[serde(serialize_with = "as_text")]
+    pub head: Option<Head>,
+    pub connected: usize,
+    /// How many have acknowledged all that they ask for of that snapshot.
+    pub acknowledged: usize,
+    /// The newest snapshot of which some connected client has acknowledged all that it asks for: while snapshots come
+    /// faster than acknowledgements, it shows that clients follow.
+    #[serde(serialize_with = "as_text")]
+    pub newest_acknowledged: Option<Head>,
+    /// The last few different ones of what the snapshot still has, oldest first.
+    pub rejections: Vec<RejectionSummary>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RejectionSummary {
+    pub kind: ResourceType,
+    /// The client's own words.
+    pub detail: String,
+    /// What was rejected; without a version, a removal.
+    pub resources: Vec<(Arc<str>, Option<Version>)>,
+    /// How many times clients said so.
+    pub count: u64,
+}
+
+/// The sums of one fleet.
+#[derive(Debug)]
+pub(crate) struct FleetAcks {
+    sums: Mutex<Sums>,
+    /// Told of every change. All fleets share it.
+    changed: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    connected: usize,
+    /// How many streams have acknowledged all of which head.
+    acknowledged: BTreeMap<Head, usize>,
+    rejections: VecDeque<RejectionSummary>,
+}
+
+/// One stream's part in the sums, taken back when it ends.
+#[derive(Debug)]
+pub(crate) struct Participant {
+    fleet: Arc<Fleet>,
+    acknowledged: Option<Head>,
+}
+
+/// Different rejections that are kept per fleet.
+const REJECTIONS_LIMIT: usize = 16;
+
+impl Acks {
+    pub(crate) fn new(fleets: Fleets) -> Self {
+        Self { fleets }
+    }
+
+    /// `None`: the fleet has never been published.
+    pub fn of(&self, fleet: &FleetName) -> Option<AcksSummary> {
+        self.fleets.get(fleet).map(|fleet| AcksSummary::of(&fleet))
+    }
+
+    /// Every fleet that has been published.
+    pub fn all(&self) -> BTreeMap<FleetName, AcksSummary> {
+        let fleets = self.fleets.all();
+        fleets.iter().map(|(name, fleet)| (name.clone(), AcksSummary::of(fleet))).collect()
+    }
+}
+
+impl AcksSummary {
+    fn of(fleet: &Fleet) -> Self {
+        let view = fleet.current().map(|views| views.of(Class).clone());
+        let head = view.as_ref().map(|view| view.head());
+        let sums = fleet.acks.sums();
+        let acknowledged = head.and_then(|head| sums.acknowledged.get(&head)).copied();
+        Self {
+            head,
+            connected: sums.connected,
+            acknowledged: acknowledged.unwrap_or_default(),
+            newest_acknowledged: sums.acknowledged.keys().next_back().copied(),
+            rejections: sums.standing(view.as_deref()).cloned().collect(),
+        }
+    }
+}
+
+impl RejectionSummary {
+    /// Whether the view still has something of what was rejected. If not, the rejection is healed.
+    fn concerns(&self, view: &View) -> bool {
+        let mut resources = self.resources.iter();
+        self.resources.is_empty()
+            || resources.any(|(name, version)| view.version(self.kind, name) == *version)
+    }
+}
+
+impl FleetAcks {
+    pub(crate) fn new(changed: Arc<Notify>) -> Self {
+        Self { sums: Mutex::default(), changed }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Sums) -> T) -> T {
+        let outcome = change(&mut self.sums());
+        self.changed.notify_one();
+        outcome
+    }
+
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        // Sums are whole after every statement, so a panic elsewhere leaves them usable.
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Participant {
+    pub(crate) fn join(fleet: Arc<Fleet>) -> Self {
+        fleet.acks.change(|sums| sums.connected += 1);
+        Self { fleet, acknowledged: None }
+    }
+
+    /// Where the stream's client is now.
+    pub(crate) fn at(&mut self, acknowledged: Option<Head>) {
+        if self.acknowledged == acknowledged {
+            return;
+        }
+        self.fleet.acks.change(|sums| {
+            sums.leave(self.acknowledged);
+            if let Some(head) = acknowledged {
+                *sums.acknowledged.entry(head).or_default() += 1;
+            }
+        });
+        self.acknowledged = acknowledged;
+    }
+
+    /// Whether this is the first of its like.
+    pub(crate) fn rejected(&self, rejection: &Rejection) -> bool {
+        self.fleet.acks.change(|sums| sums.rejected(rejection))
+    }
+}
+
+impl Drop for Participant {
+    fn drop(&mut self) {
+        self.fleet.acks.change(|sums| {
+            sums.connected -= 1;
+            sums.leave(self.acknowledged);
+        });
+    }
+}
+
+impl Sums {
+    /// The rejections that the newest view does not heal; none of a fleet that is retired.
+    fn standing(&self, view: Option<&View>) -> impl Iterator<Item = &RejectionSummary> {
+        let rejections = self.rejections.iter();
+        rejections.filter(move |rejection| view.is_some_and(|view| rejection.concerns(view)))
+    }
+
+    fn leave(&mut self, acknowledged: Option<Head>) {
+        let Some(head) = acknowledged else { return };
+        if let Some(count) = self.acknowledged.get_mut(&head) {
+            *count -= 1;
+            if *count == 0 {
+                self.acknowledged.remove(&head);
+            }
+        }
+    }
+
+    /// Ten thousand proxies that reject the same are one entry. Says whether it is a new one.
+    fn rejected(&mut self, rejection: &Rejection) -> bool {
+        let Rejection { kind, nonce: _, detail, resources } = rejection;
+        let same = |known: &&mut RejectionSummary| {
+            known.kind == *kind && known.resources == *resources && known.detail == *detail
+        };
+        if let Some(known) = self.rejections.iter_mut().find(same) {
+            known.count += 1;
+            return false;
+        }
+        if self.rejections.len() == REJECTIONS_LIMIT {
+            self.rejections.pop_front();
+        }
+        self.rejections.push_back(RejectionSummary {
+            kind: *kind,
+            detail: detail.clone(),
+            resources: resources.clone(),
+            count: 1,
+        });
+        true
+    }
+}
+
+fn as_text<S: Serializer>(head: &Option<Head>, serializer: S) -> Result<S::Ok, S::Error> {
+    match head {
+        Some(head) => serializer.collect_str(head),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use heliograph_snapshot::{Change, Resource, Snapshot};
+
+    #[test]
+    fn rejections_are_summed_up_and_bounded() {
+        let mut sums = Sums::default();
+        let rejection = |detail: usize| Rejection {
+            kind: ResourceType::Cluster,
+            nonce: String::new(),
+            detail: detail.to_string(),
+            resources: vec![],
+        };
+        assert!(sums.rejected(&rejection(0)));
+        assert!(!sums.rejected(&rejection(0)));
+        assert!(!sums.rejected(&rejection(0)));
+        assert_eq!(sums.rejections[0].count, 3);
+        for detail in 0..100 {
+            sums.rejected(&rejection(detail));
+        }
+        assert_eq!(sums.rejections.len(), REJECTIONS_LIMIT);
+        assert_eq!(sums.rejections.back().unwrap().detail, "99");
+    }
+
+    #[test]
+    fn a_rejection_is_healed_once_nothing_of_it_is_there() {
+        let view = |resources: &[(&str, &'static str)]| {
+            let changes = resources.iter().map(|(name, body)| {
+                let resource = Resource::new(*name, Bytes::from_static(body.as_bytes()));
+                Change::Set(ResourceType::Cluster, Arc::new(resource))
+            });
+            let empty = Snapshot::empty(FleetName::new("default", "gateway"));
+            View::new(Arc::new(empty.with(Head::default(), changes)))
+        };
+        let rejection = RejectionSummary {
+            kind: ResourceType::Cluster,
+            detail: String::new(),
+            resources: ["a", "b"].map(|name| (name.into(), Some(Version::of(b"bad")))).into(),
+            count: 1,
+        };
+        assert!(rejection.concerns(&view(&[("a", "bad"), ("b", "good")])));
+        assert!(!rejection.concerns(&view(&[("a", "good"), ("b", "good")])));
+        assert!(!rejection.concerns(&view(&[])));
+        let removal = RejectionSummary { resources: vec![("a".into(), None)], ..rejection };
+        assert!(removal.concerns(&view(&[])));
+        assert!(!removal.concerns(&view(&[("a", "back")])));
+    }
+}

@@ -1,0 +1,176 @@
+//! What this replica's clients answered, as a value that fits into the store.
+
+use super::RejectionSummary;
+use crate::feed::{Fleet, FleetMap};
+use crate::view::Class;
+use heliograph_snapshot::{FleetName, Head};
+use heliograph_store::{AckReport, FleetReport, RejectionReport};
+use std::collections::BTreeMap;
+
+/// About how large a report may be. Every replica writes one, and the translator reads them all at once.
+const BYTES_LIMIT: usize = 1 << 20;
+/// How much is told of a rejection, in bytes of the client's words and in resources.
+const WHOLE: (usize, usize) = (RejectionReport::DETAIL, RejectionReport::RESOURCES);
+/// The same for a fleet that takes more than its share: the first that fits.
+const CUTS: [(usize, usize); 2] = [(256, 8), (64, 1)];
+
+/// Fleets of which there is nothing to say are left out.
+pub(super) fn of(replica: &str, fleets: &FleetMap) -> AckReport {
+    let reports = fleets.iter().map(|(name, fleet)| (name.clone(), of_fleet(fleet)));
+    let mut fleets: BTreeMap<_, _> =
+        reports.filter(|(_, report)| *report != FleetReport::default()).collect();
+    fit(&mut fleets, BYTES_LIMIT);
+    AckReport { replica: replica.to_owned(), fleets }
+}
+
+fn of_fleet(fleet: &Fleet) -> FleetReport {
+    let view = fleet.current().map(|views| views.of(Class).clone());
+    let sums = fleet.acks.sums();
+    let newest = sums.acknowledged.iter().rev().take(FleetReport::HEADS);
+    let rejections: Vec<_> = sums.standing(view.as_deref()).map(of_rejection).collect();
+    let older = rejections.len().saturating_sub(FleetReport::REJECTIONS);
+    FleetReport {
+        connected: sums.connected as u64,
+        acknowledged: newest.map(|(head, count)| (*head, *count as u64)).collect(),
+        rejections: rejections.into_iter().skip(older).collect(),
+    }
+}
+
+fn of_rejection(rejection: &RejectionSummary) -> RejectionReport {
+    let RejectionSummary { kind, detail, resources, count } = rejection;
+    let mut report = RejectionReport {
+        kind: *kind,
+        detail: detail.clone(),
+        resources: resources.clone(),
+        count: *count,
+    };
+    cut(&mut report, WHOLE);
+    report
+}
+
+/// Shares the bytes out: a fleet that needs less than its share leaves the rest to the others, so that only those with the
+/// most to say are cut.
+fn fit(fleets: &mut BTreeMap<FleetName, FleetReport>, limit: usize) {
+    let mut smallest_first: Vec<_> = fleets.iter_mut().collect();
+    smallest_first.sort_by_cached_key(|(name, report)| size(name, report));
+    let (mut bytes, mut left) = (limit, smallest_first.len());
+    for (name, report) in smallest_first {
+        shrink(name, report, bytes / left);
+        bytes = bytes.saturating_sub(size(name, report));
+        left -= 1;
+    }
+}
+
+/// First the words go, then the oldest rejections, then the oldest heads. How many are connected and the newest head stay.
+fn shrink(name: &FleetName, report: &mut FleetReport, limit: usize) {
+    for cuts in CUTS {
+        if size(name, report) <= limit {
+            return;
+        }
+        report.rejections.iter_mut().for_each(|rejection| cut(rejection, cuts));
+    }
+    while size(name, report) > limit && !report.rejections.is_empty() {
+        report.rejections.remove(0);
+    }
+    while size(name, report) > limit && report.acknowledged.len() > 1 {
+        report.acknowledged.pop_first();
+    }
+}
+
+fn cut(rejection: &mut RejectionReport, (detail, resources): (usize, usize)) {
+    let end = rejection.detail.floor_char_boundary(detail);
+    rejection.detail.truncate(end);
+    rejection.resources.truncate(resources);
+}
+
+/// About the bytes that this takes in the store.
+fn size(name: &FleetName, report: &FleetReport) -> usize {
+    let FleetReport { connected, acknowledged, rejections } = report;
+    let head = size_of::<Head>() + size_of::<u64>();
+    let rejections = rejections.iter().map(|rejection| {
+        let RejectionReport { kind: _, detail, resources, count } = rejection;
+        let names = resources.iter().map(|(name, version)| name.len() + size_of_val(version));
+        detail.len() + names.sum::<usize>() + size_of_val(count)
+    });
+    let rejections: usize = rejections.sum();
+    name.as_str().len() + size_of_val(connected) + acknowledged.len() * head + rejections
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heliograph_snapshot::{ResourceType, Version};
+
+    fn name(number: usize) -> FleetName {
+        FleetName::new("default", &format!("fleet-{number}"))
+    }
+
+    fn head(sequence: u64) -> Head {
+        Head { epoch: 0, fence: 1, sequence }
+    }
+
+    fn report(rejections: usize) -> FleetReport {
+        let rejection = |number: usize| RejectionReport {
+            kind: ResourceType::Route,
+            detail: format!("{number}: {}", "ä".repeat(500)),
+            resources: vec![("x".repeat(100).into(), Some(Version::of(b"bad"))); 16],
+            count: 1,
+        };
+        FleetReport {
+            connected: 10,
+            acknowledged: (0..16).map(|sequence| (head(sequence), 1)).collect(),
+            rejections: (0..rejections).map(rejection).collect(),
+        }
+    }
+
+    fn total(fleets: &BTreeMap<FleetName, FleetReport>) -> usize {
+        fleets.iter().map(|(name, report)| size(name, report)).sum()
+    }
+
+    #[test]
+    fn what_fits_is_left_alone() {
+        let mut fleets: BTreeMap<_, _> = (0..10).map(|n| (name(n), report(16))).collect();
+        let before = fleets.clone();
+        assert!(total(&fleets) < BYTES_LIMIT);
+        fit(&mut fleets, BYTES_LIMIT);
+        assert_eq!(fleets, before);
+    }
+
+    #[test]
+    fn only_the_largest_are_cut() {
+        let mut fleets: BTreeMap<_, _> = (0..10).map(|n| (name(n), report(1))).collect();
+        fleets.insert(name(10), report(16));
+        let limit = total(&fleets) - 1;
+        fit(&mut fleets, limit);
+        assert!(total(&fleets) <= limit);
+        for small in 0..10 {
+            assert_eq!(fleets[&name(small)], report(1));
+        }
+        let cut = &fleets[&name(10)];
+        assert_eq!(cut.rejections.len(), 16, "words go before rejections");
+        assert!(cut.rejections[0].detail.starts_with("0: ä"));
+        assert!(cut.rejections[0].detail.len() <= CUTS[0].0);
+        assert_eq!(cut.rejections[0].resources.len(), CUTS[0].1);
+    }
+
+    #[test]
+    fn many_fleets_that_reject_everything_fit() {
+        let mut fleets: BTreeMap<_, _> = (0..2_000).map(|n| (name(n), report(16))).collect();
+        assert!(total(&fleets) > 20 * BYTES_LIMIT);
+        fit(&mut fleets, BYTES_LIMIT);
+        assert!(total(&fleets) <= BYTES_LIMIT, "{}", total(&fleets));
+        for report in fleets.values() {
+            assert_eq!(report.connected, 10);
+            assert!(report.acknowledged.contains_key(&head(15)), "the newest stays");
+        }
+    }
+
+    #[test]
+    fn without_room_the_newest_head_stays() {
+        let mut fleets: BTreeMap<_, _> = [(name(0), report(16))].into();
+        fit(&mut fleets, 1);
+        let expected =
+            FleetReport { acknowledged: [(head(15), 1)].into(), rejections: vec![], ..report(0) };
+        assert_eq!(fleets[&name(0)], expected);
+    }
+}

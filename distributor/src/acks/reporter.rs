@@ -1,0 +1,101 @@
+use super::report;
+use crate::feed::Fleets;
+use heliograph_store::{ACKS_EXPIRY, AckReport, Store};
+use prometheus::IntCounter;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// The task that tells the store what this replica's clients say. Nobody waits for it: without the store, clients are
+/// served all the same.
+pub(crate) struct Reporter {
+    store: Arc<dyn Store>,
+    fleets: Fleets,
+    /// A name that no other replica has.
+    replica: String,
+    failures: IntCounter,
+    /// What the store was told last, and when.
+    told: Option<(AckReport, Instant)>,
+    /// Whether the operator knows that it does not work.
+    warned: bool,
+}
+
+/// The time between two reports: what changes meanwhile is told together.
+const PAUSE: Duration = Duration::from_secs(1);
+/// What does not change is told again before it expires, even if two attempts fail.
+const REPEAT: Duration = Duration::from_secs(ACKS_EXPIRY.as_secs() / 3);
+
+impl Reporter {
+    /// `replica` need not be unique: another replica, or this one before a restart, may have the same.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        fleets: Fleets,
+        replica: &str,
+        failures: IntCounter,
+    ) -> Self {
+        let replica = format!("{replica}-{:08x}", fastrand::u32(..));
+        Self { store, fleets, replica, failures, told: None, warned: false }
+    }
+
+    pub(crate) async fn run(mut self) -> Infallible {
+        loop {
+            let good_for = self.tell().await;
+            sleep(PAUSE).await;
+            // Either way it is looked at again.
+            let _ = timeout(good_for, self.fleets.answered()).await;
+        }
+    }
+
+    /// Brings the store up to date. Says for how long it is, if no client says something else.
+    async fn tell(&mut self) -> Duration {
+        let report = report::of(&self.replica, &self.fleets.all());
+        if let Some((told, at)) = &self.told
+            && *told == report
+            && at.elapsed() < REPEAT
+        {
+            return REPEAT.saturating_sub(at.elapsed());
+        }
+        match self.store.report(report.clone()).await {
+            Ok(()) => {
+                self.told = Some((report, Instant::now()));
+                self.warned = false;
+                REPEAT
+            }
+            Err(error) => {
+                self.failures.inc();
+                // That the store is away is the store's to say.
+                if !self.warned && !error.is_temporary() {
+                    self.warned = true;
+                    tracing::warn!(%error, "what proxies answer cannot be reported, trying again");
+                }
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feed::Feed;
+    use heliograph_store::Embedded;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_change_is_told_again_before_it_expires() {
+        let store = Arc::new(Embedded::new());
+        let (_feed, fleets) = Feed::new();
+        let failures = IntCounter::new("failures", "Failures.").unwrap();
+        let reporter = Reporter::new(store.clone(), fleets, "replica", failures);
+        let replica = reporter.replica.clone();
+        let task = tokio::spawn(reporter.run());
+        tokio::task::yield_now().await;
+        for second in 0..5 * ACKS_EXPIRY.as_secs() {
+            let reports = store.reports().await.unwrap();
+            assert_eq!(reports.len(), 1, "after {second} s");
+            assert_eq!(reports[0].replica, replica);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        task.abort();
+    }
+}

@@ -1,0 +1,106 @@
+//! Whether this replica is behind the store.
+//!
+//! A client that connects again may have been served something newer by another replica. Versions are hashes and carry
+//! no order, so only a look at the heads tells, and the store's are newer than all that any replica served.
+
+use crate::feed::{Fleet, Fleets};
+use heliograph_snapshot::Head;
+use heliograph_store::Store;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::sleep;
+
+/// The task that compares, with one question to the store at a time, however many clients wait for the answer.
+pub(crate) struct Comparer {
+    store: Arc<dyn Store>,
+    fleets: Fleets,
+    asked: Arc<Notify>,
+}
+
+/// Where streams ask for a comparison.
+#[derive(Clone, Debug)]
+pub(crate) struct Comparisons {
+    asked: Arc<Notify>,
+}
+
+/// The comparisons of one fleet.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    /// Counts the streams that asked.
+    asked: AtomicU64,
+    answer: watch::Sender<Answer>,
+}
+
+/// What the store said.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answer {
+    /// All who had asked up to this one when the store was.
+    to: u64,
+    head: Head,
+}
+
+/// Between two questions to a store that does not answer.
+const RETRY: Duration = Duration::from_millis(200);
+
+impl Comparer {
+    pub(crate) fn new(store: Arc<dyn Store>, fleets: Fleets) -> (Self, Comparisons) {
+        let asked = Arc::new(Notify::new());
+        (Self { store, fleets, asked: asked.clone() }, Comparisons { asked })
+    }
+
+    pub(crate) async fn run(self) -> Infallible {
+        loop {
+            self.asked.notified().await;
+            while !self.compare().await {
+                sleep(RETRY).await;
+            }
+        }
+    }
+
+    /// Asks the store about all fleets of which a stream waits to hear. Whether it answered, or none waits.
+    async fn compare(&self) -> bool {
+        let fleets = self.fleets.all();
+        let awaited: Vec<(&Arc<Fleet>, u64)> = fleets
+            .values()
+            .filter_map(|fleet| Some((fleet, fleet.comparison.awaited()?)))
+            .collect();
+        if awaited.is_empty() {
+            return true;
+        }
+        let names = awaited.iter().map(|(fleet, _)| fleet.name.clone()).collect();
+        let Ok(newest) = self.store.newest(names).await else { return false };
+        for (fleet, to) in awaited {
+            // What the store does not have is not ahead of us.
+            let head = newest.get(&fleet.name).map(|record| record.head).unwrap_or_default();
+            fleet.comparison.answer.send_replace(Answer { to, head });
+        }
+        true
+    }
+}
+
+impl Comparisons {
+    /// The head that the store has of a fleet, as of some moment after this call. Waits while the store is away.
+    pub(crate) async fn head_of(&self, fleet: &Fleet) -> Head {
+        let Comparison { asked, answer } = &fleet.comparison;
+        let mut answers = answer.subscribe();
+        let number = asked.fetch_add(1, Ordering::SeqCst) + 1;
+        self.asked.notify_one();
+        match answers.wait_for(|answer| answer.to >= number).await {
+            Ok(answer) => answer.head,
+            // The sender is the fleet's, which is borrowed here.
+            Err(_) => Head::default(),
+        }
+    }
+}
+
+impl Comparison {
+    /// The last who asked and has no answer, if anyone still waits.
+    fn awaited(&self) -> Option<u64> {
+        let asked = self.asked.load(Ordering::SeqCst);
+        let answered = self.answer.borrow().to;
+        (asked > answered && self.answer.receiver_count() > 0).then_some(asked)
+    }
+}

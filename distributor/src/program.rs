@@ -1,0 +1,84 @@
+//! The program `distributor`: this crate over Redis, with an admin port.
+
+use crate::app::{self, DistributorArgs};
+use clap::Parser;
+use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
+use heliograph_shared::settings::{self, SettingsArgs};
+use heliograph_shared::shutdown;
+use heliograph_shared::tasks::Tasks;
+use heliograph_shared::telemetry::{self, LogArgs};
+use heliograph_store::StoreArgs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// Serve the snapshots of a translator to Envoys
+#[derive(Clone, Debug, Parser)]
+#[command(name = "distributor", version)]
+pub struct Program {
+    #[command(flatten)]
+    pub xds: DistributorArgs,
+
+    #[command(flatten)]
+    pub store: StoreArgs,
+
+    #[command(flatten)]
+    pub admin: AdminArgs,
+
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+
+    #[command(flatten)]
+    pub logs: LogArgs,
+}
+
+/// A program that serves, once its tasks are run.
+pub struct Started {
+    pub tasks: Tasks,
+    pub xds: SocketAddr,
+    pub admin: SocketAddr,
+}
+
+/// Runs the program until a signal ends it.
+pub fn run() -> anyhow::Result<()> {
+    let program: Program = settings::parse_or_exit();
+    telemetry::init(&program.logs)?;
+    tokio::runtime::Runtime::new()?.block_on(async {
+        let signal = shutdown::signal()?;
+        let started = program.start().await?;
+        started.tasks.run(signal).await
+    })
+}
+
+impl Program {
+    /// Everything that can be refused is, before anything runs. A Redis that is away is not: what it does not say yet,
+    /// clients wait for.
+    pub async fn start(&self) -> anyhow::Result<Started> {
+        let stop = CancellationToken::new();
+        let readiness = Readiness::new();
+        let registry = telemetry::registry("distributor")?;
+        self.xds.check_beside(self.admin.admin_address)?;
+        let store = Arc::new(self.store.open(&registry)?);
+        let admin = admin::bind(self.admin.admin_address).await?;
+        let distributor = app::build(&self.xds, store, &registry, &readiness).await?;
+
+        let (xds, admin_address) = (distributor.address(), admin.address());
+        tracing::info!(%xds, admin = %admin_address, "serving");
+        let pages = distributor.add_pages(Pages::new(registry, readiness));
+        let mut tasks = Tasks::new(stop.clone());
+        tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
+        tasks.spawn("distributor", distributor.run(stop));
+        Ok(Started { tasks, xds, admin: admin_address })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_fit_together() {
+        Program::command().debug_assert();
+    }
+}

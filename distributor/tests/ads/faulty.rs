@@ -1,0 +1,166 @@
+//! A store that can be made to fail.
+
+use futures::future::BoxFuture;
+use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Snapshot};
+use heliograph_store::{
+    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Notice, Pin, Publication, Published,
+    Record, Retirement, Store, StoreError, Tended, Term, Watch,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// [`Embedded`], with faults.
+#[derive(Default)]
+pub(crate) struct Faulty {
+    inner: Arc<Embedded>,
+    faults: watch::Sender<Faults>,
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Faults {
+    /// A reader hears nothing.
+    pub(crate) silent: bool,
+    /// Questions and reports are not answered.
+    pub(crate) away: bool,
+    /// Secrets cannot be opened.
+    pub(crate) keyless: bool,
+}
+
+struct Slow {
+    inner: Box<dyn Watch>,
+    faults: watch::Receiver<Faults>,
+    heard: Option<Notice>,
+}
+
+impl Faulty {
+    pub(crate) fn over(inner: Arc<Embedded>) -> Self {
+        Self { inner, faults: watch::Sender::default() }
+    }
+
+    pub(crate) fn with(faults: Faults) -> Self {
+        Self { inner: Arc::default(), faults: watch::Sender::new(faults) }
+    }
+
+    pub(crate) fn inner(&self) -> Arc<Embedded> {
+        self.inner.clone()
+    }
+
+    pub(crate) fn set(&self, faults: Faults) {
+        self.faults.send_replace(faults);
+    }
+
+    fn reachable(&self) -> Result<(), StoreError> {
+        match self.faults.borrow().away {
+            true => Err(StoreError::Unavailable("away".to_owned())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Store for Faulty {
+    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+        self.inner.claim(fence)
+    }
+
+    fn address_of_secret(&self, body: &[u8]) -> Address {
+        self.inner.address_of_secret(body)
+    }
+
+    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+        self.inner.publish(publication)
+    }
+
+    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+        self.inner.retire(retirement)
+    }
+
+    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
+        Box::pin(async move {
+            self.reachable()?;
+            self.inner.inspect(fleets).await
+        })
+    }
+
+    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+        Box::pin(async move {
+            self.reachable()?;
+            self.inner.newest(fleets).await
+        })
+    }
+
+    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
+        self.inner.tend(newest)
+    }
+
+    fn watch(&self) -> Box<dyn Watch> {
+        let faults = self.faults.subscribe();
+        Box::new(Slow { inner: self.inner.watch(), faults, heard: None })
+    }
+
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+        Box::pin(async move {
+            let loaded = self.inner.load(record, known).await?;
+            Ok(if self.faults.borrow().keyless {
+                without_secrets(&loaded.snapshot)
+            } else {
+                loaded
+            })
+        })
+    }
+
+    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
+        self.inner.history(fleet)
+    }
+
+    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
+        self.inner.pin(fleet, pin)
+    }
+
+    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
+        self.inner.release(fleet)
+    }
+
+    fn report(&self, report: AckReport) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.reachable()?;
+            self.inner.report(report).await
+        })
+    }
+
+    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
+        self.inner.reports()
+    }
+
+    fn term(&self) -> Answer<'_, Term> {
+        self.inner.term()
+    }
+
+    fn adopt(&self, from: Term) -> Answer<'_, Term> {
+        self.inner.adopt(from)
+    }
+}
+
+impl Watch for Slow {
+    fn next(&mut self) -> BoxFuture<'_, Notice> {
+        Box::pin(async move {
+            loop {
+                // Kept until it is told, since this may be dropped while it waits.
+                if self.heard.is_none() {
+                    self.heard = Some(self.inner.next().await);
+                }
+                let _ = self.faults.wait_for(|faults| !faults.silent).await;
+                if let Some(notice) = self.heard.take() {
+                    return notice;
+                }
+            }
+        })
+    }
+}
+
+fn without_secrets(snapshot: &Snapshot) -> Loaded {
+    let secrets = snapshot.tree(ResourceType::Secret).iter();
+    let unopened: Vec<_> = secrets.map(|secret| secret.name.clone()).collect();
+    let removals = unopened.iter().map(|name| Change::Remove(ResourceType::Secret, name.clone()));
+    Loaded { snapshot: Arc::new(snapshot.with(snapshot.head, removals)), unopened }
+}

@@ -1,0 +1,58 @@
+use super::{find, history};
+use crate::output;
+use heliograph_snapshot::{Difference, FleetName, ResourceType, Snapshot};
+use heliograph_store::redis::RedisStore;
+use heliograph_store::{Record, Store};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Print which resources differ between two snapshots of a fleet
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The fleet, NAMESPACE/NAME of its Gateway
+    fleet: FleetName,
+
+    /// A head as `helio snapshot list` prints it, or its last number
+    before: String,
+
+    after: String,
+}
+
+pub(super) async fn run(store: &RedisStore, args: &Args) -> anyhow::Result<ExitCode> {
+    let history = history(store, &args.fleet).await?;
+    let before = find(&history, &args.before)?;
+    let after = find(&history, &args.after)?;
+    let differences = differences(store, before, after, &ResourceType::ALL).await?;
+    output::result(&differences.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A line for each resource of these types that is not the same: `+ cluster NAME`.
+pub(super) async fn differences(
+    store: &RedisStore,
+    before: Arc<Record>,
+    after: Arc<Record>,
+    kinds: &[ResourceType],
+) -> anyhow::Result<Vec<String>> {
+    let before = store.load(before, None).await?.snapshot;
+    // What both have is read once.
+    let after = store.load(after, Some(before.clone())).await?.snapshot;
+    Ok(kinds.iter().flat_map(|kind| lines(*kind, &before, &after)).collect())
+}
+
+fn lines(kind: ResourceType, before: &Snapshot, after: &Snapshot) -> Vec<String> {
+    let mut differences = after.tree(kind).differences(before.tree(kind));
+    differences.sort_by(|one, other| name(one).cmp(name(other)));
+    let line = |difference: &Difference<'_>| match (difference.before, difference.after) {
+        (Some(before), Some(after)) => {
+            format!("~ {kind} {} {} -> {}", after.name, before.version, after.version)
+        }
+        (None, Some(after)) => format!("+ {kind} {} {}", after.name, after.version),
+        _ => format!("- {kind} {}", name(difference)),
+    };
+    differences.iter().map(line).collect()
+}
+
+fn name<'a>(difference: &Difference<'a>) -> &'a str {
+    difference.after.or(difference.before).map_or("", |resource| &resource.name)
+}

@@ -1,0 +1,74 @@
+//! The snapshots of a fleet that can be gone back to.
+
+mod diff;
+mod list;
+mod pinning;
+
+use anyhow::{anyhow, bail};
+use heliograph_snapshot::{FleetName, Head};
+use heliograph_store::redis::RedisStore;
+use heliograph_store::{Record, Store, StoreArgs};
+use prometheus::Registry;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Look at the history of a fleet, and go back in it
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Command {
+    List(list::Args),
+    Diff(diff::Args),
+    Rollback(pinning::RollbackArgs),
+    Release(pinning::ReleaseArgs),
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Runtime::new()?.block_on(async {
+        let store = args.store.open(&Registry::new())?;
+        match &args.command {
+            Command::List(args) => list::run(&store, args).await,
+            Command::Diff(args) => diff::run(&store, args).await,
+            Command::Rollback(args) => pinning::rollback(&store, args).await,
+            Command::Release(args) => pinning::release(&store, args).await,
+        }
+    })
+}
+
+/// The history, newest first. A fleet without one is none.
+async fn history(store: &RedisStore, fleet: &FleetName) -> anyhow::Result<Vec<Arc<Record>>> {
+    let history = store.history(fleet.clone()).await?;
+    if history.is_empty() {
+        bail!(
+            "{fleet} has no snapshots in the store: check its name, NAMESPACE/NAME of its Gateway"
+        );
+    }
+    Ok(history)
+}
+
+/// The record that a person means: by its head, or by its sequence alone if that is clear.
+fn find(history: &[Arc<Record>], wanted: &str) -> anyhow::Result<Arc<Record>> {
+    let of_sequence = |record: &&Arc<Record>| Ok(record.head.sequence) == wanted.parse();
+    let of_head = |record: &&Arc<Record>| Ok(record.head) == wanted.parse::<Head>();
+    let found: Vec<_> =
+        history.iter().filter(|record| of_head(record) || of_sequence(record)).collect();
+    match *found {
+        [record] => Ok(record.clone()),
+        [] => Err(anyhow!("{wanted} is not in the history: `helio snapshot list` shows what is")),
+        _ => Err(anyhow!("{wanted} is in the history more than once: give the whole head")),
+    }
+}
+
+/// In UTC, to the second.
+fn shown(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time)
+        .map_or_else(|_| "?".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}

@@ -1,0 +1,26 @@
+//! What an operator does to the store itself.
+
+mod adopt;
+mod keys;
+
+use std::process::ExitCode;
+
+/// Look after the store: its keys, and its epoch after a restore
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Command {
+    Adopt(adopt::Args),
+    Keys(keys::Args),
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Adopt(args) => adopt::run(args),
+        Command::Keys(args) => keys::run(args),
+    }
+}

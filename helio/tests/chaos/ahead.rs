@@ -1,0 +1,34 @@
+//! Proxies that know more than the replica they come to.
+
+use crate::servers::Server;
+use crate::world::{World, comes_true};
+
+/// The replica hears nothing of a change, and a proxy that has it connects there. It is not answered before the replica
+/// has caught up, because that takes less than the time for which such a proxy is left alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_that_is_ahead_of_its_replica_is_not_sent_back() {
+    let server = Server::start(&[]).await;
+    let mut world = World::over(&server).await;
+    let behind = world.replicas[1].server.clone();
+    for _ in 0..3 {
+        world.replicas[1].way().stall();
+        let mark = world.mark();
+        world.until_marked(&[0], mark).await;
+        let movers: Vec<_> = world.envoys.iter_mut().filter(|envoy| envoy.at == 0).collect();
+        for envoy in movers {
+            envoy.client.move_to(&behind).unwrap();
+        }
+        let streams = || world.replicas[1].metric("heliograph_distributor_streams");
+        comes_true("they are connected", || streams() == 8.0).await;
+        world.replicas[1].way().mend();
+        world.settle().await;
+        // Home again.
+        let home = world.replicas[0].server.clone();
+        for envoy in world.envoys.iter_mut().filter(|envoy| envoy.at == 0) {
+            envoy.client.move_to(&home).unwrap();
+        }
+        world.settle().await;
+    }
+    assert_eq!(world.replicas[1].metric("heliograph_distributor_uncompared_streams_total"), 0.0);
+    world.end().await;
+}

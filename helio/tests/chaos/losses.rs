@@ -1,0 +1,144 @@
+//! Redis loses or spoils what it has.
+
+use crate::scene::marked;
+use crate::servers::Server;
+use crate::world::{World, comes_true};
+use heliograph_snapshot::{Head, ResourceType};
+use std::time::{Duration, Instant};
+
+const OBJECTS: &str = "heliograph:{shop/edge}:objects";
+const OLDER: &str = "heliograph_store_refused_records_total{reason=\"older\"}";
+const DAMAGED: &str = "heliograph_store_damaged_objects_total";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_redis_is_filled_again_and_nobody_notices() {
+    let server = Server::start(&[]).await;
+    let mut world = World::over(&server).await;
+    for _ in 0..2 {
+        let before = newest(&world);
+        let responses = world.log.responses(None);
+        let emptied = Instant::now();
+        server.query::<()>(&["FLUSHALL"]).await.unwrap();
+        comes_true("all is published again", || {
+            let now = newest(&world);
+            now.iter().zip(&before).all(|(now, before)| now > before)
+        })
+        .await;
+        assert!(emptied.elapsed() < Duration::from_secs(10), "{:?}", emptied.elapsed());
+        assert_eq!(world.log.responses(None), responses, "no Envoy is sent anything");
+        world.churn(3);
+        world.settle().await;
+    }
+    assert!(world.leader.metric("heliograph_translator_repairs_total") >= 4.0);
+    world.end().await;
+}
+
+/// As after a failover to a replica that had not heard of the last writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_went_back_takes_nobody_with_it() {
+    let server = Server::start(&["enable-debug-command yes"]).await;
+    let mut world = World::over(&server).await;
+    let old = newest(&world);
+    server.query::<()>(&["SAVE"]).await.unwrap();
+    for _ in 0..3 {
+        world.settle().await;
+    }
+    let lost = newest(&world);
+    assert!(lost.iter().zip(&old).all(|(lost, old)| lost > old));
+    let responses = world.log.responses(None);
+    // Not mended before everybody has seen it.
+    world.way().cut();
+    server.query::<()>(&["DEBUG", "RELOAD", "NOSAVE"]).await.unwrap();
+    comes_true("every replica refuses to go back", || {
+        world.replicas.iter().all(|replica| replica.metric(OLDER) >= 2.0)
+    })
+    .await;
+    world.way().mend();
+    comes_true("the leader repairs it", || {
+        let now = newest(&world);
+        now.iter().zip(&lost).all(|(now, lost)| now > lost)
+    })
+    .await;
+    assert_eq!(world.log.responses(None), responses, "no Envoy is sent anything");
+    world.churn(3);
+    world.end().await;
+}
+
+/// Of each fleet.
+fn newest(world: &World) -> Vec<Option<Head>> {
+    world.fleets().iter().map(|fleet| world.log.newest(fleet)).collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    Garbage,
+    Truncated,
+    Missing,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spoiled_objects_are_refused_and_counted_and_the_old_snapshot_stays() {
+    let server = Server::start(&[]).await;
+    let mut world = World::over(&server).await;
+    for harm in [Harm::Garbage, Harm::Truncated, Harm::Missing] {
+        spoil(&server, &mut world, harm).await;
+    }
+    world.end().await;
+}
+
+/// While one replica is cut off, a change is published and then spoiled, so that this replica finds only that.
+async fn spoil(server: &Server, world: &mut World, harm: Harm) {
+    let mut redis = server.connect().await.unwrap();
+    let keys = async |redis: &mut redis::aio::MultiplexedConnection| {
+        redis::cmd("HKEYS").arg(OBJECTS).query_async::<Vec<Vec<u8>>>(redis).await.unwrap()
+    };
+    world.replicas[0].way().cut();
+    let known = keys(&mut redis).await;
+    let mark = world.mark();
+    world.until_marked(&[1, 2], mark).await;
+    let fresh: Vec<_> =
+        keys(&mut redis).await.into_iter().filter(|key| !known.contains(key)).collect();
+    assert!(!fresh.is_empty());
+    let mut whole = Vec::new();
+    for key in &fresh {
+        let value: Vec<u8> =
+            redis::cmd("HGET").arg(OBJECTS).arg(key).query_async(&mut redis).await.unwrap();
+        let mut command = redis::cmd(if harm == Harm::Missing { "HDEL" } else { "HSET" });
+        command.arg(OBJECTS).arg(key);
+        match harm {
+            Harm::Garbage => command.arg(vec![7_u8; value.len()]),
+            Harm::Truncated => command.arg(&value[..value.len() - 1]),
+            Harm::Missing => &mut command,
+        };
+        command.query_async::<()>(&mut redis).await.unwrap();
+        whole.push((key.clone(), value));
+    }
+
+    let before = world.replicas[0].metric(DAMAGED);
+    world.replicas[0].way().mend();
+    comes_true("it is counted", || world.replicas[0].metric(DAMAGED) >= before + 2.0).await;
+    world.add_envoys(0);
+    let own = world.envoys.split_off(world.envoys.len() - 4);
+    for envoy in &own {
+        envoy.until_warm().await;
+    }
+    // Old proxies and new ones.
+    let served = own.iter().chain(&world.envoys).filter(|it| it.at == 0);
+    for envoy in served.filter(|envoy| envoy.name.contains("edge")) {
+        let state = envoy.client.state();
+        let mut tables = state.held[&ResourceType::Route].values();
+        assert!(tables.all(|table| !marked(&table.body, mark)), "{} has it", envoy.name);
+    }
+    drop(own);
+
+    for (key, value) in whole {
+        redis::cmd("HSET")
+            .arg(OBJECTS)
+            .arg(key)
+            .arg(value)
+            .query_async::<()>(&mut redis)
+            .await
+            .unwrap();
+    }
+    world.until_marked(&[0], mark).await;
+}

@@ -1,0 +1,23 @@
+//! Faults of the store, of its writers and of the ways to it, over real Redis servers: a translator, distributors, and
+//! simulated Envoys go on through them, and the history of every run is checked.
+//!
+//! Each test has servers of its own, which it stops, pauses, empties and cuts off itself.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod ahead;
+mod failovers;
+mod forgery;
+mod leader;
+mod log;
+mod losses;
+mod outages;
+mod proxies;
+mod recorded;
+mod replica;
+mod scene;
+#[path = "../../../shared/store/tests/servers/mod.rs"]
+mod servers;
+mod storm;
+mod world;
+mod writers;

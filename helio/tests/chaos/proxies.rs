@@ -1,0 +1,105 @@
+//! The simulated Envoys, and what they are sent as events.
+
+use crate::log::Log;
+use crate::scene::marked;
+use crate::world::DEADLINE;
+use heliograph_checker::{Event, Order, ResourceId, Response, Sent};
+use heliograph_loadtest::{Client, Held, Options, Protocol, Received, State, references};
+use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
+use heliograph_store::Store;
+use heliograph_store::redis::RedisStore;
+use std::sync::Arc;
+
+pub(crate) struct Envoy {
+    pub(crate) name: Arc<str>,
+    pub(crate) client: Client,
+    /// The replica that it is connected to.
+    pub(crate) at: usize,
+    log: Log,
+}
+
+impl Envoy {
+    /// `store` knows what the versions of secrets are.
+    pub(crate) fn connect(
+        name: String,
+        protocol: Protocol,
+        fleet: FleetName,
+        (at, server): (usize, &str),
+        store: RedisStore,
+        log: Log,
+    ) -> Self {
+        let name: Arc<str> = name.into();
+        log.note(Event::Connects { client: name.clone(), fleet: fleet.clone() });
+        let mut options = Options::new(server, protocol, fleet.as_str());
+        options.node_id = name.to_string();
+        let (client, events) = (name.clone(), log.clone());
+        options.witness = Arc::new(move |received, resources| {
+            events.note(Event::Responded(response(client.clone(), received, resources, &store)));
+        });
+        Self { name, client: Client::connect(options).unwrap(), at, log }
+    }
+
+    /// Until a table that it has bears the mark.
+    pub(crate) async fn until_marked(&self, mark: u32) {
+        let what = format!("mark {mark} at {}", self.name);
+        let has = |state: &State| {
+            let mut tables = state.held.get(&ResourceType::Route).into_iter().flatten();
+            tables.any(|(_, table)| marked(&table.body, mark))
+        };
+        self.client.until(&what, DEADLINE, has).await.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    pub(crate) async fn until_warm(&self) {
+        let what = format!("everything for {}", self.name);
+        let warm = self.client.until(&what, DEADLINE, State::is_warm).await;
+        warm.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// The server did not end its stream.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.client.state().ended.is_none()
+    }
+}
+
+impl Drop for Envoy {
+    fn drop(&mut self) {
+        self.client.disconnect();
+        self.log.note(Event::Leaves { who: self.name.clone() });
+    }
+}
+
+fn response(
+    client: Arc<str>,
+    received: &Received,
+    resources: &[(String, Held)],
+    store: &RedisStore,
+) -> Response {
+    let kind = received.kind;
+    let sent = |(name, held): &(String, Held)| {
+        let version = match kind {
+            ResourceType::Secret => store.address_of_secret(&held.body).into(),
+            _ => Version::of(&held.body),
+        };
+        let references = references(kind, &held.body).into_iter();
+        Sent {
+            name: name.as_str().into(),
+            version,
+            references: references.map(|(kind, name)| ResourceId::new(kind, name)).collect(),
+        }
+    };
+    Response {
+        client,
+        kind,
+        order: Order::Nonce(head_in(&received.nonce)),
+        resources: resources.iter().map(sent).collect(),
+        removed: received.removed.iter().map(|name| name.as_str().into()).collect(),
+        whole: received.whole,
+        accepted: received.accepted,
+    }
+}
+
+/// A nonce is `epoch.fence.sequence-count`.
+fn head_in(nonce: &str) -> Head {
+    let (head, _) = nonce.rsplit_once('-').unwrap_or_else(|| panic!("{nonce} is not ours"));
+    head.parse().unwrap_or_else(|error| panic!("{error}"))
+}

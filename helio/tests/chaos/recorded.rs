@@ -1,0 +1,107 @@
+//! A store whose writes are written down.
+
+use crate::log::Log;
+use heliograph_checker::{Content, Event, Outcome};
+use heliograph_snapshot::{Address, FleetName, Head, Snapshot};
+use heliograph_store::redis::RedisStore;
+use heliograph_store::{
+    AckReport, Answer, Claim, Inspection, Loaded, Pin, Publication, Published, Record, Retirement,
+    Store, StoreError, Tended, Term, Watch,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) struct Recorded {
+    pub(crate) inner: RedisStore,
+    pub(crate) log: Log,
+}
+
+impl Recorded {
+    async fn write<T>(
+        &self,
+        fleet: FleetName,
+        head: Head,
+        content: Option<Content>,
+        write: Answer<'_, T>,
+    ) -> Result<T, StoreError> {
+        let content = content.map(Arc::new);
+        self.log.note(Event::Asked { fleet: fleet.clone(), head, content });
+        let answer = write.await;
+        let outcome = match &answer {
+            Ok(_) => Outcome::Acknowledged,
+            Err(StoreError::Unavailable(_)) => Outcome::Unknown,
+            Err(_) => Outcome::Refused,
+        };
+        self.log.note(Event::Answered { fleet, head, outcome });
+        answer
+    }
+}
+
+impl Store for Recorded {
+    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+        self.inner.claim(fence)
+    }
+
+    fn address_of_secret(&self, body: &[u8]) -> Address {
+        self.inner.address_of_secret(body)
+    }
+
+    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+        let Snapshot { fleet, head, .. } = &*publication.snapshot;
+        let (fleet, head, content) = (fleet.clone(), *head, (&*publication.snapshot).into());
+        Box::pin(self.write(fleet, head, Some(content), self.inner.publish(publication)))
+    }
+
+    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+        let (fleet, head) = (retirement.fleet.clone(), retirement.tombstone);
+        Box::pin(self.write(fleet, head, None, self.inner.retire(retirement)))
+    }
+
+    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
+        self.inner.inspect(fleets)
+    }
+
+    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+        self.inner.newest(fleets)
+    }
+
+    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
+        self.inner.tend(newest)
+    }
+
+    fn watch(&self) -> Box<dyn Watch> {
+        self.inner.watch()
+    }
+
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+        self.inner.load(record, known)
+    }
+
+    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
+        self.inner.history(fleet)
+    }
+
+    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
+        self.inner.pin(fleet, pin)
+    }
+
+    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
+        self.inner.release(fleet)
+    }
+
+    fn report(&self, report: AckReport) -> Answer<'_, ()> {
+        self.inner.report(report)
+    }
+
+    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
+        self.inner.reports()
+    }
+
+    fn term(&self) -> Answer<'_, Term> {
+        self.inner.term()
+    }
+
+    fn adopt(&self, from: Term) -> Answer<'_, Term> {
+        self.inner.adopt(from)
+    }
+}

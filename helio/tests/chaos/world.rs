@@ -1,0 +1,254 @@
+//! Everything together: objects, a translator, replicas, Envoys, and the way they are watched.
+
+use crate::leader::Leader;
+use crate::log::Log;
+use crate::proxies::Envoy;
+use crate::replica::Replica;
+use crate::scene::{GATEWAYS, Scene, fleet};
+use crate::servers::{Proxy, Server};
+use heliograph_checker::Violation;
+use heliograph_loadtest::Protocol;
+use heliograph_snapshot::FleetName;
+use heliograph_store::keys::{KeyFile, KeyRing};
+use heliograph_store::redis::link::{Link, RedisArgs, RedisSettings};
+use heliograph_store::redis::{RedisOptions, RedisStore};
+use heliograph_translator_core::Event;
+use prometheus::Registry;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Long enough for a busy machine; nothing waits for it but a failing test.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+const REPLICAS: usize = 3;
+
+pub(crate) struct World {
+    pub(crate) scene: Scene,
+    pub(crate) log: Log,
+    pub(crate) leader: Leader,
+    /// The leader's way to Redis, where there is one that can be cut.
+    pub(crate) way: Option<Proxy>,
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) envoys: Vec<Envoy>,
+    place: Place,
+    directory: TempDir,
+    fence: u128,
+    /// How many Envoys there have been.
+    named: usize,
+}
+
+/// Where Redis is.
+#[derive(Clone)]
+enum Place {
+    /// A server, to which everybody has a way that can be cut.
+    Port(u16),
+    /// Sentinels or a Cluster, who tell their own addresses.
+    Url(String),
+}
+
+impl World {
+    /// Over one server, with proxies of both protocols in each fleet at every replica.
+    pub(crate) async fn over(server: &Server) -> Self {
+        Self::start(Place::Port(server.port()), 0).await
+    }
+
+    pub(crate) async fn over_with_seed(server: &Server, seed: u64) -> Self {
+        Self::start(Place::Port(server.port()), seed).await
+    }
+
+    pub(crate) async fn at(url: String) -> Self {
+        Self::start(Place::Url(url), 0).await
+    }
+
+    async fn start(place: Place, seed: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("keys"), KeyRing::generate("first").unwrap()).unwrap();
+        let (log, scene) = (Log::default(), Scene::new(seed));
+        let (registry, fence) = (Registry::new(), 100);
+        let (store, way) = open(&place, &directory, &registry).await;
+        let leader = Leader::begin(store, registry, fence, log.clone());
+        leader.introduce(scene.all());
+        let mut world = Self {
+            scene,
+            log,
+            leader,
+            way,
+            replicas: Vec::new(),
+            envoys: Vec::new(),
+            place,
+            directory,
+            fence,
+            named: 0,
+        };
+        for _ in 0..REPLICAS {
+            world.add_replica().await;
+            world.add_envoys(world.replicas.len() - 1);
+        }
+        world.settle().await;
+        world
+    }
+
+    pub(crate) fn key_file(&self) -> PathBuf {
+        self.directory.path().join("keys")
+    }
+
+    pub(crate) fn fleets(&self) -> Vec<FleetName> {
+        GATEWAYS.map(fleet).to_vec()
+    }
+
+    pub(crate) fn way(&self) -> &Proxy {
+        self.way.as_ref().unwrap()
+    }
+
+    pub(crate) async fn add_replica(&mut self) {
+        let name = format!("replica {}", self.replicas.len());
+        let registry = Registry::new();
+        let (store, way) = open(&self.place, &self.directory, &registry).await;
+        let replica = Replica::start(&name, store, registry, way, self.log.clone()).await;
+        self.replicas.push(replica);
+    }
+
+    /// One of each protocol and fleet, at a replica.
+    pub(crate) fn add_envoys(&mut self, at: usize) {
+        for gateway in GATEWAYS {
+            for protocol in [Protocol::Delta, Protocol::StateOfTheWorld] {
+                self.add_envoy(at, gateway, protocol);
+            }
+        }
+    }
+
+    pub(crate) fn add_envoy(&mut self, at: usize, gateway: &str, protocol: Protocol) {
+        self.named += 1;
+        let replica = &self.replicas[at];
+        let name = format!("envoy {} of {gateway} at replica {at} ({protocol:?})", self.named);
+        let (server, store) = ((at, replica.server.as_str()), replica.store.clone());
+        let log = self.log.clone();
+        self.envoys.push(Envoy::connect(name, protocol, fleet(gateway), server, store, log));
+    }
+
+    /// Another writer, by a way of its own, that is told of nothing yet.
+    pub(crate) async fn candidate(&self, fence: u128) -> (Leader, Option<Proxy>) {
+        let registry = Registry::new();
+        let (store, way) = open(&self.place, &self.directory, &registry).await;
+        (Leader::begin(store, registry, fence, self.log.clone()), way)
+    }
+
+    /// Another leader takes over, with a newer token. The one before is not asked.
+    pub(crate) async fn succeed(&mut self) -> (Leader, Option<Proxy>) {
+        self.fence += 1;
+        let (leader, way) = self.candidate(self.fence).await;
+        leader.introduce(self.scene.all());
+        (std::mem::replace(&mut self.leader, leader), std::mem::replace(&mut self.way, way))
+    }
+
+    /// Some changes, one after the other.
+    pub(crate) fn churn(&mut self, changes: usize) {
+        for _ in 0..changes {
+            let events = self.scene.change();
+            self.leader.tell(events);
+        }
+    }
+
+    pub(crate) fn tell(&mut self, change: impl FnOnce(&mut Scene) -> Vec<Event>) {
+        let events = change(&mut self.scene);
+        self.leader.tell(events);
+    }
+
+    /// A change that all can be waited for to have.
+    pub(crate) fn mark(&mut self) -> u32 {
+        let (mark, events) = self.scene.mark();
+        self.leader.tell(events);
+        mark
+    }
+
+    /// Until the reader and the proxies of these replicas have the mark.
+    pub(crate) async fn until_marked(&self, replicas: &[usize], mark: u32) {
+        for replica in replicas {
+            self.replicas[*replica].until_read(&self.fleets(), mark).await;
+        }
+        for envoy in self.envoys.iter().filter(|envoy| replicas.contains(&envoy.at)) {
+            envoy.until_marked(mark).await;
+        }
+    }
+
+    /// Until everybody has what there is now, and nothing more is on its way.
+    pub(crate) async fn settle(&mut self) {
+        let mark = self.mark();
+        let all: Vec<_> = (0..self.replicas.len()).collect();
+        self.until_marked(&all, mark).await;
+        let mut behind = Vec::new();
+        let mut look = tokio::time::interval(Duration::from_millis(50));
+        let looking = async {
+            loop {
+                behind = self.log.violations();
+                behind.retain(Violation::may_pass);
+                if behind.is_empty() {
+                    return;
+                }
+                look.tick().await;
+            }
+        };
+        let caught_up = tokio::time::timeout(DEADLINE, looking).await;
+        assert!(caught_up.is_ok(), "not in time:\n  {}", in_lines(&behind));
+    }
+
+    /// Everybody gets to the newest, and the history shows nothing that must not be.
+    pub(crate) async fn end(mut self) {
+        self.settle().await;
+        let found = self.log.violations();
+        assert!(found.is_empty(), "{} violations:\n  {}", found.len(), in_lines(&found));
+    }
+}
+
+fn in_lines(violations: &[Violation]) -> String {
+    violations.iter().map(Violation::to_string).collect::<Vec<_>>().join("\n  ")
+}
+
+/// The sum over all labels of a metric, or one of them: `name` or `name{label="value"}`.
+pub(crate) fn metric(registry: &Registry, name: &str) -> f64 {
+    let text = prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+    let value = |line: &str| {
+        let rest = line.strip_prefix(name)?;
+        let value = rest
+            .strip_prefix(' ')
+            .or_else(|| rest.starts_with('{').then(|| rest.rsplit(' ').next())?)?;
+        value.parse::<f64>().ok()
+    };
+    text.lines().filter_map(value).sum()
+}
+
+/// Waits for what happens in this process.
+pub(crate) async fn comes_true(what: &str, mut condition: impl FnMut() -> bool) {
+    let mut look = tokio::time::interval(Duration::from_millis(10));
+    let looking = async {
+        while !condition() {
+            look.tick().await;
+        }
+    };
+    let came = tokio::time::timeout(DEADLINE, looking).await;
+    assert!(came.is_ok(), "not in time: {what}");
+}
+
+async fn open(
+    place: &Place,
+    directory: &TempDir,
+    registry: &Registry,
+) -> (RedisStore, Option<Proxy>) {
+    let (url, way) = match place {
+        Place::Url(url) => (url.clone(), None),
+        Place::Port(port) => {
+            let way = Proxy::start(*port).await;
+            (way.url(), Some(way))
+        }
+    };
+    let args = RedisArgs { store: Some(url.parse().unwrap()), ..RedisArgs::default() };
+    // A way that is stalled is given up after the second, so that tests of it do not take long.
+    let settings = RedisSettings::from_args(&args)
+        .unwrap()
+        .with_timeouts(Duration::from_secs(1), Duration::from_secs(3));
+    let keys = KeyFile::open(directory.path().join("keys")).unwrap();
+    let store = RedisStore::new(Link::new(settings), keys, RedisOptions::default(), registry);
+    (store.unwrap(), way)
+}

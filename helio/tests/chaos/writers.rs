@@ -1,0 +1,81 @@
+//! Writers that are not alone: paused ones, rivals, and tokens that start low again.
+
+use crate::scene::fleet;
+use crate::servers::Server;
+use crate::world::{World, comes_true};
+use heliograph_store::{Store, Term};
+
+/// The bytes of a request that only a commit has.
+const COMMIT: &[u8] = b"{index}:bell";
+
+/// As a leader that is stopped with SIGSTOP, at the worst moment: its objects are uploaded and its commit is on the way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_was_paused_before_its_commit_is_refused() {
+    let server = Server::start(&[]).await;
+    let mut world = World::over(&server).await;
+    world.way().stall_at(COMMIT);
+    world.mark();
+    world.way().until_stalled().await;
+    let (paused, paused_way) = world.succeed().await;
+    world.churn(5);
+    world.settle().await;
+    let before = world.log.newest(&fleet("edge")).unwrap();
+    paused_way.as_ref().unwrap().mend();
+    let reason = paused.until_ended().await;
+    assert!(reason.contains("a newer term has begun"), "{reason}");
+    assert_eq!(world.log.newest(&fleet("edge")), Some(before), "the head is not the paused one's");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_writers_at_once_the_newer_token_wins() {
+    let server = Server::start(&[]).await;
+    let mut world = World::over(&server).await;
+    let (older, _older_way) = world.candidate(200).await;
+    let (newer, newer_way) = world.candidate(201).await;
+    // Each with something to write that the other has not.
+    world.tell(|scene| scene.change_endpoints());
+    older.introduce(world.scene.all());
+    world.tell(|scene| scene.change_route());
+    newer.introduce(world.scene.all());
+    let former = std::mem::replace(&mut world.leader, newer);
+    let _former_way = std::mem::replace(&mut world.way, newer_way);
+    let (first, second) = tokio::join!(older.until_ended(), former.until_ended());
+    for reason in [first, second] {
+        assert!(reason.contains("a newer term has begun"), "{reason}");
+    }
+    world.settle().await;
+    let term = world.leader.store.term().await.unwrap();
+    assert_eq!(term, Term { epoch: 0, fence: 201 });
+    world.end().await;
+}
+
+/// As after an etcd restore, or a move to another cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_that_start_low_again_go_on_in_a_new_epoch() {
+    let server = Server::start(&[]).await;
+    let mut world = World::over(&server).await;
+    let (low, _way) = world.candidate(7).await;
+    low.introduce(world.scene.all());
+    let reason = low.until_ended().await;
+    assert!(reason.contains("`helio store adopt` lets this one go on"), "{reason}");
+    world.settle().await;
+
+    let store = world.leader.store.clone();
+    let before = store.term().await.unwrap();
+    let adopted = store.adopt(before).await.unwrap();
+    assert!(adopted > before);
+    assert!(store.adopt(before).await.is_err(), "it was looked at before somebody else adopted");
+    let (low, way) = world.candidate(8).await;
+    low.introduce(world.scene.all());
+    let former = std::mem::replace(&mut world.leader, low);
+    let _former_way = std::mem::replace(&mut world.way, way);
+    former.until_ended().await;
+    world.settle().await;
+    comes_true("the low token writes", || {
+        let newest = world.log.newest(&fleet("edge")).unwrap();
+        (newest.epoch, newest.fence) == (adopted.epoch, 8)
+    })
+    .await;
+    world.end().await;
+}

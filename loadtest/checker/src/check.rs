@@ -1,0 +1,44 @@
+use crate::client::Client;
+use crate::event::Event;
+use crate::publishes::Publishes;
+use crate::reader::Reader;
+use crate::violation::Violation;
+use std::collections::BTreeMap;
+
+/// All that is wrong with a history, in the order in which it happened; what is missing at the end comes last.
+///
+/// A driver that calls this while the run goes on can tell by [`Violation::may_pass`] what to wait for.
+pub fn check(events: &[Event]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    // First of all: a snapshot may be seen before its writer hears that it is published.
+    let publishes = Publishes::collect(events, &mut violations);
+    let (mut readers, mut clients) = (BTreeMap::new(), BTreeMap::new());
+    for event in events {
+        match event {
+            Event::Reads { reader } => {
+                readers.insert(reader.clone(), Reader::new(reader.clone()));
+            }
+            Event::Read { reader, fleet, head, content } => {
+                if let Some(reader) = readers.get_mut(reader) {
+                    reader.read(fleet, *head, content.as_deref(), &publishes, &mut violations);
+                }
+            }
+            Event::Connects { client, fleet } => {
+                clients.insert(client.clone(), Client::new(client.clone(), fleet.clone()));
+            }
+            Event::Responded(response) => {
+                if let Some(client) = clients.get_mut(&response.client) {
+                    client.take(response, &publishes, &mut violations);
+                }
+            }
+            Event::Leaves { who } => {
+                readers.remove(who);
+                clients.remove(who);
+            }
+            Event::Asked { .. } | Event::Answered { .. } => {}
+        }
+    }
+    readers.values().for_each(|reader| reader.end(&publishes, &mut violations));
+    clients.values().for_each(|client| client.end(&publishes, &mut violations));
+    violations
+}

@@ -1,0 +1,76 @@
+use crate::event::Content;
+use crate::publishes::Publishes;
+use crate::violation::Violation;
+use heliograph_snapshot::{FleetName, Head};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A reader of the store, and where it is in each fleet.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    name: Arc<str>,
+    heads: BTreeMap<FleetName, Head>,
+}
+
+impl Reader {
+    pub(crate) fn new(name: Arc<str>) -> Self {
+        Self { name, heads: BTreeMap::new() }
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        fleet: &FleetName,
+        head: Head,
+        content: Option<&Content>,
+        publishes: &Publishes,
+        violations: &mut Vec<Violation>,
+    ) {
+        let (who, fleet_name) = (self.name.clone(), fleet.clone());
+        let before = self.heads.insert(fleet.clone(), head);
+        if let Some(from) = before.filter(|before| head < *before) {
+            let what = "snapshots".to_owned();
+            let (who, fleet) = (who.clone(), fleet.clone());
+            violations.push(Violation::WentBack { who, fleet, what, from, to: head });
+        }
+        violations.extend(match publishes.get(fleet, head) {
+            None => Some(Violation::Unheard { who, fleet: fleet_name, head }),
+            Some(publish) if publish.is_refused() => {
+                Some(Violation::Refused { who, fleet: fleet_name, head })
+            }
+            Some(publish) => match (content, publish.content.as_deref()) {
+                (Some(given), Some(published)) => self.compare(fleet, head, given, published),
+                (None, None) => None,
+                _ => Some(Violation::NotLive { who, fleet: fleet_name, head }),
+            },
+        });
+    }
+
+    pub(crate) fn end(&self, publishes: &Publishes, violations: &mut Vec<Violation>) {
+        for fleet in publishes.fleets() {
+            let (at, newest) = (self.heads.get(fleet).copied(), publishes.newest(fleet));
+            let Some(newest) = newest.filter(|newest| at < Some(*newest)) else { continue };
+            let retired = publishes.get(fleet, newest).is_some_and(|it| it.content.is_none());
+            // Whoever never heard of a fleet need not hear that it is gone.
+            if !(retired && at.is_none()) {
+                let (who, fleet) = (self.name.clone(), fleet.clone());
+                violations.push(Violation::Behind { who, fleet, at, newest, difference: None });
+            }
+        }
+    }
+
+    fn compare(
+        &self,
+        fleet: &FleetName,
+        head: Head,
+        given: &Content,
+        published: &Content,
+    ) -> Option<Violation> {
+        let resource = given.difference(published)?.clone();
+        let (who, fleet) = (self.name.clone(), fleet.clone());
+        let published = published.0.get(&resource).copied();
+        Some(match given.0.get(&resource).copied() {
+            Some(version) => Violation::Foreign { who, fleet, head, resource, version, published },
+            None => Violation::Half { who, fleet, head, resource },
+        })
+    }
+}

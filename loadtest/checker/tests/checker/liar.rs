@@ -1,0 +1,185 @@
+//! A store that lies.
+
+use futures::future::BoxFuture;
+use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Snapshot};
+use heliograph_store::{
+    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Notice, Pin, Publication, Published,
+    Record, Retirement, Store, StoreError, Tended, Term, Watch,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    None,
+    /// After each record, readers are told the one before again.
+    GoesBack,
+    /// A snapshot lacks one of its resources.
+    ServesHalf,
+    /// A snapshot has a resource as the one before had it.
+    MixesTwo,
+    /// What is published third is taken, and never told.
+    DropsTheThird,
+    /// A second writer is told that there is nothing yet, and gets the term of the first.
+    Forgets,
+}
+
+pub(crate) struct Liar {
+    lie: Lie,
+    state: Mutex<State>,
+}
+
+struct State {
+    inner: Arc<Embedded>,
+    /// All that was published, which an honest store would have forgotten.
+    snapshots: Vec<Arc<Snapshot>>,
+    claimed: Option<u128>,
+}
+
+struct LyingWatch {
+    lie: Lie,
+    inner: Box<dyn Watch>,
+    before: Option<Notice>,
+    again: Option<Notice>,
+}
+
+impl Liar {
+    pub(crate) fn new(lie: Lie) -> Self {
+        let state = State { inner: Arc::default(), snapshots: Vec::new(), claimed: None };
+        Self { lie, state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn inner(&self) -> Arc<Embedded> {
+        self.state().inner.clone()
+    }
+
+    /// What a reader is given for what it asked for.
+    fn bend(&self, record: &Record) -> Option<Arc<Snapshot>> {
+        let state = self.state();
+        let at = state.snapshots.iter().position(|snapshot| snapshot.head == record.head)?;
+        let (snapshot, before) = (&state.snapshots[at], at.checked_sub(1));
+        let first = snapshot.tree(ResourceType::Endpoints).iter().next()?.name.clone();
+        let change = match (self.lie, before) {
+            (Lie::ServesHalf, _) => Change::Remove(ResourceType::Endpoints, first),
+            (Lie::MixesTwo, Some(before)) => {
+                let other = state.snapshots[before].get(ResourceType::Endpoints, &first)?;
+                Change::Set(ResourceType::Endpoints, other.clone())
+            }
+            _ => return Some(snapshot.clone()),
+        };
+        Some(Arc::new(snapshot.with(snapshot.head, [change])))
+    }
+}
+
+impl Store for Liar {
+    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+        Box::pin(async move {
+            let earlier = self.state().claimed;
+            if self.lie == Lie::Forgets && earlier.is_some() {
+                self.state().inner = Arc::default();
+                self.inner().claim(earlier).await?;
+                let term = Term { epoch: 0, fence: earlier.unwrap() };
+                return Ok(Claim { term, records: BTreeMap::new(), pins: BTreeMap::new() });
+            }
+            let claim = self.inner().claim(fence).await?;
+            self.state().claimed = Some(claim.term.fence);
+            Ok(claim)
+        })
+    }
+
+    fn address_of_secret(&self, body: &[u8]) -> Address {
+        self.inner().address_of_secret(body)
+    }
+
+    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+        Box::pin(async move {
+            if self.lie == Lie::DropsTheThird && publication.snapshot.head.sequence == 3 {
+                return Ok(Published::default());
+            }
+            let snapshot = publication.snapshot.clone();
+            let published = self.inner().publish(publication).await?;
+            self.state().snapshots.push(snapshot);
+            Ok(published)
+        })
+    }
+
+    fn watch(&self) -> Box<dyn Watch> {
+        let inner = self.inner().watch();
+        Box::new(LyingWatch { lie: self.lie, inner, before: None, again: None })
+    }
+
+    fn load(&self, record: Arc<Record>, _known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+        Box::pin(async move {
+            let missing = || StoreError::Refused("never published".to_owned());
+            let snapshot = self.bend(&record).ok_or_else(missing)?;
+            Ok(Loaded { snapshot, unopened: Vec::new() })
+        })
+    }
+
+    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+        Box::pin(async move { self.inner().retire(retirement).await })
+    }
+
+    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
+        Box::pin(async move { self.inner().inspect(fleets).await })
+    }
+
+    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+        Box::pin(async move { self.inner().newest(fleets).await })
+    }
+
+    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+        Box::pin(async move { self.inner().newest(fleets).await })
+    }
+
+    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
+        Box::pin(async move { self.inner().tend(newest).await })
+    }
+
+    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
+        Box::pin(async move { self.inner().history(fleet).await })
+    }
+
+    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
+        Box::pin(async move { self.inner().pin(fleet, pin).await })
+    }
+
+    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
+        Box::pin(async move { self.inner().release(fleet).await })
+    }
+
+    fn report(&self, report: AckReport) -> Answer<'_, ()> {
+        Box::pin(async move { self.inner().report(report).await })
+    }
+
+    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
+        Box::pin(async move { self.inner().reports().await })
+    }
+
+    fn term(&self) -> Answer<'_, Term> {
+        Box::pin(async move { self.inner().term().await })
+    }
+
+    fn adopt(&self, from: Term) -> Answer<'_, Term> {
+        Box::pin(async move { self.inner().adopt(from).await })
+    }
+}
+
+impl Watch for LyingWatch {
+    fn next(&mut self) -> BoxFuture<'_, Notice> {
+        Box::pin(async move {
+            if let Some(again) = self.again.take() {
+                return again;
+            }
+            let notice = self.inner.next().await;
+            if self.lie == Lie::GoesBack && matches!(notice, Notice::Fleet(_)) {
+                self.again = self.before.replace(notice.clone());
+            }
+            notice
+        })
+    }
+}

@@ -1,0 +1,45 @@
+use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// After how long a replica that says nothing is forgotten. A replica reports several times as often.
+pub const ACKS_EXPIRY: Duration = Duration::from_secs(30);
+
+/// What one replica's proxies say, in sum.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AckReport {
+    /// The replica, by a name that no other has.
+    pub replica: String,
+    pub fleets: BTreeMap<FleetName, FleetReport>,
+}
+
+/// What the proxies of one fleet say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetReport {
+    pub connected: u64,
+    /// How many have acknowledged all that they ask for, of which head; the newest [`FleetReport::HEADS`].
+    pub acknowledged: BTreeMap<Head, u64>,
+    pub rejections: Vec<RejectionReport>,
+}
+
+/// What was rejected, by how many, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectionReport {
+    pub kind: ResourceType,
+    /// The proxy's own words, cut to [`RejectionReport::DETAIL`] bytes.
+    pub detail: String,
+    /// What was rejected; without a version, a removal.
+    pub resources: Vec<(Arc<str>, Option<Version>)>,
+    pub count: u64,
+}
+
+impl FleetReport {
+    pub const HEADS: usize = 16;
+    pub const REJECTIONS: usize = 16;
+}
+
+impl RejectionReport {
+    pub const DETAIL: usize = 1024;
+    pub const RESOURCES: usize = 64;
+}

@@ -1,0 +1,214 @@
+//! The bytes that are kept in Redis. Nothing else knows the format.
+//!
+//! Every value begins with a frame of four bytes: two of magic, the format, and the kind of what follows, which is a
+//! protobuf message (see [`messages`]) or a resource's body as it is. What proves the content depends on the kind: parts of
+//! trees and bodies are found by their hash, records and pins end with a MAC, reports with a checksum.
+//!
+//! Protobuf, because fields can be added without a new format: a reader skips what it does not know. The format byte is for
+//! what cannot be said that way; a reader refuses a format newer than its own.
+
+mod messages;
+#[cfg(test)]
+mod tests;
+
+use crate::keys::{KeyRing, Sealed};
+use crate::{AckReport, Pin, Record};
+use bytes::{BufMut, Bytes, BytesMut};
+use heliograph_snapshot::Part;
+use prost::Message;
+
+/// What is kept at the address of a resource's body.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Plain(Bytes),
+    Sealed(Sealed),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CodecError {
+    #[error("is not something that this program wrote")]
+    Foreign,
+    #[error("is in format {0}, which is newer than this program: upgrade it")]
+    Newer(u8),
+    #[error("is damaged")]
+    Damaged,
+    #[error(
+        "has a MAC that is not of this key ring's root: it is forged, or the programs have different key rings"
+    )]
+    Forged,
+    #[error("is larger than {LARGEST} bytes")]
+    TooLarge,
+}
+
+const MAGIC: [u8; 2] = *b"HG";
+const FORMAT: u8 = 1;
+const FRAME: usize = 4;
+const MAC: usize = 32;
+const CHECKSUM: usize = 8;
+/// No value is larger: more than any table of routes that Envoy can take, and less than would hold up Redis.
+pub(crate) const LARGEST: usize = 64 << 20;
+
+/// The numbers are in stored bytes: they never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Record = 1,
+    Pin = 2,
+    Leaf = 3,
+    Branch = 4,
+    Body = 5,
+    Sealed = 6,
+    Acks = 7,
+}
+
+pub(crate) fn record(record: &Record, keys: &KeyRing) -> Bytes {
+    with_mac(frame(Kind::Record, &messages::Record::from(record)), keys)
+}
+
+pub(crate) fn read_record(bytes: &Bytes, keys: &KeyRing) -> Result<Record, CodecError> {
+    let payload = verified(bytes, keys, Kind::Record)?;
+    decode::<messages::Record>(payload)?.try_into()
+}
+
+pub(crate) fn pin(pin: &Pin, keys: &KeyRing) -> Bytes {
+    with_mac(frame(Kind::Pin, &messages::Pin::from(pin)), keys)
+}
+
+pub(crate) fn read_pin(bytes: &Bytes, keys: &KeyRing) -> Result<Pin, CodecError> {
+    let payload = verified(bytes, keys, Kind::Pin)?;
+    decode::<messages::Pin>(payload)?.try_into()
+}
+
+pub(crate) fn part(part: &Part) -> Bytes {
+    match part {
+        Part::Leaf(entries) => frame(Kind::Leaf, &messages::Leaf::from(&**entries)),
+        Part::Branch(children) => frame(Kind::Branch, &messages::Branch::from(&**children)),
+    }
+    .freeze()
+}
+
+/// Whether it is the part of its address is for the tree to say.
+pub(crate) fn read_part(bytes: &Bytes) -> Result<Part, CodecError> {
+    match opened(bytes)? {
+        (Kind::Leaf, payload) => decode::<messages::Leaf>(payload)?.try_into(),
+        (Kind::Branch, payload) => decode::<messages::Branch>(payload)?.try_into(),
+        _ => Err(CodecError::Foreign),
+    }
+}
+
+pub(crate) fn body(body: &Bytes) -> Bytes {
+    let mut framed = header(Kind::Body, body.len());
+    framed.put_slice(body);
+    framed.freeze()
+}
+
+pub(crate) fn sealed(sealed: &Sealed) -> Bytes {
+    frame(Kind::Sealed, &messages::Sealed::from(sealed)).freeze()
+}
+
+/// Whether it is the body of its address is for the caller to say, who has the keys.
+pub(crate) fn read_body(bytes: &Bytes) -> Result<Body, CodecError> {
+    match opened(bytes)? {
+        (Kind::Body, payload) => Ok(Body::Plain(payload)),
+        (Kind::Sealed, payload) => {
+            decode::<messages::Sealed>(payload)?.try_into().map(Body::Sealed)
+        }
+        _ => Err(CodecError::Foreign),
+    }
+}
+
+pub(crate) fn acks(report: &AckReport) -> Bytes {
+    let mut framed = frame(Kind::Acks, &messages::Acks::from(report));
+    let checksum = checksum(&framed);
+    framed.put_slice(&checksum);
+    framed.freeze()
+}
+
+pub(crate) fn read_acks(bytes: &Bytes) -> Result<AckReport, CodecError> {
+    let (content, sum) = split(bytes, CHECKSUM)?;
+    match opened(&content)? {
+        (Kind::Acks, payload) if checksum(&content) == *sum => {
+            decode::<messages::Acks>(payload)?.try_into()
+        }
+        (Kind::Acks, _) => Err(CodecError::Damaged),
+        _ => Err(CodecError::Foreign),
+    }
+}
+
+fn header(kind: Kind, length: usize) -> BytesMut {
+    let mut framed = BytesMut::with_capacity(FRAME + length + MAC);
+    framed.put_slice(&MAGIC);
+    framed.put_u8(FORMAT);
+    framed.put_u8(kind as u8);
+    framed
+}
+
+fn frame(kind: Kind, message: &impl Message) -> BytesMut {
+    let length = message.encoded_len();
+    let mut framed = header(kind, length);
+    framed.put_slice(&message.encode_to_vec());
+    framed
+}
+
+fn with_mac(mut framed: BytesMut, keys: &KeyRing) -> Bytes {
+    let mac = keys.mac(&framed);
+    framed.put_slice(&mac);
+    framed.freeze()
+}
+
+/// What is in the frame.
+fn opened(bytes: &Bytes) -> Result<(Kind, Bytes), CodecError> {
+    if bytes.len() > LARGEST {
+        return Err(CodecError::TooLarge);
+    }
+    match bytes.get(..FRAME) {
+        Some([one, two, ..]) if [*one, *two] != MAGIC => Err(CodecError::Foreign),
+        Some([_, _, format, _]) if *format > FORMAT => Err(CodecError::Newer(*format)),
+        Some([_, _, _, kind]) => {
+            Ok((Kind::of(*kind).ok_or(CodecError::Foreign)?, bytes.slice(FRAME..)))
+        }
+        _ => Err(CodecError::Foreign),
+    }
+}
+
+/// What is in a frame whose MAC is right.
+fn verified(bytes: &Bytes, keys: &KeyRing, wanted: Kind) -> Result<Bytes, CodecError> {
+    let (content, mac) = split(bytes, MAC)?;
+    // First, so that a newer format is not taken for a forgery.
+    let (kind, payload) = opened(&content)?;
+    let mac: [u8; MAC] = mac.as_ref().try_into().map_err(|_| CodecError::Damaged)?;
+    if !keys.verify(&content, &mac) {
+        return Err(CodecError::Forged);
+    }
+    if kind == wanted { Ok(payload) } else { Err(CodecError::Foreign) }
+}
+
+fn split(bytes: &Bytes, trailer: usize) -> Result<(Bytes, Bytes), CodecError> {
+    let at = bytes.len().checked_sub(trailer).ok_or(CodecError::Foreign)?;
+    Ok((bytes.slice(..at), bytes.slice(at..)))
+}
+
+fn checksum(content: &[u8]) -> [u8; CHECKSUM] {
+    let mut sum = [0; CHECKSUM];
+    sum.copy_from_slice(&blake3::hash(content).as_bytes()[..CHECKSUM]);
+    sum
+}
+
+fn decode<M: Message + Default>(payload: Bytes) -> Result<M, CodecError> {
+    M::decode(payload).map_err(|_| CodecError::Damaged)
+}
+
+impl Kind {
+    fn of(number: u8) -> Option<Self> {
+        let all = [
+            Self::Record,
+            Self::Pin,
+            Self::Leaf,
+            Self::Branch,
+            Self::Body,
+            Self::Sealed,
+            Self::Acks,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == number)
+    }
+}

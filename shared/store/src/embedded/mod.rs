@@ -1,0 +1,212 @@
+//! The store inside one process: for standalone use and for tests.
+//!
+//! [`Table`] decides, without IO and without a clock; here it is locked, given the time, and its changes rung for.
+
+mod reader;
+mod table;
+
+use self::reader::Reader;
+use self::table::Table;
+use crate::{
+    AckReport, Answer, Claim, Inspection, Loaded, Pin, Publication, Published, Record, Retirement,
+    Store, StoreError, Tended, Term, Watch,
+};
+use heliograph_snapshot::{Address, FleetName, Snapshot};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Keeps the snapshots in this process. They end with it.
+#[derive(Debug)]
+pub struct Embedded {
+    table: Arc<Mutex<Table>>,
+    /// Rings after every change. It carries nothing: who hears it reads the table.
+    doorbell: watch::Sender<()>,
+}
+
+impl Embedded {
+    /// How many steps of a fleet's history are kept unless told otherwise.
+    pub const HISTORY: usize = 10;
+
+    pub fn new() -> Self {
+        Self::with_history(Self::HISTORY)
+    }
+
+    /// Keeps `steps` of each fleet's history, the newest among them.
+    pub fn with_history(steps: usize) -> Self {
+        Self { table: Arc::new(Mutex::new(Table::new(steps))), doorbell: watch::Sender::default() }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
+    }
+
+    /// Rings unless the change was refused or had been made before.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Table) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let changed = change(&mut self.table())?;
+        if changed {
+            self.doorbell.send_replace(());
+        }
+        Ok(())
+    }
+}
+
+impl Default for Embedded {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Store for Embedded {
+    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+        Box::pin(async move { self.table().claim(fence, unix_milliseconds()) })
+    }
+
+    /// Not keyed: nothing leaves this process.
+    fn address_of_secret(&self, body: &[u8]) -> Address {
+        Address::of(body)
+    }
+
+    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+        Box::pin(async move {
+            self.change(|table| table.publish(publication))?;
+            Ok(Published::default())
+        })
+    }
+
+    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+        Box::pin(async move { self.change(|table| table.retire(retirement)) })
+    }
+
+    fn inspect(&self, _fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
+        Box::pin(async move { Ok(self.table().inspect()) })
+    }
+
+    /// What nothing leads to is freed when the last who holds it lets go, and nothing is sealed.
+    fn tend(&self, _newest: Arc<Snapshot>) -> Answer<'_, Tended> {
+        Box::pin(async { Ok(Tended::default()) })
+    }
+
+    fn watch(&self) -> Box<dyn Watch> {
+        Box::new(Reader::new(self.table.clone(), self.doorbell.subscribe()))
+    }
+
+    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+        Box::pin(async move { Ok(self.table().newest(&fleets)) })
+    }
+
+    fn load(&self, record: Arc<Record>, _known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+        Box::pin(async move {
+            let snapshot = self.table().load(&record)?;
+            Ok(Loaded { snapshot, unopened: Vec::new() })
+        })
+    }
+
+    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
+        Box::pin(async move { Ok(self.table().history(&fleet)) })
+    }
+
+    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
+        Box::pin(async move { self.table().pin(fleet, pin) })
+    }
+
+    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
+        Box::pin(async move { Ok(self.table().release(&fleet)) })
+    }
+
+    fn report(&self, report: AckReport) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.table().report(report, Instant::now());
+            Ok(())
+        })
+    }
+
+    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
+        Box::pin(async move { Ok(self.table().reports(Instant::now())) })
+    }
+
+    fn term(&self) -> Answer<'_, Term> {
+        Box::pin(async move { Ok(self.table().term()) })
+    }
+
+    fn adopt(&self, from: Term) -> Answer<'_, Term> {
+        Box::pin(async move { self.table().adopt(from) })
+    }
+}
+
+/// Nothing panics while it holds the lock, so a poisoned table is a whole one.
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unix_milliseconds() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ACKS_EXPIRY, Notice};
+    use futures::FutureExt;
+    use heliograph_snapshot::Head;
+    use std::time::Duration;
+
+    async fn publish(store: &Embedded, name: &str, sequence: u64) {
+        let head = |sequence| Head { epoch: 0, fence: 1, sequence };
+        let snapshot = Snapshot::empty(FleetName::new("default", name)).at(head(sequence));
+        let publication = Publication {
+            snapshot: Arc::new(snapshot),
+            expected: (sequence > 1).then(|| head(sequence - 1)),
+            held: None,
+            time: UNIX_EPOCH,
+            cause: "test".into(),
+            pinned: None,
+        };
+        store.publish(publication).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_falls_silent_is_forgotten() {
+        let store = Embedded::new();
+        let report = |replica: &str| AckReport { replica: replica.into(), ..AckReport::default() };
+        store.report(report("silent")).await.unwrap();
+        store.report(report("speaking")).await.unwrap();
+        tokio::time::advance(ACKS_EXPIRY - Duration::from_millis(1)).await;
+        store.report(report("speaking")).await.unwrap();
+        assert_eq!(store.reports().await.unwrap().len(), 2);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(store.reports().await.unwrap(), [report("speaking")]);
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_is_told_the_newest_and_nothing_else() {
+        let store = Embedded::new();
+        let mut watch = store.watch();
+        assert!(matches!(watch.next().await, Notice::Synced));
+        for sequence in 1..=100 {
+            publish(&store, "one", sequence).await;
+            publish(&store, "two", sequence).await;
+        }
+        for name in ["default/one", "default/two"] {
+            let Notice::Fleet(record) = watch.next().await else { panic!("synced twice") };
+            assert_eq!((record.fleet.as_str(), record.head.sequence), (name, 100));
+        }
+        assert!(watch.next().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn the_history_is_as_long_as_asked() {
+        let store = Embedded::with_history(2);
+        for sequence in 1..=5 {
+            publish(&store, "one", sequence).await;
+        }
+        let history = store.history(FleetName::new("default", "one")).await.unwrap();
+        let sequences: Vec<_> = history.iter().map(|record| record.head.sequence).collect();
+        assert_eq!(sequences, [5, 4]);
+    }
+}

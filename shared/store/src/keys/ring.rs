@@ -1,0 +1,427 @@
+use bytes::Bytes;
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use std::fmt;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// The keys of the store, ready for use. Clones share them; the last one to go wipes them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyRing(Arc<Keys>);
+
+/// Where a secret belongs. Sealed for one place, it opens in no other.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub fleet: &'a str,
+    pub kind: &'a str,
+    pub name: &'a str,
+    /// [`KeyRing::secret_hash`] of the plaintext.
+    pub hash: &'a [u8; 32],
+}
+
+/// A secret as the store holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    pub key_id: String,
+    pub nonce: [u8; 24],
+    pub ciphertext: Bytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    #[error(
+        "the key ring has no key to seal secrets with: put one in with `helio store keys rotate FILE`"
+    )]
+    NoKey,
+    /// The hash is public. Had it been made without the key, it would tell of the plaintext.
+    #[error("the hash of the secret was not made with this key ring")]
+    ForeignHash,
+    #[error("the secret is too long to be sealed")]
+    TooLong,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "sealed with the key {id:?}, which this key ring does not have: give this program the ring of the translator"
+    )]
+    UnknownKey { id: String },
+    #[error("not what was sealed for this place with this key ring")]
+    Forged,
+}
+
+/// 32 secret bytes, wiped when dropped. Without `Debug`, so that no derived one prints them.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Key(Zeroizing<[u8; 32]>);
+
+/// Made of subkeys alone: what the file says is wiped once they are derived.
+#[derive(PartialEq, Eq)]
+struct Keys {
+    mac: Key,
+    secret_hash: Key,
+    /// The first seals, all open.
+    seal: Vec<SealKey>,
+}
+
+#[derive(PartialEq, Eq)]
+struct SealKey {
+    id: String,
+    cipher: Key,
+    nonce: Key,
+}
+
+/// What subkeys are for. Stored bytes depend on these texts: a change of one wants a new version and the old one
+/// kept for reading.
+mod context {
+    pub(super) const MAC: &str = "heliograph store v1: authenticates records";
+    pub(super) const SECRET_HASH: &str = "heliograph store v1: addresses of secrets";
+    pub(super) const CIPHER: &str = "heliograph store v1: seals secrets";
+    pub(super) const NONCE: &str = "heliograph store v1: nonces of sealed secrets";
+}
+
+impl KeyRing {
+    /// `seal` in the order of the file, with ids that [`is_id`] and differ.
+    pub(super) fn derive(root: &Key, seal: &[(String, Key)]) -> Self {
+        let seal = seal.iter().map(|(id, key)| SealKey {
+            id: id.clone(),
+            cipher: key.derive(context::CIPHER),
+            nonce: key.derive(context::NONCE),
+        });
+        Self(Arc::new(Keys {
+            mac: root.derive(context::MAC),
+            secret_hash: root.derive(context::SECRET_HASH),
+            seal: seal.collect(),
+        }))
+    }
+
+    /// Proves that `message` comes from someone with this ring. Records of different kinds share the key, so a
+    /// message says itself what it is.
+    pub fn mac(&self, message: &[u8]) -> [u8; 32] {
+        self.0.mac.hash(message).into()
+    }
+
+    /// In constant time.
+    pub fn verify(&self, message: &[u8], mac: &[u8; 32]) -> bool {
+        self.0.mac.hash(message) == *mac
+    }
+
+    /// The content hash of a secret. It stays the same when sealing keys rotate, and tells nothing to those without
+    /// the ring: not even whether a guess is right.
+    pub fn secret_hash(&self, plaintext: &[u8]) -> [u8; 32] {
+        self.0.secret_hash.hash(plaintext).into()
+    }
+
+    /// Seals with the active key. The same secret in the same place gives the same bytes.
+    pub fn seal(&self, place: &Place<'_>, plaintext: &[u8]) -> Result<Sealed, SealError> {
+        let key = self.0.seal.first().ok_or(SealError::NoKey)?;
+        if self.0.secret_hash.hash(plaintext) != *place.hash {
+            return Err(SealError::ForeignHash);
+        }
+        let place = place.encode();
+        let nonce = key.nonce_of(&place, plaintext);
+        let ciphertext = key
+            .cipher()
+            .encrypt(&nonce.into(), Payload { msg: plaintext, aad: &place })
+            .map_err(|_| SealError::TooLong)?;
+        Ok(Sealed { key_id: key.id.clone(), nonce, ciphertext: ciphertext.into() })
+    }
+
+    /// The plaintext is wiped when its last reader drops it.
+    pub fn open(&self, place: &Place<'_>, sealed: &Sealed) -> Result<Bytes, OpenError> {
+        let id = &sealed.key_id;
+        let key = self.0.seal.iter().find(|key| key.id == *id).ok_or_else(|| {
+            // Whoever wrote it may have made up the id; only one that could be real is worth showing.
+            if is_id(id) { OpenError::UnknownKey { id: id.clone() } } else { OpenError::Forged }
+        })?;
+        let plaintext = key
+            .cipher()
+            .decrypt(
+                &sealed.nonce.into(),
+                Payload { msg: &sealed.ciphertext, aad: &place.encode() },
+            )
+            .map(Zeroizing::new)
+            .map_err(|_| OpenError::Forged)?;
+        // The cipher alone would let the owner of two keys make bytes that both of them open.
+        if self.0.secret_hash.hash(&plaintext) != *place.hash {
+            return Err(OpenError::Forged);
+        }
+        Ok(Bytes::from_owner(plaintext))
+    }
+
+    /// The id of the key that seals.
+    pub fn active_id(&self) -> Option<&str> {
+        self.ids().next()
+    }
+
+    /// The ids of all keys that open, the active one first.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.0.seal.iter().map(|key| key.id.as_str())
+    }
+
+    pub(super) fn same_root(&self, other: &Self) -> bool {
+        self.0.mac == other.0.mac
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyRing ")?;
+        f.debug_list().entries(self.ids()).finish()
+    }
+}
+
+impl Place<'_> {
+    /// With the length before each part, so that no two places read alike.
+    fn encode(&self) -> Vec<u8> {
+        let parts = [self.fleet.as_bytes(), self.kind.as_bytes(), self.name.as_bytes(), self.hash];
+        let mut encoded = Vec::new();
+        for part in parts {
+            encoded.extend((part.len() as u64).to_le_bytes());
+            encoded.extend(part);
+        }
+        encoded
+    }
+}
+
+impl SealKey {
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(self.cipher.bytes().into())
+    }
+
+    /// A function of all that is sealed: a nonce comes back only with the same message. `place` ends where it says,
+    /// so the plaintext cannot pass for a part of it.
+    fn nonce_of(&self, place: &[u8], plaintext: &[u8]) -> [u8; 24] {
+        let mut nonce = [0; 24];
+        blake3::Hasher::new_keyed(self.nonce.bytes())
+            .update(&(self.id.len() as u64).to_le_bytes())
+            .update(self.id.as_bytes())
+            .update(place)
+            .update(plaintext)
+            .finalize_xof()
+            .fill(&mut nonce);
+        nonce
+    }
+}
+
+impl Key {
+    pub(super) fn new(bytes: [u8; 32]) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    fn derive(&self, context: &str) -> Self {
+        Self::new(blake3::derive_key(context, self.bytes()))
+    }
+
+    /// Comparing it takes constant time.
+    fn hash(&self, message: &[u8]) -> blake3::Hash {
+        blake3::keyed_hash(self.bytes(), message)
+    }
+}
+
+/// Short, and safe in YAML, in a log and on a command line. Too short to hold a key by mistake.
+pub(super) fn is_id(text: &str) -> bool {
+    (1..=32).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FLEET: &str = "default/web";
+    const KIND: &str = "secret";
+    const NAME: &str = "shop/tls";
+
+    fn ring(root: u8, seal: &[(&str, u8)]) -> KeyRing {
+        let seal: Vec<_> =
+            seal.iter().map(|(id, byte)| ((*id).to_owned(), Key::new([*byte; 32]))).collect();
+        KeyRing::derive(&Key::new([root; 32]), &seal)
+    }
+
+    fn place(hash: &[u8; 32]) -> Place<'_> {
+        Place { fleet: FLEET, kind: KIND, name: NAME, hash }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sealed_opens(plaintext: Vec<u8>, fleet: String, kind: String, name: String) {
+            let ring = ring(1, &[("new", 2), ("old", 3)]);
+            let hash = ring.secret_hash(&plaintext);
+            let place = Place { fleet: &fleet, kind: &kind, name: &name, hash: &hash };
+            let sealed = ring.seal(&place, &plaintext).unwrap();
+            prop_assert_eq!(&sealed.key_id, "new");
+            prop_assert_eq!(ring.open(&place, &sealed).unwrap(), plaintext);
+        }
+
+        #[test]
+        fn two_leaders_seal_alike(plaintext: Vec<u8>) {
+            let hash = ring(1, &[]).secret_hash(&plaintext);
+            let sealed = ring(1, &[("a", 2), ("old", 3)]).seal(&place(&hash), &plaintext);
+            prop_assert_eq!(sealed, ring(1, &[("a", 2)]).seal(&place(&hash), &plaintext));
+        }
+
+        #[test]
+        fn one_flipped_bit_is_refused(plaintext: Vec<u8>, at: prop::sample::Index, bit in 0..8u32) {
+            let ring = ring(1, &[("a", 2)]);
+            let hash = ring.secret_hash(&plaintext);
+            let sealed = ring.seal(&place(&hash), &plaintext).unwrap();
+            let flip = |bytes: &mut [u8]| {
+                let at = at.index(bytes.len());
+                bytes[at] ^= 1 << bit;
+            };
+
+            let mut ciphertext = sealed.ciphertext.to_vec();
+            flip(&mut ciphertext);
+            let forged = Sealed { ciphertext: ciphertext.into(), ..sealed.clone() };
+            prop_assert_eq!(ring.open(&place(&hash), &forged), Err(OpenError::Forged));
+
+            let mut forged = sealed.clone();
+            flip(&mut forged.nonce);
+            prop_assert_eq!(ring.open(&place(&hash), &forged), Err(OpenError::Forged));
+
+            let mut other = hash;
+            flip(&mut other);
+            prop_assert_eq!(ring.open(&place(&other), &sealed), Err(OpenError::Forged));
+
+            let cut = at.index(sealed.ciphertext.len());
+            let cut = Sealed { ciphertext: sealed.ciphertext.slice(..cut), ..sealed.clone() };
+            prop_assert_eq!(ring.open(&place(&hash), &cut), Err(OpenError::Forged));
+        }
+
+        #[test]
+        fn another_message_has_another_nonce(one: Vec<u8>, other: Vec<u8>) {
+            prop_assume!(one != other);
+            let ring = ring(1, &[("a", 2)]);
+            let (first, second) = (ring.secret_hash(&one), ring.secret_hash(&other));
+            prop_assert_ne!(
+                ring.seal(&place(&first), &one).unwrap().nonce,
+                ring.seal(&place(&second), &other).unwrap().nonce
+            );
+        }
+
+        #[test]
+        fn a_mac_fits_one_message_and_one_root(
+            message: Vec<u8>, at: prop::sample::Index, bit in 0..8u32
+        ) {
+            let ring = ring(1, &[]);
+            let mac = ring.mac(&message);
+            prop_assert!(ring.verify(&message, &mac));
+            prop_assert!(!self::ring(9, &[]).verify(&message, &mac));
+
+            let mut forged = mac;
+            forged[at.index(32)] ^= 1 << bit;
+            prop_assert!(!ring.verify(&message, &forged));
+
+            let mut longer = message.clone();
+            longer.push(0);
+            prop_assert!(!ring.verify(&longer, &mac));
+        }
+
+        #[test]
+        fn made_up_bytes_do_not_open(
+            key_id in "[ab\n\u{e9}]{0,40}", nonce: [u8; 24], ciphertext: Vec<u8>
+        ) {
+            let ring = ring(1, &[("a", 2)]);
+            let sealed = Sealed { key_id, nonce, ciphertext: ciphertext.into() };
+            match ring.open(&place(&[0; 32]), &sealed) {
+                Err(OpenError::UnknownKey { id }) => prop_assert!(is_id(&id)),
+                outcome => prop_assert_eq!(outcome, Err(OpenError::Forged)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_secret_does_not_open_elsewhere() {
+        let ring = ring(1, &[("a", 2)]);
+        let hash = ring.secret_hash(b"pem");
+        let sealed = ring.seal(&place(&hash), b"pem").unwrap();
+        let elsewhere = [
+            Place { fleet: "default/api", ..place(&hash) },
+            Place { kind: "cluster", ..place(&hash) },
+            Place { name: "shop/tls2", ..place(&hash) },
+            // The same text, cut elsewhere.
+            Place { fleet: "default/webs", kind: "ecret", ..place(&hash) },
+            Place { kind: "secretshop", name: "/tls", ..place(&hash) },
+        ];
+        for place in elsewhere {
+            assert_eq!(ring.open(&place, &sealed), Err(OpenError::Forged), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn another_ring_does_not_open() {
+        let ours = ring(1, &[("a", 2)]);
+        let hash = ours.secret_hash(b"pem");
+        let sealed = ours.seal(&place(&hash), b"pem").unwrap();
+        for (other, error) in [
+            (ring(1, &[("a", 7)]), OpenError::Forged),
+            (ring(8, &[("a", 2)]), OpenError::Forged),
+            (ring(1, &[("b", 2)]), OpenError::UnknownKey { id: "a".to_owned() }),
+            (ring(1, &[]), OpenError::UnknownKey { id: "a".to_owned() }),
+        ] {
+            assert_eq!(other.open(&place(&hash), &sealed), Err(error));
+        }
+    }
+
+    #[test]
+    fn without_a_key_nothing_is_sealed() {
+        let ring = ring(1, &[]);
+        let hash = ring.secret_hash(b"pem");
+        assert_eq!(ring.active_id(), None);
+        assert_eq!(ring.seal(&place(&hash), b"pem"), Err(SealError::NoKey));
+    }
+
+    #[test]
+    fn a_plain_hash_is_not_let_out() {
+        let ring = ring(1, &[("a", 2)]);
+        let hash = blake3::hash(b"pem");
+        assert_eq!(ring.seal(&place(hash.as_bytes()), b"pem"), Err(SealError::ForeignHash));
+    }
+
+    #[test]
+    fn every_purpose_has_its_own_key() {
+        let ring = ring(1, &[("a", 1)]);
+        let keys = &ring.0;
+        let subkeys = [&keys.mac, &keys.secret_hash, &keys.seal[0].cipher, &keys.seal[0].nonce];
+        for (at, one) in subkeys.iter().enumerate() {
+            assert!(one.bytes() != &[1; 32]);
+            assert!(subkeys[..at].iter().all(|other| one.bytes() != other.bytes()));
+        }
+    }
+
+    /// What older releases stored must open, and theirs are the distributors that read what this one stores.
+    #[test]
+    fn every_release_makes_the_same_bytes() {
+        let ring = ring(1, &[("a", 2)]);
+        let hash = ring.secret_hash(b"pem");
+        let sealed = ring.seal(&place(&hash), b"pem").unwrap();
+        let stored = [&ring.mac(b"message")[..], &hash, &sealed.nonce, &sealed.ciphertext];
+        let stored: Vec<String> = stored.iter().map(|bytes| hex(bytes)).collect();
+        assert_eq!(
+            stored,
+            [
+                "f452236ad6b1ecca8e40d19caa97af9e705420a8e275e6fa71290c295777b85c",
+                "9d0cb1a0f7c64ba0768082f2e15e0c010ceed43515cbd2ce408ad2c2d9888f8a",
+                "67dfc207ef9b7334f98d6c2287972a93444bfe8d0a4334f4",
+                "f9d773c6cc5212007147a2e402d088f0e2dd53",
+            ]
+        );
+    }
+
+    #[test]
+    fn debug_shows_ids_alone() {
+        assert_eq!(
+            format!("{:?}", ring(1, &[("new", 2), ("old", 3)])),
+            r#"KeyRing ["new", "old"]"#
+        );
+    }
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

@@ -1,0 +1,23 @@
+//! The store: everything a translator says and a distributor hears goes through it.
+//!
+//! One trait, [`Store`], and two of them: [`Embedded`] keeps the snapshots in this process, [`redis::RedisStore`] in
+//! Redis, for any number of processes. A reader that wants whole snapshots in order has a [`Subscription`].
+
+mod acks;
+mod codec;
+mod embedded;
+mod error;
+pub mod keys;
+pub mod redis;
+mod store;
+mod subscription;
+
+pub use self::redis::StoreArgs;
+pub use acks::{ACKS_EXPIRY, AckReport, FleetReport, RejectionReport};
+pub use embedded::Embedded;
+pub use error::StoreError;
+pub use store::{
+    Answer, Claim, Inspection, Loaded, Notice, Pin, Publication, Published, Record, Retirement,
+    State, Store, Tended, Term, Watch,
+};
+pub use subscription::{Subscription, Update};

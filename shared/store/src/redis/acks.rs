@@ -1,0 +1,60 @@
+use super::Shared;
+use super::metrics::Operation;
+use crate::{ACKS_EXPIRY, AckReport, StoreError, codec};
+use bytes::Bytes;
+use redis::cmd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+impl Shared {
+    pub(super) async fn report(&self, report: AckReport) -> Result<(), StoreError> {
+        let replica = &report.replica;
+        let expires =
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + ACKS_EXPIRY;
+        let set = cmd("SET")
+            .arg(self.names.report(replica))
+            .arg(codec::acks(&report).as_ref())
+            .arg("PX")
+            .arg(milliseconds(ACKS_EXPIRY))
+            .take();
+        let list =
+            cmd("ZADD").arg(self.names.replicas()).arg(milliseconds(expires)).arg(replica).take();
+        let (set, list) =
+            (self.query::<()>(Operation::Report, &set), self.query::<()>(Operation::Report, &list));
+        futures::future::try_join(set, list).await.map(|_| ())
+    }
+
+    pub(super) async fn reports(&self) -> Result<Vec<AckReport>, StoreError> {
+        let list = cmd("ZRANGE").arg(self.names.replicas()).arg(0).arg(-1).take();
+        let replicas: Vec<String> = self.query(Operation::Reports, &list).await?;
+        if replicas.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut read = cmd("MGET");
+        replicas.iter().for_each(|replica| {
+            read.arg(self.names.report(replica));
+        });
+        let values: Vec<Option<Bytes>> = self.query(Operation::Reports, &read).await?;
+        let mut gone = cmd("ZREM");
+        gone.arg(self.names.replicas());
+        let mut reports = Vec::new();
+        let mut any_gone = false;
+        for (replica, value) in replicas.iter().zip(values) {
+            match value.as_ref().map(codec::read_acks) {
+                Some(Ok(report)) if report.replica == *replica => reports.push(report),
+                Some(_) => tracing::debug!(replica, "its report cannot be read"),
+                None => {
+                    any_gone = true;
+                    gone.arg(replica);
+                }
+            }
+        }
+        if any_gone {
+            self.query::<()>(Operation::Reports, &gone).await?;
+        }
+        Ok(reports)
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

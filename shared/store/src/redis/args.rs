@@ -1,0 +1,62 @@
+use super::link::{Link, RedisArgs, RedisSettings, SettingsError};
+use super::{InvalidPrefix, RedisOptions, RedisStore};
+use crate::keys::{KeyError, KeyFile};
+use prometheus::Registry;
+use std::path::PathBuf;
+
+/// The flags of a program whose store is in Redis.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Store")]
+pub struct StoreArgs {
+    #[command(flatten)]
+    pub redis: RedisArgs,
+
+    /// File with the key ring; make one with `helio store keys new FILE`
+    #[arg(long, env = "HELIO_STORE_KEYS", value_name = "FILE")]
+    pub store_keys: Option<PathBuf>,
+
+    /// What all keys in Redis begin with
+    #[arg(long, env = "HELIO_STORE_PREFIX", value_name = "TEXT", default_value = "heliograph")]
+    pub store_prefix: String,
+
+    /// How many snapshots of each fleet are kept to go back to
+    #[arg(
+        long,
+        env = "HELIO_STORE_HISTORY",
+        value_name = "NUMBER",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub store_history: u16,
+}
+
+/// Why there is no store. Redis being away is no reason.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(
+        "there is no key ring: make one with `helio store keys new FILE`, and give it to every program with --store-keys"
+    )]
+    NoKeys,
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    #[error(transparent)]
+    Prefix(#[from] InvalidPrefix),
+    #[error(transparent)]
+    Metrics(#[from] prometheus::Error),
+}
+
+impl StoreArgs {
+    /// Opens the store. It waits for nothing: a Redis that is away is found when it is there.
+    pub fn open(&self, registry: &Registry) -> Result<RedisStore, OpenError> {
+        let settings = RedisSettings::from_args(&self.redis)?;
+        let keys = KeyFile::open(self.store_keys.as_ref().ok_or(OpenError::NoKeys)?)?;
+        let options = RedisOptions {
+            prefix: self.store_prefix.clone(),
+            history: usize::from(self.store_history),
+            ..RedisOptions::default()
+        };
+        RedisStore::new(Link::new(settings), keys, options, registry)
+    }
+}

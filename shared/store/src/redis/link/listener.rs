@@ -1,0 +1,220 @@
+use super::connect::{self, Access};
+use super::error::{self, LinkError, LinkErrorKind, Place};
+use super::settings::RedisSettings;
+use super::state::{LONGEST_PAUSE, pause};
+use super::url::{Address, Mode};
+use bytes::Bytes;
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+/// A channel that is listened to forever, whatever happens to the connection.
+///
+/// Messages get lost: those sent while the connection was broken, and those for which there was no room because the
+/// reader was slow. So a message is a hint, and what it hints at has to be compared now and then anyway. A connection
+/// that broke without a word is found out within the time that a reply may take plus the time that connecting may take.
+#[derive(Debug)]
+pub struct Listener {
+    heard: mpsc::Receiver<Heard>,
+    /// The one that connects; it ends with the listener.
+    _task: JoinSet<()>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    Message(Bytes),
+    /// From here on messages are heard again, or for the first time. What was sent before may have been missed.
+    Subscribed,
+}
+
+/// How many messages wait for a slow reader.
+const ROOM: usize = 256;
+/// How many nodes of a Cluster may send us on to another.
+const MOVES: usize = 4;
+
+impl Listener {
+    pub(super) fn start(settings: RedisSettings, channel: String) -> Self {
+        let (heard, receiver) = mpsc::channel(ROOM);
+        let mut task = JoinSet::new();
+        task.spawn(listen(settings, channel, heard));
+        Self { heard: receiver, _task: task }
+    }
+
+    /// What is heard next. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Heard {
+        match self.heard.recv().await {
+            Some(heard) => heard,
+            // The task ends only with the runtime, and then nothing more is heard.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn listen(settings: RedisSettings, channel: String, heard: mpsc::Sender<Heard>) {
+    let mut failures: u32 = 0;
+    let mut told = None;
+    loop {
+        match subscribe(&settings, &channel).await {
+            Ok(subscription) => {
+                told = None;
+                if heard.send(Heard::Subscribed).await.is_err() {
+                    return;
+                }
+                let since = Instant::now();
+                subscription.relay(&settings, &heard).await;
+                failures =
+                    if since.elapsed() < LONGEST_PAUSE { failures.saturating_add(1) } else { 0 };
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                // That Redis is away is told by the link; here is what only a listener finds out.
+                let ours = matches!(error.kind, LinkErrorKind::NoPermission | LinkErrorKind::Other);
+                if ours && told != Some(error.kind) {
+                    told = Some(error.kind);
+                    warn!("cannot listen to {channel}, so changes are seen later: {error}");
+                }
+            }
+        }
+        if failures > 0 {
+            sleep(pause(failures, fastrand::f64())).await;
+        }
+    }
+}
+
+struct Subscription {
+    connection: MultiplexedConnection,
+    pushes: mpsc::Receiver<Push>,
+}
+
+enum Push {
+    Message(Bytes),
+    /// The slot of the channel has moved to another node.
+    Moved,
+}
+
+impl Subscription {
+    /// Until the connection is of no more use.
+    async fn relay(mut self, settings: &RedisSettings, heard: &mpsc::Sender<Heard>) {
+        loop {
+            match timeout(settings.response_timeout, self.pushes.recv()).await {
+                Ok(Some(Push::Message(message))) => {
+                    // Full: the reader has enough hints to wake up for.
+                    let _ = heard.try_send(Heard::Message(message));
+                }
+                Ok(Some(Push::Moved) | None) => return,
+                // Silent for long: does it still live?
+                Err(_) => {
+                    let ping = redis::cmd("PING");
+                    let answer = ping.query_async::<Value>(&mut self.connection);
+                    if !matches!(timeout(settings.connect_timeout, answer).await, Ok(Ok(_))) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn subscribe(settings: &RedisSettings, channel: &str) -> Result<Subscription, LinkError> {
+    let access = Access::read(settings).await?;
+    let (sender, pushes) = mpsc::channel(ROOM);
+    let sender: Arc<dyn AsyncPushSender> = Arc::new(move |push| keep(&sender, push));
+    let connection = match settings.mode() {
+        Mode::Single | Mode::Sentinel => {
+            let (mut connection, place) =
+                connect::open_master(settings, &access, Some(sender)).await?;
+            let command = command("SUBSCRIBE", channel);
+            let answer = send(settings, &command, &mut connection, &place).await?;
+            answer.map_err(|error| error::judge(&error, &place, settings.mode()).error)?;
+            connection
+        }
+        Mode::Cluster => subscribe_shard(settings, &access, channel, sender).await?,
+    };
+    Ok(Subscription { connection, pushes })
+}
+
+/// Any node says which one has the channel, so no map of the Cluster is needed.
+async fn subscribe_shard(
+    settings: &RedisSettings,
+    access: &Access,
+    channel: &str,
+    sender: Arc<dyn AsyncPushSender>,
+) -> Result<MultiplexedConnection, LinkError> {
+    let command = command("SSUBSCRIBE", channel);
+    let mut reason = LinkError::before_sending(LinkErrorKind::Other, "--store names no server");
+    for seed in &settings.servers {
+        let mut server = seed.clone();
+        for _ in 0..MOVES {
+            let opened = connect::open_node(settings, access, &server, Some(sender.clone())).await;
+            let mut connection = match opened {
+                Ok(connection) => connection,
+                Err(error) => {
+                    reason = error;
+                    break;
+                }
+            };
+            let place = server.to_string();
+            match send(settings, &command, &mut connection, &place).await? {
+                Ok(()) => return Ok(connection),
+                Err(error) => {
+                    reason = error::judge(&error, &place, Mode::Cluster).error;
+                    let Some(next) = moved_to(&error, &server) else { break };
+                    server = next;
+                }
+            }
+        }
+    }
+    Err(reason)
+}
+
+fn command(name: &str, channel: &str) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(channel);
+    command
+}
+
+/// The inner error is Redis' answer.
+async fn send(
+    settings: &RedisSettings,
+    command: &Cmd,
+    connection: &mut MultiplexedConnection,
+    place: &str,
+) -> Result<Result<(), RedisError>, LinkError> {
+    let limit = settings.connect_timeout;
+    match timeout(limit, command.query_async::<Value>(connection)).await {
+        Ok(answer) => Ok(answer.map(|_| ())),
+        Err(_) => Err(error::of_silence(&Place::server(&place), limit)),
+    }
+}
+
+/// A node that does not know its own host leaves it out; it is the one that was asked.
+fn moved_to(error: &RedisError, asked: &Address) -> Option<Address> {
+    let (place, _) = error.redirect_node()?;
+    let (host, port) = place.rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    let host = match host.trim_matches(['[', ']']) {
+        "" | "?" => asked.host.clone(),
+        host => host.to_owned(),
+    };
+    Some(Address { host, port })
+}
+
+/// Must not block; what does not fit is dropped.
+fn keep(sender: &mpsc::Sender<Push>, push: PushInfo) -> Result<(), redis::aio::SendError> {
+    let push = match push.kind {
+        PushKind::Message | PushKind::SMessage => match push.data.into_iter().nth(1) {
+            Some(Value::BulkString(message)) => Push::Message(message.into()),
+            _ => return Ok(()),
+        },
+        PushKind::SUnsubscribe | PushKind::Unsubscribe => Push::Moved,
+        // That the connection is lost is known by the end of the channel.
+        _ => return Ok(()),
+    };
+    let _ = sender.try_send(push);
+    Ok(())
+}

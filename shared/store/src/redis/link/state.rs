@@ -1,0 +1,373 @@
+//! When to connect, what to tell those who ask meanwhile, and what to tell the operator: decisions, without IO and with
+//! time and chance as values.
+
+use super::error::{Fate, LinkError, LinkErrorKind};
+use futures::future::{BoxFuture, Shared};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A connection, its number and the server that it leads to.
+#[derive(Clone, Debug)]
+pub(super) struct Held<C> {
+    pub(super) connection: C,
+    pub(super) place: Arc<str>,
+    number: u64,
+}
+
+/// A connection that is being made; all who wait for it share it.
+pub(super) type Attempt<C> = Shared<BoxFuture<'static, Result<Held<C>, LinkError>>>;
+
+/// What a caller who needs a connection is to do.
+pub(super) enum Step<C> {
+    Use(Held<C>),
+    Join(Attempt<C>),
+    /// Begin an attempt, and join it.
+    Open,
+    /// It was tried just now, with this result.
+    Refuse(LinkError),
+}
+
+/// What the operator is to be told: once for an outage, not once for a try.
+#[derive(Debug)]
+pub(super) enum Notice {
+    Away(LinkError),
+    Back(Duration),
+}
+
+#[derive(Debug)]
+pub(super) struct State<C> {
+    held: Option<Held<C>>,
+    /// When it was opened.
+    since: Option<Instant>,
+    /// A better one is wanted, see [`Fate::Doubt`].
+    doubted: bool,
+    attempt: Option<Attempt<C>>,
+    opened: u64,
+    /// How many attempts in a row led to nothing that lasted.
+    failures: u32,
+    /// The next attempt is not made earlier.
+    not_before: Option<Instant>,
+    /// Why there is no connection.
+    last_error: Option<LinkError>,
+    outage: Option<Outage>,
+}
+
+#[derive(Debug)]
+struct Outage {
+    began: Instant,
+    /// What the operator knows of it.
+    told: LinkErrorKind,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long to wait after so many failures, at least one, in a row: doubled each time, and somewhere in its upper half,
+/// so that many programs do not come back at once. `chance` is between 0 and 1.
+pub(super) fn pause(failures: u32, chance: f64) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    let whole = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+    whole.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))
+}
+
+impl<C> Default for State<C> {
+    fn default() -> Self {
+        Self {
+            held: None,
+            since: None,
+            doubted: false,
+            attempt: None,
+            opened: 0,
+            failures: 0,
+            not_before: None,
+            last_error: None,
+            outage: None,
+        }
+    }
+}
+
+impl<C: Clone> State<C> {
+    pub(super) fn next_step(&self, now: Instant) -> Step<C> {
+        let early = self.not_before.is_some_and(|at| now < at);
+        match (&self.held, &self.attempt) {
+            (Some(held), _) if !self.doubted || early => Step::Use(held.clone()),
+            // Somebody looks for a better one.
+            (Some(held), Some(_)) => Step::Use(held.clone()),
+            (None, Some(attempt)) => Step::Join(attempt.clone()),
+            (_, None) if !early => Step::Open,
+            (_, None) => Step::Refuse(match &self.last_error {
+                Some(error) => error.not_sent(),
+                None => LinkError::ended(),
+            }),
+        }
+    }
+
+    pub(super) fn begin(&mut self, attempt: Attempt<C>) {
+        self.attempt = Some(attempt);
+    }
+
+    /// The attempt is over.
+    pub(super) fn opened(
+        &mut self,
+        outcome: Result<(C, Arc<str>), LinkError>,
+        now: Instant,
+        chance: f64,
+    ) -> (Result<Held<C>, LinkError>, Option<Notice>) {
+        self.attempt = None;
+        match outcome {
+            Ok((connection, place)) => {
+                self.opened += 1;
+                let held = Held { connection, place, number: self.opened };
+                self.held = Some(held.clone());
+                self.since = Some(now);
+                self.doubted = false;
+                // Not yet a success: see `worked` and `failed`.
+                self.not_before = None;
+                (Ok(held), None)
+            }
+            Err(error) => {
+                self.wait(now, chance);
+                self.last_error = Some(error.clone());
+                let notice = self.away(&error, now);
+                let outcome = match &self.held {
+                    Some(doubted) => Ok(doubted.clone()),
+                    None => Err(error),
+                };
+                (outcome, notice)
+            }
+        }
+    }
+
+    /// A command was obeyed over this connection.
+    pub(super) fn worked(&mut self, held: &Held<C>, now: Instant) -> Option<Notice> {
+        if !self.is_current(held) || self.doubted {
+            return None;
+        }
+        let outage = self.outage.take()?;
+        Some(Notice::Back(now.saturating_duration_since(outage.began)))
+    }
+
+    /// A command failed over this connection.
+    pub(super) fn failed(
+        &mut self,
+        held: &Held<C>,
+        error: &LinkError,
+        fate: Fate,
+        now: Instant,
+        chance: f64,
+    ) -> Option<Notice> {
+        // Others who used it have said so already.
+        let known = !self.is_current(held) || self.doubted && fate == Fate::Doubt;
+        if fate == Fate::Keep || known {
+            return None;
+        }
+        // A connection that breaks as soon as it is made counts as one that was not made, or a server that lets
+        // everybody in and serves nobody would be hammered.
+        let lived = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        if lived < LONGEST_PAUSE {
+            self.wait(now, chance);
+        } else {
+            self.failures = 0;
+            self.not_before = None;
+        }
+        self.last_error = Some(error.clone());
+        match fate {
+            Fate::Keep => None,
+            Fate::Doubt => {
+                self.doubted = true;
+                None
+            }
+            Fate::Drop => {
+                self.held = None;
+                self.away(error, now)
+            }
+        }
+    }
+
+    fn is_current(&self, held: &Held<C>) -> bool {
+        self.held.as_ref().is_some_and(|current| current.number == held.number)
+    }
+
+    fn wait(&mut self, now: Instant, chance: f64) {
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Some(now + pause(self.failures, chance));
+    }
+
+    /// Told once, and again if it is something else that has to be mended.
+    fn away(&mut self, error: &LinkError, now: Instant) -> Option<Notice> {
+        let told = error.kind;
+        let began = match &self.outage {
+            Some(outage) if outage.told == told => return None,
+            Some(outage) => outage.began,
+            None => now,
+        };
+        self.outage = Some(Outage { began, told });
+        Some(Notice::Away(error.not_sent()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    /// A state, a clock, and what the operator was told.
+    struct Story {
+        state: State<u32>,
+        now: Instant,
+        told: Vec<String>,
+    }
+
+    fn error(kind: LinkErrorKind) -> LinkError {
+        LinkError::before_sending(kind, kind)
+    }
+
+    impl Story {
+        fn new() -> Self {
+            Self { state: State::default(), now: Instant::now(), told: Vec::new() }
+        }
+
+        fn pass(&mut self, ms: u64) {
+            self.now += Duration::from_millis(ms);
+        }
+
+        fn step(&self) -> String {
+            match self.state.next_step(self.now) {
+                Step::Use(held) => format!("use {}", held.connection),
+                Step::Join(_) => "join".to_owned(),
+                Step::Open => "open".to_owned(),
+                Step::Refuse(error) => format!("refuse {error}"),
+            }
+        }
+
+        fn begin(&mut self) {
+            assert_eq!(self.step(), "open");
+            self.state.begin(std::future::pending().boxed().shared());
+        }
+
+        fn open(&mut self, outcome: Result<u32, LinkErrorKind>) -> Option<Held<u32>> {
+            self.begin();
+            let outcome = outcome.map(|number| (number, "here".into())).map_err(error);
+            let (outcome, notice) = self.state.opened(outcome, self.now, 1.0);
+            self.tell(notice);
+            outcome.ok()
+        }
+
+        fn work(&mut self, held: &Held<u32>) {
+            let notice = self.state.worked(held, self.now);
+            self.tell(notice);
+        }
+
+        fn fail(&mut self, held: &Held<u32>, kind: LinkErrorKind, fate: Fate) {
+            let notice = self.state.failed(held, &error(kind), fate, self.now, 1.0);
+            self.tell(notice);
+        }
+
+        fn tell(&mut self, notice: Option<Notice>) {
+            self.told.extend(notice.map(|notice| match notice {
+                Notice::Away(error) => format!("away: {error}"),
+                Notice::Back(after) => format!("back after {} ms", after.as_millis()),
+            }));
+        }
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_spread() {
+        let ms = |failures, chance| pause(failures, chance).as_millis();
+        assert_eq!(
+            [1, 2, 3, 6, 7, u32::MAX].map(|failures| ms(failures, 1.0)),
+            [50, 100, 200, 1600, 2000, 2000]
+        );
+        assert_eq!([0.0, 0.5].map(|chance| ms(2, chance)), [50, 75]);
+    }
+
+    #[test]
+    fn who_comes_meanwhile_waits_for_the_same_attempt() {
+        let mut story = Story::new();
+        story.begin();
+        assert_eq!(story.step(), "join");
+    }
+
+    #[test]
+    fn an_outage_is_told_of_once_and_tried_ever_less() {
+        let mut story = Story::new();
+        for pause in [50, 100, 200] {
+            assert!(story.open(Err(LinkErrorKind::Unavailable)).is_none());
+            assert_eq!(story.step(), "refuse unavailable");
+            story.pass(pause);
+        }
+        let held = story.open(Ok(1)).unwrap();
+        assert_eq!(story.told, ["away: unavailable"], "a connection alone is not worth a word");
+        story.work(&held);
+        story.work(&held);
+        assert_eq!(story.told, ["away: unavailable", "back after 350 ms"]);
+    }
+
+    #[test]
+    fn another_reason_is_told_of_too() {
+        let mut story = Story::new();
+        for kind in [LinkErrorKind::Unavailable, LinkErrorKind::Auth, LinkErrorKind::Auth] {
+            story.open(Err(kind));
+            story.pass(2000);
+        }
+        assert_eq!(story.told, ["away: unavailable", "away: auth"]);
+    }
+
+    #[test]
+    fn a_connection_that_lasted_is_replaced_at_once() {
+        let mut story = Story::new();
+        let held = story.open(Ok(1)).unwrap();
+        story.pass(2000);
+        story.fail(&held, LinkErrorKind::Unavailable, Fate::Drop);
+        assert_eq!(story.step(), "open");
+    }
+
+    #[test]
+    fn connections_that_do_not_last_are_replaced_ever_less() {
+        let mut story = Story::new();
+        for pause in [50, 100, 200] {
+            let held = story.open(Ok(1)).unwrap();
+            story.fail(&held, LinkErrorKind::Unavailable, Fate::Drop);
+            story.pass(pause - 1);
+            assert_eq!(story.step(), "refuse unavailable");
+            story.pass(1);
+        }
+        assert_eq!(story.told, ["away: unavailable"]);
+    }
+
+    #[test]
+    fn a_doubted_connection_serves_until_there_is_a_better_one() {
+        let mut story = Story::new();
+        let first = story.open(Ok(1)).unwrap();
+        story.fail(&first, LinkErrorKind::ReadOnly, Fate::Doubt);
+        assert_eq!(story.step(), "use 1");
+        story.pass(50);
+        story.begin();
+        assert_eq!(story.step(), "use 1", "nobody else waits");
+        let failed = story.state.opened(Err(error(LinkErrorKind::Unavailable)), story.now, 1.0);
+        assert_eq!(failed.0.unwrap().connection, 1);
+        story.pass(100);
+        story.open(Ok(2));
+        assert_eq!(story.step(), "use 2");
+        story.fail(&first, LinkErrorKind::Unavailable, Fate::Drop);
+        assert_eq!(story.step(), "use 2", "late news of the first");
+    }
+
+    #[test]
+    fn a_doubted_connection_may_still_break() {
+        let mut story = Story::new();
+        let held = story.open(Ok(1)).unwrap();
+        story.fail(&held, LinkErrorKind::ReadOnly, Fate::Doubt);
+        story.fail(&held, LinkErrorKind::Unavailable, Fate::Drop);
+        assert_eq!(story.step(), "refuse unavailable");
+    }
+
+    #[test]
+    fn a_refusal_says_nothing_about_the_connection() {
+        let mut story = Story::new();
+        let held = story.open(Ok(1)).unwrap();
+        story.fail(&held, LinkErrorKind::OutOfMemory, Fate::Keep);
+        assert_eq!(story.step(), "use 1");
+        assert!(story.told.is_empty());
+    }
+}

@@ -1,0 +1,215 @@
+use super::link::LinkErrorKind;
+use prometheus::{
+    Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
+use std::time::Duration;
+
+/// From a local read to a bulk load over a slow network.
+const SECONDS: [f64; 9] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
+
+/// What the store counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Metrics {
+    operations: IntCounterVec,
+    seconds: HistogramVec,
+    bytes: IntCounterVec,
+    objects: IntCounterVec,
+    staleness: Gauge,
+    refused_writes: IntCounterVec,
+    refused_records: IntCounterVec,
+    damaged_objects: IntCounter,
+    deleted_objects: IntCounter,
+    resealed: IntCounter,
+    sealing_keys: IntGauge,
+}
+
+/// What is asked of the store, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Claim,
+    Upload,
+    Commit,
+    Announce,
+    Compare,
+    Load,
+    Inspect,
+    Tend,
+    History,
+    Pin,
+    Report,
+    Reports,
+    Adopt,
+}
+
+/// Why a write was refused, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusedWrite {
+    Fenced,
+    Conflict,
+    NotNewer,
+}
+
+/// Why a record was refused, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusedRecord {
+    Forged,
+    Undecodable,
+    Older,
+}
+
+impl Metrics {
+    pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let options = |name: &str, help: &str| Opts::new(format!("heliograph_store_{name}"), help);
+        let metrics = Self {
+            operations: IntCounterVec::new(
+                options("operations_total", "What was asked of Redis, and how it ended."),
+                &["operation", "outcome"],
+            )?,
+            seconds: HistogramVec::new(
+                HistogramOpts::new(
+                    "heliograph_store_operation_seconds",
+                    "How long Redis took, with the way there and back.",
+                )
+                .buckets(SECONDS.to_vec()),
+                &["operation"],
+            )?,
+            bytes: IntCounterVec::new(
+                options("bytes_total", "Bytes of objects and records, written and read."),
+                &["direction"],
+            )?,
+            objects: IntCounterVec::new(
+                options("objects_total", "Parts of trees and bodies, written and read."),
+                &["direction"],
+            )?,
+            staleness: Gauge::with_opts(options(
+                "staleness_seconds",
+                "How long ago this process last compared what it has with what Redis has.",
+            ))?,
+            refused_writes: IntCounterVec::new(
+                options("refused_writes_total", "Writes that the store refused."),
+                &["reason"],
+            )?,
+            refused_records: IntCounterVec::new(
+                options("refused_records_total", "Records in Redis that this process refused."),
+                &["reason"],
+            )?,
+            damaged_objects: IntCounter::with_opts(options(
+                "damaged_objects_total",
+                "Objects that were missing, or not what their address says.",
+            ))?,
+            deleted_objects: IntCounter::with_opts(options(
+                "deleted_objects_total",
+                "Objects deleted because nothing led to them any more.",
+            ))?,
+            resealed: IntCounter::with_opts(options(
+                "resealed_total",
+                "Secrets that were sealed again with a newer key.",
+            ))?,
+            sealing_keys: IntGauge::with_opts(options(
+                "sealing_keys",
+                "Sealing keys in this process's key ring; 0 means that secrets cannot be opened.",
+            ))?,
+        };
+        registry.register(Box::new(metrics.operations.clone()))?;
+        registry.register(Box::new(metrics.seconds.clone()))?;
+        registry.register(Box::new(metrics.bytes.clone()))?;
+        registry.register(Box::new(metrics.objects.clone()))?;
+        registry.register(Box::new(metrics.staleness.clone()))?;
+        registry.register(Box::new(metrics.refused_writes.clone()))?;
+        registry.register(Box::new(metrics.refused_records.clone()))?;
+        registry.register(Box::new(metrics.damaged_objects.clone()))?;
+        registry.register(Box::new(metrics.deleted_objects.clone()))?;
+        registry.register(Box::new(metrics.resealed.clone()))?;
+        registry.register(Box::new(metrics.sealing_keys.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(crate) fn operation(
+        &self,
+        operation: Operation,
+        took: Duration,
+        failed: Option<LinkErrorKind>,
+    ) {
+        let outcome = failed.map_or("ok", LinkErrorKind::as_str);
+        self.operations.with_label_values(&[operation.as_str(), outcome]).inc();
+        self.seconds.with_label_values(&[operation.as_str()]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn written(&self, objects: usize, bytes: usize) {
+        self.objects.with_label_values(&["written"]).inc_by(objects as u64);
+        self.bytes.with_label_values(&["written"]).inc_by(bytes as u64);
+    }
+
+    pub(crate) fn read(&self, objects: usize, bytes: usize) {
+        self.objects.with_label_values(&["read"]).inc_by(objects as u64);
+        self.bytes.with_label_values(&["read"]).inc_by(bytes as u64);
+    }
+
+    pub(crate) fn staleness(&self, since: Duration) {
+        self.staleness.set(since.as_secs_f64());
+    }
+
+    pub(crate) fn refused_write(&self, reason: RefusedWrite) {
+        self.refused_writes.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    pub(crate) fn refused_record(&self, reason: RefusedRecord) {
+        self.refused_records.with_label_values(&[reason.as_str()]).inc();
+    }
+
+    pub(crate) fn damaged_object(&self) {
+        self.damaged_objects.inc();
+    }
+
+    pub(crate) fn deleted(&self, objects: usize) {
+        self.deleted_objects.inc_by(objects as u64);
+    }
+
+    pub(crate) fn resealed(&self, secrets: usize) {
+        self.resealed.inc_by(secrets as u64);
+    }
+
+    pub(crate) fn sealing_keys(&self, keys: usize) {
+        self.sealing_keys.set(i64::try_from(keys).unwrap_or(i64::MAX));
+    }
+}
+
+impl Operation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Upload => "upload",
+            Self::Commit => "commit",
+            Self::Announce => "announce",
+            Self::Compare => "compare",
+            Self::Load => "load",
+            Self::Inspect => "inspect",
+            Self::Tend => "tend",
+            Self::History => "history",
+            Self::Pin => "pin",
+            Self::Report => "report",
+            Self::Reports => "reports",
+            Self::Adopt => "adopt",
+        }
+    }
+}
+
+impl RefusedWrite {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Fenced => "fenced",
+            Self::Conflict => "conflict",
+            Self::NotNewer => "not_newer",
+        }
+    }
+}
+
+impl RefusedRecord {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Forged => "forged",
+            Self::Undecodable => "undecodable",
+            Self::Older => "older",
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The store in Redis: a single server, Sentinel or Cluster.
+//!
+//! `docs/store.md` says what is where. Everything that must be decided and done in one step is a script; all else are reads,
+//! and writes of objects that nothing leads to yet.
+
+mod acks;
+mod args;
+mod claim;
+mod history;
+pub mod link;
+mod load;
+mod metrics;
+mod names;
+mod records;
+mod scripts;
+mod tend;
+mod watch;
+mod write;
+
+pub use args::{OpenError, StoreArgs};
+pub use names::InvalidPrefix;
+
+use self::link::{Connection, Link, LinkError, LinkErrorKind, Mode};
+use self::metrics::{Metrics, Operation};
+use self::names::Names;
+use crate::keys::{KeyFile, KeyRing};
+use crate::{
+    AckReport, Answer, Claim, Inspection, Loaded, Pin, Publication, Published, Record, Retirement,
+    Store, StoreError, Tended, Term, Watch,
+};
+use bytes::Bytes;
+use heliograph_snapshot::{Address, FleetName, Snapshot};
+use prometheus::Registry;
+use redis::{Cmd, FromRedisValue, RedisResult};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Cheap to clone: clones share the connection.
+#[derive(Clone, Debug)]
+pub struct RedisStore {
+    shared: Arc<Shared>,
+}
+
+/// How the store is kept, besides where.
+#[derive(Clone, Debug)]
+pub struct RedisOptions {
+    /// What all keys begin with.
+    pub prefix: String,
+    /// How many snapshots of a fleet are kept to go back to.
+    pub history: usize,
+    /// How long an object that nothing leads to stays, so that a slow reader can finish.
+    pub grace: std::time::Duration,
+}
+
+#[derive(Debug)]
+struct Shared {
+    link: Link,
+    names: Names,
+    keys: KeyFile,
+    metrics: Metrics,
+    options: RedisOptions,
+    /// The term that this process began last, if it is a writer.
+    claimed: Mutex<Option<Term>>,
+    /// What the writer's housekeeping remembers of each fleet.
+    care: Mutex<BTreeMap<FleetName, tend::Care>>,
+    /// Heads that somebody else wrote, as they are. They may be replaced by what the writer has.
+    forged: Mutex<BTreeMap<FleetName, Bytes>>,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self {
+            prefix: "heliograph".to_owned(),
+            history: 10,
+            grace: std::time::Duration::from_secs(60),
+        }
+    }
+}
+
+impl RedisStore {
+    /// Connects to nothing yet, so it works without a Redis.
+    pub fn new(
+        link: Link,
+        keys: KeyFile,
+        options: RedisOptions,
+        registry: &Registry,
+    ) -> Result<Self, OpenError> {
+        let names = Names::new(&options.prefix)?;
+        let metrics = Metrics::register(registry)?;
+        metrics.sealing_keys(keys.current().ids().count());
+        let shared = Shared {
+            link,
+            names,
+            keys,
+            metrics,
+            options,
+            claimed: Mutex::default(),
+            care: Mutex::default(),
+            forged: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+}
+
+impl Store for RedisStore {
+    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+        Box::pin(self.shared.claim(fence))
+    }
+
+    fn address_of_secret(&self, body: &[u8]) -> Address {
+        Address(self.shared.keys().secret_hash(body))
+    }
+
+    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+        Box::pin(self.shared.publish(publication))
+    }
+
+    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+        Box::pin(self.shared.retire(retirement))
+    }
+
+    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
+        Box::pin(self.shared.inspect(fleets))
+    }
+
+    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
+        Box::pin(self.shared.tend(newest))
+    }
+
+    fn watch(&self) -> Box<dyn Watch> {
+        Box::new(watch::RedisWatch::new(self.shared.clone()))
+    }
+
+    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+        Box::pin(async move { self.shared.records(Operation::Compare, &fleets).await })
+    }
+
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+        Box::pin(self.shared.load(record, known))
+    }
+
+    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
+        Box::pin(self.shared.history(fleet))
+    }
+
+    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
+        Box::pin(self.shared.pin(fleet, pin))
+    }
+
+    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
+        Box::pin(self.shared.release(fleet))
+    }
+
+    fn report(&self, report: AckReport) -> Answer<'_, ()> {
+        Box::pin(self.shared.report(report))
+    }
+
+    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
+        Box::pin(self.shared.reports())
+    }
+
+    fn term(&self) -> Answer<'_, Term> {
+        Box::pin(self.shared.term())
+    }
+
+    fn adopt(&self, from: Term) -> Answer<'_, Term> {
+        Box::pin(self.shared.adopt(from))
+    }
+}
+
+impl Shared {
+    /// Asks Redis for something, and counts it.
+    async fn ask<T, W, F>(&self, operation: Operation, work: W) -> Result<T, StoreError>
+    where
+        W: FnOnce(Connection) -> F,
+        F: Future<Output = RedisResult<T>>,
+    {
+        let started = Instant::now();
+        let outcome = self.link.run(work).await;
+        let failed = outcome.as_ref().err().map(|error| error.kind);
+        self.metrics.operation(operation, started.elapsed(), failed);
+        outcome.map_err(|error: LinkError| match error.kind {
+            // Nothing heals that by itself.
+            LinkErrorKind::NoPermission => StoreError::Refused(error.to_string()),
+            _ => StoreError::Unavailable(error.to_string()),
+        })
+    }
+
+    /// One command.
+    async fn query<T: FromRedisValue>(
+        &self,
+        operation: Operation,
+        command: &Cmd,
+    ) -> Result<T, StoreError> {
+        let query = |mut connection| async move { command.query_async(&mut connection).await };
+        self.ask(operation, query).await
+    }
+
+    fn keys(&self) -> KeyRing {
+        self.keys.current()
+    }
+
+    /// Follows the file of the key ring. What is wrong with it is told there.
+    fn refresh_keys(&self) {
+        if self.keys.refresh().is_ok_and(|changed| changed) {
+            self.metrics.sealing_keys(self.keys().ids().count());
+        }
+    }
+
+    fn is_cluster(&self) -> bool {
+        self.link.mode() == Mode::Cluster
+    }
+
+    /// Where the term is that decides about writes of a fleet.
+    fn term_key(&self, fleet: &FleetName) -> String {
+        if self.is_cluster() { self.names.term_of(fleet) } else { self.names.term() }
+    }
+
+    fn care(&self) -> MutexGuard<'_, BTreeMap<FleetName, tend::Care>> {
+        lock(&self.care)
+    }
+
+    fn forged(&self) -> MutexGuard<'_, BTreeMap<FleetName, Bytes>> {
+        lock(&self.forged)
+    }
+}
+
+/// Nothing panics while it holds such a lock, and every change is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

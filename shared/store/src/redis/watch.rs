@@ -1,0 +1,276 @@
+use super::Shared;
+use super::link::{Heard, Listener};
+use super::metrics::{Operation, RefusedRecord};
+use super::records;
+use crate::{Notice, Record, StoreError, Watch};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use heliograph_snapshot::{FleetName, Head};
+use redis::cmd;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
+
+/// A reader's place in the store. It hears the doorbell, and because messages get lost it compares anyway, every second or
+/// two.
+pub(super) struct RedisWatch {
+    shared: Arc<Shared>,
+    bell: Listener,
+    /// The question that is on its way to Redis, if there is one. It is kept here, and not in the future of `next`, so that
+    /// a reader who gives up waiting does not take it back.
+    asked: Option<BoxFuture<'static, Result<Answered, StoreError>>>,
+    /// The newest record that was told of each fleet.
+    told: BTreeMap<FleetName, Head>,
+    /// The fleets that are believed live.
+    live: BTreeSet<FleetName>,
+    /// What is to be told.
+    pending: VecDeque<Arc<Record>>,
+    /// The fleets whose records are to be read.
+    rung: BTreeSet<FleetName>,
+    /// What the clock showed when all fleets were last compared.
+    clock: Option<Bytes>,
+    /// When to compare all, at the latest.
+    due: Instant,
+    compared: Option<Instant>,
+    started: Instant,
+    start: Start,
+    /// What was last said to be wrong.
+    complaint: Option<StoreError>,
+    /// The records that were refused last, so that each is counted once.
+    refused: BTreeMap<FleetName, Bytes>,
+}
+
+enum Answered {
+    /// What the clock shows, and the index if that is news.
+    Compared(Option<Bytes>, Option<BTreeMap<FleetName, Option<Head>>>),
+    /// The records of these fleets.
+    Read(Vec<FleetName>, Vec<Option<Bytes>>),
+}
+
+/// How far the reader is in hearing of what was there when it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Comparing,
+    /// The records of all fleets are asked for.
+    Reading,
+    Read,
+    Told,
+}
+
+/// Between two comparisons, in milliseconds.
+const PAUSE: std::ops::Range<u64> = 1_000..2_000;
+
+impl RedisWatch {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let now = Instant::now();
+        Self {
+            bell: shared.link.listen(shared.names.bell()),
+            shared,
+            asked: None,
+            told: BTreeMap::new(),
+            live: BTreeSet::new(),
+            pending: VecDeque::new(),
+            rung: BTreeSet::new(),
+            clock: None,
+            due: now,
+            compared: None,
+            started: now,
+            start: Start::Comparing,
+            complaint: None,
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// What there is to tell now.
+    fn tell(&mut self) -> Option<Notice> {
+        if let Some(record) = self.pending.pop_front() {
+            return Some(Notice::Fleet(record));
+        }
+        if self.start == Start::Read {
+            self.start = Start::Told;
+            return Some(Notice::Synced);
+        }
+        None
+    }
+
+    /// Asks Redis what there is a reason to ask, one thing at a time.
+    fn ask(&mut self) {
+        if self.asked.is_some() {
+            return;
+        }
+        let shared = self.shared.clone();
+        // First, so that no flood of messages keeps it from finding out what they did not tell.
+        if self.due <= Instant::now() {
+            self.wait();
+            let before = self.clock.clone();
+            self.asked = Some(Box::pin(async move { shared.compare(before).await }));
+        } else if !self.rung.is_empty() {
+            let fleets: Vec<_> = std::mem::take(&mut self.rung).into_iter().collect();
+            self.asked = Some(Box::pin(async move {
+                let values = shared.values(Operation::Compare, &fleets).await?;
+                Ok(Answered::Read(fleets, values))
+            }));
+        }
+    }
+
+    /// While Redis is away, a try each second or two is enough.
+    fn wait(&mut self) {
+        self.due = Instant::now() + Duration::from_millis(fastrand::u64(PAUSE));
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Message(message) => match fleet_in(&message) {
+                Some(fleet) => {
+                    self.rung.insert(fleet);
+                }
+                None => self.due = Instant::now(),
+            },
+            // Something may have been missed before.
+            Heard::Subscribed => self.due = Instant::now(),
+        }
+    }
+
+    fn learn(&mut self, answered: Result<Answered, StoreError>) {
+        self.asked = None;
+        match answered {
+            Ok(Answered::Compared(clock, index)) => {
+                // The index is a hint, right or wrong: the fleet's own record decides.
+                let index = index.into_iter().flatten();
+                let news = index.filter(|(fleet, head)| self.told.get(fleet) != head.as_ref());
+                self.rung.extend(news.map(|(fleet, _)| fleet));
+                self.clock = clock;
+                self.compared = Some(Instant::now());
+                self.complaint = None;
+                if self.start == Start::Comparing {
+                    self.start = if self.rung.is_empty() { Start::Read } else { Start::Reading };
+                }
+            }
+            Ok(Answered::Read(fleets, values)) => {
+                self.read(&fleets, values);
+                if self.start == Start::Reading {
+                    self.start = Start::Read;
+                }
+            }
+            Err(error) => {
+                self.complain(&error);
+                // What was asked for is found by the next comparison.
+                self.clock = None;
+                self.rung.clear();
+                if self.start == Start::Reading {
+                    self.start = Start::Comparing;
+                }
+                self.wait();
+            }
+        }
+        let since = self.compared.unwrap_or(self.started).elapsed();
+        self.shared.metrics.staleness(since);
+    }
+
+    /// The link says when Redis is away. Whatever else is wrong is said here, once.
+    fn complain(&mut self, error: &StoreError) {
+        if !error.is_temporary() && self.complaint.as_ref() != Some(error) {
+            tracing::warn!("what is in Redis cannot be read: {error}");
+            self.complaint = Some(error.clone());
+        }
+    }
+
+    /// Notes the records that are newer than what was told.
+    fn read(&mut self, fleets: &[FleetName], values: Vec<Option<Bytes>>) {
+        let keys = self.shared.keys();
+        for (fleet, value) in fleets.iter().zip(values) {
+            let Some(value) = value else { continue };
+            match records::read(fleet, &value, &keys) {
+                Ok(record) => self.take(record),
+                Err(error) => {
+                    if self.refused.insert(fleet.clone(), value.clone()) != Some(value) {
+                        self.shared.refuse(fleet, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, record: Record) {
+        let (fleet, head) = (record.fleet.clone(), record.head);
+        match self.told.get(&fleet) {
+            Some(told) if head == *told => return,
+            Some(told) if head < *told => return self.refuse_older(&fleet, head),
+            _ => {}
+        }
+        self.refused.remove(&fleet);
+        self.told.insert(fleet.clone(), head);
+        // Only the newest is told.
+        self.pending.retain(|waiting| waiting.fleet != fleet);
+        // A fleet that was never told of need not be taken away.
+        let known = if record.is_live() {
+            self.live.insert(fleet);
+            true
+        } else {
+            self.live.remove(&fleet)
+        };
+        if known {
+            self.pending.push_back(Arc::new(record));
+        }
+    }
+
+    fn refuse_older(&mut self, fleet: &FleetName, head: Head) {
+        let value = Bytes::from(head.to_string());
+        if self.refused.insert(fleet.clone(), value.clone()) != Some(value) {
+            self.shared.metrics.refused_record(RefusedRecord::Older);
+            let told = self.told.get(fleet).copied().unwrap_or_default();
+            tracing::warn!(
+                %fleet,
+                "Redis went back to {head}, and {told} stays. The translator publishes again within seconds; if it is \
+                 of a lower epoch, `helio store adopt` lets it go on"
+            );
+        }
+    }
+}
+
+impl Watch for RedisWatch {
+    fn next(&mut self) -> BoxFuture<'_, Notice> {
+        Box::pin(async move {
+            loop {
+                if let Some(notice) = self.tell() {
+                    return notice;
+                }
+                self.ask();
+                let Self { asked, bell, due, .. } = self;
+                let idle = asked.is_none();
+                let answer = async {
+                    match asked {
+                        Some(asked) => asked.await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    answered = answer => self.learn(answered),
+                    heard = bell.next() => self.hear(heard),
+                    () = sleep_until(*due), if idle => {}
+                }
+            }
+        })
+    }
+}
+
+impl Shared {
+    /// What the clock shows; and the index, if it showed something else before, or nothing.
+    async fn compare(&self, before: Option<Bytes>) -> Result<Answered, StoreError> {
+        self.refresh_keys();
+        let command = cmd("GET").arg(self.names.clock()).take();
+        let clock: Option<Bytes> = self.query(Operation::Compare, &command).await?;
+        if clock.is_some() && clock == before {
+            return Ok(Answered::Compared(clock, None));
+        }
+        let index = self.index(Operation::Compare).await?;
+        Ok(Answered::Compared(clock, Some(index)))
+    }
+}
+
+/// The fleet that a message names.
+fn fleet_in(message: &[u8]) -> Option<FleetName> {
+    let (fleet, _) = std::str::from_utf8(message).ok()?.split_once(' ')?;
+    fleet.parse().ok()
+}

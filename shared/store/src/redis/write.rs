@@ -1,0 +1,227 @@
+use super::Shared;
+use super::claim::{head_in, term_in};
+use super::metrics::{Operation, RefusedWrite};
+use super::records;
+use super::scripts::{self, detail, word};
+use crate::codec;
+use crate::keys::{Place, SealError};
+use crate::{Publication, Published, Record, Retirement, StoreError, Term};
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use heliograph_snapshot::{Address, FleetName, Head, Resource, ResourceType, Tree};
+use redis::cmd;
+
+/// How much is written in one command, at most, if it is more than one object.
+const UPLOAD_BYTES: usize = 256 << 10;
+const UPLOAD_OBJECTS: usize = 500;
+/// How many such commands are on their way at once.
+const UPLOADS: usize = 4;
+
+/// An object, and where it belongs.
+type Object = (Address, Bytes);
+
+impl Shared {
+    pub(super) async fn publish(&self, publication: Publication) -> Result<Published, StoreError> {
+        let fleet = &publication.snapshot.fleet;
+        let objects = self.missing(&publication)?;
+        let published = Published {
+            objects: objects.len(),
+            bytes: objects.iter().map(|(_, bytes)| bytes.len()).sum(),
+        };
+        let record = publication.record();
+        if publication.expected.is_none() {
+            self.enter(&record).await?;
+        }
+        self.upload(fleet, objects).await?;
+        self.metrics.written(published.objects, published.bytes);
+        self.care().entry(fleet.clone()).or_default().wrote(published.objects);
+        let steps = if publication.is_step() { self.options.history } else { 0 };
+        self.commit(&record, publication.expected, steps).await?;
+        Ok(published)
+    }
+
+    pub(super) async fn retire(&self, retirement: Retirement) -> Result<(), StoreError> {
+        let record = retirement.record();
+        if retirement.expected.is_none() {
+            self.enter(&record).await?;
+        }
+        self.commit(&record, retirement.expected, 0).await?;
+        self.care().remove(&record.fleet);
+        // What it was pinned to is gone. If this fails, the retirement is asked for again, and this with it.
+        self.release(record.fleet).await.map(|_| ())
+    }
+
+    /// Tells readers of a head. In a Cluster the index is in another slot than the fleet, and so it comes after the commit;
+    /// if it does not come at all, the next inspection mends it. `wrong` is what the index has and should not.
+    pub(super) async fn announce(
+        &self,
+        fleet: &FleetName,
+        head: Head,
+        wrong: Option<Head>,
+    ) -> Result<(), StoreError> {
+        let call = scripts::ANNOUNCE
+            .call()
+            .key(self.names.heads())
+            .key(self.names.clock())
+            .key(self.names.term())
+            .arg(fleet.as_str())
+            .arg(head.to_string())
+            .arg(self.names.bell())
+            .arg(if self.is_cluster() { "SPUBLISH" } else { "PUBLISH" })
+            .arg(wrong.map(|head| head.to_string()).unwrap_or_default());
+        self.invoke(Operation::Announce, call).await.map(|_| ())
+    }
+
+    /// What Redis lacks of a snapshot.
+    fn missing(&self, publication: &Publication) -> Result<Vec<Object>, StoreError> {
+        let snapshot = &publication.snapshot;
+        let mut objects = Vec::new();
+        for kind in ResourceType::ALL {
+            static NOTHING: Tree = Tree::new();
+            let held = publication.held.as_ref().map_or(&NOTHING, |held| held.tree(kind));
+            let fresh = snapshot.tree(kind).beyond(held);
+            objects.extend(fresh.parts.iter().map(|(at, part)| (*at, codec::part(part))));
+            for resource in fresh.resources {
+                let body = self.body(&snapshot.fleet, kind, resource)?;
+                if body.len() > codec::LARGEST {
+                    return Err(StoreError::Refused(format!(
+                        "{}: the {kind} {} is larger than {} bytes, which no reader takes",
+                        snapshot.fleet,
+                        resource.name,
+                        codec::LARGEST
+                    )));
+                }
+                objects.push((resource.address, body));
+            }
+        }
+        Ok(objects)
+    }
+
+    /// A resource's body as it is stored: a secret is sealed.
+    pub(super) fn body(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        resource: &Resource,
+    ) -> Result<Bytes, StoreError> {
+        if kind != ResourceType::Secret {
+            return Ok(codec::body(&resource.body));
+        }
+        let place = place(fleet, resource.name.as_ref(), &resource.address);
+        let sealed = self.keys().seal(&place, &resource.body);
+        let refused = |error: SealError| {
+            StoreError::Refused(format!("{fleet}: the secret {}: {error}", resource.name))
+        };
+        Ok(codec::sealed(&sealed.map_err(refused)?))
+    }
+
+    async fn upload(&self, fleet: &FleetName, objects: Vec<Object>) -> Result<(), StoreError> {
+        let writes = batches(objects).into_iter().map(|batch| {
+            let mut command = cmd("HSET");
+            command.arg(self.names.objects(fleet));
+            for (address, bytes) in &batch {
+                command.arg(&address.0).arg(bytes.as_ref());
+            }
+            async move { self.query::<()>(Operation::Upload, &command).await }
+        });
+        stream::iter(writes).buffered(UPLOADS).try_collect().await
+    }
+
+    /// In a Cluster the index must know a fleet before there is a head, and no script sees both the fleet and the term of
+    /// all: a translator whose term is over is stopped here, and if it slips through, the next inspection shows it.
+    async fn enter(&self, record: &Record) -> Result<(), StoreError> {
+        if !self.is_cluster() {
+            return Ok(());
+        }
+        let (ours, theirs) = (Term::from(record.head), self.read_term(Operation::Commit).await?);
+        if ours < theirs && !self.is_written(record).await? {
+            return Err(self.fenced(ours, theirs));
+        }
+        let command = cmd("HSETNX")
+            .arg(self.names.heads())
+            .arg(record.fleet.as_str())
+            .arg(Head::default().to_string())
+            .take();
+        self.query(Operation::Commit, &command).await
+    }
+
+    /// Whether the record is there already: the answer was lost and the writer asks again.
+    async fn is_written(&self, record: &Record) -> Result<bool, StoreError> {
+        let found = self.values(Operation::Commit, std::slice::from_ref(&record.fleet)).await?;
+        Ok(found == [Some(records::value(record, &self.keys()))])
+    }
+
+    async fn commit(
+        &self,
+        record: &Record,
+        expected: Option<Head>,
+        steps: usize,
+    ) -> Result<(), StoreError> {
+        let Record { fleet, head, .. } = record;
+        let mut call = scripts::COMMIT
+            .call()
+            .key(self.term_key(fleet))
+            .key(self.names.head(fleet))
+            .key(self.names.history(fleet))
+            .key(self.names.objects(fleet));
+        if !self.is_cluster() {
+            call = call.key(self.names.heads()).key(self.names.clock());
+        }
+        let forged = self.forged().get(fleet).cloned();
+        let call = call
+            .arg(expected.map(|head| head.to_string()).unwrap_or_default())
+            .arg(head.to_string())
+            .arg(records::value(record, &self.keys()))
+            .arg(forged.unwrap_or_default())
+            .arg(steps.to_string())
+            .arg(if record.is_live() { "0" } else { "1" })
+            .arg(fleet.as_str())
+            .arg(self.names.bell());
+        let reply = self.invoke(Operation::Commit, call).await?;
+        let fleet = fleet.clone();
+        match word(&reply) {
+            "ok" => {
+                self.forged().remove(&fleet);
+                if self.is_cluster() && self.announce(&fleet, *head, None).await.is_err() {
+                    tracing::debug!(%fleet, "written, and not told yet");
+                }
+                Ok(())
+            }
+            "fenced" => Err(self.fenced((*head).into(), term_in(detail(&reply))?)),
+            "conflict" => {
+                self.metrics.refused_write(RefusedWrite::Conflict);
+                Err(StoreError::Conflict { fleet, expected, found: head_in(detail(&reply)) })
+            }
+            "old" => {
+                self.metrics.refused_write(RefusedWrite::NotNewer);
+                let found = head_in(detail(&reply)).unwrap_or_default();
+                Err(StoreError::NotNewer { fleet, offered: *head, found })
+            }
+            other => Err(StoreError::Refused(format!("{fleet}: Redis answered {other:?}"))),
+        }
+    }
+}
+
+/// The place that a secret is sealed for.
+pub(super) fn place<'a>(fleet: &'a FleetName, name: &'a str, address: &'a Address) -> Place<'a> {
+    Place { fleet: fleet.as_str(), kind: ResourceType::Secret.as_str(), name, hash: &address.0 }
+}
+
+fn batches(objects: Vec<Object>) -> Vec<Vec<Object>> {
+    let mut batches: Vec<Vec<Object>> = Vec::new();
+    let mut size = 0;
+    for object in objects {
+        let length = object.1.len();
+        match batches.last_mut() {
+            Some(batch) if batch.len() < UPLOAD_OBJECTS && size + length <= UPLOAD_BYTES => {
+                size += length;
+                batch.push(object);
+            }
+            _ => {
+                size = length;
+                batches.push(vec![object]);
+            }
+        }
+    }
+    batches
+}

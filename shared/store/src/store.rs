@@ -1,0 +1,248 @@
+use crate::{AckReport, StoreError};
+use futures::future::BoxFuture;
+use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Snapshot};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Everything a translator says and a distributor hears. A store is a cache that can be rebuilt: what it loses, the
+/// translator publishes again.
+///
+/// One writer at a time: a term begins with [`Store::claim`], and every write of an earlier term is refused from
+/// then on. Writes may be asked for again when their answer was lost; the second time changes nothing.
+pub trait Store: Send + Sync + 'static {
+    /// Begins a term. `fence` is the token of whatever elected the writer, refused if a newer term has begun;
+    /// without an election the store finds one above all it has seen.
+    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim>;
+
+    /// Where a secret's body is kept, and so what its version is: a store that others can read has a key for that, so
+    /// that the address says nothing of the content.
+    fn address_of_secret(&self, body: &[u8]) -> Address;
+
+    /// Makes a snapshot the newest of its fleet, or changes nothing.
+    fn publish(&self, publication: Publication) -> Answer<'_, Published>;
+
+    /// Takes a fleet away. No older write brings it back.
+    fn retire(&self, retirement: Retirement) -> Answer<'_, ()>;
+
+    /// What the store holds at this moment, for the writer to compare with what it wrote. `fleets` are those that the
+    /// writer knows.
+    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection>;
+
+    /// The writer's housekeeping of a fleet, never beside another write of the same fleet: deletes what nothing leads to
+    /// any more, and seals again what is sealed with an older key. `newest` is what the writer published last. What is
+    /// not due is not done, so this may be called often.
+    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended>;
+
+    /// Every fleet as it is now, then every change.
+    fn watch(&self) -> Box<dyn Watch>;
+
+    /// The newest records of these fleets, as they are at this moment.
+    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>>;
+
+    /// The snapshot of a record, taking from `known` what did not change.
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded>;
+
+    /// The snapshots that a fleet can go back to, newest first.
+    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>>;
+
+    /// Asks the translator to hold a fleet at a snapshot of its history, endpoints excepted, until it is released.
+    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()>;
+
+    /// Whether the fleet was pinned.
+    fn release(&self, fleet: FleetName) -> Answer<'_, bool>;
+
+    /// What one replica's proxies say. It is forgotten unless it is said again before [`crate::ACKS_EXPIRY`].
+    fn report(&self, report: AckReport) -> Answer<'_, ()>;
+
+    /// What every replica said last.
+    fn reports(&self) -> Answer<'_, Vec<AckReport>>;
+
+    /// The newest term that has begun.
+    fn term(&self) -> Answer<'_, Term>;
+
+    /// Raises the epoch, so that a translator whose fences start low again can go on. Refused if the term is no longer
+    /// `from`. All writers must claim again.
+    fn adopt(&self, from: Term) -> Answer<'_, Term>;
+}
+
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// A reader's place in the store.
+pub trait Watch: Send {
+    /// The next change. A fleet's records come in order, never one older than the last; a slow reader skips some and
+    /// still gets the newest. While the store is away this waits. Dropping the future loses nothing.
+    fn next(&mut self) -> BoxFuture<'_, Notice>;
+}
+
+#[derive(Clone, Debug)]
+pub enum Notice {
+    Fleet(Arc<Record>),
+    /// All fleets that the store held when the watch began have been told.
+    Synced,
+}
+
+/// What the store says of a fleet at one head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub fleet: FleetName,
+    pub head: Head,
+    pub state: State,
+    /// When it was written, by the writer's clock: for people, not for order.
+    pub time: SystemTime,
+    /// Why it was written, in a few words.
+    pub cause: Arc<str>,
+    /// The head of the history to which the fleet was pinned then.
+    pub pinned: Option<Head>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Where the resources of each type are.
+    Live(BTreeMap<ResourceType, Address>),
+    Retired,
+}
+
+/// One term of one writer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Term {
+    pub epoch: u64,
+    pub fence: u128,
+}
+
+/// What a writer holds for one term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub term: Term,
+    /// What the store holds: live fleets and retired ones.
+    pub records: BTreeMap<FleetName, Arc<Record>>,
+    pub pins: BTreeMap<FleetName, Pin>,
+}
+
+/// A snapshot to publish.
+#[derive(Clone, Debug)]
+pub struct Publication {
+    pub snapshot: Arc<Snapshot>,
+    /// The head that the writer believes to be there.
+    pub expected: Option<Head>,
+    /// The snapshot at `expected`: what it has need not be written again. Without it everything is.
+    pub held: Option<Arc<Snapshot>>,
+    pub time: SystemTime,
+    pub cause: Arc<str>,
+    pub pinned: Option<Head>,
+}
+
+/// What a publication took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    pub objects: usize,
+    pub bytes: usize,
+}
+
+/// A fleet to take away.
+#[derive(Clone, Debug)]
+pub struct Retirement {
+    pub fleet: FleetName,
+    /// The fleet's last head.
+    pub tombstone: Head,
+    /// The head that the writer believes to be there.
+    pub expected: Option<Head>,
+    pub time: SystemTime,
+    pub cause: Arc<str>,
+}
+
+/// What is in the store, newer or older than what the writer wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspection {
+    pub term: Term,
+    pub heads: BTreeMap<FleetName, Head>,
+    pub pins: BTreeMap<FleetName, Pin>,
+}
+
+/// An operator's wish that a fleet stays at an earlier snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// A record of the fleet's history.
+    pub record: Arc<Record>,
+    pub time: SystemTime,
+    pub cause: Arc<str>,
+}
+
+/// What housekeeping did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tended {
+    pub deleted: usize,
+    pub sealed_again: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub snapshot: Arc<Snapshot>,
+    /// The secrets that are left out because this process lacks the key they are sealed with.
+    pub unopened: Vec<Arc<str>>,
+}
+
+impl Record {
+    pub fn is_live(&self) -> bool {
+        matches!(self.state, State::Live(_))
+    }
+
+    /// Where the resources are; nowhere if the fleet is retired.
+    pub fn roots(&self) -> BTreeMap<ResourceType, Address> {
+        match &self.state {
+            State::Live(roots) => roots.clone(),
+            State::Retired => BTreeMap::new(),
+        }
+    }
+}
+
+impl Publication {
+    pub fn record(&self) -> Record {
+        Record {
+            fleet: self.snapshot.fleet.clone(),
+            head: self.snapshot.head,
+            state: State::Live(self.snapshot.roots()),
+            time: self.time,
+            cause: self.cause.clone(),
+            pinned: self.pinned,
+        }
+    }
+
+    /// Whether this is a step in the history: endpoints alone are not, because nobody goes back to old addresses.
+    pub fn is_step(&self) -> bool {
+        let lasting = |snapshot: &Snapshot| {
+            let mut roots = snapshot.roots();
+            roots.remove(&ResourceType::Endpoints);
+            roots
+        };
+        self.held.as_ref().is_none_or(|held| lasting(held) != lasting(&self.snapshot))
+    }
+}
+
+impl Retirement {
+    pub fn record(&self) -> Record {
+        Record {
+            fleet: self.fleet.clone(),
+            head: self.tombstone,
+            state: State::Retired,
+            time: self.time,
+            cause: self.cause.clone(),
+            pinned: None,
+        }
+    }
+}
+
+impl From<Head> for Term {
+    fn from(head: Head) -> Self {
+        Self { epoch: head.epoch, fence: head.fence }
+    }
+}
+
+/// `epoch.fence`.
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.fence)
+    }
+}

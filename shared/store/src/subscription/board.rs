@@ -1,0 +1,334 @@
+use super::Update;
+use crate::{Loaded, Notice, Record, StoreError};
+use heliograph_snapshot::{FleetName, Head, Snapshot};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What is known, wanted and owed. Its memory is bounded by the number of live fleets.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    fleets: BTreeMap<FleetName, Fleet>,
+    /// Fleets to load, each once, in the order in which they were asked for.
+    queue: VecDeque<FleetName>,
+    /// Fleets to load again at a later time.
+    retries: BTreeSet<(Instant, FleetName)>,
+    loading: usize,
+    /// What the reader gets next. It is emptied before anything more is heard.
+    ready: VecDeque<Update>,
+    start: Start,
+    /// The fleets of the start that were neither yielded nor given up.
+    owed: BTreeSet<FleetName>,
+    /// The fleets whose newest record cannot be loaded, with the head of which that was said.
+    damaged: BTreeMap<FleetName, Head>,
+    /// The fleets with secrets that cannot be opened, and which that are, as was said.
+    unopened: BTreeMap<FleetName, Vec<Arc<str>>>,
+}
+
+/// What to load, and what the reader has already.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) record: Arc<Record>,
+    pub(super) known: Option<Arc<Snapshot>>,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) record: Arc<Record>,
+    pub(super) loaded: Result<Loaded, StoreError>,
+}
+
+#[derive(Debug, Default)]
+struct Fleet {
+    /// The newest head that was told, loaded or not.
+    newest: Option<Head>,
+    /// The newest record, unless it is loaded whole or being loaded.
+    wanted: Option<Arc<Record>>,
+    /// What was yielded last.
+    known: Option<Arc<Snapshot>>,
+    /// Where the fleet was retired: what is still being loaded from before is of no use.
+    retired: Option<Head>,
+    task: Task,
+    /// How often in a row a record could not be loaded.
+    failures: u32,
+}
+
+/// What is under way for a fleet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Task {
+    #[default]
+    None,
+    Queued,
+    Loading,
+    RetryAt(Instant),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Start {
+    /// The watch has not told all fleets yet.
+    #[default]
+    Telling,
+    /// It has, and some of them are owed.
+    Told,
+    Synced,
+}
+
+/// How many fleets are loaded at once.
+pub(super) const LOADS: usize = 16;
+/// Between two tries of a load that failed. The more often it failed, the further they may be apart.
+pub(super) const BACKOFF: (Duration, Duration) =
+    (Duration::from_millis(500), Duration::from_secs(5));
+/// Between two looks whether the key of a secret has come.
+const KEY_WAIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
+/// How often a load fails before it is called damage: once may be a record that was replaced meanwhile.
+const DAMAGE: u32 = 2;
+/// How often a store that is away fails a fleet of the start before the others go ahead without it.
+pub(super) const PATIENCE: u32 = 5;
+/// How many secrets a line of the log names.
+const NAMED: usize = 10;
+
+impl Board {
+    pub(super) fn take(&mut self) -> Option<Update> {
+        self.ready.pop_front()
+    }
+
+    pub(super) fn damaged(&self) -> usize {
+        self.damaged.len()
+    }
+
+    pub(super) fn unopened(&self) -> usize {
+        self.unopened.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn fleets(&self) -> usize {
+        self.fleets.len()
+    }
+
+    /// When there is something to load again.
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        self.retries.first().map(|(due, _)| *due)
+    }
+
+    /// The next thing to load now.
+    pub(super) fn begin_load(&mut self, now: Instant) -> Option<Request> {
+        while let Some((due, _)) = self.retries.first()
+            && *due <= now
+            && let Some((_, name)) = self.retries.pop_first()
+        {
+            self.enqueue(&name);
+        }
+        if self.loading == LOADS {
+            return None;
+        }
+        loop {
+            let name = self.queue.pop_front()?;
+            let Some(fleet) = self.fleets.get_mut(&name) else { continue };
+            fleet.task = Task::None;
+            if let Some(record) = fleet.wanted.take() {
+                fleet.task = Task::Loading;
+                self.loading += 1;
+                return Some(Request { record, known: fleet.known.clone() });
+            }
+            // It was retired while it waited.
+            self.forget_if_gone(&name);
+        }
+    }
+
+    pub(super) fn hear(&mut self, notice: Notice) {
+        match notice {
+            Notice::Fleet(record) if record.is_live() => self.want(record),
+            Notice::Fleet(record) => self.retire(&record),
+            Notice::Synced if self.start == Start::Telling => self.start = Start::Told,
+            Notice::Synced => {}
+        }
+        self.sync();
+    }
+
+    /// `luck`, from 0 to 1, spreads what is tried again over time.
+    pub(super) fn settle(&mut self, outcome: Outcome, now: Instant, luck: f64) {
+        let Outcome { record, loaded } = outcome;
+        self.loading = self.loading.saturating_sub(1);
+        let Some(fleet) = self.fleets.get_mut(&record.fleet) else { return };
+        fleet.task = Task::None;
+        if fleet.retired < Some(record.head) {
+            match loaded {
+                Ok(loaded) => self.arrived(&record, loaded, now, luck),
+                Err(error) => self.failed(&record, &error, now, luck),
+            }
+        }
+        self.enqueue_wanted(&record.fleet);
+        self.forget_if_gone(&record.fleet);
+        self.sync();
+    }
+
+    fn want(&mut self, record: Arc<Record>) {
+        let name = record.fleet.clone();
+        let fleet = self.fleets.entry(name.clone()).or_default();
+        if fleet.newest >= Some(record.head) {
+            return;
+        }
+        fleet.newest = Some(record.head);
+        fleet.wanted = Some(record);
+        self.cancel_retry(&name);
+        self.enqueue_wanted(&name);
+        if self.start == Start::Telling {
+            self.owed.insert(name);
+        }
+    }
+
+    fn retire(&mut self, record: &Record) {
+        let name = &record.fleet;
+        let Some(fleet) = self.fleets.get_mut(name) else { return };
+        if fleet.newest >= Some(record.head) {
+            return;
+        }
+        fleet.newest = Some(record.head);
+        fleet.retired = Some(record.head);
+        fleet.wanted = None;
+        fleet.failures = 0;
+        if fleet.known.take().is_some() {
+            self.ready.push_back(Update::Retired(name.clone(), record.head));
+        }
+        self.owed.remove(name);
+        self.damaged.remove(name);
+        self.unopened.remove(name);
+        self.cancel_retry(name);
+        self.forget_if_gone(name);
+    }
+
+    fn arrived(&mut self, record: &Arc<Record>, loaded: Loaded, now: Instant, luck: f64) {
+        let name = &record.fleet;
+        let Some(fleet) = self.fleets.get_mut(name) else { return };
+        let Loaded { snapshot, unopened } = loaded;
+        let is_news = fleet.known.as_ref().is_none_or(|known| {
+            // At the same head only a secret that could be opened makes a difference.
+            known.head < snapshot.head
+                || (known.head == snapshot.head && !known.same_content(&snapshot))
+        });
+        if is_news {
+            fleet.known = Some(snapshot.clone());
+            self.ready.push_back(Update::Published(snapshot));
+        }
+        fleet.failures = 0;
+        self.owed.remove(name);
+        if self.damaged.remove(name).is_some() {
+            tracing::info!(fleet = %name, head = %record.head, "can be loaded again");
+        }
+        if unopened.is_empty() {
+            if self.unopened.remove(name).is_some() {
+                tracing::info!(fleet = %name, head = %record.head, "all secrets can be opened");
+            }
+            return;
+        }
+        // Once, and not for each head: endpoints may change every second.
+        if self.unopened.get(name) != Some(&unopened) {
+            tracing::warn!(
+                fleet = %name,
+                head = %record.head,
+                "left out, because the key that seals them is not in this process's key ring: {}",
+                in_words(&unopened)
+            );
+            self.unopened.insert(name.clone(), unopened);
+        }
+        self.retry(record, now + between(KEY_WAIT, luck));
+    }
+
+    fn failed(&mut self, record: &Arc<Record>, error: &StoreError, now: Instant, luck: f64) {
+        let name = &record.fleet;
+        let Some(fleet) = self.fleets.get_mut(name) else { return };
+        if fleet.wanted.is_some() {
+            // Replaced by a newer one, which is tried at once.
+            return;
+        }
+        fleet.failures = fleet.failures.saturating_add(1);
+        let failures = fleet.failures;
+        tracing::debug!(fleet = %name, head = %record.head, failures, %error, "cannot be loaded");
+        if failures >= if error.is_temporary() { PATIENCE } else { DAMAGE } {
+            self.owed.remove(name);
+        }
+        // Who is away says so itself, once and not for each fleet.
+        if !error.is_temporary()
+            && failures >= DAMAGE
+            && self.damaged.insert(name.clone(), record.head) != Some(record.head)
+        {
+            tracing::warn!(
+                fleet = %name,
+                head = %record.head,
+                %error,
+                "the newest snapshot cannot be loaded: the one before stays, and this is tried again"
+            );
+        }
+        self.retry(record, now + backoff(failures, luck));
+    }
+
+    /// Loads a record again later, unless there is a newer one.
+    fn retry(&mut self, record: &Arc<Record>, due: Instant) {
+        let Some(fleet) = self.fleets.get_mut(&record.fleet) else { return };
+        if fleet.wanted.is_none() {
+            fleet.wanted = Some(record.clone());
+            fleet.task = Task::RetryAt(due);
+            self.retries.insert((due, record.fleet.clone()));
+        }
+    }
+
+    fn cancel_retry(&mut self, name: &FleetName) {
+        if let Some(fleet) = self.fleets.get_mut(name)
+            && let Task::RetryAt(due) = fleet.task
+        {
+            fleet.task = Task::None;
+            self.retries.remove(&(due, name.clone()));
+        }
+    }
+
+    /// Queues a fleet for which nothing is under way and something is wanted.
+    fn enqueue_wanted(&mut self, name: &FleetName) {
+        let fleet = self.fleets.get(name);
+        if fleet.is_some_and(|fleet| fleet.task == Task::None && fleet.wanted.is_some()) {
+            self.enqueue(name);
+        }
+    }
+
+    fn enqueue(&mut self, name: &FleetName) {
+        if let Some(fleet) = self.fleets.get_mut(name) {
+            fleet.task = Task::Queued;
+            self.queue.push_back(name.clone());
+        }
+    }
+
+    fn forget_if_gone(&mut self, name: &FleetName) {
+        let fleet = self.fleets.get(name);
+        if fleet.is_some_and(|fleet| {
+            fleet.known.is_none() && fleet.wanted.is_none() && fleet.task == Task::None
+        }) {
+            self.fleets.remove(name);
+        }
+    }
+
+    /// Tells that all of the start is told, once.
+    fn sync(&mut self) {
+        if self.start == Start::Told && self.owed.is_empty() {
+            self.start = Start::Synced;
+            self.ready.push_back(Update::Synced);
+        }
+    }
+}
+
+pub(super) fn backoff(failures: u32, luck: f64) -> Duration {
+    let (least, most) = BACKOFF;
+    between((least, least.saturating_mul(2u32.saturating_pow(failures)).min(most)), luck)
+}
+
+fn between((least, most): (Duration, Duration), luck: f64) -> Duration {
+    least + most.saturating_sub(least).mul_f64(luck)
+}
+
+fn in_words(names: &[Arc<str>]) -> String {
+    let mut words = names.iter().take(NAMED).map(|name| &**name).collect::<Vec<_>>().join(", ");
+    if let Some(more) = names.len().checked_sub(NAMED + 1) {
+        words += &format!(" and {} more", more + 1);
+    }
+    words
+}

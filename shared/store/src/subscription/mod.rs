@@ -1,0 +1,83 @@
+//! Whole snapshots in order, over any store.
+//!
+//! [`Board`] decides what to load next and what to yield, without IO and without a clock; here it is told what
+//! happened, and what it asks for is done.
+
+mod board;
+#[cfg(test)]
+mod tests;
+
+use self::board::{Board, Outcome, Request};
+use crate::{Store, Watch};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use heliograph_snapshot::{FleetName, Head, Snapshot};
+use std::sync::Arc;
+use tokio::time::{Instant, sleep_until};
+
+/// Every fleet as it is now, then every change, as whole snapshots.
+///
+/// A fleet only moves forward. What cannot be loaded is not yielded, so that its readers keep what they have; it is
+/// tried again, and holds up no other fleet.
+pub struct Subscription {
+    store: Arc<dyn Store>,
+    watch: Box<dyn Watch>,
+    loads: FuturesUnordered<BoxFuture<'static, Outcome>>,
+    board: Board,
+}
+
+#[derive(Clone, Debug)]
+pub enum Update {
+    /// The newest snapshot of a fleet. It comes again at the same head, with more, when secrets that had to be left
+    /// out could be opened.
+    Published(Arc<Snapshot>),
+    /// A fleet that was published is no more.
+    Retired(FleetName, Head),
+    /// All fleets that the store held at the start have been published, but for those that cannot be loaded.
+    Synced,
+}
+
+impl Subscription {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        let watch = store.watch();
+        Self { store, watch, loads: FuturesUnordered::new(), board: Board::default() }
+    }
+
+    /// The next update. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Update {
+        loop {
+            if let Some(update) = self.board.take() {
+                return update;
+            }
+            while let Some(request) = self.board.begin_load(Instant::now()) {
+                self.loads.push(load(self.store.clone(), request));
+            }
+            let due = self.board.next_retry();
+            tokio::select! {
+                notice = self.watch.next() => self.board.hear(notice),
+                Some(outcome) = self.loads.next() => {
+                    self.board.settle(outcome, Instant::now(), fastrand::f64());
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+        }
+    }
+
+    /// How many fleets stay at an older snapshot because what the store holds of their newest cannot be used.
+    pub fn damaged(&self) -> usize {
+        self.board.damaged()
+    }
+
+    /// How many fleets lack secrets that this process has no key for.
+    pub fn unopened(&self) -> usize {
+        self.board.unopened()
+    }
+}
+
+fn load(store: Arc<dyn Store>, request: Request) -> BoxFuture<'static, Outcome> {
+    Box::pin(async move {
+        let loaded = store.load(request.record.clone(), request.known).await;
+        Outcome { record: request.record, loaded }
+    })
+}

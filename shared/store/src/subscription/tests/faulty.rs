@@ -1,0 +1,151 @@
+use crate::{
+    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Pin, Publication, Published, Record,
+    Retirement, Store, StoreError, Tended, Term, Watch,
+};
+use heliograph_snapshot::{Address, Change, FleetName, Head, ResourceType, Snapshot};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
+
+/// An embedded store whose loads go wrong as told.
+#[derive(Default)]
+pub(super) struct Faulty {
+    inner: Embedded,
+    faults: Mutex<BTreeMap<FleetName, Fault>>,
+    /// Where loads wait.
+    held: watch::Sender<Held>,
+    pub(super) loading: watch::Sender<Loading>,
+}
+
+#[derive(Clone)]
+pub(super) enum Fault {
+    Fails(StoreError),
+    /// Leaves out the secrets.
+    Unopened,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Held {
+    #[default]
+    Nowhere,
+    BeforeTheyRead,
+    AfterTheyRead,
+}
+
+/// How many loads there were and are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Loading {
+    pub(super) begun: usize,
+    pub(super) now: usize,
+    pub(super) most: usize,
+    /// What the last had already.
+    pub(super) known: Option<Head>,
+}
+
+impl Faulty {
+    pub(super) fn break_fleet(&self, fleet: FleetName, fault: Fault) {
+        self.faults.lock().unwrap().insert(fleet, fault);
+    }
+
+    pub(super) fn mend(&self) {
+        self.faults.lock().unwrap().clear();
+    }
+
+    pub(super) fn hold(&self, at: Held) {
+        self.held.send_replace(at);
+    }
+
+    pub(super) fn let_go(&self) {
+        self.held.send_replace(Held::Nowhere);
+    }
+
+    async fn pass(&self, at: Held) {
+        self.held.subscribe().wait_for(|held| *held != at).await.unwrap();
+    }
+
+    /// What it reads of a snapshot, with the faults it has.
+    async fn read(
+        &self,
+        record: Arc<Record>,
+        known: Option<Arc<Snapshot>>,
+    ) -> Result<Loaded, StoreError> {
+        let fault = self.faults.lock().unwrap().get(&record.fleet).cloned();
+        if let Some(Fault::Fails(error)) = fault {
+            return Err(error);
+        }
+        let mut loaded = self.inner.load(record, known).await?;
+        if fault.is_some() {
+            let whole = loaded.snapshot;
+            let secrets = whole.tree(ResourceType::Secret).iter();
+            loaded.unopened = secrets.map(|secret| secret.name.clone()).collect();
+            let left_out = loaded.unopened.iter();
+            let left_out = left_out.map(|name| Change::Remove(ResourceType::Secret, name.clone()));
+            loaded.snapshot = Arc::new(whole.with(whole.head, left_out));
+        }
+        Ok(loaded)
+    }
+}
+
+impl Store for Faulty {
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+        Box::pin(async move {
+            self.loading.send_modify(|loading| {
+                loading.begun += 1;
+                loading.now += 1;
+                loading.most = loading.most.max(loading.now);
+                loading.known = known.as_ref().map(|known| known.head);
+            });
+            self.pass(Held::BeforeTheyRead).await;
+            let loaded = self.read(record, known).await;
+            self.pass(Held::AfterTheyRead).await;
+            self.loading.send_modify(|loading| loading.now -= 1);
+            loaded
+        })
+    }
+
+    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+        self.inner.claim(fence)
+    }
+    fn address_of_secret(&self, body: &[u8]) -> Address {
+        self.inner.address_of_secret(body)
+    }
+    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+        self.inner.publish(publication)
+    }
+    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+        self.inner.retire(retirement)
+    }
+    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
+        self.inner.inspect(fleets)
+    }
+    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+        self.inner.newest(fleets)
+    }
+    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
+        self.inner.tend(newest)
+    }
+    fn watch(&self) -> Box<dyn Watch> {
+        self.inner.watch()
+    }
+    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
+        self.inner.history(fleet)
+    }
+    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
+        self.inner.pin(fleet, pin)
+    }
+    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
+        self.inner.release(fleet)
+    }
+    fn report(&self, report: AckReport) -> Answer<'_, ()> {
+        self.inner.report(report)
+    }
+    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
+        self.inner.reports()
+    }
+    fn term(&self) -> Answer<'_, Term> {
+        self.inner.term()
+    }
+    fn adopt(&self, from: Term) -> Answer<'_, Term> {
+        self.inner.adopt(from)
+    }
+}

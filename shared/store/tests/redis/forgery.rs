@@ -1,0 +1,188 @@
+//! Who can write Redis cannot make anybody believe it.
+
+use crate::raw::Raw;
+use crate::servers::{Server, until};
+use crate::world::{Keys, Leader, Program, cluster, fleet, next_record, until_synced};
+use heliograph_snapshot::{FleetName, Head};
+use heliograph_store::{Pin, Store, Watch};
+use std::time::SystemTime;
+
+const HEAD: &str = "heliograph:{default/one}:head";
+const PINS: &str = "heliograph:{index}:pins";
+
+struct Scene {
+    server: Server,
+    keys: Keys,
+    one: FleetName,
+    leader: Leader,
+    writer: Program,
+    reader: Program,
+    watch: Box<dyn Watch>,
+    raw: Raw,
+}
+
+impl Scene {
+    /// A fleet at its second head, another one, and a reader that knows them.
+    async fn new() -> Self {
+        let (server, keys) = (Server::start(&[]).await, Keys::new());
+        let writer = Program::open(&server.url(), &keys);
+        let reader = Program::open(&server.url(), &keys);
+        let mut leader = writer.lead(1).await;
+        let one = fleet("one");
+        for body in ["first", "second"] {
+            leader.publish(&one, [cluster(body)]).await.unwrap();
+        }
+        leader.publish(&fleet("two"), [cluster("other")]).await.unwrap();
+        let mut watch = reader.store.watch();
+        until_synced(&mut *watch).await;
+        let raw = Raw::of(&server).await;
+        Self { server, keys, one, leader, writer, reader, watch, raw }
+    }
+
+    fn refused(&self, reason: &str) -> u64 {
+        self.reader.metric(&format!("refused_records_total{{reason=\"{reason}\"}}"))
+    }
+
+    /// Puts this where the head is and waits for the reader to refuse it, once for however often it looks.
+    async fn forge(&mut self, value: &[u8], reason: &str) {
+        let before = self.refused(reason);
+        self.raw.set(HEAD, value).await;
+        for _ in 0..3 {
+            self.raw.ring("default/one").await;
+        }
+        let reader = self.reader.clone();
+        let name = format!("refused_records_total{{reason=\"{reason}\"}}");
+        let watching = self.watch.next();
+        tokio::select! {
+            notice = watching => panic!("{notice:?} was told"),
+            () = until("it is refused", async || reader.metric(&name) > before) => {}
+        }
+        assert_eq!(self.refused(reason), before + 1, "counted once");
+    }
+
+    /// The leader finds out, publishes over it, and all is well again.
+    async fn heal(&mut self) {
+        self.leader.repair().await.unwrap();
+        let head = self.leader.held[&self.one].head;
+        let record = next_record(&mut *self.watch).await;
+        assert_eq!((&record.fleet, record.head), (&self.one, head));
+        let snapshot = self.reader.store.load(record, None).await.unwrap().snapshot;
+        assert!(snapshot.same_content(&self.leader.held[&self.one]));
+    }
+}
+
+#[tokio::test]
+async fn a_forged_head_is_refused_and_written_over() {
+    let mut scene = Scene::new().await;
+    let value = scene.raw.get(HEAD).await.unwrap();
+    let text = |head: Head, value: &[u8]| {
+        let end = value.iter().position(|byte| *byte == b'\n').unwrap();
+        [head.to_string().as_bytes(), &value[end..]].concat()
+    };
+    let other = scene.raw.get("heliograph:{default/two}:head").await.unwrap();
+    let mut flipped = value.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    // A record that somebody made who has another key.
+    let stranger = {
+        let server = Server::start(&[]).await;
+        let program = Program::open(&server.url(), &Keys::new());
+        program.lead(5).await.publish(&scene.one, [cluster("evil")]).await.unwrap();
+        Raw::of(&server).await.get(HEAD).await.unwrap()
+    };
+    let ahead = Head { epoch: 9, fence: 9, sequence: 9 };
+    let cases: [(&str, &[u8], &str); 7] = [
+        ("random bytes", b"random bytes", "undecodable"),
+        ("nothing", b"", "undecodable"),
+        ("a head without a record", b"0.1.9\n", "undecodable"),
+        ("a wrong MAC", &flipped, "forged"),
+        ("another fleet's record", &other, "forged"),
+        ("the record at another place in the order", &text(ahead, &value), "forged"),
+        ("a record under another key", &stranger, "forged"),
+    ];
+    for (what, forged, reason) in cases {
+        scene.forge(forged, reason).await;
+        // Who begins now hears nothing of the fleet, and of the other one as always.
+        let mut watch = scene.reader.store.watch();
+        let found = until_synced(&mut *watch).await;
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&fleet("two")], "{what}");
+        let seen = scene.writer.store.inspect(vec![scene.one.clone()]).await.unwrap();
+        assert!(!seen.heads.contains_key(&scene.one), "{what}");
+        scene.heal().await;
+    }
+}
+
+#[tokio::test]
+async fn a_new_leader_writes_over_a_forged_head() {
+    let mut scene = Scene::new().await;
+    scene.forge(b"0.7.7\nforged", "undecodable").await;
+    let program = Program::open(&scene.server.url(), &scene.keys);
+    let mut next = program.lead(2).await;
+    assert!(!next.expected.contains_key(&scene.one));
+    next.publish(&scene.one, [cluster("third")]).await.unwrap();
+    assert_eq!(next_record(&mut *scene.watch).await.head, next.head(1));
+}
+
+#[tokio::test]
+async fn a_replayed_head_is_refused() {
+    let mut scene = Scene::new().await;
+    let older: Vec<Vec<u8>> =
+        scene.raw.ask("LRANGE", ("heliograph:{default/one}:history", -1, -1)).await;
+    assert!(older[0].starts_with(b"0.1.1\n"));
+    scene.forge(&older[0], "older").await;
+    // It is a real one, so the leader sees how far it went back.
+    let seen = scene.writer.store.inspect(vec![scene.one.clone()]).await.unwrap();
+    assert_eq!(seen.heads[&scene.one], scene.leader.head(1));
+    scene.heal().await;
+    assert_eq!(scene.leader.held[&scene.one].head, scene.leader.head(3));
+}
+
+/// The index is a hint: whatever somebody writes there, readers hear of what is published.
+#[tokio::test]
+async fn a_forged_index_misleads_nobody_for_long() {
+    let mut scene = Scene::new().await;
+    let one = scene.one.clone();
+    for forged in ["0.0.0", "99.99.99", "nonsense", ""] {
+        scene.raw.set_field("heliograph:{index}:heads", b"default/one", forged.as_bytes()).await;
+        scene.leader.publish(&one, [cluster(forged)]).await.unwrap();
+        assert_eq!(next_record(&mut *scene.watch).await.head, scene.leader.held[&one].head);
+        // Between two publishes it is the inspection that mends it.
+        scene.raw.set_field("heliograph:{index}:heads", b"default/one", forged.as_bytes()).await;
+        scene.leader.repair().await.unwrap();
+        let index = scene.raw.hash("heliograph:{index}:heads").await;
+        let head = scene.leader.held[&one].head.to_string();
+        assert_eq!(index[b"default/one".as_slice()], head.as_bytes());
+    }
+    scene.raw.delete_field("heliograph:{index}:heads", b"default/one").await;
+    scene.leader.repair().await.unwrap();
+    assert_eq!(scene.reader.record(&one).await.unwrap().head, scene.leader.held[&one].head);
+    assert_eq!(scene.refused("older") + scene.refused("forged") + scene.refused("undecodable"), 0);
+}
+
+#[tokio::test]
+async fn a_forged_pin_is_ignored() {
+    let mut scene = Scene::new().await;
+    let record = scene.writer.store.history(scene.one.clone()).await.unwrap().remove(1);
+    let pin = Pin { record, time: SystemTime::UNIX_EPOCH, cause: "worse".into() };
+    scene.writer.store.pin(scene.one.clone(), pin.clone()).await.unwrap();
+    let value = scene.raw.hash(PINS).await.remove(b"default/one".as_slice()).unwrap();
+    let mut flipped = value.clone();
+    flipped[10] ^= 1;
+    let pinned = async || scene.writer.store.inspect(vec![scene.one.clone()]).await.unwrap().pins;
+    assert_eq!(pinned().await, [(scene.one.clone(), pin)].into());
+    let mut raw = Raw::of(&scene.server).await;
+    let record = scene.raw.get(HEAD).await.unwrap();
+    let record = &record[b"0.1.2\n".len()..];
+    for (field, forged) in [
+        ("default/one", &flipped[..]),
+        ("default/one", b"nonsense"),
+        // What has a good MAC, and is no pin.
+        ("default/one", record),
+        // A good pin, of another fleet.
+        ("default/two", &value),
+    ] {
+        raw.ask::<()>("DEL", PINS).await;
+        raw.set_field(PINS, field.as_bytes(), forged).await;
+        assert!(pinned().await.is_empty(), "{field}");
+    }
+    scene.leader.tend(&scene.one).await.unwrap();
+}

@@ -1,0 +1,143 @@
+use super::{Server, ports, until};
+
+/// Three masters with a third of the slots each, and a replica of each.
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Server>,
+}
+
+const MASTERS: usize = 3;
+const SLOTS: usize = 16_384;
+
+impl Cluster {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With lines for the configuration of each node.
+    pub(crate) async fn start_with(lines: &[&str]) -> Self {
+        let mut nodes = Vec::new();
+        let mut bus_ports = Vec::new();
+        for _ in 0..2 * MASTERS {
+            let bus_port = ports::free();
+            let bus = format!("cluster-port {bus_port}");
+            let own = ["cluster-enabled yes", "cluster-node-timeout 1000", &bus];
+            nodes.push(Server::start(&[&own, lines].concat()).await);
+            bus_ports.push(bus_port.to_string());
+        }
+        let cluster = Self { nodes };
+        cluster.join(&bus_ports).await;
+        cluster
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let places: Vec<_> =
+            self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis+cluster://{}", places.join(","))
+    }
+
+    /// The master that has this key. Keys and shard channels have the same slots.
+    pub(crate) async fn master_of(&self, key: &str) -> &Server {
+        until("the key has a master", async || self.owner(key).await.is_some()).await;
+        let port = self.owner(key).await.unwrap();
+        self.node(port)
+    }
+
+    /// Kills the master of this key, and waits for its replica to take over. It stays dead until it is restarted.
+    pub(crate) async fn kill_master_of(&mut self, key: &str) {
+        let port = self.master_of(key).await.port();
+        self.nodes.iter_mut().find(|node| node.port() == port).unwrap().stop();
+        self.until_other_than(key, port).await;
+    }
+
+    /// Makes the replica the master of this key. The old one goes on as its replica.
+    pub(crate) async fn fail_over(&self, key: &str) {
+        let port = self.master_of(key).await.port();
+        let index = self.nodes.iter().position(|node| node.port() == port).unwrap();
+        let other = &self.nodes[(index + MASTERS) % (2 * MASTERS)];
+        other.query::<()>(&["CLUSTER", "FAILOVER"]).await.unwrap();
+        self.until_other_than(key, port).await;
+    }
+
+    async fn until_other_than(&self, key: &str, port: u16) {
+        until("the key has another master", async || {
+            self.owner(key).await.is_some_and(|owner| owner != port)
+        })
+        .await;
+    }
+
+    /// The port of the one that all living nodes take for the master of this key, if they are well.
+    async fn owner(&self, key: &str) -> Option<u16> {
+        let mut owners = Vec::new();
+        for node in &self.nodes {
+            let Ok(slot) = node.query::<u16>(&["CLUSTER", "KEYSLOT", key]).await else { continue };
+            let state = node.told(&["CLUSTER", "INFO"], "cluster_state").await?;
+            if state != "ok" {
+                return None;
+            }
+            let map: String = node.query(&["CLUSTER", "NODES"]).await.ok()?;
+            owners.push(owner_in(&map, slot)?);
+        }
+        owners.dedup();
+        let [owner] = owners[..] else { return None };
+        Some(owner)
+    }
+
+    fn node(&self, port: u16) -> &Server {
+        self.nodes.iter().find(|node| node.port() == port).unwrap()
+    }
+
+    async fn join(&self, bus_ports: &[String]) {
+        let (masters, replicas) = self.nodes.split_at(MASTERS);
+        for (index, master) in masters.iter().enumerate() {
+            let first = (index * SLOTS / MASTERS).to_string();
+            let last = ((index + 1) * SLOTS / MASTERS - 1).to_string();
+            master.query::<()>(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await.unwrap();
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            let epoch = (index + 1).to_string();
+            node.query::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await.unwrap();
+            for (other, bus_port) in self.nodes.iter().zip(bus_ports).take(index) {
+                let port = other.port().to_string();
+                let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, bus_port];
+                node.query::<()>(&meet).await.unwrap();
+            }
+        }
+        for (master, replica) in masters.iter().zip(replicas) {
+            let id: String = master.query(&["CLUSTER", "MYID"]).await.unwrap();
+            // It is refused until the two have met.
+            until("the replica knows its master", async || {
+                replica.query::<()>(&["CLUSTER", "REPLICATE", &id]).await.is_ok()
+            })
+            .await;
+        }
+        for node in &self.nodes {
+            until("the node knows a whole Cluster", async || whole(node).await.unwrap_or(false))
+                .await;
+        }
+    }
+}
+
+async fn whole(node: &Server) -> Option<bool> {
+    let state = node.told(&["CLUSTER", "INFO"], "cluster_state").await?;
+    let map: String = node.query(&["CLUSTER", "NODES"]).await.ok()?;
+    let joined = map.lines().filter(|line| line.contains(" connected")).count();
+    let replicas = map.lines().filter(|line| line.contains("slave")).count();
+    let role = node.told(&["INFO", "replication"], "role").await?;
+    let link = node.told(&["INFO", "replication"], "master_link_status").await;
+    let synced = role == "master" || link.as_deref() == Some("up");
+    Some(state == "ok" && joined == 2 * MASTERS && replicas == MASTERS && synced)
+}
+
+/// A line is: id, host:port@bus, flags, master, ping, pong, epoch, link, ranges of slots.
+fn owner_in(map: &str, slot: u16) -> Option<u16> {
+    map.lines().find_map(|line| {
+        let words: Vec<_> = line.split(' ').collect();
+        let has = words.get(8..)?.iter().any(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let bounds = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
+            bounds.is_some_and(|(first, last)| (first..=last).contains(&slot))
+        });
+        let port = words.get(1)?.split_once('@')?.0.rsplit_once(':')?.1.parse().ok()?;
+        has.then_some(port)
+    })
+}

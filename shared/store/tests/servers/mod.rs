@@ -1,0 +1,36 @@
+//! Real Redis servers that a test starts, stops, pauses and cuts off. All on loopback, with their files in a temporary
+//! directory, and gone when the test is.
+//!
+//! The program is `REDIS_SERVER`, or `redis-server` on the path.
+
+// Each program of tests uses a part of this.
+#![allow(dead_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod certificates;
+mod cluster;
+mod lifeline;
+mod ports;
+mod proxy;
+mod sentinels;
+mod server;
+
+#[allow(unused_imports)]
+pub(crate) use self::{
+    certificates::Certificates, cluster::Cluster, proxy::Proxy, sentinels::Sentinels,
+    server::Server,
+};
+
+use std::time::{Duration, Instant};
+
+/// For what takes moments; a busy machine gets time.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits for what another process does.
+pub(crate) async fn until(what: &str, condition: impl AsyncFn() -> bool) {
+    let started = Instant::now();
+    while !condition().await {
+        assert!(started.elapsed() < DEADLINE, "not in time: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,245 @@
+use super::certificates::Certificates;
+use super::{lifeline, ports, until};
+use redis::aio::MultiplexedConnection;
+use redis::{Client, FromRedisValue, IntoConnectionInfo as _, RedisConnectionInfo, RedisResult};
+use std::env;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// One `redis-server`.
+pub(crate) struct Server {
+    child: Child,
+    port: u16,
+    tls_port: Option<u16>,
+    /// Lines of its configuration, as the test gave them.
+    lines: Vec<String>,
+    arguments: &'static [&'static str],
+    directory: TempDir,
+}
+
+/// The user that the test itself is; it may do everything, whatever the test does to other users.
+const TESTER: &str = "tester";
+/// Another program may take a port between the look and the start.
+const TRIES: usize = 5;
+
+impl Server {
+    /// An empty server that writes nothing to disk. `lines` go into its configuration, for example `maxmemory 3mb`,
+    /// `requirepass secret`, `user ann on >secret ~* &* +@all` or `replicaof 127.0.0.1 7000`.
+    pub(crate) async fn start(lines: &[&str]) -> Self {
+        let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        Self::with_arguments(lines, None, &[]).await
+    }
+
+    /// With a second port that speaks TLS, and asks for a client's certificate.
+    pub(crate) async fn start_tls(certificates: &Certificates, lines: &[&str]) -> Self {
+        let port = ports::free();
+        let (certificate, key) = certificates.server();
+        let authority = certificates.authority();
+        let mut all = vec![
+            format!("tls-port {port}"),
+            format!("tls-cert-file {}", certificate.display()),
+            format!("tls-key-file {}", key.display()),
+            format!("tls-ca-cert-file {}", authority.display()),
+            "tls-auth-clients yes".to_owned(),
+        ];
+        all.extend(lines.iter().map(|line| (*line).to_owned()));
+        Self::with_arguments(all, Some(port), &[]).await
+    }
+
+    pub(super) async fn start_sentinel(lines: Vec<String>) -> Self {
+        Self::with_arguments(lines, None, &["--sentinel"]).await
+    }
+
+    async fn with_arguments(
+        lines: Vec<String>,
+        tls_port: Option<u16>,
+        arguments: &'static [&'static str],
+    ) -> Self {
+        let mut tries = 1;
+        loop {
+            let directory = tempfile::tempdir().unwrap();
+            let port = ports::free();
+            let child = spawn(&directory, port, &lines, arguments);
+            let lines = lines.clone();
+            let mut server = Self { child, port, tls_port, lines, arguments, directory };
+            if server.is_up().await {
+                return server;
+            }
+            assert!(tries < TRIES, "redis-server does not start:\n{}", server.log());
+            tries += 1;
+        }
+    }
+
+    /// Without TLS.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn tls_port(&self) -> u16 {
+        self.tls_port.unwrap()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn tls_url(&self) -> String {
+        format!("rediss://localhost:{}", self.tls_port())
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap()
+    }
+
+    /// Kills it, as a crash or a power cut would.
+    pub(crate) fn stop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// The same server at the same port, without its data. It may be stopped or not.
+    pub(crate) async fn restart(&mut self) {
+        self.stop();
+        let _ = fs::remove_file(self.directory.path().join("dump.rdb"));
+        self.start_again().await;
+    }
+
+    pub(crate) async fn restart_with(&mut self, lines: &[&str]) {
+        self.lines = lines.iter().map(|line| (*line).to_owned()).collect();
+        self.restart().await;
+    }
+
+    /// With the data that it had; it has to be running.
+    pub(crate) async fn restart_with_data(&mut self) {
+        self.query::<()>(&["SAVE"]).await.unwrap();
+        self.stop();
+        self.start_again().await;
+    }
+
+    /// Its clients see nothing, not even a closed connection.
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// Its disk is full: it cannot save, and so takes no more writes. The server needs a line `save 3600 1`, as one
+    /// that never saves does not care.
+    pub(crate) async fn break_disk(&self) {
+        // Nothing can be renamed to a directory that is not empty.
+        fs::create_dir_all(self.directory.path().join("dump.rdb/full")).unwrap();
+        self.save_until("err").await;
+    }
+
+    pub(crate) async fn mend_disk(&self) {
+        fs::remove_dir_all(self.directory.path().join("dump.rdb")).unwrap();
+        self.save_until("ok").await;
+    }
+
+    async fn save_until(&self, status: &str) {
+        until("saving ends as expected", async || {
+            // Refused while one is under way.
+            let _ = self.query::<()>(&["BGSAVE"]).await;
+            let told = self.told(&["INFO", "persistence"], "rdb_last_bgsave_status").await;
+            told.as_deref() == Some(status)
+        })
+        .await;
+    }
+
+    /// A command as the user of the test, for example `&["SET", "key", "value"]`.
+    pub(crate) async fn query<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        let mut connection = self.connect().await?;
+        let (name, arguments) = words.split_first().unwrap();
+        redis::cmd(name).arg(arguments).query_async(&mut connection).await
+    }
+
+    pub(crate) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
+        let user = RedisConnectionInfo::default().set_username(TESTER).set_password("any");
+        let place = ("127.0.0.1", self.port).into_connection_info()?;
+        let client = Client::open(place.set_redis_settings(user))?;
+        client.get_multiplexed_async_connection().await
+    }
+
+    /// A line of the answer to a command such as INFO, by what it begins with.
+    pub(crate) async fn told(&self, words: &[&str], field: &str) -> Option<String> {
+        let text: String = self.query(words).await.ok()?;
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::to_owned))
+    }
+
+    async fn start_again(&mut self) {
+        self.child = spawn(&self.directory, self.port, &self.lines, self.arguments);
+        assert!(self.is_up().await, "redis-server does not start again:\n{}", self.log());
+    }
+
+    /// Whether it answers, or has ended.
+    async fn is_up(&mut self) -> bool {
+        let port = self.port;
+        let child = std::sync::Mutex::new(&mut self.child);
+        let ended = || child.lock().unwrap().try_wait().unwrap().is_some();
+        until("redis-server answers", async || ended() || answers(port).await).await;
+        !ended()
+    }
+
+    fn signal(&self, name: &str) {
+        let command = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &command]).status().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(directory: &TempDir, port: u16, lines: &[String], arguments: &[&str]) -> Child {
+    let mut configuration = format!(
+        "port {port}\nbind 127.0.0.1\nprotected-mode no\ndir {}\nuser {TESTER} on nopass ~* &* +@all\n",
+        directory.path().display()
+    );
+    // A Sentinel has no data, and knows no line about them.
+    if arguments.is_empty() {
+        configuration.push_str("save \"\"\nrepl-diskless-sync-delay 0\n");
+    }
+    configuration.extend(lines.iter().flat_map(|line| [line.as_str(), "\n"]));
+    let file = directory.path().join("redis.conf");
+    fs::write(&file, configuration).unwrap();
+    let log = File::options().create(true).append(true).open(directory.path().join("log")).unwrap();
+    let mut command = Command::new(program());
+    command.arg(file).args(arguments);
+    command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+    lifeline::tie(&mut command);
+    command.spawn().unwrap()
+}
+
+fn program() -> PathBuf {
+    let on_path = || {
+        let path = env::var_os("PATH")?;
+        env::split_paths(&path).map(|folder| folder.join("redis-server")).find(|file| file.exists())
+    };
+    let program = env::var_os("REDIS_SERVER").map(PathBuf::from).or_else(on_path);
+    program.expect(
+        "no redis-server: run `scripts/tools redis-server` and set REDIS_SERVER to what it prints",
+    )
+}
+
+/// Any answer will do: a server that asks for a password is up, one that loads its data is not yet.
+async fn answers(port: u16) -> bool {
+    let asked = async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(b"PING\r\n").await?;
+        let mut answer = [0; 8];
+        let length = stream.read(&mut answer).await?;
+        Ok::<_, std::io::Error>(length > 0 && !answer.starts_with(b"-LOADING"))
+    };
+    tokio::time::timeout(Duration::from_secs(1), asked).await.is_ok_and(|up| up.unwrap_or(false))
+}

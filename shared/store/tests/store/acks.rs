@@ -1,0 +1,41 @@
+use crate::writer::fleet;
+use heliograph_snapshot::{Head, ResourceType, Version};
+use heliograph_store::{AckReport, FleetReport, RejectionReport, Store};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) async fn reports_of_all_replicas_are_read_at_once(store: Arc<dyn Store>) {
+    assert!(store.reports().await.unwrap().is_empty());
+    let one = Head { epoch: 1, fence: 1 << 100, sequence: 3 };
+    let rejection = RejectionReport {
+        kind: ResourceType::Listener,
+        detail: "error adding listener: no such filter".into(),
+        resources: vec![("http".into(), Some(Version::of(b"http"))), ("gone".into(), None)],
+        count: 2,
+    };
+    let report = FleetReport {
+        connected: 5,
+        acknowledged: [(one, 3), (Head::default(), 1)].into(),
+        rejections: vec![rejection],
+    };
+    let full = AckReport {
+        replica: "distributor-1".into(),
+        fleets: [(fleet("one"), report), (fleet("idle"), FleetReport::default())].into(),
+    };
+    let empty = AckReport { replica: "distributor-2".into(), fleets: BTreeMap::new() };
+    for report in [&empty, &full] {
+        store.report(report.clone()).await.unwrap();
+    }
+    assert_eq!(reports(&*store).await, [full.clone(), empty.clone()]);
+    // A replica's word replaces its last.
+    let changed = AckReport { fleets: BTreeMap::new(), ..full };
+    store.report(changed.clone()).await.unwrap();
+    assert_eq!(reports(&*store).await, [changed, empty]);
+}
+
+/// By replica.
+async fn reports(store: &dyn Store) -> Vec<AckReport> {
+    let mut reports = store.reports().await.unwrap();
+    reports.sort_by(|one, other| one.replica.cmp(&other.replica));
+    reports
+}

@@ -1,0 +1,196 @@
+//! What the proxies say to what was published, read from the store.
+
+use crate::report::Report;
+use axum::Json;
+use axum::routing::{MethodRouter, get};
+use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
+use heliograph_store::{AckReport, FleetReport, RejectionReport, Store};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// How often the reports of the replicas are read. They are written about as often.
+const READ_EVERY: Duration = Duration::from_secs(3);
+
+/// What the replicas said last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reports {
+    reports: Arc<[AckReport]>,
+    /// Why there is nothing newer.
+    problem: Option<String>,
+}
+
+/// What there is to say of all fleets.
+#[derive(Debug, Serialize)]
+struct Page<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<&'a str>,
+    fleets: BTreeMap<&'a FleetName, Fleet<'a>>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Fleet<'a> {
+    /// The newest; none if the fleet is no more, and proxies of it are still connected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head: Option<String>,
+    #[serde(flatten)]
+    sum: Count,
+    replicas: BTreeMap<&'a str, Count>,
+    rejections: Vec<Rejection<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Count {
+    connected: u64,
+    /// How many have acknowledged all that they ask for of the newest head.
+    acknowledged: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Rejection<'a> {
+    replica: &'a str,
+    kind: ResourceType,
+    resources: Vec<Rejected<'a>>,
+    /// By how many proxies.
+    count: u64,
+    detail: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct Rejected<'a> {
+    name: &'a str,
+    /// None: its removal was rejected.
+    version: Option<Version>,
+}
+
+/// Reads the reports until it is stopped. While they cannot be read, the last ones stay.
+pub(crate) async fn follow(
+    store: Arc<dyn Store>,
+    latest: watch::Sender<Reports>,
+    stop: CancellationToken,
+) -> Result<(), Infallible> {
+    let mut ticks = tokio::time::interval(READ_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let read = async {
+            ticks.tick().await;
+            store.reports().await
+        };
+        let read = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            read = read => read,
+        };
+        // Who writes to the store tells the log that it is away.
+        latest.send_modify(|latest| match read {
+            Ok(reports) => *latest = Reports { reports: reports.into(), problem: None },
+            Err(error) => latest.problem = Some(error.to_string()),
+        });
+    }
+}
+
+/// The page of the admin port.
+pub(crate) fn page(
+    reports: watch::Receiver<Reports>,
+    report: watch::Receiver<Report>,
+) -> MethodRouter {
+    get(async move || {
+        let (reports, report) = (reports.borrow().clone(), report.borrow().clone());
+        Json(serde_json::json!(Page::new(&reports, &report.heads)))
+    })
+}
+
+impl<'a> Page<'a> {
+    fn new(reports: &'a Reports, heads: &'a BTreeMap<FleetName, Head>) -> Self {
+        let mut fleets: BTreeMap<_, Fleet<'a>> = BTreeMap::new();
+        for (name, head) in heads {
+            fleets.entry(name).or_default().head = Some(head.to_string());
+        }
+        for AckReport { replica, fleets: reported } in reports.reports.iter() {
+            for (name, report) in reported {
+                fleets.entry(name).or_default().add(replica, report, heads.get(name));
+            }
+        }
+        Self { problem: reports.problem.as_deref(), fleets }
+    }
+}
+
+impl<'a> Fleet<'a> {
+    fn add(&mut self, replica: &'a str, report: &'a FleetReport, newest: Option<&Head>) {
+        let FleetReport { connected, acknowledged, rejections } = report;
+        let acknowledged = newest.and_then(|head| acknowledged.get(head)).copied();
+        let count = Count { connected: *connected, acknowledged: acknowledged.unwrap_or_default() };
+        self.sum.connected = self.sum.connected.saturating_add(count.connected);
+        self.sum.acknowledged = self.sum.acknowledged.saturating_add(count.acknowledged);
+        self.replicas.insert(replica, count);
+        self.rejections.extend(rejections.iter().map(|it| Rejection::new(replica, it)));
+    }
+}
+
+impl<'a> Rejection<'a> {
+    fn new(replica: &'a str, report: &'a RejectionReport) -> Self {
+        let RejectionReport { kind, detail, resources, count } = report;
+        let resources =
+            resources.iter().map(|(name, version)| Rejected { name, version: *version });
+        Self { replica, kind: *kind, resources: resources.collect(), count: *count, detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn replicas_are_added_up_and_only_the_newest_head_counts() {
+        let fleet = FleetName::new("default", "edge");
+        let head = |sequence| Head { epoch: 0, fence: 7, sequence };
+        let version = Version::of(b"bad");
+        let report = |replica: &str, acknowledged: &[(u64, u64)], rejections| AckReport {
+            replica: replica.to_owned(),
+            fleets: BTreeMap::from([(
+                fleet.clone(),
+                FleetReport {
+                    connected: 3,
+                    acknowledged: acknowledged.iter().map(|(at, n)| (head(*at), *n)).collect(),
+                    rejections,
+                },
+            )]),
+        };
+        let rejection = RejectionReport {
+            kind: ResourceType::Route,
+            detail: "no such cluster".to_owned(),
+            resources: vec![("table".into(), Some(version))],
+            count: 1,
+        };
+        let reports = Reports {
+            reports: [
+                report("one", &[(1, 1), (2, 2)], vec![]),
+                report("two", &[(1, 3)], vec![rejection]),
+            ]
+            .into(),
+            problem: None,
+        };
+        let heads = BTreeMap::from([(fleet.clone(), head(2))]);
+        let expected = json!({"fleets": {"default/edge": {
+            "head": "0.7.2",
+            "connected": 6,
+            "acknowledged": 2,
+            "replicas": {
+                "one": {"connected": 3, "acknowledged": 2},
+                "two": {"connected": 3, "acknowledged": 0},
+            },
+            "rejections": [{
+                "replica": "two",
+                "kind": "route",
+                "resources": [{"name": "table", "version": version}],
+                "count": 1,
+                "detail": "no such cluster",
+            }],
+        }}});
+        assert_eq!(json!(Page::new(&reports, &heads)), expected);
+    }
+}

@@ -1,0 +1,380 @@
+//! One fleet of the writer's: what it is to be, what the store is believed to hold of it, and what follows.
+
+use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Snapshot};
+use heliograph_store::{Loaded, Pin, Publication, Record, Retirement, Term};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// One thing to ask the store for.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Reads what an earlier term published, so that only what differs from it is written.
+    LoadHeld {
+        record: Arc<Record>,
+        known: Arc<Snapshot>,
+    },
+    /// Reads what the fleet is pinned to.
+    LoadPinned {
+        record: Arc<Record>,
+        known: Arc<Snapshot>,
+    },
+    Publish(Publication),
+    Retire(Retirement),
+    /// Writes a pin again that the store lost.
+    Pin(Pin),
+    Tend(Arc<Snapshot>),
+}
+
+/// What the fleet is to be.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    /// This term has not spoken of it yet.
+    Unspoken,
+    /// It is no more, and why.
+    Gone(&'static str),
+    /// What was translated. Its head says nothing.
+    Content(Arc<Snapshot>),
+}
+
+/// A fleet is worked on by one step at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    Idle,
+    Working,
+    /// A step failed, and is to be tried again in a while.
+    Resting,
+}
+
+#[derive(Debug)]
+pub(super) struct Fleet {
+    name: FleetName,
+    pub(super) wanted: Wanted,
+    pub(super) activity: Activity,
+    /// How often the step at hand has failed.
+    pub(super) attempts: u32,
+    believed: Believed,
+    /// A write whose outcome is not known. Nothing newer goes before it is.
+    in_flight: Option<Step>,
+    /// A write was refused: what the store holds must be looked at first.
+    unsure: bool,
+    /// The store did not hold what was written, in words.
+    repair: Option<&'static str>,
+    pin: Option<Pinned>,
+    /// The greatest sequence that was ever seen or used. The same number never comes with other content.
+    highest: u64,
+    /// How many objects changed since the last publication was made.
+    objects: usize,
+    /// Where the fleet stands in the store, once this term has found or made it what it is to be.
+    stands: Option<Head>,
+}
+
+/// What the store holds, as far as the writer knows.
+#[derive(Debug)]
+enum Believed {
+    Nothing,
+    /// Something of which no part is relied on.
+    Unread(Head),
+    /// `held` are its resources, once they are read or written.
+    Known {
+        record: Arc<Record>,
+        held: Option<Arc<Snapshot>>,
+    },
+}
+
+#[derive(Debug)]
+struct Pinned {
+    pin: Pin,
+    /// What the fleet is pinned to, once it is loaded.
+    snapshot: Option<Arc<Snapshot>>,
+    /// The store lost it, and with it perhaps the history that it points into. It is written again, for the first
+    /// record that holds the same.
+    lost: bool,
+}
+
+impl Fleet {
+    pub(super) fn new(name: FleetName, wanted: Wanted) -> Self {
+        Self {
+            name,
+            wanted,
+            activity: Activity::Idle,
+            attempts: 0,
+            believed: Believed::Nothing,
+            in_flight: None,
+            unsure: false,
+            repair: None,
+            pin: None,
+            highest: 0,
+            objects: 0,
+            stands: None,
+        }
+    }
+
+    /// A fleet of which only the head is known.
+    pub(super) fn stranger(name: FleetName, wanted: Wanted, head: Head) -> Self {
+        let believed = Believed::Unread(head);
+        Self { believed, highest: head.sequence, ..Self::new(name, wanted) }
+    }
+
+    /// Takes over what changed. A fleet that was not there begins empty.
+    pub(super) fn change(&mut self, changes: Vec<Change>, objects: usize) {
+        let before = match &self.wanted {
+            Wanted::Content(before) => before.clone(),
+            Wanted::Unspoken | Wanted::Gone(_) => Arc::new(Snapshot::empty(self.name.clone())),
+        };
+        self.wanted = Wanted::Content(Arc::new(before.with(Head::default(), changes)));
+        self.objects = self.objects.saturating_add(objects);
+    }
+
+    /// What to ask the store for next, if anything.
+    pub(super) fn step(&mut self, term: Term, now: SystemTime) -> Option<Step> {
+        if let Some(write) = &self.in_flight {
+            return Some(write.clone());
+        }
+        if self.unsure {
+            return None;
+        }
+        match self.wanted.clone() {
+            Wanted::Unspoken => None,
+            Wanted::Gone(cause) => self.retirement(cause, term, now),
+            Wanted::Content(live) => self.publication(live, term, now),
+        }
+    }
+
+    fn publication(&mut self, live: Arc<Snapshot>, term: Term, now: SystemTime) -> Option<Step> {
+        let content = match &self.pin {
+            None => live,
+            Some(Pinned { snapshot: Some(pinned), .. }) => with_endpoints_of(pinned, &live),
+            Some(Pinned { pin, snapshot: None, .. }) => {
+                return Some(Step::LoadPinned { record: pin.record.clone(), known: live });
+            }
+        };
+        let (expected, held) = match &mut self.believed {
+            Believed::Nothing => (None, None),
+            Believed::Unread(head) => (Some(*head), None),
+            Believed::Known { record, .. } if !record.is_live() => (Some(record.head), None),
+            Believed::Known { record, held } => {
+                let pinned = pin_at(self.pin.as_ref(), record.head);
+                if record.pinned == pinned && record.roots() == content.roots() {
+                    held.get_or_insert_with(|| Arc::new(content.at(record.head)));
+                    self.stands = Some(record.head);
+                    self.objects = 0;
+                    let lost = self.pin.as_ref().filter(|pinned| pinned.lost)?;
+                    return Some(Step::Pin(Pin { record: record.clone(), ..lost.pin.clone() }));
+                }
+                let Some(held) = held else {
+                    return Some(Step::LoadHeld { record: record.clone(), known: content });
+                };
+                (Some(record.head), Some(held.clone()))
+            }
+        };
+        let cause = self.cause();
+        self.objects = 0;
+        let head = self.next_head(term);
+        let pinned = pin_at(self.pin.as_ref(), head);
+        let snapshot = Arc::new(content.at(head));
+        let write =
+            Step::Publish(Publication { snapshot, expected, held, time: now, cause, pinned });
+        self.in_flight = Some(write.clone());
+        Some(write)
+    }
+
+    fn retirement(&mut self, cause: &str, term: Term, now: SystemTime) -> Option<Step> {
+        self.stands = None;
+        match &self.believed {
+            // It was never in the store, or it has been retired.
+            Believed::Nothing if self.highest == 0 => return None,
+            Believed::Known { record, .. } if !record.is_live() => return None,
+            // A tombstone that the store lost is written again: a reader that was away has yet to see it.
+            Believed::Nothing | Believed::Unread(_) | Believed::Known { .. } => {}
+        }
+        let write = Step::Retire(Retirement {
+            fleet: self.name.clone(),
+            expected: self.believed.head(),
+            tombstone: self.next_head(term),
+            time: now,
+            cause: self.repair.unwrap_or(cause).into(),
+        });
+        self.in_flight = Some(write.clone());
+        Some(write)
+    }
+
+    /// A write is done.
+    pub(super) fn written(&mut self, record: Record, held: Option<Arc<Snapshot>>) {
+        self.in_flight = None;
+        self.repair = None;
+        self.stands = record.is_live().then_some(record.head);
+        self.believed = Believed::Known { record: Arc::new(record), held };
+    }
+
+    /// A write was refused because the store holds something else.
+    pub(super) fn refused(&mut self) {
+        self.in_flight = None;
+        self.unsure = true;
+    }
+
+    /// A write cannot be done as it is. The next one relies on nothing.
+    pub(super) fn impossible(&mut self) {
+        self.in_flight = None;
+        self.forget_held();
+    }
+
+    /// What an earlier term published has been read.
+    pub(super) fn held(&mut self, loaded: Loaded) {
+        match &mut self.believed {
+            // What was left out must not be taken for what is there.
+            _ if !loaded.unopened.is_empty() => self.forget_held(),
+            Believed::Known { record, held } if record.head == loaded.snapshot.head => {
+                *held = Some(loaded.snapshot);
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing that the store holds of the fleet is relied on any more.
+    pub(super) fn forget_held(&mut self) {
+        if let Some(head) = self.believed.head() {
+            self.believed = Believed::Unread(head);
+        }
+    }
+
+    /// What the fleet is pinned to has been read, unless it is pinned to something else by now.
+    pub(super) fn pinned_is(&mut self, head: Head, snapshot: Arc<Snapshot>) {
+        if let Some(pinned) = &mut self.pin
+            && pinned.pin.record.head == head
+        {
+            pinned.snapshot = Some(snapshot);
+        }
+    }
+
+    /// The pin that the store lost is there again.
+    pub(super) fn pinned_again(&mut self, pin: Pin) {
+        if let Some(pinned) = &mut self.pin {
+            (pinned.pin, pinned.lost) = (pin, false);
+        }
+    }
+
+    /// What the store holds at the beginning of the term.
+    pub(super) fn begins_at(&mut self, record: Arc<Record>) {
+        self.highest = self.highest.max(record.head.sequence);
+        self.believed = Believed::Known { record, held: None };
+    }
+
+    /// Compares what the store holds with what was written. Returns whether they are the same; otherwise nothing
+    /// that was believed of the store is relied on.
+    pub(super) fn found(&mut self, found: Option<Head>) -> bool {
+        self.unsure = false;
+        let believed = self.believed.head();
+        if believed == found {
+            return true;
+        }
+        self.repair = Some(if found < believed {
+            "repair: the store had lost it"
+        } else {
+            "repair: the store held something else"
+        });
+        self.highest = self.highest.max(found.map_or(0, |head| head.sequence));
+        self.believed = found.map_or(Believed::Nothing, Believed::Unread);
+        false
+    }
+
+    /// What an operator wishes, as the store has it. Returns whether that is news.
+    pub(super) fn pin(&mut self, pin: Option<&Pin>) -> bool {
+        // Nobody is served a fleet that is no more.
+        let pin = pin.filter(|pin| pin.record.is_live());
+        let before = self.pin.as_ref();
+        if before.map(|before| &before.pin) == pin
+            || pin.is_none() && before.is_some_and(|it| it.lost)
+        {
+            return false;
+        }
+        let before = self.pin.take();
+        self.pin = pin.map(|pin| {
+            let same = before.filter(|before| before.pin.record == pin.record);
+            Pinned { pin: pin.clone(), snapshot: same.and_then(|same| same.snapshot), lost: false }
+        });
+        true
+    }
+
+    /// The store lost all it had, and the pin with it: an operator who releases a fleet does not do that.
+    pub(super) fn pin_lost(&mut self) {
+        if let Some(pinned) = &mut self.pin {
+            pinned.lost = true;
+        }
+    }
+
+    /// Whether no write is under way that could explain a difference.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.activity != Activity::Working && self.in_flight.is_none()
+    }
+
+    pub(super) fn is_unsure(&self) -> bool {
+        self.unsure
+    }
+
+    pub(super) fn stands(&self) -> Option<Head> {
+        self.stands
+    }
+
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pin.is_some()
+    }
+
+    /// What the store holds, if it is what it is to be.
+    pub(super) fn newest(&self) -> Option<&Arc<Snapshot>> {
+        match &self.believed {
+            Believed::Known { held, .. } if self.is_quiet() => held.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn cause(&self) -> Arc<str> {
+        if let Some(repair) = self.repair {
+            return repair.into();
+        }
+        let was_pinned = match &self.believed {
+            Believed::Known { record, .. } => record.pinned,
+            Believed::Nothing | Believed::Unread(_) => None,
+        };
+        match &self.pin {
+            Some(Pinned { pin, .. }) if was_pinned != Some(pin.record.head) => {
+                format!("pinned to {}: {}", pin.record.head, pin.cause).into()
+            }
+            None if was_pinned.is_some() => "released".into(),
+            _ if self.stands.is_none() => "first translation".into(),
+            _ if self.objects == 1 => "1 object changed".into(),
+            _ => format!("{} objects changed", self.objects).into(),
+        }
+    }
+
+    fn next_head(&mut self, term: Term) -> Head {
+        // Sequences go on across terms, so that (epoch, fence, sequence) never comes twice.
+        self.highest = self.highest.saturating_add(1);
+        Head { epoch: term.epoch, fence: term.fence, sequence: self.highest }
+    }
+}
+
+impl Believed {
+    fn head(&self) -> Option<Head> {
+        match self {
+            Self::Nothing => None,
+            Self::Unread(head) => Some(*head),
+            Self::Known { record, .. } => Some(record.head),
+        }
+    }
+}
+
+/// The head that a record at `head` says it is pinned to.
+fn pin_at(pin: Option<&Pinned>, head: Head) -> Option<Head> {
+    pin.map(|pinned| if pinned.lost { head } else { pinned.pin.record.head })
+}
+
+/// Old endpoints are addresses of pods that are gone, so they are never gone back to.
+fn with_endpoints_of(pinned: &Snapshot, live: &Snapshot) -> Arc<Snapshot> {
+    let trees = ResourceType::ALL.into_iter().map(|kind| match kind {
+        ResourceType::Endpoints => (kind, live.tree(kind).clone()),
+        _ => (kind, pinned.tree(kind).clone()),
+    });
+    let trees: BTreeMap<_, _> = trees.collect();
+    Arc::new(Snapshot::assembled(live.fleet.clone(), Head::default(), trees))
+}

@@ -1,0 +1,416 @@
+//! All fleets of the writer's. Decides what is asked of the store, and what its answers mean; asks nothing itself.
+
+use super::fleet::{Activity, Fleet, Step, Wanted};
+use heliograph_snapshot::{Change, FleetName, Head};
+use heliograph_store::{Claim, Inspection, Loaded, Pin, StoreError, Term};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// What became of a fleet in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It stands at this head: written now, or found to be what it should be.
+    Stands {
+        fleet: FleetName,
+        head: Head,
+        written: bool,
+    },
+    Retired {
+        fleet: FleetName,
+        cause: Arc<str>,
+    },
+}
+
+/// What is wanted of the store, and what it is believed to hold.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// The token of whatever elected this writer; later that of the claim.
+    fence: Option<u128>,
+    /// What the writer writes with. Never less than what it once wrote with: readers do not go back.
+    term: Term,
+    /// What the store said to the last claim, unless it has lost it since.
+    claim: Option<Term>,
+    /// Whether the store has ever been claimed.
+    begun: bool,
+    /// Whether all fleets that there are have been spoken of.
+    complete: bool,
+    fleets: BTreeMap<FleetName, Fleet>,
+    /// The fleets that may have a step to take.
+    due: BTreeSet<FleetName>,
+    /// The fleets that are not, as far as is known, what they are to be.
+    pending: BTreeSet<FleetName>,
+    /// The fleets to be tended.
+    untended: BTreeSet<FleetName>,
+    /// The fleets that were left alone since the last survey began: what it says of others may be older than a write.
+    quiet: BTreeSet<FleetName>,
+    /// The fleets whose pin was written since then.
+    repinned: BTreeSet<FleetName>,
+    /// The fleet that had the last step, so that all have their turn.
+    last: Option<FleetName>,
+    news: Vec<News>,
+}
+
+/// A look at all that the store holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Survey {
+    Claim(Option<u128>),
+    Inspect(Vec<FleetName>),
+}
+
+/// What a survey found wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Fleets whose head is not the one that was written.
+    pub(super) lost: usize,
+    /// Fleets that nobody of this term wrote.
+    pub(super) strange: usize,
+}
+
+/// What the store answered to a step.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Done,
+    Loaded(Loaded),
+}
+
+/// What to do after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    GoOn,
+    /// The fleet is left alone for a while: the step failed for this many times.
+    Rest(u32),
+    /// What the store holds must be looked at.
+    Survey,
+}
+
+/// Why fleets go of which the objects do not speak.
+const FORGOTTEN: &str = "its Gateway went while nobody was translating";
+
+impl Ledger {
+    /// `fence` is the token of whatever elected this writer.
+    pub(super) fn new(fence: Option<u128>) -> Self {
+        Self { fence, ..Self::default() }
+    }
+
+    /// A fleet changed, because so many objects did.
+    pub(super) fn want(&mut self, fleet: &FleetName, changes: Vec<Change>, objects: usize) {
+        self.entry(fleet).change(changes, objects);
+        self.look_at(fleet);
+    }
+
+    /// A fleet is no more.
+    pub(super) fn unwant(&mut self, fleet: &FleetName) {
+        self.entry(fleet).wanted = Wanted::Gone("its Gateway is gone");
+        self.look_at(fleet);
+    }
+
+    /// All fleets that there are have been spoken of: what earlier terms published besides is to go.
+    pub(super) fn complete(&mut self) {
+        self.complete = true;
+        for (name, fleet) in &mut self.fleets {
+            if let Wanted::Unspoken = fleet.wanted {
+                fleet.wanted = Wanted::Gone(FORGOTTEN);
+                self.due.insert(name.clone());
+                self.pending.insert(name.clone());
+            }
+        }
+    }
+
+    /// The next step of a fleet that has one. It is worked on from now on.
+    pub(super) fn next(&mut self, now: SystemTime) -> Option<(FleetName, Step)> {
+        self.claim?;
+        while let Some(name) = self.take_due() {
+            let Some(fleet) = self.fleets.get_mut(&name) else { continue };
+            if fleet.activity != Activity::Idle {
+                continue;
+            }
+            let before = fleet.stands();
+            let step = fleet.step(self.term, now);
+            if fleet.stands() != before {
+                self.tell(&name, false);
+            }
+            let Some(step) = step else {
+                self.settled(&name);
+                continue;
+            };
+            self.pending.insert(name.clone());
+            self.begin(&name);
+            self.last = Some(name.clone());
+            return Some((name, step));
+        }
+        None
+    }
+
+    /// The next fleet to be tended. It is worked on from now on.
+    pub(super) fn next_to_tend(&mut self) -> Option<(FleetName, Step)> {
+        self.claim?;
+        while let Some(name) = self.untended.pop_first() {
+            let Some(fleet) = self.fleets.get(&name) else { continue };
+            if fleet.activity == Activity::Idle
+                && let Some(newest) = fleet.newest().cloned()
+            {
+                self.begin(&name);
+                return Some((name, Step::Tend(newest)));
+            }
+        }
+        None
+    }
+
+    /// It is time to look after all fleets.
+    pub(super) fn tend_all(&mut self) {
+        let live = self.fleets.iter().filter(|(_, fleet)| fleet.newest().is_some());
+        self.untended.extend(live.map(|(name, _)| name.clone()));
+    }
+
+    /// What to ask for, to learn what the store holds. Its answer is compared with the fleets that no one writes
+    /// meanwhile.
+    pub(super) fn survey(&mut self) -> Survey {
+        let quiet = self.fleets.iter().filter(|(_, fleet)| fleet.is_quiet());
+        self.quiet = quiet.map(|(name, _)| name.clone()).collect();
+        self.repinned.clear();
+        match self.claim {
+            Some(_) => Survey::Inspect(self.fleets.keys().cloned().collect()),
+            None => Survey::Claim(self.fence),
+        }
+    }
+
+    /// The term has begun, or begun again in a store that had lost it.
+    pub(super) fn claimed(&mut self, claim: Claim) -> Result<Found, StoreError> {
+        let Claim { term, records, pins } = claim;
+        self.fence = Some(term.fence);
+        self.claim = Some(term);
+        self.term = self.term.max(term);
+        if !std::mem::replace(&mut self.begun, true) {
+            for (name, record) in records {
+                self.entry(&name).begins_at(record);
+                self.look_at(&name);
+            }
+            self.take_pins(&pins);
+            return Ok(Found::default());
+        }
+        for (name, fleet) in &mut self.fleets {
+            if fleet.is_pinned() && !pins.contains_key(name) {
+                fleet.pin_lost();
+                self.due.insert(name.clone());
+            }
+        }
+        let heads = records.into_iter().map(|(name, record)| (name, record.head)).collect();
+        let found = self.compare(&heads)?;
+        self.take_pins(&pins);
+        Ok(found)
+    }
+
+    pub(super) fn inspected(&mut self, inspection: Inspection) -> Result<Found, StoreError> {
+        let Inspection { term, heads, pins } = inspection;
+        if term > self.term {
+            return Err(StoreError::Fenced { ours: self.term, theirs: term });
+        }
+        if self.claim.is_some_and(|claim| term < claim) {
+            // It must know again whom to refuse, before anything is written.
+            self.claim = None;
+            return Ok(Found::default());
+        }
+        let found = self.compare(&heads)?;
+        self.take_pins(&pins);
+        Ok(found)
+    }
+
+    /// Takes over what came of a step. An error ends the term.
+    pub(super) fn done(
+        &mut self,
+        name: &FleetName,
+        step: Step,
+        outcome: Result<Reply, StoreError>,
+    ) -> Result<Verdict, StoreError> {
+        let Some(fleet) = self.fleets.get_mut(name) else { return Ok(Verdict::GoOn) };
+        let verdict = match outcome {
+            Ok(reply) => {
+                fleet.attempts = 0;
+                self.succeeded(name, step, reply);
+                Verdict::GoOn
+            }
+            Err(error @ StoreError::Fenced { .. }) => return Err(error),
+            Err(error) => after_failure(fleet, &step, &error),
+        };
+        self.end(name, verdict);
+        Ok(verdict)
+    }
+
+    /// A fleet has been left alone for long enough.
+    pub(super) fn rested(&mut self, name: &FleetName) {
+        if let Some(fleet) = self.fleets.get_mut(name) {
+            fleet.activity = Activity::Idle;
+        }
+        self.look_at(name);
+    }
+
+    pub(super) fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    pub(super) fn has_claim(&self) -> bool {
+        self.claim.is_some()
+    }
+
+    /// Whether every fleet has been published, or found to be what it should be, at least once.
+    pub(super) fn is_out(&self) -> bool {
+        let awaited =
+            |fleet: &Fleet| matches!(fleet.wanted, Wanted::Content(_)) && fleet.stands().is_none();
+        self.begun && self.complete && !self.fleets.values().any(awaited)
+    }
+
+    /// How many fleets there are to be.
+    pub(super) fn wanted(&self) -> usize {
+        let wanted = self.fleets.values().filter(|it| matches!(it.wanted, Wanted::Content(_)));
+        wanted.count()
+    }
+
+    /// How many fleets are not what they are to be.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(super) fn pinned(&self) -> usize {
+        self.fleets.values().filter(|fleet| fleet.is_pinned()).count()
+    }
+
+    fn succeeded(&mut self, name: &FleetName, step: Step, reply: Reply) {
+        let Some(fleet) = self.fleets.get_mut(name) else { return };
+        match (step, reply) {
+            (Step::Publish(publication), _) => {
+                let record = publication.record();
+                fleet.written(record, Some(publication.snapshot));
+                self.untended.insert(name.clone());
+                self.tell(name, true);
+            }
+            (Step::Retire(retirement), _) => {
+                fleet.written(retirement.record(), None);
+                let cause = retirement.cause;
+                self.news.push(News::Retired { fleet: name.clone(), cause });
+            }
+            (Step::LoadHeld { .. }, Reply::Loaded(loaded)) => fleet.held(loaded),
+            (Step::LoadPinned { record, .. }, Reply::Loaded(loaded)) => {
+                fleet.pinned_is(record.head, loaded.snapshot);
+            }
+            (Step::Pin(pin), _) => {
+                fleet.pinned_again(pin);
+                self.repinned.insert(name.clone());
+            }
+            (Step::Tend(_) | Step::LoadHeld { .. } | Step::LoadPinned { .. }, _) => {}
+        }
+    }
+
+    /// Compares what the store holds with what was written.
+    fn compare(&mut self, heads: &BTreeMap<FleetName, Head>) -> Result<Found, StoreError> {
+        let mut found = Found::default();
+        for (name, head) in heads {
+            let theirs = Term::from(*head);
+            if theirs > self.term {
+                return Err(StoreError::Fenced { ours: self.term, theirs });
+            }
+            if !self.fleets.contains_key(name) {
+                found.strange += 1;
+                let stranger = "a translator of an earlier term had left it";
+                let wanted = if self.complete { Wanted::Gone(stranger) } else { Wanted::Unspoken };
+                self.fleets.insert(name.clone(), Fleet::stranger(name.clone(), wanted, *head));
+                self.look_at(name);
+            }
+        }
+        for name in std::mem::take(&mut self.quiet) {
+            let Some(fleet) = self.fleets.get_mut(&name) else { continue };
+            let was_unsure = fleet.is_unsure();
+            let same = fleet.found(heads.get(&name).copied());
+            found.lost += usize::from(!same);
+            if !same || was_unsure {
+                self.look_at(&name);
+            }
+        }
+        Ok(found)
+    }
+
+    fn take_pins(&mut self, pins: &BTreeMap<FleetName, Pin>) {
+        for (name, fleet) in &mut self.fleets {
+            if !self.repinned.contains(name) && fleet.pin(pins.get(name)) {
+                self.due.insert(name.clone());
+            }
+        }
+    }
+
+    fn entry(&mut self, name: &FleetName) -> &mut Fleet {
+        let wanted = if self.complete { Wanted::Gone(FORGOTTEN) } else { Wanted::Unspoken };
+        let fleet = self.fleets.entry(name.clone());
+        fleet.or_insert_with(|| Fleet::new(name.clone(), wanted))
+    }
+
+    fn take_due(&mut self) -> Option<FleetName> {
+        let after = self.last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.due.range::<FleetName, _>((after, Bound::Unbounded)).next().cloned();
+        match next {
+            Some(name) => self.due.take(&name),
+            None => self.due.pop_first(),
+        }
+    }
+
+    /// Something changed that may ask for a step.
+    fn look_at(&mut self, name: &FleetName) {
+        self.due.insert(name.clone());
+        self.pending.insert(name.clone());
+    }
+
+    fn begin(&mut self, name: &FleetName) {
+        self.quiet.remove(name);
+        if let Some(fleet) = self.fleets.get_mut(name) {
+            fleet.activity = Activity::Working;
+        }
+    }
+
+    fn end(&mut self, name: &FleetName, verdict: Verdict) {
+        if let Some(fleet) = self.fleets.get_mut(name) {
+            fleet.activity = match verdict {
+                Verdict::Rest(_) => Activity::Resting,
+                Verdict::GoOn | Verdict::Survey => Activity::Idle,
+            };
+        }
+        self.due.insert(name.clone());
+    }
+
+    /// A fleet has no step to take.
+    fn settled(&mut self, name: &FleetName) {
+        if self.fleets.get(name).is_some_and(|fleet| !fleet.is_unsure()) {
+            self.pending.remove(name);
+        }
+    }
+
+    fn tell(&mut self, name: &FleetName, written: bool) {
+        if let Some(head) = self.fleets.get(name).and_then(Fleet::stands) {
+            self.news.push(News::Stands { fleet: name.clone(), head, written });
+        }
+    }
+}
+
+fn after_failure(fleet: &mut Fleet, step: &Step, error: &StoreError) -> Verdict {
+    match (step, error) {
+        // What is not due is not done, so it may as well be asked for the next time.
+        (Step::Tend(_), _) => return Verdict::GoOn,
+        (
+            Step::Publish(_) | Step::Retire(_),
+            StoreError::Conflict { .. } | StoreError::NotNewer { .. },
+        ) => {
+            fleet.refused();
+            return Verdict::Survey;
+        }
+        // Whether it was done is not known: the same is asked for again.
+        (Step::Publish(_) | Step::Retire(_), StoreError::Unavailable(_)) => {}
+        (Step::Publish(_) | Step::Retire(_), _) => fleet.impossible(),
+        (Step::LoadHeld { .. }, StoreError::Unavailable(_)) => {}
+        (Step::LoadHeld { .. }, _) => {
+            fleet.forget_held();
+            return Verdict::GoOn;
+        }
+        (Step::LoadPinned { .. } | Step::Pin(_), _) => {}
+    }
+    fleet.attempts = fleet.attempts.saturating_add(1);
+    Verdict::Rest(fleet.attempts)
+}

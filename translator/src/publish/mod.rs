@@ -1,0 +1,353 @@
+//! The one writer of the store. [`Ledger`] decides what to ask for; here it is asked, waited for and told.
+
+mod backoff;
+mod fleet;
+mod ledger;
+
+pub use ledger::News;
+
+use crate::metrics::TranslatorMetrics;
+use crate::report::count;
+use fleet::Step;
+use heliograph_snapshot::{Change, FleetName, Resource, ResourceType};
+use heliograph_store::{Claim, Inspection, Loaded, Store, StoreError};
+use ledger::{Found, Ledger, Reply, Survey, Verdict};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// For how many fleets the store is asked something at a time.
+const AT_ONCE: usize = 16;
+
+/// The shortest time between two looks at what the store holds; the longest is twice that.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How soon to look when a write was refused.
+const LOOK_SOON: Duration = Duration::from_millis(50);
+
+/// How often fleets are looked after that do not change.
+const TEND_EVERY: Duration = Duration::from_secs(30);
+
+/// How long the store may fail before people are told. That the connection to it is lost, it tells itself.
+const OUTAGE: Duration = Duration::from_secs(3);
+
+/// Knows what is wanted and what the store holds, for one term, and brings the second to the first.
+///
+/// What is wanted is taken at any time and never waits. The work is done by whoever awaits [`Publisher::news`].
+pub struct Publisher {
+    store: Arc<dyn Store>,
+    ledger: Ledger,
+    metrics: TranslatorMetrics,
+    /// What was asked for, and the pauses before it is asked again.
+    jobs: JoinSet<Done>,
+    asking: usize,
+    tending: bool,
+    surveying: bool,
+    survey_at: Instant,
+    /// How often the survey has failed.
+    attempts: u32,
+    tend_at: Instant,
+    /// What the store does not answer to: a fleet, or a survey.
+    unanswered: BTreeSet<Option<FleetName>>,
+    outage: Option<Outage>,
+    /// What it answers to with something else than is asked, so that each is one line.
+    broken: BTreeSet<Option<FleetName>>,
+    /// Whether it was not tended the last time, for the same reason.
+    untended: bool,
+}
+
+/// Why a term ended.
+#[derive(Debug, thiserror::Error)]
+pub enum TermError {
+    /// A newer term has begun, and the store says what to do.
+    #[error(transparent)]
+    Fenced(#[from] StoreError),
+    #[error("translation failed: {0}")]
+    Died(#[from] JoinError),
+}
+
+/// A time in which the store does not do what it is asked.
+struct Outage {
+    since: Instant,
+    /// Whether people know.
+    told: bool,
+}
+
+enum Done {
+    Step(FleetName, Step, Result<Reply, StoreError>),
+    Claim(Result<Claim, StoreError>),
+    Inspect(Result<Inspection, StoreError>),
+    Rested(FleetName),
+}
+
+impl Publisher {
+    /// `fence` is the token of whatever elected this writer; without an election there is none. The store is claimed
+    /// as soon as it can be.
+    pub fn new(store: Arc<dyn Store>, fence: Option<u128>, metrics: TranslatorMetrics) -> Self {
+        let now = Instant::now();
+        Self {
+            store,
+            ledger: Ledger::new(fence),
+            metrics,
+            jobs: JoinSet::new(),
+            asking: 0,
+            tending: false,
+            surveying: false,
+            survey_at: now,
+            attempts: 0,
+            tend_at: now + TEND_EVERY,
+            unanswered: BTreeSet::new(),
+            outage: None,
+            broken: BTreeSet::new(),
+            untended: false,
+        }
+    }
+
+    /// A fleet is to change. For a fleet that is new in this term, `changes` are all its resources. `objects` is how
+    /// many objects brought that about, for the history.
+    pub fn change(&mut self, fleet: &FleetName, changes: Vec<Change>, objects: usize) {
+        let changes = changes.into_iter().map(|change| addressed(&*self.store, change)).collect();
+        self.ledger.want(fleet, changes, objects);
+    }
+
+    /// A fleet is to go.
+    pub fn retire(&mut self, fleet: &FleetName) {
+        self.ledger.unwant(fleet);
+    }
+
+    /// All fleets that there are have been told: those of earlier terms that were not are to go.
+    pub fn complete(&mut self) {
+        self.ledger.complete();
+    }
+
+    /// How many fleets there are to be.
+    pub fn fleets(&self) -> usize {
+        self.ledger.wanted()
+    }
+
+    /// How many fleets are not yet in the store as they are to be.
+    pub fn pending(&self) -> usize {
+        self.ledger.pending()
+    }
+
+    /// Whether every fleet has been published, or found to be what it should be, at least once.
+    pub fn is_out(&self) -> bool {
+        self.ledger.is_out()
+    }
+
+    /// Works until there is something to tell. An error ends the term. Dropping the future loses nothing.
+    pub async fn news(&mut self) -> Result<Vec<News>, TermError> {
+        loop {
+            self.ask();
+            let news = self.ledger.take_news();
+            if !news.is_empty() {
+                return Ok(news);
+            }
+            tokio::select! {
+                () = sleep_until(self.survey_at), if !self.surveying => self.survey(),
+                Some(done) = self.jobs.join_next() => self.take(done?)?,
+            }
+        }
+    }
+
+    /// Asks for all that there is to ask for now.
+    fn ask(&mut self) {
+        while self.asking < AT_ONCE
+            && let Some((fleet, step)) = self.ledger.next(SystemTime::now())
+        {
+            self.asking += 1;
+            self.jobs.spawn(perform(self.store.clone(), fleet, step));
+        }
+        if !self.tending
+            && let Some((fleet, step)) = self.ledger.next_to_tend()
+        {
+            self.tending = true;
+            self.jobs.spawn(perform(self.store.clone(), fleet, step));
+        }
+        self.metrics.standing(self.ledger.pending(), self.ledger.has_claim());
+    }
+
+    fn survey(&mut self) {
+        self.surveying = true;
+        let store = self.store.clone();
+        match self.ledger.survey() {
+            Survey::Claim(fence) => {
+                self.jobs.spawn(async move { Done::Claim(store.claim(fence).await) })
+            }
+            Survey::Inspect(fleets) => {
+                self.jobs.spawn(async move { Done::Inspect(store.inspect(fleets).await) })
+            }
+        };
+    }
+
+    fn take(&mut self, done: Done) -> Result<(), TermError> {
+        match done {
+            Done::Rested(fleet) => self.ledger.rested(&fleet),
+            Done::Step(fleet, step, outcome) => self.take_step(fleet, step, outcome)?,
+            Done::Claim(Ok(claim)) => {
+                tracing::info!(term = %claim.term, fleets = claim.records.len(), "claimed the store");
+                let found = self.ledger.claimed(claim)?;
+                self.surveyed(found);
+            }
+            Done::Inspect(Ok(inspection)) => {
+                let found = self.ledger.inspected(inspection)?;
+                self.surveyed(found);
+            }
+            Done::Claim(Err(error)) | Done::Inspect(Err(error)) => self.survey_failed(error)?,
+        }
+        Ok(())
+    }
+
+    fn take_step(
+        &mut self,
+        fleet: FleetName,
+        step: Step,
+        outcome: Result<Reply, StoreError>,
+    ) -> Result<(), TermError> {
+        if let Step::Tend(_) = step {
+            self.tending = false;
+            self.note_tended(&fleet, outcome.as_ref().err());
+        } else {
+            self.asking -= 1;
+            self.note_outcome(Some(&fleet), outcome.as_ref().err());
+        }
+        match self.ledger.done(&fleet, step, outcome)? {
+            Verdict::GoOn => {}
+            Verdict::Survey => self.survey_at = self.survey_at.min(Instant::now() + LOOK_SOON),
+            Verdict::Rest(attempts) => {
+                let pause = backoff::after(attempts, fastrand::f64());
+                self.jobs.spawn(async move {
+                    sleep(pause).await;
+                    Done::Rested(fleet)
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn surveyed(&mut self, found: Found) {
+        self.note_outcome(None, None);
+        self.surveying = false;
+        self.attempts = 0;
+        let now = Instant::now();
+        // A store that lost its term is claimed again at once.
+        let pause = if self.ledger.has_claim() { LOOK_EVERY } else { Duration::ZERO };
+        self.survey_at = now + pause.mul_f64(1.0 + fastrand::f64());
+        if now >= self.tend_at {
+            self.tend_at = now + TEND_EVERY;
+            self.ledger.tend_all();
+        }
+        self.metrics.pinned(self.ledger.pinned());
+        let Found { lost, strange } = found;
+        self.metrics.repairs(lost + strange);
+        if lost > 0 {
+            tracing::warn!("the store lost {}; publishing again", count(lost, "fleet"));
+        }
+        if strange > 0 {
+            let fleets = count(strange, "fleet");
+            tracing::warn!("the store holds {fleets} that nobody of this term wrote; retiring");
+        }
+    }
+
+    fn survey_failed(&mut self, error: StoreError) -> Result<(), TermError> {
+        if let StoreError::Fenced { .. } = error {
+            return Err(error.into());
+        }
+        self.note_outcome(None, Some(&error));
+        self.surveying = false;
+        self.attempts = self.attempts.saturating_add(1);
+        self.survey_at = Instant::now() + backoff::after(self.attempts, fastrand::f64());
+        Ok(())
+    }
+
+    /// Counts what failed, and logs when that begins and when it ends. `fleet` is none for a survey.
+    fn note_outcome(&mut self, fleet: Option<&FleetName>, error: Option<&StoreError>) {
+        let subject = fleet.cloned();
+        let Some(error) = error else {
+            self.broken.remove(&subject);
+            self.unanswered.remove(&subject);
+            if self.unanswered.is_empty() && self.outage.take().is_some_and(|it| it.told) {
+                tracing::info!("the store answers again");
+            }
+            return;
+        };
+        self.metrics.store_failed(error);
+        match error {
+            StoreError::Unavailable(_) => {
+                self.unanswered.insert(subject);
+                let outage = Outage { since: Instant::now(), told: false };
+                let outage = self.outage.get_or_insert(outage);
+                if !outage.told && outage.since.elapsed() >= OUTAGE {
+                    outage.told = true;
+                    let fleets = count(self.ledger.pending(), "fleet");
+                    tracing::warn!("the store is not written to, {fleets} waiting: {error}");
+                }
+            }
+            StoreError::Damaged { .. } | StoreError::Refused(_) => {
+                if self.broken.insert(subject) {
+                    tracing::warn!("the store: {error}");
+                }
+            }
+            // A survey looks into these, and tells what it finds.
+            StoreError::Conflict { .. } | StoreError::NotNewer { .. } => {
+                tracing::debug!("the store: {error}");
+            }
+            // This ends the term, and whoever runs it tells why.
+            StoreError::Fenced { .. } => {}
+        }
+    }
+
+    fn note_tended(&mut self, fleet: &FleetName, error: Option<&StoreError>) {
+        let before = std::mem::replace(&mut self.untended, error.is_some());
+        if let Some(error) = error
+            && !before
+        {
+            tracing::warn!(%fleet, "the store is not tended, trying again later: {error}");
+        }
+    }
+}
+
+async fn perform(store: Arc<dyn Store>, fleet: FleetName, step: Step) -> Done {
+    let outcome = match step.clone() {
+        Step::LoadHeld { record, known } => {
+            store.load(record, Some(known)).await.map(Reply::Loaded)
+        }
+        Step::LoadPinned { record, known } => {
+            store.load(record, Some(known)).await.and_then(whole).map(Reply::Loaded)
+        }
+        Step::Publish(publication) => store.publish(publication).await.map(|_| Reply::Done),
+        Step::Retire(retirement) => store.retire(retirement).await.map(|()| Reply::Done),
+        Step::Pin(pin) => store.pin(fleet.clone(), pin).await.map(|()| Reply::Done),
+        Step::Tend(newest) => store.tend(newest).await.map(|_| Reply::Done),
+    };
+    Done::Step(fleet, step, outcome)
+}
+
+/// A snapshot of which parts are missing is not served.
+fn whole(loaded: Loaded) -> Result<Loaded, StoreError> {
+    let Some(secret) = loaded.unopened.first() else { return Ok(loaded) };
+    Err(StoreError::Damaged {
+        fleet: loaded.snapshot.fleet.clone(),
+        reason: format!(
+            "{secret} of the pinned snapshot is sealed with a key that this translator lacks: add the key, or \
+             release the fleet"
+        ),
+    })
+}
+
+/// Secrets are kept where the store says, so that their versions tell nothing of them.
+fn addressed(store: &dyn Store, change: Change) -> Change {
+    match change {
+        Change::Set(ResourceType::Secret, secret) => {
+            let address = store.address_of_secret(&secret.body);
+            let secret = Resource::at(address, secret.name.clone(), secret.body.clone());
+            Change::Set(ResourceType::Secret, Arc::new(secret))
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests;

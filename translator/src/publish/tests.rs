@@ -1,0 +1,517 @@
+//! What the ledger decides, without a store.
+
+use super::fleet::Step;
+use super::ledger::{Found, Ledger, News, Reply, Survey, Verdict};
+use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
+use heliograph_store::{
+    Claim, Inspection, Loaded, Pin, Publication, Record, State, StoreError, Term,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+const TERM: Term = Term { epoch: 0, fence: 7 };
+
+fn fleet(name: &str) -> FleetName {
+    FleetName::new("default", name)
+}
+
+fn at(sequence: u64) -> Head {
+    Head { epoch: TERM.epoch, fence: TERM.fence, sequence }
+}
+
+fn earlier(sequence: u64) -> Head {
+    Head { epoch: 0, fence: 1, sequence }
+}
+
+fn set_of(kind: ResourceType, name: &str, body: &'static str) -> Change {
+    Change::Set(kind, Arc::new(Resource::new(name, body.as_bytes().into())))
+}
+
+fn set(name: &str, body: &'static str) -> Change {
+    set_of(ResourceType::Cluster, name, body)
+}
+
+fn snapshot(name: &str, head: Head, changes: Vec<Change>) -> Arc<Snapshot> {
+    Arc::new(Snapshot::empty(fleet(name)).with(head, changes))
+}
+
+fn record(snapshot: &Snapshot) -> Arc<Record> {
+    Arc::new(Record {
+        fleet: snapshot.fleet.clone(),
+        head: snapshot.head,
+        state: State::Live(snapshot.roots()),
+        time: NOW,
+        cause: "told by a test".into(),
+        pinned: None,
+    })
+}
+
+fn pin(record: &Arc<Record>) -> Pin {
+    Pin { record: record.clone(), time: NOW, cause: "bad release".into() }
+}
+
+fn unavailable() -> Result<Reply, StoreError> {
+    Err(StoreError::Unavailable("no answer".to_owned()))
+}
+
+/// A ledger whose store held `records`.
+fn claimed(records: &[&Arc<Record>]) -> Ledger {
+    let mut ledger = Ledger::new(Some(TERM.fence));
+    assert_eq!(ledger.survey(), Survey::Claim(Some(7)));
+    assert_eq!(ledger.claimed(claim(records)).unwrap(), Found::default());
+    ledger
+}
+
+fn claim(records: &[&Arc<Record>]) -> Claim {
+    let records = records.iter().map(|record| (record.fleet.clone(), (*record).clone()));
+    Claim { term: TERM, records: records.collect(), pins: BTreeMap::new() }
+}
+
+fn step(ledger: &mut Ledger) -> Step {
+    ledger.next(NOW).expect("there is a step").1
+}
+
+#[track_caller]
+fn publication(ledger: &mut Ledger) -> Publication {
+    match step(ledger) {
+        Step::Publish(publication) => publication,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn succeed(ledger: &mut Ledger, name: &str, step: Step) {
+    assert_eq!(ledger.done(&fleet(name), step, Ok(Reply::Done)), Ok(Verdict::GoOn));
+}
+
+/// Publishes what is to be published of a fleet, and returns the head.
+#[track_caller]
+fn publish(ledger: &mut Ledger, name: &str) -> Head {
+    let publication = publication(ledger);
+    let head = publication.snapshot.head;
+    succeed(ledger, name, Step::Publish(publication));
+    ledger.take_news();
+    head
+}
+
+fn inspect(
+    ledger: &mut Ledger,
+    heads: &[(&str, Head)],
+    pins: &[(&str, Pin)],
+) -> Result<Found, StoreError> {
+    assert!(matches!(ledger.survey(), Survey::Inspect(_)));
+    let heads = heads.iter().map(|(name, head)| (fleet(name), *head)).collect();
+    let pins = pins.iter().map(|(name, pin)| (fleet(name), pin.clone())).collect();
+    ledger.inspected(Inspection { term: TERM, heads, pins })
+}
+
+#[test]
+fn changes_merge_until_the_store_is_claimed() {
+    let mut ledger = Ledger::new(None);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    ledger.want(&fleet("edge"), vec![set("b", "1")], 1);
+    assert!(ledger.next(NOW).is_none());
+    assert_eq!(ledger.survey(), Survey::Claim(None));
+    ledger.claimed(claim(&[])).unwrap();
+    ledger.complete();
+    assert!(!ledger.is_out());
+    let publication = publication(&mut ledger);
+    assert_eq!(publication.snapshot.tree(ResourceType::Cluster).len(), 2);
+    assert_eq!(publication.snapshot.head, at(1));
+    assert_eq!((publication.expected, &*publication.cause), (None, "first translation"));
+    succeed(&mut ledger, "edge", Step::Publish(publication));
+    let news = News::Stands { fleet: fleet("edge"), head: at(1), written: true };
+    assert_eq!(ledger.take_news(), [news]);
+    assert!(ledger.is_out() && ledger.pending() == 1, "until it has been looked at");
+    assert!(ledger.next(NOW).is_none() && ledger.pending() == 0);
+}
+
+#[test]
+fn what_is_unchanged_since_the_last_term_is_found_without_a_step() {
+    let before = snapshot("edge", earlier(4), vec![set("a", "1"), set("b", "1")]);
+    let mut ledger = claimed(&[&record(&before)]);
+    ledger.want(&fleet("edge"), vec![set("b", "1"), set("a", "1")], 2);
+    ledger.complete();
+    assert!(ledger.next(NOW).is_none());
+    let news = News::Stands { fleet: fleet("edge"), head: earlier(4), written: false };
+    assert_eq!(ledger.take_news(), [news]);
+    assert!(ledger.is_out());
+    // From here on only what differs is written.
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    let publication = publication(&mut ledger);
+    assert_eq!((publication.snapshot.head, publication.expected), (at(5), Some(earlier(4))));
+    assert_eq!(&*publication.cause, "1 object changed");
+    assert!(publication.held.unwrap().same_content(&before));
+}
+
+#[test]
+fn what_differs_since_the_last_term_is_read_first() {
+    let before = snapshot("edge", earlier(4), vec![set("a", "1")]);
+    for damaged in [false, true] {
+        let mut ledger = claimed(&[&record(&before)]);
+        ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+        let load = step(&mut ledger);
+        let Step::LoadHeld { record, known } = &load else { panic!("{load:?}") };
+        assert_eq!((record.head, known.tree(ResourceType::Cluster).len()), (earlier(4), 1));
+        let answer = if damaged {
+            Err(StoreError::Damaged { fleet: fleet("edge"), reason: "torn".to_owned() })
+        } else {
+            Ok(Reply::Loaded(Loaded { snapshot: before.clone(), unopened: vec![] }))
+        };
+        assert_eq!(ledger.done(&fleet("edge"), load, answer), Ok(Verdict::GoOn));
+        let publication = publication(&mut ledger);
+        assert_eq!(publication.expected, Some(earlier(4)));
+        assert_eq!(publication.held.is_none(), damaged, "what is damaged is written whole");
+    }
+}
+
+#[test]
+fn a_snapshot_with_secrets_left_out_is_not_taken_for_what_is_there() {
+    let before = snapshot("edge", earlier(4), vec![set("a", "1")]);
+    let mut ledger = claimed(&[&record(&before)]);
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    let load = step(&mut ledger);
+    let loaded = Loaded { snapshot: before, unopened: vec!["tls".into()] };
+    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
+    assert!(publication(&mut ledger).held.is_none());
+}
+
+#[test]
+fn an_unknown_outcome_is_cleared_before_anything_newer_goes() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    let first = publication(&mut ledger);
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    ledger.want(&fleet("edge"), vec![set("b", "1")], 2);
+    assert!(ledger.next(NOW).is_none(), "one step at a time");
+    let lost = ledger.done(&fleet("edge"), Step::Publish(first.clone()), unavailable());
+    assert_eq!(lost, Ok(Verdict::Rest(1)));
+    assert!(ledger.next(NOW).is_none(), "it rests");
+    ledger.rested(&fleet("edge"));
+    let again = match ledger.next(NOW + std::time::Duration::from_secs(9)) {
+        Some((_, Step::Publish(again))) => again,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(again.record(), first.record(), "the same head, time and content");
+    succeed(&mut ledger, "edge", Step::Publish(again));
+    let next = publication(&mut ledger);
+    assert_eq!((next.snapshot.head, next.expected), (at(2), Some(at(1))));
+    assert_eq!(next.snapshot.tree(ResourceType::Cluster).len(), 2);
+    assert_eq!(&*next.cause, "3 objects changed");
+}
+
+#[test]
+fn a_fleet_that_rests_holds_up_no_other() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("a"), vec![], 1);
+    ledger.want(&fleet("b"), vec![], 1);
+    let (first, step) = ledger.next(NOW).unwrap();
+    assert_eq!(ledger.done(&first, step, unavailable()), Ok(Verdict::Rest(1)));
+    let (second, step) = ledger.next(NOW).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(ledger.done(&second, step, Ok(Reply::Done)), Ok(Verdict::GoOn));
+    assert!(ledger.next(NOW).is_none());
+    assert_eq!(ledger.pending(), 1);
+}
+
+#[test]
+fn a_fleet_that_changes_all_the_time_takes_its_turn() {
+    let mut ledger = claimed(&[]);
+    let mut served = Vec::new();
+    for name in ["a", "b", "c"] {
+        ledger.want(&fleet(name), vec![], 1);
+    }
+    for body in ["1", "2", "3"] {
+        let (name, step) = ledger.next(NOW).unwrap();
+        ledger.done(&name, step, Ok(Reply::Done)).unwrap();
+        ledger.want(&fleet("a"), vec![set("hot", body)], 1);
+        served.push(name);
+    }
+    assert_eq!(served, ["a", "b", "c"].map(fleet));
+}
+
+#[test]
+fn a_fleet_of_an_earlier_term_goes_once_all_have_been_told() {
+    let gone = record(&snapshot("gone", earlier(4), vec![set("a", "1")]));
+    let mut ledger = claimed(&[&gone]);
+    assert!(ledger.next(NOW).is_none(), "it may yet be told");
+    ledger.complete();
+    let step = step(&mut ledger);
+    let Step::Retire(retirement) = &step else { panic!("{step:?}") };
+    assert_eq!((retirement.tombstone, retirement.expected), (at(5), Some(earlier(4))));
+    succeed(&mut ledger, "gone", step);
+    assert!(matches!(&ledger.take_news()[..], [News::Retired { .. }]));
+    assert!(ledger.next(NOW).is_none());
+    // It comes back above its tombstone.
+    ledger.want(&fleet("gone"), vec![], 1);
+    let back = publication(&mut ledger);
+    assert_eq!((back.snapshot.head, back.expected), (at(6), Some(at(5))));
+}
+
+#[test]
+fn a_store_that_is_claimed_late_is_cleared_too() {
+    let gone = record(&snapshot("gone", earlier(4), vec![set("a", "1")]));
+    let mut ledger = Ledger::new(Some(TERM.fence));
+    ledger.complete();
+    ledger.survey();
+    ledger.claimed(claim(&[&gone])).unwrap();
+    assert!(matches!(step(&mut ledger), Step::Retire(_)));
+}
+
+#[test]
+fn a_fleet_that_comes_and_goes_unseen_was_never_there() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![], 1);
+    ledger.unwant(&fleet("edge"));
+    assert!(ledger.next(NOW).is_none());
+}
+
+#[test]
+fn a_lost_head_is_published_again_in_full_and_above_all_that_was_used() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    ledger.want(&fleet("gone"), vec![], 1);
+    publish(&mut ledger, "edge");
+    publish(&mut ledger, "gone");
+    ledger.unwant(&fleet("gone"));
+    let step_gone = step(&mut ledger);
+    succeed(&mut ledger, "gone", step_gone);
+    assert_eq!(
+        inspect(&mut ledger, &[("edge", at(1)), ("gone", at(2))], &[]),
+        Ok(Found::default())
+    );
+    assert!(ledger.next(NOW).is_none(), "all is as it was written");
+    assert_eq!(inspect(&mut ledger, &[], &[]), Ok(Found { lost: 2, strange: 0 }));
+    let again = publication(&mut ledger);
+    assert_eq!((again.snapshot.head, again.expected), (at(2), None));
+    assert!(again.held.is_none(), "nothing that was uploaded is relied on");
+    assert_eq!(&*again.cause, "repair: the store had lost it");
+    let tombstone = step(&mut ledger);
+    let Step::Retire(tombstone) = tombstone else { panic!("{tombstone:?}") };
+    assert_eq!((tombstone.tombstone, tombstone.expected), (at(3), None));
+}
+
+#[test]
+fn a_head_that_went_back_or_is_not_ours_is_written_over() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    publish(&mut ledger, "edge");
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    assert_eq!(publish(&mut ledger, "edge"), at(2));
+    assert_eq!(inspect(&mut ledger, &[("edge", at(1))], &[]), Ok(Found { lost: 1, strange: 0 }));
+    let again = publication(&mut ledger);
+    assert_eq!((again.snapshot.head, again.expected), (at(3), Some(at(1))));
+    succeed(&mut ledger, "edge", Step::Publish(again));
+    assert_eq!(inspect(&mut ledger, &[("edge", at(9))], &[]), Ok(Found { lost: 1, strange: 0 }));
+    let above = publication(&mut ledger);
+    assert_eq!((above.snapshot.head, above.expected), (at(10), Some(at(9))));
+}
+
+#[test]
+fn a_refused_write_waits_for_a_look() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    let first = publication(&mut ledger);
+    // A look that began before the write says nothing of what came after.
+    ledger.survey();
+    let conflict =
+        StoreError::Conflict { fleet: fleet("edge"), expected: None, found: Some(at(5)) };
+    let verdict = ledger.done(&fleet("edge"), Step::Publish(first), Err(conflict));
+    assert_eq!(verdict, Ok(Verdict::Survey));
+    let stale = Inspection { term: TERM, ..Inspection::default() };
+    assert_eq!(ledger.inspected(stale), Ok(Found::default()));
+    assert!(ledger.next(NOW).is_none() && ledger.pending() == 1);
+    assert_eq!(inspect(&mut ledger, &[("edge", at(5))], &[]), Ok(Found { lost: 1, strange: 0 }));
+    let second = publication(&mut ledger);
+    assert_eq!((second.snapshot.head, second.expected), (at(6), Some(at(5))));
+}
+
+#[test]
+fn a_look_that_overlaps_a_write_is_not_compared_with_it() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    ledger.survey();
+    publish(&mut ledger, "edge");
+    let before_the_write = Inspection { term: TERM, ..Inspection::default() };
+    assert_eq!(ledger.inspected(before_the_write), Ok(Found::default()));
+    assert!(ledger.next(NOW).is_none());
+}
+
+#[test]
+fn what_a_late_writer_left_is_retired() {
+    let mut ledger = claimed(&[]);
+    ledger.complete();
+    let found = inspect(&mut ledger, &[("ghost", earlier(3))], &[]);
+    assert_eq!(found, Ok(Found { lost: 0, strange: 1 }));
+    let step = step(&mut ledger);
+    let Step::Retire(retirement) = step else { panic!("{step:?}") };
+    assert_eq!((retirement.tombstone, retirement.expected), (at(4), Some(earlier(3))));
+}
+
+#[test]
+fn a_newer_term_is_the_end() {
+    let theirs = Term { epoch: 0, fence: 8 };
+    let fenced = StoreError::Fenced { ours: TERM, theirs };
+    let mut ledger = claimed(&[]);
+    ledger.survey();
+    let newer = Inspection { term: theirs, ..Inspection::default() };
+    assert_eq!(ledger.inspected(newer), Err(fenced.clone()));
+    let mut ledger = claimed(&[]);
+    let head = Head { epoch: 0, fence: 8, sequence: 1 };
+    assert_eq!(inspect(&mut ledger, &[("edge", head)], &[]), Err(fenced.clone()));
+    ledger.want(&fleet("edge"), vec![], 1);
+    let step = step(&mut ledger);
+    assert_eq!(ledger.done(&fleet("edge"), step, Err(fenced.clone())), Err(fenced));
+}
+
+#[test]
+fn a_store_that_lost_the_term_is_claimed_again_before_it_is_written_to() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    publish(&mut ledger, "edge");
+    ledger.survey();
+    assert_eq!(ledger.inspected(Inspection::default()), Ok(Found::default()));
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    assert!(ledger.next(NOW).is_none());
+    assert_eq!(ledger.survey(), Survey::Claim(Some(7)), "with the same token");
+    assert_eq!(ledger.claimed(claim(&[])), Ok(Found { lost: 1, strange: 0 }));
+    assert_eq!(publish(&mut ledger, "edge"), at(2));
+}
+
+#[test]
+fn an_epoch_that_the_store_lost_is_kept() {
+    let ours = Term { epoch: 3, fence: 7 };
+    let mut ledger = Ledger::new(Some(7));
+    ledger.claimed(Claim { term: ours, ..claim(&[]) }).unwrap();
+    ledger.survey();
+    assert_eq!(ledger.inspected(Inspection::default()), Ok(Found::default()));
+    ledger.survey();
+    ledger.claimed(claim(&[])).unwrap();
+    ledger.want(&fleet("edge"), vec![], 1);
+    let head = publication(&mut ledger).snapshot.head;
+    assert_eq!(Term::from(head), ours, "readers do not go back");
+    ledger.survey();
+    ledger.inspected(Inspection { term: TERM, ..Inspection::default() }).unwrap();
+    assert!(ledger.has_claim(), "what the store says to a claim is not asked for again and again");
+}
+
+/// A fleet of which the first of two versions is known, with endpoints.
+fn pinnable() -> (Ledger, Arc<Snapshot>, Pin) {
+    let old = vec![set("a", "1"), set_of(ResourceType::Endpoints, "a", "old pods")];
+    let old = snapshot("edge", earlier(1), old);
+    let mut ledger = claimed(&[]);
+    let changes = vec![set("a", "2"), set_of(ResourceType::Endpoints, "a", "pods")];
+    ledger.want(&fleet("edge"), changes, 1);
+    ledger.complete();
+    publish(&mut ledger, "edge");
+    assert!(ledger.next(NOW).is_none());
+    let pin = pin(&record(&old));
+    (ledger, old, pin)
+}
+
+fn body(snapshot: &Snapshot, kind: ResourceType) -> String {
+    String::from_utf8(snapshot.get(kind, "a").unwrap().body.to_vec()).unwrap()
+}
+
+#[test]
+fn a_pinned_fleet_goes_back_but_for_its_endpoints_until_it_is_released() {
+    let (mut ledger, old, pin) = pinnable();
+    let pins = [("edge", pin)];
+    inspect(&mut ledger, &[("edge", at(1))], &pins).unwrap();
+    assert_eq!(ledger.pinned(), 1);
+    let load = step(&mut ledger);
+    let Step::LoadPinned { record, .. } = &load else { panic!("{load:?}") };
+    assert_eq!(record.head, earlier(1));
+    let loaded = Loaded { snapshot: old, unopened: vec![] };
+    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
+    let pinned = publication(&mut ledger);
+    assert_eq!((pinned.snapshot.head, pinned.pinned), (at(2), Some(earlier(1))));
+    assert_eq!(&*pinned.cause, "pinned to 0.1.1: bad release");
+    assert_eq!(body(&pinned.snapshot, ResourceType::Cluster), "1");
+    assert_eq!(body(&pinned.snapshot, ResourceType::Endpoints), "pods");
+    succeed(&mut ledger, "edge", Step::Publish(pinned));
+
+    // Translation goes on underneath, and only endpoints are seen of it.
+    ledger.want(&fleet("edge"), vec![set("a", "3")], 1);
+    assert!(ledger.next(NOW).is_none());
+    ledger.want(&fleet("edge"), vec![set_of(ResourceType::Endpoints, "a", "new pods")], 1);
+    let endpoints = publication(&mut ledger);
+    assert_eq!(body(&endpoints.snapshot, ResourceType::Cluster), "1");
+    assert_eq!(body(&endpoints.snapshot, ResourceType::Endpoints), "new pods");
+    assert!(!endpoints.is_step());
+    succeed(&mut ledger, "edge", Step::Publish(endpoints));
+
+    inspect(&mut ledger, &[("edge", at(3))], &pins).unwrap();
+    assert!(ledger.next(NOW).is_none());
+    inspect(&mut ledger, &[("edge", at(3))], &[]).unwrap();
+    let released = publication(&mut ledger);
+    assert_eq!((&*released.cause, released.pinned), ("released", None));
+    assert_eq!(body(&released.snapshot, ResourceType::Cluster), "3");
+}
+
+#[test]
+fn a_pinned_snapshot_that_cannot_be_read_leaves_what_is_published() {
+    let (mut ledger, _, pin) = pinnable();
+    inspect(&mut ledger, &[("edge", at(1))], &[("edge", pin)]).unwrap();
+    ledger.want(&fleet("edge"), vec![set("a", "3")], 1);
+    for attempt in 1..=2 {
+        let load = step(&mut ledger);
+        assert!(matches!(load, Step::LoadPinned { .. }));
+        let damaged = StoreError::Damaged { fleet: fleet("edge"), reason: "torn".to_owned() };
+        let verdict = ledger.done(&fleet("edge"), load, Err(damaged));
+        assert_eq!(verdict, Ok(Verdict::Rest(attempt)));
+        ledger.rested(&fleet("edge"));
+    }
+    inspect(&mut ledger, &[("edge", at(1))], &[]).unwrap();
+    assert_eq!(publish(&mut ledger, "edge"), at(2), "released before it was ever pinned");
+}
+
+#[test]
+fn a_pin_outlives_a_store_that_lost_everything() {
+    let (mut ledger, old, pin) = pinnable();
+    inspect(&mut ledger, &[("edge", at(1))], &[("edge", pin)]).unwrap();
+    let load = step(&mut ledger);
+    let loaded = Loaded { snapshot: old, unopened: vec![] };
+    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
+    assert_eq!(publish(&mut ledger, "edge"), at(2));
+
+    ledger.survey();
+    ledger.inspected(Inspection::default()).unwrap();
+    ledger.survey();
+    assert_eq!(ledger.claimed(claim(&[])), Ok(Found { lost: 1, strange: 0 }));
+    let again = publication(&mut ledger);
+    assert_eq!(body(&again.snapshot, ResourceType::Cluster), "1", "it stays where it was held");
+    assert_eq!(again.pinned, Some(at(3)), "what it was pinned to is gone: this holds the same");
+    let record = again.record();
+    succeed(&mut ledger, "edge", Step::Publish(again));
+    // A look that began before the pin is there again does not release the fleet.
+    inspect(&mut ledger, &[("edge", at(3))], &[]).unwrap();
+    let restore = step(&mut ledger);
+    let Step::Pin(pin) = &restore else { panic!("{restore:?}") };
+    assert_eq!((&*pin.record, &*pin.cause), (&record, "bad release"));
+    let pin = pin.clone();
+    ledger.survey();
+    succeed(&mut ledger, "edge", restore);
+    let heads = BTreeMap::from([(fleet("edge"), at(3))]);
+    ledger.inspected(Inspection { term: TERM, heads, pins: BTreeMap::new() }).unwrap();
+    inspect(&mut ledger, &[("edge", at(3))], &[("edge", pin)]).unwrap();
+    assert!(ledger.next(NOW).is_none(), "all is as it should be");
+}
+
+#[test]
+fn a_fleet_is_tended_after_a_publish_and_never_beside_one() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    publish(&mut ledger, "edge");
+    let (name, tend) = ledger.next_to_tend().unwrap();
+    assert!(matches!(&tend, Step::Tend(newest) if newest.head == at(1)));
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    assert!(ledger.next(NOW).is_none(), "not beside");
+    assert_eq!(ledger.done(&name, tend, unavailable()), Ok(Verdict::GoOn));
+    let publication = publication(&mut ledger);
+    ledger.tend_all();
+    assert!(ledger.next_to_tend().is_none(), "not beside");
+    succeed(&mut ledger, "edge", Step::Publish(publication));
+    assert!(matches!(ledger.next_to_tend(), Some((_, Step::Tend(newest))) if newest.head == at(2)));
+}

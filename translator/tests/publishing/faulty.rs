@@ -1,0 +1,214 @@
+use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Snapshot};
+use heliograph_store::{
+    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Pin, Publication, Published, Record,
+    Retirement, Store, StoreError, Tended, Term, Watch,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// An embedded store behind a network that fails on demand. It notes what it is asked.
+#[derive(Default)]
+pub(crate) struct Faulty(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    store: Arc<Embedded>,
+    away: bool,
+    answers_to_lose: usize,
+    noted: Noted,
+}
+
+/// What the store was asked for.
+#[derive(Clone, Default)]
+pub(crate) struct Noted {
+    /// Publications, also those that were asked for again.
+    pub(crate) publications: Vec<Publication>,
+    pub(crate) retirements: usize,
+    pub(crate) loads: usize,
+    pub(crate) tended: Vec<Head>,
+    pub(crate) claims: usize,
+    /// Questions that were not answered.
+    pub(crate) unanswered: usize,
+}
+
+impl Faulty {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// What is behind the network at this moment.
+    pub(crate) fn inner(&self) -> Arc<Embedded> {
+        self.state().store.clone()
+    }
+
+    /// Nothing is done and nothing is answered, until told otherwise.
+    pub(crate) fn set_away(&self, away: bool) {
+        self.state().away = away;
+    }
+
+    /// So many writes are done, and their answers lost.
+    pub(crate) fn lose_answers(&self, count: usize) {
+        self.state().answers_to_lose = count;
+    }
+
+    /// As after FLUSHALL.
+    pub(crate) fn lose_everything(&self) {
+        self.replace(Arc::default());
+    }
+
+    /// Another store takes over, as after a failover.
+    pub(crate) fn replace(&self, store: Arc<Embedded>) {
+        self.state().store = store;
+    }
+
+    pub(crate) fn noted(&self) -> Noted {
+        self.state().noted.clone()
+    }
+
+    /// The newest records.
+    pub(crate) async fn records(&self) -> BTreeMap<FleetName, Arc<Record>> {
+        let store = self.inner();
+        let fleets = store.inspect(vec![]).await.unwrap().heads.into_keys().collect();
+        store.newest(fleets).await.unwrap()
+    }
+
+    /// The newest snapshots of the fleets that are live.
+    pub(crate) async fn live(&self) -> BTreeMap<FleetName, Arc<Snapshot>> {
+        let store = self.inner();
+        let mut live = BTreeMap::new();
+        for (fleet, record) in self.records().await {
+            if record.is_live() {
+                live.insert(fleet, store.load(record, None).await.unwrap().snapshot);
+            }
+        }
+        live
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn reach(&self) -> Result<Arc<Embedded>, StoreError> {
+        let mut state = self.state();
+        if state.away {
+            state.noted.unanswered += 1;
+            return Err(no_answer());
+        }
+        Ok(state.store.clone())
+    }
+
+    /// The answer to a write, if it arrives.
+    fn answer<T>(&self, answer: T) -> Result<T, StoreError> {
+        let mut state = self.state();
+        if state.answers_to_lose == 0 {
+            return Ok(answer);
+        }
+        state.answers_to_lose -= 1;
+        state.noted.unanswered += 1;
+        Err(no_answer())
+    }
+}
+
+fn no_answer() -> StoreError {
+    StoreError::Unavailable("no answer".to_owned())
+}
+
+impl Store for Faulty {
+    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+        self.state().noted.claims += 1;
+        Box::pin(async move { self.reach()?.claim(fence).await })
+    }
+
+    /// Not the plain hash, as in a store that others can read.
+    fn address_of_secret(&self, body: &[u8]) -> Address {
+        Address::of(&[b"key", body].concat())
+    }
+
+    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+        self.state().noted.publications.push(publication.clone());
+        Box::pin(async move {
+            let published = self.reach()?.publish(publication).await?;
+            self.answer(published)
+        })
+    }
+
+    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+        self.state().noted.retirements += 1;
+        Box::pin(async move {
+            self.reach()?.retire(retirement).await?;
+            self.answer(())
+        })
+    }
+
+    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
+        Box::pin(async move { self.reach()?.inspect(fleets).await })
+    }
+
+    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+        Box::pin(async move { self.reach()?.newest(fleets).await })
+    }
+
+    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
+        self.state().noted.tended.push(newest.head);
+        Box::pin(async move { self.reach()?.tend(newest).await })
+    }
+
+    fn watch(&self) -> Box<dyn Watch> {
+        self.inner().watch()
+    }
+
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+        self.state().noted.loads += 1;
+        Box::pin(async move { self.reach()?.load(record, known).await })
+    }
+
+    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
+        Box::pin(async move { self.reach()?.history(fleet).await })
+    }
+
+    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
+        Box::pin(async move { self.reach()?.pin(fleet, pin).await })
+    }
+
+    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
+        Box::pin(async move { self.reach()?.release(fleet).await })
+    }
+
+    fn report(&self, report: AckReport) -> Answer<'_, ()> {
+        Box::pin(async move { self.reach()?.report(report).await })
+    }
+
+    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
+        Box::pin(async move { self.reach()?.reports().await })
+    }
+
+    fn term(&self) -> Answer<'_, Term> {
+        Box::pin(async move { self.reach()?.term().await })
+    }
+
+    fn adopt(&self, from: Term) -> Answer<'_, Term> {
+        Box::pin(async move { self.reach()?.adopt(from).await })
+    }
+}
+
+impl Noted {
+    /// What was to be published, each head once. The same head never comes with other content.
+    pub(crate) fn versions(&self) -> BTreeMap<(FleetName, Head), Record> {
+        let mut versions = BTreeMap::new();
+        for publication in &self.publications {
+            let record = publication.record();
+            let key = (record.fleet.clone(), record.head);
+            let before = versions.insert(key, record.clone());
+            assert!(before.is_none_or(|before| before == record), "{record:?}");
+        }
+        versions
+    }
+
+    /// What a publication wrote, if all that its `held` has is there already.
+    pub(crate) fn written(publication: &Publication) -> usize {
+        let nothing = Snapshot::empty(publication.snapshot.fleet.clone());
+        let held = publication.held.as_deref().unwrap_or(&nothing);
+        let fresh = |kind| publication.snapshot.tree(kind).differences(held.tree(kind)).len();
+        ResourceType::ALL.into_iter().map(fresh).sum()
+    }
+}

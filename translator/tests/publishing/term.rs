@@ -1,0 +1,190 @@
+//! A whole term of the translator: objects in, snapshots and a report out.
+
+use crate::DEADLINE;
+use crate::faulty::Faulty;
+use heliograph_shared::admin::Readiness;
+use heliograph_snapshot::{FleetName, ResourceType};
+use heliograph_store::Store;
+use heliograph_translator::provider::Input;
+use heliograph_translator::{Report, TermError, Translator, TranslatorMetrics};
+use heliograph_translator_core::Event;
+use heliograph_translator_core::objects::{Document, Object, parse};
+use prometheus::Registry;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+const CLASS: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: heliograph}
+spec: {controllerName: heliograph.dev/gateway-controller}
+";
+
+fn gateway(port: u16) -> String {
+    format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: edge}}
+spec:
+  gatewayClassName: heliograph
+  listeners: [{{name: http, protocol: HTTP, port: {port}}}]
+"
+    )
+}
+
+fn object(text: &str) -> Object {
+    match parse(text).remove(0) {
+        Document::Object(object) => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn applied(texts: &[&str]) -> Input {
+    Input::Batch(texts.iter().map(|text| Event::Applied(object(text))).collect())
+}
+
+struct Term {
+    inputs: mpsc::Sender<Input>,
+    readiness: Readiness,
+    registry: Registry,
+    report: watch::Receiver<Report>,
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), TermError>>,
+}
+
+impl Term {
+    fn begin(store: Arc<Faulty>, fence: u128) -> Self {
+        let (readiness, registry) = (Readiness::new(), Registry::new());
+        let metrics = TranslatorMetrics::register(&registry).unwrap();
+        let guard = readiness.guard("translation");
+        let translator = Translator::new(store, Some(fence), metrics, guard);
+        let report = translator.report();
+        let (inputs, receiver) = mpsc::channel(16);
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(translator.run(receiver, stop.clone()));
+        Self { inputs, readiness, registry, report, stop, task }
+    }
+
+    async fn send(&self, input: Input) {
+        self.inputs.send(input).await.unwrap();
+    }
+
+    /// Waits until the report is as expected.
+    async fn reports(&mut self, expected: impl Fn(&Report) -> bool) -> Report {
+        let wait = self.report.wait_for(|report| expected(report));
+        timeout(DEADLINE, wait).await.expect("in time").unwrap().clone()
+    }
+
+    async fn end(self) -> Result<(), TermError> {
+        timeout(DEADLINE, self.task).await.expect("in time").unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_published_before_everything_is_known() {
+    let store = Faulty::new();
+    let mut term = Term::begin(store.clone(), 1);
+    term.send(applied(&[&gateway(8080)])).await;
+    term.send(applied(&[CLASS])).await;
+    assert!(!term.readiness.is_ready());
+    term.send(Input::Synced).await;
+    timeout(DEADLINE, term.readiness.ready()).await.unwrap();
+    let fleet = FleetName::new("default", "edge");
+    let snapshot = store.live().await.remove(&fleet).unwrap();
+    assert_eq!(snapshot.head.sequence, 1, "all of it in one step");
+    assert_eq!(snapshot.tree(ResourceType::Listener).len(), 1);
+
+    let report = term.reports(|report| !report.heads.is_empty()).await;
+    assert_eq!(report.heads[&fleet], snapshot.head);
+    assert_eq!(report.infra[&fleet].ports[0].port, 8080);
+    assert_eq!(report.statuses.len(), 2);
+
+    term.send(applied(&[&gateway(9090)])).await;
+    let report = term.reports(|report| report.heads[&fleet].sequence == 2).await;
+    assert_eq!(report.infra[&fleet].ports[0].port, 9090);
+    assert_eq!(&*store.records().await[&fleet].cause, "1 object changed");
+
+    term.send(Input::Batch(vec![Event::Deleted(object(&gateway(1)).key())])).await;
+    let report = term.reports(|report| report.heads.is_empty()).await;
+    assert!(store.live().await.is_empty());
+    assert!(report.infra.is_empty());
+    assert_eq!(report.statuses.len(), 1, "the class is left");
+
+    let text = prometheus::TextEncoder::new().encode_to_string(&term.registry.gather()).unwrap();
+    for line in [
+        "heliograph_translator_events_total{event=\"applied\"} 3",
+        "heliograph_translator_events_total{event=\"deleted\"} 1",
+        "heliograph_translator_publishes_total 2",
+        "heliograph_translator_fleets 0",
+        "heliograph_translator_repairs_total 0",
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    term.stop.cancel();
+    term.end().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_holds_up_no_translation() {
+    let store = Faulty::new();
+    store.set_away(true);
+    let mut term = Term::begin(store.clone(), 1);
+    let fleet = FleetName::new("default", "edge");
+    term.send(applied(&[CLASS, &gateway(8000)])).await;
+    term.send(Input::Synced).await;
+    // More than the channel holds, so somebody takes them.
+    for port in 8001..8100 {
+        term.send(applied(&[&gateway(port)])).await;
+    }
+    let report = term.reports(|report| is_on(report, &fleet, 8099)).await;
+    assert!(report.heads.is_empty(), "what is not in the store is not said to be");
+    assert!(!term.readiness.is_ready());
+    store.set_away(false);
+    timeout(DEADLINE, term.readiness.ready()).await.unwrap();
+    assert_eq!(term.report.borrow().heads[&fleet].sequence, 1, "all of it in one step");
+
+    store.set_away(true);
+    term.send(applied(&[&gateway(9001)])).await;
+    term.send(applied(&[&gateway(9002)])).await;
+    let report = term.reports(|report| is_on(report, &fleet, 9002)).await;
+    assert_eq!(report.heads[&fleet].sequence, 1);
+    store.set_away(false);
+    term.reports(|report| report.heads[&fleet].sequence > 1).await;
+    store.noted().versions();
+    term.stop.cancel();
+    term.end().await.unwrap();
+}
+
+fn is_on(report: &Report, fleet: &FleetName, port: u16) -> bool {
+    report.infra.get(fleet).is_some_and(|infra| infra.ports[0].port == port)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_term_ends_an_older_one() {
+    let store = Faulty::new();
+    let term = Term::begin(store.clone(), 1);
+    term.send(applied(&[CLASS, &gateway(8080)])).await;
+    term.send(Input::Synced).await;
+    timeout(DEADLINE, term.readiness.ready()).await.unwrap();
+    store.claim(Some(2)).await.unwrap();
+    term.send(applied(&[&gateway(9090)])).await;
+    let error = term.end().await.unwrap_err().to_string();
+    assert!(error.contains("a newer term has begun"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_ends_leaves_what_was_published() {
+    let store = Faulty::new();
+    let Term { inputs, readiness, stop, task, .. } = Term::begin(store.clone(), 1);
+    inputs.send(applied(&[CLASS, &gateway(8080)])).await.unwrap();
+    inputs.send(Input::Synced).await.unwrap();
+    drop(inputs);
+    timeout(DEADLINE, readiness.ready()).await.unwrap();
+    assert_eq!(store.live().await.len(), 1);
+    stop.cancel();
+    timeout(DEADLINE, task).await.expect("in time").unwrap().unwrap();
+}
