@@ -18,7 +18,7 @@ pub trait Store: Send + Sync + 'static {
     fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim>;
 
     /// Where a secret's body is kept, and so what its version is: a store that others can read has a key for that, so
-    /// that the address says nothing of the content.
+    /// that the address says nothing of the content. The body holds the secret's name, so no two share an address.
     fn address_of_secret(&self, body: &[u8]) -> Address;
 
     /// Makes a snapshot the newest of its fleet, or changes nothing.

@@ -14,7 +14,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Command {
-    Adopt(adopt::Args),
+    Adopt(Box<adopt::Args>),
     Keys(keys::Args),
 }
 

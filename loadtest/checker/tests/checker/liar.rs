@@ -132,10 +132,6 @@ impl Store for Liar {
         Box::pin(async move { self.inner().newest(fleets).await })
     }
 
-    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
-        Box::pin(async move { self.inner().newest(fleets).await })
-    }
-
     fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
         Box::pin(async move { self.inner().tend(newest).await })
     }

@@ -1,12 +1,14 @@
-use super::{DEEPEST, FANOUT, Node, Part, Shape, Tree, address_of_branch, address_of_leaf};
+use super::{DEEPEST, Entry, FANOUT, Node, Part, Shape, Tree, address_of_branch, address_of_leaf};
 use crate::{Address, Resource};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// A tree that comes part by part, from a store: it says what it still wants, and checks what it gets.
 ///
 /// What a tree at hand has in the same place is taken from there and never asked for, so an update costs what
-/// changed. There is no IO here: whoever has a store asks it for [`Assembly::wanted`] until nothing is.
+/// changed. There is no IO here: whoever has a store asks it for [`Assembly::wanted`] until nothing is, and then for
+/// [`Assembly::missing`].
 #[derive(Debug)]
 pub struct Assembly {
     /// The tree at hand.
@@ -14,11 +16,12 @@ pub struct Assembly {
     root: Child,
     /// The parts that came. A parent comes before its children.
     nodes: Vec<Arrived>,
-    /// The parts that are asked for, and where they belong: in the root, or in a slot of a node.
+    /// The parts that are asked for, and where they belong.
     wanted: BTreeMap<Address, Place>,
-    /// The names whose bodies are asked for, by the body's address: equal bodies are asked for once.
-    bodies: BTreeMap<Address, Vec<Arc<str>>>,
-    resources: BTreeMap<Arc<str>, Arc<Resource>>,
+    /// The resources whose bodies did not come with their leaves.
+    missing: Vec<Missing>,
+    /// How many of them have no body yet.
+    gaps: usize,
 }
 
 /// A part that is not what its address says, or that nobody asked for.
@@ -26,7 +29,16 @@ pub struct Assembly {
 #[error("what is stored at {0:?} is not what its address says")]
 pub struct Malformed(pub Address);
 
+/// A resource whose body is wanted.
 #[derive(Clone, Debug)]
+pub struct Missing {
+    pub name: Arc<str>,
+    pub address: Address,
+    leaf: usize,
+    entry: usize,
+}
+
+#[derive(Debug)]
 enum Child {
     Nothing,
     Known(Arc<Node>),
@@ -36,14 +48,15 @@ enum Child {
 
 #[derive(Debug)]
 enum Arrived {
-    Leaf(Address, Vec<(Arc<str>, Address)>),
+    /// A resource that is not there is missing.
+    Leaf(Address, Vec<Option<Arc<Resource>>>),
     Branch(Address, Box<[Child; FANOUT]>),
 }
 
 /// Where a part belongs, and what the tree at hand has there.
 #[derive(Debug)]
 struct Place {
-    /// `None`: it is the root.
+    /// A node and a slot of it. `None`: it is the root.
     parent: Option<(usize, usize)>,
     known: Option<Arc<Node>>,
     depth: usize,
@@ -56,8 +69,8 @@ impl Assembly {
             root: Child::Nothing,
             nodes: Vec::new(),
             wanted: BTreeMap::new(),
-            bodies: BTreeMap::new(),
-            resources: BTreeMap::new(),
+            missing: Vec::new(),
+            gaps: 0,
             known,
         };
         if let Some(root) = root {
@@ -72,45 +85,36 @@ impl Assembly {
         self.wanted.keys().copied()
     }
 
-    /// The bodies that are wanted, each with the names that have it. All of them only once no part is wanted.
-    pub fn bodies(&self) -> impl Iterator<Item = (Address, &[Arc<str>])> {
-        self.bodies.iter().map(|(address, names)| (*address, &**names))
+    /// The resources whose bodies are wanted: all of them once no part is.
+    pub fn missing(&self) -> &[Missing] {
+        &self.missing
     }
 
     /// Takes a part, which leads to others or to bodies.
     pub fn part(&mut self, address: Address, part: Part) -> Result<(), Malformed> {
-        let actual = match &part {
-            Part::Leaf(entries) => {
-                address_of_leaf(entries.iter().map(|(name, body)| (&**name, *body)))
-            }
-            Part::Branch(children) => address_of_branch(children.iter().copied()),
-        };
-        if actual != address {
+        if part.address() != address {
             return Err(Malformed(address));
         }
         let place = self.wanted.remove(&address).ok_or(Malformed(address))?;
-        if matches!(part, Part::Branch(_)) && place.depth >= DEEPEST {
-            return Err(Malformed(address));
-        }
         let index = self.nodes.len();
         match part {
             Part::Leaf(entries) => {
-                for (name, body) in &entries {
-                    self.want_body(name, *body);
+                let mut resources = Vec::with_capacity(entries.len());
+                for (position, entry) in entries.into_iter().enumerate() {
+                    resources.push(self.resource(entry, (index, position))?);
                 }
-                self.nodes.push(Arrived::Leaf(address, entries));
+                self.nodes.push(Arrived::Leaf(address, resources));
             }
+            Part::Branch(_) if place.depth >= DEEPEST => return Err(Malformed(address)),
             Part::Branch(children) => {
-                self.nodes
-                    .push(Arrived::Branch(address, Box::new([const { Child::Nothing }; FANOUT])));
+                let empty = Box::new([const { Child::Nothing }; FANOUT]);
+                self.nodes.push(Arrived::Branch(address, empty));
                 for (slot, child) in children.into_iter().enumerate() {
                     let Some(child) = child else { continue };
                     let known = place.known.as_deref().and_then(|node| node.child(slot)).cloned();
-                    let child = self.want(
-                        child,
-                        Place { parent: Some((index, slot)), known, depth: place.depth + 1 },
-                    );
-                    self.place(Some((index, slot)), child);
+                    let parent = Some((index, slot));
+                    let child = self.want(child, Place { parent, known, depth: place.depth + 1 });
+                    self.place(parent, child);
                 }
             }
         }
@@ -118,27 +122,25 @@ impl Assembly {
         Ok(())
     }
 
-    /// Takes a body. Whoever calls has made sure that it is the one of that address.
-    pub fn body(&mut self, resource: Resource) {
-        let Some(names) = self.bodies.get_mut(&resource.address) else { return };
-        names.retain(|name| *name != resource.name);
-        if names.is_empty() {
-            self.bodies.remove(&resource.address);
+    /// Takes the body of a missing resource. Whoever calls has made sure that it is the one of its address.
+    pub fn body(&mut self, missing: &Missing, body: Bytes) {
+        let resource = Resource::at(missing.address, missing.name.clone(), body);
+        if self.fill(missing, Arc::new(resource)) {
+            self.gaps -= 1;
         }
-        self.resources.insert(resource.name.clone(), Arc::new(resource));
     }
 
     /// Where a body cannot be had, what the tree at hand has under that name stands in for it.
-    pub fn keep(&mut self, name: &str) {
-        if let Some(known) = self.known.get(name) {
-            self.resources.insert(known.name.clone(), known.clone());
+    pub fn keep(&mut self, missing: &Missing) {
+        if let Some(known) = self.known.get(&missing.name).cloned() {
+            self.fill(missing, known);
         }
     }
 
     /// The tree. What has not come is left out, so that the rest can be used.
     pub fn finish(self) -> Tree {
         let tree = Tree { root: self.build(&self.root) };
-        if self.wanted.is_empty() && self.bodies.is_empty() {
+        if self.wanted.is_empty() && self.gaps == 0 {
             return tree;
         }
         // With gaps it is another tree, with a shape and addresses of its own.
@@ -155,12 +157,41 @@ impl Assembly {
         }
     }
 
-    fn want_body(&mut self, name: &Arc<str>, address: Address) {
-        match self.known.get(name) {
-            Some(known) if known.address == address => {
-                self.resources.insert(known.name.clone(), known.clone());
+    /// The resource of an entry, if it is at hand or came with the leaf.
+    fn resource(
+        &mut self,
+        entry: Entry,
+        (leaf, position): (usize, usize),
+    ) -> Result<Option<Arc<Resource>>, Malformed> {
+        let Entry { name, address, body } = entry;
+        if let Some(known) = self.known.get(&name)
+            && known.address == address
+        {
+            return Ok(Some(known.clone()));
+        }
+        match body {
+            Some(body) if Address::of(&body) == address => {
+                // A copy, because it would keep the whole leaf in memory.
+                let body = Bytes::copy_from_slice(&body);
+                Ok(Some(Arc::new(Resource::at(address, name, body))))
             }
-            _ => self.bodies.entry(address).or_default().push(name.clone()),
+            Some(_) => Err(Malformed(address)),
+            None => {
+                self.missing.push(Missing { name, address, leaf, entry: position });
+                self.gaps += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether the place was empty.
+    fn fill(&mut self, missing: &Missing, resource: Arc<Resource>) -> bool {
+        match self.nodes.get_mut(missing.leaf) {
+            Some(Arrived::Leaf(_, resources)) => match resources.get_mut(missing.entry) {
+                Some(place) => place.replace(resource).is_none(),
+                None => false,
+            },
+            _ => false,
         }
     }
 
@@ -180,9 +211,8 @@ impl Assembly {
             Child::Nothing | Child::Wanted => return None,
             Child::Known(node) => return Some(node.clone()),
             Child::Arrived(index) => match self.nodes.get(*index)? {
-                Arrived::Leaf(address, entries) => {
-                    let resources = entries.iter().filter_map(|(name, _)| self.resources.get(name));
-                    (address, Shape::Leaf(resources.cloned().collect()))
+                Arrived::Leaf(address, resources) => {
+                    (address, Shape::Leaf(resources.iter().flatten().cloned().collect()))
                 }
                 Arrived::Branch(address, children) => {
                     let children: [_; FANOUT] =
@@ -193,6 +223,18 @@ impl Assembly {
             },
         };
         Some(Arc::new(Node { address: OnceLock::from(*address), shape }))
+    }
+}
+
+impl Part {
+    /// Where it is kept, if it is what it should be.
+    fn address(&self) -> Address {
+        match self {
+            Self::Leaf(entries) => {
+                address_of_leaf(entries.iter().map(|entry| (&*entry.name, entry.address)))
+            }
+            Self::Branch(children) => address_of_branch(children.iter().copied()),
+        }
     }
 }
 
@@ -208,10 +250,9 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
     use proptest::prelude::*;
 
-    /// What a store holds: parts and bodies by address.
+    /// What a store holds: parts and bodies by address. Some bodies it keeps in their leaves.
     #[derive(Default)]
     struct Shelf {
         parts: BTreeMap<Address, Part>,
@@ -222,36 +263,53 @@ mod tests {
         /// Puts away what `tree` has and `base` has not. Returns how much that was.
         fn add(&mut self, tree: &Tree, base: &Tree) -> usize {
             let fresh = tree.beyond(base);
-            let count = fresh.parts.len() + fresh.resources.len();
-            self.parts.extend(fresh.parts);
-            let bodies = fresh.resources.iter();
-            self.bodies.extend(bodies.map(|found| (found.address, found.body.clone())));
+            let count = fresh.leaves.len() + fresh.branches.len() + fresh.resources.len();
+            for (address, resources) in fresh.leaves {
+                let entry = |found: &Arc<Resource>| Entry {
+                    name: found.name.clone(),
+                    address: found.address,
+                    body: inline(found).then(|| found.body.clone()),
+                };
+                self.parts.insert(address, Part::Leaf(resources.iter().map(entry).collect()));
+            }
+            for (address, children) in fresh.branches {
+                self.parts.insert(address, Part::Branch(children));
+            }
+            let apart = fresh.resources.iter().filter(|found| !inline(found));
+            self.bodies.extend(apart.map(|found| (found.address, found.body.clone())));
             count
         }
 
         /// Fetches what is wanted, until nothing is. Returns how much that was.
         fn serve(&self, assembly: &mut Assembly) -> Result<usize, Malformed> {
+            let mut count = self.serve_parts(assembly)?;
+            for missing in assembly.missing().to_vec() {
+                if let Some(body) = self.bodies.get(&missing.address) {
+                    assembly.body(&missing, body.clone());
+                    count += 1;
+                }
+            }
+            Ok(count)
+        }
+
+        fn serve_parts(&self, assembly: &mut Assembly) -> Result<usize, Malformed> {
             let mut count = 0;
             loop {
                 let wanted: Vec<_> = assembly.wanted().collect();
                 if wanted.is_empty() {
-                    break;
+                    return Ok(count);
                 }
                 for address in wanted {
                     assembly.part(address, self.parts[&address].clone())?;
                     count += 1;
                 }
             }
-            let bodies: Vec<_> =
-                assembly.bodies().map(|(address, names)| (address, names.to_vec())).collect();
-            for (address, names) in bodies {
-                count += 1;
-                for name in names {
-                    assembly.body(Resource::at(address, name, self.bodies[&address].clone()));
-                }
-            }
-            Ok(count)
         }
+    }
+
+    /// Bodies of both kinds are wanted.
+    fn inline(resource: &Resource) -> bool {
+        resource.body[0] == 2
     }
 
     fn tree(content: &BTreeMap<u16, u8>) -> Tree {
@@ -286,7 +344,7 @@ mod tests {
         }
 
         #[test]
-        fn gaps_leave_the_rest(all in content(), changed in content(), lost in 0..3u8) {
+        fn gaps_leave_the_rest(all in content(), changed in content(), lost in 0..2u8) {
             let known = tree(&all);
             let mut all = all;
             all.extend(changed);
@@ -295,26 +353,9 @@ mod tests {
             shelf.add(&whole, &Tree::new());
             shelf.bodies.remove(&Address::of(&[lost]));
             let mut assembly = Assembly::new(whole.address(), known.clone());
-            loop {
-                let wanted: Vec<_> = assembly.wanted().collect();
-                if wanted.is_empty() {
-                    break;
-                }
-                for address in wanted {
-                    assembly.part(address, shelf.parts[&address].clone()).unwrap();
-                }
-            }
-            let bodies: Vec<_> =
-                assembly.bodies().map(|(address, names)| (address, names.to_vec())).collect();
-            let mut missing = 0;
-            for (address, names) in bodies {
-                match shelf.bodies.get(&address) {
-                    Some(body) => for name in names {
-                        assembly.body(Resource::at(address, name, body.clone()));
-                    },
-                    None => missing += names.len(),
-                }
-            }
+            shelf.serve(&mut assembly).unwrap();
+            let gone = |missing: &&Missing| missing.address == Address::of(&[lost]);
+            let missing = assembly.missing().iter().filter(gone).count();
             let built = assembly.finish();
             prop_assert_eq!(built.len(), whole.len() - missing);
             for resource in built.iter() {
@@ -342,12 +383,16 @@ mod tests {
     fn what_cannot_be_had_stays_as_it_was() {
         let known = tree(&BTreeMap::from([(1, 0), (2, 0)]));
         let next = tree(&BTreeMap::from([(1, 1), (2, 1), (3, 1)]));
+        let mut shelf = Shelf::default();
+        shelf.add(&next, &Tree::new());
         let mut assembly = Assembly::new(next.address(), known.clone());
-        for (address, part) in next.beyond(&Tree::new()).parts {
-            assembly.part(address, part).unwrap();
+        shelf.serve_parts(&mut assembly).unwrap();
+        for missing in assembly.missing().to_vec() {
+            match &*missing.name {
+                "name-2" => assembly.body(&missing, Bytes::from_static(&[1])),
+                _ => assembly.keep(&missing),
+            }
         }
-        assembly.body(Resource::new("name-2", Bytes::from_static(&[1])));
-        ["name-1", "name-3"].into_iter().for_each(|name| assembly.keep(name));
         let built = assembly.finish();
         assert_eq!(built.get("name-1"), known.get("name-1"));
         assert_eq!(built.get("name-2"), next.get("name-2"));
@@ -361,9 +406,18 @@ mod tests {
         let tree = tree(&content);
         let root = tree.address().unwrap();
         let mut assembly = Assembly::new(Some(root), Tree::new());
-        let other = Part::Leaf(vec![("name-1".into(), Address::of(b"other"))]);
-        assert_eq!(assembly.part(root, other), Err(Malformed(root)));
-        let unasked = tree.beyond(&Tree::new()).parts.pop().unwrap();
-        assert_eq!(assembly.part(unasked.0, unasked.1), Err(Malformed(unasked.0)));
+        let entry = |body| Entry { name: "name-1".into(), address: Address::of(b"other"), body };
+        let other = Part::Leaf(vec![entry(None)]);
+        assert_eq!(assembly.part(root, other.clone()), Err(Malformed(root)));
+        let mut shelf = Shelf::default();
+        shelf.add(&tree, &Tree::new());
+        let unasked = shelf.parts.iter().find(|(address, _)| **address != root).unwrap();
+        assert_eq!(assembly.part(*unasked.0, unasked.1.clone()), Err(Malformed(*unasked.0)));
+
+        // A leaf whose body is another's.
+        let address = other.address();
+        let mut assembly = Assembly::new(Some(address), Tree::new());
+        let forged = Part::Leaf(vec![entry(Some(Bytes::from_static(b"forged")))]);
+        assert_eq!(assembly.part(address, forged), Err(Malformed(Address::of(b"other"))));
     }
 }

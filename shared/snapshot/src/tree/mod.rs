@@ -1,8 +1,8 @@
 mod assembly;
 mod parts;
 
-pub use assembly::{Assembly, Malformed};
-pub use parts::{Fresh, Part};
+pub use assembly::{Assembly, Malformed, Missing};
+pub use parts::{Entry, Fresh, Part};
 
 use crate::{Address, Resource};
 use std::sync::{Arc, LazyLock, OnceLock};

@@ -1,19 +1,31 @@
 use super::{FANOUT, Node, Shape, Tree, same};
 use crate::{Address, Resource};
+use bytes::Bytes;
 use std::sync::Arc;
 
-/// A node of a tree as a store keeps it: what it holds, and where the rest is.
+/// A node of a tree as a store gives it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Names in order, and where their bodies are.
-    Leaf(Vec<(Arc<str>, Address)>),
+    /// Ordered by name.
+    Leaf(Vec<Entry>),
     Branch(Box<[Option<Address>; FANOUT]>),
+}
+
+/// A resource in a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub name: Arc<str>,
+    pub address: Address,
+    /// The body, where the store keeps it in the leaf: otherwise it is elsewhere, at its address.
+    pub body: Option<Bytes>,
 }
 
 /// What a tree has and another has not.
 #[derive(Debug, Default)]
 pub struct Fresh<'a> {
-    pub parts: Vec<(Address, Part)>,
+    pub leaves: Vec<(Address, &'a [Arc<Resource>])>,
+    pub branches: Vec<(Address, Box<[Option<Address>; FANOUT]>)>,
+    /// The resources in those leaves that the other has not.
     pub resources: Vec<&'a Arc<Resource>>,
 }
 
@@ -32,15 +44,18 @@ impl<'a> Fresh<'a> {
         if same(node, before) {
             return;
         }
-        self.parts.push((found.address(), found.part()));
         match &found.shape {
             Shape::Leaf(resources) => {
+                self.leaves.push((found.address(), resources));
                 let held = |resource: &Arc<Resource>| {
                     base.get(&resource.name).is_some_and(|held| held.address == resource.address)
                 };
                 self.resources.extend(resources.iter().filter(|resource| !held(resource)));
             }
             Shape::Branch { children, .. } => {
+                let addresses =
+                    std::array::from_fn(|slot| children[slot].as_deref().map(Node::address));
+                self.branches.push((found.address(), Box::new(addresses)));
                 let before = before.map(|node| &node.shape);
                 for (slot, child) in children.iter().enumerate() {
                     let before = match before {
@@ -50,19 +65,6 @@ impl<'a> Fresh<'a> {
                     self.collect(child.as_ref(), before, base);
                 }
             }
-        }
-    }
-}
-
-impl Node {
-    fn part(&self) -> Part {
-        match &self.shape {
-            Shape::Leaf(resources) => Part::Leaf(
-                resources.iter().map(|found| (found.name.clone(), found.address)).collect(),
-            ),
-            Shape::Branch { children, .. } => Part::Branch(Box::new(std::array::from_fn(|slot| {
-                children[slot].as_deref().map(Self::address)
-            }))),
         }
     }
 }

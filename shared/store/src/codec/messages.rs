@@ -5,7 +5,7 @@ use super::CodecError;
 use crate::keys;
 use crate::{AckReport, FleetReport, RejectionReport, State};
 use bytes::Bytes;
-use heliograph_snapshot::{Address, FleetName, Part, ResourceType, Version};
+use heliograph_snapshot::{Address, FleetName, Part, Resource, ResourceType, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -65,10 +65,14 @@ pub(super) struct Leaf {
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Entry {
-    #[prost(string, tag = "1")]
-    name: String,
+    /// Text. Read as bytes, it is not copied twice.
+    #[prost(bytes = "bytes", tag = "1")]
+    name: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
     address: Bytes,
+    /// Without it, the body is kept apart.
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    body: Option<Bytes>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -258,13 +262,14 @@ impl TryFrom<Pin> for crate::Pin {
     }
 }
 
-impl From<&[(Arc<str>, Address)]> for Leaf {
-    fn from(entries: &[(Arc<str>, Address)]) -> Self {
-        let entry = |(name, address): &(Arc<str>, Address)| Entry {
-            name: name.to_string(),
-            address: bytes_of(*address),
+impl Leaf {
+    pub(super) fn of(kind: ResourceType, resources: &[Arc<Resource>]) -> Self {
+        let entry = |resource: &Arc<Resource>| Entry {
+            name: Bytes::copy_from_slice(resource.name.as_bytes()),
+            address: bytes_of(resource.address),
+            body: super::is_in_leaf(kind, resource).then(|| resource.body.clone()),
         };
-        Self { entries: entries.iter().map(entry).collect() }
+        Self { entries: resources.iter().map(entry).collect() }
     }
 }
 
@@ -272,8 +277,10 @@ impl TryFrom<Leaf> for Part {
     type Error = CodecError;
 
     fn try_from(leaf: Leaf) -> Result<Self, CodecError> {
-        let entries = leaf.entries.into_iter();
-        let entries = entries.map(|entry| Ok((entry.name.into(), address(&entry.address)?)));
+        let entries = leaf.entries.into_iter().map(|Entry { name, address: at, body }| {
+            let name = std::str::from_utf8(&name).map_err(|_| CodecError::Damaged)?;
+            Ok(heliograph_snapshot::Entry { name: name.into(), address: address(&at)?, body })
+        });
         Ok(Self::Leaf(entries.collect::<Result<_, _>>()?))
     }
 }

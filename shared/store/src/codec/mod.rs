@@ -14,8 +14,9 @@ mod tests;
 use crate::keys::{KeyRing, Sealed};
 use crate::{AckReport, Pin, Record};
 use bytes::{BufMut, Bytes, BytesMut};
-use heliograph_snapshot::Part;
+use heliograph_snapshot::{Address, Part, Resource, ResourceType};
 use prost::Message;
+use std::sync::Arc;
 
 /// What is kept at the address of a resource's body.
 #[derive(Debug)]
@@ -48,6 +49,9 @@ const CHECKSUM: usize = 8;
 /// No value is larger: more than any table of routes that Envoy can take, and less than would hold up Redis.
 pub(crate) const LARGEST: usize = 64 << 20;
 
+/// A body of so many bytes at most is kept in its leaf, of which there are at most 32 in one.
+const SMALL: usize = 512;
+
 /// The numbers are in stored bytes: they never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -79,12 +83,19 @@ pub(crate) fn read_pin(bytes: &Bytes, keys: &KeyRing) -> Result<Pin, CodecError>
     decode::<messages::Pin>(payload)?.try_into()
 }
 
-pub(crate) fn part(part: &Part) -> Bytes {
-    match part {
-        Part::Leaf(entries) => frame(Kind::Leaf, &messages::Leaf::from(&**entries)),
-        Part::Branch(children) => frame(Kind::Branch, &messages::Branch::from(&**children)),
-    }
-    .freeze()
+/// A leaf, with the bodies that are kept in it.
+pub(crate) fn leaf(kind: ResourceType, resources: &[Arc<Resource>]) -> Bytes {
+    frame(Kind::Leaf, &messages::Leaf::of(kind, resources)).freeze()
+}
+
+pub(crate) fn branch<const N: usize>(children: &[Option<Address>; N]) -> Bytes {
+    frame(Kind::Branch, &messages::Branch::from(children)).freeze()
+}
+
+/// Whether a body is kept in its leaf. A cold reader gets small ones by the leaf, which is many times as fast as one by one;
+/// a change writes those of its neighbours again, which is why large ones are kept apart. Secrets are sealed one by one.
+pub(crate) fn is_in_leaf(kind: ResourceType, resource: &Resource) -> bool {
+    kind != ResourceType::Secret && resource.body.len() <= SMALL
 }
 
 /// Whether it is the part of its address is for the tree to say.

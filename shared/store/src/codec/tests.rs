@@ -1,9 +1,8 @@
 use super::*;
 use crate::keys::Place;
 use crate::{FleetReport, RejectionReport, State};
-use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Version};
+use heliograph_snapshot::{Entry, FleetName, Head, Version};
 use proptest::prelude::*;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Values as they were stored by programs of format 1. What is in these files never changes: every later program has to
@@ -70,16 +69,25 @@ fn pin_of_live() -> Pin {
     Pin { record: Arc::new(live()), time, cause: "checkout is broken".into() }
 }
 
-fn leaf() -> Part {
-    Part::Leaf(vec![
-        ("default/cart/8080".into(), Address::of(b"cart")),
-        ("default/shop/8080".into(), Address::of(b"shop")),
-    ])
+/// One small and one large.
+fn resources() -> [Arc<Resource>; 2] {
+    [("default/cart/8080", Bytes::from_static(b"cart")), ("default/shop/8080", vec![7; 513].into())]
+        .map(|(name, body)| Arc::new(Resource::new(name, body)))
 }
 
-fn branch() -> Part {
+/// With the small body, or as before there were bodies in leaves, and as it is for secrets.
+fn leaf_part(with_body: bool) -> Part {
+    let entry = |resource: &Arc<Resource>| Entry {
+        name: resource.name.clone(),
+        address: resource.address,
+        body: (with_body && resource.body.len() < 10).then(|| resource.body.clone()),
+    };
+    Part::Leaf(resources().iter().map(entry).collect())
+}
+
+fn children() -> Box<[Option<Address>; 16]> {
     let child = |slot: usize| (slot % 3 != 1).then(|| Address::of(&[slot as u8]));
-    Part::Branch(Box::new(std::array::from_fn(child)))
+    Box::new(std::array::from_fn(child))
 }
 
 const SECRET: &[u8] = b"-----BEGIN PRIVATE KEY-----";
@@ -123,9 +131,13 @@ fn values_of_format_1() {
     }
     assert_eq!(read_pin(&stored!("pin"), &keys), Ok(pin_of_live()));
     assert_eq!(hex(&pin(&pin_of_live(), &keys)), hex(&stored!("pin")));
-    for (stored, value) in [(stored!("leaf"), leaf()), (stored!("branch"), branch())] {
-        assert_eq!(read_part(&stored), Ok(value.clone()));
-        assert_eq!(hex(&part(&value)), hex(&stored));
+    for (stored, part, written) in [
+        (stored!("leaf"), leaf_part(false), leaf(ResourceType::Secret, &resources())),
+        (stored!("leaf-bodies"), leaf_part(true), leaf(ResourceType::Cluster, &resources())),
+        (stored!("branch"), Part::Branch(children()), branch(&children())),
+    ] {
+        assert_eq!(hex(&written), hex(&stored));
+        assert_eq!(read_part(&stored), Ok(part));
     }
     let Ok(Body::Plain(plain)) = read_body(&stored!("body")) else { panic!("a plain body") };
     assert_eq!(plain, "a protobuf message");
@@ -231,7 +243,7 @@ fn what_a_later_program_adds_is_skipped() {
     let record = with_fields(&stored!("record-live"), MAC, &fields);
     assert_eq!(read_record(&record, &keys()), Ok(live()));
     assert_eq!(read_pin(&with_fields(&stored!("pin"), MAC, &fields), &keys()), Ok(pin_of_live()));
-    assert_eq!(read_part(&with_fields(&stored!("leaf"), 0, &fields)), Ok(leaf()));
+    assert_eq!(read_part(&with_fields(&stored!("leaf"), 0, &fields)), Ok(leaf_part(false)));
     assert_eq!(read_acks(&with_fields(&stored!("acks"), CHECKSUM, &fields)), Ok(report()));
 
     // A root of a type that there is not yet: tag 3 with tags 1 (the type) and 2 (the address).

@@ -5,15 +5,18 @@ use crate::codec::{self, Body};
 use crate::keys::OpenError;
 use crate::{Loaded, Record, StoreError};
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
-use heliograph_snapshot::{Address, Assembly, FleetName, Resource, ResourceType, Snapshot, Tree};
-use redis::cmd;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use heliograph_snapshot::{
+    Address, Assembly, FleetName, Missing, Part, ResourceType, Snapshot, Tree,
+};
+use redis::{Cmd, cmd};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 
 /// How many objects are read in one command, and how many such commands are on their way at once.
-const TOGETHER: usize = 256;
-const READS: usize = 4;
+const TOGETHER: usize = 64;
+const READS: usize = 8;
 
 impl Shared {
     pub(super) async fn load(
@@ -52,16 +55,35 @@ impl Shared {
                 return Ok(());
             }
             let addresses: Vec<_> = wanted.iter().map(|(_, address)| *address).collect();
-            let objects = self.objects(Operation::Load, fleet, &addresses).await?;
-            for ((kind, address), object) in wanted.into_iter().zip(objects) {
-                let object = object.ok_or_else(|| self.missing_object(fleet, address))?;
-                let part = codec::read_part(&object)
-                    .map_err(|error| self.damaged(fleet, address, &error))?;
-                if let Some(tree) = trees.get_mut(&kind) {
-                    tree.part(address, part)
-                        .map_err(|error| self.damaged(fleet, address, &error))?;
+            let mut replies = pin!(self.replies(Operation::Load, fleet, &addresses));
+            let mut wanted = wanted.into_iter();
+            while let Some(objects) = replies.try_next().await? {
+                for (object, (kind, address)) in objects.into_iter().zip(wanted.by_ref()) {
+                    self.take_part(fleet, trees, kind, address, object)?;
                 }
             }
+        }
+    }
+
+    fn take_part(
+        &self,
+        fleet: &FleetName,
+        trees: &mut BTreeMap<ResourceType, Assembly>,
+        kind: ResourceType,
+        address: Address,
+        object: Option<Bytes>,
+    ) -> Result<(), StoreError> {
+        let object = object.ok_or_else(|| self.missing_object(fleet, address))?;
+        let part =
+            codec::read_part(&object).map_err(|error| self.damaged(fleet, address, &error))?;
+        if kind == ResourceType::Secret && has_bodies(&part) {
+            return Err(self.damaged(fleet, address, &"it has secrets that are not sealed"));
+        }
+        match trees.get_mut(&kind) {
+            Some(tree) => {
+                tree.part(address, part).map_err(|error| self.damaged(fleet, address, &error))
+            }
+            None => Ok(()),
         }
     }
 
@@ -73,21 +95,20 @@ impl Shared {
     ) -> Result<Vec<Arc<str>>, StoreError> {
         let mut unopened = Vec::new();
         for (kind, tree) in trees {
-            let wanted: Vec<(Address, Vec<Arc<str>>)> =
-                tree.bodies().map(|(address, names)| (address, names.to_vec())).collect();
-            for wanted in wanted.chunks(TOGETHER * READS) {
-                let addresses: Vec<_> = wanted.iter().map(|(address, _)| *address).collect();
-                let objects = self.objects(Operation::Load, fleet, &addresses).await?;
-                for ((address, names), object) in wanted.iter().zip(objects) {
-                    let object = object.ok_or_else(|| self.missing_object(fleet, *address))?;
-                    for name in names {
-                        match self.open_body(fleet, *kind, name, *address, &object)? {
-                            Some(body) => tree.body(Resource::at(*address, name.clone(), body)),
-                            None => {
-                                // A proxy does better with an older secret than with none.
-                                tree.keep(name);
-                                unopened.push(name.clone());
-                            }
+            let missing = tree.missing().to_vec();
+            let addresses: Vec<_> = missing.iter().map(|missing| missing.address).collect();
+            let mut replies = pin!(self.replies(Operation::Load, fleet, &addresses));
+            let mut missing = missing.iter();
+            while let Some(objects) = replies.try_next().await? {
+                for (object, missing) in objects.into_iter().zip(missing.by_ref()) {
+                    let object =
+                        object.ok_or_else(|| self.missing_object(fleet, missing.address))?;
+                    match self.open_body(fleet, *kind, missing, &object)? {
+                        Some(body) => tree.body(missing, body),
+                        None => {
+                            // A proxy does better with an older secret than with none.
+                            tree.keep(missing);
+                            unopened.push(missing.name.clone());
                         }
                     }
                 }
@@ -101,10 +122,11 @@ impl Shared {
         &self,
         fleet: &FleetName,
         kind: ResourceType,
-        name: &str,
-        address: Address,
+        missing: &Missing,
         object: &Bytes,
     ) -> Result<Option<Bytes>, StoreError> {
+        let Missing { name, address, .. } = missing;
+        let address = *address;
         let body =
             codec::read_body(object).map_err(|error| self.damaged(fleet, address, &error))?;
         match body {
@@ -129,24 +151,40 @@ impl Shared {
         fleet: &FleetName,
         addresses: &[Address],
     ) -> Result<Vec<Option<Bytes>>, StoreError> {
-        let reads = addresses.chunks(TOGETHER).map(|addresses| {
+        self.replies(operation, fleet, addresses).try_concat().await
+    }
+
+    /// The same, some at a time, so that the first can be worked on while the others are on their way.
+    fn replies<'a>(
+        &'a self,
+        operation: Operation,
+        fleet: &'a FleetName,
+        addresses: &'a [Address],
+    ) -> impl Stream<Item = Result<Vec<Option<Bytes>>, StoreError>> + Send + 'a {
+        let reads = addresses.chunks(TOGETHER).map(move |addresses| {
             let mut command = cmd("HMGET");
             command.arg(self.names.objects(fleet));
             addresses.iter().for_each(|address| {
                 command.arg(&address.0);
             });
-            async move { self.query::<Vec<Option<Bytes>>>(operation, &command).await }
+            self.some_objects(operation, fleet, command, addresses.len())
         });
         // Collected, because the compiler cannot tell the lifetimes of a lazy iterator in a stream.
-        let reads: Vec<_> = reads.collect();
-        let replies: Vec<_> = stream::iter(reads).buffered(READS).try_collect().await?;
-        let objects: Vec<Option<Bytes>> = replies.into_iter().flatten().collect();
-        if objects.len() != addresses.len() {
-            return Err(StoreError::Unavailable(format!(
-                "{fleet}: Redis answered {} objects of {}",
-                objects.len(),
-                addresses.len()
-            )));
+        stream::iter(reads.collect::<Vec<_>>()).buffered(READS)
+    }
+
+    async fn some_objects(
+        &self,
+        operation: Operation,
+        fleet: &FleetName,
+        command: Cmd,
+        count: usize,
+    ) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let objects: Vec<Option<Bytes>> = self.query(operation, &command).await?;
+        if objects.len() != count {
+            let found = objects.len();
+            let reason = format!("{fleet}: Redis answered {found} objects of {count}");
+            return Err(StoreError::Unavailable(reason));
         }
         let found = objects.iter().flatten();
         self.metrics.read(found.clone().count(), found.map(Bytes::len).sum());
@@ -166,5 +204,12 @@ impl Shared {
         self.metrics.damaged_object();
         let reason = format!("the object {address:?} cannot be used: {reason}");
         StoreError::Damaged { fleet: fleet.clone(), reason }
+    }
+}
+
+fn has_bodies(part: &Part) -> bool {
+    match part {
+        Part::Leaf(entries) => entries.iter().any(|entry| entry.body.is_some()),
+        Part::Branch(_) => false,
     }
 }

@@ -156,7 +156,8 @@ impl Shared {
         let mut reachable = HashSet::new();
         for kind in ResourceType::ALL {
             let all = newest.tree(kind).beyond(&Tree::new());
-            reachable.extend(all.parts.iter().map(|(address, _)| *address));
+            reachable.extend(all.leaves.iter().map(|(address, _)| *address));
+            reachable.extend(all.branches.iter().map(|(address, _)| *address));
             reachable.extend(all.resources.iter().map(|resource| resource.address));
         }
         // The records share most of their parts with the newest, and only what they do not share is read.
@@ -170,7 +171,9 @@ impl Shared {
                 let Some(Ok(part)) = object.as_ref().map(codec::read_part) else { continue };
                 match part {
                     Part::Branch(children) => wanted.extend(children.into_iter().flatten()),
-                    Part::Leaf(entries) => reachable.extend(entries.iter().map(|(_, body)| *body)),
+                    Part::Leaf(entries) => {
+                        reachable.extend(entries.iter().map(|entry| entry.address));
+                    }
                 }
             }
         }
@@ -253,8 +256,8 @@ impl Shared {
                 let Some(Ok(part)) = object.as_ref().map(codec::read_part) else { continue };
                 match part {
                     Part::Branch(children) => wanted.extend(children.into_iter().flatten()),
-                    Part::Leaf(entries) => entries.into_iter().for_each(|(name, address)| {
-                        secrets.entry((address, name)).or_insert(None);
+                    Part::Leaf(entries) => entries.into_iter().for_each(|entry| {
+                        secrets.entry((entry.address, entry.name)).or_insert(None);
                     }),
                 }
             }

@@ -80,8 +80,14 @@ impl Shared {
             static NOTHING: Tree = Tree::new();
             let held = publication.held.as_ref().map_or(&NOTHING, |held| held.tree(kind));
             let fresh = snapshot.tree(kind).beyond(held);
-            objects.extend(fresh.parts.iter().map(|(at, part)| (*at, codec::part(part))));
+            let leaves = fresh.leaves.iter();
+            objects.extend(leaves.map(|(at, resources)| (*at, codec::leaf(kind, resources))));
+            let branches = fresh.branches.iter();
+            objects.extend(branches.map(|(at, children)| (*at, codec::branch(children))));
             for resource in fresh.resources {
+                if codec::is_in_leaf(kind, resource) {
+                    continue;
+                }
                 let body = self.body(&snapshot.fleet, kind, resource)?;
                 if body.len() > codec::LARGEST {
                     return Err(StoreError::Refused(format!(

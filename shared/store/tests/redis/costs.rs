@@ -24,7 +24,7 @@ async fn one_change_among_ten_thousand_costs_a_few_kilobytes() {
         )
     };
     let all = leader.publish(&one, (0..10_000).map(|number| resource(number, 0))).await.unwrap();
-    assert!(all.objects > 10_000 && all.bytes > 3_000_000, "{all:?}");
+    assert!(all.bytes > 3_000_000, "{all:?}");
     let known = reader.read(&one).await.unwrap();
     assert_eq!(known.tree(ResourceType::Cluster).len(), 10_000);
 

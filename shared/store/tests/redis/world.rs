@@ -248,8 +248,12 @@ pub(crate) fn addresses(snapshot: &Snapshot) -> BTreeSet<[u8; 32]> {
     let mut addresses = BTreeSet::new();
     for kind in ResourceType::ALL {
         let all = snapshot.tree(kind).beyond(&Tree::new());
-        addresses.extend(all.parts.iter().map(|(address, _)| address.0));
-        addresses.extend(all.resources.iter().map(|resource| resource.address.0));
+        addresses.extend(all.leaves.iter().map(|(address, _)| address.0));
+        addresses.extend(all.branches.iter().map(|(address, _)| address.0));
+        // Small bodies are in their leaves.
+        let apart = |body: &Bytes| kind == ResourceType::Secret || body.len() > 512;
+        let apart = all.resources.iter().filter(|resource| apart(&resource.body));
+        addresses.extend(apart.map(|resource| resource.address.0));
     }
     addresses
 }

@@ -5,6 +5,7 @@ use crate::servers::{Proxy, Server, until};
 use crate::world::{
     Keys, Program, addresses, cluster, endpoints, fleet, next_record, unavailable, until_synced,
 };
+use heliograph_snapshot::ResourceType;
 use heliograph_store::{Store, StoreError};
 
 const HEAD: &str = "heliograph:{default/one}:head";
@@ -53,8 +54,7 @@ async fn a_writer_that_slept_between_upload_and_commit_changes_nothing() {
 
     // The reply to the upload is lost, and so the commit is not sent before the writer asks again.
     let draft = older.draft(&one, [cluster("late")]);
-    let body = draft.snapshot.get(heliograph_snapshot::ResourceType::Cluster, "cluster").unwrap();
-    let orphan = body.address.0;
+    let orphan = draft.snapshot.tree(ResourceType::Cluster).address().unwrap().0;
     proxy.lose_reply_to(&orphan);
     unavailable(sleeper.store.publish(draft.clone()).await);
     proxy.until_lost(1).await;
