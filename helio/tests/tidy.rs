@@ -71,11 +71,18 @@ const OUT_OF_REACH: &[(&str, &[&str])] = &[
 
 /// Test files that may sleep, in how many places, and why. A test waits for a condition with a deadline; nothing else
 /// is a reason but what is written here.
-const MAY_SLEEP: &[(&str, usize, &str)] = &[(
-    "helio/tests/e2e/harness.rs",
-    2,
-    "between two looks at another process, up to a deadline; between two requests of a steady load",
-)];
+const MAY_SLEEP: &[(&str, usize, &str)] = &[
+    (
+        "helio/tests/e2e/harness.rs",
+        2,
+        "between two looks at another process, up to a deadline; between two requests of a steady load",
+    ),
+    (
+        "shared/store/tests/servers/mod.rs",
+        1,
+        "between two looks at another process, up to a deadline",
+    ),
+];
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &[

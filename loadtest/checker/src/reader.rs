@@ -9,12 +9,18 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Reader {
     name: Arc<str>,
-    heads: BTreeMap<FleetName, Head>,
+    places: BTreeMap<FleetName, Place>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    head: Head,
+    is_live: bool,
 }
 
 impl Reader {
     pub(crate) fn new(name: Arc<str>) -> Self {
-        Self { name, heads: BTreeMap::new() }
+        Self { name, places: BTreeMap::new() }
     }
 
     pub(crate) fn read(
@@ -26,9 +32,10 @@ impl Reader {
         violations: &mut Vec<Violation>,
     ) {
         let (who, fleet_name) = (self.name.clone(), fleet.clone());
-        let before = self.heads.insert(fleet.clone(), head);
-        if let Some(from) = before.filter(|before| head < *before) {
-            let what = "snapshots".to_owned();
+        let place = Place { head, is_live: content.is_some() };
+        let before = self.places.insert(fleet.clone(), place);
+        if let Some(before) = before.filter(|before| head < before.head) {
+            let (what, from) = ("snapshots".to_owned(), before.head);
             let (who, fleet) = (who.clone(), fleet.clone());
             violations.push(Violation::WentBack { who, fleet, what, from, to: head });
         }
@@ -47,11 +54,12 @@ impl Reader {
 
     pub(crate) fn end(&self, publishes: &Publishes, violations: &mut Vec<Violation>) {
         for fleet in publishes.fleets() {
-            let (at, newest) = (self.heads.get(fleet).copied(), publishes.newest(fleet));
+            let place = self.places.get(fleet);
+            let (at, newest) = (place.map(|place| place.head), publishes.newest(fleet));
             let Some(newest) = newest.filter(|newest| at < Some(*newest)) else { continue };
             let retired = publishes.get(fleet, newest).is_some_and(|it| it.content.is_none());
-            // Whoever never heard of a fleet need not hear that it is gone.
-            if !(retired && at.is_none()) {
+            // Who has nothing of a fleet need not hear that it is gone.
+            if !retired || place.is_some_and(|place| place.is_live) {
                 let (who, fleet) = (self.name.clone(), fleet.clone());
                 violations.push(Violation::Behind { who, fleet, at, newest, difference: None });
             }

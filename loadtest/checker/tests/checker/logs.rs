@@ -344,6 +344,9 @@ fn a_retired_fleet_is_told_to_readers_and_kept_by_proxies() {
     );
     let (fleet, head) = (fleet(), head(3));
     events.push(Event::Read { reader: READER.into(), fleet, head, content: None });
+    assert_eq!(in_words(events.clone()), [""; 0]);
+    // It is retired again, because the store had lost that.
+    events.extend([retirement(4), answered(4, Outcome::Acknowledged)]);
     assert_eq!(in_words(events), [""; 0]);
 }
 
