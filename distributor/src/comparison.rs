@@ -72,12 +72,18 @@ impl Comparer {
         }
         let names = awaited.iter().map(|(fleet, _)| fleet.name.clone()).collect();
         let Ok(newest) = self.store.newest(names).await else { return false };
+        let mut answered = true;
         for (fleet, to) in awaited {
-            // What the store does not have is not ahead of us.
             let head = newest.get(&fleet.name).map(|record| record.head).unwrap_or_default();
+            // A store that is behind this replica has lost something, and cannot tell what others served. The
+            // translator mends it within seconds.
+            if fleet.head().is_some_and(|ours| head < ours) {
+                answered = false;
+                continue;
+            }
             fleet.comparison.answer.send_replace(Answer { to, head });
         }
-        true
+        answered
     }
 }
 

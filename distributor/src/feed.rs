@@ -3,10 +3,10 @@
 use crate::acks::FleetAcks;
 use crate::comparison::Comparison;
 use crate::metrics::Metrics;
-use crate::view::Views;
+use crate::view::{Class, Views};
 use heliograph_distributor_protocol::{Encodings, NamePool};
 use heliograph_shared::admin::Guard;
-use heliograph_snapshot::{FleetName, Snapshot};
+use heliograph_snapshot::{FleetName, Head, Snapshot};
 use heliograph_store::{Subscription, Update};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -164,6 +164,11 @@ impl Fleet {
         self.views.borrow().clone()
     }
 
+    /// Where the newest snapshot stands.
+    pub(crate) fn head(&self) -> Option<Head> {
+        self.current().map(|views| views.of(Class).head())
+    }
+
     fn is_live(&self) -> bool {
         self.views.borrow().is_some()
     }
@@ -176,7 +181,6 @@ impl Fleet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_snapshot::Head;
 
     fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
         let head = Head { epoch: 0, fence: 1, sequence };

@@ -7,7 +7,7 @@ use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use heliograph_snapshot::Resource;
 use std::time::Duration;
 
-const SILENT: Faults = Faults { silent: true, away: false, keyless: false };
+const SILENT: Faults = Faults { silent: true, away: false, keyless: false, forgetful: false };
 const UNCOMPARED: &str = "heliograph_distributor_uncompared_streams_total";
 
 /// A request for clusters of a client that holds these.
@@ -46,6 +46,20 @@ async fn it_waits_until_the_replica_has_caught_up() {
     let names: Vec<_> = response.resources.iter().map(|resource| &*resource.name).collect();
     assert_eq!((names, response.removed_resources), (vec!["red"], vec![]));
     assert_eq!(behind.metric(UNCOMPARED), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_lost_something_does_not_tell() {
+    let (ahead, behind) = behind().await;
+    behind.store.set(Faults { forgetful: true, ..SILENT });
+    let held = [cluster("green", 1).1];
+    let mut answer = Box::pin(answer_to(&behind, DELTA, holding(&held)));
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut answer).await;
+    assert!(early.is_err(), "answered from an older snapshot: {early:?}");
+    behind.store.set(Faults::default());
+    let response = answer.await.unwrap().unwrap();
+    let newest = ahead.acks.of(&fleet()).unwrap().head.unwrap();
+    assert!(response.nonce.starts_with(&format!("{newest}-")), "{}", response.nonce);
 }
 
 #[tokio::test]

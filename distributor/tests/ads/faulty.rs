@@ -25,6 +25,8 @@ pub(crate) struct Faults {
     pub(crate) away: bool,
     /// Secrets cannot be opened.
     pub(crate) keyless: bool,
+    /// What was written is lost, as a failover loses it.
+    pub(crate) forgetful: bool,
 }
 
 struct Slow {
@@ -85,6 +87,9 @@ impl Store for Faulty {
     fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
         Box::pin(async move {
             self.reachable()?;
+            if self.faults.borrow().forgetful {
+                return Ok(BTreeMap::new());
+            }
             self.inner.newest(fleets).await
         })
     }

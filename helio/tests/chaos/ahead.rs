@@ -16,7 +16,7 @@ async fn a_proxy_that_is_ahead_of_its_replica_is_not_sent_back() {
         world.until_marked(&[0], mark).await;
         let movers: Vec<_> = world.envoys.iter_mut().filter(|envoy| envoy.at == 0).collect();
         for envoy in movers {
-            envoy.client.move_to(&behind).unwrap();
+            envoy.reconnect(Some(&behind));
         }
         let streams = || world.replicas[1].metric("heliograph_distributor_streams");
         comes_true("they are connected", || streams() == 8.0).await;
@@ -25,7 +25,7 @@ async fn a_proxy_that_is_ahead_of_its_replica_is_not_sent_back() {
         // Home again.
         let home = world.replicas[0].server.clone();
         for envoy in world.envoys.iter_mut().filter(|envoy| envoy.at == 0) {
-            envoy.client.move_to(&home).unwrap();
+            envoy.reconnect(Some(&home));
         }
         world.settle().await;
     }

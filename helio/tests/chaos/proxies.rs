@@ -39,6 +39,16 @@ impl Envoy {
         Self { name, client: Client::connect(options).unwrap(), at, log }
     }
 
+    /// Ends its stream and opens another: at the same replica, or at another one.
+    pub(crate) fn reconnect(&mut self, elsewhere: Option<&str>) {
+        self.client.disconnect();
+        self.log.note(Event::Reconnects { client: self.name.clone() });
+        match elsewhere {
+            Some(server) => self.client.move_to(server).unwrap(),
+            None => self.client.reconnect(),
+        }
+    }
+
     /// Until a table that it has bears the mark.
     pub(crate) async fn until_marked(&self, mark: u32) {
         let what = format!("mark {mark} at {}", self.name);

@@ -103,7 +103,7 @@ async fn strike(fault: Fault, world: &mut World, server: &mut Server, random: &m
         Fault::Back => drop(server.query::<()>(&["DEBUG", "RELOAD", "NOSAVE"]).await),
         Fault::Succession => drop(world.succeed().await),
         // To the same replica: what another knows is another test's.
-        Fault::EnvoyReconnects => world.envoys[envoy].client.reconnect(),
+        Fault::EnvoyReconnects => world.envoys[envoy].reconnect(None),
         Fault::EnvoyIsReplaced => {
             drop(world.envoys.swap_remove(envoy));
             let protocol = [Protocol::Delta, Protocol::StateOfTheWorld][envoy / 2 % 2];

@@ -26,6 +26,11 @@ pub fn check(events: &[Event]) -> Vec<Violation> {
             Event::Connects { client, fleet } => {
                 clients.insert(client.clone(), Client::new(client.clone(), fleet.clone()));
             }
+            Event::Reconnects { client } => {
+                if let Some(client) = clients.get_mut(client) {
+                    client.reconnect();
+                }
+            }
             Event::Responded(response) => {
                 if let Some(client) = clients.get_mut(&response.client) {
                     client.take(response, &publishes, &mut violations);

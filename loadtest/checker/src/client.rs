@@ -15,6 +15,8 @@ pub(crate) struct Client {
     rejected: BTreeSet<ResourceId>,
     /// From which snapshot it was last sent something. By type: endpoints run ahead of what they belong to.
     places: BTreeMap<ResourceType, Head>,
+    /// The types of which this stream has had no whole list yet, while the proxy holds some from before.
+    unknown: BTreeSet<ResourceType>,
 }
 
 #[derive(Debug)]
@@ -31,7 +33,12 @@ impl Client {
             held: BTreeMap::new(),
             rejected: BTreeSet::new(),
             places: BTreeMap::new(),
+            unknown: BTreeSet::new(),
         }
+    }
+
+    pub(crate) fn reconnect(&mut self) {
+        self.unknown = ResourceType::ALL.into_iter().collect();
     }
 
     pub(crate) fn take(
@@ -42,7 +49,7 @@ impl Client {
     ) {
         let head = match self.place(response, publishes) {
             Ok((head, content)) => {
-                violations.extend(self.differences(response, head, content));
+                violations.extend(self.differences(response, head, content, publishes));
                 self.step(response.kind, head, violations);
                 head
             }
@@ -51,10 +58,15 @@ impl Client {
                 self.places.get(&response.kind).copied().unwrap_or_default()
             }
         };
+        // In state of the world only the proxy knows what it holds from before, so the first list of a stream cannot
+        // have in it what awaits its removal.
+        let unknown = response.whole && self.unknown.remove(&response.kind);
         if response.accepted {
             let removed = self.apply(response);
             self.find_dangling(response, head, violations);
-            self.find_broken(removed, head, violations);
+            if !unknown {
+                self.find_broken(removed, head, violations);
+            }
         } else {
             let sent = response.resources.iter();
             self.rejected
@@ -115,7 +127,9 @@ impl Client {
         let fits = |head: Head| {
             move |(found, publish): (Head, &'a Publish)| {
                 let content = publish.content.as_deref().filter(|_| found >= head)?;
-                self.differences(response, found, content).is_empty().then_some((found, content))
+                self.differences(response, found, content, publishes)
+                    .is_empty()
+                    .then_some((found, content))
             }
         };
         let all = || publishes.standing(&self.fleet, Head::default());
@@ -141,7 +155,13 @@ impl Client {
     }
 
     /// Where a response is not what the snapshot says.
-    fn differences(&self, response: &Response, head: Head, content: &Content) -> Vec<Violation> {
+    fn differences(
+        &self,
+        response: &Response,
+        head: Head,
+        content: &Content,
+        publishes: &Publishes,
+    ) -> Vec<Violation> {
         let mut found = Vec::new();
         let (who, fleet, kind) = (&self.name, &self.fleet, response.kind);
         for Sent { name, version, .. } in &response.resources {
@@ -150,7 +170,9 @@ impl Client {
             // A whole list also has what awaits its removal, and what was rejected since as it was before.
             let kept = response.whole
                 && self.held.get(&resource).is_some_and(|held| held.version == *version);
-            if published != Some(*version) && !kept {
+            let outlives =
+                || published.is_none() && self.outlives(&resource, *version, head, publishes);
+            if published != Some(*version) && !kept && !outlives() {
                 let (who, fleet, version) = (who.clone(), fleet.clone(), *version);
                 found.push(Violation::Foreign { who, fleet, head, resource, version, published });
             }
@@ -170,6 +192,22 @@ impl Client {
             found.extend(missing.map(half));
         }
         found
+    }
+
+    /// Whether something is gone from the snapshot, and the proxy needs it as it was before, for what it still has.
+    fn outlives(
+        &self,
+        resource: &ResourceId,
+        version: Version,
+        head: Head,
+        publishes: &Publishes,
+    ) -> bool {
+        let earlier = || publishes.standing(&self.fleet, Head::default());
+        let had = |(at, publish): (Head, &Publish)| {
+            let content = publish.content.as_deref().filter(|_| at < head);
+            content.is_some_and(|content| content.0.get(resource) == Some(&version))
+        };
+        self.needed().contains(resource) && earlier().any(had)
     }
 
     /// Holds what an accepted response says from now on. Returns what is gone.

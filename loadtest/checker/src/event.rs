@@ -15,8 +15,10 @@ pub enum Event {
     Reads { reader: Arc<str> },
     /// A reader was given a snapshot, or without content, that the fleet is retired.
     Read { reader: Arc<str>, fleet: FleetName, head: Head, content: Option<Arc<Content>> },
-    /// A proxy that holds nothing yet begins. It may connect as often as it likes.
+    /// A proxy that holds nothing yet begins.
     Connects { client: Arc<str>, fleet: FleetName },
+    /// A proxy opens another stream, with all that it holds.
+    Reconnects { client: Arc<str> },
     /// A proxy was sent a response, and has answered it.
     Responded(Response),
     /// A reader or a proxy is no more, so that at the end nothing is expected of it.

@@ -79,10 +79,10 @@ impl Store for Liar {
     fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
         Box::pin(async move {
             let earlier = self.state().claimed;
-            if self.lie == Lie::Forgets && earlier.is_some() {
+            if let Some(fence) = earlier.filter(|_| self.lie == Lie::Forgets) {
                 self.state().inner = Arc::default();
                 self.inner().claim(earlier).await?;
-                let term = Term { epoch: 0, fence: earlier.unwrap() };
+                let term = Term { epoch: 0, fence };
                 return Ok(Claim { term, records: BTreeMap::new(), pins: BTreeMap::new() });
             }
             let claim = self.inner().claim(fence).await?;

@@ -28,12 +28,11 @@ impl Run {
     async fn write(&mut self, word: &str, count: u64) {
         let claim = self.store.claim(None).await.unwrap();
         let fleet = FleetName::new("default", "gateway");
-        let mut sequence = claim.records.get(&fleet).map_or(0, |record| record.head.sequence);
-        if sequence == 0 {
+        let last = claim.records.get(&fleet).map_or(0, |record| record.head.sequence);
+        if last == 0 {
             self.newest = None;
         }
-        for number in 0..count {
-            sequence += 1;
+        for (number, sequence) in (0..count).zip(last + 1..) {
             let head = Head { epoch: 0, fence: claim.term.fence, sequence };
             let endpoints = |name: &str| {
                 let body = Bytes::from(format!("{word} {name} {number}"));

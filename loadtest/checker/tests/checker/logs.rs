@@ -174,6 +174,42 @@ fn whole_lists_keep_what_awaits_its_removal_and_what_was_rejected() {
 }
 
 #[test]
+fn what_a_cluster_still_needs_outlives_its_snapshot() {
+    let (a, b) = (gateway("a", 1), gateway("b", 1));
+    let honest = |endpoints| {
+        let mut events = vec![connects()];
+        events.extend(published(1, &a));
+        events.push(sent(1, &a[..1]));
+        events.extend(published(2, &b));
+        // The cluster of the first is there, and waits for its endpoints.
+        events.push(sent(2, &[(Endpoints, "a", endpoints)]));
+        events.extend(all_sent(2, &b));
+        events.push(removed(2, Cluster, "a"));
+        in_words(events)
+    };
+    assert_eq!(honest(1), [""; 0]);
+    assert_eq!(honest(7).len(), 1, "no snapshot had these");
+}
+
+/// In state of the world a server does not know what a proxy holds from another stream.
+#[test]
+fn the_first_list_of_a_stream_may_leave_out_what_is_still_in_use() {
+    let (a, b) = (gateway("a", 1), gateway("b", 1));
+    let history = |again: Option<Event>| {
+        let mut events = vec![connects()];
+        events.extend(published(1, &a));
+        events.extend(all_sent(1, &a));
+        events.extend(published(2, &b));
+        events.extend(again);
+        events.push(listed(2, &b[..1]));
+        events.extend([sent(2, &b[1..2]), sent(2, &b[3..])]);
+        in_words(events)
+    };
+    assert_eq!(history(Some(Event::Reconnects { client: CLIENT.into() })), [""; 0]);
+    assert_eq!(history(None).len(), 1);
+}
+
+#[test]
 fn a_lost_answer_may_be_either() {
     let (a, b) = (gateway("a", 1), gateway("a", 2));
     for seen in [&a, &b] {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Makes the kernel kill the child when the thread that starts it ends, however it ends, so that no server outlives a
 /// test that was killed. So start servers in the test itself, not in a task that may run elsewhere.
-pub(super) fn tie(command: &mut Command) {
+pub(crate) fn tie(command: &mut Command) {
     let tie = || {
         // SAFETY: `prctl` with these arguments reads no memory of ours.
         match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {

@@ -9,7 +9,7 @@
 
 mod certificates;
 mod cluster;
-mod lifeline;
+pub(crate) mod lifeline;
 mod ports;
 mod proxy;
 mod sentinels;
