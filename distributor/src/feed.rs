@@ -8,7 +8,7 @@ use heliograph_distributor_protocol::{Encodings, NamePool};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use heliograph_store::{Subscription, Update};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use tokio::sync::{Notify, watch};
 #[derive(Debug)]
 pub(crate) struct Feed {
     fleets: watch::Sender<FleetMap>,
+    damaged: watch::Sender<BTreeSet<FleetName>>,
     answers: Arc<Notify>,
 }
 
@@ -25,6 +26,8 @@ pub(crate) struct Feed {
 #[derive(Clone, Debug)]
 pub(crate) struct Fleets {
     map: watch::Receiver<FleetMap>,
+    /// Those whose newest snapshot cannot be loaded.
+    damaged: watch::Receiver<BTreeSet<FleetName>>,
     /// Told when the sums of a fleet's answers may have changed.
     answers: Arc<Notify>,
 }
@@ -53,8 +56,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 impl Feed {
     pub(crate) fn new() -> (Self, Fleets) {
         let (sender, receiver) = watch::channel(FleetMap::default());
+        let (told, damaged) = watch::channel(BTreeSet::new());
         let answers = Arc::new(Notify::new());
-        (Self { fleets: sender, answers: answers.clone() }, Fleets { map: receiver, answers })
+        let feed = Self { fleets: sender, damaged: told, answers: answers.clone() };
+        (feed, Fleets { map: receiver, damaged, answers })
     }
 
     /// `synced` is done once all fleets are there that the store held at first.
@@ -81,6 +86,7 @@ impl Feed {
                 _ = look.tick() => {
                     let live = self.fleets.borrow().values().filter(|fleet| fleet.is_live()).count();
                     metrics.fleets(live, updates.damaged(), updates.unopened());
+                    self.tell_damage(updates.damaged_fleets().into_iter().collect());
                 }
             }
         }
@@ -96,8 +102,8 @@ impl Feed {
             }
             None => {
                 let fleet = Arc::new(Fleet::new(snapshot, self.answers.clone()));
-                self.change(|fleets| {
-                    fleets.insert(fleet.name.clone(), fleet);
+                self.fleets.send_modify(|fleets| {
+                    Arc::make_mut(fleets).insert(fleet.name.clone(), fleet);
                 });
             }
         }
@@ -109,17 +115,24 @@ impl Feed {
         if let Some(fleet) = self.fleets.borrow().get(name) {
             fleet.views.send_replace(None);
         }
-        self.change(|_| {});
+        self.drop_retired();
     }
 
-    /// Changes the map, and drops the retired fleets whose last stream has ended: as this happens whenever a fleet
-    /// comes or goes, no more of them are left over than there were fleets at once.
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<FleetName, Arc<Fleet>>)) {
+    /// Drops the retired fleets whose last stream has ended: as this happens whenever a fleet goes, no more of them are
+    /// left over than there were fleets at once.
+    fn drop_retired(&self) {
         self.fleets.send_modify(|fleets| {
             let fleets = Arc::make_mut(fleets);
             fleets.retain(|_, fleet| fleet.is_live() || fleet.has_streams());
-            change(fleets);
         });
+    }
+
+    /// It is reported, because the translator can mend it.
+    fn tell_damage(&self, damaged: BTreeSet<FleetName>) {
+        if *self.damaged.borrow() != damaged {
+            self.damaged.send_replace(damaged);
+            self.answers.notify_one();
+        }
     }
 }
 
@@ -130,6 +143,10 @@ impl Fleets {
 
     pub(crate) fn all(&self) -> FleetMap {
         self.map.borrow().clone()
+    }
+
+    pub(crate) fn damaged(&self) -> BTreeSet<FleetName> {
+        self.damaged.borrow().clone()
     }
 
     /// Resolves when clients may have answered since this was last waited for. For one task.
@@ -209,7 +226,8 @@ mod tests {
         assert!(fleets.get(&name).is_some());
         drop(stream);
         feed.publish(snapshot("c", 1));
+        feed.retire(&FleetName::new("default", "b"));
         assert!(fleets.get(&name).is_none());
-        assert_eq!(fleets.all().len(), 2);
+        assert_eq!(fleets.all().len(), 1);
     }
 }

@@ -6,7 +6,7 @@ use axum::routing::{MethodRouter, get};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::{AckReport, FleetReport, RejectionReport, Store};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,10 +67,12 @@ struct Rejected<'a> {
     version: Option<Version>,
 }
 
-/// Reads the reports until it is stopped. While they cannot be read, the last ones stay.
+/// Reads the reports until it is stopped. While they cannot be read, the last ones stay. `damage` are the fleets of
+/// which a replica says that it cannot load them.
 pub(crate) async fn follow(
     store: Arc<dyn Store>,
     latest: watch::Sender<Reports>,
+    damage: watch::Sender<BTreeSet<FleetName>>,
     stop: CancellationToken,
 ) -> Result<(), Infallible> {
     let mut ticks = tokio::time::interval(READ_EVERY);
@@ -84,6 +86,10 @@ pub(crate) async fn follow(
             () = stop.cancelled() => return Ok(()),
             read = read => read,
         };
+        if let Ok(reports) = &read {
+            let damaged = reports.iter().flat_map(|report| report.damaged.iter().cloned());
+            damage.send_replace(damaged.collect());
+        }
         // Who writes to the store tells the log that it is away.
         latest.send_modify(|latest| match read {
             Ok(reports) => *latest = Reports { reports: reports.into(), problem: None },
@@ -109,7 +115,7 @@ impl<'a> Page<'a> {
         for (name, head) in heads {
             fleets.entry(name).or_default().head = Some(head.to_string());
         }
-        for AckReport { replica, fleets: reported } in reports.reports.iter() {
+        for AckReport { replica, fleets: reported, damaged: _ } in reports.reports.iter() {
             for (name, report) in reported {
                 fleets.entry(name).or_default().add(replica, report, heads.get(name));
             }
@@ -142,7 +148,27 @@ impl<'a> Rejection<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heliograph_store::Embedded;
     use serde_json::json;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_replica_cannot_load_is_passed_on_until_it_can() {
+        let fleet = FleetName::new("default", "edge");
+        let store = Arc::new(Embedded::new());
+        let (latest, _) = watch::channel(Reports::default());
+        let (damage, mut damaged) = watch::channel(BTreeSet::new());
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(follow(store.clone(), latest, damage, stop.clone()));
+        for expected in [BTreeSet::from([fleet]), BTreeSet::new()] {
+            let replica = "one".to_owned();
+            let report = AckReport { replica, damaged: expected.clone(), ..AckReport::default() };
+            store.report(report).await.unwrap();
+            let told = damaged.wait_for(|damaged| *damaged == expected);
+            tokio::time::timeout(10 * READ_EVERY, told).await.unwrap().unwrap();
+        }
+        stop.cancel();
+        task.await.unwrap().unwrap();
+    }
 
     #[test]
     fn replicas_are_added_up_and_only_the_newest_head_counts() {
@@ -159,6 +185,7 @@ mod tests {
                     rejections,
                 },
             )]),
+            damaged: BTreeSet::new(),
         };
         let rejection = RejectionReport {
             kind: ResourceType::Route,

@@ -55,7 +55,7 @@ impl TranslatorMetrics {
         )?;
         let repairs = IntCounter::new(
             "heliograph_translator_repairs_total",
-            "Fleets that the store had lost, or held though nobody wrote them.",
+            "Fleets that the store had lost or damaged, or held though nobody wrote them.",
         )?;
         let store_failures = IntCounterVec::new(
             Opts::new(

@@ -94,7 +94,7 @@ impl Program {
         // Without an election there is no fence: the store finds one above all it has seen.
         let guard = readiness.guard("translation");
         let translator = Translator::new(store.clone(), None, metrics, guard);
-        let report = translator.report();
+        let (report, damage) = (translator.report(), translator.damage());
         let (inputs, outputs) = mpsc::channel(WAITING_BATCHES);
         let (latest, reports) = watch::channel(Reports::default());
         let admin_address = admin.address();
@@ -106,7 +106,7 @@ impl Program {
         );
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
-        tasks.spawn("acknowledgements", acks::follow(store, latest, stop.clone()));
+        tasks.spawn("acknowledgements", acks::follow(store, latest, damage, stop.clone()));
         tasks.spawn("translator", translator.run(outputs, stop.clone()));
         tasks.spawn("files", file.run(inputs, stop));
         Ok(Started { tasks, admin: admin_address })

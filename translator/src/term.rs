@@ -3,6 +3,7 @@ use crate::provider::Input;
 use crate::publish::{News, Publisher, TermError};
 use crate::report::{Report, count, in_words};
 use heliograph_shared::admin::Guard;
+use heliograph_snapshot::FleetName;
 use heliograph_store::Store;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
@@ -21,6 +22,7 @@ pub struct Translator {
     world: World,
     publisher: Publisher,
     report: watch::Sender<Report>,
+    damage: watch::Sender<BTreeSet<FleetName>>,
     metrics: TranslatorMetrics,
     /// The objects that changed since the last settling.
     changed: BTreeSet<ObjectKey>,
@@ -48,6 +50,7 @@ impl Translator {
             world: World::new(),
             publisher: Publisher::new(store, fence, metrics.clone()),
             report: watch::Sender::new(Report::default()),
+            damage: watch::Sender::default(),
             metrics,
             changed: BTreeSet::new(),
             unready: Some(unready),
@@ -59,6 +62,11 @@ impl Translator {
         self.report.subscribe()
     }
 
+    /// Where to say which fleets replicas cannot load. It may be said again for as long as it is so.
+    pub fn damage(&self) -> watch::Sender<BTreeSet<FleetName>> {
+        self.damage.clone()
+    }
+
     /// Claims the store, and translates what comes, until it is stopped or the term ends. A store that is away holds
     /// up nothing but what is written to it.
     pub async fn run(
@@ -67,11 +75,17 @@ impl Translator {
         stop: CancellationToken,
     ) -> Result<(), TermError> {
         let (mut provided, mut synced) = (true, false);
+        let mut damage = self.damage.subscribe();
         loop {
             let round = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 news = self.publisher.news() => {
                     self.note(news?);
+                    continue;
+                }
+                Ok(()) = damage.changed() => {
+                    let damaged = damage.borrow_and_update().clone();
+                    self.publisher.mend(&damaged);
                     continue;
                 }
                 round = Round::take(&mut inputs), if provided => round,

@@ -1,7 +1,14 @@
 //! The program as operators run it, over a real Redis: what it says, when it is ready, how it ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use clap::Parser;
+use heliograph_snapshot::FleetName;
 use heliograph_store::keys::KeyRing;
+use heliograph_store::{AckReport, Store};
+use heliograph_translator::program::Program;
+use prometheus::Registry;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -74,14 +81,34 @@ impl Scene {
         Running(child.expect("redis-server, or what REDIS_SERVER names"))
     }
 
+    /// The settings that all translators have.
+    fn settings(&self) -> [OsString; 6] {
+        let url = format!("redis://127.0.0.1:{}", self.port);
+        let (keys, objects) = (self.path("keys.yaml"), self.path("objects"));
+        [
+            "--store".into(),
+            url.into(),
+            "--store-keys".into(),
+            keys.into(),
+            "--dir".into(),
+            objects.into(),
+        ]
+    }
+
     /// A translator whose admin port is its own choice.
     fn translator(&self, name: &str) -> Translator {
         let log = self.path(name);
         let mut command = translator();
-        command.args(["--store", &format!("redis://127.0.0.1:{}", self.port), "--store-keys"]);
-        command.arg(self.path("keys.yaml")).args(["--admin-address", "127.0.0.1:0", "--dir"]);
-        command.arg(self.path("objects")).stderr(File::create(&log).unwrap());
+        command.args(self.settings()).args(["--admin-address", "127.0.0.1:0"]);
+        command.stderr(File::create(&log).unwrap());
         Translator { program: Running(command.spawn().unwrap()), log }
+    }
+
+    /// The same store as the translators have.
+    fn store(&self) -> impl Store {
+        let name = OsString::from("translator");
+        let program = Program::try_parse_from([name].into_iter().chain(self.settings())).unwrap();
+        program.store.open(&Registry::new()).unwrap()
     }
 }
 
@@ -176,6 +203,22 @@ async fn it_starts_without_redis_and_is_ready_once_all_is_published() {
     until("published again", async || translator.says("/metrics", again).await).await;
     let log = translator.log();
     assert!(log.contains("the store lost 1 fleet; publishing"), "{log}");
+    assert!(translator.terminate().await.success(), "{log}");
+}
+
+#[tokio::test]
+async fn what_a_replica_cannot_load_is_published_again() {
+    let scene = Scene::new();
+    let _server = scene.redis();
+    let translator = scene.translator("log");
+    translator.is_ready().await;
+    let damaged = BTreeSet::from([FleetName::new("default", "edge")]);
+    let report = AckReport { replica: "one".to_owned(), damaged, ..AckReport::default() };
+    scene.store().report(report).await.unwrap();
+    let again = "heliograph_translator_publishes_total 2";
+    until("published again", async || translator.says("/metrics", again).await).await;
+    let log = translator.log();
+    assert!(log.contains("the store damaged 1 fleet; publishing"), "{log}");
     assert!(translator.terminate().await.success(), "{log}");
 }
 

@@ -5,7 +5,7 @@ use crate::feed::{Fleet, FleetMap};
 use crate::view::Class;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{AckReport, FleetReport, RejectionReport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// About how large a report may be. Every replica writes one, and the translator reads them all at once.
 const BYTES_LIMIT: usize = 1 << 20;
@@ -15,12 +15,14 @@ const WHOLE: (usize, usize) = (RejectionReport::DETAIL, RejectionReport::RESOURC
 const CUTS: [(usize, usize); 2] = [(256, 8), (64, 1)];
 
 /// Fleets of which there is nothing to say are left out.
-pub(super) fn of(replica: &str, fleets: &FleetMap) -> AckReport {
+pub(super) fn of(replica: &str, fleets: &FleetMap, damaged: BTreeSet<FleetName>) -> AckReport {
     let reports = fleets.iter().map(|(name, fleet)| (name.clone(), of_fleet(fleet)));
     let mut fleets: BTreeMap<_, _> =
         reports.filter(|(_, report)| *report != FleetReport::default()).collect();
     fit(&mut fleets, BYTES_LIMIT);
-    AckReport { replica: replica.to_owned(), fleets }
+    // Once these are mended, the others are told of.
+    let damaged = damaged.into_iter().take(AckReport::DAMAGED).collect();
+    AckReport { replica: replica.to_owned(), fleets, damaged }
 }
 
 fn of_fleet(fleet: &Fleet) -> FleetReport {

@@ -18,7 +18,7 @@ async fn reported(world: &World, wanted: impl Fn(&FleetReport) -> bool) -> (Stri
         loop {
             let reports = world.store.reports().await.unwrap();
             assert!(reports.len() <= 1, "one replica, one report: {reports:?}");
-            for AckReport { replica, mut fleets } in reports {
+            for AckReport { replica, mut fleets, .. } in reports {
                 if let Some(report) = fleets.remove(&fleet()).filter(|report| wanted(report)) {
                     return (replica, report);
                 }

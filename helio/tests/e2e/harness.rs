@@ -304,6 +304,28 @@ endpoints: [{{addresses: [127.0.0.1]}}]
     )
 }
 
+/// Rules of a path prefix and a backend.
+pub(crate) fn route(rules: &[(&str, &str)]) -> String {
+    let mut text = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web}
+spec:
+  parentRefs: [{name: web}]
+  rules:
+"
+    .to_owned();
+    for (path, backend) in rules {
+        text += &format!(
+            "
+  - matches: [{{path: {{type: PathPrefix, value: {path}}}}}]
+    backendRefs: [{{name: {backend}, port: 80}}]
+"
+        );
+    }
+    text
+}
+
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
@@ -327,7 +349,7 @@ fn state(process: u32) -> Option<(u32, bool)> {
 }
 
 /// The Envoy that the project's script finds or installs, unless one is given.
-fn envoy() -> PathBuf {
+pub(crate) fn envoy() -> PathBuf {
     if let Some(envoy) = std::env::var_os("ENVOY") {
         return envoy.into();
     }

@@ -1,11 +1,22 @@
-//! The whole walk: a directory, `helio standalone --envoy`, a real Envoy, and requests through it.
+//! The whole walk: a directory, `helio standalone --envoy` or the programs over Redis, real Envoys, and requests through
+//! them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod edits;
 mod envoys;
 mod golden;
 mod harness;
+mod redis_access;
+mod redis_keys;
+mod redis_operator;
+mod redis_outages;
+mod redis_secrets;
+mod redis_site;
+mod redis_walk;
 mod rejection;
 mod routing;
 mod running;
+#[path = "../../../shared/store/tests/servers/mod.rs"]
+mod servers;
 mod tls;
+mod traffic;

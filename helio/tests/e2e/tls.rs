@@ -6,6 +6,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rcgen::KeyPair;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::error::Error;
@@ -14,9 +15,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// A certificate that signs itself, and the Secret with it.
-struct Identity {
+pub(crate) struct Identity {
     certificate: CertificateDer<'static>,
-    secret: String,
+    pub(crate) key: KeyPair,
+    /// The manifest.
+    pub(crate) secret: String,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -52,7 +55,7 @@ async fn a_client_gets_the_certificate_and_the_routes_of_the_name_it_asks_for() 
 }
 
 impl Identity {
-    fn new(secret: &str, host: &str) -> Self {
+    pub(crate) fn new(secret: &str, host: &str) -> Self {
         let pair = rcgen::generate_simple_self_signed([host.to_owned()]).unwrap();
         let indented = |pem: String| pem.replace('\n', "\n    ");
         let secret = format!(
@@ -70,11 +73,15 @@ stringData:
             indented(pair.cert.pem()),
             indented(pair.signing_key.serialize_pem()),
         );
-        Self { certificate: pair.cert.der().clone(), secret }
+        Self { certificate: pair.cert.der().clone(), key: pair.signing_key, secret }
     }
 
     /// Asks as a client that trusts this certificate alone.
-    async fn ask(&self, port: u16, host: &str) -> Result<String, Box<dyn Error + Send + Sync>> {
+    pub(crate) async fn ask(
+        &self,
+        port: u16,
+        host: &str,
+    ) -> Result<String, Box<dyn Error + Send + Sync>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -1,5 +1,5 @@
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,9 @@ pub struct AckReport {
     /// The replica, by a name that no other has.
     pub replica: String,
     pub fleets: BTreeMap<FleetName, FleetReport>,
+    /// Fleets whose newest snapshot this replica cannot load, because what the store holds of it is missing or damaged; at
+    /// most [`AckReport::DAMAGED`]. Only the translator can mend that, by writing all of it again.
+    pub damaged: BTreeSet<FleetName>,
 }
 
 /// What the proxies of one fleet say.
@@ -32,6 +35,10 @@ pub struct RejectionReport {
     /// What was rejected; without a version, a removal.
     pub resources: Vec<(Arc<str>, Option<Version>)>,
     pub count: u64,
+}
+
+impl AckReport {
+    pub const DAMAGED: usize = 1_000;
 }
 
 impl FleetReport {

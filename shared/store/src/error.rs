@@ -17,7 +17,8 @@ pub enum StoreError {
     /// same one is safe.
     #[error("{0}")]
     Unavailable(String),
-    /// What the store holds of a fleet cannot be used: missing, damaged or forged. A newer snapshot mends it.
+    /// What the store holds of a fleet cannot be used: missing, damaged or forged. Written again whole, it is mended: a
+    /// newer snapshot alone writes only what changed.
     #[error("{fleet}: {reason}")]
     Damaged { fleet: FleetName, reason: String },
     /// What was asked can not be done with what there is.

@@ -45,6 +45,11 @@ pub trait Store: Send + Sync + 'static {
     /// The snapshot of a record, taking from `known` what did not change.
     fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded>;
 
+    /// How often the keys have changed that secrets are opened with: after that, one that was left out may be opened.
+    fn key_changes(&self) -> u64 {
+        0
+    }
+
     /// The snapshots that a fleet can go back to, newest first.
     fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>>;
 
@@ -96,6 +101,8 @@ pub struct Record {
     pub cause: Arc<str>,
     /// The head of the history to which the fleet was pinned then.
     pub pinned: Option<Head>,
+    /// A newer program wrote it, with types of resources that this one does not know and leaves out.
+    pub has_unknown_types: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,6 +196,11 @@ impl Record {
         matches!(self.state, State::Live(_))
     }
 
+    /// Whether this says all there is of the fleet at its head.
+    pub fn is_understood(&self) -> bool {
+        !self.has_unknown_types
+    }
+
     /// Where the resources are; nowhere if the fleet is retired.
     pub fn roots(&self) -> BTreeMap<ResourceType, Address> {
         match &self.state {
@@ -207,6 +219,7 @@ impl Publication {
             time: self.time,
             cause: self.cause.clone(),
             pinned: self.pinned,
+            has_unknown_types: false,
         }
     }
 
@@ -230,6 +243,7 @@ impl Retirement {
             time: self.time,
             cause: self.cause.clone(),
             pinned: None,
+            has_unknown_types: false,
         }
     }
 }

@@ -67,6 +67,8 @@ pub(super) struct Fleet {
     objects: usize,
     /// Where the fleet stands in the store, once this term has found or made it what it is to be.
     stands: Option<Head>,
+    /// For how many rounds it has waited to be tended, if it is to be.
+    untended: Option<u32>,
 }
 
 /// What the store holds, as far as the writer knows.
@@ -92,6 +94,9 @@ struct Pinned {
     lost: bool,
 }
 
+/// How many rounds of tending a fleet may miss because something else is done for it.
+const ROUNDS: u32 = 2;
+
 impl Fleet {
     pub(super) fn new(name: FleetName, wanted: Wanted) -> Self {
         Self {
@@ -107,6 +112,7 @@ impl Fleet {
             highest: 0,
             objects: 0,
             stands: None,
+            untended: None,
         }
     }
 
@@ -142,12 +148,19 @@ impl Fleet {
     }
 
     fn publication(&mut self, live: Arc<Snapshot>, term: Term, now: SystemTime) -> Option<Step> {
-        let content = match &self.pin {
+        let content = match &mut self.pin {
             None => live,
             Some(Pinned { snapshot: Some(pinned), .. }) => with_endpoints_of(pinned, &live),
-            Some(Pinned { pin, snapshot: None, .. }) => {
-                return Some(Step::LoadPinned { record: pin.record.clone(), known: live });
-            }
+            Some(Pinned { pin, snapshot, .. }) => match &self.believed {
+                // What is published already holds the same, and need not be in the history any more.
+                Believed::Known { record, held } if record.pinned == Some(pin.record.head) => {
+                    let Some(held) = held else {
+                        return Some(Step::LoadHeld { record: record.clone(), known: live });
+                    };
+                    with_endpoints_of(snapshot.insert(held.clone()), &live)
+                }
+                _ => return Some(Step::LoadPinned { record: pin.record.clone(), known: live }),
+            },
         };
         let (expected, held) = match &mut self.believed {
             Believed::Nothing => (None, None),
@@ -155,7 +168,8 @@ impl Fleet {
             Believed::Known { record, .. } if !record.is_live() => (Some(record.head), None),
             Believed::Known { record, held } => {
                 let pinned = pin_at(self.pin.as_ref(), record.head);
-                if record.pinned == pinned && record.roots() == content.roots() {
+                let is_same = record.pinned == pinned && record.roots() == content.roots();
+                if is_same && record.is_understood() {
                     held.get_or_insert_with(|| Arc::new(content.at(record.head)));
                     self.stands = Some(record.head);
                     self.objects = 0;
@@ -204,6 +218,7 @@ impl Fleet {
         self.in_flight = None;
         self.repair = None;
         self.stands = record.is_live().then_some(record.head);
+        self.untended = record.is_live().then(|| self.untended.unwrap_or_default());
         self.believed = Believed::Known { record: Arc::new(record), held };
     }
 
@@ -236,6 +251,19 @@ impl Fleet {
         if let Some(head) = self.believed.head() {
             self.believed = Believed::Unread(head);
         }
+    }
+
+    /// Readers cannot use what the store holds. Returns whether it is published again, all of it: a write that is under
+    /// way may mend it by itself.
+    pub(super) fn damaged(&mut self) -> bool {
+        let is_published =
+            matches!(&self.believed, Believed::Known { record, .. } if record.is_live());
+        let damaged = is_published && self.is_quiet() && !self.unsure;
+        if damaged {
+            self.repair = Some("repair: what the store held was damaged");
+            self.forget_held();
+        }
+        damaged
     }
 
     /// What the fleet is pinned to has been read, unless it is pinned to something else by now.
@@ -296,7 +324,7 @@ impl Fleet {
         true
     }
 
-    /// The store lost all it had, and the pin with it: an operator who releases a fleet does not do that.
+    /// The store lost what was published, and the pin with it: an operator who releases a fleet does not do that.
     pub(super) fn pin_lost(&mut self) {
         if let Some(pinned) = &mut self.pin {
             pinned.lost = true;
@@ -320,8 +348,40 @@ impl Fleet {
         self.pin.is_some()
     }
 
-    /// What the store holds, if it is what it is to be.
-    pub(super) fn newest(&self) -> Option<&Arc<Snapshot>> {
+    /// The head that the store is believed to hold.
+    pub(super) fn head(&self) -> Option<Head> {
+        self.believed.head()
+    }
+
+    /// A round of tending begins. Returns whether the fleet is one to be tended.
+    pub(super) fn tending_round(&mut self) -> bool {
+        self.untended = match self.untended {
+            Some(rounds) => Some(rounds.saturating_add(1)),
+            None => self.newest().map(|_| 0),
+        };
+        self.is_untended()
+    }
+
+    pub(super) fn is_untended(&self) -> bool {
+        self.untended.is_some()
+    }
+
+    /// Whether it has waited for so long that other steps wait for it: otherwise a fleet that changes all the time is
+    /// never tended.
+    pub(super) fn is_long_untended(&self) -> bool {
+        self.untended.is_some_and(|rounds| rounds >= ROUNDS)
+    }
+
+    /// The step of tending it, if it is to be tended and can be now.
+    pub(super) fn tend(&mut self) -> Option<Step> {
+        self.untended?;
+        let newest = self.newest()?.clone();
+        self.untended = None;
+        Some(Step::Tend(newest))
+    }
+
+    /// What the store holds, if no write is under way.
+    fn newest(&self) -> Option<&Arc<Snapshot>> {
         match &self.believed {
             Believed::Known { held, .. } if self.is_quiet() => held.as_ref(),
             _ => None,

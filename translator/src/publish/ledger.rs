@@ -41,15 +41,19 @@ pub(super) struct Ledger {
     due: BTreeSet<FleetName>,
     /// The fleets that are not, as far as is known, what they are to be.
     pending: BTreeSet<FleetName>,
-    /// The fleets to be tended.
+    /// The fleets that are to be tended and perhaps can be now.
     untended: BTreeSet<FleetName>,
     /// The fleets that were left alone since the last survey began: what it says of others may be older than a write.
     quiet: BTreeSet<FleetName>,
+    /// The fleets that were pinned when it began, and where the store was believed to have them then.
+    pinned: BTreeMap<FleetName, Option<Head>>,
     /// The fleets whose pin was written since then.
     repinned: BTreeSet<FleetName>,
     /// The fleet that had the last step, so that all have their turn.
     last: Option<FleetName>,
     news: Vec<News>,
+    /// The fleets that have become what they are to be since this was asked for.
+    settled: Vec<FleetName>,
 }
 
 /// A look at all that the store holds.
@@ -126,6 +130,12 @@ impl Ledger {
             if fleet.activity != Activity::Idle {
                 continue;
             }
+            if fleet.is_long_untended()
+                && let Some(tend) = fleet.tend()
+            {
+                self.begin(&name);
+                return Some((name, tend));
+            }
             let before = fleet.stands();
             let step = fleet.step(self.term, now);
             if fleet.stands() != before {
@@ -147,12 +157,13 @@ impl Ledger {
     pub(super) fn next_to_tend(&mut self) -> Option<(FleetName, Step)> {
         self.claim?;
         while let Some(name) = self.untended.pop_first() {
-            let Some(fleet) = self.fleets.get(&name) else { continue };
+            let Some(fleet) = self.fleets.get_mut(&name) else { continue };
+            // One that is worked on has its turn when it is settled.
             if fleet.activity == Activity::Idle
-                && let Some(newest) = fleet.newest().cloned()
+                && let Some(tend) = fleet.tend()
             {
                 self.begin(&name);
-                return Some((name, Step::Tend(newest)));
+                return Some((name, tend));
             }
         }
         None
@@ -160,8 +171,20 @@ impl Ledger {
 
     /// It is time to look after all fleets.
     pub(super) fn tend_all(&mut self) {
-        let live = self.fleets.iter().filter(|(_, fleet)| fleet.newest().is_some());
-        self.untended.extend(live.map(|(name, _)| name.clone()));
+        for (name, fleet) in &mut self.fleets {
+            if fleet.tending_round() {
+                self.untended.insert(name.clone());
+            }
+        }
+    }
+
+    /// Readers cannot use what the store holds of a fleet. Returns whether it is published again.
+    pub(super) fn damaged(&mut self, name: &FleetName) -> bool {
+        let damaged = self.fleets.get_mut(name).is_some_and(Fleet::damaged);
+        if damaged {
+            self.look_at(name);
+        }
+        damaged
     }
 
     /// What to ask for, to learn what the store holds. Its answer is compared with the fleets that no one writes
@@ -169,6 +192,8 @@ impl Ledger {
     pub(super) fn survey(&mut self) -> Survey {
         let quiet = self.fleets.iter().filter(|(_, fleet)| fleet.is_quiet());
         self.quiet = quiet.map(|(name, _)| name.clone()).collect();
+        let pinned = self.fleets.iter().filter(|(_, fleet)| fleet.is_pinned());
+        self.pinned = pinned.map(|(name, fleet)| (name.clone(), fleet.head())).collect();
         self.repinned.clear();
         match self.claim {
             Some(_) => Survey::Inspect(self.fleets.keys().cloned().collect()),
@@ -212,6 +237,16 @@ impl Ledger {
             self.claim = None;
             return Ok(Found::default());
         }
+        for (name, head) in std::mem::take(&mut self.pinned) {
+            // What is older than what was there before was lost, also where a write is under way.
+            if heads.get(&name).copied() < head
+                && !pins.contains_key(&name)
+                && let Some(fleet) = self.fleets.get_mut(&name)
+            {
+                fleet.pin_lost();
+                self.due.insert(name);
+            }
+        }
         let found = self.compare(&heads)?;
         self.take_pins(&pins);
         Ok(found)
@@ -250,6 +285,10 @@ impl Ledger {
         std::mem::take(&mut self.news)
     }
 
+    pub(super) fn take_settled(&mut self) -> Vec<FleetName> {
+        std::mem::take(&mut self.settled)
+    }
+
     pub(super) fn has_claim(&self) -> bool {
         self.claim.is_some()
     }
@@ -265,6 +304,12 @@ impl Ledger {
     pub(super) fn wanted(&self) -> usize {
         let wanted = self.fleets.values().filter(|it| matches!(it.wanted, Wanted::Content(_)));
         wanted.count()
+    }
+
+    /// Whether there is to be such a fleet.
+    pub(super) fn is_wanted(&self, name: &FleetName) -> bool {
+        let fleet = self.fleets.get(name);
+        fleet.is_some_and(|fleet| matches!(fleet.wanted, Wanted::Content(_)))
     }
 
     /// How many fleets are not what they are to be.
@@ -378,8 +423,14 @@ impl Ledger {
 
     /// A fleet has no step to take.
     fn settled(&mut self, name: &FleetName) {
-        if self.fleets.get(name).is_some_and(|fleet| !fleet.is_unsure()) {
-            self.pending.remove(name);
+        let Some(fleet) = self.fleets.get(name) else { return };
+        if fleet.is_untended() {
+            self.untended.insert(name.clone());
+        }
+        if !fleet.is_unsure()
+            && let Some(name) = self.pending.take(name)
+        {
+            self.settled.push(name);
         }
     }
 

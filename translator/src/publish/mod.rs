@@ -12,7 +12,7 @@ use fleet::Step;
 use heliograph_snapshot::{Change, FleetName, Resource, ResourceType};
 use heliograph_store::{Claim, Inspection, Loaded, Store, StoreError};
 use ledger::{Found, Ledger, Reply, Survey, Verdict};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::task::{JoinError, JoinSet};
@@ -30,6 +30,9 @@ const LOOK_SOON: Duration = Duration::from_millis(50);
 /// How often fleets are looked after that do not change.
 const TEND_EVERY: Duration = Duration::from_secs(30);
 
+/// How long a fleet that was damaged is left alone, once it has been published again: what replicas say of it may be older.
+const MEND_EVERY: Duration = Duration::from_secs(30);
+
 /// How long the store may fail before people are told. That the connection to it is lost, it tells itself.
 const OUTAGE: Duration = Duration::from_secs(3);
 
@@ -43,7 +46,8 @@ pub struct Publisher {
     /// What was asked for, and the pauses before it is asked again.
     jobs: JoinSet<Done>,
     asking: usize,
-    tending: bool,
+    /// The fleet that is tended while there is nothing else to do for it.
+    tending: Option<FleetName>,
     surveying: bool,
     survey_at: Instant,
     /// How often the survey has failed.
@@ -54,8 +58,10 @@ pub struct Publisher {
     outage: Option<Outage>,
     /// What it answers to with something else than is asked, so that each is one line.
     broken: BTreeSet<Option<FleetName>>,
-    /// Whether it was not tended the last time, for the same reason.
-    untended: bool,
+    /// The fleets that were not tended the last time, for the same reason.
+    untended: BTreeSet<FleetName>,
+    /// When fleets that were damaged were last published again, for as long as that matters.
+    mended: BTreeMap<FleetName, Instant>,
 }
 
 /// Why a term ended.
@@ -66,6 +72,8 @@ pub enum TermError {
     Fenced(#[from] StoreError),
     #[error("translation failed: {0}")]
     Died(#[from] JoinError),
+    #[error("what writes to the store failed: {0}")]
+    WriterDied(JoinError),
 }
 
 /// A time in which the store does not do what it is asked.
@@ -93,7 +101,7 @@ impl Publisher {
             metrics,
             jobs: JoinSet::new(),
             asking: 0,
-            tending: false,
+            tending: None,
             surveying: false,
             survey_at: now,
             attempts: 0,
@@ -101,7 +109,8 @@ impl Publisher {
             unanswered: BTreeSet::new(),
             outage: None,
             broken: BTreeSet::new(),
-            untended: false,
+            untended: BTreeSet::new(),
+            mended: BTreeMap::new(),
         }
     }
 
@@ -120,6 +129,24 @@ impl Publisher {
     /// All fleets that there are have been told: those of earlier terms that were not are to go.
     pub fn complete(&mut self) {
         self.ledger.complete();
+    }
+
+    /// Replicas cannot use what the store holds of these fleets: all of it is published again.
+    pub fn mend(&mut self, damaged: &BTreeSet<FleetName>) {
+        let now = Instant::now();
+        self.mended.retain(|_, at| now.duration_since(*at) < MEND_EVERY);
+        let before = self.mended.len();
+        for fleet in damaged {
+            if !self.mended.contains_key(fleet) && self.ledger.damaged(fleet) {
+                self.mended.insert(fleet.clone(), now);
+                tracing::debug!(%fleet, "damaged");
+            }
+        }
+        let mended = self.mended.len() - before;
+        self.metrics.repairs(mended);
+        if mended > 0 {
+            tracing::warn!("the store damaged {}; publishing again", count(mended, "fleet"));
+        }
     }
 
     /// How many fleets there are to be.
@@ -147,7 +174,9 @@ impl Publisher {
             }
             tokio::select! {
                 () = sleep_until(self.survey_at), if !self.surveying => self.survey(),
-                Some(done) = self.jobs.join_next() => self.take(done?)?,
+                Some(done) = self.jobs.join_next() => {
+                    self.take(done.map_err(TermError::WriterDied)?)?;
+                }
             }
         }
     }
@@ -160,10 +189,14 @@ impl Publisher {
             self.asking += 1;
             self.jobs.spawn(perform(self.store.clone(), fleet, step));
         }
-        if !self.tending
+        // Whatever was wrong with a fleet for which nothing is to be done any more, it is over.
+        for fleet in self.ledger.take_settled() {
+            self.note_success(Some(&fleet));
+        }
+        if self.tending.is_none()
             && let Some((fleet, step)) = self.ledger.next_to_tend()
         {
-            self.tending = true;
+            self.tending = Some(fleet.clone());
             self.jobs.spawn(perform(self.store.clone(), fleet, step));
         }
         self.metrics.standing(self.ledger.pending(), self.ledger.has_claim());
@@ -206,12 +239,13 @@ impl Publisher {
         step: Step,
         outcome: Result<Reply, StoreError>,
     ) -> Result<(), TermError> {
-        if let Step::Tend(_) = step {
-            self.tending = false;
-            self.note_tended(&fleet, outcome.as_ref().err());
-        } else {
+        if self.tending.take_if(|tended| *tended == fleet).is_none() {
             self.asking -= 1;
-            self.note_outcome(Some(&fleet), outcome.as_ref().err());
+        }
+        match (&step, &outcome) {
+            (Step::Tend(_), outcome) => self.note_tended(&fleet, outcome.as_ref().err()),
+            (_, Ok(_)) => self.note_success(Some(&fleet)),
+            (_, Err(error)) => self.note_failure(Some(&fleet), error),
         }
         match self.ledger.done(&fleet, step, outcome)? {
             Verdict::GoOn => {}
@@ -228,7 +262,7 @@ impl Publisher {
     }
 
     fn surveyed(&mut self, found: Found) {
-        self.note_outcome(None, None);
+        self.note_success(None);
         self.surveying = false;
         self.attempts = 0;
         let now = Instant::now();
@@ -238,6 +272,7 @@ impl Publisher {
         if now >= self.tend_at {
             self.tend_at = now + TEND_EVERY;
             self.ledger.tend_all();
+            self.untended.retain(|fleet| self.ledger.is_wanted(fleet));
         }
         self.metrics.pinned(self.ledger.pinned());
         let Found { lost, strange } = found;
@@ -255,24 +290,26 @@ impl Publisher {
         if let StoreError::Fenced { .. } = error {
             return Err(error.into());
         }
-        self.note_outcome(None, Some(&error));
+        self.note_failure(None, &error);
         self.surveying = false;
         self.attempts = self.attempts.saturating_add(1);
         self.survey_at = Instant::now() + backoff::after(self.attempts, fastrand::f64());
         Ok(())
     }
 
-    /// Counts what failed, and logs when that begins and when it ends. `fleet` is none for a survey.
-    fn note_outcome(&mut self, fleet: Option<&FleetName>, error: Option<&StoreError>) {
+    /// Logs when an outage ends. `fleet` is none for a survey.
+    fn note_success(&mut self, fleet: Option<&FleetName>) {
         let subject = fleet.cloned();
-        let Some(error) = error else {
-            self.broken.remove(&subject);
-            self.unanswered.remove(&subject);
-            if self.unanswered.is_empty() && self.outage.take().is_some_and(|it| it.told) {
-                tracing::info!("the store answers again");
-            }
-            return;
-        };
+        self.broken.remove(&subject);
+        self.unanswered.remove(&subject);
+        if self.unanswered.is_empty() && self.outage.take().is_some_and(|it| it.told) {
+            tracing::info!("the store answers again");
+        }
+    }
+
+    /// Counts what failed, and logs when that begins. `fleet` is none for a survey.
+    fn note_failure(&mut self, fleet: Option<&FleetName>, error: &StoreError) {
+        let subject = fleet.cloned();
         self.metrics.store_failed(error);
         match error {
             StoreError::Unavailable(_) => {
@@ -300,10 +337,13 @@ impl Publisher {
     }
 
     fn note_tended(&mut self, fleet: &FleetName, error: Option<&StoreError>) {
-        let before = std::mem::replace(&mut self.untended, error.is_some());
-        if let Some(error) = error
-            && !before
-        {
+        let Some(error) = error else {
+            self.untended.remove(fleet);
+            return;
+        };
+        // A store that is away fails all fleets, and is told of once.
+        let is_told = error.is_temporary() && !self.untended.is_empty();
+        if self.untended.insert(fleet.clone()) && !is_told {
             tracing::warn!(%fleet, "the store is not tended, trying again later: {error}");
         }
     }

@@ -1,5 +1,8 @@
 //! What the ledger decides, without a store.
 
+mod notes;
+mod pins;
+
 use super::fleet::Step;
 use super::ledger::{Found, Ledger, News, Reply, Survey, Verdict};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
@@ -45,6 +48,7 @@ fn record(snapshot: &Snapshot) -> Arc<Record> {
         time: NOW,
         cause: "told by a test".into(),
         pinned: None,
+        has_unknown_types: false,
     })
 }
 
@@ -396,109 +400,6 @@ fn an_epoch_that_the_store_lost_is_kept() {
     assert!(ledger.has_claim(), "what the store says to a claim is not asked for again and again");
 }
 
-/// A fleet of which the first of two versions is known, with endpoints.
-fn pinnable() -> (Ledger, Arc<Snapshot>, Pin) {
-    let old = vec![set("a", "1"), set_of(ResourceType::Endpoints, "a", "old pods")];
-    let old = snapshot("edge", earlier(1), old);
-    let mut ledger = claimed(&[]);
-    let changes = vec![set("a", "2"), set_of(ResourceType::Endpoints, "a", "pods")];
-    ledger.want(&fleet("edge"), changes, 1);
-    ledger.complete();
-    publish(&mut ledger, "edge");
-    assert!(ledger.next(NOW).is_none());
-    let pin = pin(&record(&old));
-    (ledger, old, pin)
-}
-
-fn body(snapshot: &Snapshot, kind: ResourceType) -> String {
-    String::from_utf8(snapshot.get(kind, "a").unwrap().body.to_vec()).unwrap()
-}
-
-#[test]
-fn a_pinned_fleet_goes_back_but_for_its_endpoints_until_it_is_released() {
-    let (mut ledger, old, pin) = pinnable();
-    let pins = [("edge", pin)];
-    inspect(&mut ledger, &[("edge", at(1))], &pins).unwrap();
-    assert_eq!(ledger.pinned(), 1);
-    let load = step(&mut ledger);
-    let Step::LoadPinned { record, .. } = &load else { panic!("{load:?}") };
-    assert_eq!(record.head, earlier(1));
-    let loaded = Loaded { snapshot: old, unopened: vec![] };
-    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
-    let pinned = publication(&mut ledger);
-    assert_eq!((pinned.snapshot.head, pinned.pinned), (at(2), Some(earlier(1))));
-    assert_eq!(&*pinned.cause, "pinned to 0.1.1: bad release");
-    assert_eq!(body(&pinned.snapshot, ResourceType::Cluster), "1");
-    assert_eq!(body(&pinned.snapshot, ResourceType::Endpoints), "pods");
-    succeed(&mut ledger, "edge", Step::Publish(pinned));
-
-    // Translation goes on underneath, and only endpoints are seen of it.
-    ledger.want(&fleet("edge"), vec![set("a", "3")], 1);
-    assert!(ledger.next(NOW).is_none());
-    ledger.want(&fleet("edge"), vec![set_of(ResourceType::Endpoints, "a", "new pods")], 1);
-    let endpoints = publication(&mut ledger);
-    assert_eq!(body(&endpoints.snapshot, ResourceType::Cluster), "1");
-    assert_eq!(body(&endpoints.snapshot, ResourceType::Endpoints), "new pods");
-    assert!(!endpoints.is_step());
-    succeed(&mut ledger, "edge", Step::Publish(endpoints));
-
-    inspect(&mut ledger, &[("edge", at(3))], &pins).unwrap();
-    assert!(ledger.next(NOW).is_none());
-    inspect(&mut ledger, &[("edge", at(3))], &[]).unwrap();
-    let released = publication(&mut ledger);
-    assert_eq!((&*released.cause, released.pinned), ("released", None));
-    assert_eq!(body(&released.snapshot, ResourceType::Cluster), "3");
-}
-
-#[test]
-fn a_pinned_snapshot_that_cannot_be_read_leaves_what_is_published() {
-    let (mut ledger, _, pin) = pinnable();
-    inspect(&mut ledger, &[("edge", at(1))], &[("edge", pin)]).unwrap();
-    ledger.want(&fleet("edge"), vec![set("a", "3")], 1);
-    for attempt in 1..=2 {
-        let load = step(&mut ledger);
-        assert!(matches!(load, Step::LoadPinned { .. }));
-        let damaged = StoreError::Damaged { fleet: fleet("edge"), reason: "torn".to_owned() };
-        let verdict = ledger.done(&fleet("edge"), load, Err(damaged));
-        assert_eq!(verdict, Ok(Verdict::Rest(attempt)));
-        ledger.rested(&fleet("edge"));
-    }
-    inspect(&mut ledger, &[("edge", at(1))], &[]).unwrap();
-    assert_eq!(publish(&mut ledger, "edge"), at(2), "released before it was ever pinned");
-}
-
-#[test]
-fn a_pin_outlives_a_store_that_lost_everything() {
-    let (mut ledger, old, pin) = pinnable();
-    inspect(&mut ledger, &[("edge", at(1))], &[("edge", pin)]).unwrap();
-    let load = step(&mut ledger);
-    let loaded = Loaded { snapshot: old, unopened: vec![] };
-    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
-    assert_eq!(publish(&mut ledger, "edge"), at(2));
-
-    ledger.survey();
-    ledger.inspected(Inspection::default()).unwrap();
-    ledger.survey();
-    assert_eq!(ledger.claimed(claim(&[])), Ok(Found { lost: 1, strange: 0 }));
-    let again = publication(&mut ledger);
-    assert_eq!(body(&again.snapshot, ResourceType::Cluster), "1", "it stays where it was held");
-    assert_eq!(again.pinned, Some(at(3)), "what it was pinned to is gone: this holds the same");
-    let record = again.record();
-    succeed(&mut ledger, "edge", Step::Publish(again));
-    // A look that began before the pin is there again does not release the fleet.
-    inspect(&mut ledger, &[("edge", at(3))], &[]).unwrap();
-    let restore = step(&mut ledger);
-    let Step::Pin(pin) = &restore else { panic!("{restore:?}") };
-    assert_eq!((&*pin.record, &*pin.cause), (&record, "bad release"));
-    let pin = pin.clone();
-    ledger.survey();
-    succeed(&mut ledger, "edge", restore);
-    let heads = BTreeMap::from([(fleet("edge"), at(3))]);
-    ledger.inspected(Inspection { term: TERM, heads, pins: BTreeMap::new() }).unwrap();
-    inspect(&mut ledger, &[("edge", at(3))], &[("edge", pin)]).unwrap();
-    assert!(ledger.next(NOW).is_none(), "all is as it should be");
-}
-
 #[test]
 fn a_fleet_is_tended_after_a_publish_and_never_beside_one() {
     let mut ledger = claimed(&[]);
@@ -514,4 +415,68 @@ fn a_fleet_is_tended_after_a_publish_and_never_beside_one() {
     assert!(ledger.next_to_tend().is_none(), "not beside");
     succeed(&mut ledger, "edge", Step::Publish(publication));
     assert!(matches!(ledger.next_to_tend(), Some((_, Step::Tend(newest))) if newest.head == at(2)));
+}
+
+#[test]
+fn a_fleet_that_changes_all_the_time_is_tended_all_the_same() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "0")], 1);
+    publish(&mut ledger, "edge");
+    for body in ["1", "2", "3"] {
+        ledger.want(&fleet("edge"), vec![set("a", body)], 1);
+        match ledger.next(NOW).unwrap() {
+            (_, publish @ Step::Publish(_)) => {
+                ledger.tend_all();
+                assert!(ledger.next_to_tend().is_none(), "not beside");
+                succeed(&mut ledger, "edge", publish);
+            }
+            (_, tend @ Step::Tend(_)) => {
+                assert_eq!(body, "3", "a publish does not wait for what is not overdue");
+                succeed(&mut ledger, "edge", tend);
+                assert_eq!(publish(&mut ledger, "edge"), at(4), "then it goes on");
+                return;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("it was never tended");
+}
+
+#[test]
+fn what_nobody_here_knows_of_is_not_taken_for_what_is_wanted() {
+    let held = snapshot("edge", earlier(4), vec![set("a", "1")]);
+    let newer = Arc::new(Record { has_unknown_types: true, ..(*record(&held)).clone() });
+    let mut ledger = claimed(&[&newer]);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    let load = step(&mut ledger);
+    assert!(matches!(load, Step::LoadHeld { .. }));
+    let loaded = Loaded { snapshot: held, unopened: vec![] };
+    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
+    assert_eq!(publish(&mut ledger, "edge"), at(5));
+    assert!(ledger.next(NOW).is_none(), "it is known now");
+}
+
+#[test]
+fn what_is_damaged_is_published_again_in_full() {
+    let mut ledger = claimed(&[]);
+    assert!(!ledger.damaged(&fleet("edge")), "there is none");
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    assert!(!ledger.damaged(&fleet("edge")), "it was never published");
+    let first = publication(&mut ledger);
+    assert!(!ledger.damaged(&fleet("edge")), "a write may mend it");
+    succeed(&mut ledger, "edge", Step::Publish(first));
+    assert!(ledger.next(NOW).is_none());
+
+    assert!(ledger.damaged(&fleet("edge")));
+    assert_eq!(ledger.pending(), 1);
+    let again = publication(&mut ledger);
+    assert_eq!((again.snapshot.head, again.expected), (at(2), Some(at(1))));
+    assert!(again.held.is_none(), "nothing that is there is relied on");
+    assert_eq!(&*again.cause, "repair: what the store held was damaged");
+    succeed(&mut ledger, "edge", Step::Publish(again));
+
+    ledger.unwant(&fleet("edge"));
+    let retire = step(&mut ledger);
+    succeed(&mut ledger, "edge", retire);
+    assert!(!ledger.damaged(&fleet("edge")), "it is no more");
 }

@@ -4,8 +4,11 @@ use crate::faulty::{Faulty, Noted};
 use crate::writer::{Writer, at, fleet, set, written};
 use heliograph_snapshot::{Head, ResourceType, Snapshot};
 use heliograph_store::{Embedded, Publication, Store, StoreError};
+use heliograph_translator::TermError;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
 
 /// A writer of term 7 that has published `edge`.
 async fn begun(store: &Arc<Faulty>) -> Writer {
@@ -138,6 +141,40 @@ async fn what_a_late_writer_left_goes() {
     writer.until("noticed", |it| it.metrics().contains("repairs_total 1")).await;
     writer.catch_up().await;
     assert_eq!(store.live().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_replicas_cannot_load_is_published_again_once_in_a_while() {
+    let store = Faulty::new();
+    let mut writer = begun(&store).await;
+    let damaged = BTreeSet::from([fleet("edge"), fleet("never there")]);
+    let began = Instant::now();
+    // Replicas go on to say so until they have loaded what is newer.
+    while began.elapsed() < Duration::from_secs(29) {
+        writer.publisher.mend(&damaged);
+        writer.work().await.unwrap();
+    }
+    assert_eq!(writer.catch_up().await, [written("edge", at(7, 2))]);
+    let last = store.noted().publications.pop().unwrap();
+    assert_eq!(
+        (Noted::written(&last), &*last.cause),
+        (2, "repair: what the store held was damaged")
+    );
+    assert!(writer.metrics().contains("repairs_total 1"));
+
+    tokio::time::advance(Duration::from_secs(2)).await;
+    writer.publisher.mend(&damaged);
+    assert_eq!(writer.catch_up().await, [written("edge", at(7, 3))], "it was damaged again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_dies_is_not_said_to_translate() {
+    let store = Faulty::new();
+    let mut writer = begun(&store).await;
+    store.break_down();
+    writer.change(&fleet("edge"), &[set("a", "2")]);
+    let error = writer.end().await;
+    assert!(matches!(error, TermError::WriterDied(_)), "{error}");
 }
 
 /// Whatever fails in whatever order: no head comes with two contents, heads only grow, and in the end the store

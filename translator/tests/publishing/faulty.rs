@@ -15,6 +15,7 @@ struct State {
     store: Arc<Embedded>,
     away: bool,
     answers_to_lose: usize,
+    breaks: bool,
     noted: Noted,
 }
 
@@ -49,6 +50,11 @@ impl Faulty {
     /// So many writes are done, and their answers lost.
     pub(crate) fn lose_answers(&self, count: usize) {
         self.state().answers_to_lose = count;
+    }
+
+    /// Writing to it panics from now on.
+    pub(crate) fn break_down(&self) {
+        self.state().breaks = true;
     }
 
     /// As after FLUSHALL.
@@ -126,7 +132,9 @@ impl Store for Faulty {
 
     fn publish(&self, publication: Publication) -> Answer<'_, Published> {
         self.state().noted.publications.push(publication.clone());
+        let breaks = self.state().breaks;
         Box::pin(async move {
+            assert!(!breaks, "told to break down by a test");
             let published = self.reach()?.publish(publication).await?;
             self.answer(published)
         })

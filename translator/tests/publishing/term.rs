@@ -10,6 +10,7 @@ use heliograph_translator::{Report, TermError, Translator, TranslatorMetrics};
 use heliograph_translator_core::Event;
 use heliograph_translator_core::objects::{Document, Object, parse};
 use prometheus::Registry;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -52,6 +53,7 @@ struct Term {
     readiness: Readiness,
     registry: Registry,
     report: watch::Receiver<Report>,
+    damage: watch::Sender<BTreeSet<FleetName>>,
     stop: CancellationToken,
     task: JoinHandle<Result<(), TermError>>,
 }
@@ -62,11 +64,11 @@ impl Term {
         let metrics = TranslatorMetrics::register(&registry).unwrap();
         let guard = readiness.guard("translation");
         let translator = Translator::new(store, Some(fence), metrics, guard);
-        let report = translator.report();
+        let (report, damage) = (translator.report(), translator.damage());
         let (inputs, receiver) = mpsc::channel(16);
         let stop = CancellationToken::new();
         let task = tokio::spawn(translator.run(receiver, stop.clone()));
-        Self { inputs, readiness, registry, report, stop, task }
+        Self { inputs, readiness, registry, report, damage, stop, task }
     }
 
     async fn send(&self, input: Input) {
@@ -187,4 +189,18 @@ async fn a_provider_that_ends_leaves_what_was_published() {
     assert_eq!(store.live().await.len(), 1);
     stop.cancel();
     timeout(DEADLINE, task).await.expect("in time").unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_to_be_damaged_is_published_again() {
+    let store = Faulty::new();
+    let mut term = Term::begin(store.clone(), 1);
+    let fleet = FleetName::new("default", "edge");
+    term.send(applied(&[CLASS, &gateway(8080)])).await;
+    term.send(Input::Synced).await;
+    term.reports(|report| !report.heads.is_empty()).await;
+    term.damage.send_replace(BTreeSet::from([fleet.clone()]));
+    term.reports(|report| report.heads[&fleet].sequence == 2).await;
+    term.stop.cancel();
+    term.end().await.unwrap();
 }

@@ -15,6 +15,7 @@ pub(crate) struct Args {
     /// A head as `helio snapshot list` prints it, or its last number
     before: String,
 
+    /// The one to compare it with, in the same way
     after: String,
 }
 

@@ -15,6 +15,8 @@ use std::time::SystemTime;
 
 /// Look at the history of a fleet, and go back in it
 #[derive(Clone, Debug, clap::Args)]
+// The flags of the store may stand behind the command too, where people put them.
+#[command(mut_args(|arg| arg.global(true)))]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
-use std::{fs, io};
+use std::{fs, io, iter};
 
 /// Make and change the key ring that seals secrets in the store
 #[derive(Clone, Debug, clap::Args)]
@@ -38,8 +38,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::New { file } => new(file)?,
         Command::Rotate { file } => {
-            let id = id_of_today();
-            let text = KeyRing::rotate(&read(file)?, &id).with_context(|| shown(file))?;
+            let before = read(file)?;
+            let ring = KeyRing::parse(&before).with_context(|| shown(file))?;
+            let id = new_id(ring.ids());
+            let text = KeyRing::rotate(&before, &id).with_context(|| shown(file))?;
             replace(file, &text)?;
             output::note(&format!(
                 "{id} seals from now on. Give {} to every program; translators seal again what older keys sealed, and say \
@@ -67,7 +69,7 @@ fn new(file: &Path) -> anyhow::Result<()> {
             shown(file)
         );
     }
-    replace(file, &KeyRing::generate(&id_of_today())?)?;
+    replace(file, &KeyRing::generate(&new_id(iter::empty()))?)?;
     output::note(&format!(
         "Give {} to every translator and distributor with --store-keys. Who has it and can reach Redis can read all \
          secrets there; if it is lost, the store is published anew with another",
@@ -101,8 +103,10 @@ fn shown(file: &Path) -> String {
     file.display().to_string()
 }
 
-/// Unlike any before it: the seconds of the clock.
-fn id_of_today() -> String {
+/// The seconds of the clock, and a little later if a key of that name is there.
+fn new_id<'a>(taken: impl Iterator<Item = &'a str>) -> String {
+    let taken: Vec<_> = taken.collect();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("k{}", since.as_secs())
+    let mut ids = (since.as_secs()..).map(|seconds| format!("k{seconds}"));
+    ids.find(|id| !taken.contains(&id.as_str())).unwrap_or_default()
 }

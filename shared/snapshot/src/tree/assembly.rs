@@ -228,7 +228,7 @@ impl Assembly {
 
 impl Part {
     /// Where it is kept, if it is what it should be.
-    fn address(&self) -> Address {
+    pub fn address(&self) -> Address {
         match self {
             Self::Leaf(entries) => {
                 address_of_leaf(entries.iter().map(|entry| (&*entry.name, entry.address)))

@@ -101,6 +101,8 @@ pub(super) struct Acks {
     replica: String,
     #[prost(message, repeated, tag = "2")]
     fleets: Vec<FleetAcks>,
+    #[prost(string, repeated, tag = "3")]
+    damaged: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -201,7 +203,8 @@ impl TryFrom<Head> for heliograph_snapshot::Head {
 
 impl From<&crate::Record> for Record {
     fn from(record: &crate::Record) -> Self {
-        let crate::Record { fleet, head, state, time, cause, pinned } = record;
+        let crate::Record { fleet, head, state, time, cause, pinned, has_unknown_types: _ } =
+            record;
         let roots = match state {
             State::Live(roots) => roots.clone(),
             State::Retired => BTreeMap::new(),
@@ -235,6 +238,7 @@ impl TryFrom<Record> for crate::Record {
             time: time(record.unix_milliseconds),
             cause: record.cause.into(),
             pinned: record.pinned.map(TryInto::try_into).transpose()?,
+            has_unknown_types: record.roots.iter().any(|root| kind_of(root.kind).is_none()),
         })
     }
 }
@@ -342,7 +346,7 @@ impl TryFrom<Sealed> for keys::Sealed {
 
 impl From<&AckReport> for Acks {
     fn from(report: &AckReport) -> Self {
-        let AckReport { replica, fleets } = report;
+        let AckReport { replica, fleets, damaged } = report;
         let fleets = fleets.iter().map(|(fleet, report)| {
             let FleetReport { connected, acknowledged, rejections } = report;
             let counted = |(head, count): (&heliograph_snapshot::Head, &u64)| Acknowledged {
@@ -356,7 +360,8 @@ impl From<&AckReport> for Acks {
                 rejections: rejections.iter().map(Into::into).collect(),
             }
         });
-        Self { replica: replica.clone(), fleets: fleets.collect() }
+        let damaged = damaged.iter().map(ToString::to_string);
+        Self { replica: replica.clone(), fleets: fleets.collect(), damaged: damaged.collect() }
     }
 }
 
@@ -377,7 +382,12 @@ impl TryFrom<Acks> for AckReport {
             };
             Ok((fleet(&found.fleet)?, report))
         });
-        Ok(Self { replica: acks.replica, fleets: fleets.collect::<Result<_, CodecError>>()? })
+        let damaged = acks.damaged.iter().map(|name| fleet(name));
+        Ok(Self {
+            replica: acks.replica,
+            fleets: fleets.collect::<Result<_, CodecError>>()?,
+            damaged: damaged.collect::<Result<_, _>>()?,
+        })
     }
 }
 

@@ -49,7 +49,8 @@ const CHECKSUM: usize = 8;
 /// No value is larger: more than any table of routes that Envoy can take, and less than would hold up Redis.
 pub(crate) const LARGEST: usize = 64 << 20;
 
-/// A body of so many bytes at most is kept in its leaf, of which there are at most 32 in one.
+/// A body of so many bytes at most is kept in its leaf, of which there are at most 32 in one. This may only grow: a leaf
+/// that is stored already is not written again, and one that lacks a body which is not kept apart either cannot be loaded.
 const SMALL: usize = 512;
 
 /// The numbers are in stored bytes: they never change.

@@ -53,6 +53,7 @@ fn live() -> Record {
         time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_123),
         cause: "HTTPRoute default/shop changed".into(),
         pinned: None,
+        has_unknown_types: false,
     }
 }
 
@@ -114,7 +115,7 @@ fn report() -> AckReport {
         rejections: vec![rejection],
     };
     let fleets = [(FleetName::new("default", "edge"), fleet)];
-    AckReport { replica: "distributor-1".into(), fleets: fleets.into() }
+    AckReport { replica: "distributor-1".into(), fleets: fleets.into(), damaged: [].into() }
 }
 
 /// What this program writes is what the files say, too. Where a field is added this half changes, and the file does not.
@@ -248,8 +249,9 @@ fn what_a_later_program_adds_is_skipped() {
 
     // A root of a type that there is not yet: tag 3 with tags 1 (the type) and 2 (the address).
     let root = [&[0x1a, 36, 0x08, 99, 0x12, 32][..], &[7; 32]].concat();
-    let record = with_fields(&stored!("record-live"), MAC, &root);
-    assert_eq!(read_record(&record, &keys()), Ok(live()));
+    let record = read_record(&with_fields(&stored!("record-live"), MAC, &root), &keys()).unwrap();
+    assert!(!record.is_understood(), "what is skipped is not forgotten");
+    assert_eq!(Record { has_unknown_types: false, ..record }, live());
 }
 
 proptest! {
@@ -262,4 +264,10 @@ proptest! {
             let _ = (read_record(&bytes, &keys()), read_pin(&bytes, &keys()));
         }
     }
+}
+
+#[test]
+fn a_report_tells_of_damage() {
+    let report = AckReport { damaged: [FleetName::new("default", "edge")].into(), ..report() };
+    assert_eq!(read_acks(&acks(&report)), Ok(report));
 }

@@ -5,6 +5,9 @@ use bytes::Bytes;
 use redis::cmd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+/// The times are of the replicas' clocks, which differ from this one by less.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(2 * ACKS_EXPIRY.as_secs());
+
 impl Shared {
     pub(super) async fn report(&self, report: AckReport) -> Result<(), StoreError> {
         let replica = &report.replica;
@@ -25,7 +28,9 @@ impl Shared {
 
     pub(super) async fn reports(&self) -> Result<Vec<AckReport>, StoreError> {
         let list = cmd("ZRANGE").arg(self.names.replicas()).arg(0).arg(-1).take();
-        let replicas: Vec<String> = self.query(Operation::Reports, &list).await?;
+        let replicas: Vec<Bytes> = self.query(Operation::Reports, &list).await?;
+        let replicas: Vec<_> =
+            replicas.iter().filter_map(|replica| std::str::from_utf8(replica).ok()).collect();
         if replicas.is_empty() {
             return Ok(Vec::new());
         }
@@ -34,24 +39,30 @@ impl Shared {
             read.arg(self.names.report(replica));
         });
         let values: Vec<Option<Bytes>> = self.query(Operation::Reports, &read).await?;
-        let mut gone = cmd("ZREM");
-        gone.arg(self.names.replicas());
         let mut reports = Vec::new();
         let mut any_gone = false;
-        for (replica, value) in replicas.iter().zip(values) {
+        for (replica, value) in replicas.into_iter().zip(values) {
             match value.as_ref().map(codec::read_acks) {
-                Some(Ok(report)) if report.replica == *replica => reports.push(report),
+                Some(Ok(report)) if report.replica == replica => reports.push(report),
                 Some(_) => tracing::debug!(replica, "its report cannot be read"),
-                None => {
-                    any_gone = true;
-                    gone.arg(replica);
-                }
+                None => any_gone = true,
             }
         }
         if any_gone {
-            self.query::<()>(Operation::Reports, &gone).await?;
+            self.forget_replicas().await?;
         }
         Ok(reports)
+    }
+
+    /// Those that are gone for long, and not by name: one may come back meanwhile, and then its time is another.
+    async fn forget_replicas(&self) -> Result<(), StoreError> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let command = cmd("ZREMRANGEBYSCORE")
+            .arg(self.names.replicas())
+            .arg("-inf")
+            .arg(milliseconds(now.saturating_sub(CLOCKS_DIFFER)))
+            .take();
+        self.query(Operation::Reports, &command).await
     }
 }
 

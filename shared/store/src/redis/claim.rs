@@ -33,9 +33,15 @@ impl Shared {
             return Err(self.fenced(ours, term));
         }
         // From here on no older writer gets through, so what is read stays true.
-        let fleets: Vec<_> = self.index(Operation::Claim).await?.into_keys().collect();
+        let index = self.index(Operation::Claim).await?;
+        let fleets: Vec<_> = index.keys().cloned().collect();
         self.raise(&fleets, term).await?;
         let mut records = self.records(Operation::Claim, &fleets).await?;
+        // Those that a writer entered and then crashed.
+        let entered = index.iter().filter(|(_, head)| **head == Some(Head::default()));
+        for (fleet, _) in entered.filter(|(fleet, _)| !records.contains_key(*fleet)) {
+            self.leave_index(fleet).await?;
+        }
         let pins = self.pins(Operation::Claim).await?;
         for fleet in self.forget_tombstones(&records, term).await {
             records.remove(&fleet);
@@ -109,8 +115,8 @@ impl Shared {
 
     pub(super) async fn read_term(&self, operation: Operation) -> Result<Term, StoreError> {
         let command = cmd("GET").arg(self.names.term()).take();
-        let text: Option<String> = self.query(operation, &command).await?;
-        text.map_or(Ok(Term::default()), |text| term_in(&text))
+        let text: Option<Vec<u8>> = self.query(operation, &command).await?;
+        text.map_or(Ok(Term::default()), |text| term_in(&String::from_utf8_lossy(&text)))
     }
 
     pub(super) async fn invoke(
@@ -141,7 +147,11 @@ impl Shared {
         let mut forgotten = Vec::new();
         for record in records.values().filter(old) {
             let fleet = &record.fleet;
-            let mut call = scripts::FORGET.call().key(self.names.head(fleet));
+            let mut call = scripts::FORGET
+                .call()
+                .key(self.names.head(fleet))
+                .key(self.names.history(fleet))
+                .key(self.names.objects(fleet));
             if self.is_cluster() {
                 call = call.key(self.names.term_of(fleet));
             }
@@ -150,13 +160,17 @@ impl Shared {
             if !reply.is_ok_and(|reply| word(&reply) == "ok") {
                 continue;
             }
-            let command = cmd("HDEL").arg(self.names.heads()).arg(fleet.as_str()).take();
-            let removed: Result<(), _> = self.query(Operation::Claim, &command).await;
-            if removed.is_ok() {
+            if self.leave_index(fleet).await.is_ok() {
                 forgotten.push(fleet.clone());
             }
         }
         forgotten
+    }
+
+    /// Nothing is lost if somebody enters it at this moment: who publishes it announces it.
+    async fn leave_index(&self, fleet: &FleetName) -> Result<(), StoreError> {
+        let command = cmd("HDEL").arg(self.names.heads()).arg(fleet.as_str()).take();
+        self.query(Operation::Claim, &command).await
     }
 }
 

@@ -11,12 +11,25 @@ use std::sync::Arc;
 impl Shared {
     pub(super) async fn history(&self, fleet: FleetName) -> Result<Vec<Arc<Record>>, StoreError> {
         let steps = self.steps(Operation::History, &fleet).await?;
+        let problem = steps.iter().find_map(|step| step.as_ref().err().cloned());
         // What somebody else put there is no place to go back to.
-        Ok(steps.into_iter().flatten().map(Arc::new).collect())
+        let records: Vec<_> = steps.into_iter().flatten().map(Arc::new).collect();
+        match problem {
+            // Nothing at all can be read: that is no empty history.
+            Some(error) if records.is_empty() => {
+                Err(StoreError::Damaged { fleet, reason: format!("its history {error}") })
+            }
+            _ => Ok(records),
+        }
     }
 
     pub(super) async fn pin(&self, fleet: FleetName, pin: Pin) -> Result<(), StoreError> {
         let head = pin.record.head;
+        if !pin.record.is_understood() {
+            return Err(StoreError::Refused(format!(
+                "{fleet}: {head} was written by a newer program than this one: upgrade it"
+            )));
+        }
         if !self.history(fleet.clone()).await?.contains(&pin.record) {
             return Err(StoreError::Refused(format!(
                 "{fleet}: {head} is not in its history; look there again for a head to go back to"

@@ -1,7 +1,7 @@
 use super::Shared;
 use super::metrics::Operation;
 use super::write::place;
-use crate::codec::{self, Body};
+use crate::codec::{self, Body, CodecError};
 use crate::keys::OpenError;
 use crate::{Loaded, Record, StoreError};
 use bytes::Bytes;
@@ -75,7 +75,7 @@ impl Shared {
     ) -> Result<(), StoreError> {
         let object = object.ok_or_else(|| self.missing_object(fleet, address))?;
         let part =
-            codec::read_part(&object).map_err(|error| self.damaged(fleet, address, &error))?;
+            codec::read_part(&object).map_err(|error| self.unread(fleet, address, &error))?;
         if kind == ResourceType::Secret && has_bodies(&part) {
             return Err(self.damaged(fleet, address, &"it has secrets that are not sealed"));
         }
@@ -127,8 +127,7 @@ impl Shared {
     ) -> Result<Option<Bytes>, StoreError> {
         let Missing { name, address, .. } = missing;
         let address = *address;
-        let body =
-            codec::read_body(object).map_err(|error| self.damaged(fleet, address, &error))?;
+        let body = codec::read_body(object).map_err(|error| self.unread(fleet, address, &error))?;
         match body {
             Body::Plain(body) if kind != ResourceType::Secret && Address::of(&body) == address => {
                 Ok(Some(body))
@@ -193,6 +192,16 @@ impl Shared {
 
     fn missing_object(&self, fleet: &FleetName, address: Address) -> StoreError {
         self.damaged(fleet, address, &"it is missing")
+    }
+
+    fn unread(&self, fleet: &FleetName, address: Address, error: &CodecError) -> StoreError {
+        match error {
+            // It is whole, and written again it would be the same.
+            CodecError::Newer(_) => {
+                StoreError::Refused(format!("{fleet}: the object {address:?} {error}"))
+            }
+            _ => self.damaged(fleet, address, error),
+        }
     }
 
     fn damaged(

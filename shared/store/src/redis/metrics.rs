@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
 }
 
 /// What is asked of the store, as a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Claim,
     Upload,

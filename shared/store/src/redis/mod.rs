@@ -14,6 +14,7 @@ mod names;
 mod records;
 mod scripts;
 mod tend;
+mod trouble;
 mod watch;
 mod write;
 
@@ -32,7 +33,8 @@ use bytes::Bytes;
 use heliograph_snapshot::{Address, FleetName, Snapshot};
 use prometheus::Registry;
 use redis::{Cmd, FromRedisValue, RedisResult};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -66,6 +68,12 @@ struct Shared {
     care: Mutex<BTreeMap<FleetName, tend::Care>>,
     /// Heads that somebody else wrote, as they are. They may be replaced by what the writer has.
     forged: Mutex<BTreeMap<FleetName, Bytes>>,
+    /// What the user was told to have no right to.
+    denied: Mutex<BTreeSet<Operation>>,
+    /// The last message to readers was not let through.
+    bell_is_silent: AtomicBool,
+    /// How often the key ring has changed.
+    key_changes: AtomicU64,
 }
 
 impl Default for RedisOptions {
@@ -98,6 +106,9 @@ impl RedisStore {
             claimed: Mutex::default(),
             care: Mutex::default(),
             forged: Mutex::default(),
+            denied: Mutex::default(),
+            bell_is_silent: AtomicBool::default(),
+            key_changes: AtomicU64::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -140,6 +151,10 @@ impl Store for RedisStore {
         Box::pin(self.shared.load(record, known))
     }
 
+    fn key_changes(&self) -> u64 {
+        self.shared.key_changes.load(Ordering::Relaxed)
+    }
+
     fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
         Box::pin(self.shared.history(fleet))
     }
@@ -180,11 +195,29 @@ impl Shared {
         let outcome = self.link.run(work).await;
         let failed = outcome.as_ref().err().map(|error| error.kind);
         self.metrics.operation(operation, started.elapsed(), failed);
-        outcome.map_err(|error: LinkError| match error.kind {
-            // Nothing heals that by itself.
-            LinkErrorKind::NoPermission => StoreError::Refused(error.to_string()),
-            _ => StoreError::Unavailable(error.to_string()),
-        })
+        self.note_denial(operation, outcome.as_ref().err());
+        // All the same to the caller: a script that was refused something half-way has done the rest.
+        outcome.map_err(|error: LinkError| StoreError::Unavailable(error.to_string()))
+    }
+
+    /// Says once that the user lacks a right: nothing heals that by itself.
+    fn note_denial(&self, operation: Operation, error: Option<&LinkError>) {
+        // The watch tells that it cannot compare, and an operator need not be able to announce.
+        if matches!(operation, Operation::Compare | Operation::Announce) {
+            return;
+        }
+        let mut denied = lock(&self.denied);
+        match error {
+            Some(error) if error.kind == LinkErrorKind::NoPermission => {
+                if denied.insert(operation) {
+                    tracing::warn!("{error}");
+                }
+            }
+            Some(_) => {}
+            None => {
+                denied.remove(&operation);
+            }
+        }
     }
 
     /// One command.
@@ -205,6 +238,7 @@ impl Shared {
     fn refresh_keys(&self) {
         if self.keys.refresh().is_ok_and(|changed| changed) {
             self.metrics.sealing_keys(self.keys().ids().count());
+            self.key_changes.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -35,6 +35,15 @@ pub(super) fn read(fleet: &FleetName, value: &Bytes, keys: &KeyRing) -> Result<R
     Ok(record)
 }
 
+/// Nothing if somebody else wrote it: that is left alone, and is in nobody's way.
+fn fleet_in(name: &[u8]) -> Option<FleetName> {
+    let fleet = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+    if fleet.is_none() {
+        tracing::debug!(name = %name.escape_ascii(), "is not the name of a fleet");
+    }
+    fleet
+}
+
 impl Shared {
     /// The fleets that the index has, and their heads as far as it knows.
     pub(super) async fn index(
@@ -42,11 +51,12 @@ impl Shared {
         operation: Operation,
     ) -> Result<BTreeMap<FleetName, Option<Head>>, StoreError> {
         let command = cmd("HGETALL").arg(self.names.heads()).take();
-        let entries: Vec<(String, String)> = self.query(operation, &command).await?;
-        let entries = entries.into_iter();
-        Ok(entries
-            .filter_map(|(name, head)| Some((name.parse().ok()?, head.parse().ok())))
-            .collect())
+        let entries: Vec<(Bytes, Bytes)> = self.query(operation, &command).await?;
+        let entries = entries.iter().filter_map(|(name, head)| {
+            let head = std::str::from_utf8(head).ok().and_then(|head| head.parse().ok());
+            Some((fleet_in(name)?, head))
+        });
+        Ok(entries.collect())
     }
 
     /// What is stored as the heads of these fleets, in their order.
@@ -108,10 +118,10 @@ impl Shared {
         operation: Operation,
     ) -> Result<BTreeMap<FleetName, Pin>, StoreError> {
         let command = cmd("HGETALL").arg(self.names.pins()).take();
-        let entries: Vec<(String, Bytes)> = self.query(operation, &command).await?;
+        let entries: Vec<(Bytes, Bytes)> = self.query(operation, &command).await?;
         let keys = self.keys();
         let pins = entries.into_iter().filter_map(|(name, value)| {
-            let fleet: FleetName = name.parse().ok()?;
+            let fleet = fleet_in(&name)?;
             let pin = codec::read_pin(&value, &keys).ok()?;
             (pin.record.fleet == fleet).then_some((fleet, pin))
         });

@@ -30,6 +30,7 @@ macro_rules! script {
 script!(CLAIM, "scripts/claim.lua");
 script!(RAISE, "scripts/raise.lua");
 script!(ADOPT, "scripts/adopt.lua");
+script!(LODGE, "scripts/lodge.lua");
 script!(COMMIT, "scripts/commit.lua");
 script!(ANNOUNCE, "scripts/announce.lua");
 script!(SWEEP, "scripts/sweep.lua");
@@ -70,12 +71,16 @@ impl Call {
     /// By its hash, and with its text where that is not known. `redis::Script` would load the text into all masters of a
     /// Cluster first, and so fail where one of them is away that is not needed.
     pub(super) async fn run(&self, connection: &mut impl ConnectionLike) -> RedisResult<Reply> {
-        match self.command("EVALSHA", &self.script.hash).query_async(connection).await {
+        let by_hash = self.command("EVALSHA", &self.script.hash);
+        let answer: RedisResult<Vec<Vec<u8>>> = match by_hash.query_async(connection).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 self.command("EVAL", self.script.text).query_async(connection).await
             }
             answer => answer,
-        }
+        };
+        // A detail may be what somebody else wrote, and so any bytes.
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(answer?.into_iter().map(text).collect())
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {

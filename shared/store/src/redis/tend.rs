@@ -11,7 +11,7 @@ use crate::{Record, StoreError, Tended, Term};
 use bytes::Bytes;
 use heliograph_snapshot::{Address, Part, Resource, ResourceType, Snapshot, Tree};
 use redis::cmd;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -20,10 +20,19 @@ use tokio::time::Instant;
 pub(super) struct Care {
     /// Objects written since the last sweep.
     written: usize,
+    /// What leads on from the parts of earlier snapshots, each of which is read once. An address means the same forever.
+    parts: HashMap<Address, Arc<Onward>>,
     /// When the last sweep was, and what nothing led to then.
     swept: Option<(Instant, HashSet<Address>)>,
     /// The key that all secrets of the fleet are sealed with.
     sealed_with: Option<String>,
+}
+
+/// Where a part of a tree leads.
+#[derive(Debug, Default)]
+struct Onward {
+    parts: Vec<Address>,
+    bodies: Vec<Address>,
 }
 
 /// So many objects are always worth a sweep. Fewer wait for [`PATIENCE`] times the grace.
@@ -33,8 +42,15 @@ const PATIENCE: u32 = 10;
 const TOGETHER: usize = 500;
 
 impl Care {
-    pub(super) fn wrote(&mut self, objects: usize) {
-        self.written += objects;
+    /// What is written now was not led to by nothing since the last sweep, even if it is not led to by the next: its
+    /// readers get all of the grace.
+    pub(super) fn write<'a>(&mut self, addresses: impl Iterator<Item = &'a Address>) {
+        for address in addresses {
+            self.written += 1;
+            if let Some((_, waiting)) = &mut self.swept {
+                waiting.remove(address);
+            }
+        }
     }
 
     fn is_sweep_due(&self, grace: std::time::Duration) -> bool {
@@ -48,6 +64,20 @@ impl Care {
                         || (since >= grace * PATIENCE && self.written > 0)
                         || !waiting.is_empty())
             }
+        }
+    }
+}
+
+impl From<Part> for Onward {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Branch(children) => {
+                Self { parts: children.into_iter().flatten().collect(), bodies: Vec::new() }
+            }
+            Part::Leaf(entries) => Self {
+                parts: Vec::new(),
+                bodies: entries.iter().map(|entry| entry.address).collect(),
+            },
         }
     }
 }
@@ -76,10 +106,11 @@ impl Shared {
         Ok(tended)
     }
 
-    /// The term of the writer. What it found unchanged is of an earlier term, and still its own to tend.
+    /// The term of the writer. What it found unchanged is of an earlier term, and still its own to tend; and where Redis was
+    /// emptied, the term that it began again is below the heads that it goes on from.
     fn term_for(&self, newest: &Snapshot) -> Term {
         let claimed = *lock(&self.claimed);
-        claimed.unwrap_or_else(|| newest.head.into())
+        claimed.unwrap_or_default().max(newest.head.into())
     }
 
     /// The records that must stay whole. `None`: the head is not what the writer believes, or a newer program has written
@@ -90,13 +121,14 @@ impl Shared {
         let head = head.into_iter().flatten().next();
         let head = head.map(|value| records::read(fleet, &value, &self.keys()));
         let Some(Ok(head)) = head else { return Ok(None) };
-        if head.head != newest.head {
+        if head.head != newest.head || !head.is_understood() {
             return Ok(None);
         }
         let mut retained = vec![head];
         let pinned = self.pinned(Operation::Tend, fleet).await?.into_iter();
         for record in self.steps(Operation::Tend, fleet).await?.into_iter().chain(pinned) {
             match record {
+                Ok(record) if !record.is_understood() => return Ok(None),
                 Ok(record) => retained.push(record),
                 Err(CodecError::Newer(_)) => return Ok(None),
                 // What somebody else put there keeps nothing alive.
@@ -114,8 +146,10 @@ impl Shared {
         let command = cmd("HKEYS").arg(self.names.objects(fleet)).take();
         let fields: Vec<Bytes> = self.query(Operation::Tend, &command).await?;
         // What is no address is none of ours and is left alone.
-        let stored = fields.iter().filter_map(|field| field.as_ref().try_into().ok().map(Address));
-        let unreachable = stored.filter(|found| !reachable.contains(found));
+        let stored: HashSet<_> =
+            fields.iter().filter_map(|field| field.as_ref().try_into().ok().map(Address)).collect();
+        self.mend(newest, &stored).await?;
+        let unreachable = stored.into_iter().filter(|found| !reachable.contains(found));
         let before = self.care().entry(fleet.clone()).or_default().swept.take();
         let is_ripe = |address: &Address| before.iter().any(|(_, found)| found.contains(address));
         let (ripe, waiting): (Vec<_>, Vec<_>) = unreachable.partition(is_ripe);
@@ -146,6 +180,27 @@ impl Shared {
         Ok(deleted)
     }
 
+    /// Writes what the newest snapshot has and Redis lost: no later publication would, because the writer believes it there.
+    async fn mend(&self, newest: &Snapshot, stored: &HashSet<Address>) -> Result<(), StoreError> {
+        let is_whole = ResourceType::ALL.into_iter().all(|kind| {
+            let all = newest.tree(kind).beyond(&Tree::new());
+            let mut apart =
+                all.resources.iter().filter(|resource| !codec::is_in_leaf(kind, resource));
+            all.leaves.iter().all(|(address, _)| stored.contains(address))
+                && all.branches.iter().all(|(address, _)| stored.contains(address))
+                && apart.all(|resource| stored.contains(&resource.address))
+        });
+        if is_whole {
+            return Ok(());
+        }
+        let mut lost = self.objects_of(newest, None)?;
+        lost.retain(|(address, _)| !stored.contains(address));
+        let (fleet, head, count) = (&newest.fleet, newest.head, lost.len());
+        self.upload(fleet, lost).await?;
+        tracing::warn!(%fleet, %head, "Redis had lost {count} objects of the newest snapshot; they are written again");
+        Ok(())
+    }
+
     /// Everything that the newest snapshot and the retained records lead to. What the newest has, its record has too, unless
     /// a part of it could not be read; it is at hand, so that little has to be read.
     async fn reachable(
@@ -163,20 +218,33 @@ impl Shared {
         // The records share most of their parts with the newest, and only what they do not share is read.
         let roots = retained.iter().flat_map(|record| record.roots().into_values());
         let mut wanted: BTreeSet<Address> = roots.collect();
+        let fleet = &newest.fleet;
+        let known = std::mem::take(&mut self.care().entry(fleet.clone()).or_default().parts);
+        let mut parts = HashMap::new();
         while !wanted.is_empty() {
             wanted.retain(|address| reachable.insert(*address));
-            let addresses: Vec<_> = std::mem::take(&mut wanted).into_iter().collect();
-            for object in self.objects(Operation::Tend, &newest.fleet, &addresses).await? {
+            let level = std::mem::take(&mut wanted);
+            let (here, unread): (Vec<_>, Vec<_>) =
+                level.into_iter().partition(|address| known.contains_key(address));
+            let mut found: Vec<_> =
+                here.into_iter().filter_map(|at| Some((at, known.get(&at)?.clone()))).collect();
+            let objects = self.objects(Operation::Tend, fleet, &unread).await?;
+            for (address, object) in unread.into_iter().zip(objects) {
                 // What is missing or damaged leads nowhere; whoever wants to go back there is told.
-                let Some(Ok(part)) = object.as_ref().map(codec::read_part) else { continue };
-                match part {
-                    Part::Branch(children) => wanted.extend(children.into_iter().flatten()),
-                    Part::Leaf(entries) => {
-                        reachable.extend(entries.iter().map(|entry| entry.address));
+                match object.as_ref().map(codec::read_part) {
+                    Some(Ok(part)) if part.address() == address => {
+                        found.push((address, Arc::new(Onward::from(part))));
                     }
+                    _ => {}
                 }
             }
+            for (address, onward) in found {
+                wanted.extend(&onward.parts);
+                reachable.extend(&onward.bodies);
+                parts.insert(address, onward);
+            }
         }
+        self.care().entry(fleet.clone()).or_default().parts = parts;
         Ok(reachable)
     }
 

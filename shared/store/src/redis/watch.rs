@@ -2,6 +2,7 @@ use super::Shared;
 use super::link::{Heard, Listener};
 use super::metrics::{Operation, RefusedRecord};
 use super::records;
+use super::trouble::Trouble;
 use crate::{Notice, Record, StoreError, Watch};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -35,8 +36,7 @@ pub(super) struct RedisWatch {
     compared: Option<Instant>,
     started: Instant,
     start: Start,
-    /// What was last said to be wrong.
-    complaint: Option<StoreError>,
+    trouble: Trouble,
     /// The records that were refused last, so that each is counted once.
     refused: BTreeMap<FleetName, Bytes>,
 }
@@ -77,7 +77,7 @@ impl RedisWatch {
             compared: None,
             started: now,
             start: Start::Comparing,
-            complaint: None,
+            trouble: Trouble::default(),
             refused: BTreeMap::new(),
         }
     }
@@ -142,13 +142,16 @@ impl RedisWatch {
                 self.rung.extend(news.map(|(fleet, _)| fleet));
                 self.clock = clock;
                 self.compared = Some(Instant::now());
-                self.complaint = None;
+                if self.rung.is_empty() {
+                    self.relax();
+                }
                 if self.start == Start::Comparing {
                     self.start = if self.rung.is_empty() { Start::Read } else { Start::Reading };
                 }
             }
             Ok(Answered::Read(fleets, values)) => {
                 self.read(&fleets, values);
+                self.relax();
                 if self.start == Start::Reading {
                     self.start = Start::Read;
                 }
@@ -168,11 +171,16 @@ impl RedisWatch {
         self.shared.metrics.staleness(since);
     }
 
-    /// The link says when Redis is away. Whatever else is wrong is said here, once.
+    /// The link says when Redis is away. If it is there and answers nothing but errors, that is said here.
     fn complain(&mut self, error: &StoreError) {
-        if !error.is_temporary() && self.complaint.as_ref() != Some(error) {
-            tracing::warn!("what is in Redis cannot be read: {error}");
-            self.complaint = Some(error.clone());
+        if self.trouble.failed(Instant::now(), self.shared.link.is_away()) {
+            tracing::warn!("what is new in Redis cannot be read: {error}; trying again");
+        }
+    }
+
+    fn relax(&mut self) {
+        if self.trouble.worked() {
+            tracing::info!("what is new in Redis can be read again");
         }
     }
 
@@ -200,9 +208,10 @@ impl RedisWatch {
             _ => {}
         }
         self.refused.remove(&fleet);
-        self.told.insert(fleet.clone(), head);
-        // Only the newest is told.
-        self.pending.retain(|waiting| waiting.fleet != fleet);
+        if self.told.insert(fleet.clone(), head).is_some() {
+            // Only the newest is told.
+            self.pending.retain(|waiting| waiting.fleet != fleet);
+        }
         // A fleet that was never told of need not be taken away.
         let known = if record.is_live() {
             self.live.insert(fleet);

@@ -8,8 +8,10 @@ use crate::keys::{Place, SealError};
 use crate::{Publication, Published, Record, Retirement, StoreError, Term};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use heliograph_snapshot::{Address, FleetName, Head, Resource, ResourceType, Tree};
+use heliograph_snapshot::{Address, FleetName, Head, Resource, ResourceType, Snapshot, Tree};
 use redis::cmd;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// How much is written in one command, at most, if it is more than one object.
 const UPLOAD_BYTES: usize = 256 << 10;
@@ -17,13 +19,16 @@ const UPLOAD_OBJECTS: usize = 500;
 /// How many such commands are on their way at once.
 const UPLOADS: usize = 4;
 
+/// For so long the objects stay that no head was written for.
+const UNCLAIMED: Duration = Duration::from_secs(3600);
+
 /// An object, and where it belongs.
-type Object = (Address, Bytes);
+pub(super) type Object = (Address, Bytes);
 
 impl Shared {
     pub(super) async fn publish(&self, publication: Publication) -> Result<Published, StoreError> {
         let fleet = &publication.snapshot.fleet;
-        let objects = self.missing(&publication)?;
+        let objects = self.objects_of(&publication.snapshot, publication.held.as_deref())?;
         let published = Published {
             objects: objects.len(),
             bytes: objects.iter().map(|(_, bytes)| bytes.len()).sum(),
@@ -32,9 +37,13 @@ impl Shared {
         if publication.expected.is_none() {
             self.enter(&record).await?;
         }
-        self.upload(fleet, objects).await?;
-        self.metrics.written(published.objects, published.bytes);
-        self.care().entry(fleet.clone()).or_default().wrote(published.objects);
+        // Before, because what is there of an upload that fails counts too.
+        self.care().entry(fleet.clone()).or_default().write(objects.iter().map(|(at, _)| at));
+        if publication.expected.is_none() {
+            self.lodge(fleet, objects).await?;
+        } else {
+            self.upload(fleet, objects).await?;
+        }
         let steps = if publication.is_step() { self.options.history } else { 0 };
         self.commit(&record, publication.expected, steps).await?;
         Ok(published)
@@ -68,17 +77,23 @@ impl Shared {
             .arg(head.to_string())
             .arg(self.names.bell())
             .arg(if self.is_cluster() { "SPUBLISH" } else { "PUBLISH" })
-            .arg(wrong.map(|head| head.to_string()).unwrap_or_default());
-        self.invoke(Operation::Announce, call).await.map(|_| ())
+            .arg(wrong.map(|head| head.to_string()).unwrap_or_default())
+            .arg(on_the_clock());
+        let reply = self.invoke(Operation::Announce, call).await?;
+        self.note_bell(detail(&reply));
+        Ok(())
     }
 
-    /// What Redis lacks of a snapshot.
-    fn missing(&self, publication: &Publication) -> Result<Vec<Object>, StoreError> {
-        let snapshot = &publication.snapshot;
+    /// What has to be in Redis for a snapshot, but for what is there for `held`.
+    pub(super) fn objects_of(
+        &self,
+        snapshot: &Snapshot,
+        held: Option<&Snapshot>,
+    ) -> Result<Vec<Object>, StoreError> {
         let mut objects = Vec::new();
         for kind in ResourceType::ALL {
             static NOTHING: Tree = Tree::new();
-            let held = publication.held.as_ref().map_or(&NOTHING, |held| held.tree(kind));
+            let held = held.map_or(&NOTHING, |held| held.tree(kind));
             let fresh = snapshot.tree(kind).beyond(held);
             let leaves = fresh.leaves.iter();
             objects.extend(leaves.map(|(at, resources)| (*at, codec::leaf(kind, resources))));
@@ -121,7 +136,12 @@ impl Shared {
         Ok(codec::sealed(&sealed.map_err(refused)?))
     }
 
-    async fn upload(&self, fleet: &FleetName, objects: Vec<Object>) -> Result<(), StoreError> {
+    pub(super) async fn upload(
+        &self,
+        fleet: &FleetName,
+        objects: Vec<Object>,
+    ) -> Result<(), StoreError> {
+        let (count, bytes) = (objects.len(), objects.iter().map(|(_, bytes)| bytes.len()).sum());
         let writes = batches(objects).into_iter().map(|batch| {
             let mut command = cmd("HSET");
             command.arg(self.names.objects(fleet));
@@ -130,7 +150,39 @@ impl Shared {
             }
             async move { self.query::<()>(Operation::Upload, &command).await }
         });
-        stream::iter(writes).buffered(UPLOADS).try_collect().await
+        stream::iter(writes).buffered(UPLOADS).try_collect::<()>().await?;
+        self.metrics.written(count, bytes);
+        Ok(())
+    }
+
+    /// Uploads what there may never be a head for.
+    async fn lodge(&self, fleet: &FleetName, objects: Vec<Object>) -> Result<(), StoreError> {
+        let (count, bytes) = (objects.len(), objects.iter().map(|(_, bytes)| bytes.len()).sum());
+        let writes = batches(objects).into_iter().map(|batch| {
+            let call = scripts::LODGE
+                .call()
+                .key(self.names.head(fleet))
+                .key(self.names.objects(fleet))
+                .arg(UNCLAIMED.as_millis().to_string());
+            let call =
+                batch.iter().fold(call, |call, (address, bytes)| call.arg(address.0).arg(bytes));
+            async move { self.invoke(Operation::Upload, call).await.map(|_| ()) }
+        });
+        stream::iter(writes).buffered(UPLOADS).try_collect::<()>().await?;
+        self.metrics.written(count, bytes);
+        Ok(())
+    }
+
+    /// Says once that readers hear of changes only by looking.
+    fn note_bell(&self, problem: &str) {
+        let silent = !problem.is_empty();
+        if silent != self.bell_is_silent.swap(silent, Ordering::Relaxed) && silent {
+            tracing::warn!(
+                "readers are not told of changes and see them a second or two later: Redis lets this user not publish \
+                 to {}: {problem}",
+                self.names.bell()
+            );
+        }
     }
 
     /// In a Cluster the index must know a fleet before there is a head, and no script sees both the fleet and the term of
@@ -182,12 +234,14 @@ impl Shared {
             .arg(steps.to_string())
             .arg(if record.is_live() { "0" } else { "1" })
             .arg(fleet.as_str())
-            .arg(self.names.bell());
+            .arg(self.names.bell())
+            .arg(on_the_clock());
         let reply = self.invoke(Operation::Commit, call).await?;
         let fleet = fleet.clone();
         match word(&reply) {
             "ok" => {
                 self.forged().remove(&fleet);
+                self.note_bell(detail(&reply));
                 if self.is_cluster() && self.announce(&fleet, *head, None).await.is_err() {
                     tracing::debug!(%fleet, "written, and not told yet");
                 }
@@ -206,6 +260,11 @@ impl Shared {
             other => Err(StoreError::Refused(format!("{fleet}: Redis answered {other:?}"))),
         }
     }
+}
+
+/// Never the same again: a reader that has seen it before has seen all that it stands for.
+fn on_the_clock() -> String {
+    format!("{:032x}", fastrand::u128(..))
 }
 
 /// The place that a secret is sealed for.

@@ -20,8 +20,8 @@ pub(super) struct Board {
     start: Start,
     /// The fleets of the start that were neither yielded nor given up.
     owed: BTreeSet<FleetName>,
-    /// The fleets whose newest record cannot be loaded, with the head of which that was said.
-    damaged: BTreeMap<FleetName, Head>,
+    /// The fleets whose newest record cannot be loaded, as was said.
+    damaged: BTreeMap<FleetName, Damage>,
     /// The fleets with secrets that cannot be opened, and which that are, as was said.
     unopened: BTreeMap<FleetName, Vec<Arc<str>>>,
 }
@@ -53,6 +53,15 @@ struct Fleet {
     task: Task,
     /// How often in a row a record could not be loaded.
     failures: u32,
+    /// How often in a row secrets had to be left out, since the keys changed.
+    incomplete: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Damage {
+    head: Head,
+    /// It helps to write it again. It does not where this program is too old.
+    is_mendable: bool,
 }
 
 /// What is under way for a fleet.
@@ -80,8 +89,9 @@ pub(super) const LOADS: usize = 16;
 /// Between two tries of a load that failed. The more often it failed, the further they may be apart.
 pub(super) const BACKOFF: (Duration, Duration) =
     (Duration::from_millis(500), Duration::from_secs(5));
-/// Between two looks whether the key of a secret has come.
-const KEY_WAIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
+/// The same for a load that left secrets out. When this process gets their key it is tried at once; this is for secrets
+/// that the translator seals again with a key that is here.
+pub(super) const RESEALED: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 /// How often a load fails before it is called damage: once may be a record that was replaced meanwhile.
 const DAMAGE: u32 = 2;
 /// How often a store that is away fails a fleet of the start before the others go ahead without it.
@@ -96,6 +106,11 @@ impl Board {
 
     pub(super) fn damaged(&self) -> usize {
         self.damaged.len()
+    }
+
+    pub(super) fn damaged_fleets(&self) -> Vec<FleetName> {
+        let mendable = self.damaged.iter().filter(|(_, damage)| damage.is_mendable);
+        mendable.map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn unopened(&self) -> usize {
@@ -164,6 +179,19 @@ impl Board {
         self.sync();
     }
 
+    /// What lacks secrets is loaded again.
+    pub(super) fn keys_changed(&mut self) {
+        let names: Vec<_> = self.unopened.keys().cloned().collect();
+        for name in names {
+            if let Some(fleet) = self.fleets.get_mut(&name) {
+                // One that is being loaded with the keys from before is tried again soon.
+                fleet.incomplete = 0;
+            }
+            self.cancel_retry(&name);
+            self.enqueue_wanted(&name);
+        }
+    }
+
     fn want(&mut self, record: Arc<Record>) {
         let name = record.fleet.clone();
         let fleet = self.fleets.entry(name.clone()).or_default();
@@ -217,6 +245,8 @@ impl Board {
         if self.damaged.remove(name).is_some() {
             tracing::info!(fleet = %name, head = %record.head, "can be loaded again");
         }
+        fleet.incomplete = if unopened.is_empty() { 0 } else { fleet.incomplete.saturating_add(1) };
+        let due = now + backoff(RESEALED, fleet.incomplete, luck);
         if unopened.is_empty() {
             if self.unopened.remove(name).is_some() {
                 tracing::info!(fleet = %name, head = %record.head, "all secrets can be opened");
@@ -233,7 +263,7 @@ impl Board {
             );
             self.unopened.insert(name.clone(), unopened);
         }
-        self.retry(record, now + between(KEY_WAIT, luck));
+        self.retry(record, due);
     }
 
     fn failed(&mut self, record: &Arc<Record>, error: &StoreError, now: Instant, luck: f64) {
@@ -246,13 +276,15 @@ impl Board {
         fleet.failures = fleet.failures.saturating_add(1);
         let failures = fleet.failures;
         tracing::debug!(fleet = %name, head = %record.head, failures, %error, "cannot be loaded");
+        let is_mendable = matches!(error, StoreError::Damaged { .. });
+        let damage = Damage { head: record.head, is_mendable };
         if failures >= if error.is_temporary() { PATIENCE } else { DAMAGE } {
             self.owed.remove(name);
         }
         // Who is away says so itself, once and not for each fleet.
         if !error.is_temporary()
             && failures >= DAMAGE
-            && self.damaged.insert(name.clone(), record.head) != Some(record.head)
+            && self.damaged.insert(name.clone(), damage) != Some(damage)
         {
             tracing::warn!(
                 fleet = %name,
@@ -261,7 +293,7 @@ impl Board {
                 "the newest snapshot cannot be loaded: the one before stays, and this is tried again"
             );
         }
-        self.retry(record, now + backoff(failures, luck));
+        self.retry(record, now + backoff(BACKOFF, failures, luck));
     }
 
     /// Loads a record again later, unless there is a newer one.
@@ -316,12 +348,8 @@ impl Board {
     }
 }
 
-pub(super) fn backoff(failures: u32, luck: f64) -> Duration {
-    let (least, most) = BACKOFF;
-    between((least, least.saturating_mul(2u32.saturating_pow(failures)).min(most)), luck)
-}
-
-fn between((least, most): (Duration, Duration), luck: f64) -> Duration {
+pub(super) fn backoff((least, most): (Duration, Duration), failures: u32, luck: f64) -> Duration {
+    let most = least.saturating_mul(2u32.saturating_pow(failures)).min(most);
     least + most.saturating_sub(least).mul_f64(luck)
 }
 

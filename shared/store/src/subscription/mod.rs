@@ -14,7 +14,8 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use std::sync::Arc;
-use tokio::time::{Instant, sleep_until};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Every fleet as it is now, then every change, as whole snapshots.
 ///
@@ -25,6 +26,8 @@ pub struct Subscription {
     watch: Box<dyn Watch>,
     loads: FuturesUnordered<BoxFuture<'static, Outcome>>,
     board: Board,
+    /// How often the keys had changed when it was last looked.
+    key_changes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -38,10 +41,15 @@ pub enum Update {
     Synced,
 }
 
+/// Between two looks whether the key of a secret has come.
+const KEY_LOOK: Duration = Duration::from_secs(1);
+
 impl Subscription {
     pub fn new(store: Arc<dyn Store>) -> Self {
         let watch = store.watch();
-        Self { store, watch, loads: FuturesUnordered::new(), board: Board::default() }
+        let key_changes = store.key_changes();
+        let (loads, board) = (FuturesUnordered::new(), Board::default());
+        Self { store, watch, loads, board, key_changes }
     }
 
     /// The next update. Dropping the future loses nothing.
@@ -49,6 +57,10 @@ impl Subscription {
         loop {
             if let Some(update) = self.board.take() {
                 return update;
+            }
+            let key_changes = self.store.key_changes();
+            if key_changes != std::mem::replace(&mut self.key_changes, key_changes) {
+                self.board.keys_changed();
             }
             while let Some(request) = self.board.begin_load(Instant::now()) {
                 self.loads.push(load(self.store.clone(), request));
@@ -60,6 +72,7 @@ impl Subscription {
                     self.board.settle(outcome, Instant::now(), fastrand::f64());
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = sleep(KEY_LOOK), if self.board.unopened() > 0 => {}
             }
         }
     }
@@ -67,6 +80,11 @@ impl Subscription {
     /// How many fleets stay at an older snapshot because what the store holds of their newest cannot be used.
     pub fn damaged(&self) -> usize {
         self.board.damaged()
+    }
+
+    /// Which of them could be loaded if the translator wrote all of them again.
+    pub fn damaged_fleets(&self) -> Vec<FleetName> {
+        self.board.damaged_fleets()
     }
 
     /// How many fleets lack secrets that this process has no key for.

@@ -117,3 +117,23 @@ async fn what_no_reader_takes_is_not_written() {
     assert!(refused.to_string().contains("the route larger is larger than"), "{refused}");
     assert!(program.read(&one).await.unwrap().same_content(&leader.held[&one]));
 }
+
+/// The leader believes that it is there, so no later publication writes it.
+#[tokio::test]
+async fn what_redis_lost_of_the_newest_is_written_again() {
+    let (server, keys) = (Server::start(&[]).await, Keys::new());
+    let program = Program::open(&server.url(), &keys);
+    let mut leader = program.lead(1).await;
+    let one = fleet("one");
+    let large = set(ResourceType::Route, "large", vec![b'x'; 1_000]);
+    leader.publish(&one, content(&leader).into_iter().chain([large])).await.unwrap();
+    let mut raw = Raw::of(&server).await;
+    let stored = raw.addresses(OBJECTS).await;
+    for address in stored.iter().step_by(2) {
+        raw.delete_field(OBJECTS, address).await;
+    }
+    damaged(program.read(&one).await);
+    leader.tend(&one).await.unwrap();
+    assert_eq!(raw.addresses(OBJECTS).await, stored);
+    assert!(program.read(&one).await.unwrap().same_content(&leader.held[&one]));
+}

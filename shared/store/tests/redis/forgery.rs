@@ -2,9 +2,9 @@
 
 use crate::raw::Raw;
 use crate::servers::{Server, until};
-use crate::world::{Keys, Leader, Program, cluster, fleet, next_record, until_synced};
+use crate::world::{Keys, Leader, Program, cluster, damaged, fleet, next_record, until_synced};
 use heliograph_snapshot::{FleetName, Head};
-use heliograph_store::{Pin, Store, Watch};
+use heliograph_store::{AckReport, Pin, Store, StoreError, Watch};
 use std::time::SystemTime;
 
 const HEAD: &str = "heliograph:{default/one}:head";
@@ -185,4 +185,53 @@ async fn a_forged_pin_is_ignored() {
         assert!(pinned().await.is_empty(), "{field}");
     }
     scene.leader.tend(&scene.one).await.unwrap();
+}
+
+/// What somebody else put beside ours is in nobody's way, whatever it is.
+#[tokio::test]
+async fn bytes_that_are_no_text_are_left_alone() {
+    let mut scene = Scene::new().await;
+    let one = scene.one.clone();
+    let junk = b"\xff\xfe";
+    for hash in ["heliograph:{index}:heads", PINS] {
+        scene.raw.set_field(hash, junk, junk).await;
+    }
+    scene.raw.set_field("heliograph:{index}:heads", b"default/one", junk).await;
+    scene.raw.ask::<()>("ZADD", ("heliograph:ack:{acks}", 1, junk)).await;
+    let report = AckReport { replica: "replica".into(), ..AckReport::default() };
+    scene.reader.store.report(report.clone()).await.unwrap();
+    assert_eq!(scene.writer.store.reports().await, Ok(vec![report]));
+    scene.leader.repair().await.unwrap();
+    assert_eq!(scene.reader.record(&one).await.unwrap().head, scene.leader.head(2));
+
+    scene.raw.set(HEAD, junk).await;
+    let draft = scene.leader.draft(&one, [cluster("third")]);
+    let conflict = scene.writer.store.publish(draft).await;
+    assert!(matches!(conflict, Err(StoreError::Conflict { .. })), "{conflict:?}");
+    scene.raw.set("heliograph:{index}:term", junk).await;
+    let refused = scene.writer.store.term().await.unwrap_err();
+    assert!(refused.to_string().contains("delete the key"), "{refused}");
+}
+
+/// A history of which nothing can be read is not an empty one.
+#[tokio::test]
+async fn with_another_key_ring_the_history_is_not_empty_but_unreadable() {
+    let scene = Scene::new().await;
+    let stranger = Program::open(&scene.server.url(), &Keys::new());
+    let reason = damaged(stranger.store.history(scene.one.clone()).await);
+    assert!(reason.contains("different key rings"), "{reason}");
+    assert_eq!(stranger.store.history(fleet("other")).await, Ok(vec![]));
+}
+
+/// A replica that is away for a moment stays on the list.
+#[tokio::test]
+async fn only_replicas_that_are_long_gone_are_forgotten() {
+    let mut scene = Scene::new().await;
+    let report = AckReport { replica: "here".into(), ..AckReport::default() };
+    scene.reader.store.report(report).await.unwrap();
+    scene.raw.ask::<()>("DEL", "heliograph:ack:{acks}:here").await;
+    scene.raw.ask::<()>("ZADD", ("heliograph:ack:{acks}", 1, "gone")).await;
+    assert_eq!(scene.writer.store.reports().await, Ok(vec![]));
+    let listed: Vec<String> = scene.raw.ask("ZRANGE", ("heliograph:ack:{acks}", 0, -1)).await;
+    assert_eq!(listed, ["here"]);
 }

@@ -1,14 +1,18 @@
 //! Redis away, emptied, or gone back in time: readers keep what they have, and the leader mends it.
 
+use crate::raw::Raw;
 use crate::servers::{Cluster, Proxy, Sentinels, Server, until};
 use crate::world::{
-    Keys, Leader, Program, cluster, fleet, next_record, next_update, until_at, until_synced,
+    Keys, Leader, Program, cluster, fleet, next_record, next_update, unavailable, until_at,
+    until_synced,
 };
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Store, Subscription, Update};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, mpsc};
 
+const CLOCK: &str = "heliograph:{index}:clock";
 /// A poll comes every second or two; the rest is for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
@@ -250,10 +254,59 @@ async fn a_leader_that_was_cut_off_publishes_once() {
     proxy.cut();
     let draft = leader.draft(&one, [cluster("first")]);
     for _ in 0..3 {
-        crate::world::unavailable(leader.store.publish(draft.clone()).await);
+        unavailable(leader.store.publish(draft.clone()).await);
     }
     proxy.mend();
     leader.insist(draft).await;
     assert_eq!(next_record(&mut *watch).await.head, leader.head(1));
     assert_eq!(leader.store.history(one).await.unwrap().len(), 1);
+}
+
+/// What is on the clock stands for all that was told before, so it must never be there again.
+#[tokio::test]
+async fn a_late_announcement_does_not_set_the_clock_back() {
+    let (server, keys) = (Server::start(&[]).await, Keys::new());
+    let (mut leader, mut raw) =
+        (Program::open(&server.url(), &keys).lead(1).await, Raw::of(&server).await);
+    let (one, two) = (fleet("one"), fleet("two"));
+    let mut shown = BTreeSet::new();
+    leader.publish(&one, [cluster("first")]).await.unwrap();
+    assert!(shown.insert(raw.get(CLOCK).await.unwrap()));
+    raw.delete_field("heliograph:{index}:heads", one.as_str().as_bytes()).await;
+    leader.publish(&two, [cluster("first")]).await.unwrap();
+    assert!(shown.insert(raw.get(CLOCK).await.unwrap()));
+    leader.store.inspect(vec![one.clone()]).await.unwrap();
+    assert!(shown.insert(raw.get(CLOCK).await.unwrap()), "the first was announced again");
+    leader.store.inspect(vec![one]).await.unwrap();
+    assert!(!shown.insert(raw.get(CLOCK).await.unwrap()), "nothing was announced");
+}
+
+/// Only how soon readers know depends on the bell.
+#[tokio::test]
+async fn a_leader_that_may_not_ring_the_bell_publishes_all_the_same() {
+    let server = Server::start(&["user mute on >secret ~* resetchannels +@all"]).await;
+    let (keys, one) = (Keys::new(), fleet("one"));
+    let url = format!("redis://mute:secret@127.0.0.1:{}", server.port());
+    let mut leader = Program::open(&url, &keys).lead(1).await;
+    let mut watch = Program::open(&server.url(), &keys).store.watch();
+    until_synced(&mut *watch).await;
+    for sequence in 1..=2 {
+        leader.publish(&one, [cluster(&sequence.to_string())]).await.unwrap();
+        assert_eq!(next_record(&mut *watch).await.head, leader.head(sequence));
+    }
+    assert_eq!(leader.store.history(one).await.unwrap().len(), 2);
+}
+
+/// Whether a write was done is not known, because a script may be refused something half-way.
+#[tokio::test]
+async fn what_a_user_may_not_do_is_asked_for_again() {
+    let server = Server::start(&["user half on >secret ~* &* +@all -lpush"]).await;
+    let (keys, one) = (Keys::new(), fleet("one"));
+    let url = format!("redis://half:secret@127.0.0.1:{}", server.port());
+    let mut leader = Program::open(&url, &keys).lead(1).await;
+    let draft = leader.draft(&one, [cluster("first")]);
+    let line = unavailable(leader.store.publish(draft.clone()).await);
+    assert!(line.contains("grant it to the user with ACL SETUSER"), "{line}");
+    server.query::<()>(&["ACL", "SETUSER", "half", "+lpush"]).await.unwrap();
+    leader.insist(draft).await;
 }

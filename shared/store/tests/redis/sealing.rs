@@ -59,7 +59,7 @@ async fn a_private_key_is_nowhere_in_redis() {
     };
     let fleets =
         [(scene.one.clone(), FleetReport { rejections: vec![rejection], ..Default::default() })];
-    let report = AckReport { replica: "replica".into(), fleets: fleets.into() };
+    let report = AckReport { replica: "replica".into(), fleets: fleets.into(), damaged: [].into() };
     scene.program.store.report(report).await.unwrap();
 
     let everything = scene.raw.everything().await;

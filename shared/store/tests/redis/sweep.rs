@@ -143,6 +143,7 @@ impl Walk {
             time: SystemTime::UNIX_EPOCH,
             cause: "newest".into(),
             pinned: None,
+            has_unknown_types: false,
         })
     }
 
@@ -287,4 +288,65 @@ async fn nothing_is_deleted_beside_what_a_newer_program_wrote() {
         leader.tend(&one).await.unwrap();
     }
     assert!(!raw.addresses(OBJECTS).await.contains(&[7; 32]));
+}
+
+/// What comes back and goes again has readers of that time, too.
+#[tokio::test]
+async fn what_was_written_again_stays_for_the_grace_again() {
+    let (server, keys) = (Server::start(&[]).await, Keys::new());
+    let options = RedisOptions { history: 1, grace: Duration::ZERO, ..RedisOptions::default() };
+    let program = Program::open_with(settings(&server.url()), &keys, options);
+    let mut leader = program.lead(1).await;
+    let one = fleet("one");
+    leader.publish(&one, [cluster("first")]).await.unwrap();
+    leader.publish(&one, [cluster("second")]).await.unwrap();
+    assert_eq!(leader.tend(&one).await, Ok(0), "the first is found");
+    leader.publish(&one, [cluster("first")]).await.unwrap();
+    let reader = program.record(&one).await.unwrap();
+    leader.publish(&one, [cluster("second")]).await.unwrap();
+    assert_eq!(leader.tend(&one).await, Ok(0), "and found anew");
+    program.store.load(reader, None).await.unwrap();
+    assert_eq!(leader.tend(&one).await, Ok(1));
+}
+
+/// An address means the same forever, so what is at it is looked at once.
+#[tokio::test]
+async fn the_parts_of_the_history_are_read_once() {
+    let (server, keys) = (Server::start(&[]).await, Keys::new());
+    let program = Program::open(&server.url(), &keys);
+    let mut leader = program.lead(1).await;
+    let one = fleet("one");
+    for number in 0..4 {
+        leader.publish(&one, content(&leader.store, number)).await.unwrap();
+    }
+    leader.tend(&one).await.unwrap();
+    let read = || program.metric("objects_total{direction=\"read\"}");
+    let first = read();
+    assert!(first > 4, "{first}");
+    for number in 0..2 {
+        leader.publish(&one, [endpoints(&number.to_string())]).await.unwrap();
+        leader.store.tend(leader.held[&one].clone()).await.unwrap();
+        assert_eq!(read(), first);
+    }
+}
+
+/// Of a fleet that never came to be nobody knows, so what its writer left goes by itself.
+#[tokio::test]
+async fn what_a_first_publication_left_behind_expires() {
+    let (server, keys) = (Server::start(&[]).await, Keys::new());
+    let mut leader = Program::open(&server.url(), &keys).lead(1).await;
+    let one = fleet("one");
+    let draft = leader.draft(&one, content(&leader.store, 0));
+    let mut raw = Raw::of(&server).await;
+    raw.ask::<()>("SET", ("heliograph:{index}:term", "0.2")).await;
+    assert!(matches!(leader.send(draft.clone()).await, Err(StoreError::Fenced { .. })));
+    assert!(!raw.addresses(OBJECTS).await.is_empty());
+    let stays: i64 = raw.ask("TTL", OBJECTS).await;
+    assert!((1..=3600).contains(&stays), "{stays}");
+
+    raw.ask::<()>("DEL", "heliograph:{index}:term").await;
+    leader.send(draft.clone()).await.unwrap();
+    assert_eq!(raw.ask::<i64>("TTL", OBJECTS).await, -1, "it stays");
+    leader.send(draft).await.unwrap();
+    assert_eq!(raw.ask::<i64>("TTL", OBJECTS).await, -1, "also if the same is asked for again");
 }

@@ -163,3 +163,24 @@ async fn old_tombstones_are_dropped_by_the_next_leader() {
     assert_eq!(late.expected[&old], next.held[&old].head);
     late.publish(&young, [cluster("again")]).await.unwrap();
 }
+
+/// The epoch is forgotten with all else, and the leader's heads go on above the term that it began again.
+#[tokio::test]
+async fn a_leader_of_a_later_epoch_tends_what_it_published_after_redis_was_emptied() {
+    let (server, keys) = (Server::start(&[]).await, Keys::new());
+    let program = Program::open(&server.url(), &keys);
+    let one = fleet("one");
+    program.store.adopt(Term::default()).await.unwrap();
+    let mut leader = program.lead(7).await;
+    assert!(leader.term.epoch > 0);
+    leader.publish(&one, [cluster("first")]).await.unwrap();
+    server.query::<()>(&["FLUSHALL"]).await.unwrap();
+    assert_eq!(program.store.claim(Some(7)).await.unwrap().term, Term { epoch: 0, fence: 7 });
+    leader.expected.clear();
+    leader.publish(&one, [cluster("second")]).await.unwrap();
+    let mut crashed = leader.draft(&one, [cluster("crashed")]);
+    crashed.expected = Some(leader.head(99));
+    program.store.publish(crashed).await.unwrap_err();
+    assert_eq!(leader.tend(&one).await, Ok(0), "found");
+    assert_eq!(leader.tend(&one).await, Ok(1));
+}

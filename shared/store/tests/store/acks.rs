@@ -21,8 +21,9 @@ pub(crate) async fn reports_of_all_replicas_are_read_at_once(store: Arc<dyn Stor
     let full = AckReport {
         replica: "distributor-1".into(),
         fleets: [(fleet("one"), report), (fleet("idle"), FleetReport::default())].into(),
+        damaged: [fleet("one"), fleet("other")].into(),
     };
-    let empty = AckReport { replica: "distributor-2".into(), fleets: BTreeMap::new() };
+    let empty = AckReport { replica: "distributor-2".into(), ..AckReport::default() };
     for report in [&empty, &full] {
         store.report(report.clone()).await.unwrap();
     }

@@ -8,7 +8,7 @@ use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::warn;
@@ -88,25 +88,27 @@ async fn listen(settings: RedisSettings, channel: String, heard: mpsc::Sender<He
 
 struct Subscription {
     connection: MultiplexedConnection,
-    pushes: mpsc::Receiver<Push>,
-}
-
-enum Push {
-    Message(Bytes),
-    /// The slot of the channel has moved to another node.
-    Moved,
+    messages: mpsc::Receiver<Bytes>,
+    /// The slot of the channel has moved to another node. Not among the messages, of which some are dropped.
+    moved: Arc<Notify>,
 }
 
 impl Subscription {
     /// Until the connection is of no more use.
     async fn relay(mut self, settings: &RedisSettings, heard: &mpsc::Sender<Heard>) {
         loop {
-            match timeout(settings.response_timeout, self.pushes.recv()).await {
-                Ok(Some(Push::Message(message))) => {
+            let message = async {
+                tokio::select! {
+                    () = self.moved.notified() => None,
+                    message = self.messages.recv() => message,
+                }
+            };
+            match timeout(settings.response_timeout, message).await {
+                Ok(Some(message)) => {
                     // Full: the reader has enough hints to wake up for.
                     let _ = heard.try_send(Heard::Message(message));
                 }
-                Ok(Some(Push::Moved) | None) => return,
+                Ok(None) => return,
                 // Silent for long: does it still live?
                 Err(_) => {
                     let ping = redis::cmd("PING");
@@ -122,8 +124,10 @@ impl Subscription {
 
 async fn subscribe(settings: &RedisSettings, channel: &str) -> Result<Subscription, LinkError> {
     let access = Access::read(settings).await?;
-    let (sender, pushes) = mpsc::channel(ROOM);
-    let sender: Arc<dyn AsyncPushSender> = Arc::new(move |push| keep(&sender, push));
+    let (sender, messages) = mpsc::channel(ROOM);
+    let moved = Arc::new(Notify::new());
+    let move_on = moved.clone();
+    let sender: Arc<dyn AsyncPushSender> = Arc::new(move |push| keep(&sender, &move_on, push));
     let connection = match settings.mode() {
         Mode::Single | Mode::Sentinel => {
             let (mut connection, place) =
@@ -135,7 +139,7 @@ async fn subscribe(settings: &RedisSettings, channel: &str) -> Result<Subscripti
         }
         Mode::Cluster => subscribe_shard(settings, &access, channel, sender).await?,
     };
-    Ok(Subscription { connection, pushes })
+    Ok(Subscription { connection, messages, moved })
 }
 
 /// Any node says which one has the channel, so no map of the Cluster is needed.
@@ -204,17 +208,44 @@ fn moved_to(error: &RedisError, asked: &Address) -> Option<Address> {
     Some(Address { host, port })
 }
 
-/// Must not block; what does not fit is dropped.
-fn keep(sender: &mpsc::Sender<Push>, push: PushInfo) -> Result<(), redis::aio::SendError> {
-    let push = match push.kind {
-        PushKind::Message | PushKind::SMessage => match push.data.into_iter().nth(1) {
-            Some(Value::BulkString(message)) => Push::Message(message.into()),
-            _ => return Ok(()),
-        },
-        PushKind::SUnsubscribe | PushKind::Unsubscribe => Push::Moved,
+/// Must not block; a message that does not fit is dropped.
+fn keep(
+    sender: &mpsc::Sender<Bytes>,
+    moved: &Notify,
+    push: PushInfo,
+) -> Result<(), redis::aio::SendError> {
+    match push.kind {
+        PushKind::Message | PushKind::SMessage => {
+            if let Some(Value::BulkString(message)) = push.data.into_iter().nth(1) {
+                let _ = sender.try_send(message.into());
+            }
+        }
+        PushKind::SUnsubscribe | PushKind::Unsubscribe => moved.notify_one(),
         // That the connection is lost is known by the end of the channel.
-        _ => return Ok(()),
-    };
-    let _ = sender.try_send(push);
+        _ => {}
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    fn push(kind: PushKind) -> PushInfo {
+        let data = [&b"channel"[..], b"message"].map(|part| Value::BulkString(part.to_vec()));
+        PushInfo { kind, data: data.into() }
+    }
+
+    #[test]
+    fn that_the_channel_has_moved_is_known_however_many_messages_wait() {
+        let (sender, mut messages) = mpsc::channel(1);
+        let moved = Notify::new();
+        for kind in [PushKind::SMessage, PushKind::SMessage, PushKind::SUnsubscribe] {
+            keep(&sender, &moved, push(kind)).unwrap();
+        }
+        assert_eq!(messages.try_recv().unwrap(), "message");
+        assert!(messages.try_recv().is_err(), "there was no room");
+        assert!(moved.notified().now_or_never().is_some());
+    }
 }

@@ -55,6 +55,11 @@ impl Link {
         &self.shared.settings
     }
 
+    /// Whether the operator was told that Redis is away, and not yet that it is back.
+    pub fn is_away(&self) -> bool {
+        self.shared.state().is_away()
+    }
+
     /// Does some work on the connection. `work` is not repeated: whether to try again is up to the caller, who knows what
     /// a lost reply means ([`LinkError::outcome_unknown`]).
     ///

@@ -138,6 +138,10 @@ impl<C: Clone> State<C> {
         }
     }
 
+    pub(super) fn is_away(&self) -> bool {
+        self.outage.is_some()
+    }
+
     /// A command was obeyed over this connection.
     pub(super) fn worked(&mut self, held: &Held<C>, now: Instant) -> Option<Notice> {
         if !self.is_current(held) || self.doubted {

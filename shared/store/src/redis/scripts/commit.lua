@@ -1,7 +1,8 @@
 -- Moves a fleet to a new head, or changes nothing.
 -- KEYS: term, head, history, objects, and where all is in one slot: heads, clock.
 -- ARGV: the head that is expected or nothing, the new head, its value, a forged value that may be replaced or nothing, how
--- many steps of history are kept (0: this is none), whether the fleet retires (1), fleet, channel.
+-- many steps of history are kept (0: this is none), whether the fleet retires (1), fleet, channel, a text that was never
+-- on the clock.
 local found = redis.call('GET', KEYS[2])
 -- The answer was lost and the writer asks again.
 if found == ARGV[3] then return { 'ok' } end
@@ -18,16 +19,17 @@ end
 
 -- A store that was emptied has forgotten the claim.
 redis.call('SET', KEYS[1], ours[1] .. '.' .. ours[2])
-redis.call('SET', KEYS[2], ARGV[3])
+-- The objects stay from here on, see lodge.
+if not found then redis.call('PERSIST', KEYS[4]) end
 if ARGV[6] == '1' then
   redis.call('UNLINK', KEYS[3], KEYS[4])
 elseif ARGV[5] ~= '0' then
   redis.call('LPUSH', KEYS[3], ARGV[3])
   redis.call('LTRIM', KEYS[3], 0, tonumber(ARGV[5]) - 1)
 end
-if KEYS[5] then
-  redis.call('HSET', KEYS[5], ARGV[7], ARGV[2])
-  redis.call('SET', KEYS[6], ARGV[7] .. ' ' .. ARGV[2])
-  redis.call('PUBLISH', ARGV[8], ARGV[7] .. ' ' .. ARGV[2])
-end
-return { 'ok' }
+-- After what the user may lack the right to do: with the head all is done that cannot be done again.
+redis.call('SET', KEYS[2], ARGV[3])
+if not KEYS[5] then return { 'ok' } end
+redis.call('HSET', KEYS[5], ARGV[7], ARGV[2])
+redis.call('SET', KEYS[6], ARGV[9])
+return { 'ok', ring('PUBLISH', ARGV[8], ARGV[7] .. ' ' .. ARGV[2]) }

@@ -25,3 +25,9 @@ local function term_at(key)
   local term = numbers(text)
   return text, { term[1] or '0', term[2] or '0' }
 end
+
+-- Rings the bell, which is only a hint: if it cannot be rung, what was written stays. Returns why, or nothing.
+local function ring(command, channel, message)
+  local rung = redis.pcall(command, channel, message)
+  return type(rung) == 'table' and rung.err or ''
+end

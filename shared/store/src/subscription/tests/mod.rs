@@ -100,6 +100,7 @@ fn record(name: &str, sequence: u64) -> Arc<Record> {
         time: SystemTime::UNIX_EPOCH,
         cause: "test".into(),
         pinned: None,
+        has_unknown_types: false,
     })
 }
 
@@ -369,9 +370,69 @@ fn nothing_is_left_of_a_fleet_that_retires_before_its_turn() {
 #[test]
 fn backoff_grows_and_stays_within_its_bounds() {
     let (least, most) = BACKOFF;
-    assert_eq!(backoff(1, 0.0), least);
-    assert_eq!(backoff(1, 1.0), 2 * least);
-    assert!(backoff(2, 1.0) > backoff(1, 1.0));
-    assert_eq!(backoff(u32::MAX, 1.0), most);
-    assert_eq!(backoff(u32::MAX, 0.0), least);
+    assert_eq!(backoff(BACKOFF, 1, 0.0), least);
+    assert_eq!(backoff(BACKOFF, 1, 1.0), 2 * least);
+    assert!(backoff(BACKOFF, 2, 1.0) > backoff(BACKOFF, 1, 1.0));
+    assert_eq!(backoff(BACKOFF, u32::MAX, 1.0), most);
+    assert_eq!(backoff(BACKOFF, u32::MAX, 0.0), least);
+}
+
+/// What comes of a load that had to leave a secret out.
+fn incomplete(record: Arc<Record>) -> Outcome {
+    let snapshot = Arc::new(Snapshot::empty(record.fleet.clone()).at(record.head));
+    Outcome { record, loaded: Ok(Loaded { snapshot, unopened: vec!["tls".into()] }) }
+}
+
+/// Who has no key at all must not read the same again and again, and who gets one must not wait.
+#[test]
+fn sealed_secrets_are_looked_at_ever_less_and_at_once_with_another_key() {
+    let (mut board, mut now) = (Board::default(), Instant::now());
+    board.hear(Notice::Fleet(record("one", 1)));
+    let load = |board: &mut Board, now| {
+        let record = board.begin_load(now).unwrap().record;
+        board.settle(incomplete(record), now, 1.0);
+        board.next_retry().unwrap().duration_since(now)
+    };
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        let pause = load(&mut board, now);
+        pauses.push(pause.as_secs());
+        now += pause;
+    }
+    assert_eq!(pauses, [4, 8, 16, 32, 60, 60]);
+
+    load(&mut board, now);
+    assert!(board.begin_load(now).is_none());
+    board.keys_changed();
+    assert_eq!(load(&mut board, now).as_secs(), 4);
+
+    // While it is being loaded with the keys from before.
+    now += load(&mut board, now + Duration::from_secs(4));
+    now += Duration::from_secs(60);
+    let record = board.begin_load(now).unwrap().record;
+    board.keys_changed();
+    assert!(board.begin_load(now).is_none());
+    board.settle(incomplete(record), now, 1.0);
+    assert_eq!(board.next_retry().unwrap().duration_since(now).as_secs(), 4);
+}
+
+#[test]
+fn the_fleets_that_cannot_be_loaded_are_named_until_they_can() {
+    let (mut board, mut now) = (Board::default(), Instant::now());
+    board.hear(Notice::Fleet(record("one", 1)));
+    for named in [vec![], vec![fleet("one")]] {
+        let record = board.begin_load(now).unwrap().record;
+        let loaded = Err(StoreError::Damaged { fleet: fleet("one"), reason: "gone".into() });
+        board.settle(Outcome { record, loaded }, now, 0.0);
+        assert_eq!(board.damaged_fleets(), named);
+        now = board.next_retry().unwrap();
+    }
+    let record = board.begin_load(now).unwrap().record;
+    let loaded = Err(StoreError::Refused("this program is too old".into()));
+    board.settle(Outcome { record, loaded }, now, 0.0);
+    assert_eq!((board.damaged_fleets(), board.damaged()), (vec![], 1), "nobody can mend that");
+    now = board.next_retry().unwrap();
+    let record = board.begin_load(now).unwrap().record;
+    board.settle(incomplete(record), now, 0.0);
+    assert_eq!(board.damaged(), 0);
 }

@@ -1,0 +1,68 @@
+//! Requests that flow while something else happens.
+
+use crate::harness::{Answer, Asked, Client, until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Clients that send one request after the other, on connections that they keep.
+pub(crate) struct Traffic {
+    stop: watch::Sender<bool>,
+    answered: Arc<AtomicUsize>,
+    clients: JoinSet<Vec<Result<Answer, String>>>,
+}
+
+impl Traffic {
+    pub(crate) fn start(port: u16) -> Self {
+        let stop = watch::Sender::new(false);
+        let answered = Arc::new(AtomicUsize::new(0));
+        let mut clients = JoinSet::new();
+        for _ in 0..2 {
+            let (stop, answered) = (stop.subscribe(), answered.clone());
+            clients.spawn(async move {
+                let mut answers = Vec::new();
+                let mut client = Client::new(port);
+                while !*stop.borrow() {
+                    answers.push(client.ask(&ask_for("/")).await);
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+                answers
+            });
+        }
+        Self { stop, answered, clients }
+    }
+
+    /// Waits until some more requests have been answered.
+    pub(crate) async fn until_more(&self) {
+        let before = self.answered.load(Ordering::Relaxed);
+        until("requests are answered", || async {
+            self.answered.load(Ordering::Relaxed) >= before + 50
+        })
+        .await
+        .unwrap();
+    }
+
+    /// Ends it, and returns how many requests there were. Fails if one of them did.
+    pub(crate) async fn stop(self) -> usize {
+        self.stop.send_replace(true);
+        let answers = self.clients.join_all().await.concat();
+        let failed: Vec<_> = answers.iter().filter(|answer| !is_good(answer)).collect();
+        assert!(failed.is_empty(), "{} of {} failed: {failed:?}", failed.len(), answers.len());
+        answers.len()
+    }
+}
+
+/// What a request to `web.test` is answered.
+pub(crate) async fn answer(port: u16, path: &str) -> String {
+    ask_for(path).ask(port).await.unwrap().body
+}
+
+const fn ask_for(path: &str) -> Asked<'_> {
+    Asked { method: "GET", host: "web.test", path, headers: &[] }
+}
+
+fn is_good(answer: &Result<Answer, String>) -> bool {
+    let Ok(Answer { status: 200, body, .. }) = answer else { return false };
+    body == "blue web.test /" || body == "green web.test /"
+}
