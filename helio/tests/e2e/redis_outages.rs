@@ -58,6 +58,38 @@ async fn is_filled_again(site: &Site, name: &str, versions: &Versions) -> (Progr
     (distributor, envoy)
 }
 
+/// The distributor that finds it tells the translator, who believes all to be there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_spoiled_in_redis_is_written_again() {
+    let redis = Server::start(&[]).await;
+    let site = Site::new(&redis.url()).await;
+    let _translator = site.translator().await;
+    let one = site.distributor("one").await;
+    let first = site.envoy("envoy-one", &one).await;
+    first.until_live().await;
+    let versions = first.versions().await;
+
+    let objects = format!("heliograph:{{{FLEET}}}:objects");
+    let mut connection = redis.connect().await.unwrap();
+    let addresses: Vec<Vec<u8>> =
+        redis::cmd("HKEYS").arg(&objects).query_async(&mut connection).await.unwrap();
+    assert!(!addresses.is_empty());
+    let mut spoil = redis::cmd("HSET");
+    spoil.arg(&objects);
+    addresses.iter().for_each(|address| {
+        spoil.arg(address).arg("spoiled");
+    });
+    spoil.query_async::<()>(&mut connection).await.unwrap();
+
+    let two = site.distributor("two").await;
+    until("a new distributor has the fleet", async || two.page("/fleets").await.contains(FLEET))
+        .await;
+    let second = site.envoy("envoy-two", &two).await;
+    second.until_live().await;
+    second.until_versions(&versions).await;
+    first.assert_undisturbed().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_redis_proxies_are_served_and_a_change_waits() {
     let mut redis = Server::start(&[]).await;
