@@ -13,4 +13,4 @@ pub use fleet::{FleetName, InvalidFleetName};
 pub use head::{Head, InvalidHead};
 pub use resource::{Address, InvalidVersion, Resource, ResourceType, Version};
 pub use snapshot::{Change, Snapshot};
-pub use tree::{Assembly, Difference, Entry, Fresh, Malformed, Missing, Part, Tree};
+pub use tree::{Assembly, Difference, Entry, Fresh, Malformed, Missing, Part, Sound, Tree};

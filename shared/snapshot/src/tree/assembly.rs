@@ -1,4 +1,5 @@
-use super::{DEEPEST, Entry, FANOUT, Node, Part, Shape, Tree, address_of_branch, address_of_leaf};
+use super::parts::{Content, Kept, Malformed, Sound};
+use super::{DEEPEST, FANOUT, Node, Shape, Tree};
 use crate::{Address, Resource};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -23,11 +24,6 @@ pub struct Assembly {
     /// How many of them have no body yet.
     gaps: usize,
 }
-
-/// A part that is not what its address says, or that nobody asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what is stored at {0:?} is not what its address says")]
-pub struct Malformed(pub Address);
 
 /// A resource whose body is wanted.
 #[derive(Clone, Debug)]
@@ -91,22 +87,18 @@ impl Assembly {
     }
 
     /// Takes a part, which leads to others or to bodies.
-    pub fn part(&mut self, address: Address, part: Part) -> Result<(), Malformed> {
-        if part.address() != address {
-            return Err(Malformed(address));
-        }
+    pub fn part(&mut self, Sound { address, content }: Sound) -> Result<(), Malformed> {
         let place = self.wanted.remove(&address).ok_or(Malformed(address))?;
         let index = self.nodes.len();
-        match part {
-            Part::Leaf(entries) => {
-                let mut resources = Vec::with_capacity(entries.len());
-                for (position, entry) in entries.into_iter().enumerate() {
-                    resources.push(self.resource(entry, (index, position))?);
-                }
+        match content {
+            Content::Leaf(entries) => {
+                let entries = entries.into_iter().enumerate();
+                let resources =
+                    entries.map(|(at, entry)| self.resource(entry, (index, at))).collect();
                 self.nodes.push(Arrived::Leaf(address, resources));
             }
-            Part::Branch(_) if place.depth >= DEEPEST => return Err(Malformed(address)),
-            Part::Branch(children) => {
+            Content::Branch(_) if place.depth >= DEEPEST => return Err(Malformed(address)),
+            Content::Branch(children) => {
                 let empty = Box::new([const { Child::Nothing }; FANOUT]);
                 self.nodes.push(Arrived::Branch(address, empty));
                 for (slot, child) in children.into_iter().enumerate() {
@@ -158,28 +150,21 @@ impl Assembly {
     }
 
     /// The resource of an entry, if it is at hand or came with the leaf.
-    fn resource(
-        &mut self,
-        entry: Entry,
-        (leaf, position): (usize, usize),
-    ) -> Result<Option<Arc<Resource>>, Malformed> {
-        let Entry { name, address, body } = entry;
-        if let Some(known) = self.known.get(&name)
-            && known.address == address
-        {
-            return Ok(Some(known.clone()));
+    fn resource(&mut self, entry: Kept, (leaf, position): (usize, usize)) -> Option<Arc<Resource>> {
+        let (name, address) = match &entry {
+            Kept::Here(resource) => (&resource.name, resource.address),
+            Kept::Elsewhere(name, address) => (name, *address),
+        };
+        // That at hand, so that it is in memory once.
+        if let Some(known) = self.known.get(name).filter(|known| known.address == address) {
+            return Some(known.clone());
         }
-        match body {
-            Some(body) if Address::of(&body) == address => {
-                // A copy, because it would keep the whole leaf in memory.
-                let body = Bytes::copy_from_slice(&body);
-                Ok(Some(Arc::new(Resource::at(address, name, body))))
-            }
-            Some(_) => Err(Malformed(address)),
-            None => {
+        match entry {
+            Kept::Here(resource) => Some(resource),
+            Kept::Elsewhere(name, address) => {
                 self.missing.push(Missing { name, address, leaf, entry: position });
                 self.gaps += 1;
-                Ok(None)
+                None
             }
         }
     }
@@ -226,18 +211,6 @@ impl Assembly {
     }
 }
 
-impl Part {
-    /// Where it is kept, if it is what it should be.
-    pub fn address(&self) -> Address {
-        match self {
-            Self::Leaf(entries) => {
-                address_of_leaf(entries.iter().map(|entry| (&*entry.name, entry.address)))
-            }
-            Self::Branch(children) => address_of_branch(children.iter().copied()),
-        }
-    }
-}
-
 impl Node {
     fn child(&self, slot: usize) -> Option<&Arc<Node>> {
         match &self.shape {
@@ -249,6 +222,7 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Entry, Part};
     use super::*;
     use proptest::prelude::*;
 
@@ -300,7 +274,7 @@ mod tests {
                     return Ok(count);
                 }
                 for address in wanted {
-                    assembly.part(address, self.parts[&address].clone())?;
+                    assembly.part(self.parts[&address].clone().verified(address)?)?;
                     count += 1;
                 }
             }
@@ -408,16 +382,18 @@ mod tests {
         let mut assembly = Assembly::new(Some(root), Tree::new());
         let entry = |body| Entry { name: "name-1".into(), address: Address::of(b"other"), body };
         let other = Part::Leaf(vec![entry(None)]);
-        assert_eq!(assembly.part(root, other.clone()), Err(Malformed(root)));
+        assert_eq!(other.clone().verified(root).err(), Some(Malformed(root)));
         let mut shelf = Shelf::default();
         shelf.add(&tree, &Tree::new());
-        let unasked = shelf.parts.iter().find(|(address, _)| **address != root).unwrap();
-        assert_eq!(assembly.part(*unasked.0, unasked.1.clone()), Err(Malformed(*unasked.0)));
+        let (at, unasked) = shelf.parts.iter().find(|(address, _)| **address != root).unwrap();
+        let unasked = unasked.clone().verified(*at).unwrap();
+        assert_eq!(assembly.part(unasked), Err(Malformed(*at)));
 
         // A leaf whose body is another's.
-        let address = other.address();
-        let mut assembly = Assembly::new(Some(address), Tree::new());
-        let forged = Part::Leaf(vec![entry(Some(Bytes::from_static(b"forged")))]);
-        assert_eq!(assembly.part(address, forged), Err(Malformed(Address::of(b"other"))));
+        let Part::Leaf(mut entries) = other else { unreachable!() };
+        let address = super::super::address_of_leaf([("name-1", entries[0].address)].into_iter());
+        entries[0].body = Some(Bytes::from_static(b"forged"));
+        let forged = Part::Leaf(entries).verified(address);
+        assert_eq!(forged.err(), Some(Malformed(Address::of(b"other"))));
     }
 }

@@ -1,8 +1,8 @@
 mod assembly;
 mod parts;
 
-pub use assembly::{Assembly, Malformed, Missing};
-pub use parts::{Entry, Fresh, Part};
+pub use assembly::{Assembly, Missing};
+pub use parts::{Entry, Fresh, Malformed, Part, Sound};
 
 use crate::{Address, Resource};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -55,8 +55,8 @@ impl Tree {
     }
 
     pub fn get(&self, name: &str) -> Option<&Arc<Resource>> {
-        let path = path_of(name);
         let mut node = self.root.as_ref()?;
+        let path = path_of(name);
         let mut depth = 0;
         loop {
             match &node.shape {

@@ -1,4 +1,4 @@
-use super::{FANOUT, Node, Shape, Tree, same};
+use super::{FANOUT, Node, Shape, Tree, address_of_branch, address_of_leaf, same};
 use crate::{Address, Resource};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -20,6 +20,33 @@ pub struct Entry {
     pub body: Option<Bytes>,
 }
 
+/// A part that is what its address says, and so are the bodies in it.
+///
+/// To find that out is nearly all the work of a large load, and can be done for many parts side by side.
+#[derive(Debug)]
+pub struct Sound {
+    pub(super) address: Address,
+    pub(super) content: Content,
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    Leaf(Vec<Kept>),
+    Branch(Box<[Option<Address>; FANOUT]>),
+}
+
+/// A resource that came with its leaf, or whose body is elsewhere.
+#[derive(Debug)]
+pub(super) enum Kept {
+    Here(Arc<Resource>),
+    Elsewhere(Arc<str>, Address),
+}
+
+/// A part that is not what its address says, or that nobody asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what is stored at {0:?} is not what its address says")]
+pub struct Malformed(pub Address);
+
 /// What a tree has and another has not.
 #[derive(Debug, Default)]
 pub struct Fresh<'a> {
@@ -27,6 +54,47 @@ pub struct Fresh<'a> {
     pub branches: Vec<(Address, Box<[Option<Address>; FANOUT]>)>,
     /// The resources in those leaves that the other has not.
     pub resources: Vec<&'a Arc<Resource>>,
+}
+
+impl Part {
+    /// Makes sure that it is what is to be found at `address`.
+    pub fn verified(self, address: Address) -> Result<Sound, Malformed> {
+        if self.address() != address {
+            return Err(Malformed(address));
+        }
+        let content = match self {
+            Self::Branch(children) => Content::Branch(children),
+            Self::Leaf(entries) => {
+                Content::Leaf(entries.into_iter().map(Entry::verified).collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(Sound { address, content })
+    }
+
+    /// Where it is kept, if it is what it should be.
+    pub fn address(&self) -> Address {
+        match self {
+            Self::Leaf(entries) => {
+                address_of_leaf(entries.iter().map(|entry| (&*entry.name, entry.address)))
+            }
+            Self::Branch(children) => address_of_branch(children.iter().copied()),
+        }
+    }
+}
+
+impl Entry {
+    fn verified(self) -> Result<Kept, Malformed> {
+        let Self { name, address, body } = self;
+        match body {
+            Some(body) if Address::of(&body) == address => {
+                // A copy, because it would keep the whole leaf in memory.
+                let body = Bytes::copy_from_slice(&body);
+                Ok(Kept::Here(Arc::new(Resource::at(address, name, body))))
+            }
+            Some(_) => Err(Malformed(address)),
+            None => Ok(Kept::Elsewhere(name, address)),
+        }
+    }
 }
 
 impl Tree {

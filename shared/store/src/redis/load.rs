@@ -7,9 +7,9 @@ use crate::{Loaded, Record, StoreError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use heliograph_snapshot::{
-    Address, Assembly, FleetName, Missing, Part, ResourceType, Snapshot, Tree,
+    Address, Assembly, FleetName, Malformed, Missing, Part, ResourceType, Snapshot, Sound, Tree,
 };
-use redis::{Cmd, cmd};
+use redis::cmd;
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,6 +17,22 @@ use std::sync::Arc;
 /// How many objects are read in one command, and how many such commands are on their way at once.
 const TOGETHER: usize = 256;
 const READS: usize = 4;
+
+/// How many bytes are worth being verified on another thread.
+const WORTH_A_THREAD: usize = 64 * 1024;
+
+/// Why an object is no part of the tree.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("it is missing")]
+    Missing,
+    #[error(transparent)]
+    Unread(#[from] CodecError),
+    #[error("it has secrets that are not sealed")]
+    Unsealed,
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
 
 impl Shared {
     pub(super) async fn load(
@@ -54,37 +70,42 @@ impl Shared {
             if wanted.is_empty() {
                 return Ok(());
             }
-            let addresses: Vec<_> = wanted.iter().map(|(_, address)| *address).collect();
-            let mut replies = pin!(self.replies(Operation::Load, fleet, &addresses));
-            let mut wanted = wanted.into_iter();
-            while let Some(objects) = replies.try_next().await? {
-                for (object, (kind, address)) in objects.into_iter().zip(wanted.by_ref()) {
-                    self.take_part(fleet, trees, kind, address, object)?;
+            // Collected, because the compiler cannot tell the lifetimes of a lazy iterator in a stream.
+            let parts: Vec<_> =
+                wanted.chunks(TOGETHER).map(|wanted| self.parts(fleet, wanted)).collect();
+            let parts = stream::iter(parts).buffered(READS);
+            let mut parts = pin!(parts);
+            while let Some(parts) = parts.try_next().await? {
+                for (kind, part) in parts {
+                    let Some(tree) = trees.get_mut(&kind) else { continue };
+                    tree.part(part).map_err(|error| self.damaged(fleet, error.0, &error))?;
                 }
             }
         }
     }
 
-    fn take_part(
+    /// What is wanted, if that is what there is.
+    async fn parts(
         &self,
         fleet: &FleetName,
-        trees: &mut BTreeMap<ResourceType, Assembly>,
-        kind: ResourceType,
-        address: Address,
-        object: Option<Bytes>,
-    ) -> Result<(), StoreError> {
-        let object = object.ok_or_else(|| self.missing_object(fleet, address))?;
-        let part =
-            codec::read_part(&object).map_err(|error| self.unread(fleet, address, &error))?;
-        if kind == ResourceType::Secret && has_bodies(&part) {
-            return Err(self.damaged(fleet, address, &"it has secrets that are not sealed"));
-        }
-        match trees.get_mut(&kind) {
-            Some(tree) => {
-                tree.part(address, part).map_err(|error| self.damaged(fleet, address, &error))
-            }
-            None => Ok(()),
-        }
+        wanted: &[(ResourceType, Address)],
+    ) -> Result<Vec<(ResourceType, Sound)>, StoreError> {
+        let addresses = wanted.iter().map(|(_, address)| address);
+        let objects = self.read(Operation::Load, fleet, addresses).await?;
+        let length: usize = objects.iter().flatten().map(Bytes::len).sum();
+        let came = wanted.iter().copied().zip(objects).collect();
+        let parts = if length < WORTH_A_THREAD {
+            verified(came)
+        } else {
+            // Hashes of megabytes: beside the other tasks, and several at once.
+            let work = tokio::task::spawn_blocking(move || verified(came));
+            work.await.map_err(|_| StoreError::Unavailable("the program is ending".to_owned()))?
+        };
+        parts.map_err(|(address, fault)| match fault {
+            // It is whole, and written again it would be the same.
+            Fault::Unread(error @ CodecError::Newer(_)) => self.unread(fleet, address, &error),
+            fault => self.damaged(fleet, address, &fault),
+        })
     }
 
     /// Returns the names of secrets whose key this process lacks.
@@ -160,34 +181,34 @@ impl Shared {
         fleet: &'a FleetName,
         addresses: &'a [Address],
     ) -> impl Stream<Item = Result<Vec<Option<Bytes>>, StoreError>> + Send + 'a {
-        let reads = addresses.chunks(TOGETHER).map(move |addresses| {
-            let mut command = cmd("HMGET");
-            command.arg(self.names.objects(fleet));
-            addresses.iter().for_each(|address| {
-                command.arg(&address.0);
-            });
-            self.some_objects(operation, fleet, command, addresses.len())
-        });
-        // Collected, because the compiler cannot tell the lifetimes of a lazy iterator in a stream.
+        let reads = addresses.chunks(TOGETHER);
+        let reads = reads.map(move |addresses| self.read(operation, fleet, addresses.iter()));
         stream::iter(reads.collect::<Vec<_>>()).buffered(READS)
     }
 
-    async fn some_objects(
-        &self,
+    fn read<'a>(
+        &'a self,
         operation: Operation,
-        fleet: &FleetName,
-        command: Cmd,
-        count: usize,
-    ) -> Result<Vec<Option<Bytes>>, StoreError> {
-        let objects: Vec<Option<Bytes>> = self.query(operation, &command).await?;
-        if objects.len() != count {
-            let found = objects.len();
-            let reason = format!("{fleet}: Redis answered {found} objects of {count}");
-            return Err(StoreError::Unavailable(reason));
+        fleet: &'a FleetName,
+        addresses: impl ExactSizeIterator<Item = &'a Address>,
+    ) -> impl Future<Output = Result<Vec<Option<Bytes>>, StoreError>> + Send + 'a {
+        let count = addresses.len();
+        let mut command = cmd("HMGET");
+        command.arg(self.names.objects(fleet));
+        addresses.for_each(|address| {
+            command.arg(&address.0);
+        });
+        async move {
+            let objects: Vec<Option<Bytes>> = self.query(operation, &command).await?;
+            if objects.len() != count {
+                let found = objects.len();
+                let reason = format!("{fleet}: Redis answered {found} objects of {count}");
+                return Err(StoreError::Unavailable(reason));
+            }
+            let found = objects.iter().flatten();
+            self.metrics.read(found.clone().count(), found.map(Bytes::len).sum());
+            Ok(objects)
         }
-        let found = objects.iter().flatten();
-        self.metrics.read(found.clone().count(), found.map(Bytes::len).sum());
-        Ok(objects)
     }
 
     fn missing_object(&self, fleet: &FleetName, address: Address) -> StoreError {
@@ -214,6 +235,24 @@ impl Shared {
         let reason = format!("the object {address:?} cannot be used: {reason}");
         StoreError::Damaged { fleet: fleet.clone(), reason }
     }
+}
+
+fn verified(
+    came: Vec<((ResourceType, Address), Option<Bytes>)>,
+) -> Result<Vec<(ResourceType, Sound)>, (Address, Fault)> {
+    let sound = |((kind, address), object)| match part(kind, address, object) {
+        Ok(part) => Ok((kind, part)),
+        Err(fault) => Err((address, fault)),
+    };
+    came.into_iter().map(sound).collect()
+}
+
+fn part(kind: ResourceType, address: Address, object: Option<Bytes>) -> Result<Sound, Fault> {
+    let part = codec::read_part(&object.ok_or(Fault::Missing)?)?;
+    if kind == ResourceType::Secret && has_bodies(&part) {
+        return Err(Fault::Unsealed);
+    }
+    Ok(part.verified(address)?)
 }
 
 fn has_bodies(part: &Part) -> bool {
