@@ -36,9 +36,9 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-snapshot",
             "heliograph-store",
         ],
-        &["heliograph-loadtest"],
+        &["heliograph-client"],
     ),
-    ("heliograph-loadtest", &["heliograph-envoy", "heliograph-snapshot"], &[]),
+    ("heliograph-client", &["heliograph-envoy", "heliograph-snapshot"], &[]),
     ("heliograph-checker", &["heliograph-snapshot"], &["heliograph-store"]),
     (
         "helio",
@@ -51,7 +51,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-translator",
             "heliograph-translator-core",
         ],
-        &["heliograph-checker", "heliograph-loadtest"],
+        &["heliograph-checker", "heliograph-client"],
     ),
 ];
 

@@ -1,10 +1,10 @@
 use crate::world::*;
+use heliograph_client::{Client, Options, Protocol, State};
 use heliograph_distributor::{DistributorArgs, DistributorError};
 use heliograph_envoy::envoy::config::core::v3::Node;
 use heliograph_envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse,
 };
-use heliograph_loadtest::{Client, Options, Protocol, State};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::ResourceType;
 use heliograph_store::Embedded;

@@ -2,7 +2,7 @@
 
 use crate::faulty::Faults;
 use crate::world::*;
-use heliograph_loadtest::{Client, Protocol, State};
+use heliograph_client::{Client, Protocol, State};
 use heliograph_snapshot::ResourceType::Route;
 use heliograph_store::{ACKS_EXPIRY, AckReport, FleetReport, Store};
 use std::sync::Arc;

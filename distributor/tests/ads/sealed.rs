@@ -2,7 +2,7 @@
 
 use crate::faulty::{Faults, Faulty};
 use crate::world::*;
-use heliograph_loadtest::State;
+use heliograph_client::State;
 use heliograph_snapshot::ResourceType::{Listener, Secret};
 
 #[tokio::test]

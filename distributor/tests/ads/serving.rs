@@ -1,5 +1,5 @@
 use crate::world::*;
-use heliograph_loadtest::{Protocol, State};
+use heliograph_client::{Protocol, State};
 use heliograph_snapshot::ResourceType::{self, Cluster, Endpoints, Listener, Route};
 use std::sync::Arc;
 
@@ -87,8 +87,8 @@ async fn a_rejection_keeps_the_last_good_and_the_others_go_on() {
             let led = body.windows(5).any(|part| part == b"green");
             (kind == Route && led).then(|| format!("{name} leads to green"))
         });
-        let easy = heliograph_loadtest::Client::connect(options).unwrap();
-        let picky = heliograph_loadtest::Client::connect(picky).unwrap();
+        let easy = heliograph_client::Client::connect(options).unwrap();
+        let picky = heliograph_client::Client::connect(picky).unwrap();
         easy.until("warm client", DEADLINE, State::is_warm).await.unwrap();
         picky.until("warm client", DEADLINE, State::is_warm).await.unwrap();
         world.publish(&gateway("green")).await;

@@ -1,6 +1,7 @@
 //! A running distributor, a writer to its store, and resources that an Envoy would take.
 
 use crate::faulty::Faulty;
+use heliograph_client::{Client, Options, Protocol, State};
 use heliograph_distributor::{Acks, DistributorArgs};
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
@@ -16,7 +17,6 @@ use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
 };
 use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_envoy::{Message, any};
-use heliograph_loadtest::{Client, Options, Protocol, State};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::{Publication, Retirement, Store};

@@ -1,7 +1,7 @@
 //! Redis loses or spoils what it has.
 
-use crate::scene::marked;
-use crate::servers::Server;
+use crate::scene::{GATEWAYS, marked};
+use crate::site::{Site, at_every_site};
 use crate::world::{World, comes_true};
 use heliograph_snapshot::{Head, ResourceType};
 use std::time::{Duration, Instant};
@@ -10,15 +10,19 @@ const OBJECTS: &str = "heliograph:{shop/edge}:objects";
 const OLDER: &str = "heliograph_store_refused_records_total{reason=\"older\"}";
 const DAMAGED: &str = "heliograph_store_damaged_objects_total";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_emptied_redis_is_filled_again_and_nobody_notices() {
-    let server = Server::start(&[]).await;
-    let mut world = World::over(&server).await;
+at_every_site! {
+    an_emptied_redis_is_filled_again_and_nobody_notices,
+    a_redis_that_went_back_takes_nobody_with_it,
+    spoiled_objects_are_refused_and_counted_and_the_old_snapshot_stays,
+}
+
+async fn an_emptied_redis_is_filled_again_and_nobody_notices(site: Site) {
+    let mut world = site.world().await;
     for _ in 0..2 {
         let before = newest(&world);
         let responses = world.log.responses(None);
         let emptied = Instant::now();
-        server.query::<()>(&["FLUSHALL"]).await.unwrap();
+        site.empty().await;
         comes_true("all is published again", || {
             let now = newest(&world);
             now.iter().zip(&before).all(|(now, before)| now > before)
@@ -34,30 +38,28 @@ async fn an_emptied_redis_is_filled_again_and_nobody_notices() {
 }
 
 /// As after a failover to a replica that had not heard of the last writes.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_went_back_takes_nobody_with_it() {
-    let server = Server::start(&["enable-debug-command yes"]).await;
-    let mut world = World::over(&server).await;
+async fn a_redis_that_went_back_takes_nobody_with_it(site: Site) {
+    let mut world = site.world().await;
     let old = newest(&world);
-    server.query::<()>(&["SAVE"]).await.unwrap();
+    site.remember().await;
     for _ in 0..3 {
         world.settle().await;
     }
     let lost = newest(&world);
     assert!(lost.iter().zip(&old).all(|(lost, old)| lost > old));
     let responses = world.log.responses(None);
-    // Not mended before everybody has looked: a late doorbell makes them.
-    world.way().cut();
-    server.query::<()>(&["DEBUG", "RELOAD", "NOSAVE"]).await.unwrap();
-    for fleet in world.fleets() {
-        let message = format!("{fleet} {}", Head::default());
-        server.query::<()>(&["PUBLISH", "heliograph:{index}:bell", &message]).await.unwrap();
+    // Not mended before everybody has looked. The shards of a Cluster go back one after the other, and who looked before
+    // a fleet's shard did has no reason to look again: a late doorbell makes them.
+    world.way.cut();
+    site.go_back().await;
+    for (gateway, old) in GATEWAYS.iter().zip(&old) {
+        site.ring(gateway, old.unwrap()).await;
     }
     comes_true("every replica and its reader refuse to go back", || {
         world.replicas.iter().all(|replica| replica.metric(OLDER) >= 4.0)
     })
     .await;
-    world.way().mend();
+    world.way.mend();
     comes_true("the leader repairs it", || {
         let now = newest(&world);
         now.iter().zip(&lost).all(|(now, lost)| now > lost)
@@ -80,23 +82,21 @@ enum Harm {
     Missing,
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn spoiled_objects_are_refused_and_counted_and_the_old_snapshot_stays() {
-    let server = Server::start(&[]).await;
-    let mut world = World::over(&server).await;
+async fn spoiled_objects_are_refused_and_counted_and_the_old_snapshot_stays(site: Site) {
+    let mut world = site.world().await;
     for harm in [Harm::Garbage, Harm::Truncated, Harm::Missing] {
-        spoil(&server, &mut world, harm).await;
+        spoil(&site, &mut world, harm).await;
     }
     world.end().await;
 }
 
 /// While one replica is cut off, a change is published and then spoiled, so that this replica finds only that.
-async fn spoil(server: &Server, world: &mut World, harm: Harm) {
-    let mut redis = server.connect().await.unwrap();
+async fn spoil(site: &Site, world: &mut World, harm: Harm) {
+    let mut redis = site.master_of(OBJECTS).await.connect().await.unwrap();
     let keys = async |redis: &mut redis::aio::MultiplexedConnection| {
         redis::cmd("HKEYS").arg(OBJECTS).query_async::<Vec<Vec<u8>>>(redis).await.unwrap()
     };
-    world.replicas[0].way().cut();
+    world.replicas[0].way.cut();
     let known = keys(&mut redis).await;
     let mark = world.mark();
     world.until_marked(&[1, 2], mark).await;
@@ -119,7 +119,7 @@ async fn spoil(server: &Server, world: &mut World, harm: Harm) {
     }
 
     let before = world.replicas[0].metric(DAMAGED);
-    world.replicas[0].way().mend();
+    world.replicas[0].way.mend();
     comes_true("it is counted", || world.replicas[0].metric(DAMAGED) >= before + 2.0).await;
     world.add_envoys(0);
     let own = world.envoys.split_off(world.envoys.len() - 4);
@@ -135,6 +135,11 @@ async fn spoil(server: &Server, world: &mut World, harm: Harm) {
     }
     drop(own);
 
+    if harm == Harm::Garbage {
+        // The next master has the same.
+        site.fail_over().await;
+    }
+    let mut redis = site.master_of(OBJECTS).await.connect().await.unwrap();
     for (key, value) in whole {
         redis::cmd("HSET")
             .arg(OBJECTS)

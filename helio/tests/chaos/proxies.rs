@@ -4,7 +4,7 @@ use crate::log::Log;
 use crate::scene::marked;
 use crate::world::DEADLINE;
 use heliograph_checker::{Event, Order, ResourceId, Response, Sent};
-use heliograph_loadtest::{Client, Held, Options, Protocol, Received, State, references};
+use heliograph_client::{Client, Held, Options, Protocol, Received, State, references};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::Store;
 use heliograph_store::redis::RedisStore;

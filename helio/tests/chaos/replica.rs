@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Replica {
     /// Where proxies connect.
     pub(crate) server: String,
-    /// The way to Redis, where there is one that can be cut.
-    pub(crate) way: Option<Proxy>,
+    /// The way to Redis.
+    pub(crate) way: Proxy,
     pub(crate) store: RedisStore,
     readiness: Readiness,
     registry: Registry,
@@ -37,7 +37,7 @@ impl Replica {
         name: &str,
         store: RedisStore,
         registry: Registry,
-        way: Option<Proxy>,
+        way: Proxy,
         log: Log,
     ) -> Self {
         let args = DistributorArgs {
@@ -57,10 +57,6 @@ impl Replica {
         tasks.spawn(async move { bound.run(CancellationToken::new()).await.unwrap() });
         tasks.spawn(follow(format!("reader of {name}").into(), subscription, log, seen));
         Self { server, way, store, readiness, registry, read, _tasks: tasks }
-    }
-
-    pub(crate) fn way(&self) -> &Proxy {
-        self.way.as_ref().unwrap()
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -5,9 +5,9 @@
 
 use crate::scene::GATEWAYS;
 use crate::servers::Server;
-use crate::world::World;
+use crate::world::{Place, World};
 use fastrand::Rng;
-use heliograph_loadtest::Protocol;
+use heliograph_client::Protocol;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
@@ -67,7 +67,8 @@ async fn storm(seed: u64) {
     println!("the seed of this storm is {seed}");
     let mut random = Rng::with_seed(seed);
     let mut server = Server::start(&["enable-debug-command yes"]).await;
-    let mut world = World::over_with_seed(&server, seed).await;
+    let place = Place { url: server.url(), ports: vec![server.port()] };
+    let mut world = World::at(place, seed).await;
     for replica in 0..world.replicas.len() {
         world.add_envoys(replica);
     }
@@ -92,10 +93,10 @@ async fn strike(fault: Fault, world: &mut World, server: &mut Server, random: &m
     let replica = random.usize(0..world.replicas.len());
     let envoy = random.usize(0..world.envoys.len());
     match fault {
-        Fault::CutLeader => world.way().cut(),
-        Fault::StallLeader => world.way().stall(),
-        Fault::CutReplica => world.replicas[replica].way().cut(),
-        Fault::StallReplica => world.replicas[replica].way().stall(),
+        Fault::CutLeader => world.way.cut(),
+        Fault::StallLeader => world.way.stall(),
+        Fault::CutReplica => world.replicas[replica].way.cut(),
+        Fault::StallReplica => world.replicas[replica].way.stall(),
         Fault::Restart => server.restart().await,
         Fault::Empty => server.query::<()>(&["FLUSHALL"]).await.unwrap(),
         Fault::Save => server.query::<()>(&["SAVE"]).await.unwrap(),
@@ -114,6 +115,6 @@ async fn strike(fault: Fault, world: &mut World, server: &mut Server, random: &m
 }
 
 fn mend(world: &World) {
-    world.way().mend();
-    world.replicas.iter().for_each(|replica| replica.way().mend());
+    world.way.mend();
+    world.replicas.iter().for_each(|replica| replica.way.mend());
 }

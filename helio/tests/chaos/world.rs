@@ -5,9 +5,9 @@ use crate::log::Log;
 use crate::proxies::Envoy;
 use crate::replica::Replica;
 use crate::scene::{GATEWAYS, Scene, fleet};
-use crate::servers::{Proxy, Server};
+use crate::servers::Proxy;
 use heliograph_checker::Violation;
-use heliograph_loadtest::Protocol;
+use heliograph_client::Protocol;
 use heliograph_snapshot::FleetName;
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::{Link, RedisArgs, RedisSettings};
@@ -28,8 +28,8 @@ pub(crate) struct World {
     pub(crate) scene: Scene,
     pub(crate) log: Log,
     pub(crate) leader: Leader,
-    /// The leader's way to Redis, where there is one that can be cut.
-    pub(crate) way: Option<Proxy>,
+    /// The leader's way to Redis.
+    pub(crate) way: Proxy,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) envoys: Vec<Envoy>,
     place: Place,
@@ -41,28 +41,15 @@ pub(crate) struct World {
 
 /// Where Redis is.
 #[derive(Clone)]
-enum Place {
-    /// A server, to which everybody has a way that can be cut.
-    Port(u16),
-    /// Sentinels or a Cluster, who tell their own addresses.
-    Url(String),
+pub(crate) struct Place {
+    pub(crate) url: String,
+    /// Of the servers to which everybody gets by a way that can be cut.
+    pub(crate) ports: Vec<u16>,
 }
 
 impl World {
-    /// Over one server, with proxies of both protocols in each fleet at every replica.
-    pub(crate) async fn over(server: &Server) -> Self {
-        Self::start(Place::Port(server.port()), 0).await
-    }
-
-    pub(crate) async fn over_with_seed(server: &Server, seed: u64) -> Self {
-        Self::start(Place::Port(server.port()), seed).await
-    }
-
-    pub(crate) async fn at(url: String) -> Self {
-        Self::start(Place::Url(url), 0).await
-    }
-
-    async fn start(place: Place, seed: u64) -> Self {
+    /// With proxies of both protocols in each fleet at every replica.
+    pub(crate) async fn at(place: Place, seed: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("keys"), KeyRing::generate("first").unwrap()).unwrap();
         let (log, scene) = (Log::default(), Scene::new(seed));
@@ -98,10 +85,6 @@ impl World {
         GATEWAYS.map(fleet).to_vec()
     }
 
-    pub(crate) fn way(&self) -> &Proxy {
-        self.way.as_ref().unwrap()
-    }
-
     pub(crate) async fn add_replica(&mut self) {
         let name = format!("replica {}", self.replicas.len());
         let registry = Registry::new();
@@ -129,14 +112,14 @@ impl World {
     }
 
     /// Another writer, by a way of its own, that is told of nothing yet.
-    pub(crate) async fn candidate(&self, fence: u128) -> (Leader, Option<Proxy>) {
+    pub(crate) async fn candidate(&self, fence: u128) -> (Leader, Proxy) {
         let registry = Registry::new();
         let (store, way) = open(&self.place, &self.directory, &registry).await;
         (Leader::begin(store, registry, fence, self.log.clone()), way)
     }
 
     /// Another leader takes over, with a newer token. The one before is not asked.
-    pub(crate) async fn succeed(&mut self) -> (Leader, Option<Proxy>) {
+    pub(crate) async fn succeed(&mut self) -> (Leader, Proxy) {
         self.fence += 1;
         let (leader, way) = self.candidate(self.fence).await;
         leader.introduce(self.scene.all());
@@ -231,18 +214,9 @@ pub(crate) async fn comes_true(what: &str, mut condition: impl FnMut() -> bool) 
     assert!(came.is_ok(), "not in time: {what}");
 }
 
-async fn open(
-    place: &Place,
-    directory: &TempDir,
-    registry: &Registry,
-) -> (RedisStore, Option<Proxy>) {
-    let (url, way) = match place {
-        Place::Url(url) => (url.clone(), None),
-        Place::Port(port) => {
-            let way = Proxy::start(*port).await;
-            (way.url(), Some(way))
-        }
-    };
+async fn open(place: &Place, directory: &TempDir, registry: &Registry) -> (RedisStore, Proxy) {
+    let way = Proxy::start_all(&place.ports).await;
+    let url = way.along(&place.url);
     let args = RedisArgs { store: Some(url.parse().unwrap()), ..RedisArgs::default() };
     // A way that is stalled is given up after the second, so that tests of it do not take long.
     let settings = RedisSettings::from_args(&args)

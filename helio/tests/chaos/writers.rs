@@ -1,7 +1,7 @@
 //! Writers that are not alone: paused ones, rivals, and tokens that start low again.
 
 use crate::scene::fleet;
-use crate::servers::Server;
+use crate::site::{Site, at_every_site};
 use crate::world::{World, comes_true};
 use heliograph_snapshot::Head;
 use heliograph_store::{Store, Term};
@@ -9,19 +9,25 @@ use heliograph_store::{Store, Term};
 /// The bytes of a request that only a commit has.
 const COMMIT: &[u8] = b"{index}:bell";
 
+at_every_site! {
+    a_writer_that_was_paused_before_its_commit_is_refused,
+    of_two_writers_at_once_the_newer_token_wins,
+    tokens_that_start_low_again_go_on_in_a_new_epoch,
+}
+
 /// As a leader that is stopped with SIGSTOP, at the worst moment: its objects are uploaded and its commit is on the way.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_that_was_paused_before_its_commit_is_refused() {
-    let server = Server::start(&[]).await;
-    let mut world = World::over(&server).await;
-    world.way().stall_at(COMMIT);
+async fn a_writer_that_was_paused_before_its_commit_is_refused(site: Site) {
+    let mut world = site.world().await;
+    world.way.stall_at(COMMIT);
     world.mark();
-    world.way().until_stalled().await;
+    world.way.until_stalled().await;
     let (paused, paused_way) = world.succeed().await;
     world.churn(5);
     world.settle().await;
+    site.fail_over().await;
+    world.settle().await;
     let before = all_published(&world);
-    paused_way.as_ref().unwrap().mend();
+    paused_way.mend();
     let reason = paused.until_ended().await;
     assert!(reason.contains("a newer term has begun"), "{reason}");
     assert_eq!(all_published(&world), before, "nothing of the paused one's was taken");
@@ -33,10 +39,8 @@ fn all_published(world: &World) -> Vec<Head> {
     world.fleets().iter().flat_map(heads).collect()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_writers_at_once_the_newer_token_wins() {
-    let server = Server::start(&[]).await;
-    let mut world = World::over(&server).await;
+async fn of_two_writers_at_once_the_newer_token_wins(site: Site) {
+    let mut world = site.world().await;
     let (older, _older_way) = world.candidate(200).await;
     let (newer, newer_way) = world.candidate(201).await;
     // Each with something to write that the other has not.
@@ -51,16 +55,16 @@ async fn of_two_writers_at_once_the_newer_token_wins() {
         assert!(reason.contains("a newer term has begun"), "{reason}");
     }
     world.settle().await;
+    site.fail_over().await;
+    world.settle().await;
     let term = world.leader.store.term().await.unwrap();
     assert_eq!(term, Term { epoch: 0, fence: 201 });
     world.end().await;
 }
 
 /// As after an etcd restore, or a move to another cluster.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_that_start_low_again_go_on_in_a_new_epoch() {
-    let server = Server::start(&[]).await;
-    let mut world = World::over(&server).await;
+async fn tokens_that_start_low_again_go_on_in_a_new_epoch(site: Site) {
+    let mut world = site.world().await;
     let (low, _way) = world.candidate(7).await;
     low.introduce(world.scene.all());
     let reason = low.until_ended().await;
@@ -72,6 +76,7 @@ async fn tokens_that_start_low_again_go_on_in_a_new_epoch() {
     let adopted = store.adopt(before).await.unwrap();
     assert!(adopted > before);
     assert!(store.adopt(before).await.is_err(), "it was looked at before somebody else adopted");
+    site.fail_over().await;
     let (low, way) = world.candidate(8).await;
     low.introduce(world.scene.all());
     let former = std::mem::replace(&mut world.leader, low);

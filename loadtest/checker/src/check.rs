@@ -1,6 +1,6 @@
-use crate::client::Client;
+use crate::asks::Asks;
 use crate::event::Event;
-use crate::publishes::Publishes;
+use crate::proxy::Proxy;
 use crate::reader::Reader;
 use crate::violation::Violation;
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 pub fn check(events: &[Event]) -> Vec<Violation> {
     let mut violations = Vec::new();
     // First of all: a snapshot may be seen before its writer hears that it is published.
-    let publishes = Publishes::collect(events, &mut violations);
-    let (mut readers, mut clients) = (BTreeMap::new(), BTreeMap::new());
+    let publishes = Asks::collect(events, &mut violations).publishes();
+    let (mut readers, mut proxies) = (BTreeMap::new(), BTreeMap::new());
     for event in events {
         match event {
             Event::Reads { reader } => {
@@ -24,26 +24,28 @@ pub fn check(events: &[Event]) -> Vec<Violation> {
                 }
             }
             Event::Connects { client, fleet } => {
-                clients.insert(client.clone(), Client::new(client.clone(), fleet.clone()));
+                proxies.insert(client.clone(), Proxy::new(fleet.clone()));
             }
             Event::Reconnects { client } => {
-                if let Some(client) = clients.get_mut(client) {
-                    client.reconnect();
+                if let Some(proxy) = proxies.get_mut(client) {
+                    proxy.reconnect();
                 }
             }
             Event::Responded(response) => {
-                if let Some(client) = clients.get_mut(&response.client) {
-                    client.take(response, &publishes, &mut violations);
+                if let Some(proxy) = proxies.get_mut(&response.client) {
+                    proxy.take(&response.client, response, &publishes, &mut violations);
                 }
             }
             Event::Leaves { who } => {
                 readers.remove(who);
-                clients.remove(who);
+                proxies.remove(who);
             }
             Event::Asked { .. } | Event::Answered { .. } => {}
         }
     }
     readers.values().for_each(|reader| reader.end(&publishes, &mut violations));
-    clients.values().for_each(|client| client.end(&publishes, &mut violations));
+    for (client, proxy) in &proxies {
+        proxy.end(client, &publishes, &mut violations);
+    }
     violations
 }

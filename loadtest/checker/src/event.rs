@@ -65,6 +65,9 @@ pub enum Order {
     /// The server does not say. It is from the first snapshot, not older than what the proxy was sent last, that has
     /// all this.
     PublishLog,
+    /// What was published is not known, so that it is compared with nothing. Where its nonce has a head all the same,
+    /// that only moves forward.
+    Observed(Option<Head>),
 }
 
 /// A resource as it was sent.

@@ -1,104 +1,66 @@
-use crate::event::{Content, Event, Outcome};
-use crate::violation::Violation;
-use heliograph_snapshot::{FleetName, Head};
+use crate::event::ResourceId;
+use crate::history::History;
+use heliograph_snapshot::{FleetName, Head, ResourceType, Snapshot, Version};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-/// All that writers asked for.
+/// What was published, which responses are compared with. It grows while a run goes on, by what changed.
 #[derive(Debug, Default)]
-pub(crate) struct Publishes(BTreeMap<FleetName, BTreeMap<Head, Publish>>);
+pub struct Publishes(BTreeMap<FleetName, Published>);
 
-#[derive(Debug)]
-pub(crate) struct Publish {
-    /// None: the fleet is retired.
-    pub(crate) content: Option<Arc<Content>>,
-    /// How often it was asked for: a writer that was told nothing asks again.
-    asked: usize,
-    refused: usize,
-    acknowledged: bool,
+#[derive(Debug, Default)]
+struct Published {
+    history: History,
+    last: Option<Snapshot>,
+}
+
+/// A fleet only moves forward, also in a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{fleet}: {head} is not newer than {last}, which is published already")]
+pub struct NotNewer {
+    pub fleet: FleetName,
+    pub head: Head,
+    pub last: Head,
 }
 
 impl Publishes {
-    pub(crate) fn collect(events: &[Event], violations: &mut Vec<Violation>) -> Self {
-        let mut publishes = Self::default();
-        for event in events {
-            match event {
-                Event::Asked { fleet, head, content } => {
-                    publishes.ask(fleet, *head, content, violations);
-                }
-                Event::Answered { fleet, head, outcome } => {
-                    publishes.answer(fleet, *head, *outcome);
-                }
-                _ => {}
-            }
+    /// Adds a snapshot that its writer was told is published. It has to be here before a proxy is sent something of it.
+    pub fn publish(&mut self, snapshot: &Snapshot) -> Result<(), NotNewer> {
+        let (fleet, head) = (&snapshot.fleet, snapshot.head);
+        let published = self.0.entry(fleet.clone()).or_default();
+        if let Some(last) = published.history.last().filter(|last| head <= *last) {
+            return Err(NotNewer { fleet: fleet.clone(), head, last });
         }
-        publishes
+        let empty = Snapshot::empty(fleet.clone());
+        let before = published.last.as_ref().unwrap_or(&empty);
+        published.history.append(head, true, true, changes(before, snapshot));
+        published.last = Some(snapshot.clone());
+        Ok(())
     }
 
-    pub(crate) fn fleets(&self) -> impl Iterator<Item = &FleetName> {
-        self.0.keys()
+    pub(crate) fn fleets(&self) -> impl Iterator<Item = (&FleetName, &History)> {
+        self.0.iter().map(|(fleet, published)| (fleet, &published.history))
     }
 
-    pub(crate) fn get(&self, fleet: &FleetName, head: Head) -> Option<&Publish> {
-        self.0.get(fleet)?.get(&head)
+    pub(crate) fn get(&self, fleet: &FleetName) -> Option<&History> {
+        self.0.get(fleet).map(|published| &published.history)
     }
 
-    /// The newest that a writer was told is published.
-    pub(crate) fn newest(&self, fleet: &FleetName) -> Option<Head> {
-        let mut newest = self.0.get(fleet)?.iter().rev();
-        newest.find(|(_, publish)| publish.acknowledged).map(|(head, _)| *head)
-    }
-
-    /// What may be in the store from this head on, oldest first.
-    pub(crate) fn standing(
-        &self,
-        fleet: &FleetName,
-        from: Head,
-    ) -> impl DoubleEndedIterator<Item = (Head, &Publish)> {
-        let publishes = self.0.get(fleet).into_iter().flat_map(move |found| found.range(from..));
-        publishes.filter(|(_, found)| !found.is_refused()).map(|(head, found)| (*head, found))
-    }
-
-    fn ask(
-        &mut self,
-        fleet: &FleetName,
-        head: Head,
-        content: &Option<Arc<Content>>,
-        violations: &mut Vec<Violation>,
-    ) {
-        let publishes = self.0.entry(fleet.clone()).or_default();
-        let publish = publishes.entry(head).or_insert_with(|| Publish {
-            content: content.clone(),
-            asked: 0,
-            refused: 0,
-            acknowledged: false,
-        });
-        publish.asked += 1;
-        if publish.content != *content {
-            let difference = match (&publish.content, content) {
-                (Some(one), Some(other)) => one.difference(other).map(ToString::to_string),
-                _ => None,
-            };
-            let difference =
-                difference.unwrap_or_else(|| "whether the fleet is retired".to_owned());
-            violations.push(Violation::TwoContents { fleet: fleet.clone(), head, difference });
-        }
-    }
-
-    fn answer(&mut self, fleet: &FleetName, head: Head, outcome: Outcome) {
-        let publish = self.0.get_mut(fleet).and_then(|found| found.get_mut(&head));
-        let Some(publish) = publish else { return };
-        match outcome {
-            Outcome::Acknowledged => publish.acknowledged = true,
-            Outcome::Refused => publish.refused += 1,
-            Outcome::Unknown => {}
-        }
+    /// For a log that is written all at once.
+    pub(crate) fn of(&mut self, fleet: &FleetName) -> &mut History {
+        &mut self.0.entry(fleet.clone()).or_default().history
     }
 }
 
-impl Publish {
-    /// Whether it was certainly not done: an ask whose answer was lost may have been.
-    pub(crate) fn is_refused(&self) -> bool {
-        !self.acknowledged && self.refused == self.asked
-    }
+fn changes<'a>(
+    before: &'a Snapshot,
+    after: &'a Snapshot,
+) -> impl Iterator<Item = (ResourceId, Option<Version>)> {
+    ResourceType::ALL.into_iter().flat_map(|kind| {
+        let differences = after.tree(kind).differences(before.tree(kind));
+        differences.into_iter().filter_map(move |difference| {
+            let name = &difference.after.or(difference.before)?.name;
+            let version = difference.after.map(|resource| resource.version);
+            Some((ResourceId::new(kind, name.clone()), version))
+        })
+    })
 }

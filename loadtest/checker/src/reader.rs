@@ -1,7 +1,8 @@
-use crate::event::Content;
+use crate::event::{Content, ResourceId};
+use crate::history::History;
 use crate::publishes::Publishes;
 use crate::violation::Violation;
-use heliograph_snapshot::{FleetName, Head};
+use heliograph_snapshot::{FleetName, Head, ResourceType};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,27 +40,30 @@ impl Reader {
             let (who, fleet) = (who.clone(), fleet.clone());
             violations.push(Violation::WentBack { who, fleet, what, from, to: head });
         }
-        violations.extend(match publishes.get(fleet, head) {
-            None => Some(Violation::Unheard { who, fleet: fleet_name, head }),
-            Some(publish) if publish.is_refused() => {
+        let Some(history) = publishes.get(fleet) else {
+            return violations.push(Violation::Unheard { who, fleet: fleet_name, head });
+        };
+        violations.extend(match (history.position(head), content) {
+            (None, _) if history.is_refused(head) => {
                 Some(Violation::Refused { who, fleet: fleet_name, head })
             }
-            Some(publish) => match (content, publish.content.as_deref()) {
-                (Some(given), Some(published)) => self.compare(fleet, head, given, published),
-                (None, None) => None,
-                _ => Some(Violation::NotLive { who, fleet: fleet_name, head }),
-            },
+            (None, _) => Some(Violation::Unheard { who, fleet: fleet_name, head }),
+            (Some(at), Some(given)) if history.is_live(at) => {
+                self.compare(fleet, given, history, at)
+            }
+            (Some(at), None) if !history.is_live(at) => None,
+            _ => Some(Violation::NotLive { who, fleet: fleet_name, head }),
         });
     }
 
     pub(crate) fn end(&self, publishes: &Publishes, violations: &mut Vec<Violation>) {
-        for fleet in publishes.fleets() {
+        for (fleet, history) in publishes.fleets() {
             let place = self.places.get(fleet);
-            let (at, newest) = (place.map(|place| place.head), publishes.newest(fleet));
-            let Some(newest) = newest.filter(|newest| at < Some(*newest)) else { continue };
-            let retired = publishes.get(fleet, newest).is_some_and(|it| it.content.is_none());
+            let Some(position) = history.newest() else { continue };
+            let (at, newest) = (place.map(|place| place.head), history.head(position));
             // Who has nothing of a fleet need not hear that it is gone.
-            if !retired || place.is_some_and(|place| place.is_live) {
+            let is_owed = history.is_live(position) || place.is_some_and(|place| place.is_live);
+            if at < Some(newest) && is_owed {
                 let (who, fleet) = (self.name.clone(), fleet.clone());
                 violations.push(Violation::Behind { who, fleet, at, newest, difference: None });
             }
@@ -69,16 +73,23 @@ impl Reader {
     fn compare(
         &self,
         fleet: &FleetName,
-        head: Head,
         given: &Content,
-        published: &Content,
+        history: &History,
+        at: usize,
     ) -> Option<Violation> {
-        let resource = given.difference(published)?.clone();
-        let (who, fleet) = (self.name.clone(), fleet.clone());
-        let published = published.0.get(&resource).copied();
-        Some(match given.0.get(&resource).copied() {
-            Some(version) => Violation::Foreign { who, fleet, head, resource, version, published },
-            None => Violation::Half { who, fleet, head, resource },
-        })
+        let (who, fleet, head) = (self.name.clone(), fleet.clone(), history.head(at));
+        let foreign = given.0.iter().find_map(|(id, version)| {
+            let published = history.version(id.kind, &id.name, at);
+            (published != Some(*version)).then(|| (id.clone(), *version, published))
+        });
+        if let Some((resource, version, published)) = foreign {
+            return Some(Violation::Foreign { who, fleet, head, resource, version, published });
+        }
+        let published = ResourceType::ALL.into_iter().flat_map(|kind| {
+            let resources = history.resources(kind, at);
+            resources.map(move |(name, _)| ResourceId::new(kind, name.clone()))
+        });
+        let mut missing = published.into_iter().filter(|id| !given.0.contains_key(id));
+        missing.next().map(|resource| Violation::Half { who, fleet, head, resource })
     }
 }

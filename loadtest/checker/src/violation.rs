@@ -37,23 +37,31 @@ pub enum Violation {
     )]
     Mixed { who: Arc<str>, fleet: FleetName, kind: ResourceType, at: Option<Head> },
     #[error(
-        "{fleet}: {who} was sent {resource} of {head}, which refers to {missing}, and it does not have that"
+        "{fleet}: {who} was sent {resource}{}, which refers to {missing}, and it does not have that",
+        of_head(head)
     )]
     Dangling {
         who: Arc<str>,
         fleet: FleetName,
-        head: Head,
+        head: Option<Head>,
         resource: ResourceId,
         missing: ResourceId,
     },
-    #[error("{fleet}: {head} took {removed} from {who}, whose {referrer} still refers to it")]
+    #[error(
+        "{fleet}: {} took {removed} from {who}, whose {referrer} still refers to it",
+        or_server(head)
+    )]
     Broken {
         who: Arc<str>,
         fleet: FleetName,
-        head: Head,
+        head: Option<Head>,
         removed: ResourceId,
         referrer: ResourceId,
     },
+    #[error(
+        "{fleet}: {who} was resent {resource} at version {version}, which it had rejected on this stream"
+    )]
+    Resent { who: Arc<str>, fleet: FleetName, resource: ResourceId, version: Version },
     #[error(
         "{fleet}: at the end {who} is at {}, not at {newest}{}",
         or_none(at),
@@ -77,6 +85,14 @@ impl Violation {
 
 fn or_none(value: &Option<impl ToString>) -> String {
     value.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
+}
+
+fn of_head(head: &Option<Head>) -> String {
+    head.map(|head| format!(" of {head}")).unwrap_or_default()
+}
+
+fn or_server(head: &Option<Head>) -> String {
+    head.map_or_else(|| "the server".to_owned(), |head| head.to_string())
 }
 
 fn in_detail(difference: &Option<ResourceId>) -> String {

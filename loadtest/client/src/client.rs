@@ -1,20 +1,21 @@
-use crate::connection::{self, Protocol};
-use crate::state::{Ask, State, Verdict, Witness};
-use futures::StreamExt;
+use crate::holdings::Verdict;
+use crate::request::Request;
+use crate::response::Response;
+use crate::state::{State, Summary, Witness};
+use crate::wire::{Ended, Pool, Protocol, Server, ServerError, Stream};
 use heliograph_envoy::envoy::config::core::v3::Node;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::Code;
 
 /// A simulated Envoy. It is disconnected when dropped.
 #[derive(Debug)]
 pub struct Client {
     options: Options,
-    channel: Channel,
+    server: Server,
     state: Arc<watch::Sender<State>>,
     task: Option<AbortHandle>,
 }
@@ -34,21 +35,18 @@ pub struct Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    #[error("{server} is no address to connect to: {source}")]
-    Address { server: String, source: tonic::transport::Error },
+    #[error(transparent)]
+    Server(#[from] ServerError),
     #[error("no {what} within {after:?}; the client has {state}")]
     Late { what: String, after: Duration, state: String },
 }
 
-/// Requests that the connection has not taken yet. A server that does not read stops the client here.
-const WAITING_REQUESTS: usize = 64;
-
 impl Client {
     /// Begins to connect. What comes of it is in the client's state.
     pub fn connect(options: Options) -> Result<Self, ClientError> {
-        let channel = channel_to(&options.server)?;
-        let state = Arc::new(watch::Sender::new(State::default()));
-        let mut client = Self { options, channel, state, task: None };
+        let server = Server::new(&options.server, None, None)?;
+        let state = Arc::new(watch::Sender::new(State::new(options.protocol)));
+        let mut client = Self { options, server, state, task: None };
         client.reconnect();
         Ok(client)
     }
@@ -56,7 +54,7 @@ impl Client {
     /// Ends the stream and opens another at another server, with all that the client holds.
     pub fn move_to(&mut self, server: impl Into<String>) -> Result<(), ClientError> {
         self.options.server = server.into();
-        self.channel = channel_to(&self.options.server)?;
+        self.server = Server::new(&self.options.server, None, None)?;
         self.reconnect();
         Ok(())
     }
@@ -64,7 +62,7 @@ impl Client {
     /// Ends the stream and opens another, with all that the client holds.
     pub fn reconnect(&mut self) {
         self.disconnect();
-        let stream = run(self.channel.clone(), self.options.clone(), self.state.clone());
+        let stream = run(self.server.clone(), self.options.clone(), self.state.clone());
         self.task = Some(tokio::spawn(stream).abort_handle());
     }
 
@@ -124,63 +122,49 @@ impl fmt::Debug for Options {
     }
 }
 
-fn channel_to(server: &str) -> Result<Channel, ClientError> {
-    let endpoint = Endpoint::from_shared(server.to_owned())
-        .map_err(|source| ClientError::Address { server: server.to_owned(), source })?;
-    Ok(endpoint.tcp_nodelay(true).connect_lazy())
+async fn run(server: Server, options: Options, state: Arc<watch::Sender<State>>) {
+    let end = converse(&server, &options, &state).await;
+    let ended = match end {
+        Ended::Status { code: Code::Ok, .. } => (Code::Ok, end.to_string()),
+        Ended::Status { code, message } => (code, message),
+        other => (Code::Unavailable, other.to_string()),
+    };
+    state.send_modify(|state| state.ended = Some(ended));
 }
 
-async fn run(channel: Channel, options: Options, state: Arc<watch::Sender<State>>) {
-    let (requests, waiting) = mpsc::channel(WAITING_REQUESTS);
-    let node =
-        Node { id: options.node_id.clone(), cluster: options.fleet.clone(), ..Default::default() };
+/// One stream, until it ends.
+async fn converse(server: &Server, options: &Options, state: &watch::Sender<State>) -> Ended {
     let mut asks = Vec::new();
     state.send_modify(|state| asks = state.open());
-    let opening = connection::open(channel, options.protocol, node, ReceiverStream::new(waiting));
-    let converse = async {
-        // Some servers answer nothing, not even with headers, before they are asked.
-        say(&requests, &mut asks).await;
-        let mut responses = opening.await?;
-        loop {
-            say(&requests, &mut asks).await;
-            match responses.next().await {
-                Some(response) => {
-                    if let Some(response) = response? {
-                        state.send_modify(|state| {
-                            asks = state.take(response, &*options.rejects, &*options.witness);
-                        });
-                    }
-                }
-                None => return Err(tonic::Status::ok("the server ended the stream")),
-            }
-        }
+    let mut stream = match open(server, options.protocol).await {
+        Ok(stream) => stream,
+        Err(ended) => return ended,
     };
-    let end: Result<(), tonic::Status> = converse.await;
-    if let Err(status) = end {
-        state.send_modify(|state| state.ended = Some((status.code(), status.message().to_owned())));
+    let node = Node { cluster: options.fleet.clone(), ..Default::default() };
+    let mut introduction = Some((&node, options.node_id.as_str()));
+    let pool = Pool::default();
+    loop {
+        for ask in asks.drain(..) {
+            stream.send(&Request::new(options.protocol, ask), introduction.take());
+        }
+        let message = match stream.next(&pool).await {
+            Ok(message) => message,
+            Err(ended) => return ended,
+        };
+        match Response::read(options.protocol, &message.nonce, message.content.bytes()) {
+            Ok(None) => {}
+            Ok(Some(response)) => {
+                stream.nonces().set(response.kind, &message.nonce);
+                state.send_modify(|state| {
+                    asks = state.take(response, &*options.rejects, &*options.witness);
+                });
+            }
+            Err(error) => return Ended::Unreadable(error.to_string()),
+        }
     }
 }
 
-async fn say(requests: &mpsc::Sender<Ask>, asks: &mut Vec<Ask>) {
-    for ask in asks.drain(..) {
-        // If the server ended the stream, the next response says why.
-        let _ = requests.send(ask).await;
-    }
-}
-
-/// What a state holds, without bodies.
-struct Summary<'a>(&'a State);
-
-impl fmt::Debug for Summary<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let State { held, received, ended, .. } = self.0;
-        for (kind, resources) in held {
-            write!(f, "{kind}: {:?}, ", resources.keys().collect::<Vec<_>>())?;
-        }
-        write!(f, "after {} responses", received.len())?;
-        match ended {
-            Some((code, message)) => write!(f, ", and was told {code:?}: {message}"),
-            None => Ok(()),
-        }
-    }
+async fn open(server: &Server, protocol: Protocol) -> Result<Stream, Ended> {
+    let (opener, connection) = server.connect().await?;
+    Stream::open(server, protocol, opener, Some(connection)).await
 }

@@ -1,13 +1,27 @@
-//! A simulated Envoy that speaks xDS to any server: for tests over real gRPC, and for many at once.
+//! A simulated Envoy that speaks xDS to any server: one, for tests, and crowds.
 //!
-//! [`State`] decides as Envoy does what to ask for and what to answer; it does no IO. [`Client`] carries it.
+//! [`Holdings`] decides as Envoy does what to ask for and what to answer; it does no IO. [`Client`] carries one of
+//! them, [`Crowd`] thousands, cheaply: those that hold the same share it, and what comes of a response is worked out
+//! once for all of them.
 
 mod client;
-mod connection;
+mod crowd;
+mod digest;
+mod holdings;
 mod references;
+mod request;
+mod resources;
+mod response;
+#[cfg(test)]
+mod samples;
 mod state;
+mod wire;
 
 pub use client::{Client, ClientError, Options};
-pub use connection::Protocol;
+pub use crowd::{Backoff, Conduct, Crowd, Follower, Member, Observer, Place, Step};
+pub use holdings::{Holdings, Verdict};
 pub use references::references;
-pub use state::{Held, Received, State, Verdict, Witness};
+pub use resources::{Held, Resources};
+pub use response::Received;
+pub use state::{State, Witness};
+pub use wire::{Ended, Protocol, Server, ServerError};

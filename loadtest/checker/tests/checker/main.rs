@@ -5,3 +5,4 @@
 mod liar;
 mod liars;
 mod logs;
+mod servers;

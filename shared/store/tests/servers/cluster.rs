@@ -51,11 +51,48 @@ impl Cluster {
 
     /// Makes the replica the master of this key. The old one goes on as its replica.
     pub(crate) async fn fail_over(&self, key: &str) {
-        let port = self.master_of(key).await.port();
-        let index = self.nodes.iter().position(|node| node.port() == port).unwrap();
-        let other = &self.nodes[(index + MASTERS) % (2 * MASTERS)];
+        let master = self.master_of(key).await;
+        let port = master.port();
+        let [_, other] = self.shard_of(master);
+        other.until_synced().await;
         other.query::<()>(&["CLUSTER", "FAILOVER"]).await.unwrap();
         self.until_other_than(key, port).await;
+    }
+
+    /// This node and the one that has the same slots.
+    pub(crate) fn shard_of<'a>(&'a self, node: &'a Server) -> [&'a Server; 2] {
+        let index = self.nodes.iter().position(|it| it.port() == node.port()).unwrap();
+        [node, &self.nodes[(index + MASTERS) % (2 * MASTERS)]]
+    }
+
+    /// From now on, no replica hears of what is written.
+    pub(crate) async fn part(&self) {
+        for replica in self.replicas().await {
+            replica.part_from_master().await;
+        }
+    }
+
+    /// Makes all replicas masters, as they are: what was written since they were parted is lost.
+    pub(crate) async fn fail_over_to_parted(&self) {
+        for replica in self.replicas().await {
+            replica.query::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]).await.unwrap();
+            replica.rejoin().await;
+        }
+        for node in &self.nodes {
+            until("the node knows a whole Cluster", async || whole(node).await.unwrap_or(false))
+                .await;
+        }
+    }
+
+    async fn replicas(&self) -> Vec<&Server> {
+        let mut replicas = Vec::new();
+        for node in &self.nodes {
+            if node.told(&["INFO", "replication"], "role").await.as_deref() == Some("slave") {
+                replicas.push(node);
+            }
+        }
+        assert_eq!(replicas.len(), MASTERS);
+        replicas
     }
 
     async fn until_other_than(&self, key: &str, port: u16) {

@@ -6,13 +6,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A way to a server that can be cut, and that can lose what comes back.
+/// A way to a server, or to several, that can be cut, and that can lose what comes back.
+///
+/// Sentinels and the nodes of a Cluster tell their clients of each other. Where they name a server that this way leads to,
+/// it is handed on as a place on this way, so that a client which follows them stays on it.
 pub(crate) struct Proxy {
-    port: u16,
+    places: Arc<Places>,
     way: watch::Sender<Way>,
     accepted: Arc<AtomicUsize>,
     doom: Arc<Doom>,
-    _task: JoinSet<()>,
+    _tasks: JoinSet<()>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,9 @@ enum Way {
     /// Nothing passes, and nobody is told.
     Stalled,
 }
+
+/// The port of each server, and the one that leads to it.
+struct Places(Vec<(u16, u16)>);
 
 /// What happens to requests and replies that hold some bytes.
 struct Doom {
@@ -39,8 +45,17 @@ struct Doom {
 impl Proxy {
     /// Leads to that port of this machine.
     pub(crate) async fn start(target: u16) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let port = listener.local_addr().unwrap().port();
+        Self::start_all(&[target]).await
+    }
+
+    /// Leads to each of these ports of this machine.
+    pub(crate) async fn start_all(targets: &[u16]) -> Self {
+        let mut listeners = Vec::new();
+        for _ in targets {
+            listeners.push(TcpListener::bind(("127.0.0.1", 0)).await.unwrap());
+        }
+        let ports = listeners.iter().map(|listener| listener.local_addr().unwrap().port());
+        let places = Arc::new(Places(targets.iter().copied().zip(ports).collect()));
         let (way, ways) = watch::channel(Way::Open);
         let (lost, _) = watch::channel(0);
         let doom = Arc::new(Doom {
@@ -51,17 +66,28 @@ impl Proxy {
             lost,
         });
         let accepted = Arc::new(AtomicUsize::new(0));
-        let mut task = JoinSet::new();
-        task.spawn(accept(listener, target, ways, doom.clone(), accepted.clone()));
-        Self { port, way, accepted, doom, _task: task }
+        let mut tasks = JoinSet::new();
+        for (listener, target) in listeners.into_iter().zip(targets) {
+            let (places, doom) = (places.clone(), doom.clone());
+            tasks.spawn(accept(listener, *target, ways.clone(), places, doom, accepted.clone()));
+        }
+        Self { places, way, accepted, doom, _tasks: tasks }
     }
 
+    /// A URL of the servers, as it is on this way.
+    pub(crate) fn along(&self, url: &str) -> String {
+        self.places.0.iter().fold(url.to_owned(), |url, (target, port)| {
+            url.replace(&format!("127.0.0.1:{target}"), &format!("127.0.0.1:{port}"))
+        })
+    }
+
+    /// Of the first server.
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.places.0[0].1
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        format!("redis://127.0.0.1:{}", self.port())
     }
 
     /// How many connections have been made to it.
@@ -113,6 +139,7 @@ async fn accept(
     listener: TcpListener,
     target: u16,
     ways: watch::Receiver<Way>,
+    places: Arc<Places>,
     doom: Arc<Doom>,
     accepted: Arc<AtomicUsize>,
 ) {
@@ -120,11 +147,17 @@ async fn accept(
     loop {
         let (client, _) = listener.accept().await.unwrap();
         accepted.fetch_add(1, Ordering::Relaxed);
-        connections.spawn(join(client, target, ways.clone(), doom.clone()));
+        connections.spawn(join(client, target, ways.clone(), places.clone(), doom.clone()));
     }
 }
 
-async fn join(client: TcpStream, target: u16, mut ways: watch::Receiver<Way>, doom: Arc<Doom>) {
+async fn join(
+    client: TcpStream,
+    target: u16,
+    mut ways: watch::Receiver<Way>,
+    places: Arc<Places>,
+    doom: Arc<Doom>,
+) {
     // Whatever ends one direction ends the connection.
     let mut cut = ways.clone();
     let relayed = async {
@@ -135,7 +168,7 @@ async fn join(client: TcpStream, target: u16, mut ways: watch::Receiver<Way>, do
         let (server_in, server_out) = server.into_split();
         tokio::select! {
             ended = requests(client_in, server_out, ways.clone(), &doom, doomed) => ended,
-            ended = replies(server_in, client_out, ways, &doom, of_replies) => ended,
+            ended = replies(server_in, client_out, ways, &places, &doom, of_replies) => ended,
         }
     };
     tokio::select! {
@@ -176,25 +209,64 @@ async fn replies(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut ways: watch::Receiver<Way>,
+    places: &Places,
     doom: &Doom,
     doomed: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
+    // At the start of the buffer, see `rename`.
+    let mut kept = 0;
     loop {
-        let length = from.read(&mut buffer).await?;
-        if length == 0 {
+        let read = from.read(&mut buffer[kept..]).await?;
+        if read == 0 {
             return Ok(());
         }
+        let length = kept + read;
         if *doomed.borrow() {
             doom.lost.send_modify(|lost| *lost += 1);
             return Ok(());
         }
         if doom.unheard.lock().unwrap().as_ref().is_some_and(|it| holds(&buffer[..length], it)) {
             doom.lost.send_modify(|lost| *lost += 1);
+            kept = 0;
             continue;
         }
         pass(&mut ways).await;
-        to.write_all(&buffer[..length]).await?;
+        let whole = places.rename(&mut buffer[..length]);
+        to.write_all(&buffer[..whole]).await?;
+        buffer.copy_within(whole..length, 0);
+        kept = length - whole;
+    }
+}
+
+impl Places {
+    /// Puts the ports that lead to the servers in the place of their own, wherever one ends a line of a reply: after a
+    /// colon in the map of a Cluster and in the error that a key has moved, and alone in a Sentinel's answer. All have
+    /// five digits, so no length changes.
+    ///
+    /// Returns how much of the reply is dealt with. What comes after that may be the beginning of a port; it is never
+    /// the end of a reply.
+    fn rename(&self, reply: &mut [u8]) -> usize {
+        const DIGITS: usize = 5;
+        for start in 1..reply.len() {
+            if reply[start - 1] != b':' && reply[start - 1] != b'\n' {
+                continue;
+            }
+            let rest = &reply[start..];
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let is_unfinished = digits <= DIGITS && matches!(rest[digits..], [] | [b'\r']);
+            if is_unfinished && reply[start - 1] == b':' {
+                return start - 1;
+            }
+            if digits == DIGITS && rest[digits..].starts_with(b"\r\n") {
+                let told = std::str::from_utf8(&rest[..digits]).unwrap();
+                let place = self.0.iter().find(|(target, _)| target.to_string() == told);
+                if let Some((_, port)) = place {
+                    reply[start..start + digits].copy_from_slice(port.to_string().as_bytes());
+                }
+            }
+        }
+        if reply.ends_with(b":") { reply.len() - 1 } else { reply.len() }
     }
 }
 

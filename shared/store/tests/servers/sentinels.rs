@@ -1,4 +1,5 @@
 use super::{Server, until};
+use std::collections::HashMap;
 
 /// A master, two replicas, and three Sentinels that watch them.
 pub(crate) struct Sentinels {
@@ -24,11 +25,7 @@ impl Sentinels {
             servers.push(Server::start(&replica_lines).await);
         }
         for replica in &servers[1..] {
-            until("the replica has the data", async || {
-                let link = replica.told(&["INFO", "replication"], "master_link_status").await;
-                link.as_deref() == Some("up")
-            })
-            .await;
+            replica.until_synced().await;
         }
         let lines = [
             format!("sentinel monitor {NAME} 127.0.0.1 {port} 2"),
@@ -74,16 +71,54 @@ impl Sentinels {
     pub(crate) async fn fail_over(&self) {
         let old = self.master().await;
         let port = old.port();
-        // It is refused while one is under way, and while no replica is known to be good.
-        until("a failover begins", async || {
-            self.sentinels[0].query::<()>(&["SENTINEL", "FAILOVER", NAME]).await.is_ok()
+        // It is refused while one is under way and while no replica is known to be good, and it can come to nothing.
+        until("there is another master", async || match self.agreed().await {
+            Some(agreed) if agreed == port => {
+                let _ = self.sentinels[0].query::<()>(&["SENTINEL", "FAILOVER", NAME]).await;
+                false
+            }
+            agreed => agreed.is_some(),
         })
         .await;
-        self.until_other_than(port).await;
         until("the old master is a replica", async || {
             old.told(&["INFO", "replication"], "role").await.as_deref() == Some("slave")
         })
         .await;
+    }
+
+    /// From now on, one replica does not hear of what is written, and the other one will not be the master.
+    pub(crate) async fn part(&self) {
+        let (stale, other) = self.replicas().await;
+        other.configure("replica-priority", "0").await;
+        stale.part_from_master().await;
+        for sentinel in &self.sentinels {
+            // A replica that has been parted for ten times as long is not made the master.
+            let patience = ["SENTINEL", "SET", NAME, "down-after-milliseconds", "60000"];
+            sentinel.query::<()>(&patience).await.unwrap();
+            until("the Sentinel knows who may be the master", async || {
+                let asked = ["SENTINEL", "REPLICAS", NAME];
+                let known: Vec<HashMap<String, String>> = sentinel.query(&asked).await.unwrap();
+                let is_out = |it: &&HashMap<_, _>| it["slave-priority"] == "0";
+                known.iter().filter(is_out).count() == 1
+            })
+            .await;
+        }
+    }
+
+    /// Makes the parted replica the master: what was written since then is lost.
+    pub(crate) async fn fail_over_to_parted(&self) {
+        let (stale, other) = self.replicas().await;
+        self.fail_over().await;
+        assert_eq!(self.master().await.port(), stale.port());
+        other.configure("replica-priority", "100").await;
+        stale.rejoin().await;
+    }
+
+    /// Always in the same order.
+    async fn replicas(&self) -> (&Server, &Server) {
+        let master = self.master().await.port();
+        let mut replicas = self.servers.iter().filter(|server| server.port() != master);
+        (replicas.next().unwrap(), replicas.next().unwrap())
     }
 
     async fn until_other_than(&self, port: u16) {

@@ -133,6 +133,8 @@ impl Server {
     /// Its disk is full: it cannot save, and so takes no more writes. The server needs a line `save 3600 1`, as one
     /// that never saves does not care.
     pub(crate) async fn break_disk(&self) {
+        // What it saved, or got from its master.
+        let _ = fs::remove_file(self.directory.path().join("dump.rdb"));
         // Nothing can be renamed to a directory that is not empty.
         fs::create_dir_all(self.directory.path().join("dump.rdb/full")).unwrap();
         self.save_until("err").await;
@@ -149,6 +151,36 @@ impl Server {
             let _ = self.query::<()>(&["BGSAVE"]).await;
             let told = self.told(&["INFO", "persistence"], "rdb_last_bgsave_status").await;
             told.as_deref() == Some(status)
+        })
+        .await;
+    }
+
+    pub(crate) async fn configure(&self, name: &str, value: &str) {
+        self.query::<()>(&["CONFIG", "SET", name, value]).await.unwrap();
+    }
+
+    /// As a replica: hears nothing more of its master, which does not know the name that it gives.
+    pub(super) async fn part_from_master(&self) {
+        self.configure("masteruser", "nobody").await;
+        self.configure("masterauth", "nothing").await;
+        self.query::<()>(&["CLIENT", "KILL", "TYPE", "master"]).await.unwrap();
+        until("the replica is parted", async || {
+            let link = self.told(&["INFO", "replication"], "master_link_status").await;
+            link.as_deref() == Some("down")
+        })
+        .await;
+    }
+
+    pub(super) async fn rejoin(&self) {
+        self.configure("masteruser", "").await;
+        self.configure("masterauth", "").await;
+    }
+
+    /// As a replica: has what its master has.
+    pub(super) async fn until_synced(&self) {
+        until("the replica has the data", async || {
+            let link = self.told(&["INFO", "replication"], "master_link_status").await;
+            link.as_deref() == Some("up")
         })
         .await;
     }

@@ -1,0 +1,342 @@
+use super::conduct::Rejection;
+use super::place::{Follower, Opening, Place, Step};
+use crate::digest::Digest;
+use crate::holdings::Holdings;
+use crate::request::{Ask, Request};
+use crate::response::Response;
+use crate::wire::{Message, Protocol};
+use prost::DecodeError;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// What comes of a response in a place: worked out for the first client, looked up for the others.
+pub(super) struct Memo<F> {
+    known: Mutex<Known<F>>,
+}
+
+struct Known<F> {
+    /// By content, so that clients which took different ways to the same share again.
+    places: HashMap<Digest, Weak<Place<F>>>,
+    /// With more places than this, those that nobody is in any more are swept out.
+    enough: usize,
+    steps: Recent<StepKey, Arc<Step<F>>>,
+    openings: Recent<Digest, Arc<Opening<F>>>,
+}
+
+/// Place, response and what the client rejects.
+type StepKey = (Digest, Digest, Option<Arc<Rejection>>);
+
+/// What was used lately. What is not there is worked out again.
+struct Recent<K, V> {
+    entries: HashMap<K, (V, Instant)>,
+    swept: Option<Instant>,
+}
+
+const FEW: usize = 256;
+/// Longer than clients are apart that are sent the same.
+const LATELY: Duration = Duration::from_secs(20);
+const MANY: usize = 16 * 1024;
+
+impl<F: Follower> Memo<F> {
+    /// Where a client is that was never connected.
+    pub(super) fn start(&self, protocol: Protocol, follower: F) -> Arc<Place<F>> {
+        self.known().place(Place::new(Holdings::new(protocol), follower))
+    }
+
+    pub(super) fn open(&self, from: &Place<F>, now: Instant) -> Arc<Opening<F>> {
+        let mut known = self.known();
+        if let Some(opening) = known.openings.get(&from.digest, now) {
+            return opening;
+        }
+        let (mut holdings, mut follower) = (from.holdings().clone(), from.follower().clone());
+        let asks = holdings.open();
+        follower.reconnect();
+        let requests = requests(holdings.protocol(), asks);
+        let to = known.place(Place::new(holdings, follower));
+        let opening = Arc::new(Opening { to, requests });
+        known.openings.insert(from.digest, opening.clone(), now);
+        opening
+    }
+
+    /// `None`: a response of a type that no client here asks for.
+    pub(super) fn take(
+        &self,
+        from: &Place<F>,
+        message: &Message,
+        rejection: Option<&Arc<Rejection>>,
+        client: &str,
+        now: Instant,
+    ) -> Result<Option<Arc<Step<F>>>, DecodeError> {
+        let key = (from.digest, message.content.digest(), rejection.cloned());
+        // Locked until it is worked out, so that no two clients do it.
+        let mut known = self.known();
+        if let Some(step) = known.steps.get(&key, now) {
+            return Ok(Some(step));
+        }
+        let protocol = from.holdings().protocol();
+        let response = Response::read(protocol, &message.nonce, message.content.bytes())?;
+        let Some(response) = response else { return Ok(None) };
+        let (mut holdings, mut follower) = (from.holdings().clone(), from.follower().clone());
+        let rejection = rejection.cloned();
+        let taken =
+            holdings.take(response, &move |kind, name, _| rejection.as_ref()?.of(kind, name));
+        follower.take(client, &taken.received, &taken.resources);
+        let step = Arc::new(Step {
+            kind: taken.received.kind,
+            resources: taken.resources.len(),
+            removed: taken.received.removed.len(),
+            resent: taken.resent,
+            accepted: taken.received.accepted,
+            requests: requests(protocol, taken.asks),
+            to: known.place(Place::new(holdings, follower)),
+        });
+        known.steps.insert(key, step.clone(), now);
+        Ok(Some(step))
+    }
+
+    /// How many places somebody may be in.
+    pub(super) fn places(&self) -> usize {
+        self.known().places.values().filter(|place| place.strong_count() > 0).count()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known<F>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F> Default for Memo<F> {
+    fn default() -> Self {
+        let known = Known {
+            places: HashMap::new(),
+            enough: FEW,
+            steps: Recent::default(),
+            openings: Recent::default(),
+        };
+        Self { known: Mutex::new(known) }
+    }
+}
+
+impl<F> Known<F> {
+    fn place(&mut self, place: Place<F>) -> Arc<Place<F>> {
+        if let Some(known) = self.places.get(&place.digest).and_then(Weak::upgrade) {
+            return known;
+        }
+        if self.places.len() >= self.enough {
+            self.places.retain(|_, place| place.strong_count() > 0);
+            self.enough = (self.places.len() * 2).max(FEW);
+        }
+        let place = Arc::new(place);
+        self.places.insert(place.digest, Arc::downgrade(&place));
+        place
+    }
+}
+
+impl<K: Eq + Hash, V: Clone> Recent<K, V> {
+    fn get(&mut self, key: &K, now: Instant) -> Option<V> {
+        let (value, used) = self.entries.get_mut(key)?;
+        *used = now;
+        Some(value.clone())
+    }
+
+    fn insert(&mut self, key: K, value: V, now: Instant) {
+        let swept = *self.swept.get_or_insert(now);
+        if now.saturating_duration_since(swept) > LATELY || self.entries.len() >= MANY {
+            self.swept = Some(now);
+            self.entries.retain(|_, (_, used)| now.saturating_duration_since(*used) < LATELY);
+        }
+        // Nobody sends as many different ones to a place that they would be worth more memory.
+        if self.entries.len() >= MANY {
+            self.entries.clear();
+        }
+        self.entries.insert(key, (value, now));
+    }
+}
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), swept: None }
+    }
+}
+
+fn requests(protocol: Protocol, asks: Vec<Ask>) -> Vec<Request> {
+    asks.into_iter().map(|ask| Request::new(protocol, ask)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Conduct;
+    use crate::samples::{self, Said};
+    use proptest::prelude::*;
+
+    /// What a client does, one after another.
+    #[derive(Clone, Debug)]
+    enum Act {
+        Hears(Said),
+        Reconnects,
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            6 => samples::said().prop_map(Act::Hears),
+            1 => Just(Act::Reconnects),
+        ];
+        proptest::collection::vec(act, 0..25)
+    }
+
+    /// A follower that tells apart by which way a client came, so that nothing is shared that must not be.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    struct Path(Vec<String>);
+
+    impl Follower for Path {
+        fn take(
+            &mut self,
+            _: &str,
+            response: &crate::Received,
+            resources: &[(String, crate::Held)],
+        ) {
+            self.0.push(format!("{response:?} {resources:?}"));
+        }
+
+        fn reconnect(&mut self) {
+            self.0.push("reconnect".to_owned());
+        }
+
+        fn digest(&self, hasher: &mut impl std::hash::Hasher) {
+            self.0.hash(hasher);
+        }
+    }
+
+    /// One client without a crowd: what it holds, and all it asked.
+    fn alone(
+        protocol: Protocol,
+        acts: &[Act],
+        rejection: Option<&Rejection>,
+    ) -> (Holdings, Vec<Request>) {
+        let mut holdings = Holdings::new(protocol);
+        let mut asked = requests(protocol, holdings.open());
+        let rejection = rejection.cloned();
+        let verdict = move |kind, name: &str, _: &[u8]| rejection.as_ref()?.of(kind, name);
+        for act in acts {
+            let asks = match act {
+                Act::Reconnects => holdings.open(),
+                Act::Hears(said) => {
+                    let message = said.message(protocol, "n");
+                    let read = Response::read(protocol, b"n", message.content.bytes());
+                    holdings.take(read.unwrap().unwrap(), &verdict).asks
+                }
+            };
+            asked.extend(requests(protocol, asks));
+        }
+        (holdings, asked)
+    }
+
+    /// The same in a crowd.
+    fn together<F: Follower>(
+        memo: &Memo<F>,
+        (protocol, follower): (Protocol, F),
+        acts: &[Act],
+        rejection: Option<&Arc<Rejection>>,
+        nonce: &str,
+    ) -> (Arc<Place<F>>, Vec<Request>) {
+        let now = Instant::now();
+        let opening = memo.open(&memo.start(protocol, follower), now);
+        let (mut place, mut asked) = (opening.to.clone(), opening.requests.clone());
+        for act in acts {
+            let (to, requests) = match act {
+                Act::Reconnects => {
+                    let opening = memo.open(&place, now);
+                    (opening.to.clone(), opening.requests.clone())
+                }
+                Act::Hears(said) => {
+                    let message = said.message(protocol, nonce);
+                    let step = memo.take(&place, &message, rejection, "client", now);
+                    let step = step.unwrap().unwrap();
+                    (step.to.clone(), step.requests.clone())
+                }
+            };
+            place = to;
+            asked.extend(requests);
+        }
+        (place, asked)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_member_is_where_it_would_be_alone(
+            one in acts(),
+            other in acts(),
+            rejects in proptest::option::of("[ab]"),
+        ) {
+            let name = |name| Conduct::Rejects { kind: None, name: Some(name) };
+            let rejection = rejects.map(name).and_then(|conduct| conduct.rejection());
+            let rejection = rejection.as_ref();
+            let memo = Memo::<()>::default();
+            for protocol in [Protocol::Delta, Protocol::StateOfTheWorld] {
+                // Two ways through the same places, each twice, with other nonces.
+                for (acts, nonce) in [(&one, "1"), (&other, "2"), (&one, "3"), (&other, "44")] {
+                    for rejection in [None, rejection] {
+                        let (place, asked) = together(&memo, (protocol, ()), acts, rejection, nonce);
+                        let expected = alone(protocol, acts, rejection.map(|one| &**one));
+                        prop_assert_eq!(place.holdings(), &expected.0);
+                        prop_assert_eq!(place.is_warm(), expected.0.is_warm());
+                        prop_assert_eq!(asked, expected.1);
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn equal_places_are_one(acts in acts(), more in acts()) {
+            let memo = Memo::<Path>::default();
+            let go = |acts: &[Act]| {
+                together(&memo, (Protocol::Delta, Path::default()), acts, None, "n").0
+            };
+            let one = go(&acts);
+            prop_assert!(Arc::ptr_eq(&one, &go(&acts)));
+            let other = go(&[acts.clone(), more.clone()].concat());
+            prop_assert_eq!(Arc::ptr_eq(&one, &other), more.is_empty());
+        }
+    }
+
+    #[test]
+    fn different_ways_to_the_same_lead_to_one_place() {
+        let memo = Memo::<()>::default();
+        let cluster = |name, version| Act::Hears(Said::cluster(name, version));
+        let go = |acts: &[Act]| together(&memo, (Protocol::Delta, ()), acts, None, "n").0;
+        let direct = go(&[cluster("a", 2)]);
+        let detour = go(&[cluster("a", 1), cluster("a", 2)]);
+        assert!(Arc::ptr_eq(&direct, &detour));
+        assert!(!Arc::ptr_eq(&direct, &go(&[cluster("a", 1)])));
+    }
+
+    #[test]
+    fn what_nobody_needs_is_forgotten() {
+        let memo = Memo::<()>::default();
+        let start = Instant::now();
+        let first = memo.open(&memo.start(Protocol::Delta, ()), start).to.clone();
+        let mut place = first.clone();
+        // Changes without an end, one each second.
+        for change in 0..2000 {
+            let now = start + Duration::from_secs(change);
+            let message = Said::cluster("a", change as usize).message(Protocol::Delta, "n");
+            place = memo.take(&place, &message, None, "client", now).unwrap().unwrap().to.clone();
+        }
+        let known = memo.known();
+        assert!(known.steps.entries.len() < 100, "{} steps", known.steps.entries.len());
+        assert!(known.places.len() < 2 * FEW, "{} places", known.places.len());
+        assert_eq!(first.holdings().names(heliograph_snapshot::ResourceType::Cluster).len(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let memo = Memo::<()>::default();
+        let place = memo.start(Protocol::Delta, ());
+        let message = samples::message(&[0xff; 9]);
+        assert!(memo.take(&place, &message, None, "client", Instant::now()).is_err());
+    }
+}

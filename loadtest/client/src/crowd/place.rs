@@ -1,0 +1,81 @@
+use crate::digest::{Digest, Digester};
+use crate::holdings::Holdings;
+use crate::request::Request;
+use crate::resources::Held;
+use crate::response::Received;
+use heliograph_snapshot::ResourceType;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// What is worked out once for all clients that are in the same place and are sent the same.
+pub trait Follower: Clone + Send + Sync + 'static {
+    /// `client` is the name of the one that came here first. Must not call the crowd.
+    fn take(&mut self, client: &str, response: &Received, resources: &[(String, Held)]);
+
+    /// A stream begins, with what is held.
+    fn reconnect(&mut self);
+
+    /// Equal content has an equal digest.
+    fn digest(&self, hasher: &mut impl Hasher);
+}
+
+/// All that there is to say of a client but for its name and its connection. Clients that hold the same and have come
+/// as far share one.
+#[derive(Debug)]
+pub struct Place<F> {
+    holdings: Holdings,
+    follower: F,
+    warm: bool,
+    pub(super) digest: Digest,
+}
+
+/// What a response does to a client.
+#[derive(Debug)]
+pub struct Step<F> {
+    pub kind: ResourceType,
+    pub resources: usize,
+    pub removed: usize,
+    /// Resources that were held just so before.
+    pub resent: usize,
+    pub accepted: bool,
+    pub to: Arc<Place<F>>,
+    pub(super) requests: Vec<Request>,
+}
+
+/// What the beginning of a stream does to a client.
+pub(super) struct Opening<F> {
+    pub(super) to: Arc<Place<F>>,
+    pub(super) requests: Vec<Request>,
+}
+
+impl<F: Follower> Place<F> {
+    pub(super) fn new(holdings: Holdings, follower: F) -> Self {
+        let mut digester = Digester::default();
+        holdings.hash(&mut digester);
+        follower.digest(&mut digester);
+        Self { warm: holdings.is_warm(), digest: digester.digest(), holdings, follower }
+    }
+}
+
+impl<F> Place<F> {
+    pub fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    pub fn follower(&self) -> &F {
+        &self.follower
+    }
+
+    /// Whether everything was answered that Envoy needs before it takes traffic.
+    pub fn is_warm(&self) -> bool {
+        self.warm
+    }
+}
+
+impl Follower for () {
+    fn take(&mut self, _: &str, _: &Received, _: &[(String, Held)]) {}
+
+    fn reconnect(&mut self) {}
+
+    fn digest(&self, _: &mut impl Hasher) {}
+}

@@ -1,0 +1,255 @@
+use crate::references;
+use crate::request::Ask;
+use crate::resources::{Held, Resources};
+use crate::response::{Received, Response};
+use crate::wire::Protocol;
+use bytes::Bytes;
+use heliograph_snapshot::ResourceType;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What a simulated Envoy holds. A value that many clients share: it decides what to say, and others say it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holdings {
+    protocol: Protocol,
+    /// By type and name.
+    pub held: BTreeMap<ResourceType, Resources>,
+    asked: BTreeMap<ResourceType, Arc<BTreeSet<Arc<str>>>>,
+    /// Names that were asked for and that the server said do not exist.
+    absent: BTreeSet<(ResourceType, Arc<str>)>,
+    /// State of the world: the version of the last accepted response.
+    versions: BTreeMap<ResourceType, Arc<str>>,
+    /// On the current stream.
+    started: BTreeSet<ResourceType>,
+    answered: BTreeSet<ResourceType>,
+}
+
+/// What to think of a resource: `Some` is why it is rejected.
+pub type Verdict = dyn Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync;
+
+/// What came of a response.
+pub(crate) struct Taken {
+    pub(crate) received: Received,
+    pub(crate) resources: Vec<(String, Held)>,
+    /// How many of the resources were held just so before.
+    pub(crate) resent: usize,
+    pub(crate) asks: Vec<Ask>,
+}
+
+impl Holdings {
+    pub(crate) fn new(protocol: Protocol) -> Self {
+        Self {
+            protocol,
+            held: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            absent: BTreeSet::new(),
+            versions: BTreeMap::new(),
+            started: BTreeSet::new(),
+            answered: BTreeSet::new(),
+        }
+    }
+
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    pub fn names(&self, kind: ResourceType) -> Vec<&str> {
+        self.held.get(&kind).into_iter().flatten().map(|(name, _)| &**name).collect()
+    }
+
+    pub fn body(&self, kind: ResourceType, name: &str) -> Option<&Bytes> {
+        self.held.get(&kind)?.get(name).map(|held| &held.body)
+    }
+
+    /// Whether everything was answered that Envoy needs before it takes traffic.
+    pub fn is_warm(&self) -> bool {
+        let answered = |kind| self.answered.contains(&kind);
+        answered(ResourceType::Cluster)
+            && answered(ResourceType::Listener)
+            && self.has_answers(&[
+                ResourceType::Endpoints,
+                ResourceType::Route,
+                ResourceType::Secret,
+            ])
+    }
+
+    /// The first requests of a stream. A client that was connected before asks for all that it has at once, and says
+    /// what it holds; a new one asks for clusters, and for the rest as it goes.
+    pub(crate) fn open(&mut self) -> Vec<Ask> {
+        let again = std::mem::take(&mut self.started);
+        self.answered.clear();
+        self.absent.clear();
+        let mut asks = vec![self.first(ResourceType::Cluster)];
+        for kind in [
+            ResourceType::Endpoints,
+            ResourceType::Listener,
+            ResourceType::Route,
+            ResourceType::Secret,
+        ] {
+            if again.contains(&kind) {
+                asks.push(self.first(kind));
+            }
+        }
+        asks
+    }
+
+    /// Takes a response: what to answer, and what to ask for because of it.
+    pub(crate) fn take(&mut self, response: Response, verdict: &Verdict) -> Taken {
+        let kind = response.kind;
+        let mut resources = Vec::with_capacity(response.resources.len());
+        let mut errors = Vec::new();
+        let whole_version: Arc<str> = response.version.as_str().into();
+        for (version, body) in response.resources {
+            match references::name(kind, &body) {
+                None => errors.push("a resource that cannot be read".to_owned()),
+                Some(name) => {
+                    errors.extend(verdict(kind, &name, &body));
+                    let version =
+                        if version.is_empty() { whole_version.clone() } else { version.into() };
+                    resources.push((name, Held { version, body }));
+                }
+            }
+        }
+        let received = Received {
+            kind,
+            nonce: response.nonce,
+            version: response.version,
+            control_plane: response.control_plane,
+            names: resources.iter().map(|(name, _)| name.clone()).collect(),
+            removed: response.removed,
+            whole: response.whole,
+            accepted: errors.is_empty(),
+        };
+        self.answered.insert(kind);
+        if !errors.is_empty() {
+            let asks = vec![Ask { error: Some(errors.join("; ")), ..self.acknowledgement(kind) }];
+            return Taken { received, resources, resent: 0, asks };
+        }
+        if self.protocol == Protocol::StateOfTheWorld {
+            self.versions.insert(kind, whole_version);
+        }
+        let resent = self.apply(&received, &resources);
+        let mut asks = vec![self.acknowledgement(kind)];
+        asks.extend(self.follow(kind));
+        Taken { received, resources, resent, asks }
+    }
+
+    /// The last acknowledgement of clusters once more.
+    pub(crate) fn acknowledged(&self) -> Ask {
+        self.acknowledgement(ResourceType::Cluster)
+    }
+
+    fn apply(&mut self, received: &Received, resources: &[(String, Held)]) -> usize {
+        let kind = received.kind;
+        let held = self.held.entry(kind).or_default();
+        if received.whole {
+            let names: BTreeSet<&str> = received.names.iter().map(String::as_str).collect();
+            held.retain(|name| names.contains(name));
+        }
+        // Envoy does not keep what it did not ask for.
+        let asked = self.asked.get(&kind);
+        let wanted = |name: &str| match kind {
+            ResourceType::Cluster | ResourceType::Listener => true,
+            _ => asked.is_some_and(|asked| asked.contains(name)),
+        };
+        let mut resent = 0;
+        for (name, resource) in resources.iter().filter(|(name, _)| wanted(name)) {
+            self.absent.remove(&(kind, name.as_str().into()));
+            resent += usize::from(held.insert(name, resource.clone()));
+        }
+        for name in &received.removed {
+            held.remove(name);
+            let name = asked.and_then(|asked| asked.get(name.as_str()));
+            self.absent.extend(name.map(|name| (kind, name.clone())));
+        }
+        resent
+    }
+
+    /// Asks for what the clusters and listeners need, and no longer for what none needs.
+    fn follow(&mut self, changed: ResourceType) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        if matches!(changed, ResourceType::Cluster | ResourceType::Listener) {
+            let mut needed = self.needed();
+            for kind in [ResourceType::Secret, ResourceType::Endpoints, ResourceType::Route] {
+                asks.extend(self.want(kind, needed.remove(&kind).unwrap_or_default()));
+            }
+        }
+        // Envoy asks for listeners once its clusters are warm.
+        if !self.started.contains(&ResourceType::Listener)
+            && self.has_answers(&[ResourceType::Endpoints])
+        {
+            asks.push(self.first(ResourceType::Listener));
+        }
+        asks
+    }
+
+    fn needed(&self) -> BTreeMap<ResourceType, BTreeSet<Arc<str>>> {
+        let mut needed: BTreeMap<ResourceType, BTreeSet<Arc<str>>> = BTreeMap::new();
+        for kind in [ResourceType::Cluster, ResourceType::Listener] {
+            let held = self.held.get(&kind).into_iter().flatten();
+            for (kind, name) in held.flat_map(|(_, held)| references::needs(kind, &held.body)) {
+                needed.entry(kind).or_default().insert(name.into());
+            }
+        }
+        needed
+    }
+
+    fn want(&mut self, kind: ResourceType, needed: BTreeSet<Arc<str>>) -> Option<Ask> {
+        let asked = self.asked.get(&kind).cloned().unwrap_or_default();
+        if needed == *asked {
+            return None;
+        }
+        if let Some(held) = self.held.get_mut(&kind) {
+            held.retain(|name| needed.contains(name));
+        }
+        self.absent.retain(|(absent, name)| *absent != kind || needed.contains(name));
+        let subscribe = needed.difference(&asked).cloned().collect();
+        let unsubscribe = asked.difference(&needed).cloned().collect();
+        self.asked.insert(kind, Arc::new(needed));
+        let ask = if self.started.contains(&kind) { self.request(kind) } else { self.first(kind) };
+        Some(Ask { subscribe, unsubscribe, ..ask })
+    }
+
+    fn has_answers(&self, kinds: &[ResourceType]) -> bool {
+        kinds.iter().all(|kind| {
+            self.asked.get(kind).into_iter().flat_map(|asked| asked.iter()).all(|name| {
+                let held = self.held.get(kind).is_some_and(|held| held.contains_key(name));
+                held || self.absent.contains(&(*kind, name.clone()))
+            })
+        })
+    }
+
+    fn first(&mut self, kind: ResourceType) -> Ask {
+        self.started.insert(kind);
+        let held = self.held.get(&kind).into_iter().flatten();
+        Ask {
+            replies: false,
+            subscribe: self.asked(kind),
+            held: held.map(|(name, held)| (name.clone(), held.version.clone())).collect(),
+            ..self.request(kind)
+        }
+    }
+
+    fn acknowledgement(&self, kind: ResourceType) -> Ask {
+        Ask { replies: true, ..self.request(kind) }
+    }
+
+    /// A request of the client's own accord. In state of the world it bears the last nonce of its type, as every
+    /// request there.
+    fn request(&self, kind: ResourceType) -> Ask {
+        Ask {
+            kind,
+            replies: self.protocol == Protocol::StateOfTheWorld,
+            error: None,
+            names: self.asked(kind),
+            version: self.versions.get(&kind).cloned().unwrap_or_default(),
+            subscribe: Vec::new(),
+            unsubscribe: Vec::new(),
+            held: BTreeMap::new(),
+        }
+    }
+
+    fn asked(&self, kind: ResourceType) -> Vec<Arc<str>> {
+        self.asked.get(&kind).into_iter().flat_map(|asked| asked.iter().cloned()).collect()
+    }
+}

@@ -1,0 +1,35 @@
+//! What goes over a connection: gRPC messages over HTTP/2, with nothing between that a crowd would have to carry.
+
+mod assembly;
+mod content;
+mod ended;
+mod pieces;
+mod server;
+mod stream;
+
+#[cfg(test)]
+pub(crate) use assembly::Assembly;
+pub(crate) use content::Pool;
+pub use ended::Ended;
+pub(crate) use server::{Connection, Opener};
+pub use server::{Server, ServerError};
+pub(crate) use stream::{Message, Stream};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    Delta,
+    StateOfTheWorld,
+}
+
+impl Protocol {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Delta => {
+                "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+            }
+            Self::StateOfTheWorld => {
+                "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What a load test measured.
+//!
+//! [`Figures`] are counted by each worker and merged by their coordinator: to merge is the same as to have counted
+//! everything in one place, so nothing depends on how clients were spread over workers. [`Sampler`] looks at the
+//! servers. Both end in a [`Report`], which is JSON for machines, a table for terminals and a page for browsers, and
+//! two reports make a [`Comparison`]. While a run lasts, [`Live`] is its state in one line and [`Metrics`] are the same
+//! figures for Prometheus.
+//!
+//! # Coordinated omission
+//!
+//! A server that stalls also stalls who waits for its answer before asking again, so the requests that would have
+//! waited longest are never made, and the latencies look good. Nothing here corrects that afterwards. It cannot occur:
+//! changes are due at moments fixed before the run, whatever the server does, and the latency of a change is counted
+//! from the moment it was *due*. Who records must keep to that: a change that was published late is late, and a client
+//! that got a later change instead has waited since the first that it missed was due.
+
+mod compare;
+mod figures;
+mod live;
+mod machine;
+mod metrics;
+mod page;
+mod report;
+mod samples;
+mod units;
+
+pub use compare::{Bounds, BoundsError, Comparison, Measure, Row, Verdict, Worse, compare};
+pub use figures::{
+    Answer, Counters, Figures, Latencies, Point, Push, Pushes, Received, Series, Summary, Tally,
+};
+pub use live::{Live, Progress, line};
+pub use machine::Machine;
+pub use metrics::Metrics;
+pub use report::{Examples, FORMAT, LoadError, Phase, Report, Scenario};
+pub use samples::{Line, PerStream, Sample, SampleError, Sampler, Watched, least_squares, total};

@@ -1,0 +1,127 @@
+use super::{Amount, Contender, Figure};
+
+/// A line of the table.
+pub(super) struct Line {
+    pub(super) row: u8,
+    pub(super) what: &'static str,
+    /// The best of these counts: of the peers, what makes them look best.
+    pub(super) figures: &'static [Figure],
+    pub(super) unit: Unit,
+    /// Who ours is compared with.
+    pub(super) peer: Option<Contender>,
+    pub(super) target: Target,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Unit {
+    Bytes,
+    Microseconds,
+    Seconds,
+    Times,
+    Count,
+}
+
+/// What ours has to be.
+#[derive(Clone, Copy)]
+pub(super) enum Target {
+    /// At most so many times the peer.
+    AtMost(f64),
+    /// At least so many times the peer.
+    AtLeast(f64),
+    /// At most this, whatever the peer has.
+    Own(f64),
+    /// For scale.
+    None,
+}
+
+const fn line(row: u8, what: &'static str, figures: &'static [Figure], unit: Unit) -> Line {
+    Line { row, what, figures, unit, peer: Some(Contender::Snapshot), target: Target::None }
+}
+
+impl Line {
+    const fn at_most(self, ratio: f64) -> Self {
+        Self { target: Target::AtMost(ratio), ..self }
+    }
+
+    const fn at_least(self, ratio: f64) -> Self {
+        Self { target: Target::AtLeast(ratio), ..self }
+    }
+
+    const fn own(self, most: f64) -> Self {
+        Self { target: Target::Own(most), ..self }
+    }
+
+    const fn against(self, peer: Contender) -> Self {
+        Self { peer: Some(peer), ..self }
+    }
+}
+
+pub(super) const LINES: &[Line] = &[
+    line(
+        1,
+        "idle memory a stream, 1,000 clusters and endpoints",
+        &[Figure::Memory(Amount::Thousand), Figure::MemoryCollected(Amount::Thousand)],
+        Unit::Bytes,
+    )
+    .at_most(0.08),
+    line(
+        1,
+        "the same without a forced collection",
+        &[Figure::Memory(Amount::Thousand)],
+        Unit::Bytes,
+    ),
+    line(
+        1,
+        "idle memory a stream, 5,000 clusters and endpoints",
+        &[Figure::Memory(Amount::FiveThousand), Figure::MemoryCollected(Amount::FiveThousand)],
+        Unit::Bytes,
+    )
+    .at_most(0.025),
+    line(2, "idle memory a stream, nothing to serve, bare node", &[Figure::Empty], Unit::Bytes)
+        .at_most(0.6),
+    line(2, "the same with the node of a real Envoy", &[Figure::EmptyRealNode], Unit::Bytes)
+        .at_most(0.13),
+    line(
+        3,
+        "CPU a stream for one endpoint change, 1,000 clusters, 10,000 streams",
+        &[Figure::ChangeCpu(Amount::Thousand)],
+        Unit::Microseconds,
+    )
+    .at_most(0.03),
+    line(
+        3,
+        "the same, 5,000 clusters, 1,000 streams",
+        &[Figure::ChangeCpu(Amount::FiveThousand)],
+        Unit::Microseconds,
+    )
+    .at_most(0.005),
+    line(4, "last acknowledgement of that change", &[Figure::LastAck], Unit::Seconds).at_most(0.06),
+    line(4, "a newcomer during the push, median", &[Figure::NewcomerMedian], Unit::Seconds),
+    line(4, "a newcomer during the push, 99 %", &[Figure::NewcomerLate], Unit::Seconds)
+        .at_most(0.01),
+    line(
+        5,
+        "CPU a stream for 1 MB in state of the world, 5 % do not read",
+        &[Figure::FullCpu],
+        Unit::Microseconds,
+    )
+    .against(Contender::Linear)
+    .at_most(0.5),
+    line(5, "growth of the peak of memory by it", &[Figure::FullGrowth], Unit::Bytes)
+        .against(Contender::Linear)
+        .at_most(0.1),
+    line(11, "all come back: CPU a stream", &[Figure::ReconnectCpu], Unit::Microseconds)
+        .at_most(0.2),
+    line(11, "time until all are back", &[Figure::ReconnectTime], Unit::Seconds).at_most(0.2),
+    line(11, "memory afterwards over before", &[Figure::ReconnectMemory], Unit::Times).own(1.05),
+    line(11, "resources sent again, a stream", &[Figure::ReconnectResent], Unit::Count).own(0.0),
+    line(11, "state of the world: bytes sent a stream", &[Figure::ReconnectBytes], Unit::Bytes)
+        .at_most(0.02),
+    line(
+        12,
+        "clients until 2 GiB, 6,000 clusters and endpoints",
+        &[Figure::Survivors],
+        Unit::Count,
+    )
+    .at_least(20.0),
+];

@@ -1,0 +1,202 @@
+use super::lines::{LINES, Line, Target, Unit};
+use super::{Contender, Results};
+use heliograph_report::Machine;
+use std::fmt::Write;
+
+/// The figures of all contenders side by side, as Markdown.
+#[derive(Clone, Debug)]
+pub struct Table {
+    results: Results,
+    rows: Vec<u8>,
+    brief: bool,
+    machine: Machine,
+}
+
+/// Whether a target is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Reached,
+    Missed,
+    /// There is no target, or something was not measured.
+    Open,
+}
+
+const CONTENDERS: [Contender; 4] =
+    [Contender::Ours, Contender::Snapshot, Contender::Linear, Contender::PerClient];
+
+impl Table {
+    pub(super) fn new(results: Results, rows: &[u8], brief: bool) -> Self {
+        Self { results, rows: rows.to_vec(), brief, machine: Machine::here() }
+    }
+
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        if self.brief {
+            text.push_str(
+                "A brief run, with a tenth of everything: the figures are not comparable.\n\n",
+            );
+        }
+        text.push_str("| # | what | ours | SC | LC | SC per client | ratio | target | |\n");
+        text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+        let shown = |line: &&Line| self.rows.is_empty() || self.rows.contains(&line.row);
+        for line in LINES.iter().filter(shown) {
+            let [ours, snapshot, linear, per_client] =
+                CONTENDERS.map(|contender| shown_value(line, self.value(line, contender)));
+            let ratio = self.ratio(line).map_or_else(|| "–".to_owned(), significant);
+            let target = match line.target {
+                Target::AtMost(most) => format!("{most} × {}", peer(line)),
+                Target::AtLeast(least) => format!("at least {least} × {}", peer(line)),
+                Target::Own(most) => format!("at most {most}"),
+                Target::None => "–".to_owned(),
+            };
+            let verdict = match self.verdict(line) {
+                Verdict::Reached => "reached",
+                Verdict::Missed => "**missed**",
+                Verdict::Open => "",
+            };
+            let (row, what) = (line.row, line.what);
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "| {row} | {what} | {ours} | {snapshot} | {linear} | {per_client} | {ratio} | {target} | {verdict} |"
+            );
+        }
+        text.push_str(&self.circumstances());
+        text
+    }
+
+    /// The lines that miss their targets.
+    pub fn missed(&self) -> usize {
+        LINES.iter().filter(|line| self.verdict(line) == Verdict::Missed).count()
+    }
+
+    fn circumstances(&self) -> String {
+        let Machine { cpu, cores, memory, kernel } = &self.machine;
+        let mut text = format!(
+            "\nMachine: {cpu}, {cores} cores, {} GiB, Linux {kernel}.",
+            memory.div_ceil(1 << 30)
+        );
+        let versions = self.results.versions.iter();
+        let versions: Vec<_> =
+            versions.map(|(name, version)| format!("{name} ({version})")).collect();
+        if !versions.is_empty() {
+            let _ = write!(text, " Programs: {}.", versions.join(", "));
+        }
+        text.push('\n');
+        for note in &self.results.notes {
+            let _ = write!(text, "\n- {note}");
+        }
+        if !self.results.notes.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+
+    fn value(&self, line: &Line, contender: Contender) -> Option<f64> {
+        let values = line.figures.iter().filter_map(|figure| self.results.get(*figure, contender));
+        values.min_by(f64::total_cmp)
+    }
+
+    fn ratio(&self, line: &Line) -> Option<f64> {
+        let peer = self.value(line, line.peer?)?;
+        let ratio = self.value(line, Contender::Ours)? / peer;
+        ratio.is_finite().then_some(ratio)
+    }
+
+    fn verdict(&self, line: &Line) -> Verdict {
+        let reached = match line.target {
+            Target::AtMost(most) => self.ratio(line).map(|ratio| ratio <= most),
+            Target::AtLeast(least) => self.ratio(line).map(|ratio| ratio >= least),
+            Target::Own(most) => self.value(line, Contender::Ours).map(|value| value <= most),
+            Target::None => None,
+        };
+        match reached {
+            Some(true) => Verdict::Reached,
+            Some(false) => Verdict::Missed,
+            None => Verdict::Open,
+        }
+    }
+}
+
+fn peer(line: &Line) -> &'static str {
+    match line.peer {
+        Some(Contender::Linear) => "LC",
+        _ => "SC",
+    }
+}
+
+fn shown_value(line: &Line, value: Option<f64>) -> String {
+    let Some(value) = value else { return "–".to_owned() };
+    match line.unit {
+        Unit::Bytes if value >= 1e6 => format!("{:.1} MB", value / 1e6),
+        Unit::Bytes => format!("{:.1} KB", value / 1e3),
+        Unit::Microseconds if value >= 1e3 => format!("{:.2} ms", value / 1e3),
+        Unit::Microseconds => format!("{value:.0} µs"),
+        Unit::Seconds if value >= 1.0 => format!("{value:.2} s"),
+        Unit::Seconds => format!("{:.1} ms", value * 1e3),
+        Unit::Times => format!("{value:.2} ×"),
+        Unit::Count => format!("{value:.0}"),
+    }
+}
+
+/// With two digits that say something.
+fn significant(value: f64) -> String {
+    if value >= 10.0 {
+        return format!("{value:.0}");
+    }
+    let digits = if value > 0.0 { (1.0 - value.log10().floor()).clamp(1.0, 5.0) } else { 1.0 };
+    format!("{value:.*}", digits as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Amount, Figure};
+    use super::*;
+
+    fn results() -> Results {
+        let mut results = Results::default();
+        let amount = Amount::Thousand;
+        for (contender, memory, cpu) in
+            [(Contender::Ours, 20e3, 50.0), (Contender::Snapshot, 400e3, 1_000.0)]
+        {
+            let found = vec![(Figure::Memory(amount), memory), (Figure::ChangeCpu(amount), cpu)];
+            results.add(contender, found);
+        }
+        results.add(Contender::Snapshot, vec![(Figure::MemoryCollected(amount), 300e3)]);
+        results.add(Contender::Ours, vec![(Figure::ReconnectResent, 0.0)]);
+        results.note("the clients were busy".to_owned());
+        results
+    }
+
+    #[test]
+    fn the_better_figure_of_a_peer_counts_and_a_miss_is_said() {
+        let table = Table::new(results(), &[], false);
+        let text = table.markdown();
+        let line = |what: &str| text.lines().find(|line| line.contains(what)).unwrap().to_owned();
+        assert_eq!(
+            line("idle memory a stream, 1,000"),
+            "| 1 | idle memory a stream, 1,000 clusters and endpoints | 20.0 KB | 300.0 KB | – | – | 0.067 | 0.08 × SC | reached |"
+        );
+        assert!(line("CPU a stream for one").ends_with("| 0.050 | 0.03 × SC | **missed** |"));
+        assert!(line("resources sent again").ends_with("| at most 0 | reached |"));
+        assert!(line("clients until").ends_with("| – | at least 20 × SC |  |"));
+        assert!(text.ends_with("- the clients were busy\n"));
+        assert_eq!(table.missed(), 1);
+    }
+
+    #[test]
+    fn only_the_rows_that_were_asked_for_are_shown() {
+        let text = Table::new(results(), &[3], true).markdown();
+        assert!(text.starts_with("A brief run"));
+        assert!(text.contains("| 3 |") && !text.contains("| 1 |"));
+    }
+
+    #[test]
+    fn a_median_is_one_of_the_rounds() {
+        let mut results = Results::default();
+        for value in [3.0, 1.0, 2.0] {
+            results.add(Contender::Ours, vec![(Figure::LastAck, value)]);
+        }
+        assert_eq!(results.get(Figure::LastAck, Contender::Ours), Some(2.0));
+    }
+}

@@ -1,0 +1,66 @@
+use super::play::stop_at_signal;
+use super::{Outcome, complain, print};
+use crate::bench::{Bench, rewrite};
+use crate::servers::Programs;
+use anyhow::Context;
+use std::path::PathBuf;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct BenchArgs {
+    /// Only these rows of the table, as in 1,3,4
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    rows: Vec<u8>,
+    /// How often everything is measured; the medians count
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
+    rounds: u8,
+    /// A tenth of everything, to see whether it works
+    #[arg(long)]
+    brief: bool,
+    /// Only ours: there is no Go to build the peers with
+    #[arg(long)]
+    without_peers: bool,
+    /// The servers run on this CPU
+    #[arg(long, value_name = "CPU", default_value = "0")]
+    pin_server: usize,
+    /// The clients run on this CPU
+    #[arg(long, value_name = "CPU", default_value = "1")]
+    pin_clients: usize,
+    /// Write the table into this page, where it has a place for it
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+impl BenchArgs {
+    /// A missed target is a finding, not a failure.
+    pub(super) async fn run(self) -> anyhow::Result<Outcome> {
+        let stop = CancellationToken::new();
+        tokio::spawn(stop_at_signal(stop.clone())?);
+        let cores = std::thread::available_parallelism().context("cannot count the CPUs")?.get();
+        let apart = cores > 1;
+        if !apart {
+            complain("note: there is one CPU, so servers and clients share it");
+        }
+        let bench = Bench {
+            programs: Programs::here()?,
+            rows: self.rows,
+            rounds: self.rounds.into(),
+            brief: self.brief,
+            without_peers: self.without_peers,
+            server_cpu: apart.then_some(self.pin_server),
+            clients_cpu: apart.then_some(self.pin_clients),
+            stop,
+        };
+        let table = bench.run(complain).await?;
+        let text = table.markdown();
+        print(&text);
+        if let Some(page) = &self.write {
+            rewrite(page, &text)?;
+        }
+        match table.missed() {
+            0 => {}
+            missed => complain(&format!("{missed} targets are missed")),
+        }
+        Ok(Outcome::Good)
+    }
+}

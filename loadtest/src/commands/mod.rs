@@ -1,0 +1,112 @@
+//! What the program `loadtest` can be asked for.
+
+mod bench;
+mod compare;
+mod play;
+mod show;
+
+use crate::{tied, worker};
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Simulated Envoy fleets against any xDS server, with honest numbers
+#[derive(Debug, Parser)]
+#[command(name = "loadtest", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the built-in scenarios
+    List,
+    /// Print a built-in scenario, to begin a file of your own with
+    Show(show::ShowArgs),
+    /// Play a scenario against servers, and report
+    Run(Box<play::RunArgs>),
+    /// Measure ours and go-control-plane in one run, and print the table of ratios
+    Bench(bench::BenchArgs),
+    /// Compare two reports; exits with 1 if a figure got worse past a bound
+    Compare(compare::CompareArgs),
+    /// Make a page of a report
+    Report(compare::ReportArgs),
+    #[command(hide = true)]
+    Worker,
+    #[command(hide = true)]
+    Tied(tied::TiedArgs),
+}
+
+/// How a command ended, if nothing stood in its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Good,
+    /// Something was measured that should not be.
+    Bad,
+}
+
+/// Usage that clap cannot see is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Usage(String);
+
+const BAD: u8 = 1;
+const USAGE: u8 = 2;
+
+pub fn main() -> ExitCode {
+    // Before any TLS: with none chosen, or two, rustls panics.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match run(Cli::parse().command) {
+        Ok(Outcome::Good) => ExitCode::SUCCESS,
+        Ok(Outcome::Bad) => ExitCode::from(BAD),
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            let usage = error.downcast_ref::<Usage>().is_some();
+            ExitCode::from(if usage { USAGE } else { BAD })
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<Outcome> {
+    match command {
+        Command::List => show::list(),
+        Command::Show(args) => args.run(),
+        Command::Run(args) => on_this_thread(args.run()),
+        Command::Bench(args) => on_this_thread(args.run()),
+        Command::Compare(args) => args.run(),
+        Command::Report(args) => args.run(),
+        Command::Worker => on_this_thread(worker::run()).map(|()| Outcome::Good),
+        Command::Tied(args) => args.run().map(|()| Outcome::Good),
+    }
+}
+
+/// On one thread: clients of a worker share most of what they have, and programs that are tied to this one are tied to
+/// the thread that started them.
+fn on_this_thread<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(future);
+    // A read of stdin that is under way would be waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+#[expect(clippy::print_stdout, reason = "what the command was asked for")]
+fn print(text: &str) {
+    print!("{text}");
+}
+
+#[expect(clippy::print_stderr, reason = "for people, beside what the command was asked for")]
+fn complain(text: &str) {
+    eprintln!("loadtest: {text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_flags_fit_together() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,161 @@
+use super::DriveError;
+use crate::workload::{Update, Workload};
+use bytes::Bytes;
+use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource};
+use heliograph_envoy::{Any, Message};
+use heliograph_snapshot::{ResourceType, Snapshot};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::HOST;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Tells the go-control-plane program what to serve, through its control port.
+#[derive(Debug)]
+pub struct PeerDriver {
+    /// HOST:PORT.
+    address: String,
+    /// Kept, so that a change does not wait for a connection.
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+/// The peer answers once its caches are set; with one snapshot for each of many clients that takes a while.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How much of a refusal is shown.
+const REFUSAL: usize = 300;
+
+impl PeerDriver {
+    /// `control` is HOST:PORT, as the peer prints it, or http://HOST:PORT.
+    pub fn new(control: &str) -> Result<Self, DriveError> {
+        let address = control.strip_prefix("http://").unwrap_or(control).trim_end_matches('/');
+        let is_address = address
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        if !is_address || address.contains('/') {
+            return Err(DriveError::Address(control.to_owned()));
+        }
+        Ok(Self { address: address.to_owned(), connection: None })
+    }
+
+    /// Whether it is up.
+    pub async fn ready(&mut self) -> Result<(), DriveError> {
+        self.ask(Method::GET, "/ready", Bytes::new()).await
+    }
+
+    /// Has it collect its garbage and give memory back to the system, so that what it needs can be told from what it has
+    /// not tidied up.
+    pub async fn collect(&mut self) -> Result<(), DriveError> {
+        self.ask(Method::POST, "/collect", Bytes::new()).await
+    }
+
+    pub(super) async fn set_up(&mut self, workload: &mut Workload) -> Result<(), DriveError> {
+        let [snapshot] = workload.snapshots() else {
+            return Err(DriveError::Fleets(workload.fleets().len()));
+        };
+        let nothing = Snapshot::empty(snapshot.fleet.clone());
+        self.ask(Method::POST, "/resources", step(&nothing, snapshot)).await
+    }
+
+    pub(super) async fn change(
+        &mut self,
+        workload: &mut Workload,
+        update: Update,
+    ) -> Result<(), DriveError> {
+        let Some(before) = workload.snapshots().first().cloned() else { return Ok(()) };
+        let Some(after) = workload.change(update).first() else { return Ok(()) };
+        let step = step(&before, after);
+        self.ask(Method::POST, "/resources", step).await
+    }
+
+    async fn ask(
+        &mut self,
+        method: Method,
+        path: &'static str,
+        body: Bytes,
+    ) -> Result<(), DriveError> {
+        let answer = tokio::time::timeout(PATIENCE, self.exchange(method, path, body));
+        let (status, text) = match answer.await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(self.silent(format!("nothing in {} s", PATIENCE.as_secs()))),
+        };
+        if status.is_success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&text);
+        let text: Vec<_> = text.split_whitespace().collect();
+        let text = text.join(" ").chars().take(REFUSAL).collect();
+        Err(DriveError::Refused { path, status: status.as_u16(), text })
+    }
+
+    async fn exchange(
+        &mut self,
+        method: Method,
+        path: &'static str,
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), DriveError> {
+        // The connection is put back when all of the answer is here, so that one that failed half way is not used again.
+        let mut connection = match self.connection.take() {
+            Some(connection) if connection.is_ready() => connection,
+            _ => self.connect().await?,
+        };
+        let request = Request::builder().method(method).uri(path).header(HOST, &self.address);
+        let request = request.body(Full::new(body)).map_err(|cause| self.silent(cause))?;
+        let sent = connection.send_request(request).await;
+        let answer = sent.map_err(|cause| self.silent(cause))?;
+        let status = answer.status();
+        let body = answer.into_body().collect().await.map_err(|cause| self.silent(cause))?;
+        self.connection = Some(connection);
+        Ok((status, body.to_bytes()))
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, DriveError> {
+        let stream = TcpStream::connect(&self.address).await.map_err(|cause| self.silent(cause))?;
+        let made = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = made.map_err(|cause| self.silent(cause))?;
+        // It ends with its sender; what goes wrong is told to whoever sends.
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(sender)
+    }
+
+    fn silent(&self, cause: impl ToString) -> DriveError {
+        DriveError::Peer { address: self.address.clone(), cause: cause.to_string() }
+    }
+}
+
+/// What it takes to come from one snapshot to the other: one message for each type that changes.
+fn step(before: &Snapshot, after: &Snapshot) -> Bytes {
+    let mut body = Vec::new();
+    for kind in ResourceType::ALL {
+        let differences = after.tree(kind).differences(before.tree(kind));
+        if differences.is_empty() {
+            continue;
+        }
+        let mut message = DeltaDiscoveryResponse {
+            system_version_info: after.head.sequence.to_string(),
+            type_url: kind.type_url().to_owned(),
+            ..Default::default()
+        };
+        for difference in differences {
+            match (difference.after, difference.before) {
+                (Some(resource), _) => message.resources.push(Resource {
+                    name: resource.name.to_string(),
+                    version: resource.version.to_string(),
+                    resource: Some(Any {
+                        type_url: kind.type_url().to_owned(),
+                        value: resource.body.clone(),
+                    }),
+                    ..Default::default()
+                }),
+                (None, Some(gone)) => message.removed_resources.push(gone.name.to_string()),
+                (None, None) => {}
+            }
+        }
+        // Into a buffer that grows: there is always room.
+        let _ = message.encode_length_delimited(&mut body);
+    }
+    body.into()
+}

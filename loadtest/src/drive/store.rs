@@ -1,0 +1,121 @@
+use super::DriveError;
+use crate::workload::{Update, Workload};
+use futures::{StreamExt, TryStreamExt, stream};
+use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Snapshot, Tree, Version};
+use heliograph_store::redis::{RedisStore, StoreArgs};
+use heliograph_store::{Publication, Store, Term};
+use prometheus::Registry;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Publishes to a store in Redis, as the leading translator would.
+#[derive(Debug)]
+pub struct StoreDriver {
+    store: RedisStore,
+    /// What is there of each fleet.
+    published: BTreeMap<FleetName, Place>,
+    /// The secrets as this store knows them. They never change.
+    secrets: Tree,
+}
+
+#[derive(Clone, Debug)]
+struct Place {
+    head: Head,
+    snapshot: Option<Arc<Snapshot>>,
+}
+
+/// How many fleets are published at a time.
+const CONCURRENCY: usize = 16;
+
+impl StoreDriver {
+    /// Waits for nothing: a Redis that is away is found by [`StoreDriver::set_up`].
+    pub fn open(args: &StoreArgs) -> Result<Self, DriveError> {
+        let store = args.open(&Registry::new())?;
+        Ok(Self { store, published: BTreeMap::new(), secrets: Tree::new() })
+    }
+
+    /// The version of a secret, which a store keeps to those who have its key.
+    pub fn version_of_secret(&self, body: &[u8]) -> Version {
+        self.store.address_of_secret(body).into()
+    }
+
+    pub(super) async fn set_up(&mut self, workload: &mut Workload) -> Result<(), DriveError> {
+        let claim = self.store.claim(None).await?;
+        let Term { epoch, fence } = claim.term;
+        let last = claim.records.values().map(|record| record.head.sequence).max();
+        let sequence = last.unwrap_or_default().saturating_add(1);
+        workload.start_at(Head { epoch, fence, sequence });
+        let places = claim.records.into_iter().map(|(fleet, record)| {
+            let place = Place { head: record.head, snapshot: None };
+            (fleet, place)
+        });
+        self.published = places.collect();
+        if let Some(first) = workload.snapshots().first() {
+            let secrets = first.tree(ResourceType::Secret).iter();
+            self.secrets = secrets.map(|secret| self.addressed(secret)).collect();
+        }
+        self.publish(workload.snapshots()).await
+    }
+
+    pub(super) async fn change(
+        &mut self,
+        workload: &mut Workload,
+        update: Update,
+    ) -> Result<(), DriveError> {
+        self.publish(workload.change(update)).await
+    }
+
+    async fn publish(&mut self, snapshots: &[Arc<Snapshot>]) -> Result<(), DriveError> {
+        let publications: Vec<_> = snapshots.iter().map(|it| self.publication(it)).collect();
+        let published = stream::iter(publications)
+            .map(|publication| publish(&self.store, publication))
+            .buffer_unordered(CONCURRENCY);
+        let published: Vec<_> = published.try_collect().await?;
+        for snapshot in published {
+            let place = Place { head: snapshot.head, snapshot: Some(snapshot.clone()) };
+            self.published.insert(snapshot.fleet.clone(), place);
+        }
+        Ok(())
+    }
+
+    fn publication(&self, snapshot: &Arc<Snapshot>) -> Publication {
+        let place = self.published.get(&snapshot.fleet);
+        Publication {
+            snapshot: self.with_own_secrets(snapshot),
+            expected: place.map(|place| place.head),
+            held: place.and_then(|place| place.snapshot.clone()),
+            time: SystemTime::now(),
+            cause: "load test".into(),
+            pinned: None,
+        }
+    }
+
+    fn with_own_secrets(&self, snapshot: &Arc<Snapshot>) -> Arc<Snapshot> {
+        if self.secrets.is_empty() {
+            return snapshot.clone();
+        }
+        let trees = ResourceType::ALL.map(|kind| match kind {
+            ResourceType::Secret => (kind, self.secrets.clone()),
+            _ => (kind, snapshot.tree(kind).clone()),
+        });
+        let (fleet, head) = (snapshot.fleet.clone(), snapshot.head);
+        Arc::new(Snapshot::assembled(fleet, head, trees.into()))
+    }
+
+    fn addressed(&self, secret: &Resource) -> Arc<Resource> {
+        let address = self.store.address_of_secret(&secret.body);
+        Arc::new(Resource::at(address, secret.name.clone(), secret.body.clone()))
+    }
+}
+
+/// With the housekeeping that a translator does, so that Redis does not grow for as long as a test runs.
+async fn publish(
+    store: &RedisStore,
+    publication: Publication,
+) -> Result<Arc<Snapshot>, DriveError> {
+    let snapshot = publication.snapshot.clone();
+    store.publish(publication).await?;
+    store.tend(snapshot.clone()).await?;
+    Ok(snapshot)
+}

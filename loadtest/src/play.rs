@@ -1,0 +1,89 @@
+//! A scenario, step by step.
+
+use crate::run::{Changes, Finished, Options, Plan, Run, RunError};
+use crate::scenario::{Restart, Scenario, Step};
+use crate::servers::Target;
+use heliograph_report::Scenario as Told;
+use std::time::Duration;
+
+/// Plays a scenario against a target. An error before there is anything to report is returned; one after that is in the
+/// report.
+pub async fn play(
+    scenario: &Scenario,
+    fleet: Option<String>,
+    command: Vec<String>,
+    target: Target,
+    options: Options,
+) -> Result<Finished, RunError> {
+    let mut run = Run::start(plan(scenario, fleet, command), target, options).await?;
+    match take_steps(scenario, &mut run).await {
+        // There are no figures worth a report.
+        Err(error @ RunError::NoServer(_)) => Err(error),
+        Ok(()) => Ok(run.finish().await),
+        Err(error) => {
+            run.note_error(&error);
+            Ok(run.finish().await)
+        }
+    }
+}
+
+fn plan(scenario: &Scenario, fleet: Option<String>, command: Vec<String>) -> Plan {
+    let told = Told {
+        name: scenario.name.clone(),
+        about: scenario.about.clone(),
+        text: scenario.text.clone(),
+    };
+    Plan {
+        command,
+        processes: scenario.processes,
+        fleets: scenario.fleets,
+        fleet,
+        protocols: scenario.protocol,
+        streams_per_connection: scenario.streams_per_connection,
+        population: scenario.population.clone(),
+        ..Plan::new(told, scenario.clients, scenario.resources.clone())
+    }
+}
+
+async fn take_steps(scenario: &Scenario, run: &mut Run) -> Result<(), RunError> {
+    let settle = scenario.end.settle.0;
+    run.phase("connect").await?;
+    run.connect(scenario.clients, scenario.connect.rate).await?;
+    run.settle(settle).await?;
+    for _ in 0..scenario.repeat {
+        for step in &scenario.steps {
+            run.phase(&step.to_string()).await?;
+            take(step, settle, run).await?;
+        }
+    }
+    run.settle(settle).await
+}
+
+async fn take(step: &Step, settle: Duration, run: &mut Run) -> Result<(), RunError> {
+    match step {
+        Step::Idle(span) => run.idle(*span).await,
+        Step::Change { kind, every, count, reach } => {
+            let (kind, every, count, reach) = (*kind, *every, *count, *reach);
+            run.change(Changes { kind, every, count, reach }).await?;
+            run.settle(settle).await
+        }
+        Step::Reconnect { share, over } => run.reconnect(*share, *over).await,
+        Step::Restart { how, pause } => {
+            run.excuse(true).await?;
+            match how {
+                Restart::AllAtOnce => run.restart_servers().await?,
+                Restart::OneByOne => {
+                    for server in 0..run.servers() {
+                        run.restart_server(server).await?;
+                        run.settle(settle).await?;
+                        run.idle(*pause).await?;
+                    }
+                }
+            }
+            run.settle(settle).await?;
+            run.excuse(false).await
+        }
+        Step::AddServers(count) => run.add_servers(*count).await,
+        Step::Behave { conduct, share } => run.behave(*share, conduct.clone()).await,
+    }
+}

@@ -1,0 +1,79 @@
+use super::watch::busiest;
+use super::{Run, RunError};
+use heliograph_report::{PerStream, Report, total};
+use std::time::Duration;
+
+/// What is left of a run.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    pub report: Report,
+    /// What to know before the figures are believed.
+    pub notes: Vec<String>,
+}
+
+/// Clients that use more of a core than this are what is measured, not the server.
+const BUSY: f64 = 0.8;
+/// For the last look at all clients.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Who interrupts a run does not want to wait.
+const IMPATIENCE: Duration = Duration::from_secs(1);
+
+impl Finished {
+    /// Nothing was wrong, as far as it came.
+    pub fn is_good(&self) -> bool {
+        let figures = &self.report.figures;
+        figures.violations.total() == 0 && figures.errors.total() == 0
+    }
+}
+
+impl Run {
+    /// Something ended the steps of the run before their time.
+    pub fn note_error(&mut self, error: &RunError) {
+        if !matches!(error, RunError::Interrupted) {
+            self.errors.push(error.to_string());
+        }
+    }
+
+    /// Ends the run. Every client has to have everything, unless the run was interrupted.
+    pub async fn finish(mut self) -> Finished {
+        let interrupted = self.stop.is_cancelled();
+        let within = if interrupted { IMPATIENCE } else { PATIENCE };
+        // The last look at the servers comes before the clients leave.
+        if !interrupted && let Err(error) = self.watch.look().await {
+            self.errors.push(error.to_string());
+        }
+        if let Err(error) = self.workers.finish(!interrupted, within).await {
+            self.errors.push(error.to_string());
+        }
+        let figures = self.board.figures();
+        self.close_phase(&figures);
+        drop(self.tasks);
+        let mut report = self.report;
+        report.servers = self.watch.servers();
+        let connecting = total(&report.servers).into_iter().filter(|sample| {
+            self.connecting.iter().any(|(from, to)| (*from..=*to).contains(&sample.at_ms))
+        });
+        report.per_stream = PerStream::of(&connecting.collect::<Vec<_>>());
+        report.figures = figures;
+        self.errors.iter().for_each(|_| report.figures.errors.add("run ended early"));
+        report.violations = self.board.violations().into();
+        report.errors = self.board.errors().into_iter().chain(self.errors).collect();
+        let busy = busiest(&self.watch.clients(), Duration::from_secs(2)).unwrap_or(0.0);
+        let notes = notes(interrupted, busy / self.workers.count() as f64);
+        Finished { report, notes }
+    }
+}
+
+fn notes(interrupted: bool, busy: f64) -> Vec<String> {
+    let mut notes = Vec::new();
+    if interrupted {
+        notes.push("the run was interrupted: nobody looked whether updates were lost".to_owned());
+    }
+    if busy > BUSY {
+        let percent = (busy * 100.0).round();
+        notes.push(format!(
+            "the clients used {percent} % of a core: latencies are partly theirs; use more processes or fewer clients"
+        ));
+    }
+    notes
+}

@@ -1,0 +1,95 @@
+use super::board::Board;
+use super::watch::Watch;
+use heliograph_report::{Figures, Live, Metrics, Progress, Sample, total};
+use std::io::{self, IsTerminal, Stderr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// What people see while a run lasts.
+#[derive(Debug)]
+pub(super) struct Stage {
+    now: Mutex<Scene>,
+    /// None if nobody looks.
+    progress: Option<Mutex<Progress<Stderr>>>,
+}
+
+/// What the run is at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scene {
+    pub(super) phase: String,
+    /// How many clients there shall be.
+    pub(super) wanted: usize,
+    /// The figures when the phase began.
+    pub(super) begun: Figures,
+}
+
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Stage {
+    pub(super) fn new(shown: bool) -> Self {
+        let progress = || Mutex::new(Progress::new(io::stderr(), io::stderr().is_terminal()));
+        Self { now: Mutex::default(), progress: shown.then(progress) }
+    }
+
+    /// The last line stays.
+    pub(super) fn end(&self) {
+        if let Some(progress) = &self.progress {
+            // A terminal that is gone is no reason to complain.
+            let _ = lock(progress).finish();
+        }
+    }
+
+    pub(super) fn set(&self, change: impl FnOnce(&mut Scene)) {
+        change(&mut lock(&self.now));
+    }
+
+    pub(super) fn scene(&self) -> Scene {
+        lock(&self.now).clone()
+    }
+}
+
+/// Looks at servers, and tells people and Prometheus how it goes, until it is dropped.
+pub(super) async fn follow(
+    board: Arc<Board>,
+    watch: Arc<Watch>,
+    stage: Arc<Stage>,
+    metrics: Option<Metrics>,
+) {
+    let started = Instant::now();
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = (Figures::default(), started);
+    loop {
+        ticks.tick().await;
+        // A server that is gone shows elsewhere too; there is nobody to tell it here.
+        let _ = watch.look().await;
+        let samples = total(&watch.servers());
+        let (figures, now) = (board.figures(), Instant::now());
+        if let Some(metrics) = &metrics {
+            metrics.set(&figures);
+            samples.last().into_iter().for_each(|sample| metrics.set_servers(sample));
+        }
+        let scene = stage.scene();
+        if let Some(progress) = stage.progress.as_ref().filter(|_| scene.wanted > 0) {
+            let apart = now.duration_since(before.1);
+            let mut live = Live::between(&before.0, &figures, &scene.begun, apart);
+            if let [.., earlier, latest] = recent(&samples) {
+                live = live.with_servers(earlier, latest);
+            }
+            live.streams = board.standing().up as u64;
+            (live.elapsed, live.phase) = (now.duration_since(started), scene.phase);
+            live.wanted = scene.wanted as u64;
+            let _ = lock(progress).show(&live);
+        }
+        before = (figures, now);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn recent(samples: &[Sample]) -> &[Sample] {
+    samples.get(samples.len().saturating_sub(2)..).unwrap_or_default()
+}

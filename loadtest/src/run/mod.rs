@@ -1,0 +1,445 @@
+//! A run: clients against a target, step by step, with all that is measured on the way.
+//!
+//! [`Run`] is the door for whoever decides what happens: a scenario, or a benchmark. Its methods do one thing each and
+//! return when it is done; what happens between two calls of [`Run::phase`] is a phase of the report.
+
+mod board;
+mod changes;
+mod error;
+mod finish;
+mod live;
+mod metrics;
+mod watch;
+mod workers;
+
+pub use changes::Changes;
+pub use error::RunError;
+pub use finish::Finished;
+
+use crate::population::{Conduct, Group};
+use crate::scenario::{Protocols, Share, Span};
+use crate::servers::{Programs, Target};
+use crate::worker::{Begin, Order, Standing};
+use crate::workload::{Resources, Workload};
+use board::Board;
+use heliograph_report::{Figures, Phase, Report, Sample, Scenario, Watched};
+use live::Stage;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+use watch::{Watch, unix_ms};
+use workers::Workers;
+
+/// What there is, before anything happens.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// For the report.
+    pub scenario: Scenario,
+    pub command: Vec<String>,
+    /// The most clients that there will be.
+    pub clients: usize,
+    /// Of clients; there are more if they need more.
+    pub processes: usize,
+    pub fleets: usize,
+    /// What clients say instead of the workload's fleets, to servers that know others.
+    pub fleet: Option<String>,
+    pub protocols: Protocols,
+    pub streams_per_connection: usize,
+    pub resources: Resources,
+    pub population: Vec<Group>,
+}
+
+/// How a run is carried out.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub programs: Programs,
+    /// The CPU of the clients' processes.
+    pub clients_cpu: Option<usize>,
+    /// Where to serve metrics.
+    pub metrics: Option<SocketAddr>,
+    /// Whether to show on the terminal how it goes.
+    pub live: bool,
+    /// Ends the run: what is under way fails with [`RunError::Interrupted`].
+    pub stop: CancellationToken,
+}
+
+pub struct Run {
+    target: Target,
+    workload: Workload,
+    workers: Workers,
+    board: Arc<Board>,
+    watch: Arc<Watch>,
+    stage: Arc<Stage>,
+    report: Report,
+    phase: Option<(String, u64, Figures)>,
+    /// When clients connected, in Unix milliseconds: what a stream costs is seen then.
+    connecting: Vec<(u64, u64)>,
+    clients: usize,
+    /// The number of the last change.
+    changes: u32,
+    /// Whether it was waited for those who connected last.
+    settled: bool,
+    errors: Vec<String>,
+    tasks: Tasks,
+    stop: CancellationToken,
+}
+
+/// What goes on beside the run. It ends when this is dropped.
+struct Tasks {
+    handles: Vec<AbortHandle>,
+    stage: Arc<Stage>,
+}
+
+impl Plan {
+    /// With the defaults of a scenario: one fleet, delta, a bare node.
+    pub fn new(scenario: Scenario, clients: usize, resources: Resources) -> Self {
+        Self {
+            scenario,
+            command: Vec::new(),
+            clients,
+            processes: 1,
+            fleets: 1,
+            fleet: None,
+            protocols: Protocols::Delta,
+            streams_per_connection: 1,
+            resources,
+            population: Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    pub fn new(programs: Programs) -> Self {
+        let stop = CancellationToken::new();
+        Self { programs, clients_cpu: None, metrics: None, live: false, stop }
+    }
+}
+
+impl Run {
+    /// Gives the servers what they are to serve, and starts the processes of the clients. Nobody is connected yet.
+    pub async fn start(plan: Plan, mut target: Target, options: Options) -> Result<Self, RunError> {
+        let Options { programs, clients_cpu, metrics, live, stop } = options;
+        let mut workload = Workload::new(&plan.resources, plan.fleets);
+        during(&stop, target.driver.set_up(&mut workload)).await??;
+        let board = Arc::new(Board::new(board::processes(plan.clients, plan.processes)));
+        let count = board.clients().len();
+        let mut workers = Workers::start(&programs, count, clients_cpu, board.clone())?;
+        let begin = Begin {
+            worker: 0,
+            workers: count,
+            servers: target.addresses(),
+            security: target.security.clone(),
+            streams_per_connection: plan.streams_per_connection,
+            protocols: plan.protocols,
+            population: plan.population,
+            resources: plan.resources,
+            fleets: plan.fleets,
+            fleet: plan.fleet,
+            knowledge: target.driver.knowledge(),
+            base: workload.base().to_string(),
+        };
+        during(&stop, workers.begin(&begin)).await??;
+        let watch = Arc::new(Watch::new(board.clone(), target.watched(), workers.pids()));
+        watch.look().await?;
+        let mut report = Report::new(plan.scenario, plan.command, unix_ms());
+        report.versions = during(&stop, target.versions()).await?;
+        report.versions.insert("loadtest".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        let stage = Arc::new(Stage::new(live));
+        let mut tasks = Tasks { handles: Vec::new(), stage: stage.clone() };
+        let metrics = match metrics {
+            Some(address) => {
+                let (metrics, serving) = metrics::serve(address).await?;
+                tasks.handles.push(serving);
+                Some(metrics)
+            }
+            None => None,
+        };
+        let follow = live::follow(board.clone(), watch.clone(), stage.clone(), metrics);
+        tasks.handles.push(tokio::spawn(follow).abort_handle());
+        Ok(Self {
+            target,
+            workload,
+            workers,
+            board,
+            watch,
+            stage,
+            report,
+            phase: None,
+            connecting: Vec::new(),
+            clients: 0,
+            changes: 0,
+            settled: false,
+            errors: Vec::new(),
+            tasks,
+            stop,
+        })
+    }
+
+    /// What follows is a phase of its own in the report.
+    pub async fn phase(&mut self, name: &str) -> Result<(), RunError> {
+        let figures = self.figures().await?;
+        self.watch.look().await?;
+        self.close_phase(&figures);
+        self.phase = Some((name.to_owned(), unix_ms(), figures.clone()));
+        self.stage.set(|scene| (scene.phase, scene.begun) = (name.to_owned(), figures));
+        Ok(())
+    }
+
+    /// Clients connect until there are so many, at so many a second or all at once. Returns when all have begun to;
+    /// [`Run::settle`] waits for them.
+    pub async fn connect(&mut self, clients: usize, rate: Option<f64>) -> Result<(), RunError> {
+        let begun = unix_ms();
+        self.begin_to_connect(clients, rate).await?;
+        let allowed = rate.map_or(0.0, |rate| clients as f64 / rate);
+        let allowed = Duration::try_from_secs_f64(allowed).unwrap_or_default();
+        let arrived = self.until(allowed + STEP, |it| it.clients >= clients).await;
+        self.connecting.push((begun, unix_ms()));
+        arrived
+    }
+
+    /// The same, and other things can happen meanwhile.
+    pub async fn begin_to_connect(
+        &mut self,
+        clients: usize,
+        rate: Option<f64>,
+    ) -> Result<(), RunError> {
+        let (needed, processes) = (board::processes(clients, 1), self.workers.count());
+        if needed > processes {
+            return Err(RunError::TooMany { clients, needed, processes });
+        }
+        (self.clients, self.settled) = (clients, false);
+        self.stage.set(|scene| scene.wanted = clients);
+        let rate = rate.map(|rate| rate / processes as f64);
+        self.workers.tell(&Order::Connect { clients, rate }).await
+    }
+
+    /// Waits until every client that behaves is connected and has everything, the newest change too.
+    pub async fn settle(&mut self, within: Duration) -> Result<(), RunError> {
+        // What workers do not know of yet must not pass for settled.
+        self.sync().await?;
+        let clients = self.clients;
+        let settled = self.until(within, |it| it.clients >= clients && it.lacking == 0).await;
+        // What comes after that is no longer the cost of connecting.
+        if let Some((_, ended)) = self.connecting.last_mut()
+            && !self.settled
+        {
+            *ended = unix_ms();
+        }
+        self.settled = true;
+        settled
+    }
+
+    /// Nothing happens.
+    pub async fn idle(&mut self, span: Duration) -> Result<(), RunError> {
+        self.during(tokio::time::sleep(span)).await
+    }
+
+    /// A share of the clients drop their streams and come back with what they hold, spread over a time. Returns when
+    /// they are back.
+    pub async fn reconnect(&mut self, share: Share, over: Duration) -> Result<(), RunError> {
+        self.sync().await?;
+        let before = self.board.standing();
+        let coming: usize = self.board.clients().iter().map(|count| share.of(*count)).sum();
+        self.workers.tell(&Order::Reconnect { share, over: Span(over) }).await?;
+        let back = |it: &Standing| it.opened >= before.opened + coming as u64;
+        self.until(over + STEP, |it| back(it) && it.lacking == 0).await
+    }
+
+    pub async fn behave(&mut self, share: Share, conduct: Conduct) -> Result<(), RunError> {
+        self.workers.tell(&Order::Behave { share, conduct }).await
+    }
+
+    /// From now on streams may end by the server's doing without being errors, or may not.
+    pub async fn excuse(&mut self, excused: bool) -> Result<(), RunError> {
+        self.workers.tell(&Order::Excuse(excused)).await
+    }
+
+    /// Stops a server and starts it again. Its streams may end meanwhile, see [`Run::excuse`].
+    pub async fn restart_server(&mut self, server: usize) -> Result<(), RunError> {
+        let old = self.stop_server(server).await?;
+        self.start_server(server, old).await
+    }
+
+    /// Stops all servers, then starts them again.
+    pub async fn restart_servers(&mut self) -> Result<(), RunError> {
+        let mut stopped = Vec::new();
+        for server in 0..self.servers() {
+            stopped.push(self.stop_server(server).await?);
+        }
+        for (server, old) in stopped.into_iter().enumerate() {
+            self.start_server(server, old).await?;
+        }
+        Ok(())
+    }
+
+    /// More servers. Clients that connect from now on choose among all.
+    pub async fn add_servers(&mut self, count: usize) -> Result<(), RunError> {
+        during_or_failed(&self.stop, &self.board, self.target.add(count)).await??;
+        let known = self.watch.names();
+        for (name, sampler) in self.target.watched() {
+            if !known.contains(&name) {
+                self.watch.add(name, sampler);
+            }
+        }
+        self.workers.tell(&Order::Servers(self.target.addresses())).await
+    }
+
+    /// What all servers use now, together. None if nobody said which processes they are.
+    pub async fn sample(&mut self) -> Result<Option<Sample>, RunError> {
+        self.sync().await?;
+        Ok(self.watch.look().await?)
+    }
+
+    /// What the processes of the clients used.
+    pub fn clients_used(&self) -> Watched {
+        self.watch.clients()
+    }
+
+    /// All figures up to now.
+    pub async fn figures(&mut self) -> Result<Figures, RunError> {
+        self.sync().await?;
+        Ok(self.board.figures())
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.board.standing()
+    }
+
+    pub fn target(&mut self) -> &mut Target {
+        &mut self.target
+    }
+
+    pub fn servers(&self) -> usize {
+        self.target.len()
+    }
+
+    /// Which process it was.
+    async fn stop_server(&mut self, server: usize) -> Result<Option<u32>, RunError> {
+        let name = self.server_name(server);
+        let pid = self.pid(&name);
+        // What it used up to now stays counted.
+        self.watch.look().await?;
+        self.watch.leaves(&name);
+        during_or_failed(&self.stop, &self.board, self.target.stop(server)).await??;
+        Ok(pid)
+    }
+
+    async fn start_server(&mut self, server: usize, old: Option<u32>) -> Result<(), RunError> {
+        during_or_failed(&self.stop, &self.board, self.target.restart(server)).await??;
+        let name = self.server_name(server);
+        if let (Some(old), Some(new)) = (old, self.pid(&name)) {
+            self.watch.returns(&name, old, new);
+        }
+        self.sync().await
+    }
+
+    fn server_name(&self, server: usize) -> String {
+        self.target.name(server).unwrap_or_default().to_owned()
+    }
+
+    fn pid(&self, name: &str) -> Option<u32> {
+        self.target.pids().into_iter().find(|(known, _)| known == name).map(|(_, pid)| pid)
+    }
+
+    fn close_phase(&mut self, figures: &Figures) {
+        let Some((name, started_ms, begun)) = self.phase.take() else { return };
+        let (ended_ms, streams) = (unix_ms(), self.board.standing().up as u64);
+        let figures = figures.since(&begun);
+        self.report.phases.push(Phase { name, started_ms, ended_ms, streams, figures });
+    }
+
+    /// All orders are carried out, and the board shows where clients are after that.
+    async fn sync(&mut self) -> Result<(), RunError> {
+        self.workers.ask(&Order::Tell).await?;
+        during(&self.stop, self.workers.answered()).await?
+    }
+
+    async fn during<T>(&self, future: impl Future<Output = T>) -> Result<T, RunError> {
+        during_or_failed(&self.stop, &self.board, future).await
+    }
+
+    async fn until(
+        &self,
+        within: Duration,
+        condition: impl Fn(&Standing) -> bool,
+    ) -> Result<(), RunError> {
+        let mut changes = self.board.changes();
+        let met = async {
+            while !condition(&self.board.standing()) {
+                if let Some(reason) = self.board.no_server() {
+                    return Err(RunError::NoServer(reason));
+                }
+                // Also without a change: patience with a server that is none ends by the clock.
+                let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+            }
+            Ok(())
+        };
+        match self.during(tokio::time::timeout(within, met)).await? {
+            Ok(met) => met,
+            Err(_) => Err(self.unsettled(within)),
+        }
+    }
+
+    fn unsettled(&self, within: Duration) -> RunError {
+        let Standing { clients, up, warm, lacking, .. } = self.board.standing();
+        let missing = if clients < self.clients {
+            format!("only {clients} of {} have begun to connect", self.clients)
+        } else if up < clients {
+            format!("{} have no stream", clients - up)
+        } else if warm < clients {
+            format!(
+                "{} have not been sent a whole configuration; is their fleet known?",
+                clients - warm
+            )
+        } else {
+            format!("change {} is missing at some", self.changes)
+        };
+        RunError::Unsettled { within, lacking, clients, missing }
+    }
+}
+
+/// For what takes moments once it has begun.
+const STEP: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.handles.iter().for_each(AbortHandle::abort);
+        self.stage.end();
+    }
+}
+
+async fn during<T>(
+    stop: &CancellationToken,
+    future: impl Future<Output = T>,
+) -> Result<T, RunError> {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(RunError::Interrupted),
+        done = future => Ok(done),
+    }
+}
+
+async fn during_or_failed<T>(
+    stop: &CancellationToken,
+    board: &Board,
+    future: impl Future<Output = T>,
+) -> Result<T, RunError> {
+    let mut changes = board.changes();
+    let failed = async {
+        loop {
+            if let Some(reason) = board.failure() {
+                return reason;
+            }
+            let _ = changes.changed().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(RunError::Interrupted),
+        done = future => Ok(done),
+        reason = failed => Err(RunError::Worker(reason)),
+    }
+}

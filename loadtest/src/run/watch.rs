@@ -1,0 +1,196 @@
+use super::board::Board;
+use heliograph_report::{Sample, SampleError, Sampler, Watched, total};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// Looks at what servers and clients use, now and then and when asked to.
+#[derive(Debug)]
+pub(super) struct Watch {
+    board: Arc<Board>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    servers: Vec<Server>,
+    clients: Server,
+}
+
+#[derive(Clone, Debug)]
+struct Server {
+    sampler: Arc<Mutex<Sampler>>,
+    watched: Watched,
+    /// One that is not there for a moment is no mistake.
+    away: bool,
+}
+
+impl Watch {
+    pub(super) fn new(
+        board: Arc<Board>,
+        servers: Vec<(String, Sampler)>,
+        clients: Vec<u32>,
+    ) -> Self {
+        let servers = servers.into_iter().map(|(name, sampler)| Server::new(name, sampler));
+        let mut clients = Server::new("clients".to_owned(), Sampler::pids(clients));
+        // That one has ended is told by others, and better.
+        clients.away = true;
+        let seen = Seen { servers: servers.collect(), clients };
+        Self { board, seen: Mutex::new(seen) }
+    }
+
+    /// Looks at all servers at once. The sum, if all are there and there is any.
+    pub(super) async fn look(self: &Arc<Self>) -> Result<Option<Sample>, SampleError> {
+        let at = unix_ms();
+        let streams = self.board.standing().up as u64;
+        let samplers: Vec<_> = {
+            let seen = self.seen();
+            let all = seen.servers.iter().chain([&seen.clients]);
+            all.map(|server| server.sampler.clone()).collect()
+        };
+        // The kernel takes its time to add up the memory of a large process.
+        let sampled = tokio::task::spawn_blocking(move || {
+            let sample = |sampler: &Arc<Mutex<Sampler>>| lock(sampler).sample(at, streams);
+            samplers.iter().map(sample).collect::<Vec<_>>()
+        });
+        let samples = sampled.await.unwrap_or_default();
+        let mut seen = self.seen();
+        let Seen { servers, clients } = &mut *seen;
+        for (server, sample) in servers.iter_mut().chain([clients]).zip(samples) {
+            match sample {
+                Ok(sample) => server.push(sample),
+                Err(SampleError::Gone(_)) if server.away => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let now = total(&watched(servers));
+        Ok(now.last().filter(|sample| sample.at_ms == at).copied())
+    }
+
+    /// A server will not be there for a moment.
+    pub(super) fn leaves(&self, name: &str) {
+        self.each(name, |server| server.away = true);
+    }
+
+    /// It is there again, as another process.
+    pub(super) fn returns(&self, name: &str, old: u32, new: u32) {
+        self.each(name, |server| {
+            server.away = false;
+            lock(&server.sampler).replace(old, new);
+        });
+    }
+
+    /// Another server. Before it was there it used nothing.
+    pub(super) fn add(&self, name: String, sampler: Sampler) {
+        let mut seen = self.seen();
+        let mut server = Server::new(name, sampler);
+        let moments = seen.servers.first().map(|first| first.watched.samples().to_vec());
+        for Sample { at_ms, streams, .. } in moments.unwrap_or_default() {
+            let nothing =
+                Sample { at_ms, streams, pss: Some(0), open_files: Some(0), ..Sample::default() };
+            server.watched.push(nothing);
+        }
+        seen.servers.push(server);
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.seen().servers.iter().map(|server| server.watched.name.clone()).collect()
+    }
+
+    pub(super) fn servers(&self) -> Vec<Watched> {
+        watched(&self.seen().servers)
+    }
+
+    pub(super) fn clients(&self) -> Watched {
+        self.seen().clients.watched.clone()
+    }
+
+    fn each(&self, name: &str, change: impl Fn(&mut Server)) {
+        let mut seen = self.seen();
+        seen.servers.iter_mut().filter(|server| server.watched.name == name).for_each(change);
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        lock(&self.seen)
+    }
+}
+
+impl Server {
+    fn new(name: String, sampler: Sampler) -> Self {
+        let sampler = Arc::new(Mutex::new(sampler));
+        Self { sampler, watched: Watched::new(name), away: false }
+    }
+
+    /// Two looks that overlap may end in the other order.
+    fn push(&mut self, sample: Sample) {
+        if self.watched.samples().last().is_none_or(|last| last.at_ms < sample.at_ms) {
+            self.watched.push(sample);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn watched(servers: &[Server]) -> Vec<Watched> {
+    servers.iter().map(|server| server.watched.clone()).collect()
+}
+
+pub(super) fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The most of a core that was used between two looks, each at least this far apart.
+pub(super) fn busiest(watched: &Watched, apart: Duration) -> Option<f64> {
+    let apart = u64::try_from(apart.as_millis()).unwrap_or(u64::MAX);
+    let samples = watched.samples();
+    let used = samples.iter().filter_map(|from| {
+        let to = samples.iter().find(|to| to.at_ms >= from.at_ms.saturating_add(apart))?;
+        let took = (to.at_ms - from.at_ms) as f64 * 1e3;
+        Some(to.cpu_us.saturating_sub(from.cpu_us) as f64 / took)
+    });
+    used.max_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_time_counts() {
+        let mut watched = Watched::new("clients");
+        for (at_ms, cpu_us) in [(0, 0), (1_000, 100_000), (2_000, 1_000_000), (3_000, 1_100_000)] {
+            watched.push(Sample { at_ms, cpu_us, ..Sample::default() });
+        }
+        let busiest = |seconds| busiest(&watched, Duration::from_secs(seconds));
+        assert_eq!(busiest(1), Some(0.9));
+        assert_eq!(busiest(2), Some(0.5));
+        assert_eq!(busiest(4), None);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_comes_later_used_nothing_before() {
+        let me = std::process::id();
+        let board = Arc::new(Board::new(1));
+        let servers = vec![("one".to_owned(), Sampler::pids([me]))];
+        let watch = Arc::new(Watch::new(board, servers, vec![me]));
+        let first = watch.look().await.unwrap().unwrap();
+        watch.add("two".to_owned(), Sampler::pids([me]));
+        assert_eq!(total(&watch.servers()), [first]);
+        assert_eq!(watch.names(), ["one", "two"]);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_gone_is_a_mistake_unless_it_is_being_restarted() {
+        let nobody = u32::MAX;
+        let board = Arc::new(Board::new(1));
+        let servers = vec![("one".to_owned(), Sampler::pids([nobody]))];
+        let watch = Arc::new(Watch::new(board, servers, vec![nobody]));
+        assert!(matches!(watch.look().await, Err(SampleError::Gone(_))));
+        watch.leaves("one");
+        assert_eq!(watch.look().await.unwrap(), None);
+        watch.returns("one", nobody, std::process::id());
+        assert!(watch.look().await.unwrap().is_some());
+    }
+}

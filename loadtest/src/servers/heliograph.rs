@@ -1,0 +1,231 @@
+use super::{Program, Programs, ServersError, Start, version};
+use crate::drive::StoreDriver;
+use heliograph_store::StoreArgs;
+use heliograph_store::keys::KeyRing;
+use heliograph_store::redis::link::RedisArgs;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// A Redis, and distributors over it.
+#[derive(Debug)]
+pub(super) struct Heliograph {
+    programs: Programs,
+    distributor: PathBuf,
+    redis_server: PathBuf,
+    cpu: Option<usize>,
+    replicas: Vec<Replica>,
+    redis: Program,
+    store: String,
+    keys: PathBuf,
+    /// Last, so that it goes after those who use it.
+    _scratch: TempDir,
+}
+
+#[derive(Debug)]
+struct Replica {
+    program: Program,
+    xds: SocketAddr,
+}
+
+/// Another program may take a port between the look and the start.
+const TRIES: usize = 5;
+
+impl Heliograph {
+    pub(super) async fn start(
+        programs: &Programs,
+        count: usize,
+        cpu: Option<usize>,
+    ) -> Result<(Self, StoreDriver), ServersError> {
+        let build = "build it with `cargo build --release -p heliograph-distributor`";
+        let distributor = programs.find("distributor", "DISTRIBUTOR", build)?;
+        let install = "install Redis 7 or newer, or take that of `scripts/tools redis-server`";
+        let redis_server = programs.find("redis-server", "REDIS_SERVER", install)?;
+        let prepare = |cause| ServersError::Prepare { path: std::env::temp_dir(), cause };
+        let scratch = tempfile::Builder::new().prefix("loadtest-").tempdir().map_err(prepare)?;
+        let keys = scratch.path().join("keys.yaml");
+        write_keys(&keys)?;
+        let (redis, port) = start_redis(programs, &redis_server, scratch.path(), cpu).await?;
+        let store = format!("redis://127.0.0.1:{port}");
+        let driver = StoreDriver::open(&arguments(&store, &keys))?;
+        let programs = programs.clone();
+        let replicas = Vec::new();
+        let mut servers = Self {
+            programs,
+            distributor,
+            redis_server,
+            cpu,
+            replicas,
+            redis,
+            store,
+            keys,
+            _scratch: scratch,
+        };
+        servers.add(count).await?;
+        Ok((servers, driver))
+    }
+
+    pub(super) fn addresses(&self) -> Vec<String> {
+        self.replicas.iter().map(|replica| format!("http://{}", replica.xds)).collect()
+    }
+
+    pub(super) fn name(&self, server: usize) -> Option<&str> {
+        self.replicas.get(server).map(|replica| replica.program.name())
+    }
+
+    pub(super) fn programs(&self) -> Vec<&Program> {
+        let replicas = self.replicas.iter().map(|replica| &replica.program);
+        replicas.chain([&self.redis]).collect()
+    }
+
+    pub(super) async fn versions(&self) -> BTreeMap<String, String> {
+        let mut versions = BTreeMap::new();
+        for (name, program) in
+            [("distributor", &self.distributor), ("redis-server", &self.redis_server)]
+        {
+            versions.extend(version(program).await.map(|version| (name.to_owned(), version)));
+        }
+        versions
+    }
+
+    pub(super) async fn stop(&mut self, server: usize) -> Result<(), ServersError> {
+        match self.replicas.get_mut(server) {
+            Some(replica) => replica.program.stop().await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn restart(&mut self, server: usize) -> Result<(), ServersError> {
+        let Some(xds) = self.replicas.get(server).map(|replica| replica.xds) else { return Ok(()) };
+        let replica = self.replica(server, xds).await?;
+        if let Some(place) = self.replicas.get_mut(server) {
+            *place = replica;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn add(&mut self, count: usize) -> Result<(), ServersError> {
+        for _ in 0..count {
+            let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let replica = self.replica(self.replicas.len(), any).await?;
+            self.replicas.push(replica);
+        }
+        Ok(())
+    }
+
+    async fn replica(&self, number: usize, xds: SocketAddr) -> Result<Replica, ServersError> {
+        let name = format!("distributor-{number}");
+        let address = xds.to_string();
+        let flags = [
+            ("--store", OsStr::new(&self.store)),
+            ("--store-keys", self.keys.as_os_str()),
+            ("--xds-address", OsStr::new(&address)),
+            ("--admin-address", OsStr::new("127.0.0.1:0")),
+            ("--replica", OsStr::new(&name)),
+            ("--log-level", OsStr::new("info")),
+        ];
+        let arguments = flags.into_iter().flat_map(|(flag, value)| [OsStr::new(flag), value]);
+        let (arguments, cpu) = (arguments.collect(), self.cpu);
+        let start = Start { name: &name, program: &self.distributor, arguments, cpu };
+        let mut program = Program::start(&self.programs, start)?;
+        let addresses = |line: &str| Some((address_in(line, "xds=")?, address_in(line, "admin=")?));
+        let (xds, admin) = program.printed("it listens", addresses).await?;
+        program.is("it is ready", async || is_ready(admin).await).await?;
+        Ok(Replica { program, xds })
+    }
+}
+
+async fn start_redis(
+    programs: &Programs,
+    redis_server: &Path,
+    scratch: &Path,
+    cpu: Option<usize>,
+) -> Result<(Program, u16), ServersError> {
+    let mut tries = 1;
+    loop {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
+        let name = "redis";
+        let port = free.map_err(|cause| ServersError::Start { name: name.to_owned(), cause })?;
+        let port = port.port();
+        let text = port.to_string();
+        let flags = [
+            ("--port", OsStr::new(&text)),
+            ("--bind", OsStr::new("127.0.0.1")),
+            ("--save", OsStr::new("")),
+            ("--appendonly", OsStr::new("no")),
+            ("--maxmemory-policy", OsStr::new("noeviction")),
+            ("--dir", scratch.as_os_str()),
+        ];
+        let arguments = flags.into_iter().flat_map(|(flag, value)| [OsStr::new(flag), value]);
+        let start = Start { name, program: redis_server, arguments: arguments.collect(), cpu };
+        let mut redis = Program::start(programs, start)?;
+        match redis.is("it answers", async || answers(port).await).await {
+            Ok(()) => return Ok((redis, port)),
+            Err(ServersError::Ended { .. }) if tries < TRIES => tries += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn arguments(store: &str, keys: &Path) -> StoreArgs {
+    StoreArgs {
+        redis: RedisArgs { store: store.parse().ok(), ..RedisArgs::default() },
+        store_keys: Some(keys.to_owned()),
+        store_prefix: "heliograph".to_owned(),
+        store_history: 10,
+    }
+}
+
+/// Only its owner may read it, as the programs ask for.
+fn write_keys(path: &Path) -> Result<(), ServersError> {
+    let ring =
+        KeyRing::generate("loadtest").map_err(|error| ServersError::Keys(error.to_string()))?;
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(ring.as_bytes()))
+        .map_err(|cause| ServersError::Prepare { path: path.to_owned(), cause })
+}
+
+/// The address behind some text in a line of a log.
+fn address_in(line: &str, before: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once(before)?;
+    rest.split(|char: char| char.is_whitespace() || char == '\u{1b}').next()?.parse().ok()
+}
+
+async fn is_ready(admin: SocketAddr) -> bool {
+    let request = b"GET /readyz HTTP/1.0\r\n\r\n";
+    ask(admin, request).await.is_some_and(|answer| answer.contains(" 200 "))
+}
+
+async fn answers(port: u16) -> bool {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    ask(address, b"PING\r\n").await.is_some_and(|answer| answer.starts_with("+PONG"))
+}
+
+/// The beginning of the answer.
+async fn ask(address: SocketAddr, request: &[u8]) -> Option<String> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    stream.write_all(request).await.ok()?;
+    let mut answer = [0; 64];
+    let length = stream.read(&mut answer).await.ok()?;
+    Some(String::from_utf8_lossy(answer.get(..length)?).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_from_a_log() {
+        let line = "2026-01-01T00:00:00Z  INFO serving xds=127.0.0.1:4001 admin=127.0.0.1:4002";
+        assert_eq!(address_in(line, "xds="), "127.0.0.1:4001".parse().ok());
+        assert_eq!(address_in(line, "admin="), "127.0.0.1:4002".parse().ok());
+        assert_eq!(address_in("INFO xds=nowhere", "xds="), None);
+        assert_eq!(address_in("INFO ready", "xds="), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! The servers under test: others', or such that the harness starts, on loopback and for the time of a run.
+
+mod heliograph;
+mod peer;
+mod program;
+
+pub use program::Programs;
+pub(crate) use program::{Program, Start};
+
+use crate::drive::{DriveError, Driver};
+use crate::security::Security;
+use heliograph::Heliograph;
+use heliograph_report::Sampler;
+use peer::Peer;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What the harness can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Launch {
+    /// A Redis and our distributors
+    Heliograph,
+    /// go-control-plane's SnapshotCache, with one snapshot for all clients
+    SnapshotCache,
+    /// The same, with one snapshot for each client
+    SnapshotCachePerClient,
+    /// go-control-plane's LinearCache
+    LinearCache,
+}
+
+/// What a run is about: servers, who tells them of changes, and what is known of their costs.
+#[derive(Debug)]
+pub struct Target {
+    servers: Servers,
+    pub(crate) driver: Driver,
+    pub(crate) security: Security,
+    /// Servers that others started.
+    given: Vec<(String, Sampler)>,
+}
+
+#[derive(Debug)]
+enum Servers {
+    Given(Vec<String>),
+    Heliograph(Heliograph),
+    Peer(Peer),
+}
+
+/// Each says what to do, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum ServersError {
+    #[error(
+        "there is no {name} beside loadtest or on the PATH: {advice}, or set {variable} to its path"
+    )]
+    Missing { name: String, variable: &'static str, advice: &'static str },
+    #[error("cannot start {name}: {cause}")]
+    Start { name: String, cause: std::io::Error },
+    #[error("{name} has ended; the last that it said: {line}")]
+    Ended { name: String, line: String },
+    #[error("{name} is not there in time ({what}); the last that it said: {line}")]
+    Late { name: String, what: &'static str, line: String },
+    #[error("cannot prepare {}: {cause}", path.display())]
+    Prepare { path: PathBuf, cause: std::io::Error },
+    #[error("no key ring for the store: {0}")]
+    Keys(String),
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    #[error("{0} is one process: it cannot be started more than once")]
+    Single(&'static str),
+    #[error("the servers are not ours to restart or to add to: use --launch")]
+    NotOurs,
+}
+
+impl Target {
+    /// Servers that run already.
+    pub fn given(
+        addresses: Vec<String>,
+        driver: Driver,
+        security: Security,
+        watched: Vec<(String, Sampler)>,
+    ) -> Self {
+        Self { servers: Servers::Given(addresses), driver, security, given: watched }
+    }
+
+    /// Starts so many servers, each on this CPU if it is said. They are gone when the target is dropped.
+    pub async fn launch(
+        launch: Launch,
+        count: usize,
+        programs: &Programs,
+        cpu: Option<usize>,
+    ) -> Result<Self, ServersError> {
+        let (servers, driver) = if launch == Launch::Heliograph {
+            let (servers, driver) = Heliograph::start(programs, count, cpu).await?;
+            (Servers::Heliograph(servers), Driver::Store(driver))
+        } else {
+            let (peer, driver) = Peer::start(launch, count, programs, cpu).await?;
+            (Servers::Peer(peer), Driver::Peer(driver))
+        };
+        Ok(Self { servers, driver, security: Security::default(), given: Vec::new() })
+    }
+
+    pub fn is_ours(&self) -> bool {
+        !matches!(self.servers, Servers::Given(_))
+    }
+
+    /// Where clients connect.
+    pub fn addresses(&self) -> Vec<String> {
+        match &self.servers {
+            Servers::Given(addresses) => addresses.clone(),
+            Servers::Heliograph(servers) => servers.addresses(),
+            Servers::Peer(peer) => vec![peer.address()],
+        }
+    }
+
+    /// As it is called in the report, if the harness started it.
+    pub fn name(&self, server: usize) -> Option<&str> {
+        match &self.servers {
+            Servers::Given(_) => None,
+            Servers::Heliograph(servers) => servers.name(server),
+            Servers::Peer(peer) => Some(peer.program().name()),
+        }
+    }
+
+    /// What takes part, with its costs: servers by name. Those of a store count too.
+    pub fn watched(&self) -> Vec<(String, Sampler)> {
+        match &self.servers {
+            Servers::Given(_) => self.given.clone(),
+            Servers::Heliograph(_) | Servers::Peer(_) => {
+                let pids = self.pids().into_iter();
+                pids.map(|(name, pid)| (name, Sampler::pids([pid]))).collect()
+            }
+        }
+    }
+
+    /// The processes of those that the harness started, by name.
+    pub fn pids(&self) -> Vec<(String, u32)> {
+        let programs = match &self.servers {
+            Servers::Given(_) => Vec::new(),
+            Servers::Heliograph(servers) => servers.programs(),
+            Servers::Peer(peer) => vec![peer.program()],
+        };
+        let pid = |program: &Program| Some((program.name().to_owned(), program.pid()?));
+        programs.into_iter().filter_map(pid).collect()
+    }
+
+    /// What the programs say of themselves.
+    pub async fn versions(&self) -> BTreeMap<String, String> {
+        match &self.servers {
+            Servers::Given(_) => BTreeMap::new(),
+            Servers::Heliograph(servers) => servers.versions().await,
+            Servers::Peer(peer) => peer.versions().await,
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.addresses().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends a server in order. It does not serve until it is started again.
+    pub async fn stop(&mut self, server: usize) -> Result<(), ServersError> {
+        match &mut self.servers {
+            Servers::Heliograph(servers) => servers.stop(server).await,
+            Servers::Given(_) | Servers::Peer(_) => Err(ServersError::NotOurs),
+        }
+    }
+
+    /// Starts a server where it was, and waits until it is ready.
+    pub async fn restart(&mut self, server: usize) -> Result<(), ServersError> {
+        match &mut self.servers {
+            Servers::Heliograph(servers) => servers.restart(server).await,
+            Servers::Given(_) | Servers::Peer(_) => Err(ServersError::NotOurs),
+        }
+    }
+
+    pub async fn add(&mut self, count: usize) -> Result<(), ServersError> {
+        match &mut self.servers {
+            Servers::Heliograph(servers) => servers.add(count).await,
+            Servers::Given(_) | Servers::Peer(_) => Err(ServersError::NotOurs),
+        }
+    }
+
+    /// Has servers give back memory that they do not need, as far as they can be told to.
+    pub async fn collect(&mut self) -> Result<(), DriveError> {
+        match &mut self.driver {
+            Driver::Peer(peer) => peer.collect().await,
+            Driver::Store(_) | Driver::Files(_) | Driver::None => Ok(()),
+        }
+    }
+}
+
+/// The first line that a program prints when it is asked for its version.
+async fn version(program: &Path) -> Option<String> {
+    let mut command = tokio::process::Command::new(program);
+    let output = command.arg("--version").kill_on_drop(true).output().await.ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Some(text.lines().next()?.trim().to_owned())
+}

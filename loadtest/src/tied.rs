@@ -1,0 +1,56 @@
+//! How the harness starts programs: tied to it, so that none outlives it, however it ends.
+
+use anyhow::{Context, bail};
+use rustix::process::{self, Resource, Rlimit, Signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Becomes another program, which the kernel kills when the one that started this is gone
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TiedArgs {
+    /// The process that started this one
+    #[arg(long)]
+    parent: i32,
+    /// Run on this CPU alone
+    #[arg(long)]
+    cpu: Option<usize>,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    command: Vec<OsString>,
+}
+
+impl TiedArgs {
+    /// Does not return unless it fails. The other program has the same process id.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have ended before that.
+        if process::getppid().is_none_or(|parent| parent.as_raw_nonzero().get() != self.parent) {
+            bail!("the program that started this one is gone");
+        }
+        if let Some(cpu) = self.cpu {
+            pin(cpu)?;
+        }
+        raise_open_files();
+        let Some((program, arguments)) = self.command.split_first() else {
+            bail!("no program to start");
+        };
+        let error = Command::new(program).args(arguments).exec();
+        Err(error).with_context(|| format!("cannot start {}", program.display()))
+    }
+}
+
+fn pin(cpu: usize) -> anyhow::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        bail!("there is no CPU {cpu}");
+    }
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    sched_setaffinity(None, &cpus).with_context(|| format!("cannot run on CPU {cpu}"))
+}
+
+/// Every stream is an open file at both ends. Where that is not allowed, the limit shows soon enough.
+fn raise_open_files() {
+    let Rlimit { maximum, .. } = process::getrlimit(Resource::Nofile);
+    let _ = process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}

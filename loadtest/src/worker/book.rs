@@ -1,0 +1,372 @@
+use crate::drive::Knowledge;
+use crate::workload::{Schedule, Update, Workload};
+use heliograph_checker::{Order, Proxy, Publishes, Response, Violation};
+use heliograph_envoy::Message;
+use heliograph_envoy::envoy::config::cluster::v3::Cluster;
+use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use heliograph_envoy::envoy::config::listener::v3::Listener;
+use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
+use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::Secret;
+use heliograph_snapshot::{Head, ResourceType, Version};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+/// What a worker knows of what servers are given to serve: enough to tell by itself whether what a client is sent is
+/// right, and since when it was due.
+#[derive(Debug)]
+pub(super) struct Book {
+    knowledge: Knowledge,
+    /// The head of the first snapshots.
+    base: Head,
+    ledger: RwLock<Ledger>,
+    found: Mutex<Found>,
+}
+
+#[derive(Debug)]
+struct Ledger {
+    workload: Workload,
+    publishes: Publishes,
+    /// Change `n` is at `n - 1`.
+    updates: Vec<Update>,
+    /// In the order of their changes.
+    schedules: Vec<Schedule>,
+    /// By fleet, the last change in it; 0 if there is none.
+    last: Vec<u32>,
+}
+
+/// What the checker found: everything is counted, some is told.
+#[derive(Debug, Default)]
+struct Found {
+    counts: Tally,
+    /// Those since they were last asked for.
+    recent: Tally,
+    texts: Vec<String>,
+}
+
+/// How many there are of each kind.
+pub(super) type Tally = BTreeMap<&'static str, u64>;
+
+/// Which changes have come, as far as what was received shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Marks([Mark; ResourceType::ALL.len()]);
+
+/// Of one type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Mark {
+    /// The newest change that was seen, and in how many resources.
+    newest: u32,
+    resources: usize,
+    /// The newest that has come whole.
+    whole: u32,
+}
+
+/// Of each kind of violation so many are told.
+const EXAMPLES: u64 = 5;
+
+impl Book {
+    pub(super) fn new(mut workload: Workload, knowledge: Knowledge, base: Head) -> Self {
+        workload.start_at(base);
+        let mut publishes = Publishes::default();
+        if knowledge != Knowledge::Nothing {
+            // The first of each fleet: there is none that it could not be newer than.
+            workload.snapshots().iter().for_each(|first| _ = publishes.publish(first));
+        }
+        let last = vec![0; workload.fleets().len()];
+        let (updates, schedules) = (Vec::new(), Vec::new());
+        let ledger = RwLock::new(Ledger { workload, publishes, updates, schedules, last });
+        Self { knowledge, base, ledger, found: Mutex::default() }
+    }
+
+    /// These will be published.
+    pub(super) fn expect(&self, updates: &[Update]) {
+        let mut ledger = self.ledger.write().unwrap_or_else(PoisonError::into_inner);
+        let Ledger { workload, publishes, updates: known, last, .. } = &mut *ledger;
+        for update in updates {
+            for fleet in workload.touched(*update).fleets {
+                if let Some(last) = last.get_mut(fleet) {
+                    *last = update.number;
+                }
+            }
+            if self.knowledge != Knowledge::Nothing {
+                // Numbers grow, so none can be older than the one before.
+                workload.change(*update).iter().for_each(|next| _ = publishes.publish(next));
+            }
+            known.push(*update);
+        }
+    }
+
+    pub(super) fn schedule(&self, schedule: Schedule) {
+        self.ledger.write().unwrap_or_else(PoisonError::into_inner).schedules.push(schedule);
+    }
+
+    /// The last change that a client of each fleet has to have.
+    pub(super) fn last(&self) -> Vec<u32> {
+        self.read().last.clone()
+    }
+
+    /// How late each of these changes is now, for a client of this fleet. Others than those of its fleet are left out.
+    pub(super) fn late(
+        &self,
+        fleet: usize,
+        numbers: std::ops::RangeInclusive<u32>,
+        now: SystemTime,
+    ) -> Vec<(u32, Duration)> {
+        let ledger = self.read();
+        let late = |number: u32| {
+            let update = ledger.update(number)?;
+            let after = ledger.schedules.partition_point(|schedule| schedule.first <= number);
+            let schedule = ledger.schedules.get(after.checked_sub(1)?)?;
+            let concerns = ledger.workload.touched(*update).fleets.contains(&fleet);
+            Some((number, schedule.late(number, now).filter(|_| concerns)?))
+        };
+        numbers.filter_map(late).collect()
+    }
+
+    /// Where a response belongs, by its nonce: ours begin with a head.
+    pub(super) fn order(&self, nonce: &str) -> Order {
+        let head: Option<Head> = nonce.rsplit_once('-').and_then(|(head, _)| head.parse().ok());
+        match (self.knowledge, head) {
+            // What others published before this run, a server may serve until it hears of what is newer.
+            (Knowledge::Heads, Some(head)) if head < self.base => Order::Observed(Some(head)),
+            // A nonce without a head is of no snapshot at all.
+            (Knowledge::Heads, head) => Order::Nonce(head.unwrap_or_default()),
+            (Knowledge::Contents, _) => Order::PublishLog,
+            (Knowledge::Nothing, head) => Order::Observed(head),
+        }
+    }
+
+    /// What a resource that was sent is in the publish log. Other servers decode what they are given and encode it
+    /// again, with fields in another order.
+    pub(super) fn version(&self, kind: ResourceType, body: &[u8]) -> Version {
+        match self.knowledge {
+            Knowledge::Contents => Version::of(&canonical(kind, body)),
+            Knowledge::Heads | Knowledge::Nothing => Version::of(body),
+        }
+    }
+
+    pub(super) fn take(&self, proxy: &mut Proxy, who: &Arc<str>, response: &Response) {
+        let mut violations = Vec::new();
+        proxy.take(who, response, &self.read().publishes, &mut violations);
+        self.note(violations);
+    }
+
+    /// What is wrong with where a proxy is at the end.
+    pub(super) fn end(&self, proxy: &Proxy, who: &Arc<str>) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        proxy.end(who, &self.read().publishes, &mut violations);
+        violations
+    }
+
+    pub(super) fn note(&self, violations: Vec<Violation>) {
+        if violations.is_empty() {
+            return;
+        }
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        for violation in violations {
+            let kind = kind(&violation);
+            *found.recent.entry(kind).or_default() += 1;
+            let count = found.counts.entry(kind).or_default();
+            *count += 1;
+            if *count <= EXAMPLES {
+                found.texts.push(violation.to_string());
+            }
+        }
+    }
+
+    /// How many there were since the last time, and examples.
+    pub(super) fn found(&self) -> (Tally, Vec<String>) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        (std::mem::take(&mut found.recent), std::mem::take(&mut found.texts))
+    }
+
+    /// Takes the marks of a response's resources, and returns the number of the change up to which a client of this
+    /// fleet has all.
+    pub(super) fn mark(
+        &self,
+        marks: &mut Marks,
+        fleet: usize,
+        had: u32,
+        (kind, seen): (ResourceType, &[u32]),
+    ) -> u32 {
+        let ledger = self.read();
+        let whole = |number| self.extent(&ledger, number, kind);
+        // Others are left from an earlier run.
+        let known = seen.iter().copied().filter(|number| *number as usize <= ledger.updates.len());
+        if let Some(mark) = marks.0.get_mut(kind as usize) {
+            mark.take(&known.collect::<Vec<_>>(), whole);
+        }
+        let mut had = had;
+        while let Some(update) = ledger.update(had.saturating_add(1)) {
+            let touched = ledger.workload.touched(*update);
+            let concerns = touched.fleets.contains(&fleet);
+            let lacks = |kind: &ResourceType| {
+                let whole = marks.0.get(*kind as usize).map_or(0, |mark| mark.whole);
+                self.extent(&ledger, update.number, *kind) > 0 && whole < update.number
+            };
+            if concerns && update.kind.seen_in().iter().any(lacks) {
+                break;
+            }
+            had = update.number;
+        }
+        had
+    }
+
+    /// In how many resources of a type a change can be seen.
+    fn extent(&self, ledger: &Ledger, number: u32, kind: ResourceType) -> usize {
+        let Some(update) = ledger.update(number) else { return 0 };
+        let touched = ledger.workload.touched(*update);
+        let extent = match kind {
+            ResourceType::Cluster => touched.clusters.len(),
+            ResourceType::Endpoints => touched.endpoints.len(),
+            ResourceType::Route => touched.tables.len(),
+            ResourceType::Listener | ResourceType::Secret => 0,
+        };
+        // Others may make fewer resources of it, or more.
+        if self.knowledge == Knowledge::Nothing { extent.min(1) } else { extent }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Ledger> {
+        self.ledger.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ledger {
+    fn update(&self, number: u32) -> Option<&Update> {
+        self.updates.get(number.checked_sub(1)? as usize)
+    }
+}
+
+impl Mark {
+    fn take(&mut self, seen: &[u32], extent: impl Fn(u32) -> usize) {
+        let Some(newest) = seen.iter().copied().max().filter(|newest| *newest >= self.newest)
+        else {
+            return;
+        };
+        let resources = seen.iter().filter(|number| **number == newest).count();
+        self.resources = if newest == self.newest { self.resources + resources } else { resources };
+        self.newest = newest;
+        if self.resources >= extent(newest) {
+            self.whole = newest;
+        }
+    }
+}
+
+/// What we would write for it; what is none of it stays as it is, and so differs.
+fn canonical(kind: ResourceType, body: &[u8]) -> Vec<u8> {
+    fn again<M: Message + Default>(body: &[u8]) -> Vec<u8> {
+        M::decode(body).map_or_else(|_| body.to_vec(), |message| message.encode_to_vec())
+    }
+    match kind {
+        ResourceType::Secret => again::<Secret>(body),
+        ResourceType::Cluster => again::<Cluster>(body),
+        ResourceType::Endpoints => again::<ClusterLoadAssignment>(body),
+        ResourceType::Listener => again::<Listener>(body),
+        ResourceType::Route => again::<RouteConfiguration>(body),
+    }
+}
+
+/// As it is counted.
+fn kind(violation: &Violation) -> &'static str {
+    match violation {
+        Violation::TwoContents { .. } => "two contents for one head",
+        Violation::WentBack { .. } => "went back",
+        Violation::Unheard { .. } => "never published",
+        Violation::Refused { .. } => "refused by the store",
+        Violation::NotLive { .. } => "not live",
+        Violation::Foreign { .. } => "of another snapshot",
+        Violation::Half { .. } => "half a snapshot",
+        Violation::Mixed { .. } => "of no snapshot",
+        Violation::Dangling { .. } => "dangling reference",
+        Violation::Broken { .. } => "removed while referred to",
+        Violation::Resent { .. } => "resent after a rejection",
+        Violation::Behind { .. } => "lost update",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Reach, Resources, UpdateKind};
+    use ResourceType::{Endpoints, Route};
+
+    fn book(knowledge: Knowledge, fleets: usize) -> Book {
+        let resources = Resources { clusters: 3, listeners: 1, routes: 3, ..Resources::default() };
+        Book::new(Workload::new(&resources, fleets), knowledge, Head::default())
+    }
+
+    fn update(number: u32, kind: UpdateKind, reach: Reach) -> Update {
+        Update { number, kind, reach }
+    }
+
+    #[test]
+    fn a_change_has_come_once_all_of_it_has() {
+        let book = book(Knowledge::Heads, 1);
+        let all = Reach::EveryFleet;
+        book.expect(&[update(1, UpdateKind::Full, all), update(2, UpdateKind::Endpoint, all)]);
+        let mut marks = Marks::default();
+        let mut had = 0;
+        let mut see = |kind, seen: &[u32]| {
+            had = book.mark(&mut marks, 0, had, (kind, seen));
+            had
+        };
+        assert_eq!(see(ResourceType::Cluster, &[1, 1]), 0, "one cluster is missing");
+        assert_eq!(see(ResourceType::Cluster, &[1]), 0);
+        assert_eq!(see(Endpoints, &[1, 2]), 0, "the routes are missing");
+        assert_eq!(see(Route, &[1]), 2, "what skipped a change has it too");
+        assert_eq!(book.last(), [2]);
+    }
+
+    #[test]
+    fn changes_of_other_fleets_are_not_waited_for() {
+        let book = book(Knowledge::Contents, 3);
+        let updates: Vec<_> =
+            (1..=4).map(|n| update(n, UpdateKind::Endpoint, Reach::OneFleet)).collect();
+        book.expect(&updates);
+        assert_eq!(book.last(), [3, 4, 2]);
+        let mut marks = Marks::default();
+        assert_eq!(book.mark(&mut marks, 1, 0, (Endpoints, &[])), 0);
+        assert_eq!(book.mark(&mut marks, 1, 0, (Endpoints, &[1])), 3);
+        assert_eq!(book.mark(&mut marks, 1, 3, (Endpoints, &[4])), 4);
+        let start = SystemTime::UNIX_EPOCH;
+        let (interval, kind) = (Duration::from_secs(1), UpdateKind::Endpoint);
+        let schedule =
+            Schedule { start, interval, first: 1, count: 4, kind, reach: Reach::OneFleet };
+        book.schedule(schedule);
+        let late = book.late(1, 1..=4, start + Duration::from_secs(5));
+        assert_eq!(late, [(1, Duration::from_secs(5)), (4, Duration::from_secs(2))]);
+    }
+
+    #[test]
+    fn what_is_left_from_an_earlier_run_is_no_change_of_this_one() {
+        let resources = Resources { clusters: 3, ..Resources::default() };
+        let base = Head { epoch: 0, fence: 9, sequence: 20 };
+        let book = Book::new(Workload::new(&resources, 1), Knowledge::Heads, base);
+        let earlier = Head { sequence: 19, ..base };
+        assert_eq!(book.order("0.9.19-1"), Order::Observed(Some(earlier)));
+        assert_eq!(book.order("0.9.20-2"), Order::Nonce(base));
+        assert_eq!(book.order("something"), Order::Nonce(Head::default()));
+        let mut marks = Marks::default();
+        assert_eq!(book.mark(&mut marks, 0, 0, (Endpoints, &[2, 5])), 0);
+        book.expect(&[update(1, UpdateKind::Endpoint, Reach::EveryFleet)]);
+        assert_eq!(book.mark(&mut marks, 0, 0, (Endpoints, &[0])), 0);
+        assert_eq!(book.mark(&mut marks, 0, 0, (Endpoints, &[1])), 1);
+    }
+
+    #[test]
+    fn what_is_found_is_counted_and_some_of_it_told() {
+        let book = book(Knowledge::Heads, 1);
+        let violation = |at: usize| Violation::Mixed {
+            who: format!("client-{at}").into(),
+            fleet: heliograph_snapshot::FleetName::new("a", "b"),
+            kind: ResourceType::Cluster,
+            at: None,
+        };
+        book.note((0..20).map(violation).collect());
+        let (counts, texts) = book.found();
+        assert_eq!((counts, texts.len()), ([("of no snapshot", 20)].into(), EXAMPLES as usize));
+        assert!(texts[0].contains("client-0"));
+        book.note(vec![violation(20)]);
+        assert_eq!(book.found(), ([("of no snapshot", 1)].into(), vec![]));
+    }
+}

@@ -1,0 +1,235 @@
+use super::book::{Book, Tally};
+use super::order::{Standing, Trouble};
+use super::watcher::Watcher;
+use crate::population::Conduct;
+use heliograph_client::{Ended, Observer, Step};
+use heliograph_report::{Answer, Figures, Received};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Where everything is noted that happens to the clients of a worker.
+#[derive(Debug)]
+pub(super) struct Desk {
+    book: Arc<Book>,
+    /// The same moment on both clocks.
+    origin: (Instant, SystemTime),
+    notes: Mutex<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    figures: Figures,
+    clients: Vec<Client>,
+    /// Streams may end: servers are being restarted.
+    excused: bool,
+    /// How often each kind of trouble was told.
+    told: BTreeMap<&'static str, usize>,
+    troubles: Vec<Trouble>,
+}
+
+#[derive(Debug)]
+struct Client {
+    name: Arc<str>,
+    fleet: usize,
+    conduct: Conduct,
+    /// When it began to connect, this time.
+    since: Instant,
+    up: bool,
+    warm: bool,
+    /// The changes up to these were received and answered.
+    received: u32,
+    answered: u32,
+}
+
+/// Of each kind of trouble so many are told.
+const EXAMPLES: usize = 3;
+
+impl Desk {
+    pub(super) fn new(book: Arc<Book>) -> Self {
+        let origin = (Instant::now(), SystemTime::now());
+        Self { book, origin, notes: Mutex::default() }
+    }
+
+    /// A client begins to connect. Clients are numbered in this order.
+    pub(super) fn arrive(&self, name: Arc<str>, fleet: usize, conduct: Conduct) {
+        let since = Instant::now();
+        let (up, warm, received, answered) = (false, false, 0, 0);
+        let client = Client { name, fleet, conduct, since, up, warm, received, answered };
+        self.notes().clients.push(client);
+    }
+
+    pub(super) fn behave(&self, client: usize, conduct: &Conduct) {
+        if let Some(client) = self.notes().clients.get_mut(client) {
+            client.conduct = conduct.clone();
+        }
+    }
+
+    pub(super) fn excuse(&self, excused: bool) {
+        self.notes().excused = excused;
+    }
+
+    pub(super) fn is_excused(&self, client: usize) -> bool {
+        self.notes().clients.get(client).is_some_and(|client| client.conduct.is_excused())
+    }
+
+    pub(super) fn name(&self, client: usize) -> Arc<str> {
+        self.notes().clients.get(client).map(|client| client.name.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        let last = self.book.last();
+        let notes = self.notes();
+        let mut standing = Standing {
+            clients: notes.clients.len(),
+            opened: notes.figures.counters.opened,
+            responses: notes.figures.counters.responses,
+            ..Standing::default()
+        };
+        for client in &notes.clients {
+            standing.up += usize::from(client.up);
+            standing.warm += usize::from(client.warm);
+            let last = last.get(client.fleet).copied().unwrap_or(0);
+            let lacks = match &client.conduct {
+                conduct if conduct.is_excused() => false,
+                conduct if conduct.takes_everything() => {
+                    !client.up || !client.warm || client.answered < last
+                }
+                _ => !client.up,
+            };
+            standing.lacking += usize::from(lacks);
+        }
+        standing
+    }
+
+    /// All since the start.
+    pub(super) fn figures(&self) -> Figures {
+        self.notes().figures.clone()
+    }
+
+    pub(super) fn count(&self, violations: &Tally) {
+        let mut notes = self.notes();
+        violations.iter().for_each(|(kind, count)| notes.figures.violations.add_n(kind, *count));
+    }
+
+    /// Since the last time.
+    pub(super) fn troubles(&self) -> Vec<Trouble> {
+        std::mem::take(&mut self.notes().troubles)
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn time(&self, at: Instant) -> SystemTime {
+        self.origin.1 + at.saturating_duration_since(self.origin.0)
+    }
+
+    fn second(&self, at: Instant) -> u64 {
+        let since = self.time(at).duration_since(SystemTime::UNIX_EPOCH);
+        since.unwrap_or_default().as_secs()
+    }
+
+    /// The changes that have come to a client beyond `known`, and how late each is. Only of one that was warm: what a
+    /// client is told at first is no push.
+    fn pushes(&self, client: &Client, known: u32, had: u32, at: Instant) -> Vec<(u32, Duration)> {
+        if !client.warm || had <= known {
+            return Vec::new();
+        }
+        self.book.late(client.fleet, known + 1..=had, self.time(at))
+    }
+}
+
+impl Observer<Watcher> for Desk {
+    fn connected(&self, member: usize) {
+        let now = Instant::now();
+        let mut notes = self.notes();
+        let Some(client) = notes.clients.get_mut(member) else { return };
+        client.up = true;
+        let took = now.saturating_duration_since(client.since);
+        notes.figures.opened(self.second(now), took);
+    }
+
+    fn received(&self, member: usize, step: &Step<Watcher>, bytes: usize, at: Instant) {
+        let (second, had) = (self.second(at), step.to.follower().had());
+        let mut notes = self.notes();
+        let Notes { figures, clients, .. } = &mut *notes;
+        let Some(client) = clients.get_mut(member) else { return };
+        let (resources, resent) = (step.resources as u64, step.resent as u64);
+        figures.received(second, Received { bytes: bytes as u64, resources, resent });
+        for (_, late) in self.pushes(client, client.received, had, at) {
+            figures.receipt(late);
+        }
+        client.received = client.received.max(had);
+    }
+
+    fn answered(&self, member: usize, step: &Step<Watcher>, at: Instant) {
+        let (second, had) = (self.second(at), step.to.follower().had());
+        let mut notes = self.notes();
+        let Notes { figures, clients, .. } = &mut *notes;
+        let Some(client) = clients.get_mut(member) else { return };
+        let answer = if step.accepted { Answer::Ack } else { Answer::Nack };
+        figures.sent(second, 0, answer);
+        for (number, late) in self.pushes(client, client.answered, had, at) {
+            figures.answered(number, late);
+        }
+        client.answered = client.answered.max(had);
+        if !client.warm && step.to.is_warm() {
+            client.warm = true;
+            figures.first_state(second, at.saturating_duration_since(client.since));
+        }
+    }
+
+    fn ended(&self, member: usize, how: &Ended) {
+        let now = Instant::now();
+        let second = self.second(now);
+        let mut notes = self.notes();
+        let Notes { figures, clients, excused, told, troubles } = &mut *notes;
+        let Some(client) = clients.get_mut(member) else { return };
+        let was_up = std::mem::take(&mut client.up);
+        if was_up {
+            figures.closed(second);
+            client.since = now;
+        }
+        if matches!(how, Ended::Told) {
+            return;
+        }
+        let (kind, lasting) = describe(how);
+        match (was_up, *excused || client.conduct.is_excused()) {
+            (true, true) => return,
+            (false, true) => return figures.counters.failed += 1,
+            (true, false) => figures.error(second, kind),
+            (false, false) => figures.failed(second, kind),
+        }
+        let count = told.entry(kind).or_default();
+        *count += 1;
+        if *count <= EXAMPLES {
+            troubles.push(Trouble { text: format!("{}: {how}", client.name), lasting });
+        }
+    }
+}
+
+/// As it is counted, and whether it will be the same next time.
+fn describe(ended: &Ended) -> (&'static str, bool) {
+    match ended {
+        Ended::Refused(_) => ("nothing listens", true),
+        Ended::NotFound { .. } => ("name not found", true),
+        Ended::Unreachable { .. } => ("unreachable", true),
+        Ended::Certificate { .. } => ("wrong certificate", true),
+        Ended::Tls { .. } => ("no TLS", true),
+        Ended::NotHttp2 { .. } => ("no HTTP/2", true),
+        Ended::NotGrpc { .. } => ("no gRPC", true),
+        Ended::Status { code, .. } => match i32::from(*code) {
+            0 => ("stream ended by the server", false),
+            7 => ("permission denied", true),
+            8 => ("resource exhausted", false),
+            12 => ("unimplemented", true),
+            14 => ("unavailable", false),
+            16 => ("unauthenticated", true),
+            _ => ("stream failed", false),
+        },
+        Ended::Closed(_) => ("connection lost", false),
+        Ended::Unreadable(_) => ("unreadable response", true),
+        Ended::Told => ("told", false),
+    }
+}
