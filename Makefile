@@ -1,6 +1,6 @@
 # Everything a newcomer, a developer or CI runs. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis bench-store test lint deny golden tools clean
+.PHONY: help demo demo-redis bench bench-store test lint deny golden tools clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -10,6 +10,9 @@ demo: ## A directory of Gateway API objects, served by a real Envoy, on this mac
 
 demo-redis: ## The programs apart: Redis, a translator, three distributors, three Envoys, and a change that reaches all
 	@scripts/demo-redis
+
+bench: ## Ours and go-control-plane with the same clients; minutes; the table goes into docs/benchmarks.md
+	@scripts/bench
 
 bench-store: ## The store in Redis against the naive way; a table for docs/benchmarks.md
 	REDIS_SERVER=$$(scripts/tools redis-server) cargo bench --locked -p heliograph-store --bench redis
@@ -24,13 +27,15 @@ lint: ## Format and clippy, warnings as errors
 deny: ## Licences, versions and sources of all dependencies
 	@scripts/deny
 
-golden: ## Rewrite the translator's golden files; read the difference before you commit it
+golden: ## Rewrite the golden files of the translator and of reports; read the difference before you commit it
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator-core --test golden
+	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-report --test report
 
 tools: ## Find or install Envoy, Redis and cargo-deny, and print their paths
 	@scripts/tools envoy
 	@scripts/tools redis-server
 	@scripts/tools cargo-deny
+	@scripts/tools peer || true
 
 clean: ## Delete what was built; the cache of tools stays
 	cargo clean

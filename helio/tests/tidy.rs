@@ -40,6 +40,19 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("heliograph-client", &["heliograph-envoy", "heliograph-snapshot"], &[]),
     ("heliograph-checker", &["heliograph-snapshot"], &["heliograph-store"]),
+    ("heliograph-report", &[], &[]),
+    (
+        "heliograph-loadtest",
+        &[
+            "heliograph-checker",
+            "heliograph-client",
+            "heliograph-envoy",
+            "heliograph-report",
+            "heliograph-snapshot",
+            "heliograph-store",
+        ],
+        &["heliograph-translator", "heliograph-translator-core"],
+    ),
     (
         "helio",
         &[
@@ -60,6 +73,7 @@ const OUT_OF_REACH: &[(&str, &[&str])] = &[
     // Deciding is pure: no runtime, no network, no client.
     ("heliograph-snapshot", &["tokio", "tonic", "kube-core"]),
     ("heliograph-checker", &["tokio", "tonic", "redis"]),
+    ("heliograph-report", &["tokio", "tonic", "redis"]),
     ("heliograph-translator-core", &["tokio", "tonic", "hyper", "kube-client"]),
     ("heliograph-distributor-protocol", &["tokio", "tonic", "hyper"]),
     // A distributor knows snapshots, and nothing of where they come from.

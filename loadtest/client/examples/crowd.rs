@@ -66,7 +66,9 @@ impl Observer<()> for Count {
         }
     }
 
-    fn answered(&self, _: usize, _: &Step<()>, _: Instant) {
+    fn asked(&self, _: usize, _: usize, _: Instant) {}
+
+    fn answered(&self, _: usize, _: &Step<()>, _: usize, _: Instant) {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -3,7 +3,7 @@ use crate::workload::{Update, Workload};
 use bytes::Bytes;
 use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource};
 use heliograph_envoy::{Any, Message};
-use heliograph_snapshot::{ResourceType, Snapshot};
+use heliograph_snapshot::{ResourceType, Snapshot, Tree};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::HOST;
@@ -54,8 +54,7 @@ impl PeerDriver {
         let [snapshot] = workload.snapshots() else {
             return Err(DriveError::Fleets(workload.fleets().len()));
         };
-        let nothing = Snapshot::empty(snapshot.fleet.clone());
-        self.ask(Method::POST, "/resources", step(&nothing, snapshot)).await
+        self.ask(Method::POST, "/resources", step(None, snapshot)).await
     }
 
     pub(super) async fn change(
@@ -65,7 +64,7 @@ impl PeerDriver {
     ) -> Result<(), DriveError> {
         let Some(before) = workload.snapshots().first().cloned() else { return Ok(()) };
         let Some(after) = workload.change(update).first() else { return Ok(()) };
-        let step = step(&before, after);
+        let step = step(Some(&before), after);
         self.ask(Method::POST, "/resources", step).await
     }
 
@@ -126,12 +125,15 @@ impl PeerDriver {
     }
 }
 
-/// What it takes to come from one snapshot to the other: one message for each type that changes.
-fn step(before: &Snapshot, after: &Snapshot) -> Bytes {
+/// What it takes to come from one snapshot to the other: one message for each type that changes. At first every type is
+/// said, also one without resources: in state of the world a peer answers nothing about a type that has no version.
+fn step(before: Option<&Snapshot>, after: &Snapshot) -> Bytes {
+    let nothing = Tree::new();
     let mut body = Vec::new();
     for kind in ResourceType::ALL {
-        let differences = after.tree(kind).differences(before.tree(kind));
-        if differences.is_empty() {
+        let base = before.map_or(&nothing, |before| before.tree(kind));
+        let differences = after.tree(kind).differences(base);
+        if differences.is_empty() && before.is_some() {
             continue;
         }
         let mut message = DeltaDiscoveryResponse {

@@ -307,6 +307,11 @@ impl Run {
         self.board.standing()
     }
 
+    /// How many were told to connect.
+    pub fn clients(&self) -> usize {
+        self.clients
+    }
+
     pub fn target(&mut self) -> &mut Target {
         &mut self.target
     }

@@ -163,13 +163,17 @@ impl Observer<Watcher> for Desk {
         client.received = client.received.max(had);
     }
 
-    fn answered(&self, member: usize, step: &Step<Watcher>, at: Instant) {
+    fn asked(&self, _: usize, bytes: usize, at: Instant) {
+        self.notes().figures.sent(self.second(at), bytes as u64, Answer::Ask);
+    }
+
+    fn answered(&self, member: usize, step: &Step<Watcher>, bytes: usize, at: Instant) {
         let (second, had) = (self.second(at), step.to.follower().had());
         let mut notes = self.notes();
         let Notes { figures, clients, .. } = &mut *notes;
         let Some(client) = clients.get_mut(member) else { return };
         let answer = if step.accepted { Answer::Ack } else { Answer::Nack };
-        figures.sent(second, 0, answer);
+        figures.sent(second, bytes as u64, answer);
         for (number, late) in self.pushes(client, client.answered, had, at) {
             figures.answered(number, late);
         }

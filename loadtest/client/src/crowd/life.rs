@@ -185,7 +185,8 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
         } else {
             let mut introduction = Some((&*self.seat.node, &*self.seat.name));
             for request in &opening.requests {
-                self.stream.send(request, introduction.take());
+                let bytes = self.stream.send(request, introduction.take());
+                self.crowd.observer.asked(self.member, bytes, Instant::now());
             }
         }
         self.stream.flush().await;
@@ -237,11 +238,14 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
         let Some(step) = step else { return Ok(()) };
         self.crowd.observer.received(self.member, &step, message.length, now);
         self.stream.nonces().set(step.kind, &message.nonce);
-        for request in &step.requests {
-            self.stream.send(request, None);
+        // The first one is the answer.
+        let mut sent = step.requests.iter().map(|request| self.stream.send(request, None));
+        let answer = sent.next().unwrap_or(0);
+        for bytes in sent {
+            self.crowd.observer.asked(self.member, bytes, now);
         }
         self.stream.flush().await;
-        self.crowd.observer.answered(self.member, &step, Instant::now());
+        self.crowd.observer.answered(self.member, &step, answer, Instant::now());
         self.stand(step.to.clone());
         Ok(())
     }
@@ -272,7 +276,8 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
                 for _ in 0..self.conduct.flood(&mut self.flood) {
                     // A server that does not read must not fill the memory of the client.
                     if self.stream.has_room_for(&again) {
-                        self.stream.send(&again, None);
+                        let bytes = self.stream.send(&again, None);
+                        self.crowd.observer.asked(self.member, bytes, Instant::now());
                     }
                 }
                 self.stream.flush().await;

@@ -53,8 +53,11 @@ pub trait Observer<F>: Send + Sync + 'static {
     /// A response is there; `bytes` of it on the wire. The member has not answered yet.
     fn received(&self, member: usize, step: &Step<F>, bytes: usize, at: Instant);
 
-    /// The answer is given to the socket, or to the connection where several streams share it.
-    fn answered(&self, member: usize, step: &Step<F>, at: Instant);
+    /// The answer is given to the socket, or to the connection where several streams share it; `bytes` on the wire.
+    fn answered(&self, member: usize, step: &Step<F>, bytes: usize, at: Instant);
+
+    /// A request that answers nothing: the first of a type, or one for other names.
+    fn asked(&self, member: usize, bytes: usize, at: Instant);
 
     /// The member has no stream any more. It comes back, unless it was told to leave.
     fn ended(&self, member: usize, how: &Ended);

@@ -3,11 +3,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection on which large DATA frames of HTTP/2 arrive as several small ones.
+/// A connection on which large DATA frames of HTTP/2 arrive as several small ones, and few at a time.
 ///
-/// The HTTP/2 library reads a frame as a whole, into a buffer that stays as large as the largest was: with the 16 KB that
-/// servers send, that is most of what a waiting client would cost. A frame is only a way to cut a stream of bytes, so
-/// nobody else can tell the difference.
+/// The HTTP/2 library reads a frame as a whole, into a buffer that stays as large as the largest was, and keeps a list,
+/// which stays as long as the longest was, of all frames that it could read before the stream took them. With a large
+/// response that is most of what a client costs from then on. A frame is only a way to cut a stream of bytes, so nobody
+/// else can tell the difference.
 #[derive(Debug)]
 pub(crate) struct Pieces<T> {
     io: T,
@@ -19,6 +20,8 @@ pub(crate) struct Pieces<T> {
     frame: usize,
     /// What is still to come of the piece of it.
     piece: usize,
+    /// Something was read, and the stream is to take it before there is more.
+    paused: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +42,15 @@ const PADDED: u8 = 0x8;
 
 impl<T> Pieces<T> {
     pub(crate) fn new(io: T) -> Self {
-        Self { io, header: [0; HEADER], at: At::Arriving(0), flags: 0, frame: 0, piece: 0 }
+        Self {
+            io,
+            header: [0; HEADER],
+            at: At::Arriving(0),
+            flags: 0,
+            frame: 0,
+            piece: 0,
+            paused: false,
+        }
     }
 
     /// A whole header is there: what follows, and what is to be said of it.
@@ -107,6 +118,10 @@ impl<T: AsyncRead + Unpin> AsyncRead for Pieces<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if std::mem::take(&mut this.paused) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         while buffer.remaining() > 0 {
             let read = match this.at {
@@ -152,6 +167,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Pieces<T> {
                 Poll::Pending => return Poll::Pending,
             }
         }
+        this.paused = buffer.filled().len() > before;
         Poll::Ready(Ok(()))
     }
 }

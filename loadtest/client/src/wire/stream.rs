@@ -71,13 +71,15 @@ impl Stream {
         })
     }
 
-    /// Gives a request to the connection. `node` goes with the first one.
-    pub(crate) fn send(&mut self, request: &Request, node: Option<(&Node, &str)>) {
+    /// Gives a request to the connection; so many bytes. `node` goes with the first one.
+    pub(crate) fn send(&mut self, request: &Request, node: Option<(&Node, &str)>) -> usize {
         let (own, shared) = request.framed(node, self.nonces.of(request));
+        let length = own.len() + shared.len();
         self.send_bytes(own);
         if !shared.is_empty() {
             self.send_bytes(shared);
         }
+        length
     }
 
     pub(crate) fn send_bytes(&mut self, bytes: Bytes) {

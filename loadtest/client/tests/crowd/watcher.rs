@@ -108,7 +108,9 @@ impl Observer<Tally> for Watcher {
         self.note(Seen::Received { resources, resent, accepted });
     }
 
-    fn answered(&self, _: usize, _: &Step<Tally>, _: Instant) {
+    fn asked(&self, _: usize, _: usize, _: Instant) {}
+
+    fn answered(&self, _: usize, _: &Step<Tally>, _: usize, _: Instant) {
         self.note(Seen::Answered);
     }
 
