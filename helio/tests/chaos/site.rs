@@ -173,28 +173,20 @@ impl Site {
         }
     }
 
+    /// Of those who are masters now. To Sentinels a master that cannot save is down, and so they look for another one; a
+    /// Cluster does not care.
     pub(crate) async fn break_disks(&self) {
-        for server in self.possible_masters().await {
-            server.break_disk().await;
+        for key in self.key_of_each_master().await {
+            self.master_of(&key).await.break_disk().await;
         }
     }
 
     pub(crate) async fn mend_disks(&self) {
-        for server in self.possible_masters().await {
-            server.mend_disk().await;
+        for server in self.servers() {
+            if server.is_disk_broken() {
+                server.mend_disk().await;
+            }
         }
-    }
-
-    /// To Sentinels a master that cannot save is down, and so they look for another one. A Cluster does not care.
-    async fn possible_masters(&self) -> Vec<&Server> {
-        if !self.is_cluster() {
-            return self.servers().iter().collect();
-        }
-        let mut masters = Vec::new();
-        for key in self.key_of_each_master().await {
-            masters.push(self.master_of(&key).await);
-        }
-        masters
     }
 
     /// What was the master of a fleet takes no writes.

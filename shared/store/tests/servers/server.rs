@@ -140,6 +140,10 @@ impl Server {
         self.save_until("err").await;
     }
 
+    pub(crate) fn is_disk_broken(&self) -> bool {
+        self.directory.path().join("dump.rdb").is_dir()
+    }
+
     pub(crate) async fn mend_disk(&self) {
         fs::remove_dir_all(self.directory.path().join("dump.rdb")).unwrap();
         self.save_until("ok").await;
