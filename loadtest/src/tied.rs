@@ -40,7 +40,8 @@ impl TiedArgs {
     }
 }
 
-fn pin(cpu: usize) -> anyhow::Result<()> {
+/// Runs on one CPU from now on, and so does what is started unless it is told otherwise.
+pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         bail!("there is no CPU {cpu}");
     }

@@ -14,6 +14,7 @@
 //! from the moment it was *due*. Who records must keep to that: a change that was published late is late, and a client
 //! that got a later change instead has waited since the first that it missed was due.
 
+mod clients;
 mod compare;
 mod figures;
 mod live;
@@ -24,6 +25,7 @@ mod report;
 mod samples;
 mod units;
 
+pub use clients::Clients;
 pub use compare::{Bounds, BoundsError, Comparison, Measure, Row, Verdict, Worse, compare};
 pub use figures::{
     Answer, Counters, Figures, Latencies, Point, Push, Pushes, Received, Series, Summary, Tally,

@@ -69,6 +69,10 @@ fn an_empty_report_is_shown_without_fuss() {
     assert!(report.html().ends_with("</html>\n"));
     let text = report.to_json().unwrap();
     assert_eq!(Report::from_json(&text, Path::new("a.json")).unwrap(), report);
+    // A report from before there was this.
+    let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
+    older.as_object_mut().unwrap().remove("clients").unwrap();
+    assert_eq!(Report::from_json(&older.to_string(), Path::new("a.json")).unwrap(), report);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use heliograph_report::{PerStream, Sample, Sampler, Watched, least_squares, total};
+use heliograph_report::{Clients, PerStream, Sample, Sampler, Watched, least_squares, total};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, hint};
@@ -115,6 +115,21 @@ fn the_slope_is_what_one_more_costs() {
     assert!((cost.bytes - 20_000.0).abs() < 0.01, "{cost:?}");
     assert!((cost.cpu_us - 300.0).abs() < 0.01, "{cost:?}");
     assert_eq!(PerStream::of(&[sample(5), sample(5)]), None);
+}
+
+#[test]
+fn clients_are_as_busy_as_in_their_busiest_time_and_on_the_cores_they_have() {
+    let mut used = Watched::new("clients");
+    for (at_ms, cpu_us) in [(0, 0), (1_000, 100_000), (2_000, 1_000_000), (3_000, 1_100_000)] {
+        used.push(Sample { at_ms, cpu_us, ..Sample::default() });
+    }
+    let busiest = |seconds| used.busiest(Duration::from_secs(seconds));
+    assert_eq!((busiest(1), busiest(2), busiest(4)), (Some(0.9), Some(0.5), None));
+    let of = |processes, cpus| Clients { processes, cpus, used: used.clone() }.busiest();
+    assert_eq!(of(1, 8), Some(0.5));
+    assert_eq!(of(2, 8), Some(0.25));
+    assert_eq!(of(4, 1), Some(0.5), "four that share a core have no more than one");
+    assert_eq!(Clients::default().busiest(), None);
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use super::peak::Peak;
 use super::{Amount, Bench, BenchError, Contender, Figure, Results};
 use crate::population::{Conduct, Group, NodeSize};
 use crate::run::{Changes, Finished, Options, Plan, Run};
@@ -31,12 +32,18 @@ pub(super) enum Experiment {
 struct Stand {
     run: Run,
     streams: usize,
+    /// Of what was measured while the clients were too busy to be believed.
+    doubts: Vec<String>,
 }
 
 /// Long enough for the slowest peer; nothing waits for it but one that hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What a server still does when the last client has everything.
-const AFTERMATH: Duration = Duration::from_secs(2);
+/// A server that used less than this part of a core for so long has nothing left to do.
+const QUIET: f64 = 0.1;
+const QUIET_FOR: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(250);
+/// Clients that use more of their core than this are measured too.
+const BUSY: f64 = 0.8;
 const CHANGES: u32 = 3;
 /// Clients that connect together.
 const AT_ONCE: usize = 250;
@@ -111,11 +118,14 @@ impl Experiment {
             Self::ReconnectWhole => stand.come_back_whole().await,
             Self::Survival => stand.survive(bench.brief).await,
         };
-        let Finished { report, notes } = stand.run.finish().await;
-        results.versions.extend(report.versions);
         let prefix = format!("{}, {}", self.name(), contender.name());
-        for note in notes {
-            results.note(format!("{prefix}: {note}"));
+        for doubt in stand.doubts {
+            results.note(format!("{prefix}: {doubt}"));
+        }
+        let Finished { report, .. } = stand.run.finish().await;
+        results.versions.extend(report.versions);
+        for (kind, count) in report.figures.errors.iter() {
+            results.note(format!("{prefix}: {count} errors of the kind {kind}"));
         }
         // A server that breaks the protocol is not fast.
         for (kind, count) in report.figures.violations.iter() {
@@ -168,7 +178,7 @@ impl Experiment {
         };
         let mut options = Options::new(bench.programs.clone());
         (options.clients_cpu, options.stop) = (bench.clients_cpu, bench.stop.clone());
-        Ok(Stand { run: Run::start(plan, target, options).await?, streams })
+        Ok(Stand { run: Run::start(plan, target, options).await?, streams, doubts: Vec::new() })
     }
 }
 
@@ -186,19 +196,16 @@ impl Stand {
         amount: Amount,
         first: usize,
     ) -> Result<Vec<(Figure, f64)>, BenchError> {
-        self.run.target().collect().await?;
-        let nothing = self.memory().await?;
         let few = self.streams / first;
         self.connect(few).await?;
-        let before = self.memory().await?;
+        let (before, collected_before) = self.memory().await?;
         self.connect(self.streams).await?;
-        let after = self.memory().await?;
-        self.run.target().collect().await?;
-        let collected = self.memory().await?;
+        let (after, collected_after) = self.memory().await?;
         let (cpu, last) = self.change().await?;
+        let more = (self.streams - few) as f64;
         let mut found = vec![
-            (Figure::Memory(amount), (after - before) / (self.streams - few) as f64),
-            (Figure::MemoryCollected(amount), (collected - nothing) / self.streams as f64),
+            (Figure::Memory(amount), (after - before) / more),
+            (Figure::MemoryCollected(amount), (collected_after - collected_before) / more),
             (Figure::ChangeCpu(amount), cpu),
         ];
         if amount == Amount::Thousand && self.streams > 300 {
@@ -215,7 +222,8 @@ impl Stand {
             let begun = self.run.figures().await?;
             self.run.change(Changes::one(UpdateKind::Endpoint)).await?;
             self.run.settle(PATIENCE).await?;
-            self.run.idle(AFTERMATH).await?;
+            self.doubt("a change", before.at_ms).await?;
+            self.until_quiet().await?;
             let after = self.sample().await?;
             cpu += (after.cpu_us - before.cpu_us) as f64;
             let pushes = self.run.figures().await?.since(&begun).pushes;
@@ -231,6 +239,7 @@ impl Stand {
         self.run.begin_to_connect(self.streams + coming, Some(coming as f64)).await?;
         self.run.change(Changes::one(UpdateKind::Endpoint)).await?;
         self.run.settle(PATIENCE).await?;
+        self.until_quiet().await?;
         let waited = self.run.figures().await?.since(&begun).first_state;
         Ok(vec![
             (Figure::NewcomerMedian, waited.quantile(0.5).as_secs_f64()),
@@ -239,13 +248,12 @@ impl Stand {
     }
 
     async fn come_back(&mut self) -> Result<Vec<(Figure, f64)>, BenchError> {
-        self.run.idle(AFTERMATH).await?;
         let before = self.sample().await?;
         let begun = self.run.figures().await?;
         let started = Instant::now();
         self.run.reconnect(Share::ALL, Duration::ZERO).await?;
-        let took = started.elapsed().as_secs_f64();
-        self.run.idle(AFTERMATH).await?;
+        // A server that has nothing to say to them says nothing: only its rest tells that it has looked.
+        let took = self.until_quiet().await?.duration_since(started).as_secs_f64();
         let after = self.sample().await?;
         let figures = self.run.figures().await?.since(&begun);
         let streams = (self.streams + newcomers(self.streams)) as f64;
@@ -261,7 +269,7 @@ impl Stand {
         self.connect(self.streams).await?;
         let begun = self.run.figures().await?;
         self.run.reconnect(Share::ALL, Duration::ZERO).await?;
-        self.run.idle(AFTERMATH).await?;
+        self.until_quiet().await?;
         let figures = self.run.figures().await?.since(&begun);
         let bytes = figures.counters.bytes_in as f64 / self.streams as f64;
         Ok(vec![(Figure::ReconnectBytes, bytes)])
@@ -270,24 +278,27 @@ impl Stand {
     async fn empty(&mut self, figure: Figure) -> Result<Vec<(Figure, f64)>, BenchError> {
         let few = self.streams / 5;
         self.connect(few).await?;
-        let before = self.memory().await?;
+        let (before, collected_before) = self.memory().await?;
         self.connect(self.streams).await?;
-        self.run.target().collect().await?;
-        let after = self.memory().await?;
-        Ok(vec![(figure, (after - before) / (self.streams - few) as f64)])
+        let (after, collected_after) = self.memory().await?;
+        // Of the two, what makes the peer look best; ours collects nothing, so for it they are the same.
+        let growth = (after - before).min(collected_after - collected_before);
+        Ok(vec![(figure, growth / (self.streams - few) as f64)])
     }
 
     async fn full(&mut self) -> Result<Vec<(Figure, f64)>, BenchError> {
         self.connect(self.streams).await?;
         // Those who will not read have stopped by then.
         self.run.idle(Duration::from_secs(20)).await?;
-        self.run.target().collect().await?;
+        let untold = || BenchError::NoSample("the peak of memory");
+        let peak = Peak::from_now(self.run.target()).ok_or_else(untold)?;
         let before = self.sample().await?;
         self.run.change(Changes::one(UpdateKind::Clusters)).await?;
         self.run.settle(PATIENCE).await?;
-        self.run.idle(AFTERMATH).await?;
+        self.doubt("the push", before.at_ms).await?;
+        self.until_quiet().await?;
         let after = self.sample().await?;
-        let growth = after.peak_rss.saturating_sub(before.rss) as f64;
+        let growth = peak.growth().ok_or_else(untold)? as f64;
         let cpu = (after.cpu_us - before.cpu_us) as f64 / self.streams as f64;
         Ok(vec![(Figure::FullCpu, cpu), (Figure::FullGrowth, growth)])
     }
@@ -308,6 +319,9 @@ impl Stand {
             }
             survivors += step;
         }
+        if survivors == self.streams {
+            self.doubts.push(format!("{survivors} is all there were: there was room for more"));
+        }
         Ok(vec![(Figure::Survivors, survivors as f64)])
     }
 
@@ -319,15 +333,56 @@ impl Stand {
             self.run.connect(clients, None).await?;
             self.run.settle(PATIENCE).await?;
         }
-        Ok(self.run.idle(AFTERMATH).await?)
+        self.until_quiet().await?;
+        Ok(())
     }
 
-    async fn memory(&mut self) -> Result<f64, BenchError> {
-        Ok(self.sample().await?.memory() as f64)
+    /// As it is, and after a forced collection.
+    async fn memory(&mut self) -> Result<(f64, f64), BenchError> {
+        let as_is = self.sample().await?.memory() as f64;
+        self.run.target().collect().await?;
+        Ok((as_is, self.sample().await?.memory() as f64))
+    }
+
+    /// Waits until the server has nothing left to do. When it was last busy.
+    async fn until_quiet(&mut self) -> Result<Instant, BenchError> {
+        let begun = Instant::now();
+        let mut busy = begun;
+        let mut before = self.sample().await?;
+        while busy.elapsed() < QUIET_FOR {
+            self.run.idle(LOOK).await?;
+            let now = self.sample().await?;
+            let used = now.cpu_us.saturating_sub(before.cpu_us) as f64;
+            if used > QUIET * now.at_ms.saturating_sub(before.at_ms) as f64 * 1e3 {
+                busy = Instant::now();
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(BenchError::Busy(PATIENCE));
+            }
+            before = now;
+        }
+        Ok(busy)
     }
 
     async fn sample(&mut self) -> Result<Sample, BenchError> {
-        self.run.sample().await?.ok_or(BenchError::NoSample("the server"))
+        self.run.sample().await?.ok_or(BenchError::NoSample("what the servers use"))
+    }
+
+    /// Notes it if the clients were what was slow since a moment. All of them are on one core.
+    async fn doubt(&mut self, what: &str, since_ms: u64) -> Result<(), BenchError> {
+        self.sample().await?;
+        let clients = self.run.clients_used();
+        let during = clients.samples().iter().filter(|sample| sample.at_ms >= since_ms);
+        let mut during = during.copied();
+        if let (Some(first), Some(last)) = (during.next(), during.next_back()) {
+            let used = last.cpu_us.saturating_sub(first.cpu_us) as f64;
+            let share = used / (last.at_ms.saturating_sub(first.at_ms).max(1) as f64 * 1e3);
+            if share > BUSY {
+                let share = share * 100.0;
+                self.doubts.push(format!("during {what} the clients used {share:.0} % of their core, so times are partly theirs"));
+            }
+        }
+        Ok(())
     }
 }
 

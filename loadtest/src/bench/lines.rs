@@ -4,7 +4,7 @@ use super::{Amount, Contender, Figure};
 pub(super) struct Line {
     pub(super) row: u8,
     pub(super) what: &'static str,
-    /// The best of these counts: of the peers, what makes them look best.
+    /// Of the peers, that which makes them look best; of ours, the first.
     pub(super) figures: &'static [Figure],
     pub(super) unit: Unit,
     /// Who ours is compared with.
@@ -66,7 +66,7 @@ pub(super) const LINES: &[Line] = &[
     .at_most(0.08),
     line(
         1,
-        "the same without a forced collection",
+        "the same, without the peers' forced collection",
         &[Figure::Memory(Amount::Thousand)],
         Unit::Bytes,
     ),

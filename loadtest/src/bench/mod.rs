@@ -6,6 +6,7 @@
 mod experiment;
 mod lines;
 mod page;
+mod peak;
 mod table;
 
 pub use page::{PageError, rewrite};
@@ -43,8 +44,10 @@ pub enum BenchError {
     Servers(#[from] ServersError),
     #[error(transparent)]
     Drive(#[from] crate::drive::DriveError),
-    #[error("nobody can tell what {0} uses")]
+    #[error("cannot tell {0}: is this Linux, and are its files in /proc readable?")]
     NoSample(&'static str),
+    #[error("it is still busy after {0:?}")]
+    Busy(std::time::Duration),
     #[error("row {0} is not measured here: choose among 1, 2, 3, 4, 5, 11 and 12")]
     Row(u8),
 }
@@ -79,7 +82,7 @@ pub enum Figure {
     FullCpu,
     /// Bytes above what was used before it.
     FullGrowth,
-    /// All drop their streams and come back: microseconds of CPU a stream, seconds until all are there.
+    /// All drop their streams and come back: microseconds of CPU a stream, seconds until the server has dealt with all.
     ReconnectCpu,
     ReconnectTime,
     /// Memory afterwards over memory before.
@@ -135,7 +138,9 @@ impl Results {
     fn get(&self, figure: Figure, contender: Contender) -> Option<f64> {
         let mut values = self.figures.get(&(figure, contender))?.clone();
         values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
+        let [lower, upper] =
+            [(values.len() - 1) / 2, values.len() / 2].map(|at| values.get(at).copied());
+        Some((lower? + upper?) / 2.0)
     }
 
     fn add(&mut self, contender: Contender, found: Vec<(Figure, f64)>) {
@@ -144,6 +149,7 @@ impl Results {
         }
     }
 
+    /// Something to know of an experiment with a contender.
     fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -171,8 +177,10 @@ impl Bench {
                     say(&format!("round {round} of {}, {what}", self.rounds));
                     match experiment.measure(self, *contender, &mut results).await {
                         Ok(found) => results.add(*contender, found),
+                        // What was measured until then is worth showing.
                         Err(BenchError::Run(RunError::Interrupted)) => {
-                            return Err(RunError::Interrupted.into());
+                            results.note("interrupted: the rest was not measured".to_owned());
+                            return Ok(Table::new(results, self));
                         }
                         Err(error) => {
                             say(&format!("{what}: {error}"));
@@ -182,6 +190,6 @@ impl Bench {
                 }
             }
         }
-        Ok(Table::new(results, &self.rows, self.brief))
+        Ok(Table::new(results, self))
     }
 }

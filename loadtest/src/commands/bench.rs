@@ -2,6 +2,7 @@ use super::play::stop_at_signal;
 use super::{Outcome, complain, print};
 use crate::bench::{Bench, rewrite};
 use crate::servers::Programs;
+use crate::tied::pin;
 use anyhow::Context;
 use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,7 @@ pub(super) struct BenchArgs {
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     rows: Vec<u8>,
     /// How often everything is measured; the medians count
-    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
     /// A tenth of everything, to see whether it works
     #[arg(long)]
@@ -38,7 +39,10 @@ impl BenchArgs {
         tokio::spawn(stop_at_signal(stop.clone())?);
         let cores = std::thread::available_parallelism().context("cannot count the CPUs")?.get();
         let apart = cores > 1;
-        if !apart {
+        if apart {
+            // To look at servers costs more the larger they are: they are not to pay for it.
+            pin(self.pin_clients)?;
+        } else {
             complain("note: there is one CPU, so servers and clients share it");
         }
         let bench = Bench {
@@ -49,17 +53,22 @@ impl BenchArgs {
             without_peers: self.without_peers,
             server_cpu: apart.then_some(self.pin_server),
             clients_cpu: apart.then_some(self.pin_clients),
-            stop,
+            stop: stop.clone(),
         };
         let table = bench.run(complain).await?;
-        let text = table.markdown();
+        let command: Vec<_> = std::env::args().skip(1).collect();
+        let text = format!("{}\nCommand: `loadtest {}`.\n", table.markdown(), command.join(" "));
         print(&text);
-        if let Some(page) = &self.write {
-            rewrite(page, &text)?;
+        match &self.write {
+            Some(page) if stop.is_cancelled() => {
+                complain(&format!("interrupted, so {} stays as it is", page.display()));
+            }
+            Some(page) => rewrite(page, &text)?,
+            None => {}
         }
         match table.missed() {
             0 => {}
-            missed => complain(&format!("{missed} targets are missed")),
+            missed => complain(&format!("{missed} targets are missed or not measured")),
         }
         Ok(Outcome::Good)
     }

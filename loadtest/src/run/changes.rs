@@ -19,6 +19,7 @@ impl Run {
     /// Makes changes, each when it is due: also when the one before has not come to all, or to anyone. Returns when the
     /// last was made; [`Run::settle`] waits until all have it.
     pub async fn change(&mut self, changes: Changes) -> Result<(), RunError> {
+        self.cost.close();
         let mut start = None;
         let mut made = 0;
         // Workers work out the snapshots themselves, before the first is due. Many at once would take long.

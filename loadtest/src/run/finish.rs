@@ -1,6 +1,5 @@
-use super::watch::busiest;
 use super::{Run, RunError};
-use heliograph_report::{PerStream, Report, total};
+use heliograph_report::{Clients, Report};
 use std::time::Duration;
 
 /// What is left of a run.
@@ -50,16 +49,17 @@ impl Run {
         drop(self.tasks);
         let mut report = self.report;
         report.servers = self.watch.servers();
-        let connecting = total(&report.servers).into_iter().filter(|sample| {
-            self.connecting.iter().any(|(from, to)| (*from..=*to).contains(&sample.at_ms))
-        });
-        report.per_stream = PerStream::of(&connecting.collect::<Vec<_>>());
+        report.per_stream = self.cost.per_stream();
         report.figures = figures;
         self.errors.iter().for_each(|_| report.figures.errors.add("run ended early"));
         report.violations = self.board.violations().into();
         report.errors = self.board.errors().into_iter().chain(self.errors).collect();
-        let busy = busiest(&self.watch.clients(), Duration::from_secs(2)).unwrap_or(0.0);
-        let notes = notes(interrupted, busy / self.workers.count() as f64);
+        report.clients = Clients {
+            processes: self.workers.count() as u64,
+            cpus: self.clients_cpus as u64,
+            used: self.watch.clients(),
+        };
+        let notes = notes(interrupted, report.clients.busiest().unwrap_or(0.0));
         Finished { report, notes }
     }
 }

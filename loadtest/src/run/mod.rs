@@ -5,6 +5,7 @@
 
 mod board;
 mod changes;
+mod cost;
 mod error;
 mod finish;
 mod live;
@@ -22,6 +23,7 @@ use crate::servers::{Programs, Target};
 use crate::worker::{Begin, Order, Standing};
 use crate::workload::{Resources, Workload};
 use board::Board;
+use cost::Cost;
 use heliograph_report::{Figures, Phase, Report, Sample, Scenario, Watched};
 use live::Stage;
 use std::net::SocketAddr;
@@ -74,8 +76,9 @@ pub struct Run {
     stage: Arc<Stage>,
     report: Report,
     phase: Option<(String, u64, Figures)>,
-    /// When clients connected, in Unix milliseconds: what a stream costs is seen then.
-    connecting: Vec<(u64, u64)>,
+    cost: Cost,
+    /// How many CPUs the processes of the clients may run on.
+    clients_cpus: usize,
     clients: usize,
     /// The number of the last change.
     changes: u32,
@@ -167,7 +170,8 @@ impl Run {
             stage,
             report,
             phase: None,
-            connecting: Vec::new(),
+            cost: Cost::default(),
+            clients_cpus: clients_cpu.map_or_else(cpus, |_| 1),
             clients: 0,
             changes: 0,
             settled: false,
@@ -190,13 +194,10 @@ impl Run {
     /// Clients connect until there are so many, at so many a second or all at once. Returns when all have begun to;
     /// [`Run::settle`] waits for them.
     pub async fn connect(&mut self, clients: usize, rate: Option<f64>) -> Result<(), RunError> {
-        let begun = unix_ms();
         self.begin_to_connect(clients, rate).await?;
         let allowed = rate.map_or(0.0, |rate| clients as f64 / rate);
         let allowed = Duration::try_from_secs_f64(allowed).unwrap_or_default();
-        let arrived = self.until(allowed + STEP, |it| it.clients >= clients).await;
-        self.connecting.push((begun, unix_ms()));
-        arrived
+        self.until(allowed + STEP, |it| it.clients >= clients).await
     }
 
     /// The same, and other things can happen meanwhile.
@@ -209,6 +210,10 @@ impl Run {
         if needed > processes {
             return Err(RunError::TooMany { clients, needed, processes });
         }
+        if self.clients == 0 && !self.cost.is_begun() {
+            let before = self.sample().await?;
+            self.cost.add(before);
+        }
         (self.clients, self.settled) = (clients, false);
         self.stage.set(|scene| scene.wanted = clients);
         let rate = rate.map(|rate| rate / processes as f64);
@@ -220,15 +225,13 @@ impl Run {
         // What workers do not know of yet must not pass for settled.
         self.sync().await?;
         let clients = self.clients;
-        let settled = self.until(within, |it| it.clients >= clients && it.lacking == 0).await;
-        // What comes after that is no longer the cost of connecting.
-        if let Some((_, ended)) = self.connecting.last_mut()
-            && !self.settled
-        {
-            *ended = unix_ms();
+        self.until(within, |it| it.clients >= clients && it.lacking == 0).await?;
+        // Only the first time: what comes after that is no longer the cost of connecting.
+        if !std::mem::replace(&mut self.settled, true) && self.cost.is_open() {
+            let now = self.sample().await?;
+            self.cost.add(now);
         }
-        self.settled = true;
-        settled
+        Ok(())
     }
 
     /// Nothing happens.
@@ -239,6 +242,7 @@ impl Run {
     /// A share of the clients drop their streams and come back with what they hold, spread over a time. Returns when
     /// they are back.
     pub async fn reconnect(&mut self, share: Share, over: Duration) -> Result<(), RunError> {
+        self.cost.close();
         self.sync().await?;
         let before = self.board.standing();
         let coming: usize = self.board.clients().iter().map(|count| share.of(*count)).sum();
@@ -248,6 +252,7 @@ impl Run {
     }
 
     pub async fn behave(&mut self, share: Share, conduct: Conduct) -> Result<(), RunError> {
+        self.cost.close();
         self.workers.tell(&Order::Behave { share, conduct }).await
     }
 
@@ -276,6 +281,7 @@ impl Run {
 
     /// More servers. Clients that connect from now on choose among all.
     pub async fn add_servers(&mut self, count: usize) -> Result<(), RunError> {
+        self.cost.close();
         during_or_failed(&self.stop, &self.board, self.target.add(count)).await??;
         let known = self.watch.names();
         for (name, sampler) in self.target.watched() {
@@ -322,6 +328,7 @@ impl Run {
 
     /// Which process it was.
     async fn stop_server(&mut self, server: usize) -> Result<Option<u32>, RunError> {
+        self.cost.close();
         let name = self.server_name(server);
         let pid = self.pid(&name);
         // What it used up to now stays counted.
@@ -447,4 +454,8 @@ async fn during_or_failed<T>(
         done = future => Ok(done),
         reason = failed => Err(RunError::Worker(reason)),
     }
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -1,7 +1,7 @@
 use super::board::Board;
 use heliograph_report::{Sample, SampleError, Sampler, Watched, total};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// Looks at what servers and clients use, now and then and when asked to.
 #[derive(Debug)]
@@ -141,33 +141,9 @@ pub(super) fn unix_ms() -> u64 {
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The most of a core that was used between two looks, each at least this far apart.
-pub(super) fn busiest(watched: &Watched, apart: Duration) -> Option<f64> {
-    let apart = u64::try_from(apart.as_millis()).unwrap_or(u64::MAX);
-    let samples = watched.samples();
-    let used = samples.iter().filter_map(|from| {
-        let to = samples.iter().find(|to| to.at_ms >= from.at_ms.saturating_add(apart))?;
-        let took = (to.at_ms - from.at_ms) as f64 * 1e3;
-        Some(to.cpu_us.saturating_sub(from.cpu_us) as f64 / took)
-    });
-    used.max_by(f64::total_cmp)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_busiest_time_counts() {
-        let mut watched = Watched::new("clients");
-        for (at_ms, cpu_us) in [(0, 0), (1_000, 100_000), (2_000, 1_000_000), (3_000, 1_100_000)] {
-            watched.push(Sample { at_ms, cpu_us, ..Sample::default() });
-        }
-        let busiest = |seconds| busiest(&watched, Duration::from_secs(seconds));
-        assert_eq!(busiest(1), Some(0.9));
-        assert_eq!(busiest(2), Some(0.5));
-        assert_eq!(busiest(4), None);
-    }
 
     #[tokio::test]
     async fn a_server_that_comes_later_used_nothing_before() {

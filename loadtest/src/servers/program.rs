@@ -86,6 +86,8 @@ impl Programs {
         command.arg("--").arg(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.kill_on_drop(true);
+        // A terminal interrupts all of a group. It is for this process to end the others, and in order.
+        command.process_group(0);
         command
     }
 

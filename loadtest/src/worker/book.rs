@@ -123,10 +123,17 @@ impl Book {
         numbers.filter_map(late).collect()
     }
 
-    /// Where a response belongs, by its nonce: ours begin with a head.
+    /// What of a nonce the order of a response depends on. The rest is another for every client.
+    pub(super) fn order_in<'a>(&self, nonce: &'a str) -> &'a str {
+        match self.knowledge {
+            Knowledge::Contents => "",
+            Knowledge::Heads | Knowledge::Nothing => head_in(nonce).map_or("", |(text, _)| text),
+        }
+    }
+
+    /// Where a response belongs, by its nonce.
     pub(super) fn order(&self, nonce: &str) -> Order {
-        let head: Option<Head> = nonce.rsplit_once('-').and_then(|(head, _)| head.parse().ok());
-        match (self.knowledge, head) {
+        match (self.knowledge, head_in(nonce).map(|(_, head)| head)) {
             // What others published before this run, a server may serve until it hears of what is newer.
             (Knowledge::Heads, Some(head)) if head < self.base => Order::Observed(Some(head)),
             // A nonce without a head is of no snapshot at all.
@@ -252,6 +259,12 @@ impl Mark {
     }
 }
 
+/// Our nonces begin with a head.
+fn head_in(nonce: &str) -> Option<(&str, Head)> {
+    let (text, _) = nonce.rsplit_once('-')?;
+    Some((text, text.parse().ok()?))
+}
+
 /// What we would write for it; what is none of it stays as it is, and so differs.
 fn canonical(kind: ResourceType, body: &[u8]) -> Vec<u8> {
     fn again<M: Message + Default>(body: &[u8]) -> Vec<u8> {
@@ -346,6 +359,8 @@ mod tests {
         assert_eq!(book.order("0.9.19-1"), Order::Observed(Some(earlier)));
         assert_eq!(book.order("0.9.20-2"), Order::Nonce(base));
         assert_eq!(book.order("something"), Order::Nonce(Head::default()));
+        assert_eq!(book.order_in("0.9.20-2"), "0.9.20");
+        assert_eq!(book.order_in("1b4e28ba-2fa1-11d2"), "", "nothing that another client has too");
         let mut marks = Marks::default();
         assert_eq!(book.mark(&mut marks, 0, 0, (Endpoints, &[2, 5])), 0);
         book.expect(&[update(1, UpdateKind::Endpoint, Reach::EveryFleet)]);

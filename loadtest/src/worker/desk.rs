@@ -33,7 +33,9 @@ struct Client {
     name: Arc<str>,
     fleet: usize,
     conduct: Conduct,
-    /// When it began to connect, this time.
+    /// When it began to connect for the first time.
+    began: Instant,
+    /// When it began to, this time.
     since: Instant,
     up: bool,
     warm: bool,
@@ -53,10 +55,7 @@ impl Desk {
 
     /// A client begins to connect. Clients are numbered in this order.
     pub(super) fn arrive(&self, name: Arc<str>, fleet: usize, conduct: Conduct) {
-        let since = Instant::now();
-        let (up, warm, received, answered) = (false, false, 0, 0);
-        let client = Client { name, fleet, conduct, since, up, warm, received, answered };
-        self.notes().clients.push(client);
+        self.notes().clients.push(Client::new(name, fleet, conduct, Instant::now()));
     }
 
     pub(super) fn behave(&self, client: usize, conduct: &Conduct) {
@@ -145,8 +144,7 @@ impl Observer<Watcher> for Desk {
         let now = Instant::now();
         let mut notes = self.notes();
         let Some(client) = notes.clients.get_mut(member) else { return };
-        client.up = true;
-        let took = now.saturating_duration_since(client.since);
+        let took = client.connected(now);
         notes.figures.opened(self.second(now), took);
     }
 
@@ -178,9 +176,8 @@ impl Observer<Watcher> for Desk {
             figures.answered(number, late);
         }
         client.answered = client.answered.max(had);
-        if !client.warm && step.to.is_warm() {
-            client.warm = true;
-            figures.first_state(second, at.saturating_duration_since(client.since));
+        if let Some(took) = client.answered_at(step.to.is_warm(), at) {
+            figures.first_state(second, took);
         }
     }
 
@@ -190,10 +187,9 @@ impl Observer<Watcher> for Desk {
         let mut notes = self.notes();
         let Notes { figures, clients, excused, told, troubles } = &mut *notes;
         let Some(client) = clients.get_mut(member) else { return };
-        let was_up = std::mem::take(&mut client.up);
+        let was_up = client.ended(now);
         if was_up {
             figures.closed(second);
-            client.since = now;
         }
         if matches!(how, Ended::Told) {
             return;
@@ -210,6 +206,35 @@ impl Observer<Watcher> for Desk {
         if *count <= EXAMPLES {
             troubles.push(Trouble { text: format!("{}: {how}", client.name), lasting });
         }
+    }
+}
+
+impl Client {
+    fn new(name: Arc<str>, fleet: usize, conduct: Conduct, now: Instant) -> Self {
+        let (began, since, up, warm, received, answered) = (now, now, false, false, 0, 0);
+        Self { name, fleet, conduct, began, since, up, warm, received, answered }
+    }
+
+    /// How long it took.
+    fn connected(&mut self, now: Instant) -> Duration {
+        self.up = true;
+        now.saturating_duration_since(self.since)
+    }
+
+    /// How long it took to have everything, when it has that for the first time. What it lost on the way took its time
+    /// too.
+    fn answered_at(&mut self, warm: bool, now: Instant) -> Option<Duration> {
+        let first = warm && !std::mem::replace(&mut self.warm, true);
+        first.then(|| now.saturating_duration_since(self.began))
+    }
+
+    /// Whether it had a stream.
+    fn ended(&mut self, now: Instant) -> bool {
+        let was_up = std::mem::take(&mut self.up);
+        if was_up {
+            self.since = now;
+        }
+        was_up
     }
 }
 
@@ -235,5 +260,24 @@ fn describe(ended: &Ended) -> (&'static str, bool) {
         Ended::Closed(_) => ("connection lost", false),
         Ended::Unreadable(_) => ("unreadable response", true),
         Ended::Told => ("told", false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_is_lost_on_the_way_does_not_make_the_first_state_quicker() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut client = Client::new("me".into(), 0, Conduct::Well, start);
+        assert_eq!(client.connected(at(1)), Duration::from_secs(1));
+        assert_eq!(client.answered_at(false, at(2)), None);
+        assert!(client.ended(at(10)));
+        assert!(!client.ended(at(11)), "this time it never was up");
+        assert_eq!(client.connected(at(13)), Duration::from_secs(3), "since it lost its stream");
+        assert_eq!(client.answered_at(true, at(14)), Some(Duration::from_secs(14)));
+        assert_eq!(client.answered_at(true, at(15)), None, "only the first time");
     }
 }

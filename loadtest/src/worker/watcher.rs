@@ -65,6 +65,10 @@ impl Follower for Watcher {
         self.proxy.reconnect();
     }
 
+    fn order_in<'a>(&self, nonce: &'a str) -> &'a str {
+        self.book.order_in(nonce)
+    }
+
     fn digest(&self, hasher: &mut impl Hasher) {
         let Self { book: _, fleet, proxy, marks, had } = self;
         proxy.digest(hasher);

@@ -1,9 +1,10 @@
 use crate::program::path;
 use heliograph_report::Report;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,7 @@ fn an_interrupt_ends_everything_and_still_reports() {
     let mut child = Command::new(path())
         .args(["run", "idle", "--launch", "heliograph", "--clients", "20"])
         .args(["--metrics", &address, "--json", json.to_str().unwrap()])
+        .process_group(0)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -60,7 +62,8 @@ fn an_interrupt_ends_everything_and_still_reports() {
 
     let interrupted = Instant::now();
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
+    // As a terminal does, to all that were started from it.
+    kill_process_group(pid, Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(interrupted.elapsed() < Duration::from_secs(5), "{:?}", interrupted.elapsed());
     while began.iter().any(|pid| parent_of(*pid).is_some()) {
@@ -71,6 +74,11 @@ fn an_interrupt_ends_everything_and_still_reports() {
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("interrupted"), "{rest}");
+    assert!(
+        report.errors.is_empty(),
+        "nothing else ended before it was told to: {:?}",
+        report.errors
+    );
 }
 
 #[test]

@@ -57,6 +57,9 @@ fn plays(name: &str) {
             assert!(phase.figures.receipt.count() >= u64::from(*count));
         }
     }
+    assert!(report.per_stream.is_some(), "{}", ran.text);
+    assert_eq!(report.clients.processes, 1);
+    assert!(ran.text.contains("clients (1 process)"), "{}", ran.text);
     let servers = report.servers.len();
     let added = usize::from(name == "scale-out");
     assert_eq!(servers, scenario.servers + added + 1, "the distributors and a Redis");

@@ -1,6 +1,6 @@
 use super::conduct::Rejection;
 use super::place::{Follower, Opening, Place, Step};
-use crate::digest::Digest;
+use crate::digest::{self, Digest};
 use crate::holdings::Holdings;
 use crate::request::{Ask, Request};
 use crate::response::Response;
@@ -25,8 +25,8 @@ struct Known<F> {
     openings: Recent<Digest, Arc<Opening<F>>>,
 }
 
-/// Place, response and what the client rejects.
-type StepKey = (Digest, Digest, Option<Arc<Rejection>>);
+/// Place, response, what its nonce says of its order, and what the client rejects.
+type StepKey = (Digest, Digest, Digest, Option<Arc<Rejection>>);
 
 /// What was used lately. What is not there is worked out again.
 struct Recent<K, V> {
@@ -69,7 +69,9 @@ impl<F: Follower> Memo<F> {
         client: &str,
         now: Instant,
     ) -> Result<Option<Arc<Step<F>>>, DecodeError> {
-        let key = (from.digest, message.content.digest(), rejection.cloned());
+        let nonce = std::str::from_utf8(&message.nonce).unwrap_or_default();
+        let order = digest::of(from.follower().order_in(nonce).as_bytes());
+        let key = (from.digest, message.content.digest(), order, rejection.cloned());
         // Locked until it is worked out, so that no two clients do it.
         let mut known = self.known();
         if let Some(step) = known.steps.get(&key, now) {
@@ -312,6 +314,51 @@ mod tests {
         let detour = go(&[cluster("a", 1), cluster("a", 2)]);
         assert!(Arc::ptr_eq(&direct, &detour));
         assert!(!Arc::ptr_eq(&direct, &go(&[cluster("a", 1)])));
+    }
+
+    /// Takes note of whose turn it was, and of nonces that went back.
+    #[derive(Clone, Debug, Default)]
+    struct Judge {
+        newest: String,
+        judged: Arc<Mutex<Vec<(String, bool)>>>,
+    }
+
+    impl Follower for Judge {
+        fn take(&mut self, client: &str, response: &crate::Received, _: &[(String, crate::Held)]) {
+            let order = self.order_in(&response.nonce).to_owned();
+            let went_back = order < self.newest;
+            self.judged.lock().unwrap().push((client.to_owned(), went_back));
+            self.newest = order;
+        }
+
+        fn reconnect(&mut self) {}
+
+        fn order_in<'a>(&self, nonce: &'a str) -> &'a str {
+            nonce.rsplit_once('-').map_or("", |(order, _)| order)
+        }
+
+        fn digest(&self, hasher: &mut impl std::hash::Hasher) {
+            self.newest.hash(hasher);
+        }
+    }
+
+    #[test]
+    fn who_is_sent_the_same_from_another_time_is_looked_at() {
+        for protocol in [Protocol::StateOfTheWorld, Protocol::Delta] {
+            let (memo, judge, now) = (Memo::default(), Judge::default(), Instant::now());
+            let place = memo.open(&memo.start(protocol, judge.clone()), now).to.clone();
+            let hear = |from: &Place<Judge>, version, nonce: &str, client: &str| {
+                let message = Said::cluster("a", version).message(protocol, nonce);
+                memo.take(from, &message, None, client, now).unwrap().unwrap().to.clone()
+            };
+            let place = hear(&place, 1, "head-5-1", "first");
+            hear(&place, 2, "head-6-2", "first");
+            hear(&place, 2, "head-6-7", "second");
+            hear(&place, 2, "head-4-2", "third");
+            let judged = judge.judged.lock().unwrap().clone();
+            let expected = [("first", false), ("first", false), ("third", true)];
+            assert_eq!(judged, expected.map(|(client, back)| (client.to_owned(), back)));
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub struct Backoff {
 
 /// Hears of what happens to the members of a crowd, on the tasks of the members: it must be quick.
 pub trait Observer<F>: Send + Sync + 'static {
-    /// TCP, and TLS if asked for, is up.
+    /// The connection is up: the server has answered on it.
     fn connected(&self, member: usize);
 
     /// A response is there; `bytes` of it on the wire. The member has not answered yet.

@@ -15,6 +15,12 @@ pub trait Follower: Clone + Send + Sync + 'static {
     /// A stream begins, with what is held.
     fn reconnect(&mut self);
 
+    /// What of a nonce says where in the history a response belongs, if it does: the same for all who are told the
+    /// same. Who is told something else by it has to be looked at too.
+    fn order_in<'a>(&self, _nonce: &'a str) -> &'a str {
+        ""
+    }
+
     /// Equal content has an equal digest.
     fn digest(&self, hasher: &mut impl Hasher);
 }

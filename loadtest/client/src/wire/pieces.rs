@@ -1,5 +1,7 @@
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -22,7 +24,13 @@ pub(crate) struct Pieces<T> {
     piece: usize,
     /// Something was read, and the stream is to take it before there is more.
     paused: bool,
+    greeted: Greeted,
 }
+
+/// Whether the server has begun to say its settings, which come first. The HTTP/2 library does not tell, and a
+/// connection alone says nothing: the kernel takes it before the server does.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Greeted(Arc<AtomicBool>);
 
 #[derive(Clone, Copy, Debug)]
 enum At {
@@ -37,11 +45,19 @@ const HEADER: usize = 9;
 /// With its header it fits twice into what the library reads into at first.
 const PIECE: usize = 4_000;
 const DATA: u8 = 0;
+const SETTINGS: u8 = 4;
 const END_STREAM: u8 = 0x1;
 const PADDED: u8 = 0x8;
 
+impl Greeted {
+    /// Up to date after the connection was polled.
+    pub(crate) fn is_so(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl<T> Pieces<T> {
-    pub(crate) fn new(io: T) -> Self {
+    pub(crate) fn new(io: T, greeted: Greeted) -> Self {
         Self {
             io,
             header: [0; HEADER],
@@ -50,12 +66,16 @@ impl<T> Pieces<T> {
             frame: 0,
             piece: 0,
             paused: false,
+            greeted,
         }
     }
 
     /// A whole header is there: what follows, and what is to be said of it.
     fn begin_frame(&mut self) {
         let [high, middle, low, kind, flags, ..] = self.header;
+        if kind == SETTINGS {
+            self.greeted.0.store(true, Ordering::Relaxed);
+        }
         self.flags = flags;
         self.frame = u32::from_be_bytes([0, high, middle, low]) as usize;
         let may_be_cut = kind == DATA && flags & PADDED == 0;
@@ -250,7 +270,8 @@ mod tests {
     /// What comes out when the bytes come in these portions, and are read in buffers of some size.
     fn through(portions: &[&[u8]], size: usize) -> Vec<u8> {
         let portions = portions.iter().filter(|portion| !portion.is_empty());
-        let mut pieces = Pieces::new(Portions(portions.map(|portion| portion.to_vec()).collect()));
+        let portions = Portions(portions.map(|portion| portion.to_vec()).collect());
+        let mut pieces = Pieces::new(portions, Greeted::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (mut all, mut buffer) = (Vec::new(), vec![0; size]);

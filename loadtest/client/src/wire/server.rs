@@ -1,12 +1,16 @@
 use super::Ended;
-use super::pieces::Pieces;
+use super::pieces::{Greeted, Pieces};
+use super::stream::of_opening_end;
 use bytes::Bytes;
 use http::HeaderValue;
 use http::uri::{Authority, Scheme, Uri};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -38,7 +42,7 @@ pub(crate) type Opener = h2::client::SendRequest<Bytes>;
 pub(crate) type Connection = h2::client::Connection<Pieces<Io>, Bytes>;
 type Io = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// For TCP and TLS together. A server that is slow under a storm is waited for, one that is dead is not.
+/// For all that comes before a stream. A server that is slow under a storm is waited for, one that is dead is not.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(20);
 /// A large response flows without waiting for the client to grant more. This is no memory: the client takes what
 /// comes at once, or stops reading from the socket.
@@ -89,25 +93,34 @@ impl Server {
         &self.address
     }
 
-    /// A connection, to be polled by who has it, and what opens streams on it.
+    /// A connection that the server has answered on, to be polled by who has it, and what opens streams on it.
     pub(crate) async fn connect(&self) -> Result<(Opener, Connection), Ended> {
-        let io = match tokio::time::timeout(CONNECTED_WITHIN, self.io()).await {
-            Ok(io) => io?,
-            Err(_) => {
-                let reason = format!("no answer within {CONNECTED_WITHIN:?}");
-                return Err(Ended::Unreachable { address: self.address.clone(), reason });
-            }
-        };
-        h2::client::Builder::new()
+        tokio::time::timeout(CONNECTED_WITHIN, self.greeted()).await.unwrap_or_else(|_| {
+            let reason = format!("no answer within {CONNECTED_WITHIN:?}");
+            Err(Ended::Unreachable { address: self.address.clone(), reason })
+        })
+    }
+
+    async fn greeted(&self) -> Result<(Opener, Connection), Ended> {
+        let greeted = Greeted::default();
+        let (opener, mut connection) = h2::client::Builder::new()
             .initial_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .enable_push(false)
             // Headers are few: a table of earlier ones is not worth its memory.
             .header_table_size(0)
             .max_concurrent_reset_streams(1)
-            .handshake(Pieces::new(io))
+            .handshake(Pieces::new(self.io().await?, greeted.clone()))
             .await
-            .map_err(|error| Ended::Closed(error.to_string()))
+            .map_err(|error| Ended::Closed(error.to_string()))?;
+        // The library is content with what it has sent itself.
+        poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+            Poll::Ready(end) => Poll::Ready(Err(of_opening_end(&self.address, end))),
+            Poll::Pending if greeted.is_so() => Poll::Ready(Ok(())),
+            Poll::Pending => Poll::Pending,
+        })
+        .await?;
+        Ok((opener, connection))
     }
 
     async fn io(&self) -> Result<Io, Ended> {

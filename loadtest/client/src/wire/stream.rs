@@ -49,9 +49,7 @@ impl Stream {
             if let Some(connection) = &mut connection
                 && let Poll::Ready(end) = Pin::new(connection).poll(cx)
             {
-                let closed = || Ended::Closed(format!("{} closed it", server.address));
-                let ended = end.err().map(|error| of_opening(&server.address, &error));
-                return Poll::Ready(Err(ended.unwrap_or_else(closed)));
+                return Poll::Ready(Err(of_opening_end(&server.address, end)));
             }
             ready.as_mut().poll(cx).map_err(|error| of_opening(&server.address, &error))
         })
@@ -221,6 +219,14 @@ fn of_trailers(trailers: Option<&HeaderMap>) -> Ended {
 
 fn of_status(status: &Status) -> Ended {
     Ended::Status { code: status.code(), message: status.message().to_owned() }
+}
+
+/// The end of a connection that has no stream yet.
+pub(super) fn of_opening_end(address: &Arc<str>, end: Result<(), h2::Error>) -> Ended {
+    match end {
+        Ok(()) => Ended::Closed(format!("{address} closed it before it answered")),
+        Err(error) => of_opening(address, &error),
+    }
 }
 
 /// An error before anything of HTTP/2 was heard.

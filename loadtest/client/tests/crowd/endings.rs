@@ -1,7 +1,7 @@
 //! What a person is told, in one line, of a server that is not what it should be.
 
 use crate::peer::Peer;
-use crate::watcher::World;
+use crate::watcher::{Seen, World, comes_true};
 use heliograph_client::{Conduct, Protocol, Server, ServerError};
 use http::Response;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -129,6 +129,25 @@ async fn a_server_of_http_1() {
         });
         let ended = end_at_address(&format!("http://{address}")).await;
         assert!(ended.contains(said), "{ended}");
+    }
+}
+
+/// The kernel takes a connection long before a busy server does.
+#[tokio::test]
+async fn a_connection_is_up_once_the_server_has_answered() {
+    for streams_per_connection in [1, 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let world = World::of(&[&address], streams_per_connection);
+        world.join("me", Protocol::Delta, Conduct::Well);
+        let (mut socket, _) = listener.accept().await.unwrap();
+        // The preface and the header of its settings: the client has said what it has to say by itself.
+        socket.read_exact(&mut [0; 24 + 9]).await.unwrap();
+        let is_up = || world.watcher.seen().iter().any(|seen| matches!(seen, Seen::Connected));
+        assert!(!is_up());
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        socket.write_all(&settings).await.unwrap();
+        comes_true("up", is_up).await;
     }
 }
 

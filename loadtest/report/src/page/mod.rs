@@ -5,7 +5,7 @@ mod axis;
 mod chart;
 mod charts;
 
-use crate::report::{about_rows, latency_rows, per_stream, phase_rows, server_rows};
+use crate::report::{about_rows, client_rows, latency_rows, per_stream, phase_rows, server_rows};
 use crate::units::count;
 use crate::{Examples, Report, Tally};
 
@@ -23,6 +23,7 @@ pub(crate) fn page(report: &Report) -> String {
         section("Phases", &phase_rows(report), 1),
         section("Servers", &server_rows(report), 1),
         per_stream(report).map_or_else(String::new, |cost| format!("<p>{}</p>\n", escape(&cost))),
+        section("Clients", &client_rows(report), 1),
         scenario(report),
     ];
     // The policy is a second lock: were something not escaped, the browser would still not run it.

@@ -7,12 +7,12 @@ mod table;
 
 pub use examples::Examples;
 pub use file::LoadError;
-pub(crate) use rows::{about_rows, latency_rows, per_stream, phase_rows, server_rows};
+pub(crate) use rows::{about_rows, client_rows, latency_rows, per_stream, phase_rows, server_rows};
 pub(crate) use table::columns;
 
 use crate::page;
 use crate::samples::total;
-use crate::{Figures, Machine, PerStream, Sample, Watched};
+use crate::{Clients, Figures, Machine, PerStream, Sample, Watched};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,6 +37,8 @@ pub struct Report {
     pub figures: Figures,
     pub servers: Vec<Watched>,
     pub per_stream: Option<PerStream>,
+    #[serde(default)]
+    pub clients: Clients,
     /// What the checker found, in words. All are counted in the figures.
     pub violations: Examples,
     /// The same for errors.
@@ -81,6 +83,7 @@ impl Report {
             figures: Figures::default(),
             servers: Vec::new(),
             per_stream: None,
+            clients: Clients::default(),
             violations: Examples::default(),
             errors: Examples::default(),
         }

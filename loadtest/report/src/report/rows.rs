@@ -77,6 +77,27 @@ pub(crate) fn server_rows(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
+/// Of how much of their cores they used, only the worst counts: it is then that latencies are theirs.
+pub(crate) fn client_rows(report: &Report) -> Vec<Vec<String>> {
+    let heads = ["", "cpu", "memory", "peak", "busiest"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let clients = &report.clients;
+    if let Some(last) = clients.used.samples().last() {
+        let percent = |share: f64| format!("{:.0} % of a core", share * 100.0);
+        rows.push(vec![
+            match clients.processes {
+                1 => "clients (1 process)".to_owned(),
+                processes => format!("clients ({} processes)", count(processes)),
+            },
+            used(clients.used.samples(), 0, u64::MAX).map_or("-".to_owned(), duration),
+            bytes(last.memory() as f64),
+            bytes(last.peak_rss as f64),
+            clients.busiest().map_or("-".to_owned(), percent),
+        ]);
+    }
+    rows
+}
+
 pub(crate) fn about_rows(report: &Report) -> Vec<[String; 2]> {
     let machine = &report.machine;
     let versions = report.versions.iter().map(|(name, version)| format!("{name} {version}"));

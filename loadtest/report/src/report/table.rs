@@ -1,7 +1,7 @@
 //! A report for terminals.
 
 use super::Report;
-use super::rows::{about_rows, latency_rows, per_stream, phase_rows, server_rows};
+use super::rows::{about_rows, client_rows, latency_rows, per_stream, phase_rows, server_rows};
 use crate::units::count;
 use crate::{Examples, Tally};
 
@@ -14,6 +14,7 @@ pub(super) fn table(report: &Report) -> String {
         phases(report),
         latencies(report),
         servers(report),
+        clients(report),
         findings("violations", &report.figures.violations, &report.violations),
         findings("errors", &report.figures.errors, &report.errors),
     ];
@@ -75,6 +76,13 @@ fn servers(report: &Report) -> String {
         text.push_str(&format!("{cost}\n"));
     }
     text
+}
+
+fn clients(report: &Report) -> String {
+    match client_rows(report) {
+        rows if rows.len() > 1 => columns(&rows, 1),
+        _ => String::new(),
+    }
 }
 
 fn findings(name: &str, tally: &Tally, examples: &Examples) -> String {

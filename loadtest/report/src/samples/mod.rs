@@ -9,6 +9,7 @@ pub use slope::{Line, PerStream, least_squares};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What was used up to a moment, or at that moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +78,18 @@ impl Watched {
 
     pub fn samples(&self) -> &[Sample] {
         &self.samples
+    }
+
+    /// The most cores that were used between two samples, each at least this far apart.
+    pub fn busiest(&self, apart: Duration) -> Option<f64> {
+        let apart = u64::try_from(apart.as_millis()).unwrap_or(u64::MAX).max(1);
+        let used = self.samples.iter().filter_map(|from| {
+            let due = from.at_ms.saturating_add(apart);
+            let to = self.samples.get(self.samples.partition_point(|to| to.at_ms < due))?;
+            let took = (to.at_ms - from.at_ms) as f64 * 1e3;
+            Some(to.cpu_us.saturating_sub(from.cpu_us) as f64 / took)
+        });
+        used.max_by(f64::total_cmp)
     }
 }
 

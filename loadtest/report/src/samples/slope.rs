@@ -29,7 +29,8 @@ pub fn least_squares(points: &[(f64, f64)]) -> Option<Line> {
 }
 
 impl PerStream {
-    /// Choose the samples with care: those of a time in which nothing but the number of streams changed.
+    /// Choose the samples with care: of moments when all streams had been served that there were, and between which
+    /// nothing happened but that there were more.
     pub fn of(samples: &[Sample]) -> Option<Self> {
         let slope = |used: fn(&Sample) -> u64| {
             let points: Vec<_> =

@@ -1,7 +1,8 @@
 //! A small report in which every part has something.
 
 use heliograph_report::{
-    Answer, Figures, Machine, PerStream, Phase, Received, Report, Sample, Scenario, Watched,
+    Answer, Clients, Figures, Machine, PerStream, Phase, Received, Report, Sample, Scenario,
+    Watched,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub(crate) fn report(slower: u32) -> Report {
     ];
     report.figures = all;
     report.servers = servers;
+    report.clients = Clients { processes: 2, cpus: 1, used: server("clients", 30_000, 1) };
     report.per_stream = PerStream::of(&report.samples()[..5]);
     report.violations = ["client-7 went back from 3 to 2"].into_iter().collect();
     report.errors = ["127.0.0.1:1: nothing listens <there> & \"here\""].into_iter().collect();
