@@ -22,7 +22,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 const RESOURCES: usize = 10_000;
 const ROUNDS: usize = 100;
-const COLD_ROUNDS: usize = 20;
 const FLEETS: usize = 1_000;
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -109,7 +108,7 @@ async fn cold_load(server: &Server, keys: &Path) {
     ours.publish_and_apply(&snapshot).await;
     naive.publish_and_apply(&snapshot).await;
     let (mut times, mut naive_times) = (Vec::new(), Vec::new());
-    for _ in 0..COLD_ROUNDS {
+    for _ in 0..ROUNDS {
         let record = ours.record.clone().unwrap();
         let started = Instant::now();
         let loaded = ours.store.load(record, None).await.unwrap().snapshot;

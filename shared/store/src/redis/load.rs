@@ -15,8 +15,8 @@ use std::pin::pin;
 use std::sync::Arc;
 
 /// How many objects are read in one command, and how many such commands are on their way at once.
-const TOGETHER: usize = 256;
-const READS: usize = 4;
+const TOGETHER: usize = 64;
+const READS: usize = 8;
 
 /// How many bytes are worth being verified on another thread.
 const WORTH_A_THREAD: usize = 64 * 1024;
