@@ -77,6 +77,10 @@ impl Site {
         world
     }
 
+    pub(crate) fn is_single(&self) -> bool {
+        matches!(self, Self::Single(_))
+    }
+
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
