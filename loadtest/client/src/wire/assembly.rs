@@ -82,6 +82,8 @@ impl Assembly {
             if partial.left > 0 {
                 return Ok(None);
             }
+            // Of what is broken, the field that has no end.
+            partial.content.end_field(pool);
             return Ok(self.message.take().map(|partial| Assembled {
                 nonce: partial.nonce,
                 content: partial.content,
@@ -115,7 +117,7 @@ impl Partial {
             left: length,
             at: At::Key(Varint::default()),
             nonce: Vec::new(),
-            content: Content::expecting(length),
+            content: Content::default(),
         })
     }
 
@@ -133,6 +135,7 @@ impl Partial {
                     if !matches!(self.at, At::Key(_)) {
                         break;
                     }
+                    run = self.end_field(run, next, pool);
                 }
                 At::Nonce(left) => {
                     let now = cut(&mut next, left.try_into().unwrap_or(usize::MAX));
@@ -163,6 +166,9 @@ impl Partial {
                             run = next;
                         }
                         (At::NonceLength(_), _) => run = next,
+                        (At::Number | At::Length(_), At::Key(_)) => {
+                            run = self.end_field(run, next, pool);
+                        }
                         _ => {}
                     }
                     self.at = at;
@@ -170,6 +176,13 @@ impl Partial {
             }
         }
         self.content.push(before_of(run, next), pool);
+    }
+
+    /// A field of the content ends with `run`, before `next`, which is what follows.
+    fn end_field<'a>(&mut self, run: &[u8], next: &'a [u8], pool: &Pool) -> &'a [u8] {
+        self.content.push(before_of(run, next), pool);
+        self.content.end_field(pool);
+        next
     }
 }
 
@@ -299,6 +312,22 @@ mod tests {
             assert_eq!(one, digest("a", resources, usize::MAX));
             assert_ne!(one, digest("a", resources + 1, usize::MAX));
         }
+    }
+
+    #[test]
+    fn a_digest_does_not_depend_on_the_order_of_resources() {
+        let (one, mut other) = (response("a", 100), response("b", 100));
+        other.resources.reverse();
+        let digest = |response: &DeltaDiscoveryResponse| {
+            assemble(framed(&response.encode_to_vec()).chunks(100))[0].content.digest()
+        };
+        assert_eq!(digest(&one), digest(&other));
+        // Those that are larger than a piece are not mistaken for others of the same pieces.
+        let version = |parts: [&str; 3]| parts.map(|part| part.repeat(4096)).concat();
+        let (mut one, mut other) = (response("a", 1), response("a", 1));
+        one.resources[0].version = version(["x", "y", "z"]);
+        other.resources[0].version = version(["y", "x", "z"]);
+        assert_ne!(digest(&one), digest(&other));
     }
 
     #[test]
