@@ -4,7 +4,7 @@ use crate::acks::FleetAcks;
 use crate::comparison::Comparison;
 use crate::metrics::Metrics;
 use crate::view::{Class, Views};
-use heliograph_distributor_protocol::{Encodings, NamePool};
+use heliograph_distributor_protocol::{Encodings, Memo};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use heliograph_store::{Subscription, Update};
@@ -20,6 +20,8 @@ pub(crate) struct Feed {
     fleets: watch::Sender<FleetMap>,
     damaged: watch::Sender<BTreeSet<FleetName>>,
     answers: Arc<Notify>,
+    /// Of all fleets, so that there is one bound on what it keeps.
+    memo: Arc<Memo>,
 }
 
 /// The fleets there are. Clones are cheap, and all see the same.
@@ -36,7 +38,7 @@ pub(crate) struct Fleets {
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) name: FleetName,
-    pub(crate) names: Arc<NamePool>,
+    pub(crate) memo: Arc<Memo>,
     pub(crate) encodings: Encodings,
     pub(crate) acks: FleetAcks,
     pub(crate) comparison: Comparison,
@@ -58,7 +60,8 @@ impl Feed {
         let (sender, receiver) = watch::channel(FleetMap::default());
         let (told, damaged) = watch::channel(BTreeSet::new());
         let answers = Arc::new(Notify::new());
-        let feed = Self { fleets: sender, damaged: told, answers: answers.clone() };
+        let memo = Arc::default();
+        let feed = Self { fleets: sender, damaged: told, answers: answers.clone(), memo };
         (feed, Fleets { map: receiver, damaged, answers })
     }
 
@@ -84,6 +87,7 @@ impl Feed {
                     self.answers.notify_one();
                 }
                 _ = look.tick() => {
+                    self.memo.age();
                     let live = self.fleets.borrow().values().filter(|fleet| fleet.is_live()).count();
                     metrics.fleets(live, updates.damaged(), updates.unopened());
                     self.tell_damage(updates.damaged_fleets().into_iter().collect());
@@ -101,7 +105,7 @@ impl Feed {
                 fleet.views.send_replace(Some(Arc::new(Views::new(snapshot))));
             }
             None => {
-                let fleet = Arc::new(Fleet::new(snapshot, self.answers.clone()));
+                let fleet = Arc::new(Fleet::new(snapshot, self.answers.clone(), self.memo.clone()));
                 self.fleets.send_modify(|fleets| {
                     Arc::make_mut(fleets).insert(fleet.name.clone(), fleet);
                 });
@@ -165,10 +169,10 @@ impl Fleets {
 }
 
 impl Fleet {
-    fn new(snapshot: Arc<Snapshot>, answers: Arc<Notify>) -> Self {
+    fn new(snapshot: Arc<Snapshot>, answers: Arc<Notify>, memo: Arc<Memo>) -> Self {
         Self {
             name: snapshot.fleet.clone(),
-            names: Arc::default(),
+            memo,
             encodings: Encodings::default(),
             acks: FleetAcks::new(answers),
             comparison: Comparison::default(),

@@ -1,4 +1,4 @@
-use crate::reply::Reply;
+use crate::reply::{Reply, Response};
 use crate::session::Protocol;
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::core::v3::ControlPlane;
@@ -50,12 +50,17 @@ const BYTES_LIMIT: usize = 64 << 20;
 impl Encodings {
     /// `identifier` names this replica to the client.
     pub fn message(&self, protocol: Protocol, reply: &Reply, identifier: &str) -> Message {
-        let key = Key::of(protocol, reply);
-        let shared = self.find(&key).unwrap_or_else(|| {
-            // Encoded outside the lock: other streams have other things to say meanwhile.
-            self.insert(key, encode_shared(protocol, reply))
-        });
+        let shared = reply.encoded.get_or_init(|| self.shared(protocol, reply)).clone();
         Message { own: encode_own(protocol, &reply.nonce, identifier), shared }
+    }
+
+    /// Streams that came here in different ways may be told the same too.
+    fn shared(&self, protocol: Protocol, response: &Response) -> Bytes {
+        let key = Key::of(protocol, response);
+        self.find(&key).unwrap_or_else(|| {
+            // Encoded outside the lock: other streams have other things to say meanwhile.
+            self.insert(key, encode_shared(protocol, response))
+        })
     }
 
     fn find(&self, key: &Key) -> Option<Bytes> {
@@ -87,29 +92,29 @@ impl Recent {
 }
 
 impl Key {
-    fn of(protocol: Protocol, reply: &Reply) -> Self {
+    fn of(protocol: Protocol, response: &Response) -> Self {
         let nothing = Version::of(b"");
         Self {
             protocol,
-            kind: reply.kind,
-            version: reply.version.clone(),
+            kind: response.kind,
+            version: response.version.clone(),
             resources: Version::of_set(
-                reply.resources.iter().map(|resource| (&*resource.name, resource.version)),
+                response.resources.iter().map(|resource| (&*resource.name, resource.version)),
             ),
-            removed: Version::of_set(reply.removed.iter().map(|name| (&**name, nothing))),
+            removed: Version::of_set(response.removed.iter().map(|name| (&**name, nothing))),
         }
     }
 }
 
-fn encode_shared(protocol: Protocol, reply: &Reply) -> Bytes {
-    let type_url = reply.kind.type_url();
+fn encode_shared(protocol: Protocol, response: &Response) -> Bytes {
+    let type_url = response.kind.type_url();
     let body =
         |resource: &Resource| Any { type_url: type_url.to_owned(), value: resource.body.clone() };
     let bytes = match protocol {
         Protocol::Delta => DeltaDiscoveryResponse {
-            system_version_info: reply.version.clone(),
+            system_version_info: response.version.clone(),
             type_url: type_url.to_owned(),
-            resources: reply
+            resources: response
                 .resources
                 .iter()
                 .map(|resource| DeltaResource {
@@ -119,14 +124,14 @@ fn encode_shared(protocol: Protocol, reply: &Reply) -> Bytes {
                     ..Default::default()
                 })
                 .collect(),
-            removed_resources: reply.removed.iter().map(|name| name.to_string()).collect(),
+            removed_resources: response.removed.iter().map(|name| name.to_string()).collect(),
             ..Default::default()
         }
         .encode_to_vec(),
         Protocol::StateOfTheWorld => DiscoveryResponse {
-            version_info: reply.version.clone(),
+            version_info: response.version.clone(),
             type_url: type_url.to_owned(),
-            resources: reply.resources.iter().map(|resource| body(resource)).collect(),
+            resources: response.resources.iter().map(|resource| body(resource)).collect(),
             ..Default::default()
         }
         .encode_to_vec(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Acknowledged(ResourceType),
-    Rejected(Rejection),
+    Rejected(Arc<Rejection>),
     /// A type that is not served. The request is left unanswered, since the type may not matter to the client.
     UnknownType,
 }
@@ -14,7 +14,6 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     pub kind: ResourceType,
-    pub nonce: String,
     /// The client's own words, cut to a bounded length.
     pub detail: String,
     /// What is not sent again: what the words name, or all that was new in the reply. Cut to a bounded number;

@@ -9,20 +9,23 @@
 
 mod encode;
 mod event;
+mod memo;
 mod names;
 mod nonce;
 mod order;
 mod reply;
 mod request;
+mod scan;
 mod session;
+mod state;
 mod subscription;
 mod view;
 mod watch;
 
 pub use encode::{Encodings, Message};
 pub use event::{Event, Rejection};
-pub use names::{NamePool, NameSet};
-pub use reply::Reply;
+pub use memo::Memo;
+pub use reply::{Reply, Response};
 pub use request::{Asks, NAME_LENGTH_LIMIT, NAMES_BYTES_LIMIT, NAMES_LIMIT, Request, RequestError};
 pub use session::{CLUSTER_PATIENCE, Output, PATIENCE, Protocol, Session};
 pub use view::View;

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A sorted set of names. Clones share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameSet(Arc<[Arc<str>]>);
+pub(crate) struct NameSet(Arc<[Arc<str>]>);
 
 /// Finds equal sets among streams, so that ten thousand proxies that ask for the same names hold them once.
 #[derive(Debug, Default)]
-pub struct NamePool {
+pub(crate) struct NamePool {
     sets: Mutex<Sets>,
 }
 
@@ -23,20 +23,21 @@ struct Sets {
 const SMALLEST_SWEEP: usize = 64;
 
 impl NameSet {
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub fn contains(&self, name: &str) -> bool {
+    pub(crate) fn contains(&self, name: &str) -> bool {
         self.0.binary_search_by(|own| (**own).cmp(name)).is_ok()
     }
 
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<str>> {
         self.0.iter()
+    }
+
+    /// Where it is in memory. Sets that a pool has seen are equal if and only if they are in the same place.
+    pub(crate) fn address(&self) -> usize {
+        if self.is_empty() { 0 } else { self.0.as_ptr().addr() }
     }
 
     fn digest(&self) -> Version {
@@ -61,7 +62,7 @@ impl FromIterator<Arc<str>> for NameSet {
 }
 
 impl NamePool {
-    pub fn intern(&self, set: NameSet) -> NameSet {
+    pub(crate) fn intern(&self, set: NameSet) -> NameSet {
         if set.is_empty() {
             return set;
         }

@@ -3,9 +3,7 @@ use std::fmt;
 
 /// Names one reply of one stream. It begins with the head that the reply was built from: versions are hashes and
 /// carry no order, so this is how a reader of a log, or another replica, sees which of two replies is newer.
-///
-/// On one stream a greater one is newer: the count decides, since it never stays the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonce {
     count: u64,
     head: Head,

@@ -9,7 +9,6 @@ use crate::watch::Watch;
 use heliograph_snapshot::ResourceType;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Whether the removals of a type may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,16 +21,16 @@ pub(crate) enum Gate {
 }
 
 /// The types on one stream.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Watches([Option<Box<Watch>>; ResourceType::ALL.len()]);
 
 /// The clusters that were sent and whose endpoints must follow: Envoy keeps a new or changed cluster warming until
 /// endpoints arrive, even if they are those it has.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Owed {
     names: BTreeSet<Arc<str>>,
-    /// The last progress.
-    since: Duration,
+    /// Whether there was progress since this was last asked.
+    moved: bool,
 }
 
 impl Watches {
@@ -109,44 +108,41 @@ impl Owed {
         self.names.iter().filter(|name| endpoints.covers(name)).cloned().collect()
     }
 
-    pub(crate) fn since(&self) -> Option<Duration> {
-        (!self.is_empty()).then_some(self.since)
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
     }
 
-    pub(crate) fn add(&mut self, name: Arc<str>, now: Duration) {
-        if self.names.insert(name) {
-            self.since = now;
-        }
+    /// Whether there was progress since this was last called.
+    pub(crate) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.moved)
+    }
+
+    pub(crate) fn has_moved(&self) -> bool {
+        self.moved
+    }
+
+    pub(crate) fn add(&mut self, name: Arc<str>) {
+        self.moved |= self.names.insert(name);
     }
 
     /// The client has taken these clusters, and from now on it may ask for their endpoints.
-    pub(crate) fn expect(&mut self, clusters: &[Arc<str>], now: Duration) {
-        if clusters.iter().any(|name| self.names.contains(name)) {
-            self.since = now;
-        }
+    pub(crate) fn expect(&mut self, clusters: &[Arc<str>]) {
+        self.moved |= clusters.iter().any(|name| self.names.contains(name));
     }
 
     /// These need not follow any more. Only that is progress: otherwise endpoints that change all the time would
     /// put off for ever the moment when the others are given up.
-    pub(crate) fn settle<'a>(
-        &mut self,
-        names: impl IntoIterator<Item = &'a Arc<str>>,
-        now: Duration,
-    ) {
+    pub(crate) fn settle<'a>(&mut self, names: impl IntoIterator<Item = &'a Arc<str>>) {
         for name in names {
-            if self.names.remove(name) {
-                self.since = now;
-            }
+            self.moved |= self.names.remove(name);
         }
     }
 
     /// Those of which `still` is not true need not follow any more.
-    pub(crate) fn retain(&mut self, still: impl Fn(&str) -> bool, now: Duration) {
+    pub(crate) fn retain(&mut self, still: impl Fn(&str) -> bool) {
         let before = self.names.len();
         self.names.retain(|name| still(name));
-        if self.names.len() < before {
-            self.since = now;
-        }
+        self.moved |= self.names.len() < before;
     }
 
     pub(crate) fn clear(&mut self) {

@@ -1,16 +1,22 @@
+use crate::scan::{Scanned, digest_of};
+use crate::session::Protocol;
+use bytes::Bytes;
+use heliograph_envoy::Message as _;
 use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use heliograph_envoy::google::rpc::Status;
+use heliograph_snapshot::ResourceType;
+use prost::DecodeError;
 use std::collections::BTreeMap;
 
 /// A request of either protocol, without the node, which belongs to the stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// What it asks for may be long, and most clients ask what others asked before: it is read only where nobody did.
+#[derive(Clone, Debug)]
 pub struct Request {
-    pub type_url: String,
-    /// The reply that this acknowledges or rejects; empty when it does neither.
-    pub nonce: String,
-    /// Present: a rejection. The spec's preferred mark of a NACK, and the only one that is right for every type.
-    pub error: Option<String>,
-    pub asks: Asks,
+    kind: Option<ResourceType>,
+    nonce: String,
+    digest: u128,
+    content: Content,
 }
 
 /// What the client wants to hear of.
@@ -22,8 +28,16 @@ pub enum Asks {
     Change { subscribe: Vec<String>, unsubscribe: Vec<String>, held: BTreeMap<String, String> },
 }
 
+#[derive(Clone, Debug)]
+enum Content {
+    Wire(Protocol, Bytes),
+    Read { error: Option<String>, asks: Asks },
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
+    #[error("not a discovery request: {0}")]
+    Malformed(String),
     #[error(
         "{count} names of {type_url}: a stream may name at most {NAMES_LIMIT}; ask with the wildcard \"*\" instead"
     )]
@@ -48,39 +62,77 @@ const ERROR_LIMIT: usize = 16 << 10;
 /// How much of a type that is not known is repeated in an error.
 const TYPE_LIMIT: usize = 200;
 
-impl TryFrom<DiscoveryRequest> for Request {
-    type Error = RequestError;
+impl Request {
+    /// A message as it came, and the node that was in it, unread.
+    pub fn scan(protocol: Protocol, message: Bytes) -> Result<(Self, Option<Bytes>), RequestError> {
+        let Scanned { type_url, nonce, node, digest } = Scanned::of(protocol, &message)?;
+        let (kind, content) =
+            (ResourceType::from_type_url(&type_url), Content::Wire(protocol, message));
+        Ok((Self { kind, nonce, digest, content }, node))
+    }
 
-    fn try_from(request: DiscoveryRequest) -> Result<Self, RequestError> {
-        check(&request.type_url, request.resource_names.iter().map(String::as_str))?;
-        Ok(Self {
-            type_url: request.type_url,
-            nonce: request.response_nonce,
-            error: request.error_detail.map(words),
-            asks: Asks::Whole { names: request.resource_names, version: request.version_info },
-        })
+    /// An error is a rejection: the spec's preferred mark of a NACK, and the only one that is right for every type.
+    pub fn new(type_url: &str, nonce: &str, error: Option<&str>, asks: Asks) -> Self {
+        Self {
+            kind: ResourceType::from_type_url(type_url),
+            nonce: nonce.to_owned(),
+            digest: digest_of(format!("{error:?} {asks:?}").as_bytes()),
+            content: Content::Read { error: error.map(str::to_owned), asks },
+        }
+    }
+
+    /// The type that it is about, if it is served.
+    pub fn kind(&self) -> Option<ResourceType> {
+        self.kind
+    }
+
+    /// The reply that this acknowledges or rejects; empty when it does neither.
+    pub fn nonce(&self) -> &str {
+        &self.nonce
+    }
+
+    /// Of the error and of what is asked for. Equal digests mean the same; another order may have another digest.
+    pub(crate) fn digest(&self) -> u128 {
+        self.digest
+    }
+
+    /// The error, and what is asked for.
+    pub(crate) fn read(&self) -> Result<(Option<String>, Asks), RequestError> {
+        match &self.content {
+            Content::Read { error, asks } => Ok((error.clone(), asks.clone())),
+            Content::Wire(Protocol::Delta, message) => {
+                delta(DeltaDiscoveryRequest::decode(message.clone())?)
+            }
+            Content::Wire(Protocol::StateOfTheWorld, message) => {
+                whole(DiscoveryRequest::decode(message.clone())?)
+            }
+        }
     }
 }
 
-impl TryFrom<DeltaDiscoveryRequest> for Request {
-    type Error = RequestError;
+fn whole(request: DiscoveryRequest) -> Result<(Option<String>, Asks), RequestError> {
+    check(&request.type_url, request.resource_names.iter().map(String::as_str))?;
+    let asks = Asks::Whole { names: request.resource_names, version: request.version_info };
+    Ok((request.error_detail.map(words), asks))
+}
 
-    fn try_from(request: DeltaDiscoveryRequest) -> Result<Self, RequestError> {
-        let held = &request.initial_resource_versions;
-        check(&request.type_url, request.resource_names_subscribe.iter().map(String::as_str))?;
-        check(&request.type_url, request.resource_names_unsubscribe.iter().map(String::as_str))?;
-        check(&request.type_url, held.keys().map(String::as_str))?;
-        check(&request.type_url, held.values().map(String::as_str))?;
-        Ok(Self {
-            type_url: request.type_url,
-            nonce: request.response_nonce,
-            error: request.error_detail.map(words),
-            asks: Asks::Change {
-                subscribe: request.resource_names_subscribe,
-                unsubscribe: request.resource_names_unsubscribe,
-                held: request.initial_resource_versions,
-            },
-        })
+fn delta(request: DeltaDiscoveryRequest) -> Result<(Option<String>, Asks), RequestError> {
+    let held = &request.initial_resource_versions;
+    check(&request.type_url, request.resource_names_subscribe.iter().map(String::as_str))?;
+    check(&request.type_url, request.resource_names_unsubscribe.iter().map(String::as_str))?;
+    check(&request.type_url, held.keys().map(String::as_str))?;
+    check(&request.type_url, held.values().map(String::as_str))?;
+    let asks = Asks::Change {
+        subscribe: request.resource_names_subscribe,
+        unsubscribe: request.resource_names_unsubscribe,
+        held: request.initial_resource_versions,
+    };
+    Ok((request.error_detail.map(words), asks))
+}
+
+impl From<DecodeError> for RequestError {
+    fn from(error: DecodeError) -> Self {
+        Self::Malformed(error.to_string())
     }
 }
 
@@ -141,8 +193,8 @@ mod tests {
         let error_detail = Some(Status { message, ..Default::default() });
         let whole = DiscoveryRequest { error_detail: error_detail.clone(), ..Default::default() };
         let delta = DeltaDiscoveryRequest { error_detail, ..Default::default() };
-        for request in [Request::try_from(whole).unwrap(), Request::try_from(delta).unwrap()] {
-            assert_eq!(request.error.unwrap().len(), ERROR_LIMIT);
+        for (error, _) in [super::whole(whole).unwrap(), super::delta(delta).unwrap()] {
+            assert_eq!(error.unwrap().len(), ERROR_LIMIT);
         }
     }
 
@@ -151,7 +203,7 @@ mod tests {
         let long = || "x".repeat(NAME_LENGTH_LIMIT + 1);
         let whole = DiscoveryRequest { resource_names: vec![long()], ..Default::default() };
         let refused = RequestError::TooLong { type_url: String::new(), length: long().len() };
-        assert_eq!(Request::try_from(whole).unwrap_err(), refused);
+        assert_eq!(super::whole(whole).unwrap_err(), refused);
         let delta = DeltaDiscoveryRequest::default;
         for delta in [
             DeltaDiscoveryRequest { resource_names_subscribe: vec![long()], ..delta() },
@@ -165,7 +217,7 @@ mod tests {
                 ..delta()
             },
         ] {
-            assert_eq!(Request::try_from(delta).unwrap_err(), refused);
+            assert_eq!(super::delta(delta).unwrap_err(), refused);
         }
     }
 
@@ -177,8 +229,8 @@ mod tests {
             initial_resource_versions: (0..count).map(|n| (name(n), String::new())).collect(),
             ..Default::default()
         };
-        assert!(Request::try_from(request(count)).is_ok());
-        let error = Request::try_from(request(count + 1)).unwrap_err();
+        assert!(delta(request(count)).is_ok());
+        let error = delta(request(count + 1)).unwrap_err();
         assert!(matches!(error, RequestError::TooManyBytes { .. }), "{error}");
     }
 }

@@ -1,31 +1,29 @@
 use crate::event::Event;
-use crate::names::NamePool;
-use crate::nonce::Nonces;
-use crate::order::{Owed, Watches};
+use crate::memo::{Input, Memo, Position, Step};
+use crate::nonce::{Nonce, Nonces};
 use crate::reply::Reply;
-use crate::request::{Asks, Request, RequestError};
+use crate::request::{Request, RequestError};
+use crate::state::{Expired, Heard};
 use crate::view::View;
-use crate::watch::{Settled, Watch};
+use crate::watch::{Answered, Turn, Watch};
 use heliograph_snapshot::{Head, ResourceType};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// One client's stream. Times are durations since some fixed moment of the caller's choosing.
+///
+/// What is decided depends only on where the stream stands, and that is shared with all others that stand there: the
+/// stream's own are its nonces and its clocks.
 #[derive(Debug)]
 pub struct Session {
-    protocol: Protocol,
-    names: Arc<NamePool>,
-    watches: Watches,
-    /// The newest view there is. Endpoints go there at any time.
-    latest: Arc<View>,
-    /// Where the running transition leads. The other types go there in order, and it is finished before the next
-    /// begins: otherwise steady change among clusters would keep routes from ever moving.
-    target: Arc<View>,
-    owed: Owed,
+    memo: Arc<Memo>,
+    position: Arc<Position>,
     nonces: Nonces,
-    /// Until when a client that was connected before may be slow to name the types it asks for.
-    resuming: Option<Duration>,
-    now: Duration,
+    /// The newest reply of each type.
+    last: [Option<Sent>; ResourceType::ALL.len()],
+    /// Replies before those that were presumed to be accepted, and that the client may still answer.
+    older: Vec<(ResourceType, Sent)>,
+    clocks: Clocks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +36,24 @@ pub enum Protocol {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     pub replies: Vec<Reply>,
-    pub events: Vec<Event>,
+    pub event: Option<Event>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    nonce: Nonce,
+    turn: Turn,
+}
+
+/// Since when the client is waited for.
+#[derive(Debug, Default)]
+struct Clocks {
+    /// The reply in flight, by type.
+    flights: [Duration; ResourceType::ALL.len()],
+    /// The last progress with the endpoints that are owed.
+    owed: Duration,
+    /// The first request of a client that was connected before.
+    resuming: Duration,
 }
 
 /// How long the order waits for a client that says nothing.
@@ -47,251 +62,153 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// a first health check does not come. To call a client silent only if it answers nothing at all would be no bound:
 /// endpoints that keep changing and are acknowledged would put off the others for ever.
 pub const CLUSTER_PATIENCE: Duration = Duration::from_secs(20);
+/// So many older replies are looked through for those that are not awaited any more.
+const MANY: usize = 16;
 
 impl Session {
-    pub fn new(protocol: Protocol, view: Arc<View>, names: Arc<NamePool>) -> Self {
+    pub fn new(protocol: Protocol, view: Arc<View>, memo: Arc<Memo>) -> Self {
         Self {
-            protocol,
-            names,
-            watches: Watches::default(),
-            latest: view.clone(),
-            target: view,
-            owed: Owed::default(),
+            position: memo.start(protocol, view),
+            memo,
             nonces: Nonces::default(),
-            resuming: None,
-            now: Duration::ZERO,
+            last: [None; ResourceType::ALL.len()],
+            older: Vec::new(),
+            clocks: Clocks::default(),
         }
     }
 
     pub fn protocol(&self) -> Protocol {
-        self.protocol
+        self.position.state().protocol()
     }
 
-    pub fn on_request(&mut self, now: Duration, request: Request) -> Result<Output, RequestError> {
-        self.now = now;
-        let mut output = Output::default();
-        let Request { type_url, nonce, error, asks } = request;
-        let Some(kind) = ResourceType::from_type_url(&type_url) else {
-            output.events.push(Event::UnknownType);
-            return Ok(output);
+    pub fn on_request(&mut self, now: Duration, request: &Request) -> Result<Output, RequestError> {
+        let Some(kind) = request.kind() else {
+            return Ok(Output { event: Some(Event::UnknownType), ..Output::default() });
         };
-        match self.watches.get_mut(kind) {
-            None => self.watch(kind, asks)?,
-            Some(watch) => {
-                let settled = watch.settle(&nonce, error.as_deref());
-                let stale = watch.is_stale(&nonce);
-                // Delta: names in a message with a stale nonce count all the same, as no later message repeats
-                // them. They also count beside a rejection.
-                if !(stale && matches!(asks, Asks::Whole { .. })) {
-                    self.ask(kind, asks)?;
-                }
-                if let Some(settled) = settled {
-                    self.settled(kind, &settled);
-                    output.events.push(match settled.rejection {
-                        Some(rejection) => Event::Rejected(rejection),
-                        None => Event::Acknowledged(kind),
-                    });
-                }
-            }
-        }
-        self.push(&mut output.replies);
-        Ok(output)
+        let step = self.step(kind, request)?;
+        Ok(self.take(now, &step))
     }
 
     /// Whether a client shows, with the first request of a type, that it holds from before what the view does not have:
     /// something older, or something newer that it got elsewhere.
-    pub fn holds_other(&self, request: &Request) -> bool {
-        let Some(kind) = ResourceType::from_type_url(&request.type_url) else { return false };
-        if self.watches.get(kind).is_some() || !Watch::resumes(&request.asks) {
-            return false;
-        }
-        let view = &self.latest;
-        match &request.asks {
-            Asks::Change { held, .. } => held.iter().any(|(name, version)| {
-                view.version(kind, name).is_none_or(|known| known.as_str() != version)
-            }),
-            // Only the whole has a version, so it takes a trial.
-            Asks::Whole { .. } => {
-                let mut trial = Watch::new(self.protocol, kind, view.clone(), view.clone());
-                trial.ask_first(request.asks.clone(), &self.names).is_ok() && trial.has_to_tell()
-            }
-        }
+    pub fn holds_other(&self, request: &Request) -> Result<bool, RequestError> {
+        let Some(kind) = request.kind() else { return Ok(false) };
+        Ok(self.position.state().watch(kind).is_none() && self.step(kind, request)?.told_other)
     }
 
     /// Another view, if it is not an older one: a client never goes back. A client that changes its class gets another
     /// view of the same head.
-    pub fn on_view(&mut self, now: Duration, view: Arc<View>) -> Output {
-        self.now = now;
-        let mut output = Output::default();
-        if view.head() >= self.latest.head() && !Arc::ptr_eq(&view, &self.latest) {
-            self.latest = view;
-            self.owe_only_what_there_is();
-            self.push(&mut output.replies);
-        }
-        output
+    pub fn on_view(&mut self, now: Duration, view: &Arc<View>) -> Output {
+        let step = self.memo.step(&self.position, Input::View(view));
+        step.map(|step| self.take(now, &step)).unwrap_or_default()
     }
 
     /// To be called at [`Session::wake_at`].
     pub fn on_clock(&mut self, now: Duration) -> Output {
-        self.now = now;
-        let mut output = Output::default();
-        for kind in ResourceType::ALL {
-            if let Some(settled) = self.watches.get_mut(kind).and_then(|watch| watch.presume(now)) {
-                self.settled(kind, &settled);
-            }
-        }
-        if self.owed_until().is_some_and(|until| now >= until) {
-            self.owed.clear();
-        }
-        self.push(&mut output.replies);
-        output
+        let expired = self.expired(now);
+        let step = self.memo.step(&self.position, Input::Clock(expired));
+        step.map(|step| self.take(now, &step)).unwrap_or_default()
     }
 
     /// When silence of the client becomes too long.
     pub fn wake_at(&self) -> Option<Duration> {
-        let replies = self.watches.iter().filter_map(Watch::awaited_until);
-        let resuming = self.resuming.filter(|until| *until > self.now);
-        replies.chain(self.owed_until()).chain(resuming).min()
+        let replies = ResourceType::ALL.into_iter().filter_map(|kind| self.awaited_until(kind));
+        replies.chain(self.owed_until()).chain(self.resuming_until()).min()
     }
 
     /// The newest head of which the client has acknowledged all that it asks for, in every type at least. Goes back
     /// only when the client asks for more, or rejects what it accepted before.
     pub fn acknowledged(&self) -> Option<Head> {
-        self.watches.iter().map(Watch::acknowledged).min().flatten()
+        self.position.acknowledged()
     }
 
-    fn watch(&mut self, kind: ResourceType, asks: Asks) -> Result<(), RequestError> {
-        if Watch::resumes(&asks) && self.resuming.is_none() {
-            self.resuming = Some(self.now + PATIENCE);
-        }
-        let (view, target) = (self.goal(kind).clone(), self.target.clone());
-        let mut watch = Watch::new(self.protocol, kind, view, target);
-        watch.ask_first(asks, &self.names)?;
-        if kind == ResourceType::Endpoints {
-            self.owed.covered_by(&watch).iter().for_each(|name| watch.tell(name));
-        }
-        self.watches.insert(kind, watch);
-        Ok(())
+    fn step(&self, kind: ResourceType, request: &Request) -> Result<Arc<Step>, RequestError> {
+        let heard = Heard {
+            kind,
+            answered: self.answered(kind, request.nonce()),
+            stale: self.is_stale(kind, request.nonce()),
+        };
+        self.memo.step(&self.position, Input::Request(heard, request))
     }
 
-    fn ask(&mut self, kind: ResourceType, asks: Asks) -> Result<(), RequestError> {
-        let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
-        if kind != ResourceType::Endpoints {
-            return watch.ask(asks, &self.names);
-        }
-        let mut released = self.owed.covered_by(watch);
-        watch.ask(asks, &self.names)?;
-        released.retain(|name| !watch.covers(name));
-        // Endpoints that the client no longer asks for need not follow, unless their cluster is under way to it: then
-        // it speaks of the cluster before.
-        let clusters = self.watches.get(ResourceType::Cluster);
-        released.retain(|name| !clusters.is_some_and(|clusters| clusters.has_in_flight(name)));
-        self.owed.settle(&released, self.now);
-        Ok(())
+    /// The reply with this nonce, if it awaits an answer.
+    fn answered(&self, kind: ResourceType, nonce: &str) -> Option<Answered> {
+        let watch = self.position.state().watch(kind)?;
+        let older = self.older.iter().filter(|(of, _)| *of == kind).map(|(_, sent)| sent);
+        let mut sent = self.last[kind as usize].iter().chain(older);
+        let Sent { nonce, turn } = *sent.find(|sent| sent.nonce.is(nonce))?;
+        watch.awaits(turn).then(|| Answered { turn, head: nonce.head() })
     }
 
-    fn settled(&mut self, kind: ResourceType, settled: &Settled) {
-        match kind {
-            ResourceType::Endpoints => self.owed.settle(&settled.names, self.now),
-            // Envoy does not ask for the endpoints of a cluster that it rejected.
-            ResourceType::Cluster if settled.rejection.is_some() => {
-                self.owed.settle(&settled.names, self.now);
-            }
-            ResourceType::Cluster => self.owed.expect(&settled.names, self.now),
-            ResourceType::Secret | ResourceType::Listener | ResourceType::Route => {}
+    /// State of the world: "the management server should not send a response for any request that has a stale
+    /// nonce". What such a request asks for comes again with the acknowledgement of the reply in flight.
+    fn is_stale(&self, kind: ResourceType, nonce: &str) -> bool {
+        match self.last[kind as usize] {
+            None => false,
+            Some(_) if nonce.is_empty() => self.is_in_flight(kind),
+            Some(last) => !last.nonce.is(nonce),
         }
     }
 
-    fn goal(&self, kind: ResourceType) -> &Arc<View> {
-        if kind == ResourceType::Endpoints { &self.latest } else { &self.target }
+    fn take(&mut self, now: Duration, step: &Step) -> Output {
+        let resumed = self.position.state().is_resuming();
+        self.position = step.to.clone();
+        let state = self.position.state();
+        if step.progress {
+            self.clocks.owed = now;
+        }
+        if !resumed && state.is_resuming() {
+            self.clocks.resuming = now;
+        }
+        let mut replies = Vec::with_capacity(step.responses.len());
+        for response in &step.responses {
+            let kind = response.kind;
+            let turn = state.watch(kind).map(Watch::turn).unwrap_or_default();
+            let nonce = self.nonces.next(response.head);
+            self.clocks.flights[kind as usize] = now;
+            // The one before is not forgotten if it was presumed to be accepted.
+            let before = self.last[kind as usize].replace(Sent { nonce, turn });
+            self.older.extend(before.filter(|sent| sent.turn < turn).map(|sent| (kind, sent)));
+            replies.push(Reply { nonce: nonce.to_string(), response: response.clone() });
+        }
+        if self.older.len() > MANY {
+            let state = self.position.state();
+            let awaits = |kind, turn| state.watch(kind).is_some_and(|watch| watch.awaits(turn));
+            self.older.retain(|(kind, sent)| awaits(*kind, sent.turn));
+        }
+        Output { replies, event: step.event.clone() }
     }
 
-    /// Says all that may be said now.
-    fn push(&mut self, replies: &mut Vec<Reply>) {
-        loop {
-            let mut moved = self.begin_next();
-            for kind in ResourceType::ALL {
-                moved |= self.advance(kind);
-                if let Some(reply) = self.reply(kind) {
-                    replies.push(reply);
-                    moved = true;
-                }
-            }
-            if !moved {
-                return;
-            }
+    fn expired(&self, now: Duration) -> Expired {
+        let passed = |until: Option<Duration>| until.is_some_and(|until| now >= until);
+        Expired {
+            flights: ResourceType::ALL.map(|kind| passed(self.awaited_until(kind))),
+            owed: now >= self.clocks.owed + PATIENCE,
+            resuming: passed(self.resuming_until()),
         }
     }
 
-    /// Begins the next transition once the running one is finished: straight to the latest view, whatever there
-    /// was in between.
-    fn begin_next(&mut self) -> bool {
-        let begins = !Arc::ptr_eq(&self.target, &self.latest)
-            && self.watches.are_at(&self.target, self.is_resuming());
-        if begins {
-            self.target = self.latest.clone();
-            self.watches.iter_mut().for_each(|watch| watch.aim(&self.target));
-            self.owe_only_what_there_is();
-        }
-        begins
+    fn is_in_flight(&self, kind: ResourceType) -> bool {
+        self.position.state().watch(kind).is_some_and(Watch::is_in_flight)
     }
 
-    fn advance(&mut self, kind: ResourceType) -> bool {
-        let goal = self.goal(kind).clone();
-        let may = self.watches.may_advance(kind, &self.target, &self.owed);
-        let Some(watch) = self.watches.get_mut(kind) else { return false };
-        let moves = may && !(watch.is_open() && watch.is_at(&goal));
-        if moves {
-            watch.open();
-            watch.advance(&goal);
-        }
-        moves
+    /// When the reply in flight is taken for accepted.
+    fn awaited_until(&self, kind: ResourceType) -> Option<Duration> {
+        use ResourceType::{Cluster, Endpoints, Listener, Route, Secret};
+        let patience = match kind {
+            Cluster => CLUSTER_PATIENCE,
+            Secret | Endpoints | Listener | Route => PATIENCE,
+        };
+        self.is_in_flight(kind).then(|| self.clocks.flights[kind as usize] + patience)
     }
 
-    fn reply(&mut self, kind: ResourceType) -> Option<Reply> {
-        let removals = self.watches.removals(kind, &self.target, self.is_resuming());
-        let watch = self.watches.get_mut(kind)?;
-        let told = watch.reply(removals, &mut self.nonces, self.now)?;
-        if kind == ResourceType::Cluster {
-            self.owed.settle(&told.removed, self.now);
-            told.changed.into_iter().for_each(|name| self.owe_endpoints(name));
-        }
-        Some(told.reply)
-    }
-
-    fn owe_endpoints(&mut self, cluster: Arc<str>) {
-        if !has_endpoints(&[&self.latest, &self.target], &cluster) {
-            return;
-        }
-        if let Some(endpoints) = self.watches.get_mut(ResourceType::Endpoints) {
-            if endpoints.rejects(&cluster) {
-                return;
-            }
-            if endpoints.covers(&cluster) {
-                endpoints.tell(&cluster);
-            }
-        }
-        self.owed.add(cluster, self.now);
-    }
-
-    /// What neither view has any more will not come.
-    fn owe_only_what_there_is(&mut self) {
-        let views = [&*self.latest, &*self.target];
-        self.owed.retain(|cluster| has_endpoints(&views, cluster), self.now);
-    }
-
-    /// When the endpoints that are owed are given up. Not while clusters are in flight: the client may have yet to see
-    /// them.
+    /// When the endpoints that are owed are given up.
     fn owed_until(&self) -> Option<Duration> {
-        let clusters = self.watches.get(ResourceType::Cluster).and_then(Watch::awaited_until);
-        self.owed.since().filter(|_| clusters.is_none()).map(|since| since + PATIENCE)
+        self.position.state().awaits_endpoints().then(|| self.clocks.owed + PATIENCE)
     }
 
-    fn is_resuming(&self) -> bool {
-        self.resuming.is_some_and(|until| self.now < until)
+    /// Until when a client that was connected before may be slow to name the types it asks for.
+    fn resuming_until(&self) -> Option<Duration> {
+        self.position.state().is_resuming().then(|| self.clocks.resuming + PATIENCE)
     }
-}
-
-fn has_endpoints(views: &[&View], cluster: &str) -> bool {
-    views.iter().any(|view| view.get(ResourceType::Endpoints, cluster).is_some())
 }

@@ -4,7 +4,7 @@ use heliograph_snapshot::ResourceType;
 use std::sync::Arc;
 
 /// What a client asked for, of one type.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Subscription {
     kind: ResourceType,
     wildcard: bool,
@@ -41,6 +41,10 @@ impl Subscription {
 
     pub(crate) fn wildcard(&self) -> bool {
         self.wildcard
+    }
+
+    pub(crate) fn is_named(&self) -> bool {
+        self.named
     }
 
     pub(crate) fn names(&self) -> &NameSet {

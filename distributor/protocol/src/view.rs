@@ -1,9 +1,12 @@
 use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Snapshot, Tree, Version};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A snapshot as one class of clients sees it. Immutable, and shared by all clients of the class.
 #[derive(Debug)]
 pub struct View {
+    /// Every view of this process has another.
+    id: u64,
     snapshot: Arc<Snapshot>,
     /// The resources of a type ordered by name, made for the first state-of-the-world client that needs them.
     ordered: [OnceLock<Box<[Arc<Resource>]>>; ResourceType::ALL.len()],
@@ -11,7 +14,13 @@ pub struct View {
 
 impl View {
     pub fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self { snapshot, ordered: Default::default() }
+        static VIEWS: AtomicU64 = AtomicU64::new(0);
+        let id = VIEWS.fetch_add(1, Ordering::Relaxed);
+        Self { id, snapshot, ordered: Default::default() }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     pub fn head(&self) -> Head {

@@ -188,7 +188,7 @@ impl Sums {
 
     /// Ten thousand proxies that reject the same are one entry. Says whether it is a new one.
     fn rejected(&mut self, rejection: &Rejection) -> bool {
-        let Rejection { kind, nonce: _, detail, resources } = rejection;
+        let Rejection { kind, detail, resources } = rejection;
         let same = |known: &&mut RejectionSummary| {
             known.kind == *kind && known.resources == *resources && known.detail == *detail
         };
@@ -227,7 +227,6 @@ mod tests {
         let mut sums = Sums::default();
         let rejection = |detail: usize| Rejection {
             kind: ResourceType::Cluster,
-            nonce: String::new(),
             detail: detail.to_string(),
             resources: vec![],
         };

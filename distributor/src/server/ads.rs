@@ -1,8 +1,7 @@
 use super::Shared;
-use super::request::{Requests, Wire};
+use super::request::Requests;
 use super::stream::AdsStream;
 use heliograph_distributor_protocol::Protocol;
-use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response};
 use std::convert::Infallible;
@@ -25,8 +24,8 @@ impl Ads {
         Self { shared }
     }
 
-    fn respond<M: Wire>(&self, protocol: Protocol, body: Body) -> Response<Body> {
-        let requests = Requests::new::<M>(body);
+    fn respond(&self, protocol: Protocol, body: Body) -> Response<Body> {
+        let requests = Requests::new(protocol, body);
         let stream = AdsStream::new(self.shared.clone(), protocol, requests);
         let mut response = Response::new(Body::new(stream.into_body()));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
@@ -51,12 +50,8 @@ impl tower::Service<Request<Body>> for Ads {
         let (head, body) = request.into_parts();
         let method = head.uri.path().rsplit('/').next().unwrap_or_default();
         ready(Ok(match method {
-            "DeltaAggregatedResources" => {
-                self.respond::<DeltaDiscoveryRequest>(Protocol::Delta, body)
-            }
-            "StreamAggregatedResources" => {
-                self.respond::<DiscoveryRequest>(Protocol::StateOfTheWorld, body)
-            }
+            "DeltaAggregatedResources" => self.respond(Protocol::Delta, body),
+            "StreamAggregatedResources" => self.respond(Protocol::StateOfTheWorld, body),
             _ => Status::unimplemented("no such method").into_http(),
         }))
     }

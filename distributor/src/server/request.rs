@@ -1,9 +1,8 @@
 use super::frames::Frames;
 use bytes::Bytes;
-use heliograph_distributor_protocol::{Request, RequestError};
+use heliograph_distributor_protocol::{Protocol, Request, RequestError};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::Node;
-use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use http_body_util::BodyExt;
 use tonic::Status;
 use tonic::body::Body;
@@ -11,7 +10,8 @@ use tonic::body::Body;
 /// A request as the stream needs it.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    pub(crate) node: Option<NodeName>,
+    /// Unread. Some clients repeat it with every request, and only the first counts.
+    pub(crate) node: Option<Bytes>,
     pub(crate) request: Request,
 }
 
@@ -22,28 +22,24 @@ pub(crate) struct NodeName {
     pub(crate) cluster: String,
 }
 
-/// The requests of both protocols.
-pub(crate) trait Wire: Message + Default + TryInto<Request, Error = RequestError> {
-    fn take_node(&mut self) -> Option<Node>;
-}
-
 /// The requests of one stream, in order.
 pub(crate) struct Requests {
+    protocol: Protocol,
     body: Body,
     frames: Frames,
-    decode: fn(Bytes) -> Result<Incoming, Status>,
 }
 
 impl Requests {
-    pub(crate) fn new<M: Wire>(body: Body) -> Self {
-        Self { body, frames: Frames::default(), decode: decode::<M> }
+    pub(crate) fn new(protocol: Protocol, body: Body) -> Self {
+        Self { protocol, body, frames: Frames::default() }
     }
 
     /// The next request; `None` when the client says no more. Nothing is lost if this is dropped while it waits.
     pub(crate) async fn next(&mut self) -> Result<Option<Incoming>, Status> {
         loop {
             if let Some(message) = self.frames.next()? {
-                return (self.decode)(message).map(Some);
+                let (request, node) = Request::scan(self.protocol, message).map_err(refusal)?;
+                return Ok(Some(Incoming { node, request }));
             }
             match self.body.frame().await {
                 // Anything but data is trailers, which requests have no use for.
@@ -55,25 +51,21 @@ impl Requests {
     }
 }
 
-impl Wire for DiscoveryRequest {
-    fn take_node(&mut self) -> Option<Node> {
-        self.node.take()
+impl NodeName {
+    pub(crate) fn read(node: Bytes) -> Result<Self, Status> {
+        let node = Node::decode(node).map_err(|error| {
+            Status::invalid_argument(format!("the node of this request cannot be read: {error}"))
+        })?;
+        Ok(Self { id: node.id, cluster: node.cluster })
     }
 }
 
-impl Wire for DeltaDiscoveryRequest {
-    fn take_node(&mut self) -> Option<Node> {
-        self.node.take()
+/// Why a request ends its stream.
+pub(crate) fn refusal(error: RequestError) -> Status {
+    match error {
+        RequestError::Malformed(_) => Status::invalid_argument(error.to_string()),
+        RequestError::TooManyNames { .. }
+        | RequestError::TooLong { .. }
+        | RequestError::TooManyBytes { .. } => Status::resource_exhausted(error.to_string()),
     }
-}
-
-fn decode<M: Wire>(message: Bytes) -> Result<Incoming, Status> {
-    let mut message = M::decode(message).map_err(|error| {
-        Status::invalid_argument(format!("this is not a discovery request: {error}"))
-    })?;
-    let node = message.take_node();
-    let node = node.map(|node| NodeName { id: node.id, cluster: node.cluster });
-    let request =
-        message.try_into().map_err(|error| Status::resource_exhausted(error.to_string()))?;
-    Ok(Incoming { node, request })
 }

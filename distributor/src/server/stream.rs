@@ -1,5 +1,5 @@
 use super::Shared;
-use super::request::{NodeName, Requests};
+use super::request::{NodeName, Requests, refusal};
 use crate::acks::Participant;
 use crate::feed::{Fleet, News};
 use crate::metrics::Present;
@@ -100,7 +100,7 @@ impl AdsStream {
         let stop = self.shared.stop.clone();
         let opening = async {
             let Some(first) = self.requests.next().await? else { return Err(Status::ok("")) };
-            let node = first.node.ok_or_else(no_node)?;
+            let node = NodeName::read(first.node.ok_or_else(no_node)?)?;
             let name = fleet_of(&node)?;
             let mut fleets = self.shared.fleets.clone();
             if fleets.get(&name).is_none() {
@@ -116,7 +116,7 @@ impl AdsStream {
             () = stop.cancelled() => return Err(closing()),
         };
         tracing::debug!(fleet = %serving.fleet.name, node = serving.node, "stream opened");
-        serving.hear(&self.shared, request, &mut self.frames).await?;
+        serving.hear(&self.shared, &request, &mut self.frames).await?;
         self.state = State::Serving(Box::new(serving));
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Serving {
             node: node.id.chars().take(NODE_ID_LIMIT).collect(),
             views,
             class,
-            session: Session::new(protocol, view, fleet.names.clone()),
+            session: Session::new(protocol, view, fleet.memo.clone()),
             start: Instant::now(),
             participant: Participant::join(fleet.clone()),
             fleet,
@@ -176,7 +176,7 @@ impl Serving {
             biased;
             () = shared.stop.cancelled() => return Err(closing()),
             request = requests.next() => match request? {
-                Some(incoming) => return self.hear(shared, incoming.request, frames).await,
+                Some(incoming) => return self.hear(shared, &incoming.request, frames).await,
                 None => return Err(Status::ok("")),
             },
             changed = self.views.changed() => {
@@ -192,10 +192,10 @@ impl Serving {
     async fn hear(
         &mut self,
         shared: &Shared,
-        request: Request,
+        request: &Request,
         frames: &mut VecDeque<Frame<Bytes>>,
     ) -> Result<(), Status> {
-        if !self.compared && self.session.holds_other(&request) {
+        if !self.compared && self.session.holds_other(request).map_err(refusal)? {
             self.compared = true;
             let caught_up = timeout(LEFT_ALONE, self.catch_up(shared));
             match shared.stop.run_until_cancelled(caught_up).await {
@@ -207,6 +207,7 @@ impl Serving {
             self.say(shared, output, frames);
         }
         let output = self.session.on_request(self.now(), request).map_err(refusal)?;
+        self.hear_of(shared, output.event.as_ref(), request.nonce());
         self.say(shared, output, frames);
         Ok(())
     }
@@ -226,19 +227,21 @@ impl Serving {
     fn look(&mut self) -> Output {
         let views = self.views.borrow_and_update().clone();
         match views {
-            Some(views) => self.session.on_view(self.now(), views.of(self.class).clone()),
+            Some(views) => self.session.on_view(self.now(), views.of(self.class)),
             // Retired: the client keeps what it has.
             None => Output::default(),
         }
     }
 
-    fn say(&mut self, shared: &Shared, output: Output, frames: &mut VecDeque<Frame<Bytes>>) {
-        for event in &output.events {
-            shared.metrics.event(event);
-            if let Event::Rejected(rejection) = event {
-                self.tell(rejection);
-            }
+    fn hear_of(&self, shared: &Shared, event: Option<&Event>, nonce: &str) {
+        let Some(event) = event else { return };
+        shared.metrics.event(event);
+        if let Event::Rejected(rejection) = event {
+            self.tell(rejection, nonce);
         }
+    }
+
+    fn say(&mut self, shared: &Shared, output: Output, frames: &mut VecDeque<Frame<Bytes>>) {
         for reply in &output.replies {
             let protocol = self.session.protocol();
             let message = self.fleet.encodings.message(protocol, reply, &shared.identifier);
@@ -249,8 +252,8 @@ impl Serving {
     }
 
     /// Warns once of what ten thousand proxies may say.
-    fn tell(&self, rejection: &Rejection) {
-        let Rejection { kind, nonce, detail, resources: _ } = rejection;
+    fn tell(&self, rejection: &Rejection, nonce: &str) {
+        let Rejection { kind, detail, resources: _ } = rejection;
         let (fleet, node) = (&self.fleet.name, &self.node);
         if self.participant.rejected(rejection) {
             tracing::warn!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
@@ -292,10 +295,6 @@ fn no_node() -> Status {
     Status::invalid_argument(
         "the first request of a stream must carry a node, and node.cluster the fleet as NAMESPACE/NAME",
     )
-}
-
-fn refusal(error: heliograph_distributor_protocol::RequestError) -> Status {
-    Status::resource_exhausted(error.to_string())
 }
 
 fn closing() -> Status {

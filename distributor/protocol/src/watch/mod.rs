@@ -6,19 +6,17 @@ mod settle;
 
 pub(crate) use settle::Settled;
 
-use crate::nonce::Nonce;
 use crate::order::Gate;
-use crate::session::{CLUSTER_PATIENCE, PATIENCE, Protocol};
+use crate::session::Protocol;
 use crate::subscription::Subscription;
 use crate::view::View;
 use heliograph_snapshot::{Head, Resource, ResourceType, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A pointer plus exceptions: the client holds what it asked for as `view` has it, but for the names in
 /// `exceptions`. Those are the work in hand, and in the steady state there are none.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Watch {
     protocol: Protocol,
     kind: ResourceType,
@@ -32,29 +30,55 @@ pub(crate) struct Watch {
     exceptions: BTreeMap<Arc<str>, Exception>,
     /// The newest reply, while it awaits its answer.
     in_flight: Option<Flight>,
-    /// The newest reply, which stays the current nonce once it is acknowledged.
-    last: Option<Nonce>,
+    /// The newest reply since the client last had nothing to answer.
+    turn: Turn,
     /// The client asked for everything and must hear that there is nothing, or it waits until it times out.
     answer_due: bool,
     /// The client holds something from another stream, and only its version is known: state of the world, until the
     /// first whole list is accepted.
     unknown: bool,
     /// The newest reply that was taken for accepted because the client kept silent, until it answers.
-    presumed: Option<Nonce>,
-    /// The newest head before this one of which the client acknowledged all that it asks for.
+    presumed: Option<Turn>,
+    /// The newest head of which the client acknowledged all that it asks for.
     confirmed: Option<Head>,
 }
 
-#[derive(Debug)]
+/// Counts the replies of a type that await an answer. It starts again when none does, so that streams which heard more
+/// or less before are in the same position then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Turn(pub(crate) u64);
+
+/// A reply that a client answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Answered {
+    pub(crate) turn: Turn,
+    /// What it was built from.
+    pub(crate) head: Head,
+}
+
+/// All there is to say of a watch that has nothing in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rest {
+    wildcard: bool,
+    named: bool,
+    /// Where the names are in memory: equal sets are one.
+    names: usize,
+    view: u64,
+    target: u64,
+    open: bool,
+    unknown: bool,
+    confirmed: Option<Head>,
+}
+
+#[derive(Clone, Debug)]
 struct Flight {
-    since: Duration,
     /// What it tells of.
     names: Vec<Arc<str>>,
     /// Nothing of the view is left for another reply.
     whole: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Exception {
     held: Held,
     /// The client asked by name, and is answered whatever it holds.
@@ -67,15 +91,15 @@ struct Exception {
 
 /// A silent client was taken to have accepted a reply. It may still answer otherwise, until this name is presumed
 /// again: one step back is enough, and two would need a history.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Presumed {
-    nonce: Nonce,
+    turn: Turn,
     /// What it holds if so.
     before: Held,
 }
 
 /// What a client holds under one name.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Held {
     Nothing,
     /// Something from before it connected, at a version that is not the view's.
@@ -113,7 +137,7 @@ impl Watch {
             open: false,
             exceptions: BTreeMap::new(),
             in_flight: None,
-            last: None,
+            turn: Turn::default(),
             answer_due: false,
             unknown: false,
             presumed: None,
@@ -137,14 +161,35 @@ impl Watch {
         self.exceptions.get(name).is_some_and(|exception| exception.sent.is_some())
     }
 
-    /// When the reply in flight is taken for accepted.
-    pub(crate) fn awaited_until(&self) -> Option<Duration> {
-        use ResourceType::{Cluster, Endpoints, Listener, Route, Secret};
-        let patience = match self.kind {
-            Cluster => CLUSTER_PATIENCE,
-            Secret | Endpoints | Listener | Route => PATIENCE,
-        };
-        self.in_flight.as_ref().map(|flight| flight.since + patience)
+    /// Whether a reply awaits its answer.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// The newest reply, if it awaits its answer or was presumed to be accepted.
+    pub(crate) fn turn(&self) -> Turn {
+        self.turn
+    }
+
+    /// If nothing is in hand.
+    pub(crate) fn rest(&self) -> Option<Rest> {
+        let busy = self.is_in_flight() || self.presumed.is_some() || self.answer_due;
+        let (subscription, unknown) = (&self.subscription, self.unknown);
+        (!busy && self.exceptions.is_empty()).then(|| Rest {
+            wildcard: subscription.wildcard(),
+            named: subscription.is_named(),
+            names: subscription.names().address(),
+            view: self.view.id(),
+            target: self.target.id(),
+            open: self.open,
+            unknown,
+            confirmed: self.confirmed,
+        })
+    }
+
+    /// How much it has in hand.
+    pub(crate) fn size(&self) -> usize {
+        self.exceptions.len()
     }
 
     /// The newest head of which the client has acknowledged all that it asks for.
@@ -218,6 +263,17 @@ impl Watch {
         }
         self.view = view.clone();
         self.tidy();
+    }
+
+    /// To be called when all that follows from an input is done: two streams that are in the same position must not
+    /// differ in what they remember of the way.
+    pub(crate) fn forget_the_way(&mut self) {
+        if self.is_acknowledged() {
+            self.confirmed = Some(self.view.head());
+        }
+        if self.in_flight.is_none() && self.presumed.is_none() {
+            self.turn = Turn::default();
+        }
     }
 
     pub(crate) fn aim(&mut self, target: &Arc<View>) {

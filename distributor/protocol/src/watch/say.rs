@@ -1,18 +1,16 @@
 //! What is said to a client.
 
-use super::{Content, Flight, Held, Step, Watch, version_of};
-use crate::nonce::{Nonce, Nonces};
+use super::{Content, Flight, Held, Step, Turn, Watch, version_of};
 use crate::order::Gate;
-use crate::reply::Reply;
+use crate::reply::Response;
 use crate::session::Protocol;
 use heliograph_snapshot::{Resource, ResourceType};
 use std::sync::Arc;
-use std::time::Duration;
 
-/// A reply, and which names it tells of.
+/// A response, and which names it tells of.
 #[derive(Debug)]
 pub(crate) struct Told {
-    pub(crate) reply: Reply,
+    pub(crate) response: Response,
     /// Added or changed.
     pub(crate) changed: Vec<Arc<str>>,
     pub(crate) removed: Vec<Arc<str>>,
@@ -28,12 +26,7 @@ struct Choice {
 
 impl Watch {
     /// The next reply, if there is something to say and no other reply of this type is under way.
-    pub(crate) fn reply(
-        &mut self,
-        removals: Gate,
-        nonces: &mut Nonces,
-        now: Duration,
-    ) -> Option<Told> {
+    pub(crate) fn reply(&mut self, removals: Gate) -> Option<Told> {
         if !self.open || self.in_flight.is_some() {
             return None;
         }
@@ -54,17 +47,16 @@ impl Watch {
             }
         }
         self.answer_due = false;
-        let nonce = nonces.next(self.view.head());
         let names = sends.iter().map(|(name, _)| name.clone()).collect();
-        self.in_flight = Some(Flight { since: now, names, whole });
-        self.last = Some(nonce);
+        self.in_flight = Some(Flight { names, whole });
+        self.turn = Turn(self.turn.0 + 1);
         let (changed, removed): (Vec<_>, Vec<_>) =
             sends.iter().partition(|(_, content)| content.is_some());
         let names = |sends: Vec<&(Arc<str>, Content)>| {
             sends.into_iter().map(|(name, _)| name.clone()).collect()
         };
         let (changed, removed) = (names(changed), names(removed));
-        Some(Told { reply: self.written(nonce, sends), changed, removed })
+        Some(Told { response: self.written(sends), changed, removed })
     }
 
     /// What the next reply is to tell of.
@@ -95,8 +87,8 @@ impl Watch {
         Choice { sends, forgotten, whole }
     }
 
-    fn written(&self, nonce: Nonce, sends: Vec<(Arc<str>, Content)>) -> Reply {
-        let (kind, nonce) = (self.kind, nonce.to_string());
+    fn written(&self, sends: Vec<(Arc<str>, Content)>) -> Response {
+        let (kind, head) = (self.kind, self.view.head());
         match self.protocol {
             Protocol::Delta => {
                 let (mut resources, mut removed) = (Vec::new(), Vec::new());
@@ -106,8 +98,7 @@ impl Watch {
                         None => removed.push(name),
                     }
                 }
-                let version = self.view.head().to_string();
-                Reply { kind, nonce, version, resources, removed }
+                Response::new(kind, head, head.to_string(), resources, removed)
             }
             Protocol::StateOfTheWorld => {
                 let held = self.held_after();
@@ -119,7 +110,7 @@ impl Watch {
                 } else {
                     sends.into_iter().filter_map(|(_, content)| content).collect()
                 };
-                Reply { kind, nonce, version, resources, removed: Vec::new() }
+                Response::new(kind, head, version, resources, Vec::new())
             }
         }
     }

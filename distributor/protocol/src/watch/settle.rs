@@ -1,12 +1,10 @@
 //! What a client says to a reply.
 
-use super::{Content, Flight, Held, Presumed, Watch};
+use super::{Answered, Content, Flight, Held, Presumed, Turn, Watch};
 use crate::event::Rejection;
-use crate::nonce::Nonce;
 use crate::request::bounded;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The end of a reply's flight.
 #[derive(Debug)]
@@ -21,43 +19,36 @@ const DETAIL_LIMIT: usize = 1024;
 const NAMES_LIMIT: usize = 16;
 
 impl Watch {
-    /// State of the world: "the management server should not send a response for any request that has a stale
-    /// nonce". What such a request asks for comes again with the acknowledgement of the reply in flight.
-    pub(crate) fn is_stale(&self, nonce: &str) -> bool {
-        match self.last {
-            None => false,
-            Some(_) if nonce.is_empty() => self.in_flight.is_some(),
-            Some(last) => !last.is(nonce),
-        }
-    }
-
     /// Takes an acknowledgement or a rejection. `None`: no reply awaits this answer.
-    pub(crate) fn settle(&mut self, nonce: &str, error: Option<&str>) -> Option<Settled> {
-        let answered = self.awaited(nonce)?;
-        let flight = self.in_flight.take_if(|_| self.last == Some(answered));
+    pub(crate) fn settle(&mut self, answered: Answered, error: Option<&str>) -> Option<Settled> {
+        let Answered { turn, head } = answered;
+        if !self.awaits(turn) {
+            return None;
+        }
+        let flight = self.in_flight.take_if(|_| self.turn == turn);
         let settled = match error {
             None => {
                 self.unknown = false;
                 if flight.as_ref().is_some_and(|flight| flight.whole) {
-                    self.confirmed = Some(answered.head());
+                    self.confirmed = Some(head);
                 }
                 let names = flight.map(|flight| self.accept(flight, None)).unwrap_or_default();
                 Settled { names, rejection: None }
             }
             Some(error) => {
-                self.confirmed.take_if(|head| *head >= answered.head());
+                self.confirmed.take_if(|confirmed| *confirmed >= head);
                 let told = match flight {
                     Some(flight) => self.take_sent(flight),
-                    None => self.take_back(answered),
+                    None => self.take_back(turn),
                 };
-                self.reject(answered, error, told)
+                self.reject(error, told)
             }
         };
         // Answers come in the order of the replies: what is presumed up to this one is so.
         if self.presumed.is_some() {
-            self.presumed.take_if(|presumed| *presumed <= answered);
+            self.presumed.take_if(|presumed| *presumed <= turn);
             for exception in self.exceptions.values_mut() {
-                if exception.presumed.take_if(|presumed| presumed.nonce <= answered).is_some() {
+                if exception.presumed.take_if(|presumed| presumed.turn <= turn).is_some() {
                     exception.rejected = None;
                 }
             }
@@ -66,33 +57,30 @@ impl Watch {
         Some(settled)
     }
 
-    /// Takes silence for consent once it lasted too long, so that a client which never answers still gets news.
-    pub(crate) fn presume(&mut self, now: Duration) -> Option<Settled> {
-        self.awaited_until().filter(|until| now >= *until)?;
+    /// Takes silence for consent, so that a client which never answers still gets news.
+    pub(crate) fn presume(&mut self) -> Option<Settled> {
         let flight = self.in_flight.take()?;
-        self.presumed = self.last;
-        Some(Settled { names: self.accept(flight, self.last), rejection: None })
+        self.presumed = Some(self.turn);
+        Some(Settled { names: self.accept(flight, self.presumed), rejection: None })
     }
 
-    /// The reply that is in flight or was presumed to be accepted, and has this nonce.
-    fn awaited(&self, nonce: &str) -> Option<Nonce> {
-        let in_flight = self.last.filter(|_| self.in_flight.is_some());
+    /// Whether this reply is in flight, or was presumed to be accepted.
+    pub(crate) fn awaits(&self, turn: Turn) -> bool {
         // Beside the newest that was presumed there may be older ones.
         let exceptions = self.presumed.iter().flat_map(|_| self.exceptions.values());
-        let presumed = exceptions.filter_map(|exception| exception.presumed.as_ref());
-        let presumed = presumed.map(|presumed| presumed.nonce);
-        let mut awaited = in_flight.into_iter().chain(self.presumed).chain(presumed);
-        awaited.find(|awaited| awaited.is(nonce))
+        let mut presumed = exceptions.filter_map(|exception| exception.presumed.as_ref());
+        let in_flight = self.in_flight.is_some() && self.turn == turn;
+        in_flight || self.presumed == Some(turn) || presumed.any(|presumed| presumed.turn == turn)
     }
 
     /// What was in flight is held from now on, if only by presumption.
-    fn accept(&mut self, flight: Flight, presumed: Option<Nonce>) -> Vec<Arc<str>> {
+    fn accept(&mut self, flight: Flight, presumed: Option<Turn>) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         for name in flight.names {
             let Some(exception) = self.exceptions.get_mut(&name) else { continue };
             let Some(content) = exception.sent.take() else { continue };
             let before = std::mem::replace(&mut exception.held, Held::of(content));
-            exception.presumed = presumed.map(|nonce| Presumed { nonce, before });
+            exception.presumed = presumed.map(|turn| Presumed { turn, before });
             // What it rejected before is forgotten once it has said that it took something else.
             exception.rejected.take_if(|_| presumed.is_none());
             let again = exception.tell;
@@ -115,10 +103,10 @@ impl Watch {
     }
 
     /// The client was presumed to hold this and does not.
-    fn take_back(&mut self, nonce: Nonce) -> Vec<(Arc<str>, Content)> {
+    fn take_back(&mut self, turn: Turn) -> Vec<(Arc<str>, Content)> {
         let mut told = Vec::new();
         for (name, exception) in &mut self.exceptions {
-            let presumed = exception.presumed.take_if(|presumed| presumed.nonce == nonce);
+            let presumed = exception.presumed.take_if(|presumed| presumed.turn == turn);
             let Some(Presumed { before, .. }) = presumed else { continue };
             let content = match std::mem::replace(&mut exception.held, before) {
                 Held::At(resource) => Some(resource),
@@ -131,10 +119,9 @@ impl Watch {
 
     /// Envoy names the culprits of a rejected response in its error text, and may have applied the others: those are
     /// sent once more without the culprits. Where no name is found, all that was new is to blame.
-    fn reject(&mut self, nonce: Nonce, error: &str, told: Vec<(Arc<str>, Content)>) -> Settled {
+    fn reject(&mut self, error: &str, told: Vec<(Arc<str>, Content)>) -> Settled {
         let mut rejection = Rejection {
             kind: self.kind,
-            nonce: nonce.to_string(),
             detail: bounded(error, DETAIL_LIMIT).to_owned(),
             resources: Vec::new(),
         };

@@ -250,6 +250,7 @@ fn row_16_many_names_are_accepted_and_too_many_refused() {
         assert_eq!(names(&one(stream.ask(Endpoints, &many))), ["7"]);
     }
     use heliograph_distributor_protocol::Request;
+    use heliograph_envoy::Message as _;
     use heliograph_envoy::envoy::service::discovery::v3::*;
     let type_url = Endpoints.type_url().to_owned();
     let whole = DiscoveryRequest {
@@ -262,7 +263,12 @@ fn row_16_many_names_are_accepted_and_too_many_refused() {
         resource_names_subscribe: strings(1_000_000),
         ..Default::default()
     };
-    for error in [Request::try_from(whole).unwrap_err(), Request::try_from(delta).unwrap_err()] {
+    for (protocol, message) in
+        [(StateOfTheWorld, whole.encode_to_vec()), (Delta, delta.encode_to_vec())]
+    {
+        let (request, _) = Request::scan(protocol, message.into()).unwrap();
+        let mut stream = Stream::new(protocol, small.clone());
+        let error = stream.session.on_request(stream.now, &request).unwrap_err();
         assert!(error.to_string().contains("1000000 names"), "{error}");
         assert!(error.to_string().contains(&NAMES_LIMIT.to_string()), "{error}");
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod acknowledged;
+mod among;
 mod asking;
 mod encoding;
 mod model;

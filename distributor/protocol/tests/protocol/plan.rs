@@ -105,8 +105,8 @@ impl Plan {
             let mut stream = Stream::new(Delta, self.view(1));
             let replies = stream.ask(kind, &["*"]);
             for reply in stream.settle(replies) {
-                for resource in reply.resources {
-                    found.insert((kind, resource.name.to_string()), resource);
+                for resource in &reply.resources {
+                    found.insert((kind, resource.name.to_string()), resource.clone());
                 }
             }
         }

@@ -75,9 +75,8 @@ fn a_client_that_holds_something_else_is_noticed() {
             let noticed = |view: &Arc<View>, held: &[(&str, &str)], version: &str| {
                 let mut stream = Stream::new(protocol, view.clone());
                 let asks = stream.resuming(kind, names, held, version);
-                let type_url = kind.type_url().to_owned();
-                let request = Request { type_url, nonce: String::new(), error: None, asks };
-                stream.session.holds_other(&request)
+                let request = Request::new(kind.type_url(), "", None, asks);
+                stream.session.holds_other(&request).unwrap()
             };
             assert!(!noticed(&view(2, &ALL), &held, version), "{protocol:?} {kind}: the same");
             assert!(noticed(&view(2, &changed), &held, version), "{protocol:?} {kind}: changed");

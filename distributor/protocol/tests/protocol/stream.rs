@@ -1,7 +1,7 @@
 //! One stream under test, driven by hand, and views to drive it with.
 
 use heliograph_distributor_protocol::{
-    Asks, Event, NamePool, Output, Protocol, Reply, Request, RequestError, Session, View,
+    Asks, Event, Memo, Output, Protocol, Reply, Request, RequestError, Session, View,
 };
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,8 +66,13 @@ pub(crate) fn none<T>() -> Vec<T> {
 
 impl Stream {
     pub(crate) fn new(protocol: Protocol, view: Arc<View>) -> Self {
+        Self::among(Arc::default(), protocol, view)
+    }
+
+    /// One of several that share what they decide.
+    pub(crate) fn among(memo: Arc<Memo>, protocol: Protocol, view: Arc<View>) -> Self {
         Self {
-            session: Session::new(protocol, view, Arc::new(NamePool::default())),
+            session: Session::new(protocol, view, memo),
             protocol,
             now: Duration::ZERO,
             events: Vec::new(),
@@ -155,7 +160,7 @@ impl Stream {
     }
 
     pub(crate) fn view(&mut self, view: &Arc<View>) -> Vec<Reply> {
-        let output = self.session.on_view(self.now, view.clone());
+        let output = self.session.on_view(self.now, view);
         self.take(output)
     }
 
@@ -211,18 +216,13 @@ impl Stream {
         error: Option<&str>,
         asks: Asks,
     ) -> Result<Vec<Reply>, RequestError> {
-        let request = Request {
-            type_url: type_url.to_owned(),
-            nonce: nonce.to_owned(),
-            error: error.map(str::to_owned),
-            asks,
-        };
-        let output = self.session.on_request(self.now, request)?;
+        let request = Request::new(type_url, nonce, error, asks);
+        let output = self.session.on_request(self.now, &request)?;
         Ok(self.take(output))
     }
 
     fn take(&mut self, output: Output) -> Vec<Reply> {
-        self.events.extend(output.events);
+        self.events.extend(output.event);
         output.replies
     }
 }

@@ -1,0 +1,350 @@
+//! What is decided on a stream: where it stands, and where an input takes it.
+
+use crate::event::Event;
+use crate::names::NamePool;
+use crate::order::{Owed, Watches};
+use crate::reply::Response;
+use crate::request::{Asks, RequestError};
+use crate::session::Protocol;
+use crate::view::View;
+use crate::watch::{Answered, Rest, Settled, Watch};
+use heliograph_snapshot::{Head, ResourceType};
+use std::sync::Arc;
+
+/// All that decides what a client is told next, without what is its own: no nonces, and no times. So it is the same
+/// for all clients that have come as far.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    protocol: Protocol,
+    watches: Watches,
+    /// The newest view there is. Endpoints go there at any time.
+    latest: Arc<View>,
+    /// Where the running transition leads. The other types go there in order, and it is finished before the next
+    /// begins: otherwise steady change among clusters would keep routes from ever moving.
+    target: Arc<View>,
+    owed: Owed,
+    resuming: Resuming,
+}
+
+/// What follows from an input.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// At most one of each type.
+    pub(crate) responses: Vec<Response>,
+    pub(crate) event: Option<Event>,
+}
+
+/// A message of one type, with what the client's nonce means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Heard {
+    pub(crate) kind: ResourceType,
+    /// The reply that it answers, if that awaits an answer.
+    pub(crate) answered: Option<Answered>,
+    /// It was said before the client knew of the newest reply.
+    pub(crate) stale: bool,
+}
+
+/// Which waits have lasted too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Expired {
+    /// For answers, by type.
+    pub(crate) flights: [bool; ResourceType::ALL.len()],
+    /// For the client to ask for endpoints of the clusters it has.
+    pub(crate) owed: bool,
+    pub(crate) resuming: bool,
+}
+
+/// A state that has nothing in hand, in a few words: equal states have equal ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct AtRest {
+    protocol: Protocol,
+    watches: [Option<Rest>; ResourceType::ALL.len()],
+    latest: u64,
+    target: u64,
+    resuming: Resuming,
+}
+
+/// Whether a client that was connected before may still be naming the types it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Resuming {
+    No,
+    Yes,
+    /// It had its time.
+    Over,
+}
+
+impl State {
+    pub(crate) fn new(protocol: Protocol, view: Arc<View>) -> Self {
+        Self {
+            protocol,
+            watches: Watches::default(),
+            latest: view.clone(),
+            target: view,
+            owed: Owed::default(),
+            resuming: Resuming::No,
+        }
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    pub(crate) fn watch(&self, kind: ResourceType) -> Option<&Watch> {
+        self.watches.get(kind)
+    }
+
+    pub(crate) fn is_resuming(&self) -> bool {
+        self.resuming == Resuming::Yes
+    }
+
+    /// Whether it is time that the client asks for endpoints. Not while clusters are in flight: the client may have
+    /// yet to see them.
+    pub(crate) fn awaits_endpoints(&self) -> bool {
+        let clusters = self.watches.get(ResourceType::Cluster);
+        !self.owed.is_empty() && !clusters.is_some_and(Watch::is_in_flight)
+    }
+
+    /// The newest head of which the client has acknowledged all that it asks for, in every type at least. Goes back
+    /// only when the client asks for more, or rejects what it accepted before.
+    pub(crate) fn acknowledged(&self) -> Option<Head> {
+        self.watches.iter().map(Watch::acknowledged).min().flatten()
+    }
+
+    pub(crate) fn at_rest(&self) -> Option<AtRest> {
+        let mut watches = [None; ResourceType::ALL.len()];
+        for (rest, kind) in watches.iter_mut().zip(ResourceType::ALL) {
+            if let Some(watch) = self.watches.get(kind) {
+                *rest = Some(watch.rest()?);
+            }
+        }
+        let Self { protocol, latest, target, resuming, .. } = self;
+        let (latest, target) = (latest.id(), target.id());
+        let (protocol, resuming) = (*protocol, *resuming);
+        self.owed.is_empty().then_some(AtRest { protocol, watches, latest, target, resuming })
+    }
+
+    /// How much it has in hand.
+    pub(crate) fn size(&self) -> usize {
+        self.owed.len() + self.watches.iter().map(Watch::size).sum::<usize>()
+    }
+
+    /// Whether endpoints that are owed came nearer since this was last asked.
+    pub(crate) fn take_progress(&mut self) -> bool {
+        self.owed.take_moved()
+    }
+
+    pub(crate) fn hear(
+        &mut self,
+        heard: Heard,
+        error: Option<&str>,
+        asks: Asks,
+        names: &NamePool,
+    ) -> Result<Said, RequestError> {
+        let Heard { kind, answered, stale } = heard;
+        let mut said = Said::default();
+        match self.watches.get_mut(kind) {
+            None => self.begin(kind, asks, names)?,
+            Some(watch) => {
+                let settled = answered.and_then(|answered| watch.settle(answered, error));
+                // Delta: names in a message with a stale nonce count all the same, as no later message repeats
+                // them. They also count beside a rejection.
+                if !(stale && matches!(asks, Asks::Whole { .. })) {
+                    self.ask(kind, asks, names)?;
+                }
+                if let Some(settled) = settled {
+                    self.settled(kind, &settled);
+                    said.event = Some(match settled.rejection {
+                        Some(rejection) => Event::Rejected(Arc::new(rejection)),
+                        None => Event::Acknowledged(kind),
+                    });
+                }
+            }
+        }
+        self.push(&mut said.responses);
+        Ok(said)
+    }
+
+    /// Whether a client shows, with the first request of a type, that it holds from before what the view does not have:
+    /// something older, or something newer that it got elsewhere.
+    pub(crate) fn is_told_other(&self, kind: ResourceType, asks: &Asks, names: &NamePool) -> bool {
+        if self.watches.get(kind).is_some() || !Watch::resumes(asks) {
+            return false;
+        }
+        let view = &self.latest;
+        match asks {
+            Asks::Change { held, .. } => held.iter().any(|(name, version)| {
+                view.version(kind, name).is_none_or(|known| known.as_str() != version)
+            }),
+            // Only the whole has a version, so it takes a trial.
+            Asks::Whole { .. } => {
+                let mut trial = Watch::new(self.protocol, kind, view.clone(), view.clone());
+                trial.ask_first(asks.clone(), names).is_ok() && trial.has_to_tell()
+            }
+        }
+    }
+
+    /// Another view, if it is not an older one: a client never goes back. A client that changes its class gets another
+    /// view of the same head.
+    pub(crate) fn look(&mut self, view: Arc<View>) -> Said {
+        let mut said = Said::default();
+        if view.head() >= self.latest.head() && !Arc::ptr_eq(&view, &self.latest) {
+            self.latest = view;
+            self.owe_only_what_there_is();
+            self.push(&mut said.responses);
+        }
+        said
+    }
+
+    pub(crate) fn lose_patience(&mut self, expired: Expired) -> Said {
+        let mut said = Said::default();
+        for (kind, expired) in ResourceType::ALL.into_iter().zip(expired.flights) {
+            let watch = self.watches.get_mut(kind).filter(|_| expired);
+            if let Some(settled) = watch.and_then(Watch::presume) {
+                self.settled(kind, &settled);
+            }
+        }
+        // A client that is only now taken to have the clusters has its time from now on.
+        if expired.owed && self.awaits_endpoints() && !self.owed.has_moved() {
+            self.owed.clear();
+        }
+        if expired.resuming {
+            self.resuming = Resuming::Over;
+        }
+        self.push(&mut said.responses);
+        said
+    }
+
+    fn begin(
+        &mut self,
+        kind: ResourceType,
+        asks: Asks,
+        names: &NamePool,
+    ) -> Result<(), RequestError> {
+        if Watch::resumes(&asks) && self.resuming == Resuming::No {
+            self.resuming = Resuming::Yes;
+        }
+        let (view, target) = (self.goal(kind).clone(), self.target.clone());
+        let mut watch = Watch::new(self.protocol, kind, view, target);
+        watch.ask_first(asks, names)?;
+        if kind == ResourceType::Endpoints {
+            self.owed.covered_by(&watch).iter().for_each(|name| watch.tell(name));
+        }
+        self.watches.insert(kind, watch);
+        Ok(())
+    }
+
+    fn ask(
+        &mut self,
+        kind: ResourceType,
+        asks: Asks,
+        names: &NamePool,
+    ) -> Result<(), RequestError> {
+        let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
+        if kind != ResourceType::Endpoints {
+            return watch.ask(asks, names);
+        }
+        let mut released = self.owed.covered_by(watch);
+        watch.ask(asks, names)?;
+        released.retain(|name| !watch.covers(name));
+        // Endpoints that the client no longer asks for need not follow, unless their cluster is under way to it: then
+        // it speaks of the cluster before.
+        let clusters = self.watches.get(ResourceType::Cluster);
+        released.retain(|name| !clusters.is_some_and(|clusters| clusters.has_in_flight(name)));
+        self.owed.settle(&released);
+        Ok(())
+    }
+
+    fn settled(&mut self, kind: ResourceType, settled: &Settled) {
+        match kind {
+            ResourceType::Endpoints => self.owed.settle(&settled.names),
+            // Envoy does not ask for the endpoints of a cluster that it rejected.
+            ResourceType::Cluster if settled.rejection.is_some() => {
+                self.owed.settle(&settled.names);
+            }
+            ResourceType::Cluster => self.owed.expect(&settled.names),
+            ResourceType::Secret | ResourceType::Listener | ResourceType::Route => {}
+        }
+    }
+
+    fn goal(&self, kind: ResourceType) -> &Arc<View> {
+        if kind == ResourceType::Endpoints { &self.latest } else { &self.target }
+    }
+
+    /// Says all that may be said now.
+    fn push(&mut self, responses: &mut Vec<Response>) {
+        loop {
+            let mut moved = self.begin_next();
+            for kind in ResourceType::ALL {
+                moved |= self.advance(kind);
+                if let Some(response) = self.respond(kind) {
+                    responses.push(response);
+                    moved = true;
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        self.watches.iter_mut().for_each(Watch::forget_the_way);
+    }
+
+    /// Begins the next transition once the running one is finished: straight to the latest view, whatever there
+    /// was in between.
+    fn begin_next(&mut self) -> bool {
+        let begins = !Arc::ptr_eq(&self.target, &self.latest)
+            && self.watches.are_at(&self.target, self.is_resuming());
+        if begins {
+            self.target = self.latest.clone();
+            self.watches.iter_mut().for_each(|watch| watch.aim(&self.target));
+            self.owe_only_what_there_is();
+        }
+        begins
+    }
+
+    fn advance(&mut self, kind: ResourceType) -> bool {
+        let goal = self.goal(kind).clone();
+        let may = self.watches.may_advance(kind, &self.target, &self.owed);
+        let Some(watch) = self.watches.get_mut(kind) else { return false };
+        let moves = may && !(watch.is_open() && watch.is_at(&goal));
+        if moves {
+            watch.open();
+            watch.advance(&goal);
+        }
+        moves
+    }
+
+    fn respond(&mut self, kind: ResourceType) -> Option<Response> {
+        let removals = self.watches.removals(kind, &self.target, self.is_resuming());
+        let told = self.watches.get_mut(kind)?.reply(removals)?;
+        if kind == ResourceType::Cluster {
+            self.owed.settle(&told.removed);
+            told.changed.into_iter().for_each(|name| self.owe_endpoints(name));
+        }
+        Some(told.response)
+    }
+
+    fn owe_endpoints(&mut self, cluster: Arc<str>) {
+        if !has_endpoints(&[&self.latest, &self.target], &cluster) {
+            return;
+        }
+        if let Some(endpoints) = self.watches.get_mut(ResourceType::Endpoints) {
+            if endpoints.rejects(&cluster) {
+                return;
+            }
+            if endpoints.covers(&cluster) {
+                endpoints.tell(&cluster);
+            }
+        }
+        self.owed.add(cluster);
+    }
+
+    /// What neither view has any more will not come.
+    fn owe_only_what_there_is(&mut self) {
+        let views = [&*self.latest, &*self.target];
+        self.owed.retain(|cluster| has_endpoints(&views, cluster));
+    }
+}
+
+fn has_endpoints(views: &[&View], cluster: &str) -> bool {
+    views.iter().any(|view| view.get(ResourceType::Endpoints, cluster).is_some())
+}

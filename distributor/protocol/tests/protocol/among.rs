@@ -1,0 +1,135 @@
+//! Streams that share what they decide are told what they would be told alone.
+
+use crate::plan::{Plan, plan};
+use crate::stream::*;
+use heliograph_distributor_protocol::{CLUSTER_PATIENCE, Memo, PATIENCE, Protocol, Reply, View};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Few, so that streams often do the same.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Look,
+    Acknowledge,
+    Reject,
+    AskClusters,
+    AskEndpoints(usize),
+    AskListeners,
+    AskRoutes,
+    Release(usize),
+    Wait,
+    WaitLong,
+    Age,
+    Reconnect,
+}
+
+const NAMES: [&str; 3] = ["c0", "c1", "c2"];
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => Just(Act::Look),
+        12 => Just(Act::Acknowledge),
+        1 => Just(Act::Reject),
+        3 => Just(Act::AskClusters),
+        4 => (0..NAMES.len()).prop_map(Act::AskEndpoints),
+        2 => Just(Act::AskListeners),
+        2 => Just(Act::AskRoutes),
+        1 => (0..NAMES.len()).prop_map(Act::Release),
+        1 => Just(Act::Wait),
+        1 => Just(Act::WaitLong),
+        1 => Just(Act::Age),
+        1 => Just(Act::Reconnect),
+    ]
+}
+
+/// A stream, and all that it was told and has not answered.
+struct Client {
+    stream: Stream,
+    inbox: VecDeque<Reply>,
+    told: Vec<Reply>,
+}
+
+impl Client {
+    fn new(memo: &Arc<Memo>, protocol: Protocol, view: &Arc<View>) -> Self {
+        let stream = Stream::among(memo.clone(), protocol, view.clone());
+        Self { stream, inbox: VecDeque::new(), told: Vec::new() }
+    }
+
+    fn act(&mut self, act: Act, memo: &Arc<Memo>, newest: &Arc<View>) {
+        let stream = &mut self.stream;
+        let replies = match act {
+            Act::Look => stream.view(newest),
+            Act::Acknowledge => match self.inbox.pop_front() {
+                Some(reply) => stream.ack(&reply),
+                None => Vec::new(),
+            },
+            Act::Reject => match self.inbox.pop_front() {
+                Some(reply) => {
+                    let name = reply.resources.first().map_or("", |resource| &resource.name);
+                    stream.nack(&reply, &format!("no {name}"))
+                }
+                None => Vec::new(),
+            },
+            Act::AskClusters => stream.ask(Cluster, &[]),
+            Act::AskEndpoints(n) => stream.ask(Endpoints, &[NAMES[n]]),
+            Act::AskListeners => stream.ask(Listener, &[]),
+            Act::AskRoutes => stream.ask(Route, &["r0", "r1"]),
+            Act::Release(n) => stream.unask(Endpoints, &[NAMES[n]]),
+            Act::Wait => stream.wait(PATIENCE),
+            Act::WaitLong => stream.wait(CLUSTER_PATIENCE),
+            Act::Age => {
+                (0..100).for_each(|_| memo.age());
+                Vec::new()
+            }
+            Act::Reconnect => {
+                let versions = stream.accepted_versions();
+                *stream = Stream::among(memo.clone(), stream.protocol, newest.clone());
+                self.inbox.clear();
+                let version = versions.get(&Cluster).map_or("", String::as_str);
+                stream.resume(Cluster, &[], &[("c0", "an old version")], version)
+            }
+        };
+        self.inbox.extend(replies.iter().cloned());
+        self.told.extend(replies);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_stream_among_others_is_told_what_it_would_be_told_alone(
+        whole in any::<bool>(),
+        plans in prop::collection::vec(plan(), 1..5),
+        // Which stream does what. The same for several, so that they find what others decided.
+        acts in prop::collection::vec((prop::collection::vec(any::<bool>(), 3), act()), 0..80),
+    ) {
+        let protocol = if whole { StateOfTheWorld } else { Delta };
+        let views: Vec<Arc<View>> =
+            plans.iter().zip(1..).map(|(plan, sequence): (&Plan, u64)| plan.view(sequence)).collect();
+        let shared = Arc::new(Memo::default());
+        let mut together: Vec<_> =
+            (0..3).map(|_| Client::new(&shared, protocol, &views[0])).collect();
+        let loners: Vec<Arc<Memo>> = (0..3).map(|_| Arc::default()).collect();
+        let mut alone: Vec<_> =
+            loners.iter().map(|memo| Client::new(memo, protocol, &views[0])).collect();
+        for (at, (who, act)) in acts.iter().enumerate() {
+            // Views come as time goes.
+            let newest = &views[at * views.len() / acts.len()];
+            for (n, takes_part) in who.iter().enumerate() {
+                if *takes_part {
+                    together[n].act(*act, &shared, newest);
+                    alone[n].act(*act, &loners[n], newest);
+                }
+            }
+            for (one, other) in together.iter().zip(&alone) {
+                prop_assert_eq!(&one.told, &other.told);
+                prop_assert_eq!(&one.stream.events, &other.stream.events);
+                let (one, other) = (&one.stream.session, &other.stream.session);
+                prop_assert_eq!(one.wake_at(), other.wake_at());
+                prop_assert_eq!(one.acknowledged(), other.acknowledged());
+            }
+        }
+    }
+}
