@@ -10,7 +10,7 @@ use crate::view::View;
 use heliograph_snapshot::Head;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What sessions have decided lately, for all others that are where they were and hear what they heard.
 ///
@@ -56,9 +56,9 @@ struct Known {
     steps: HashMap<Key, Entry>,
     /// Of all steps together.
     size: usize,
-    /// Where there is nothing in hand: streams come there in many ways.
-    at_rest: HashMap<AtRest, Weak<Position>>,
-    sweep_at: usize,
+    /// Where there is nothing in hand: streams come there in many ways. Those where somebody was lately, although it
+    /// may have moved on, as all do from the beginning.
+    at_rest: HashMap<AtRest, (Arc<Position>, u32)>,
     positions: u64,
     age: u32,
 }
@@ -79,7 +79,8 @@ type Key = (u64, u64, u64);
 const LATELY: u32 = 20;
 /// The most that is kept, in things that steps have in hand or say; each takes about a hundred bytes.
 const SIZE_LIMIT: usize = 500_000;
-const SMALLEST_SWEEP: usize = 256;
+/// The most positions at rest that are kept.
+const REST_LIMIT: usize = 10_000;
 
 impl Memo {
     /// To be called every second or so.
@@ -87,9 +88,10 @@ impl Memo {
         let mut known = self.known();
         known.age = known.age.wrapping_add(1);
         let old = known.take_older_than(LATELY);
+        let left = known.take_left();
         // Large ones take a while to drop, and others wait for the lock.
         drop(known);
-        drop(old);
+        drop((old, left));
     }
 
     /// Where a stream begins.
@@ -210,21 +212,32 @@ impl Known {
         old
     }
 
+    /// Positions at rest where nobody was for a while.
+    fn take_left(&mut self) -> Vec<Arc<Position>> {
+        let Self { at_rest, age: now, .. } = self;
+        for (position, used) in at_rest.values_mut() {
+            // A stream, or a step that leads there.
+            if Arc::strong_count(position) > 1 {
+                *used = *now;
+            }
+        }
+        let left = at_rest.extract_if(|_, (_, used)| now.wrapping_sub(*used) >= LATELY);
+        left.map(|(_, (position, _))| position).collect()
+    }
+
     fn position(&mut self, state: State) -> Arc<Position> {
         let at_rest = state.at_rest();
-        let known = at_rest.and_then(|at_rest| self.at_rest.get(&at_rest)?.upgrade());
-        if let Some(known) = known {
-            return known;
+        if let Some(at_rest) = &at_rest
+            && let Some((known, used)) = self.at_rest.get_mut(at_rest)
+        {
+            *used = self.age;
+            return known.clone();
         }
         self.positions += 1;
         let (id, acknowledged) = (self.positions, state.acknowledged());
         let position = Arc::new(Position { id, state, acknowledged });
-        if let Some(at_rest) = at_rest {
-            if self.at_rest.len() >= self.sweep_at {
-                self.at_rest.retain(|_, position| position.strong_count() > 0);
-                self.sweep_at = SMALLEST_SWEEP.max(2 * self.at_rest.len());
-            }
-            self.at_rest.insert(at_rest, Arc::downgrade(&position));
+        if let Some(at_rest) = at_rest.filter(|_| self.at_rest.len() < REST_LIMIT) {
+            self.at_rest.insert(at_rest, (position.clone(), self.age));
         }
         position
     }

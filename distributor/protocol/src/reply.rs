@@ -43,6 +43,13 @@ impl Response {
     }
 }
 
+impl Reply {
+    /// Whether both are the same decision.
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.response, &other.response)
+    }
+}
+
 impl Deref for Reply {
     type Target = Response;
 

@@ -133,3 +133,37 @@ proptest! {
         }
     }
 }
+
+/// Connects as Envoy does, and acknowledges everything.
+fn connect(memo: &Arc<Memo>, view: &Arc<View>) -> (Stream, Vec<Reply>) {
+    let mut stream = Stream::among(memo.clone(), Delta, view.clone());
+    let clusters = stream.ask(Cluster, &[]);
+    let mut told = stream.settle(clusters);
+    let endpoints = stream.ask(Endpoints, &["a", "b"]);
+    told.extend(stream.settle(endpoints));
+    (stream, told)
+}
+
+/// One after the other, and nobody is left where the next begins: what the first was told is what all are told.
+#[test]
+fn what_one_stream_was_told_is_not_decided_again_for_the_next() {
+    let memo = Arc::default();
+    let all =
+        [(Cluster, "a", "1"), (Cluster, "b", "1"), (Endpoints, "a", "1"), (Endpoints, "b", "1")];
+    let mut changed = all;
+    changed[2] = (Endpoints, "a", "2");
+    let (view, newer) = (view(1, &all), view(2, &changed));
+    let shared = |one: &[Reply], other: &[Reply]| {
+        let mut pairs = one.iter().zip(other);
+        one.len() == other.len() && pairs.all(|(one, other)| one.is_shared_with(other))
+    };
+    let (mut one, first) = connect(&memo, &view);
+    let (mut other, second) = connect(&memo, &view);
+    assert!(first.len() > 1 && shared(&first, &second));
+    // They heard as much as each other up to here. One that is asked again and one that is not are together too.
+    let again = one.ask(Endpoints, &["b"]);
+    one.settle(again);
+    let pushes = [one.view(&newer), other.view(&newer)];
+    assert!(shared(&pushes[0], &pushes[1]) && pushes[0].len() == 1);
+    assert_ne!(pushes[0][0].nonce, pushes[1][0].nonce);
+}
