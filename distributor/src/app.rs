@@ -3,7 +3,7 @@ use crate::comparison::Comparer;
 use crate::feed::{Feed, Fleets};
 use crate::metrics::Metrics;
 use crate::pages;
-use crate::server::{Server, Shared};
+use crate::server::{LOOKS, Server, Shared};
 use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
 use heliograph_store::{Store, Subscription};
@@ -11,6 +11,7 @@ use prometheus::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -126,7 +127,8 @@ impl Bound {
         endless.spawn(feed.run(Subscription::new(store), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
-        let shared = Shared { fleets, comparisons, metrics, identifier, stop };
+        let looks = Semaphore::new(LOOKS);
+        let shared = Shared { fleets, comparisons, metrics, looks, identifier, stop };
         let server = Server::new(listener, shared);
         tokio::select! {
             () = server.run() => Ok(()),

@@ -3,7 +3,11 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
+
+/// Connections that wait to be accepted: as many as the system allows. When all clients of a replica that is gone come
+/// here at once, those beyond are turned away and come again later.
+const BACKLOG: u32 = 65_535;
 
 /// Why nothing listens on an address, in one line.
 #[derive(Debug)]
@@ -17,12 +21,20 @@ pub struct BindError {
 /// Listens on `address`. `what` names the address for people ("admin address"), `flag` is where it is set
 /// ("--admin-address").
 pub async fn bind(what: &str, flag: &str, address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address).await.map_err(|cause| BindError {
+    listen(address).map_err(|cause| BindError {
         what: what.to_owned(),
         flag: flag.to_owned(),
         address,
         cause,
     })
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // As std does: a program that starts again need not wait for the connections of the one before.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 impl std::error::Error for BindError {}

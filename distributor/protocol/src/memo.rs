@@ -136,12 +136,7 @@ impl Memo {
 
     fn key(&self, from: &Position, input: Input<'_>) -> Key {
         let [one, other] = &self.keys;
-        let digest = |key: &RandomState| {
-            let mut hasher = key.build_hasher();
-            input.hash(&mut hasher);
-            hasher.finish()
-        };
-        (from.id, digest(one), digest(other))
+        (from.id, one.hash_one(input), other.hash_one(input))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -1,6 +1,6 @@
 use crate::request::RequestError;
 use crate::session::Protocol;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
@@ -34,35 +34,29 @@ impl Scanned {
             Protocol::StateOfTheWorld => WHOLE,
         };
         let mut scanned = Self::default();
-        let mut rest = message.clone();
-        while rest.has_remaining() {
+        let mut rest = &message[..];
+        while !rest.is_empty() {
             let (field, wire) = decode_key(&mut rest)?;
-            let before = rest.clone();
             if wire == WireType::LengthDelimited {
                 let length = decode_varint(&mut rest)?;
-                let length = usize::try_from(length).ok().filter(|it| *it <= rest.len());
-                let value = rest.split_to(length.ok_or_else(|| malformed("it is cut off"))?);
-                scanned.take(field, value, &fields)?;
+                let value = usize::try_from(length).ok().and_then(|it| rest.split_off(..it));
+                let value = value.ok_or_else(|| malformed("it is cut off"))?;
+                if field == fields.node {
+                    scanned.node = Some(message.slice_ref(value));
+                } else if field == fields.type_url {
+                    scanned.type_url = text(value)?;
+                } else if field == fields.nonce {
+                    scanned.nonce = text(value)?;
+                } else {
+                    scanned.add(field, value);
+                }
             } else {
+                let before = rest;
                 skip_field(wire, field, &mut rest, DecodeContext::default())?;
-                let value = before.slice(..before.len() - rest.len());
-                scanned.add(field, &value);
+                scanned.add(field, &before[..before.len() - rest.len()]);
             }
         }
         Ok(scanned)
-    }
-
-    fn take(&mut self, field: u32, value: Bytes, fields: &Fields) -> Result<(), RequestError> {
-        if field == fields.node {
-            self.node = Some(value);
-        } else if field == fields.type_url {
-            self.type_url = text(&value)?;
-        } else if field == fields.nonce {
-            self.nonce = text(&value)?;
-        } else {
-            self.add(field, &value);
-        }
-        Ok(())
     }
 
     fn add(&mut self, field: u32, value: &[u8]) {

@@ -16,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -27,6 +28,9 @@ pub(crate) struct Shared {
     pub(crate) fleets: Fleets,
     pub(crate) comparisons: Comparisons,
     pub(crate) metrics: Metrics,
+    /// How many streams may look at a new snapshot at once. Ten thousand that are woken together would otherwise all
+    /// be in line before a client that connects, and before it again with each of its requests.
+    pub(crate) looks: Semaphore,
     /// Names this replica and its version to clients.
     pub(crate) identifier: String,
     pub(crate) stop: CancellationToken,
@@ -52,6 +56,9 @@ const PING_PATIENCE: Duration = Duration::from_secs(20);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long clients may take to read the end of their streams.
 const LONGEST_END: Duration = Duration::from_secs(3);
+
+/// Enough to keep all cores busy.
+pub(crate) const LOOKS: usize = 64;
 
 impl Server {
     pub(crate) fn new(listener: TcpListener, shared: Shared) -> Self {

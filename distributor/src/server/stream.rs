@@ -181,6 +181,7 @@ impl Serving {
             },
             changed = self.views.changed() => {
                 changed.map_err(|_| closing())?;
+                let _turn = shared.looks.acquire().await.map_err(|_| closing())?;
                 self.look()
             },
             () = sleep_until(deadline), if silence.is_some() => self.session.on_clock(self.now()),
