@@ -1,6 +1,7 @@
 use super::Shared;
 use super::request::{Requests, Wire};
 use super::stream::AdsStream;
+use crate::identity::Caller;
 use heliograph_distributor_protocol::Protocol;
 use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use http::header::CONTENT_TYPE;
@@ -25,10 +26,10 @@ impl Ads {
         Self { shared }
     }
 
-    fn respond<M: Wire>(&self, protocol: Protocol, body: Body) -> Response<Body> {
+    fn respond<M: Wire>(&self, protocol: Protocol, caller: Caller, body: Body) -> Response<Body> {
         let requests = Requests::new::<M>(body);
-        let stream = AdsStream::new(self.shared.clone(), protocol, requests);
-        let mut response = Response::new(Body::new(stream.into_body()));
+        let stream = AdsStream::new(self.shared.clone(), protocol, caller.clone(), requests);
+        let mut response = Response::new(caller.guard(stream.into_body()));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         response
     }
@@ -48,14 +49,18 @@ impl tower::Service<Request<Body>> for Ads {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        // Whoever comes without one did not come through the gate.
+        let Some(caller) = head.extensions.remove::<Caller>() else {
+            return ready(Ok(Status::unauthenticated("nobody asked who you are").into_http()));
+        };
         let method = head.uri.path().rsplit('/').next().unwrap_or_default();
         ready(Ok(match method {
             "DeltaAggregatedResources" => {
-                self.respond::<DeltaDiscoveryRequest>(Protocol::Delta, body)
+                self.respond::<DeltaDiscoveryRequest>(Protocol::Delta, caller, body)
             }
             "StreamAggregatedResources" => {
-                self.respond::<DiscoveryRequest>(Protocol::StateOfTheWorld, body)
+                self.respond::<DiscoveryRequest>(Protocol::StateOfTheWorld, caller, body)
             }
             _ => Status::unimplemented("no such method").into_http(),
         }))

@@ -1,0 +1,11 @@
+//! Who may read what, over real TLS: certificates, tokens, rules, and what happens when they change under way.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod calls;
+mod certificates;
+mod flags;
+mod pki;
+mod rotation;
+mod site;
+mod tokens;
