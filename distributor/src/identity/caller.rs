@@ -81,7 +81,7 @@ impl Caller {
         loop {
             let Some(wait) = next_look else { return std::future::pending().await };
             sleep(wait).await;
-            match gate.look_again(credential, fleet.get()) {
+            match gate.look_again(credential, fleet.get()).await {
                 Ok(next) => next_look = next,
                 Err(status) => return status,
             }

@@ -3,6 +3,7 @@ use super::caller::{Caller, Credential};
 use super::certificate::{self, NoOwner, Peer};
 use super::jwt::{Expected, KeySet, TokenRefused};
 use super::metrics::SecurityMetrics;
+use super::review::{ReviewRefused, Reviewer};
 use super::rules::{Denied, Grants, Rules};
 use crate::followed::Followed;
 use crate::tls::{HandshakeError, Material};
@@ -33,9 +34,10 @@ pub(crate) struct Ways {
     pub(super) recheck: Duration,
 }
 
-pub(crate) struct Tokens {
-    pub(super) keys: Arc<Followed<KeySet>>,
-    pub(super) expected: Expected,
+/// Who says whose a token is.
+pub(crate) enum Tokens {
+    Keys { keys: Arc<Followed<KeySet>>, expected: Expected },
+    Kubernetes(Box<Reviewer>),
 }
 
 /// Why a call is refused, as a label.
@@ -45,6 +47,8 @@ pub(crate) enum Reason {
     Certificate,
     Token,
     NotAllowed,
+    /// Not refused for good: it cannot be told now.
+    Unavailable,
 }
 
 /// Somebody whose credential is good.
@@ -64,6 +68,8 @@ enum Refused {
     Certificate(#[from] rustls::Error),
     #[error(transparent)]
     Token(#[from] TokenRefused),
+    #[error(transparent)]
+    Review(#[from] ReviewRefused),
     #[error("the token is good, but its subject is nobody that rules can name")]
     Subject,
     #[error(transparent)]
@@ -79,7 +85,7 @@ impl Gate {
     }
 
     /// Who calls, by its certificate if it has one, else by its token.
-    pub(crate) fn admit(
+    pub(crate) async fn admit(
         self: &Arc<Self>,
         peer: Option<&Arc<Peer>>,
         headers: &HeaderMap,
@@ -88,25 +94,24 @@ impl Gate {
             let (identity, grants) = (Identity::Anybody, Grants::All);
             return Ok(Caller::new(self.clone(), identity, grants, Credential::Nothing, None));
         };
-        let known = ways.credential(peer, headers).and_then(|credential| {
-            ways.know(&credential, SystemTime::now()).map(|known| (credential, known))
-        });
-        let (credential, Known { identity, grants, valid_until }) =
-            known.map_err(|refused| self.status(&refused, peer.map(|peer| &**peer)))?;
+        let status = |refused: Refused| self.status(&refused, peer.map(|peer| &**peer));
+        let credential = ways.credential(peer, headers).map_err(status)?;
+        let known = ways.know(&credential, SystemTime::now()).await;
+        let Known { identity, grants, valid_until } = known.map_err(status)?;
         let next = ways.next_look(valid_until, SystemTime::now());
         Ok(Caller::new(self.clone(), identity, grants, credential, Some(next)))
     }
 
     /// Looks at a caller again: is what it showed still good, and may it still read what it reads? Says in how long
     /// to ask again.
-    pub(super) fn look_again(
+    pub(super) async fn look_again(
         &self,
         credential: &Credential,
         fleet: Option<&FleetName>,
     ) -> Result<Option<Duration>, Status> {
         let Some(ways) = &self.ways else { return Ok(None) };
         let now = SystemTime::now();
-        let looked = ways.know(credential, now).and_then(|known| {
+        let looked = ways.know(credential, now).await.and_then(|known| {
             if let Some(fleet) = fleet {
                 known.grants.check(&known.identity, fleet)?;
             }
@@ -140,6 +145,7 @@ impl Gate {
         self.tell(refused);
         match (reason, peer) {
             (Reason::NotAllowed, _) => Status::permission_denied(refused.to_string()),
+            (Reason::Unavailable, _) => Status::unavailable(refused.to_string()),
             (_, peer) => {
                 if let Some(peer) = peer {
                     peer.leave();
@@ -191,17 +197,21 @@ impl Ways {
 
     /// The same at the beginning of a call and while its stream lives, so that keys, authorities and rules that
     /// changed meanwhile count.
-    fn know(&self, credential: &Credential, now: SystemTime) -> Result<Known, Refused> {
+    async fn know(&self, credential: &Credential, now: SystemTime) -> Result<Known, Refused> {
         let (identity, valid_until) = match (credential, &self.certificates, &self.tokens) {
             (Credential::Certificate(peer), Some(certificates), _) => {
                 certificates.current().verify(peer.chain(), now)?;
                 let owner = certificate::owner(peer.own())?;
                 (owner.identity, owner.valid_until)
             }
-            (Credential::Token(token), _, Some(Tokens { keys, expected })) => {
+            (Credential::Token(token), _, Some(Tokens::Keys { keys, expected })) => {
                 let claims = keys.current().verify(token, expected, now)?;
                 let identity = Identity::of_subject(&claims.subject).ok_or(Refused::Subject)?;
                 (identity, claims.expires)
+            }
+            (Credential::Token(token), _, Some(Tokens::Kubernetes(reviewer))) => {
+                let reviewed = reviewer.review(token).await?;
+                (reviewed.identity, reviewed.valid_until)
             }
             _ => return Err(Refused::NoCredential("this way is not open")),
         };
@@ -225,6 +235,7 @@ impl Reason {
             Self::Certificate => "certificate",
             Self::Token => "token",
             Self::NotAllowed => "not-allowed",
+            Self::Unavailable => "unavailable",
         }
     }
 }
@@ -234,7 +245,8 @@ impl Refused {
         match self {
             Self::NoCredential(_) => Reason::NoCredential,
             Self::Owner(_) | Self::Certificate(_) => Reason::Certificate,
-            Self::Token(_) | Self::Subject => Reason::Token,
+            Self::Review(ReviewRefused::Away(_)) => Reason::Unavailable,
+            Self::Token(_) | Self::Subject | Self::Review(_) => Reason::Token,
             Self::Denied(_) => Reason::NotAllowed,
         }
     }

@@ -10,6 +10,7 @@ pub(crate) struct SecurityMetrics {
     bad_files: IntGaugeVec,
     handshakes: IntCounterVec,
     refused: IntCounterVec,
+    reviews: IntCounterVec,
 }
 
 impl SecurityMetrics {
@@ -40,11 +41,19 @@ impl SecurityMetrics {
                 name("refused_calls_total", "Calls and streams of clients that may not make them."),
                 &["reason"],
             )?,
+            reviews: IntCounterVec::new(
+                name(
+                    "token_reviews_total",
+                    "Questions to Kubernetes about tokens, by what came of them.",
+                ),
+                &["outcome"],
+            )?,
         };
         registry.register(Box::new(metrics.expiry.clone()))?;
         registry.register(Box::new(metrics.bad_files.clone()))?;
         registry.register(Box::new(metrics.handshakes.clone()))?;
         registry.register(Box::new(metrics.refused.clone()))?;
+        registry.register(Box::new(metrics.reviews.clone()))?;
         Ok(metrics)
     }
 
@@ -72,6 +81,11 @@ impl SecurityMetrics {
             HandshakeError::Other(_) => "other",
         };
         self.handshakes.with_label_values(&[reason]).inc();
+    }
+
+    /// `outcome` is one of a few words.
+    pub(crate) fn reviewed(&self, outcome: &'static str) {
+        self.reviews.with_label_values(&[outcome]).inc();
     }
 
     pub(crate) fn refused(&self, reason: Reason) {

@@ -1,10 +1,11 @@
 //! Who a client is, and which fleets it may read.
 //!
 //! The way of a call: `gate` takes what the client shows, a certificate or a token, and makes an [`Identity`] of it
-//! (`certificate`, `jwt`); `rules` say which fleets that identity may read, before anything that the client
+//! (`certificate`, `jwt`, `review`); `rules` say which fleets that identity may read, before anything that the client
 //! says of itself is looked at; the [`Caller`] that comes out goes with the call, and is asked when the client names its
 //! fleet. `guarded` looks again while the stream lives.
 
+mod api;
 mod args;
 mod caller;
 mod certificate;
@@ -13,6 +14,8 @@ mod guarded;
 mod jwt;
 mod metrics;
 mod pattern;
+mod review;
+mod reviews;
 mod rules;
 
 pub(crate) use args::Security;

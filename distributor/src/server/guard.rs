@@ -24,15 +24,17 @@ impl hyper::service::Service<Request<Incoming>> for Guard {
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let mut routes = self.routes.clone();
-        match self.gate.admit(self.peer.as_ref(), request.headers()) {
-            Ok(caller) => {
-                // Nobody behind the gate has use for a token.
-                request.headers_mut().remove(AUTHORIZATION);
-                request.extensions_mut().insert(caller);
-                Box::pin(async move { routes.call(request).await })
+        let (mut routes, gate, peer) = (self.routes.clone(), self.gate.clone(), self.peer.clone());
+        Box::pin(async move {
+            match gate.admit(peer.as_ref(), request.headers()).await {
+                Ok(caller) => {
+                    // Nobody behind the gate has use for a token.
+                    request.headers_mut().remove(AUTHORIZATION);
+                    request.extensions_mut().insert(caller);
+                    routes.call(request).await
+                }
+                Err(status) => Ok(status.into_http()),
             }
-            Err(status) => Box::pin(async move { Ok(status.into_http()) }),
-        }
+        })
     }
 }

@@ -39,6 +39,14 @@ async fn what_does_not_fit_together_is_refused_in_one_line() {
     let issuer = Some(ISSUER.to_owned());
     let tokens =
         || SecurityArgs { xds_jwks: jwks.clone(), xds_token_issuer: issuer.clone(), ..none() };
+    let token = file("token", "secret-of-the-test\n");
+    let review = || SecurityArgs {
+        xds_token_review: true,
+        kubernetes_ca: ca.clone(),
+        kubernetes_token: token.clone(),
+        ..none()
+    };
+    let at = |url: &str| Some(url.to_owned());
     let nowhere = || Some(PathBuf::from("/nowhere"));
 
     let (here, anywhere) = ("127.0.0.1:0", "0.0.0.0:0");
@@ -49,6 +57,13 @@ async fn what_does_not_fit_together_is_refused_in_one_line() {
         (tls(), "TLS alone lets everybody read"),
         (SecurityArgs { xds_token_issuer: None, ..tokens() }, "--xds-jwks is nothing without"),
         (SecurityArgs { xds_jwks: None, ..tokens() }, "--xds-token-issuer is nothing without"),
+        (SecurityArgs { xds_token_review: true, ..tokens() }, "give one of them"),
+        (SecurityArgs { kubernetes_ca: nowhere(), ..review() }, "/nowhere"),
+        (SecurityArgs { kubernetes_ca: bad.clone(), ..review() }, "bad: has no certificate"),
+        (SecurityArgs { kubernetes_token: file("empty", "\n"), ..review() }, "has no token"),
+        (SecurityArgs { xds_token_review: false, ..review() }, "without --xds-token-review"),
+        (SecurityArgs { kubernetes_api: at("http://127.0.0.1"), ..review() }, "https://HOST:PORT"),
+        (SecurityArgs { kubernetes_api: at("https://127.0.0.1/x"), ..review() }, "https://HOST"),
         (SecurityArgs { xds_access: bad.clone(), ..none() }, "nobody asks who they are"),
         (SecurityArgs { xds_cert: nowhere(), ..mutual() }, "/nowhere"),
         (SecurityArgs { xds_client_ca: bad.clone(), ..mutual() }, "bad: has no certificate"),
@@ -57,7 +72,7 @@ async fn what_does_not_fit_together_is_refused_in_one_line() {
     ] {
         let error = refusal(here, false, &args).await.unwrap();
         assert!(error.contains(expected) && error.lines().count() == 1, "{error}");
-        assert!(!error.contains("PRIVATE KEY"), "{error}");
+        assert!(!error.contains("PRIVATE KEY") && !error.contains("secret-of"), "{error}");
     }
     assert_eq!(refusal(here, false, &none()).await, None);
     assert_eq!(refusal(here, false, &tokens()).await, None);

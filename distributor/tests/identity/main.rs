@@ -5,7 +5,9 @@
 mod calls;
 mod certificates;
 mod flags;
+mod kubernetes;
 mod pki;
+mod reviews;
 mod rotation;
 mod site;
 mod tokens;

@@ -54,6 +54,7 @@ impl Site {
             xds_token_audience: None,
             xds_access: None,
             xds_recheck_seconds: Some(1),
+            ..SecurityArgs::default()
         });
         place(files.path(), &authority.issue("127.0.0.1"));
         fs::write(files.path().join("ca.pem"), authority.pem()).unwrap();
