@@ -1,9 +1,10 @@
 use crate::acks::{Acks, Reporter};
 use crate::comparison::Comparer;
 use crate::feed::{Feed, Fleets};
+use crate::identity::{Security, SecurityArgs, SecurityError};
 use crate::metrics::Metrics;
 use crate::pages;
-use crate::server::{LOOKS, Server, Shared};
+use crate::server::{Door, LOOKS, Server, Shared};
 use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
 use heliograph_store::{Store, Subscription};
@@ -28,7 +29,7 @@ pub struct DistributorArgs {
     )]
     pub xds_address: SocketAddr,
 
-    /// Serve other machines without encryption and without asking who they are
+    /// Serve other machines without encryption, and unless clients have tokens, without asking who they are
     #[arg(long, help_heading = "xDS", env = "HELIO_INSECURE_PLAINTEXT")]
     pub insecure_plaintext: bool,
 
@@ -40,8 +41,9 @@ pub struct DistributorArgs {
 #[derive(Debug, thiserror::Error)]
 pub enum DistributorError {
     #[error(
-        "xDS address {0} can be reached from other machines, and xDS is served without encryption: choose \
-         a loopback address with --xds-address, or accept that with --insecure-plaintext"
+        "xDS address {0} can be reached from other machines, and xDS is served without encryption: give \
+         --xds-cert and --xds-key, choose a loopback address with --xds-address, or accept that with \
+         --insecure-plaintext"
     )]
     Plaintext(SocketAddr),
     #[error(
@@ -49,6 +51,10 @@ pub enum DistributorError {
          or --xds-address"
     )]
     SameAddress { admin: SocketAddr, xds: SocketAddr },
+    #[error("--insecure-plaintext and --xds-cert contradict each other: give one of them")]
+    Contradiction,
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     #[error(transparent)]
     Bind(#[from] BindError),
     #[error(transparent)]
@@ -64,6 +70,7 @@ pub struct Bound {
     store: Arc<dyn Store>,
     feed: Feed,
     fleets: Fleets,
+    security: Security,
     metrics: Metrics,
     replica: String,
     synced: Guard,
@@ -72,12 +79,18 @@ pub struct Bound {
 /// Everything that can be refused is refused here.
 pub async fn build(
     args: &DistributorArgs,
+    security: &SecurityArgs,
     store: Arc<dyn Store>,
     registry: &Registry,
     readiness: &Readiness,
 ) -> Result<Bound, DistributorError> {
-    if !args.xds_address.ip().is_loopback() && !args.insecure_plaintext {
-        return Err(DistributorError::Plaintext(args.xds_address));
+    let security = security.open(registry)?;
+    match (security.tls.is_some(), args.insecure_plaintext) {
+        (true, true) => return Err(DistributorError::Contradiction),
+        (false, false) if !args.xds_address.ip().is_loopback() => {
+            return Err(DistributorError::Plaintext(args.xds_address));
+        }
+        _ => {}
     }
     let metrics = Metrics::register(registry)?;
     let listener = net::bind("xDS address", "--xds-address", args.xds_address).await?;
@@ -86,7 +99,7 @@ pub async fn build(
     let (feed, fleets) = Feed::new();
     let replica = args.replica.clone().unwrap_or_else(host_name);
     let synced = readiness.guard("snapshots");
-    Ok(Bound { listener, address, store, feed, fleets, metrics, replica, synced })
+    Ok(Bound { listener, address, store, feed, fleets, security, metrics, replica, synced })
 }
 
 impl DistributorArgs {
@@ -117,7 +130,8 @@ impl Bound {
 
     /// Serves until `stop`. All streams end then, and their clients connect elsewhere.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DistributorError> {
-        let Self { listener, address: _, store, feed, fleets, metrics, replica, synced } = self;
+        let Self { listener, address: _, store, feed, fleets, security, metrics, replica, synced } =
+            self;
         let failures = metrics.report_failures.clone();
         let reporter = Reporter::new(store.clone(), fleets.clone(), &replica, failures);
         let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
@@ -127,9 +141,11 @@ impl Bound {
         endless.spawn(feed.run(Subscription::new(store), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
+        let door = Door { tls: security.tls.clone(), gate: security.gate.clone() };
+        endless.spawn(security.follow());
         let looks = Semaphore::new(LOOKS);
         let shared = Shared { fleets, comparisons, metrics, looks, identifier, stop };
-        let server = Server::new(listener, shared);
+        let server = Server::new(listener, door, shared);
         tokio::select! {
             () = server.run() => Ok(()),
             Some(ended) = endless.join_next() => match ended? {},

@@ -1,6 +1,7 @@
 //! The program `distributor`: this crate over Redis, with an admin port.
 
 use crate::app::{self, DistributorArgs};
+use crate::identity::SecurityArgs;
 use clap::Parser;
 use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
 use heliograph_shared::settings::{self, SettingsArgs};
@@ -18,6 +19,9 @@ use tokio_util::sync::CancellationToken;
 pub struct Program {
     #[command(flatten)]
     pub xds: DistributorArgs,
+
+    #[command(flatten)]
+    pub security: SecurityArgs,
 
     #[command(flatten)]
     pub store: StoreArgs,
@@ -60,7 +64,8 @@ impl Program {
         self.xds.check_beside(self.admin.admin_address)?;
         let store = Arc::new(self.store.open(&registry)?);
         let admin = admin::bind(self.admin.admin_address).await?;
-        let distributor = app::build(&self.xds, store, &registry, &readiness).await?;
+        let distributor =
+            app::build(&self.xds, &self.security, store, &registry, &readiness).await?;
 
         let (xds, admin_address) = (distributor.address(), admin.address());
         tracing::info!(%xds, admin = %admin_address, "serving");

@@ -1,6 +1,7 @@
 use super::Shared;
 use super::request::Requests;
 use super::stream::AdsStream;
+use crate::identity::Caller;
 use heliograph_distributor_protocol::Protocol;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response};
@@ -24,10 +25,10 @@ impl Ads {
         Self { shared }
     }
 
-    fn respond(&self, protocol: Protocol, body: Body) -> Response<Body> {
+    fn respond(&self, protocol: Protocol, caller: Caller, body: Body) -> Response<Body> {
         let requests = Requests::new(protocol, body);
-        let stream = AdsStream::new(self.shared.clone(), protocol, requests);
-        let mut response = Response::new(Body::new(stream.into_body()));
+        let stream = AdsStream::new(self.shared.clone(), protocol, caller.clone(), requests);
+        let mut response = Response::new(caller.guard(stream.into_body()));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         response
     }
@@ -47,11 +48,15 @@ impl tower::Service<Request<Body>> for Ads {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        // Whoever comes without one did not come through the gate.
+        let Some(caller) = head.extensions.remove::<Caller>() else {
+            return ready(Ok(Status::unauthenticated("nobody asked who you are").into_http()));
+        };
         let method = head.uri.path().rsplit('/').next().unwrap_or_default();
         ready(Ok(match method {
-            "DeltaAggregatedResources" => self.respond(Protocol::Delta, body),
-            "StreamAggregatedResources" => self.respond(Protocol::StateOfTheWorld, body),
+            "DeltaAggregatedResources" => self.respond(Protocol::Delta, caller, body),
+            "StreamAggregatedResources" => self.respond(Protocol::StateOfTheWorld, caller, body),
             _ => Status::unimplemented("no such method").into_http(),
         }))
     }

@@ -2,19 +2,24 @@
 
 mod ads;
 mod frames;
+mod guard;
 mod request;
 mod stream;
 
 use crate::comparison::Comparisons;
 use crate::feed::Fleets;
+use crate::followed::Followed;
+use crate::identity::{Gate, Peer};
 use crate::metrics::{Metrics, Present};
+use crate::tls::Material;
 use ads::Ads;
+use guard::Guard;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -37,10 +42,18 @@ pub(crate) struct Shared {
 }
 
 /// An accept loop of our own: the one of tonic can neither end long streams nor bound what they buffer.
-#[derive(Debug)]
 pub(crate) struct Server {
     listener: TcpListener,
+    door: Door,
     shared: Arc<Shared>,
+}
+
+/// How connections come in, and who may.
+#[derive(Clone)]
+pub(crate) struct Door {
+    /// `None`: plaintext.
+    pub(crate) tls: Option<Arc<Followed<Material>>>,
+    pub(crate) gate: Arc<Gate>,
 }
 
 /// Requests are small but for the first of a reconnect, which lists all that the client holds.
@@ -61,8 +74,8 @@ const LONGEST_END: Duration = Duration::from_secs(3);
 pub(crate) const LOOKS: usize = 64;
 
 impl Server {
-    pub(crate) fn new(listener: TcpListener, shared: Shared) -> Self {
-        Self { listener, shared: Arc::new(shared) }
+    pub(crate) fn new(listener: TcpListener, door: Door, shared: Shared) -> Self {
+        Self { listener, door, shared: Arc::new(shared) }
     }
 
     /// Runs until the shared token stops it.
@@ -83,7 +96,8 @@ impl Server {
             match accepted {
                 Ok((stream, _)) => {
                     let present = self.shared.metrics.connection();
-                    connections.spawn(connection(stream, routes.clone(), stop.clone(), present));
+                    let (door, routes) = (self.door.clone(), routes.clone());
+                    connections.spawn(connection(stream, door, routes, stop.clone(), present));
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -100,9 +114,36 @@ impl Server {
     }
 }
 
-async fn connection(stream: TcpStream, routes: Routes, stop: CancellationToken, _present: Present) {
+async fn connection(
+    stream: TcpStream,
+    Door { tls, gate }: Door,
+    routes: Routes,
+    stop: CancellationToken,
+    _present: Present,
+) {
     // Acknowledgements and replies are small and waited for. Where the option is refused, it is only slower.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else {
+        return serve(stream, Guard { routes, gate, peer: None }, stop).await;
+    };
+    let accepted = stop.run_until_cancelled(async { tls.current().accept(stream).await }).await;
+    match accepted {
+        Some(Ok(stream)) => {
+            let leave = stop.child_token();
+            let chain = stream.get_ref().1.peer_certificates();
+            let peer = Peer::new(chain, leave.clone()).map(Arc::new);
+            serve(stream, Guard { routes, gate, peer }, leave).await;
+        }
+        Some(Err(error)) => gate.no_connection(&error),
+        None => {}
+    }
+}
+
+/// Speaks HTTP/2 until the other side ends or `stop` does.
+async fn serve<Io>(io: Io, guard: Guard, stop: CancellationToken)
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -112,8 +153,7 @@ async fn connection(stream: TcpStream, routes: Routes, stop: CancellationToken, 
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_PATIENCE);
-    let service = TowerToHyperService::new(routes);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(io), guard));
     let outcome = tokio::select! {
         outcome = &mut connection => outcome,
         () = stop.cancelled() => {

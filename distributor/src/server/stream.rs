@@ -2,6 +2,7 @@ use super::Shared;
 use super::request::{NodeName, Requests, refusal};
 use crate::acks::Participant;
 use crate::feed::{Fleet, News};
+use crate::identity::Caller;
 use crate::metrics::Present;
 use crate::view::{Class, Views};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -26,6 +27,7 @@ use tonic::Status;
 pub(crate) struct AdsStream {
     shared: Arc<Shared>,
     protocol: Protocol,
+    caller: Caller,
     requests: Requests,
     /// What is decided and not yet taken by the connection: at most one reply of each type.
     frames: VecDeque<Frame<Bytes>>,
@@ -63,10 +65,15 @@ const LEFT_ALONE: Duration = Duration::from_secs(2);
 const REJECTED: &str = "a proxy rejected some of its configuration, and goes on without that";
 
 impl AdsStream {
-    pub(crate) fn new(shared: Arc<Shared>, protocol: Protocol, requests: Requests) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        protocol: Protocol,
+        caller: Caller,
+        requests: Requests,
+    ) -> Self {
         let present = shared.metrics.stream(protocol);
         let frames = VecDeque::new();
-        Self { shared, protocol, requests, frames, state: State::New, _present: present }
+        Self { shared, protocol, caller, requests, frames, state: State::New, _present: present }
     }
 
     pub(crate) fn into_body(self) -> impl Body<Data = Bytes, Error = Infallible> + Send + 'static {
@@ -102,6 +109,7 @@ impl AdsStream {
             let Some(first) = self.requests.next().await? else { return Err(Status::ok("")) };
             let node = NodeName::read(first.node.ok_or_else(no_node)?)?;
             let name = fleet_of(&node)?;
+            self.caller.admit(&name)?;
             let mut fleets = self.shared.fleets.clone();
             if fleets.get(&name).is_none() {
                 let id: String = node.id.chars().take(NODE_ID_LIMIT).collect();
@@ -115,7 +123,8 @@ impl AdsStream {
             opened = opening => opened?,
             () = stop.cancelled() => return Err(closing()),
         };
-        tracing::debug!(fleet = %serving.fleet.name, node = serving.node, "stream opened");
+        let identity = self.caller.identity();
+        tracing::debug!(fleet = %serving.fleet.name, node = serving.node, %identity, "stream opened");
         serving.hear(&self.shared, &request, &mut self.frames).await?;
         self.state = State::Serving(Box::new(serving));
         Ok(())

@@ -1,6 +1,6 @@
 use crate::world::*;
 use heliograph_client::{Client, Options, Protocol, State};
-use heliograph_distributor::{DistributorArgs, DistributorError};
+use heliograph_distributor::{DistributorArgs, DistributorError, SecurityArgs};
 use heliograph_envoy::envoy::config::core::v3::Node;
 use heliograph_envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse,
@@ -151,8 +151,9 @@ async fn addresses_are_refused_with_one_clear_line() {
             insecure_plaintext,
             replica: None,
         };
-        let store = Arc::new(Embedded::new());
-        heliograph_distributor::build(&args, store, &Registry::new(), &Readiness::new()).await
+        let (security, store) = (SecurityArgs::default(), Arc::new(Embedded::new()));
+        heliograph_distributor::build(&args, &security, store, &Registry::new(), &Readiness::new())
+            .await
     };
     let error = build("0.0.0.0:0", false).await.err().unwrap();
     assert!(matches!(error, DistributorError::Plaintext(_)));

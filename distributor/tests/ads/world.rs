@@ -2,7 +2,7 @@
 
 use crate::faulty::Faulty;
 use heliograph_client::{Client, Options, Protocol, State};
-use heliograph_distributor::{Acks, DistributorArgs};
+use heliograph_distributor::{Acks, DistributorArgs, SecurityArgs};
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
 use heliograph_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
@@ -58,10 +58,11 @@ impl World {
             insecure_plaintext: false,
             replica: Some("replica-7".to_owned()),
         };
-        let readiness = Readiness::new();
-        let bound = heliograph_distributor::build(&args, store.clone(), &registry, &readiness)
-            .await
-            .unwrap();
+        let (security, readiness) = (SecurityArgs::default(), Readiness::new());
+        let bound =
+            heliograph_distributor::build(&args, &security, store.clone(), &registry, &readiness)
+                .await
+                .unwrap();
         let (server, acks) = (format!("http://{}", bound.address()), bound.acks());
         let stop = CancellationToken::new();
         let serving = tokio::spawn(bound.run(stop.clone()));

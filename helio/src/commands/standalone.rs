@@ -81,8 +81,10 @@ async fn start(args: &Args) -> anyhow::Result<Tasks> {
     let translator = Translator::new(store.clone(), None, metrics, readiness.guard("translation"));
     let report = translator.report();
     let admin = admin::bind(args.admin.admin_address).await?;
+    // Its own Envoys are on this machine, so nobody is asked who they are.
+    let security = heliograph_distributor::SecurityArgs::default();
     let distributor =
-        heliograph_distributor::build(&args.xds, store, &registry, &readiness).await?;
+        heliograph_distributor::build(&args.xds, &security, store, &registry, &readiness).await?;
     let xds_address = distributor.address();
     let envoys = match args.envoy {
         true => Some(Envoys::new(args.envoy_binary.as_deref(), xds_address).await?),

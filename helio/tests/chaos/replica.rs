@@ -3,7 +3,7 @@ use crate::scene::marked;
 use crate::servers::Proxy;
 use crate::world::{DEADLINE, metric};
 use heliograph_checker::{Content, Event};
-use heliograph_distributor::DistributorArgs;
+use heliograph_distributor::{DistributorArgs, SecurityArgs};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, ResourceType, Snapshot};
 use heliograph_store::redis::RedisStore;
@@ -45,11 +45,16 @@ impl Replica {
             insecure_plaintext: false,
             replica: Some(name.to_owned()),
         };
-        let readiness = Readiness::new();
-        let bound =
-            heliograph_distributor::build(&args, Arc::new(store.clone()), &registry, &readiness)
-                .await
-                .unwrap();
+        let (security, readiness) = (SecurityArgs::default(), Readiness::new());
+        let bound = heliograph_distributor::build(
+            &args,
+            &security,
+            Arc::new(store.clone()),
+            &registry,
+            &readiness,
+        )
+        .await
+        .unwrap();
         let server = format!("http://{}", bound.address());
         let (seen, read) = watch::channel(Snapshots::new());
         let subscription = Subscription::new(Arc::new(store.clone()));

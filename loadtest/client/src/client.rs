@@ -45,10 +45,15 @@ impl Client {
     /// Begins to connect. What comes of it is in the client's state.
     pub fn connect(options: Options) -> Result<Self, ClientError> {
         let server = Server::new(&options.server, None, None)?;
+        Ok(Self::connect_to(server, options))
+    }
+
+    /// The same at a server that asks for more than its address, as for a certificate or a token.
+    pub fn connect_to(server: Server, options: Options) -> Self {
         let state = Arc::new(watch::Sender::new(State::new(options.protocol)));
         let mut client = Self { options, server, state, task: None };
         client.reconnect();
-        Ok(client)
+        client
     }
 
     /// Ends the stream and opens another at another server, with all that the client holds.

@@ -1,0 +1,292 @@
+use super::api::{Api, Trust};
+use super::gate::{Gate, Tokens, Ways};
+use super::jwt::{Expected, KeySet};
+use super::metrics::SecurityMetrics;
+use super::review::Reviewer;
+use super::rules::{CONVENTION, Rules};
+use crate::followed::{FileError, Followed, Look};
+use crate::tls::Material;
+use prometheus::Registry;
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// The flags that say how clients are known, and what they may read. Without any, nobody is asked.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Identity")]
+pub struct SecurityArgs {
+    /// PEM file with the certificate of the xDS port, and those between it and its authority
+    #[arg(long, env = "HELIO_XDS_CERT", value_name = "FILE")]
+    pub xds_cert: Option<PathBuf>,
+
+    /// PEM file with the key of that certificate
+    #[arg(long, env = "HELIO_XDS_KEY", value_name = "FILE")]
+    pub xds_key: Option<PathBuf>,
+
+    /// PEM file with the authorities of clients' certificates: a client is who its certificate says, by SPIFFE URI or
+    /// DNS name
+    #[arg(long, env = "HELIO_XDS_CLIENT_CA", value_name = "FILE")]
+    pub xds_client_ca: Option<PathBuf>,
+
+    /// JSON Web Key Set with the keys of clients' tokens: a client is who the subject of its bearer token is
+    #[arg(long, env = "HELIO_XDS_JWKS", value_name = "FILE")]
+    pub xds_jwks: Option<PathBuf>,
+
+    /// Who must have issued a token that --xds-jwks checks (claim iss)
+    #[arg(long, env = "HELIO_XDS_TOKEN_ISSUER", value_name = "URL")]
+    pub xds_token_issuer: Option<String>,
+
+    /// Let Kubernetes say whose a client's bearer token is, by TokenReview: a client is its ServiceAccount
+    #[arg(long, env = "HELIO_XDS_TOKEN_REVIEW")]
+    pub xds_token_review: bool,
+
+    /// Where TokenReviews are asked for; within Kubernetes, its own API unless said
+    #[arg(long, env = "HELIO_KUBERNETES_API", value_name = "URL")]
+    pub kubernetes_api: Option<String>,
+
+    /// PEM file with the authorities of that API; within Kubernetes, what a pod has
+    #[arg(long, env = "HELIO_KUBERNETES_CA", value_name = "FILE")]
+    pub kubernetes_ca: Option<PathBuf>,
+
+    /// File with the token that this program shows there; within Kubernetes, what a pod has
+    #[arg(long, env = "HELIO_KUBERNETES_TOKEN", value_name = "FILE")]
+    pub kubernetes_token: Option<PathBuf>,
+
+    /// For whom a token must be (claim aud) [default: heliograph]
+    #[arg(long, env = "HELIO_XDS_TOKEN_AUDIENCE", value_name = "NAME")]
+    pub xds_token_audience: Option<String>,
+
+    /// YAML file with rules of who may read which fleets; without it, a workload reads the fleets of its namespace
+    #[arg(long, env = "HELIO_XDS_ACCESS", value_name = "FILE")]
+    pub xds_access: Option<PathBuf>,
+
+    /// How often the identity behind a stream is checked again, in seconds [default: 180]
+    #[arg(
+        long,
+        env = "HELIO_XDS_RECHECK_SECONDS",
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u16).range(1..=3600)
+    )]
+    pub xds_recheck_seconds: Option<u16>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SecurityError {
+    #[error("{given} is nothing without {missing}: give both or neither")]
+    Half { given: &'static str, missing: &'static str },
+    #[error(
+        "clients have certificates only where there is TLS: give --xds-cert and --xds-key with --xds-client-ca"
+    )]
+    NoTls,
+    #[error(
+        "TLS alone lets everybody read every secret: give --xds-client-ca, --xds-jwks or --xds-token-review, so that \
+         clients are known"
+    )]
+    NobodyKnown,
+    #[error(
+        "{0} says what clients may do that nobody asks who they are: give --xds-client-ca, --xds-jwks or --xds-token-review"
+    )]
+    Useless(&'static str),
+    #[error("--xds-jwks and --xds-token-review both say whose a token is: give one of them")]
+    TwoJudges,
+    #[error(
+        "--xds-token-review needs the API of Kubernetes, and this program does not run in it: give --kubernetes-api \
+         https://HOST:PORT"
+    )]
+    NoApi,
+    #[error("--kubernetes-api {0} is no address of an API: write https://HOST:PORT")]
+    Api(String),
+    #[error("{flag} {cause}")]
+    File { flag: &'static str, cause: String },
+    #[error(transparent)]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// What was made of the flags.
+pub(crate) struct Security {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) tls: Option<Arc<Followed<Material>>>,
+    keys: Option<Arc<Followed<KeySet>>>,
+    trust: Option<Arc<Followed<Trust>>>,
+    rules: Arc<Followed<Rules>>,
+    metrics: SecurityMetrics,
+}
+
+const AUDIENCE: &str = "heliograph";
+const RECHECK_SECONDS: u16 = 180;
+/// What the API server said of a token is not asked again for so long, or half the time between two looks at a stream.
+const FRESH_REVIEW: Duration = Duration::from_secs(30);
+/// Where a pod has what its ServiceAccount needs.
+const IN_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// How often files are read again.
+const REFRESH: Duration = Duration::from_secs(2);
+
+impl SecurityArgs {
+    /// Reads all files, and refuses what does not fit together.
+    pub(crate) fn open(&self, registry: &Registry) -> Result<Security, SecurityError> {
+        self.check()?;
+        let metrics = SecurityMetrics::register(registry)?;
+        let tls = self.tls()?.map(Arc::new);
+        if let Some(tls) = &tls {
+            metrics.certificates(&tls.current());
+        }
+        let keys = self.keys()?.map(Arc::new);
+        let rules = Arc::new(self.rules()?);
+        let trust = self.trust()?.map(Arc::new);
+        let recheck =
+            Duration::from_secs(self.xds_recheck_seconds.unwrap_or(RECHECK_SECONDS).into());
+        let audience = self.xds_token_audience.as_deref().unwrap_or(AUDIENCE).to_owned();
+        let tokens = match (&keys, &trust, self.xds_token_issuer.clone()) {
+            (Some(keys), _, Some(issuer)) => {
+                Some(Tokens::Keys { keys: keys.clone(), expected: Expected { issuer, audience } })
+            }
+            (_, Some(trust), _) => {
+                let fresh = FRESH_REVIEW.min(recheck / 2);
+                let reviewer =
+                    Reviewer::new(self.api(trust.clone())?, audience, fresh, metrics.clone());
+                Some(Tokens::Kubernetes(Box::new(reviewer)))
+            }
+            _ => None,
+        };
+        let ways = self.asks().then(|| Ways {
+            certificates: tls.clone().filter(|_| self.xds_client_ca.is_some()),
+            tokens,
+            rules: rules.clone(),
+            recheck,
+        });
+        let gate = Arc::new(Gate::new(ways, metrics.clone()));
+        Ok(Security { gate, tls, keys, trust, rules, metrics })
+    }
+
+    /// Whether clients are asked who they are.
+    fn asks(&self) -> bool {
+        self.xds_client_ca.is_some() || self.xds_jwks.is_some() || self.xds_token_review
+    }
+
+    fn check(&self) -> Result<(), SecurityError> {
+        let half = |given, missing| Err(SecurityError::Half { given, missing });
+        match (&self.xds_cert, &self.xds_key) {
+            (Some(_), None) => return half("--xds-cert", "--xds-key"),
+            (None, Some(_)) => return half("--xds-key", "--xds-cert"),
+            (None, None) if self.xds_client_ca.is_some() => return Err(SecurityError::NoTls),
+            (Some(_), Some(_)) if !self.asks() => return Err(SecurityError::NobodyKnown),
+            _ => {}
+        }
+        match (&self.xds_jwks, &self.xds_token_issuer) {
+            (Some(_), None) => return half("--xds-jwks", "--xds-token-issuer"),
+            (None, Some(_)) => return half("--xds-token-issuer", "--xds-jwks"),
+            (Some(_), Some(_)) if self.xds_token_review => return Err(SecurityError::TwoJudges),
+            _ => {}
+        }
+        let kubernetes = self.kubernetes_api.is_some()
+            || self.kubernetes_ca.is_some()
+            || self.kubernetes_token.is_some();
+        if kubernetes && !self.xds_token_review {
+            return half(
+                "--kubernetes-api, --kubernetes-ca or --kubernetes-token",
+                "--xds-token-review",
+            );
+        }
+        match &self.xds_access {
+            Some(_) if !self.asks() => Err(SecurityError::Useless("--xds-access")),
+            _ => Ok(()),
+        }
+    }
+
+    fn tls(&self) -> Result<Option<Followed<Material>>, SecurityError> {
+        let Some((certificate, key)) = self.xds_cert.clone().zip(self.xds_key.clone()) else {
+            return Ok(None);
+        };
+        let paths = [certificate, key].into_iter().chain(self.xds_client_ca.clone()).collect();
+        let followed = Followed::open("the certificate of the xDS port", paths, |contents| {
+            Material::parse(&contents[0], &contents[1], contents.get(2))
+        });
+        followed.map(Some).map_err(of_flag("--xds-cert, --xds-key or --xds-client-ca"))
+    }
+
+    fn keys(&self) -> Result<Option<Followed<KeySet>>, SecurityError> {
+        let Some(path) = self.xds_jwks.clone() else { return Ok(None) };
+        let followed = Followed::open("the key set of tokens", vec![path], |contents| {
+            KeySet::parse(&contents[0].bytes).map_err(|error| contents[0].wrong(error))
+        });
+        followed.map(Some).map_err(of_flag("--xds-jwks"))
+    }
+
+    fn trust(&self) -> Result<Option<Followed<Trust>>, SecurityError> {
+        if !self.xds_token_review {
+            return Ok(None);
+        }
+        let in_pod = |flag: &Option<PathBuf>, name: &str| {
+            flag.clone().unwrap_or_else(|| PathBuf::from(IN_POD).join(name))
+        };
+        let paths =
+            vec![in_pod(&self.kubernetes_ca, "ca.crt"), in_pod(&self.kubernetes_token, "token")];
+        let followed = Followed::open("the access to the Kubernetes API", paths, |contents| {
+            Trust::parse(&contents[0], &contents[1])
+        });
+        followed.map(Some).map_err(of_flag("--kubernetes-ca or --kubernetes-token"))
+    }
+
+    fn api(&self, trust: Arc<Followed<Trust>>) -> Result<Api, SecurityError> {
+        let in_pod = || {
+            let host = std::env::var("KUBERNETES_SERVICE_HOST").ok()?;
+            let port = std::env::var("KUBERNETES_SERVICE_PORT").ok()?;
+            let host = if host.contains(':') { format!("[{host}]") } else { host };
+            Some(format!("https://{host}:{port}"))
+        };
+        let url = self.kubernetes_api.clone().or_else(in_pod).ok_or(SecurityError::NoApi)?;
+        Api::new(&url, trust).ok_or(SecurityError::Api(url))
+    }
+
+    fn rules(&self) -> Result<Followed<Rules>, SecurityError> {
+        let paths = self.xds_access.iter().cloned().collect();
+        let followed =
+            Followed::open("the file of access rules", paths, |contents| match contents {
+                [file, ..] => Rules::parse(file.text()?).map_err(|error| file.wrong(error)),
+                [] => Rules::parse(CONVENTION).map_err(|error| FileError::Wrong {
+                    path: "convention".into(),
+                    cause: error.to_string(),
+                }),
+            });
+        followed.map_err(of_flag("--xds-access"))
+    }
+}
+
+impl Security {
+    /// Follows the files.
+    pub(crate) async fn follow(self) -> Infallible {
+        let Self { gate: _, tls, keys, trust, rules, metrics } = self;
+        let look = Arc::new(move || {
+            if let Some(tls) = &tls {
+                let look = tls.refresh();
+                if look == Look::Changed {
+                    metrics.certificates(&tls.current());
+                }
+                metrics.files("tls", look == Look::Bad);
+            }
+            if let Some(keys) = &keys {
+                metrics.files("jwks", keys.refresh() == Look::Bad);
+            }
+            if let Some(trust) = &trust {
+                metrics.files("kubernetes", trust.refresh() == Look::Bad);
+            }
+            metrics.files("access", rules.refresh() == Look::Bad);
+        });
+        let mut ticks = interval(REFRESH);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let look = look.clone();
+            // A mount can hang, and streams must not.
+            if let Err(error) = tokio::task::spawn_blocking(move || look()).await {
+                tracing::warn!(%error, "cannot look at the files of the xDS port, trying again");
+            }
+        }
+    }
+}
+
+fn of_flag(flag: &'static str) -> impl Fn(FileError) -> SecurityError {
+    move |error| SecurityError::File { flag, cause: error.to_string() }
+}

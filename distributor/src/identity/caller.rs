@@ -1,0 +1,101 @@
+use super::certificate::Peer;
+use super::guarded::Guarded;
+use super::rules::Grants;
+use super::{Gate, Identity};
+use bytes::Bytes;
+use heliograph_snapshot::FleetName;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::time::sleep;
+use tonic::Status;
+use tonic::body::Body;
+use zeroize::Zeroizing;
+
+/// The one who made a call, and what it may read. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    gate: Arc<Gate>,
+    identity: Identity,
+    grants: Grants,
+    credential: Credential,
+    /// In how long the credential is to be looked at again; `None` for nobody, who has none.
+    next_look: Option<Duration>,
+    /// What it reads, once it has named it and may.
+    fleet: OnceLock<FleetName>,
+}
+
+/// What a client showed, kept so that it can be looked at again while its stream lives.
+#[derive(Clone)]
+pub(super) enum Credential {
+    /// Nothing was asked for.
+    Nothing,
+    Certificate(Arc<Peer>),
+    Token(Arc<Zeroizing<String>>),
+}
+
+impl Caller {
+    pub(super) fn new(
+        gate: Arc<Gate>,
+        identity: Identity,
+        grants: Grants,
+        credential: Credential,
+        next_look: Option<Duration>,
+    ) -> Self {
+        let fleet = OnceLock::new();
+        Self(Arc::new(Inner { gate, identity, grants, credential, next_look, fleet }))
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    /// Whether it may read this fleet, which it named.
+    pub(crate) fn admit(&self, fleet: &FleetName) -> Result<(), Status> {
+        let Inner { gate, identity, grants, .. } = &*self.0;
+        grants.check(identity, fleet).map_err(|denied| gate.denied(denied))?;
+        // A stream names one fleet, and a caller is of one stream.
+        let _ = self.0.fleet.set(fleet.clone());
+        Ok(())
+    }
+
+    /// The body of a stream, which ends when its caller may no longer read it.
+    pub(crate) fn guard<B>(self, body: B) -> Body
+    where
+        B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
+        match self.0.next_look {
+            None => Body::new(body),
+            Some(_) => Body::new(Guarded::new(body, self)),
+        }
+    }
+
+    /// Why this caller may no longer read, when that comes.
+    pub(super) async fn lapse(self) -> Status {
+        let Inner { gate, credential, next_look, fleet, .. } = &*self.0;
+        let mut next_look = *next_look;
+        loop {
+            let Some(wait) = next_look else { return std::future::pending().await };
+            sleep(wait).await;
+            match gate.look_again(credential, fleet.get()).await {
+                Ok(next) => next_look = next,
+                Err(status) => return status,
+            }
+        }
+    }
+}
+
+/// The token stays where it is.
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::Certificate(_) => "Certificate",
+            Self::Token(_) => "Token",
+        })
+    }
+}

@@ -1,0 +1,276 @@
+//! Tokens that are checked without asking anybody: JSON Web Tokens (RFC 7519) against a set of public keys (RFC 7517).
+//! Pure: the time comes in.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
+use serde::Deserialize;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// Public keys, those of a JWKS file that can check a signature.
+pub(crate) struct KeySet(Vec<Key>);
+
+/// What a token must say to be for us.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    pub(crate) issuer: String,
+    pub(crate) audience: String,
+}
+
+/// What a good token says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Claims {
+    pub(super) subject: String,
+    pub(super) expires: SystemTime,
+}
+
+/// Says nothing of the token that was not proven to be from its issuer.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum TokenRefused {
+    #[error("the token is no JSON Web Token")]
+    Malformed,
+    #[error(
+        "the token is signed in a way that is not accepted: RS256, RS384, RS512, ES256 and ES384 are"
+    )]
+    Algorithm,
+    #[error("none of the keys in the file of --xds-jwks is the one that the token is signed with")]
+    UnknownKey,
+    #[error("the token's signature is wrong")]
+    Signature,
+    #[error("the token is of the issuer {0:?}, and --xds-token-issuer wants another")]
+    Issuer(String),
+    #[error("the token is not for the audience {0:?}")]
+    Audience(String),
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token is not valid yet")]
+    NotYet,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeySetError {
+    #[error("not a JSON Web Key Set: {0}")]
+    Malformed(String),
+    #[error("it has no public key that can check tokens: RSA of 2048 bits or more, P-256 or P-384")]
+    NoKeys,
+}
+
+struct Key {
+    id: Option<String>,
+    /// If the file says so, the only way in which it signs.
+    algorithm: Option<String>,
+    public: Public,
+}
+
+enum Public {
+    Rsa {
+        modulus: Vec<u8>,
+        exponent: Vec<u8>,
+    },
+    /// Uncompressed points.
+    P256(Vec<u8>),
+    P384(Vec<u8>),
+}
+
+#[derive(Deserialize)]
+struct JwkSet {
+    keys: Vec<Jwk>,
+}
+
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    kid: Option<String>,
+    alg: Option<String>,
+    #[serde(rename = "use")]
+    used_for: Option<String>,
+    crv: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    /// Extensions that must be understood, and none is.
+    crit: Option<serde_json::Value>,
+}
+
+/// Of the right types, so that a claim of another type is not taken for one that is missing.
+#[derive(Deserialize)]
+struct Body {
+    iss: String,
+    aud: Audience,
+    sub: String,
+    exp: f64,
+    nbf: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// How far clocks may be apart.
+const LEEWAY: Duration = Duration::from_secs(30);
+/// What is smaller is broken by now, and ring refuses it.
+const SMALLEST_MODULUS: usize = 2048 / 8;
+
+impl KeySet {
+    /// Keys of other kinds and for other uses are left out: a set may serve others too.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, KeySetError> {
+        let set: JwkSet = serde_json::from_slice(text)
+            .map_err(|error| KeySetError::Malformed(error.to_string()))?;
+        let keys: Vec<Key> = set.keys.into_iter().filter_map(Key::of).collect();
+        if keys.is_empty() { Err(KeySetError::NoKeys) } else { Ok(Self(keys)) }
+    }
+
+    /// The claims of a token that one of these keys signed, for us, for now.
+    pub(super) fn verify(
+        &self,
+        token: &str,
+        expected: &Expected,
+        now: SystemTime,
+    ) -> Result<Claims, TokenRefused> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenRefused::Malformed)?;
+        let (header, body) = signed.split_once('.').ok_or(TokenRefused::Malformed)?;
+        let header: Header = json(header)?;
+        if header.crit.is_some() {
+            return Err(TokenRefused::Algorithm);
+        }
+        let signature = decoded(signature).ok_or(TokenRefused::Malformed)?;
+        self.check_signature(&header, signed.as_bytes(), &signature)?;
+        let Body { iss, aud, sub, exp, nbf } = json(body)?;
+        if iss != expected.issuer {
+            return Err(TokenRefused::Issuer(iss.chars().take(256).collect()));
+        }
+        let is_for_us = match aud {
+            Audience::One(audience) => audience == expected.audience,
+            Audience::Many(audiences) => audiences.contains(&expected.audience),
+        };
+        if !is_for_us {
+            return Err(TokenRefused::Audience(expected.audience.clone()));
+        }
+        let expires = time(exp)?.checked_add(LEEWAY).ok_or(TokenRefused::Malformed)?;
+        if expires <= now {
+            return Err(TokenRefused::Expired);
+        }
+        if let Some(from) = nbf
+            && time(from)? > now + LEEWAY
+        {
+            return Err(TokenRefused::NotYet);
+        }
+        Ok(Claims { subject: sub, expires })
+    }
+
+    /// The key decides in which ways it may have been used: a token cannot choose how it is checked.
+    fn check_signature(
+        &self,
+        header: &Header,
+        signed: &[u8],
+        signature: &[u8],
+    ) -> Result<(), TokenRefused> {
+        if !["RS256", "RS384", "RS512", "ES256", "ES384"].contains(&header.alg.as_str()) {
+            return Err(TokenRefused::Algorithm);
+        }
+        let named = |key: &&Key| match (&header.kid, &key.id) {
+            (Some(wanted), Some(found)) => wanted == found,
+            // Whoever names no key means that one of all.
+            (None, _) | (_, None) => true,
+        };
+        let mut tried = self.0.iter().filter(named).filter_map(|key| {
+            let fits = key.algorithm.as_ref().is_none_or(|algorithm| *algorithm == header.alg);
+            fits.then(|| key.public.verify(&header.alg, signed, signature)).flatten()
+        });
+        match tried.next() {
+            None => Err(TokenRefused::UnknownKey),
+            Some(first) if first || tried.any(|good| good) => Ok(()),
+            Some(_) => Err(TokenRefused::Signature),
+        }
+    }
+}
+
+impl Key {
+    fn of(jwk: Jwk) -> Option<Self> {
+        let Jwk { kty, kid, alg, used_for, crv, n, e, x, y } = jwk;
+        if used_for.is_some_and(|used_for| used_for != "sig") {
+            return None;
+        }
+        let point = |size: usize| {
+            let (x, y) = (decoded(x.as_deref()?)?, decoded(y.as_deref()?)?);
+            (x.len() == size && y.len() == size).then(|| [&[4], &x[..], &y[..]].concat())
+        };
+        let public = match (kty.as_str(), crv.as_deref()) {
+            ("RSA", _) => {
+                let modulus = without_zeros(decoded(n.as_deref()?)?);
+                let exponent = without_zeros(decoded(e.as_deref()?)?);
+                (modulus.len() >= SMALLEST_MODULUS).then_some(Public::Rsa { modulus, exponent })?
+            }
+            ("EC", Some("P-256")) => Public::P256(point(32)?),
+            ("EC", Some("P-384")) => Public::P384(point(48)?),
+            _ => return None,
+        };
+        Some(Self { id: kid, algorithm: alg, public })
+    }
+}
+
+impl Public {
+    /// `None` if this is no key for such signatures.
+    fn verify(&self, algorithm: &str, signed: &[u8], signature: &[u8]) -> Option<bool> {
+        let verified = match (self, algorithm) {
+            (Self::Rsa { modulus, exponent }, "RS256" | "RS384" | "RS512") => {
+                let parameters = match algorithm {
+                    "RS256" => &signature::RSA_PKCS1_2048_8192_SHA256,
+                    "RS384" => &signature::RSA_PKCS1_2048_8192_SHA384,
+                    _ => &signature::RSA_PKCS1_2048_8192_SHA512,
+                };
+                let key = RsaPublicKeyComponents { n: modulus, e: exponent };
+                key.verify(parameters, signed, signature)
+            }
+            (Self::P256(point), "ES256") => {
+                let key = UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point);
+                key.verify(signed, signature)
+            }
+            (Self::P384(point), "ES384") => {
+                let key = UnparsedPublicKey::new(&signature::ECDSA_P384_SHA384_FIXED, point);
+                key.verify(signed, signature)
+            }
+            _ => return None,
+        };
+        Some(verified.is_ok())
+    }
+}
+
+impl fmt::Debug for KeySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|key| &key.id)).finish()
+    }
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text).ok()
+}
+
+fn json<T: for<'a> Deserialize<'a>>(part: &str) -> Result<T, TokenRefused> {
+    let bytes = decoded(part).ok_or(TokenRefused::Malformed)?;
+    serde_json::from_slice(&bytes).map_err(|_| TokenRefused::Malformed)
+}
+
+/// Some issuers write numbers with a zero in front, which ring refuses.
+fn without_zeros(number: Vec<u8>) -> Vec<u8> {
+    number.into_iter().skip_while(|byte| *byte == 0).collect()
+}
+
+fn time(seconds: f64) -> Result<SystemTime, TokenRefused> {
+    let since_epoch = Duration::try_from_secs_f64(seconds).map_err(|_| TokenRefused::Malformed)?;
+    SystemTime::UNIX_EPOCH.checked_add(since_epoch).ok_or(TokenRefused::Malformed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use super::gate::Reason;
+use crate::tls::{HandshakeError, Material};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use std::time::SystemTime;
+
+/// What is counted of who comes and who is turned away.
+#[derive(Clone, Debug)]
+pub(crate) struct SecurityMetrics {
+    expiry: IntGaugeVec,
+    bad_files: IntGaugeVec,
+    handshakes: IntCounterVec,
+    refused: IntCounterVec,
+    reviews: IntCounterVec,
+}
+
+impl SecurityMetrics {
+    pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let name =
+            |name: &str, help: &str| Opts::new(format!("heliograph_distributor_{name}"), help);
+        let metrics = Self {
+            expiry: IntGaugeVec::new(
+                name(
+                    "certificate_expiry_timestamp_seconds",
+                    "When the certificate of the xDS port (server) or the first of the authorities of clients \
+                     (client-ca) expires.",
+                ),
+                &["certificate"],
+            )?,
+            bad_files: IntGaugeVec::new(
+                name(
+                    "bad_security_files",
+                    "1 while files cannot be used and what was read before holds.",
+                ),
+                &["files"],
+            )?,
+            handshakes: IntCounterVec::new(
+                name("failed_handshakes_total", "TLS handshakes that did not become a connection."),
+                &["reason"],
+            )?,
+            refused: IntCounterVec::new(
+                name("refused_calls_total", "Calls and streams of clients that may not make them."),
+                &["reason"],
+            )?,
+            reviews: IntCounterVec::new(
+                name(
+                    "token_reviews_total",
+                    "Questions to Kubernetes about tokens, by what came of them.",
+                ),
+                &["outcome"],
+            )?,
+        };
+        registry.register(Box::new(metrics.expiry.clone()))?;
+        registry.register(Box::new(metrics.bad_files.clone()))?;
+        registry.register(Box::new(metrics.handshakes.clone()))?;
+        registry.register(Box::new(metrics.refused.clone()))?;
+        registry.register(Box::new(metrics.reviews.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(crate) fn certificates(&self, material: &Material) {
+        let set = |label: &str, at: SystemTime| {
+            let since_epoch = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let seconds = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
+            self.expiry.with_label_values(&[label]).set(seconds);
+        };
+        set("server", material.expires());
+        if let Some(at) = material.authorities_expire() {
+            set("client-ca", at);
+        }
+    }
+
+    /// `files` is one of a few names.
+    pub(crate) fn files(&self, files: &'static str, bad: bool) {
+        self.bad_files.with_label_values(&[files]).set(bad.into());
+    }
+
+    pub(crate) fn handshake(&self, error: &HandshakeError) {
+        let reason = match error {
+            HandshakeError::Timeout => "timeout",
+            HandshakeError::Certificate(_) => "certificate",
+            HandshakeError::Other(_) => "other",
+        };
+        self.handshakes.with_label_values(&[reason]).inc();
+    }
+
+    /// `outcome` is one of a few words.
+    pub(crate) fn reviewed(&self, outcome: &'static str) {
+        self.reviews.with_label_values(&[outcome]).inc();
+    }
+
+    pub(crate) fn refused(&self, reason: Reason) {
+        self.refused.with_label_values(&[reason.as_str()]).inc();
+    }
+}

@@ -1,0 +1,182 @@
+//! Tokens of Kubernetes ServiceAccounts, judged by who issued them: a TokenReview by the API server.
+
+use super::Identity;
+use super::api::{Api, ApiError};
+use super::metrics::SecurityMetrics;
+use super::reviews::{Judged, Reviews};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::sync::Semaphore;
+
+/// Asks the API server about tokens, and remembers what it said.
+pub(super) struct Reviewer {
+    api: Api,
+    audience: String,
+    reviews: Mutex<Reviews>,
+    /// So many questions at once: a storm of connections must not become one at the API server.
+    turns: Semaphore,
+    metrics: SecurityMetrics,
+}
+
+/// Somebody whom the API server knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reviewed {
+    pub(super) identity: Identity,
+    /// When it has to be asked again, at the latest.
+    pub(super) valid_until: SystemTime,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ReviewRefused {
+    #[error("Kubernetes refuses the token: {0}")]
+    Refused(String),
+    /// Nothing is known of the token, which may be good.
+    #[error("the token cannot be checked now: {0}")]
+    Away(String),
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default)]
+    authenticated: bool,
+    #[serde(default)]
+    audiences: Vec<String>,
+    #[serde(default)]
+    user: User,
+    #[serde(default)]
+    error: String,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const TURNS: usize = 32;
+
+impl Reviewer {
+    /// What was said is not asked again for so long.
+    pub(super) fn new(
+        api: Api,
+        audience: String,
+        fresh: Duration,
+        metrics: SecurityMetrics,
+    ) -> Self {
+        let reviews = Mutex::new(Reviews::new(fresh));
+        Self { api, audience, reviews, turns: Semaphore::new(TURNS), metrics }
+    }
+
+    /// Whose token it is. What was said lately is not asked again; what was said long ago holds while the API server is away.
+    pub(super) async fn review(&self, token: &str) -> Result<Reviewed, ReviewRefused> {
+        let key = blake3::hash(token.as_bytes());
+        if let Some(judged) = self.remembered(&key, SystemTime::now(), Reviews::fresh) {
+            return judged.into_outcome();
+        }
+        // The semaphore is never closed.
+        let _turn = self.turns.acquire().await;
+        // Who waited may find that another asked the same.
+        if let Some(judged) = self.remembered(&key, SystemTime::now(), Reviews::fresh) {
+            return judged.into_outcome();
+        }
+        let asked = self.ask(token).await;
+        self.metrics.reviewed(match &asked {
+            Ok(Ok(_)) => "known",
+            Ok(Err(_)) => "refused",
+            Err(_) => "failed",
+        });
+        let now = SystemTime::now();
+        match asked {
+            Ok(verdict) => {
+                let judged = Judged { verdict, at: now };
+                let mut reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
+                reviews.remember(key, judged.clone());
+                judged.into_outcome()
+            }
+            Err(error) => match self.remembered(&key, now, Reviews::trusted) {
+                Some(judged) => judged.into_outcome(),
+                None => Err(ReviewRefused::Away(error.to_string())),
+            },
+        }
+    }
+
+    fn remembered(
+        &self,
+        key: &blake3::Hash,
+        now: SystemTime,
+        which: fn(&Reviews, &blake3::Hash, SystemTime) -> Option<Judged>,
+    ) -> Option<Judged> {
+        which(&self.reviews.lock().unwrap_or_else(PoisonError::into_inner), key, now)
+    }
+
+    async fn ask(&self, token: &str) -> Result<Result<Identity, String>, ApiError> {
+        let question = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": { "token": token, "audiences": [self.audience] },
+        });
+        let answer: Answer = self.api.post(PATH, &question).await?;
+        Ok(judge(answer.status, &self.audience))
+    }
+}
+
+fn judge(status: Status, audience: &str) -> Result<Identity, String> {
+    let Status { authenticated, audiences, user, error } = status;
+    if !authenticated {
+        // Its words are about the token and do not hold it; they are a client's to read, so they are short.
+        let words: String = error.chars().filter(|c| !c.is_control()).take(200).collect();
+        return Err(if words.is_empty() { "it is not valid".to_owned() } else { words });
+    }
+    // A server that does not know of audiences leaves them out, and then the token may be for anybody.
+    if !audiences.iter().any(|found| found == audience) {
+        return Err(format!("it is not for the audience {audience:?}"));
+    }
+    match Identity::of_subject(&user.username) {
+        Some(account @ Identity::ServiceAccount { .. }) => Ok(account),
+        _ => Err("it is not of a ServiceAccount".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(status: serde_json::Value) -> Result<Identity, String> {
+        judge(serde_json::from_value(status).unwrap(), "heliograph")
+    }
+
+    #[test]
+    fn only_a_service_account_for_our_audience_is_known() {
+        let good = json!({
+            "authenticated": true, "audiences": ["heliograph"],
+            "user": { "username": "system:serviceaccount:edge:envoy", "groups": ["x"] },
+        });
+        let account = Identity::ServiceAccount { namespace: "edge".into(), name: "envoy".into() };
+        assert_eq!(judged(good.clone()), Ok(account));
+        for (field, value, expected) in [
+            ("authenticated", json!(false), "not valid"),
+            ("audiences", json!([]), "audience"),
+            ("audiences", json!(["kubernetes"]), "audience"),
+            ("user", json!({ "username": "admin" }), "not of a ServiceAccount"),
+            ("user", json!({}), "not of a ServiceAccount"),
+        ] {
+            let mut status = good.clone();
+            status[field] = value;
+            let refused = judged(status).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
+        }
+        assert_eq!(
+            judged(json!({ "error": "token\nhas expired" })),
+            Err("tokenhas expired".into())
+        );
+        assert_eq!(judged(json!({})), Err("it is not valid".into()));
+    }
+}

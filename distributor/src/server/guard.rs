@@ -1,0 +1,40 @@
+use crate::identity::{Gate, Peer};
+use futures::future::BoxFuture;
+use http::header::AUTHORIZATION;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use std::convert::Infallible;
+use std::sync::Arc;
+use tonic::body::Body;
+use tonic::service::Routes;
+use tower::Service;
+
+/// All services of one connection, behind the gate. Whatever is called, also what does not exist and what is harmless,
+/// an unknown caller learns nothing but that it is unknown.
+pub(super) struct Guard {
+    pub(super) routes: Routes,
+    pub(super) gate: Arc<Gate>,
+    /// The certificate of the connection.
+    pub(super) peer: Option<Arc<Peer>>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Guard {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let (mut routes, gate, peer) = (self.routes.clone(), self.gate.clone(), self.peer.clone());
+        Box::pin(async move {
+            match gate.admit(peer.as_ref(), request.headers()).await {
+                Ok(caller) => {
+                    // Nobody behind the gate has use for a token.
+                    request.headers_mut().remove(AUTHORIZATION);
+                    request.extensions_mut().insert(caller);
+                    routes.call(request).await
+                }
+                Err(status) => Ok(status.into_http()),
+            }
+        })
+    }
+}

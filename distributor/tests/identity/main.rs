@@ -1,0 +1,13 @@
+//! Who may read what, over real TLS: certificates, tokens, rules, and what happens when they change under way.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod calls;
+mod certificates;
+mod flags;
+mod kubernetes;
+mod pki;
+mod reviews;
+mod rotation;
+mod site;
+mod tokens;

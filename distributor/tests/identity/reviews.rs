@@ -1,0 +1,113 @@
+use crate::calls::{METHODS, call};
+use crate::kubernetes::Kubernetes;
+use crate::site::*;
+use heliograph_client::Protocol;
+use serde_json::json;
+use tonic::Code;
+
+const AUDIENCE: &str = "heliograph";
+
+/// A cluster with two proxies in one namespace, and a distributor that may ask about tokens.
+async fn cluster() -> (Kubernetes, Site) {
+    let cluster = Kubernetes::start().await;
+    for namespace in ["edge", "heliograph"] {
+        let object = json!({ "metadata": { "name": namespace } });
+        cluster.create("/api/v1/namespaces", object).await;
+    }
+    for (namespace, name) in
+        [("edge", "envoy"), ("edge", "other"), ("edge", "idle"), ("heliograph", "distributor")]
+    {
+        cluster.create_account(namespace, name).await;
+    }
+    let binding = json!({
+        "metadata": { "name": "distributor" },
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:auth-delegator",
+        },
+        "subjects": [{ "kind": "ServiceAccount", "namespace": "heliograph", "name": "distributor" }],
+    });
+    cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
+    let own = cluster.token("heliograph", "distributor", &[]).await;
+    std::fs::write(cluster.file("token"), own).unwrap();
+    let site = Site::with(|mut args| {
+        (args.xds_jwks, args.xds_token_issuer, args.xds_token_review) = (None, None, true);
+        args.kubernetes_api = Some(cluster.url());
+        args.kubernetes_ca = Some(cluster.file("ca.crt"));
+        args.kubernetes_token = Some(cluster.file("token"));
+        args
+    })
+    .await;
+    (cluster, site)
+}
+
+async fn code(site: &Site, method: &str, token: &str) -> Code {
+    call(site, site.authority.client(None), method, &[&format!("Bearer {token}")]).await
+}
+
+#[tokio::test]
+async fn kubernetes_says_whose_a_token_is() {
+    let (cluster, site) = cluster().await;
+    let token = cluster.token("edge", "envoy", &[AUDIENCE]).await;
+    let mut clients = Vec::new();
+    for protocol in BOTH {
+        let client = site.bears(&token, protocol, "edge/gateway");
+        serves(&client).await;
+        clients.push(client);
+        let (code, message) = end(&site.bears(&token, protocol, "default/gateway")).await;
+        assert_eq!(code, Code::PermissionDenied);
+        assert!(message.contains("system:serviceaccount:edge:envoy may read edge/*"), "{message}");
+    }
+    let for_another = cluster.token("edge", "envoy", &["kubernetes"]).await;
+    for bad in [for_another.as_str(), "rubbish", "admin-of-the-test"] {
+        for method in METHODS {
+            assert_eq!(code(&site, method, bad).await, Code::Unauthenticated, "{method}");
+        }
+    }
+    // An account that is gone takes its streams with it, and no others.
+    let other = cluster.token("edge", "other", &[AUDIENCE]).await;
+    let stays = site.bears(&other, Protocol::Delta, "edge/gateway");
+    serves(&stays).await;
+    cluster.delete("/api/v1/namespaces/edge/serviceaccounts/envoy").await;
+    for client in &clients {
+        assert_eq!(end(client).await.0, Code::Unauthenticated);
+    }
+    assert_eq!(code(&site, METHODS[0], &token).await, Code::Unauthenticated);
+    assert_eq!(stays.state().ended, None);
+}
+
+#[tokio::test]
+async fn who_is_known_stays_while_the_api_is_away() {
+    let (mut cluster, site) = cluster().await;
+    let known = cluster.token("edge", "envoy", &[AUDIENCE]).await;
+    let unknown = cluster.token("edge", "idle", &[AUDIENCE]).await;
+    let client = site.bears(&known, Protocol::Delta, "edge/gateway");
+    serves(&client).await;
+    cluster.stop_server();
+    // Each look at the stream asks in vain.
+    let failed = r#"heliograph_distributor_token_reviews_total{outcome="failed"}"#;
+    until("some looks", async || site.metric(failed) >= 3).await;
+    assert_eq!(client.state().ended, None);
+    assert_eq!(code(&site, METHODS[2], &unknown).await, Code::Unavailable, "it may be good");
+    serves(&site.bears(&known, Protocol::StateOfTheWorld, "edge/gateway")).await;
+    cluster.start_server().await;
+    until("an answer", async || code(&site, METHODS[2], &unknown).await == Code::Ok).await;
+    assert_eq!(client.state().ended, None);
+}
+
+#[tokio::test]
+async fn a_distributor_that_may_not_ask_is_told_what_it_lacks() {
+    let (cluster, site) = cluster().await;
+    std::fs::write(cluster.file("token"), cluster.token("edge", "idle", &[]).await).unwrap();
+    let refused = async || {
+        // A new one each time: what is known stays known.
+        let token = cluster.token("edge", "envoy", &[AUDIENCE]).await;
+        let client = site.bears(&token, Protocol::Delta, "edge/gateway");
+        let settled =
+            |state: &heliograph_client::State| state.ended.is_some() || !state.received.is_empty();
+        let state = client.until("answer", DEADLINE, settled).await.unwrap();
+        state.ended.is_some_and(|(code, message)| {
+            code == Code::Unavailable && message.contains("system:auth-delegator")
+        })
+    };
+    until("the other token is in use", refused).await;
+}
