@@ -1,15 +1,17 @@
 use crate::acks::{Acks, Reporter};
 use crate::comparison::Comparer;
 use crate::feed::{Feed, Fleets};
+use crate::load::{LoadArgs, LoadMetrics};
 use crate::metrics::Metrics;
 use crate::pages;
-use crate::server::{Server, Shared};
+use crate::server::{Door, Server, Shared};
 use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
 use heliograph_store::{Store, Subscription};
 use prometheus::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +36,9 @@ pub struct DistributorArgs {
     /// How this replica names itself to proxies and in reports; without it, the host's name
     #[arg(long, help_heading = "xDS", env = "HELIO_REPLICA", value_name = "NAME")]
     pub replica: Option<String>,
+
+    #[command(flatten)]
+    pub load: LoadArgs,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +69,9 @@ pub struct Bound {
     feed: Feed,
     fleets: Fleets,
     metrics: Metrics,
+    door: Door,
     replica: String,
+    readiness: Readiness,
     synced: Guard,
 }
 
@@ -84,8 +91,10 @@ pub async fn build(
     let address = listener.local_addr().unwrap_or(args.xds_address);
     let (feed, fleets) = Feed::new();
     let replica = args.replica.clone().unwrap_or_else(host_name);
+    let door = Door::new(&args.load, LoadMetrics::register(registry)?);
     let synced = readiness.guard("snapshots");
-    Ok(Bound { listener, address, store, feed, fleets, metrics, replica, synced })
+    let readiness = readiness.clone();
+    Ok(Bound { listener, address, store, feed, fleets, metrics, door, replica, readiness, synced })
 }
 
 impl DistributorArgs {
@@ -105,6 +114,11 @@ impl Bound {
         self.address
     }
 
+    /// How long this takes to end at most beyond the usual.
+    pub fn drain_time(&self) -> Duration {
+        self.door.drain_time()
+    }
+
     pub fn acks(&self) -> Acks {
         Acks::new(self.fleets.clone())
     }
@@ -114,9 +128,11 @@ impl Bound {
         pages::add(pages, self.acks())
     }
 
-    /// Serves until `stop`. All streams end then, and their clients connect elsewhere.
+    /// Serves until `stop`. From then on it is not ready, and its streams end within the time of a drain; their clients
+    /// connect elsewhere.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DistributorError> {
-        let Self { listener, address: _, store, feed, fleets, metrics, replica, synced } = self;
+        let Self { listener, address: _, store, feed, fleets, metrics, door, replica, .. } = self;
+        let (readiness, synced) = (self.readiness, self.synced);
         let failures = metrics.report_failures.clone();
         let reporter = Reporter::new(store.clone(), fleets.clone(), &replica, failures);
         let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
@@ -126,10 +142,17 @@ impl Bound {
         endless.spawn(feed.run(Subscription::new(store), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
-        let shared = Shared { fleets, comparisons, metrics, identifier, stop };
+        let shared = Shared { fleets, comparisons, metrics, identifier, door: Arc::new(door) };
         let server = Server::new(listener, shared);
+        let stopped = stop.clone();
+        endless.spawn(async move {
+            stopped.cancelled().await;
+            // Never done: new clients are to go elsewhere until this is over.
+            let _leaving = readiness.guard("shutdown");
+            std::future::pending().await
+        });
         tokio::select! {
-            () = server.run() => Ok(()),
+            () = server.run(stop) => Ok(()),
             Some(ended) = endless.join_next() => match ended? {},
         }
     }

@@ -3,12 +3,14 @@
 //! The way of the data: `feed` hears of new snapshots and swaps them in, `view` is a snapshot as one
 //! class of clients sees it, the session of `heliograph-distributor-protocol` decides what a client is told, and
 //! `server` carries it. What clients answer is summed up in `acks`, and reported to the store. `comparison` asks the
-//! store whether a client that comes from another replica is ahead of this one.
+//! store whether a client that comes from another replica is ahead of this one. `load` decides how much clients may ask of
+//! this replica, and how long they stay.
 
 mod acks;
 mod app;
 mod comparison;
 mod feed;
+mod load;
 mod metrics;
 mod pages;
 pub mod program;
@@ -17,3 +19,4 @@ mod view;
 
 pub use acks::{Acks, AcksSummary, RejectionSummary};
 pub use app::{Bound, DistributorArgs, DistributorError, build};
+pub use load::LoadArgs;

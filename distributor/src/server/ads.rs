@@ -1,9 +1,12 @@
 use super::Shared;
+use super::door::Admitted;
 use super::request::{Requests, Wire};
 use super::stream::AdsStream;
+use super::tenure::Tenure;
 use heliograph_distributor_protocol::Protocol;
 use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderValue, Request, Response};
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -25,9 +28,20 @@ impl Ads {
         Self { shared }
     }
 
-    fn respond<M: Wire>(&self, protocol: Protocol, body: Body) -> Response<Body> {
+    /// Whether a stream is let in is decided before anything is done for it.
+    fn admit(&self, head: &Parts) -> Result<Arc<Admitted>, Status> {
+        let tenure = head.extensions.get::<Tenure>();
+        let tenure = tenure.ok_or_else(|| Status::internal("a request without a connection"))?;
+        self.shared.door.admit(tenure).map(Arc::new)
+    }
+
+    fn respond<M: Wire>(&self, protocol: Protocol, head: &Parts, body: Body) -> Response<Body> {
+        let admitted = match self.admit(head) {
+            Ok(admitted) => admitted,
+            Err(status) => return status.into_http(),
+        };
         let requests = Requests::new::<M>(body);
-        let stream = AdsStream::new(self.shared.clone(), protocol, requests);
+        let stream = AdsStream::new(self.shared.clone(), protocol, requests, admitted);
         let mut response = Response::new(Body::new(stream.into_body()));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         response
@@ -52,10 +66,10 @@ impl tower::Service<Request<Body>> for Ads {
         let method = head.uri.path().rsplit('/').next().unwrap_or_default();
         ready(Ok(match method {
             "DeltaAggregatedResources" => {
-                self.respond::<DeltaDiscoveryRequest>(Protocol::Delta, body)
+                self.respond::<DeltaDiscoveryRequest>(Protocol::Delta, &head, body)
             }
             "StreamAggregatedResources" => {
-                self.respond::<DiscoveryRequest>(Protocol::StateOfTheWorld, body)
+                self.respond::<DiscoveryRequest>(Protocol::StateOfTheWorld, &head, body)
             }
             _ => Status::unimplemented("no such method").into_http(),
         }))

@@ -1,21 +1,23 @@
 //! The gRPC edge: connections, routing and health. What is said on a stream is decided elsewhere.
 
 mod ads;
+mod connection;
+mod door;
 mod frames;
 mod request;
 mod stream;
+mod tenure;
+
+pub(crate) use door::Door;
 
 use crate::comparison::Comparisons;
 use crate::feed::Fleets;
-use crate::metrics::{Metrics, Present};
+use crate::metrics::Metrics;
 use ads::Ads;
-use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Names this replica and its version to clients.
     pub(crate) identifier: String,
-    pub(crate) stop: CancellationToken,
+    pub(crate) door: Arc<Door>,
 }
 
 /// An accept loop of our own: the one of tonic can neither end long streams nor bound what they buffer.
@@ -39,28 +41,17 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
 }
 
-/// Requests are small but for the first of a reconnect, which lists all that the client holds.
-const RECEIVE_WINDOW: u32 = 256 << 10;
-/// What a client that does not read may hold of our memory beyond the shared bytes.
-const SEND_BUFFER: usize = 64 << 10;
-/// An Envoy opens one, or one per type.
-const STREAMS_PER_CONNECTION: u32 = 32;
-/// A peer that vanished without a word is noticed after both.
-const PING_EVERY: Duration = Duration::from_secs(30);
-const PING_PATIENCE: Duration = Duration::from_secs(20);
 /// When there are no more file descriptors, accepting at once again would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long clients may take to read the end of their streams.
-const LONGEST_END: Duration = Duration::from_secs(3);
 
 impl Server {
     pub(crate) fn new(listener: TcpListener, shared: Shared) -> Self {
         Self { listener, shared: Arc::new(shared) }
     }
 
-    /// Runs until the shared token stops it.
-    pub(crate) async fn run(self) {
-        let stop = self.shared.stop.clone();
+    /// Runs until `stop`, and then until all connections have left, which takes the time of a drain at most.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        let door = self.shared.door.clone();
         let (health, health_service) = tonic_health::server::health_reporter();
         // The empty name stands for the server as a whole, and serves from the start: what it does not know yet,
         // its clients wait for.
@@ -74,9 +65,17 @@ impl Server {
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
+                    let Some(visit) = door.connect(peer.ip()) else { continue };
                     let present = self.shared.metrics.connection();
-                    connections.spawn(connection(stream, routes.clone(), stop.clone(), present));
+                    // Acknowledgements and replies are small and waited for. Where the option is refused, it is only
+                    // slower.
+                    let _ = stream.set_nodelay(true);
+                    let serving = connection::serve(stream, routes.clone(), visit, stop.clone());
+                    connections.spawn(async move {
+                        serving.await;
+                        drop(present);
+                    });
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -85,40 +84,17 @@ impl Server {
                 }
             }
         }
+        // Who comes now finds no listener, and goes to another replica.
         drop(self.listener);
+        health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         connections.close();
-        if timeout(LONGEST_END, connections.wait()).await.is_err() {
+        let time = door.drain_time();
+        if !connections.is_empty() && !time.is_zero() {
+            tracing::info!(connections = connections.len(), "draining for {}s", time.as_secs_f32());
+        }
+        if timeout(time + connection::LONGEST_END, connections.wait()).await.is_err() {
             tracing::debug!(left = connections.len(), "connections did not end in time");
         }
-    }
-}
-
-async fn connection(stream: TcpStream, routes: Routes, stop: CancellationToken, _present: Present) {
-    // Acknowledgements and replies are small and waited for. Where the option is refused, it is only slower.
-    let _ = stream.set_nodelay(true);
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(RECEIVE_WINDOW)
-        .initial_connection_window_size(4 * RECEIVE_WINDOW)
-        .max_send_buf_size(SEND_BUFFER)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_PATIENCE);
-    let service = TowerToHyperService::new(routes);
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let outcome = tokio::select! {
-        outcome = &mut connection => outcome,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                outcome = &mut connection => outcome,
-                () = sleep(LONGEST_END) => Ok(()),
-            }
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "connection ended");
     }
 }
 
