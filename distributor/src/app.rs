@@ -142,7 +142,10 @@ impl Bound {
         endless.spawn(feed.run(Subscription::new(store), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
-        let shared = Shared { fleets, comparisons, metrics, identifier, door: Arc::new(door) };
+        let door = Arc::new(door);
+        let watched = door.clone();
+        endless.spawn(async move { watched.watch().await });
+        let shared = Shared { fleets, comparisons, metrics, identifier, door };
         let server = Server::new(listener, shared);
         let stopped = stop.clone();
         endless.spawn(async move {

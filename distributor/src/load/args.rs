@@ -78,6 +78,17 @@ pub struct LoadArgs {
     )]
     pub first_request_timeout: Duration,
 
+    /// How long something may wait for a client that does not read, before its connection is closed; 0 for ever
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_SEND_TIMEOUT",
+        value_name = "DURATION",
+        value_parser = duration::parse,
+        default_value = "30s"
+    )]
+    pub send_timeout: Duration,
+
     /// How long after SIGTERM the streams end, spread over that time so that other replicas are not rushed; 0 for all at
     /// once. Without it, 20s; `helio standalone`, which has no other replica, ends them at once
     #[arg(
@@ -100,6 +111,7 @@ impl LoadArgs {
         admission_rate: 2_000,
         connection_age: Duration::from_secs(3600),
         first_request_timeout: Duration::from_secs(10),
+        send_timeout: Duration::from_secs(30),
         drain_time: None,
     };
     /// How long the program `distributor` drains unless told otherwise.

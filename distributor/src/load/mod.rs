@@ -20,6 +20,8 @@ pub(crate) enum Ending {
     Drain,
     /// It asked for nothing in time.
     Silence,
+    /// Something waited for it, and it did not read.
+    SlowReader,
 }
 
 impl Ending {
@@ -29,6 +31,7 @@ impl Ending {
             Self::Age => "age",
             Self::Drain => "drain",
             Self::Silence => "silence",
+            Self::SlowReader => "slow_reader",
         }
     }
 
@@ -38,6 +41,7 @@ impl Ending {
             Self::Age => "this connection has reached its age (--connection-age): connect again",
             Self::Drain => "this replica is shutting down: connect again",
             Self::Silence => "no request came in time (--first-request-timeout)",
+            Self::SlowReader => "nothing was read for too long (--send-timeout)",
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::Shared;
 use super::door::Admitted;
+use super::pace::Paced;
 use super::request::{Requests, Wire};
 use super::stream::AdsStream;
 use super::tenure::Tenure;
@@ -41,8 +42,9 @@ impl Ads {
             Err(status) => return status.into_http(),
         };
         let requests = Requests::new::<M>(body);
+        let pace = admitted.pace();
         let stream = AdsStream::new(self.shared.clone(), protocol, requests, admitted);
-        let mut response = Response::new(Body::new(stream.into_body()));
+        let mut response = Response::new(Body::new(Paced::new(stream.into_body(), pace)));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         response
     }

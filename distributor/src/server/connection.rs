@@ -1,4 +1,5 @@
 use super::door::Visit;
+use super::patient::Patient;
 use crate::load::Ending;
 use http::Request;
 use hyper::body::Incoming;
@@ -18,6 +19,12 @@ const RECEIVE_WINDOW: u32 = 256 << 10;
 const SEND_BUFFER: usize = 64 << 10;
 /// An Envoy opens one, or one per type.
 const STREAMS_PER_CONNECTION: u32 = 32;
+/// A request has a dozen headers, and the largest is a token. It also bounds how many CONTINUATION frames are read.
+const HEADERS: u32 = 16 << 10;
+/// How many streams a client may reset before they were looked at (rapid reset), and how many may be reset because the client
+/// broke the rules. Then the connection is closed.
+const EARLY_RESETS: usize = 20;
+const ERROR_RESETS: usize = 64;
 /// A peer that vanished without a word is noticed after both.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_PATIENCE: Duration = Duration::from_secs(20);
@@ -39,6 +46,7 @@ where
         request.extensions_mut().insert(tenure.clone());
         routes.call(request)
     });
+    let io = Patient::new(io, tenure.clone(), visit.send_timeout());
     let mut connection = std::pin::pin!(builder().serve_connection(TokioIo::new(io), service));
     let mut departure = std::pin::pin!(visit.departure(&stop));
     let ending = loop {
@@ -48,7 +56,8 @@ where
             ending = &mut departure => break ending,
         }
     };
-    if ending == Ending::Silence {
+    if matches!(ending, Ending::Silence | Ending::SlowReader) {
+        // There is nobody to say goodbye to.
         return;
     }
     connection.as_mut().graceful_shutdown();
@@ -73,6 +82,9 @@ fn builder() -> http2::Builder<TokioExecutor> {
         .initial_connection_window_size(4 * RECEIVE_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .max_header_list_size(HEADERS)
+        .max_pending_accept_reset_streams(EARLY_RESETS)
+        .max_local_error_reset_streams(ERROR_RESETS)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_PATIENCE);
     builder

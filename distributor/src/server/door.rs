@@ -1,11 +1,13 @@
+use super::pace::{Pace, Paces};
 use super::tenure::Tenure;
 use crate::load::{Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
@@ -14,8 +16,10 @@ use tonic::Status;
 pub(crate) struct Door {
     gate: Mutex<Gate>,
     setups: Semaphore,
+    paces: Paces,
     age: Duration,
     first_request_timeout: Duration,
+    send_timeout: Duration,
     drain_time: Duration,
     start: Instant,
     metrics: LoadMetrics,
@@ -35,11 +39,14 @@ pub(crate) struct Visit {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     door: Arc<Door>,
-    tenure: Tenure,
+    number: u64,
+    pace: Arc<Pace>,
 }
 
 /// A replica that turns away thousands says so once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
+/// How often clients are looked at while they may not read: the one part more that they may take.
+const LOOKS: f64 = 4.0;
 
 impl Door {
     pub(crate) fn new(args: &LoadArgs, metrics: LoadMetrics) -> Self {
@@ -50,8 +57,10 @@ impl Door {
         Self {
             gate: Mutex::new(Gate::new(args)),
             setups: Semaphore::new(setups),
+            paces: Paces::default(),
             age: args.connection_age,
             first_request_timeout: args.first_request_timeout,
+            send_timeout: args.send_timeout,
             drain_time: args.drain_time.unwrap_or_default(),
             start: Instant::now(),
             metrics,
@@ -79,7 +88,10 @@ impl Door {
     pub(crate) fn admit(self: &Arc<Self>, tenure: &Tenure) -> Result<Admitted, Status> {
         let decided = self.gate().open_stream(self.start.elapsed());
         match decided {
-            Ok(()) => Ok(Admitted { door: self.clone(), tenure: tenure.clone() }),
+            Ok(()) => {
+                let (number, pace) = self.paces.join(tenure.clone(), self.start);
+                Ok(Admitted { door: self.clone(), number, pace })
+            }
             Err(refusal) => {
                 self.turn_away(refusal, None);
                 if refusal == Refusal::Streams {
@@ -88,6 +100,19 @@ impl Door {
                 }
                 Err(Status::unavailable(refusal.message()))
             }
+        }
+    }
+
+    /// Gives up the clients that take nothing of what is theirs. In vain if it is zero how long that may take.
+    pub(crate) async fn watch(&self) -> Infallible {
+        if self.send_timeout.is_zero() {
+            return std::future::pending().await;
+        }
+        let mut look = interval(self.send_timeout.div_f64(LOOKS));
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            look.tick().await;
+            self.paces.stall(self.start.elapsed(), self.send_timeout);
         }
     }
 
@@ -112,6 +137,11 @@ impl Door {
 }
 
 impl Visit {
+    /// How long the client may leave something unread.
+    pub(crate) fn send_timeout(&self) -> Duration {
+        self.door.send_timeout
+    }
+
     /// Resolves when the connection must go. To be waited for from its beginning.
     pub(crate) async fn departure(&self, stop: &CancellationToken) -> Ending {
         let silence = async {
@@ -129,6 +159,7 @@ impl Visit {
             () = silence => Ending::Silence,
             () = passed(age(self.door.age, fastrand::f64())) => Ending::Age,
             () = drain => Ending::Drain,
+            () = self.tenure.stalled() => Ending::SlowReader,
         };
         self.door.metrics.ended(ending);
         ending
@@ -144,7 +175,12 @@ impl Drop for Visit {
 impl Admitted {
     /// Resolves when the stream must end, with what its client is told.
     pub(crate) async fn ended(&self) -> Status {
-        self.tenure.ended().await
+        self.pace.tenure().ended().await
+    }
+
+    /// Where it is noted what the client takes.
+    pub(crate) fn pace(&self) -> Arc<Pace> {
+        self.pace.clone()
     }
 
     /// Waits until the client may be told its first configuration. It is its turn for as long as it holds what it gets:
@@ -157,6 +193,7 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
+        self.door.paces.leave(self.number);
         self.door.gate().close_stream();
     }
 }

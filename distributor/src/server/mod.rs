@@ -4,6 +4,8 @@ mod ads;
 mod connection;
 mod door;
 mod frames;
+mod pace;
+mod patient;
 mod request;
 mod stream;
 mod tenure;

@@ -17,6 +17,8 @@ struct Inner {
     used: AtomicBool,
     /// Told when the next stream had better go to another replica.
     elsewhere: Notify,
+    /// Told when the client does not read.
+    stalled: CancellationToken,
     over: CancellationToken,
     /// Why it is over; set before `over` is told.
     ending: OnceLock<Ending>,
@@ -39,6 +41,16 @@ impl Tenure {
     /// For the connection: resolves when the client is to be asked.
     pub(crate) async fn elsewhere(&self) {
         self.inner.elsewhere.notified().await;
+    }
+
+    /// Something has waited for the client for too long.
+    pub(crate) fn stall(&self) {
+        self.inner.stalled.cancel();
+    }
+
+    /// For the connection: resolves when its client is given up.
+    pub(crate) async fn stalled(&self) {
+        self.inner.stalled.cancelled().await;
     }
 
     /// Ends the streams.

@@ -1,10 +1,8 @@
+use super::raw::PREFACE;
 use super::*;
 use heliograph_client::Protocol;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
-
-/// What an HTTP/2 client says first: the preface, and settings without any.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 #[tokio::test]
 async fn an_old_connection_ends_and_its_client_comes_back() {

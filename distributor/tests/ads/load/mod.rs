@@ -1,7 +1,10 @@
 //! How much clients may ask of a replica, and how long they stay at it.
 
 mod admission;
+mod floods;
 mod life;
+mod raw;
+mod slow;
 
 use crate::faulty::Faulty;
 use crate::world::*;
