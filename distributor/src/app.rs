@@ -4,7 +4,7 @@ use crate::feed::{Feed, Fleets};
 use crate::load::{LoadArgs, LoadMetrics};
 use crate::metrics::Metrics;
 use crate::pages;
-use crate::server::{Door, Server, Shared};
+use crate::server::{Door, Rebalancer, Server, Shared};
 use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
 use heliograph_store::{Store, Subscription};
@@ -70,6 +70,7 @@ pub struct Bound {
     fleets: Fleets,
     metrics: Metrics,
     door: Door,
+    rebalance_rate: u32,
     replica: String,
     readiness: Readiness,
     synced: Guard,
@@ -94,7 +95,19 @@ pub async fn build(
     let door = Door::new(&args.load, LoadMetrics::register(registry)?);
     let synced = readiness.guard("snapshots");
     let readiness = readiness.clone();
-    Ok(Bound { listener, address, store, feed, fleets, metrics, door, replica, readiness, synced })
+    Ok(Bound {
+        listener,
+        address,
+        store,
+        feed,
+        fleets,
+        metrics,
+        door,
+        rebalance_rate: args.load.rebalance_rate,
+        replica,
+        readiness,
+        synced,
+    })
 }
 
 impl DistributorArgs {
@@ -132,17 +145,20 @@ impl Bound {
     /// connect elsewhere.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DistributorError> {
         let Self { listener, address: _, store, feed, fleets, metrics, door, replica, .. } = self;
-        let (readiness, synced) = (self.readiness, self.synced);
+        let (readiness, synced, rebalance_rate) =
+            (self.readiness, self.synced, self.rebalance_rate);
         let failures = metrics.report_failures.clone();
         let reporter = Reporter::new(store.clone(), fleets.clone(), &replica, failures);
         let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
         let (comparer, comparisons) = Comparer::new(store.clone(), fleets.clone());
         // Beside the server, so that taking in a large snapshot does not keep connections waiting.
         let mut endless = JoinSet::new();
-        endless.spawn(feed.run(Subscription::new(store), synced, metrics.clone()));
+        endless.spawn(feed.run(Subscription::new(store.clone()), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
         let door = Arc::new(door);
+        let rebalancer = Rebalancer::new(store, door.clone(), &replica, rebalance_rate);
+        endless.spawn(rebalancer.run(readiness.clone(), stop.clone()));
         let watched = door.clone();
         endless.spawn(async move { watched.watch().await });
         let shared = Shared { fleets, comparisons, metrics, identifier, door };

@@ -89,6 +89,16 @@ pub struct LoadArgs {
     )]
     pub send_timeout: Duration,
 
+    /// How many streams per second a replica lets go at most while it has more than the others; 0 for none
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_REBALANCE_RATE",
+        value_name = "COUNT",
+        default_value_t = LoadArgs::DEFAULT.rebalance_rate
+    )]
+    pub rebalance_rate: u32,
+
     /// How long after SIGTERM the streams end, spread over that time so that other replicas are not rushed; 0 for all at
     /// once. Without it, 20s; `helio standalone`, which has no other replica, ends them at once
     #[arg(
@@ -112,6 +122,7 @@ impl LoadArgs {
         connection_age: Duration::from_secs(3600),
         first_request_timeout: Duration::from_secs(10),
         send_timeout: Duration::from_secs(30),
+        rebalance_rate: 50,
         drain_time: None,
     };
     /// How long the program `distributor` drains unless told otherwise.

@@ -1,5 +1,5 @@
 use super::bucket::Bucket;
-use super::{LoadArgs, spread};
+use super::{LoadArgs, turn};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
@@ -101,7 +101,7 @@ impl Gate {
     /// the time. `luck` is from 0 to 1.
     pub(crate) fn turn(&mut self, time: Duration, luck: f64) -> Duration {
         let drain = self.drain.get_or_insert(Drain { all: self.connections, told: 0 });
-        let turn = spread::turn(drain.told, drain.all, time, luck);
+        let turn = turn(drain.told, drain.all, time, luck);
         drain.told += 1;
         turn
     }

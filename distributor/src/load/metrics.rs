@@ -25,7 +25,7 @@ impl LoadMetrics {
             ended: counters(
                 "ended_connections_total",
                 "Connections that this replica ended: old (age), at shutdown (drain), without a request (silence), of clients \
-                 that did not read (slow_reader).",
+                 that did not read (slow_reader), to rebalance (excess).",
             )?,
         };
         registry.register(Box::new(metrics.turned_away.clone()))?;

@@ -4,12 +4,14 @@ mod args;
 mod bucket;
 mod gate;
 mod metrics;
+mod shed;
 mod spread;
 
 pub use args::LoadArgs;
 pub(crate) use gate::{Gate, Refusal};
 pub(crate) use metrics::LoadMetrics;
-pub(crate) use spread::age;
+pub(crate) use shed::{Others, shed};
+pub(crate) use spread::{age, turn};
 
 /// Why a connection ends that its client would have kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(crate) enum Ending {
     Silence,
     /// Something waited for it, and it did not read.
     SlowReader,
+    /// Other replicas have fewer streams.
+    Excess,
 }
 
 impl Ending {
@@ -32,6 +36,7 @@ impl Ending {
             Self::Drain => "drain",
             Self::Silence => "silence",
             Self::SlowReader => "slow_reader",
+            Self::Excess => "excess",
         }
     }
 
@@ -42,6 +47,7 @@ impl Ending {
             Self::Drain => "this replica is shutting down: connect again",
             Self::Silence => "no request came in time (--first-request-timeout)",
             Self::SlowReader => "nothing was read for too long (--send-timeout)",
+            Self::Excess => "other replicas have fewer streams (--rebalance-rate): connect again",
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Admitted {
 
 /// A replica that turns away thousands says so once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-/// How often clients are looked at while they may not read: the one part more that they may take.
+/// How often they are looked at within the time that clients have to read. They may have a part more of it.
 const LOOKS: f64 = 4.0;
 
 impl Door {
@@ -103,7 +103,16 @@ impl Door {
         }
     }
 
-    /// Gives up the clients that take nothing of what is theirs. In vain if it is zero how long that may take.
+    pub(crate) fn streams(&self) -> usize {
+        self.paces.len()
+    }
+
+    /// Connections with so many streams, chosen by chance. They may be gone when they are asked to leave.
+    pub(crate) fn some(&self, streams: usize) -> Vec<Tenure> {
+        self.paces.some(streams)
+    }
+
+    /// Gives up the clients that take nothing of what waits for them, unless they may leave it there for ever.
     pub(crate) async fn watch(&self) -> Infallible {
         if self.send_timeout.is_zero() {
             return std::future::pending().await;
@@ -159,7 +168,7 @@ impl Visit {
             () = silence => Ending::Silence,
             () = passed(age(self.door.age, fastrand::f64())) => Ending::Age,
             () = drain => Ending::Drain,
-            () = self.tenure.stalled() => Ending::SlowReader,
+            ending = self.tenure.dismissed() => ending,
         };
         self.door.metrics.ended(ending);
         ending

@@ -6,11 +6,13 @@ mod door;
 mod frames;
 mod pace;
 mod patient;
+mod rebalancer;
 mod request;
 mod stream;
 mod tenure;
 
 pub(crate) use door::Door;
+pub(crate) use rebalancer::Rebalancer;
 
 use crate::comparison::Comparisons;
 use crate::feed::Fleets;

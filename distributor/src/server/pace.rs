@@ -1,4 +1,5 @@
 use super::tenure::Tenure;
+use crate::load::Ending;
 use bytes::Bytes;
 use http_body::{Body, Frame};
 use pin_project_lite::pin_project;
@@ -84,7 +85,18 @@ impl Paces {
             pace.waits_since().is_some_and(|since| now.saturating_sub(since) > patience)
         };
         let late: Vec<_> = self.all().values().filter(late).cloned().collect();
-        late.iter().for_each(|pace| pace.tenure.stall());
+        late.iter().for_each(|pace| pace.tenure.dismiss(Ending::SlowReader));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all().len()
+    }
+
+    /// The connections of so many streams, chosen by chance.
+    pub(crate) fn some(&self, count: usize) -> Vec<Tenure> {
+        let all = self.all();
+        let chosen = fastrand::choose_multiple(all.values(), count);
+        chosen.into_iter().map(|pace| pace.tenure.clone()).collect()
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
@@ -150,12 +162,12 @@ mod tests {
         quick_pace.is_asked();
         tokio::time::advance(patience).await;
         paces.stall(start.elapsed(), patience);
-        assert!(slow.stalled().now_or_never().is_none(), "not late yet");
+        assert!(slow.dismissed().now_or_never().is_none(), "not late yet");
         tokio::time::advance(Duration::from_millis(1)).await;
         paces.stall(start.elapsed(), patience);
-        assert!(slow.stalled().now_or_never().is_some());
-        assert!(quick.stalled().now_or_never().is_none());
-        assert!(idle.stalled().now_or_never().is_none());
+        assert!(slow.dismissed().now_or_never().is_some());
+        assert!(quick.dismissed().now_or_never().is_none());
+        assert!(idle.dismissed().now_or_never().is_none());
     }
 
     #[tokio::test]

@@ -1,4 +1,5 @@
 use super::tenure::Tenure;
+use crate::load::Ending;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -32,7 +33,7 @@ impl<IO> Patient<IO> {
             let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(patience)));
             if waiting.as_mut().poll(context).is_ready() {
                 self.waiting = None;
-                self.tenure.stall();
+                self.tenure.dismiss(Ending::SlowReader);
             }
         }
         written
@@ -99,7 +100,9 @@ mod tests {
         let begun = tokio::time::Instant::now();
         tokio::select! {
             _ = socket.write_all(&[0; 10]) => panic!("there is no room"),
-            () = tenure.stalled() => assert_eq!(begun.elapsed(), PATIENCE),
+            ending = tenure.dismissed() => {
+                assert_eq!((ending, begun.elapsed()), (Ending::SlowReader, PATIENCE));
+            }
         }
     }
 
@@ -114,6 +117,6 @@ mod tests {
             far.read_u8().await.unwrap();
         }
         writing.await.unwrap().unwrap();
-        assert!(tenure.stalled().now_or_never().is_none());
+        assert!(tenure.dismissed().now_or_never().is_none());
     }
 }

@@ -17,10 +17,11 @@ struct Inner {
     used: AtomicBool,
     /// Told when the next stream had better go to another replica.
     elsewhere: Notify,
-    /// Told when the client does not read.
-    stalled: CancellationToken,
+    /// Told when somebody else than the connection wants it to end.
+    dismissed: CancellationToken,
+    /// Told when the streams must end.
     over: CancellationToken,
-    /// Why it is over; set before `over` is told.
+    /// Why; set before either is told, and never again.
     ending: OnceLock<Ending>,
 }
 
@@ -43,14 +44,16 @@ impl Tenure {
         self.inner.elsewhere.notified().await;
     }
 
-    /// Something has waited for the client for too long.
-    pub(crate) fn stall(&self) {
-        self.inner.stalled.cancel();
+    /// Asks the connection to end.
+    pub(crate) fn dismiss(&self, ending: Ending) {
+        let _ = self.inner.ending.set(ending);
+        self.inner.dismissed.cancel();
     }
 
-    /// For the connection: resolves when its client is given up.
-    pub(crate) async fn stalled(&self) {
-        self.inner.stalled.cancelled().await;
+    /// For the connection: resolves when it is asked to end.
+    pub(crate) async fn dismissed(&self) -> Ending {
+        self.inner.dismissed.cancelled().await;
+        self.inner.ending.get().copied().unwrap_or(Ending::Drain)
     }
 
     /// Ends the streams.

@@ -134,6 +134,7 @@ impl Heliograph {
             ("--max-connections-per-address", OsStr::new("0")),
             ("--max-streams", OsStr::new("0")),
             ("--admission-rate", OsStr::new("0")),
+            ("--rebalance-rate", OsStr::new("0")),
             ("--drain-time", OsStr::new("0")),
         ];
         let arguments = flags.into_iter().flat_map(|(flag, value)| [OsStr::new(flag), value]);
