@@ -2,15 +2,17 @@ use crate::acks::{Acks, Reporter};
 use crate::comparison::Comparer;
 use crate::feed::{Feed, Fleets};
 use crate::identity::{Security, SecurityArgs, SecurityError};
+use crate::load::{LoadArgs, LoadMetrics};
 use crate::metrics::Metrics;
 use crate::pages;
-use crate::server::{Door, LOOKS, Server, Shared};
+use crate::server::{Door, Entrance, LOOKS, Rebalancer, Server, Shared};
 use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
 use heliograph_store::{Store, Subscription};
 use prometheus::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
@@ -36,6 +38,9 @@ pub struct DistributorArgs {
     /// How this replica names itself to proxies and in reports; without it, the host's name
     #[arg(long, help_heading = "xDS", env = "HELIO_REPLICA", value_name = "NAME")]
     pub replica: Option<String>,
+
+    #[command(flatten)]
+    pub load: LoadArgs,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +77,10 @@ pub struct Bound {
     fleets: Fleets,
     security: Security,
     metrics: Metrics,
+    door: Door,
+    rebalance_rate: u32,
     replica: String,
+    readiness: Readiness,
     synced: Guard,
 }
 
@@ -98,8 +106,23 @@ pub async fn build(
     let address = listener.local_addr().unwrap_or(args.xds_address);
     let (feed, fleets) = Feed::new();
     let replica = args.replica.clone().unwrap_or_else(host_name);
+    let door = Door::new(&args.load, LoadMetrics::register(registry)?);
     let synced = readiness.guard("snapshots");
-    Ok(Bound { listener, address, store, feed, fleets, security, metrics, replica, synced })
+    let readiness = readiness.clone();
+    Ok(Bound {
+        listener,
+        address,
+        store,
+        feed,
+        fleets,
+        security,
+        metrics,
+        door,
+        rebalance_rate: args.load.rebalance_rate,
+        replica,
+        readiness,
+        synced,
+    })
 }
 
 impl DistributorArgs {
@@ -119,6 +142,11 @@ impl Bound {
         self.address
     }
 
+    /// How long this takes to end at most beyond the usual.
+    pub fn drain_time(&self) -> Duration {
+        self.door.drain_time()
+    }
+
     pub fn acks(&self) -> Acks {
         Acks::new(self.fleets.clone())
     }
@@ -128,26 +156,41 @@ impl Bound {
         pages::add(pages, self.acks())
     }
 
-    /// Serves until `stop`. All streams end then, and their clients connect elsewhere.
+    /// Serves until `stop`. From then on it is not ready, and its streams end within the time of a drain; their clients
+    /// connect elsewhere.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DistributorError> {
-        let Self { listener, address: _, store, feed, fleets, security, metrics, replica, synced } =
-            self;
+        let Self { listener, address: _, store, feed, fleets, metrics, door, replica, .. } = self;
+        let (readiness, synced, rebalance_rate) =
+            (self.readiness, self.synced, self.rebalance_rate);
+        let security = self.security;
         let failures = metrics.report_failures.clone();
         let reporter = Reporter::new(store.clone(), fleets.clone(), &replica, failures);
         let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
         let (comparer, comparisons) = Comparer::new(store.clone(), fleets.clone());
         // Beside the server, so that taking in a large snapshot does not keep connections waiting.
         let mut endless = JoinSet::new();
-        endless.spawn(feed.run(Subscription::new(store), synced, metrics.clone()));
+        endless.spawn(feed.run(Subscription::new(store.clone()), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
-        let door = Door { tls: security.tls.clone(), gate: security.gate.clone() };
+        let entrance = Entrance { tls: security.tls.clone(), gate: security.gate.clone() };
         endless.spawn(security.follow());
+        let door = Arc::new(door);
+        let rebalancer = Rebalancer::new(store, door.clone(), &replica, rebalance_rate);
+        endless.spawn(rebalancer.run(readiness.clone(), stop.clone()));
+        let watched = door.clone();
+        endless.spawn(async move { watched.watch().await });
         let looks = Semaphore::new(LOOKS);
-        let shared = Shared { fleets, comparisons, metrics, looks, identifier, stop };
-        let server = Server::new(listener, door, shared);
+        let shared = Shared { fleets, comparisons, metrics, looks, identifier, door };
+        let server = Server::new(listener, entrance, shared);
+        let stopped = stop.clone();
+        endless.spawn(async move {
+            stopped.cancelled().await;
+            // Never done: new clients are to go elsewhere until this is over.
+            let _leaving = readiness.guard("shutdown");
+            std::future::pending().await
+        });
         tokio::select! {
-            () = server.run() => Ok(()),
+            () = server.run(stop) => Ok(()),
             Some(ended) = endless.join_next() => match ended? {},
         }
     }

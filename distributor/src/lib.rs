@@ -4,7 +4,8 @@
 //! class of clients sees it, the session of `heliograph-distributor-protocol` decides what a client is told, and
 //! `server` carries it. What clients answer is summed up in `acks`, and reported to the store. `comparison` asks the
 //! store whether a client that comes from another replica is ahead of this one. Who a client is and what it may read is
-//! decided in `identity`; `tls` makes its connection safe.
+//! decided in `identity`; `tls` makes its connection safe. `load` decides how much clients may ask of this replica, and
+//! how long they stay.
 
 mod acks;
 mod app;
@@ -12,6 +13,7 @@ mod comparison;
 mod feed;
 mod followed;
 mod identity;
+mod load;
 mod metrics;
 mod pages;
 pub mod program;
@@ -22,3 +24,4 @@ mod view;
 pub use acks::{Acks, AcksSummary, RejectionSummary};
 pub use app::{Bound, DistributorArgs, DistributorError, build};
 pub use identity::{SecurityArgs, SecurityError};
+pub use load::LoadArgs;

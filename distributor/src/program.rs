@@ -2,6 +2,7 @@
 
 use crate::app::{self, DistributorArgs};
 use crate::identity::SecurityArgs;
+use crate::load::LoadArgs;
 use clap::Parser;
 use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
 use heliograph_shared::settings::{self, SettingsArgs};
@@ -64,15 +65,23 @@ impl Program {
         self.xds.check_beside(self.admin.admin_address)?;
         let store = Arc::new(self.store.open(&registry)?);
         let admin = admin::bind(self.admin.admin_address).await?;
-        let distributor =
-            app::build(&self.xds, &self.security, store, &registry, &readiness).await?;
+        let mut xds = self.xds.clone();
+        xds.load.drain_time.get_or_insert(LoadArgs::DRAIN_TIME);
+        let distributor = app::build(&xds, &self.security, store, &registry, &readiness).await?;
 
         let (xds, admin_address) = (distributor.address(), admin.address());
         tracing::info!(%xds, admin = %admin_address, "serving");
         let pages = distributor.add_pages(Pages::new(registry, readiness));
-        let mut tasks = Tasks::new(stop.clone());
-        tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
-        tasks.spawn("distributor", distributor.run(stop));
+        let mut tasks = Tasks::new(stop.clone()).with_longer_end(distributor.drain_time());
+        // The port says that this replica is not ready for as long as it drains.
+        let over = CancellationToken::new();
+        tasks.spawn("admin port", admin.serve(pages, over.clone().cancelled_owned()));
+        let over = over.drop_guard();
+        tasks.spawn("distributor", async move {
+            let outcome = distributor.run(stop).await;
+            drop(over);
+            outcome
+        });
         Ok(Started { tasks, xds, admin: admin_address })
     }
 }

@@ -31,13 +31,15 @@ impl Drop for Running {
 }
 
 impl Distributor {
-    fn start(redis: u16) -> Self {
+    fn start(redis: u16, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (keys, log) = (directory.path().join("keys.yaml"), directory.path().join("log"));
         fs::write(&keys, &*KeyRing::generate("one").unwrap()).unwrap();
         let mut command = distributor();
         command.args(["--store", &format!("redis://127.0.0.1:{redis}"), "--store-keys"]).arg(&keys);
-        command.args(["--xds-address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0"]);
+        command
+            .args(["--xds-address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0"])
+            .args(flags);
         command.stderr(File::create(&log).unwrap());
         Self { program: Running(command.spawn().unwrap()), log, _directory: directory }
     }
@@ -46,11 +48,15 @@ impl Distributor {
         fs::read_to_string(&self.log).unwrap()
     }
 
+    /// Where it says that it serves.
+    fn address(&self, name: &str) -> Option<String> {
+        let log = self.log();
+        Some(log.split(name).nth(1)?.split_whitespace().next()?.to_owned())
+    }
+
     /// The answer of the admin port, once it serves.
     async fn get(&self, path: &str) -> Option<String> {
-        let log = self.log();
-        let address = log.split("admin=").nth(1)?.split_whitespace().next()?;
-        let mut stream = TcpStream::connect(address).await.ok()?;
+        let mut stream = TcpStream::connect(self.address("admin=")?).await.ok()?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut answer = String::new();
@@ -62,9 +68,13 @@ impl Distributor {
         self.get(path).await.is_some_and(|answer| answer.contains(expected))
     }
 
-    async fn end(&mut self) -> ExitStatus {
+    fn terminate(&self) {
         let id = self.program.0.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    async fn end(&mut self) -> ExitStatus {
+        self.terminate();
         let mut status = None;
         let mut look = tokio::time::interval(Duration::from_millis(5));
         let ending = async {
@@ -111,7 +121,7 @@ async fn until(what: &str, condition: impl AsyncFn() -> bool) {
 #[tokio::test]
 async fn it_starts_without_redis_and_is_ready_once_it_is_there() {
     let port = free_port();
-    let mut distributor = Distributor::start(port);
+    let mut distributor = Distributor::start(port, &[]);
     let awaits = "not ready, awaiting: snapshots";
     until("not ready", async || distributor.says("/readyz", awaits).await).await;
     assert!(distributor.says("/livez", "200 OK").await);
@@ -125,6 +135,26 @@ async fn it_starts_without_redis_and_is_ready_once_it_is_there() {
     drop(server);
     until("a second line", async || distributor.log().matches(&place).count() > 1).await;
     assert!(distributor.says("/readyz", "200 OK").await, "what it has it can serve");
+    assert!(distributor.end().await.success(), "{}", distributor.log());
+}
+
+#[tokio::test]
+async fn while_it_drains_it_is_not_ready_and_takes_nobody() {
+    let port = free_port();
+    let _server = redis(port);
+    let mut distributor = Distributor::start(port, &["--drain-time", "3s"]);
+    until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+    let xds = distributor.address("xds=").unwrap();
+    let mut connections = Vec::new();
+    for _ in 0..20 {
+        connections.push(TcpStream::connect(&xds).await.unwrap());
+    }
+    let open = "heliograph_distributor_connections 20";
+    until("connections", async || distributor.says("/metrics", open).await).await;
+    distributor.terminate();
+    until("not ready", async || distributor.says("/readyz", "awaiting: shutdown").await).await;
+    assert!(distributor.says("/livez", "200 OK").await);
+    assert!(TcpStream::connect(&xds).await.is_err(), "nobody listens any more");
     assert!(distributor.end().await.success(), "{}", distributor.log());
 }
 

@@ -5,7 +5,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How long the end of the program may take. The slowest task, an Envoy that must be killed, takes half of it.
+/// How long the end of the program may take unless a task has work to finish. The slowest of the others, an Envoy that must
+/// be killed, takes half of it.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
 /// The tasks that make up the program. None of them ends before it is stopped; if one does, all do.
@@ -13,12 +14,20 @@ pub struct Tasks {
     set: JoinSet<anyhow::Result<()>>,
     names: HashMap<Id, &'static str>,
     stop: CancellationToken,
+    longest_end: Duration,
 }
 
 impl Tasks {
     /// `stop` is what ends every task.
     pub fn new(stop: CancellationToken) -> Self {
-        Self { set: JoinSet::new(), names: HashMap::new(), stop }
+        Self { set: JoinSet::new(), names: HashMap::new(), stop, longest_end: LONGEST_END }
+    }
+
+    /// Gives the tasks so much more time to end, because one of them finishes something first.
+    #[must_use]
+    pub fn with_longer_end(mut self, more: Duration) -> Self {
+        self.longest_end += more;
+        self
     }
 
     /// `name` tells people which one ended.
@@ -44,6 +53,7 @@ impl Tasks {
             }
         };
         self.stop.cancel();
+        let longest_end = self.longest_end;
         let rest = async {
             let mut outcome = Ok(());
             while let Some(ended) = self.set.join_next_with_id().await {
@@ -52,7 +62,7 @@ impl Tasks {
             }
             outcome
         };
-        match timeout(LONGEST_END, rest).await {
+        match timeout(longest_end, rest).await {
             // What ended first is the cause; the others may have failed because of it.
             Ok(rest) => outcome.and(rest),
             Err(_) => {
@@ -108,6 +118,23 @@ mod tests {
         assert_eq!(ended, Err("first: ended without a reason".to_owned()));
         let panicked = outcome(async { panic!("oh") }, pending()).await.unwrap_err();
         assert!(panicked.starts_with("first: ") && panicked.contains("oh"), "{panicked}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_may_take_longer_to_end_if_that_was_said() {
+        for (more, finished) in [(Duration::ZERO, false), (LONGEST_END, true)] {
+            let stop = CancellationToken::new();
+            let mut tasks = Tasks::new(stop.clone()).with_longer_end(more);
+            let (done, is_done) = tokio::sync::oneshot::channel();
+            tasks.spawn("slow", async move {
+                stop.cancelled().await;
+                tokio::time::advance(LONGEST_END + Duration::from_secs(1)).await;
+                tokio::task::yield_now().await;
+                done.send(()).map_err(|()| anyhow!("nobody waits"))
+            });
+            tasks.run(std::future::ready(())).await.unwrap();
+            assert_eq!(is_done.await.is_ok(), finished, "with {more:?} more");
+        }
     }
 
     #[tokio::test]

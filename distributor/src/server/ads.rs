@@ -1,9 +1,13 @@
 use super::Shared;
+use super::door::Admitted;
+use super::pace::Paced;
 use super::request::Requests;
 use super::stream::AdsStream;
+use super::tenure::Tenure;
 use crate::identity::Caller;
 use heliograph_distributor_protocol::Protocol;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderValue, Request, Response};
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -25,10 +29,28 @@ impl Ads {
         Self { shared }
     }
 
-    fn respond(&self, protocol: Protocol, caller: Caller, body: Body) -> Response<Body> {
+    /// Whether a stream is let in is decided before anything is done for it.
+    fn admit(&self, head: &Parts) -> Result<Arc<Admitted>, Status> {
+        let tenure = head.extensions.get::<Tenure>();
+        let tenure = tenure.ok_or_else(|| Status::internal("a request without a connection"))?;
+        self.shared.door.admit(tenure).map(Arc::new)
+    }
+
+    fn respond(&self, protocol: Protocol, head: &Parts, body: Body) -> Response<Body> {
+        // Whoever comes without one did not come through the gate.
+        let Some(caller) = head.extensions.get::<Caller>().cloned() else {
+            return Status::unauthenticated("nobody asked who you are").into_http();
+        };
+        let admitted = match self.admit(head) {
+            Ok(admitted) => admitted,
+            Err(status) => return status.into_http(),
+        };
         let requests = Requests::new(protocol, body);
-        let stream = AdsStream::new(self.shared.clone(), protocol, caller.clone(), requests);
-        let mut response = Response::new(caller.guard(stream.into_body()));
+        let pace = admitted.pace();
+        let stream =
+            AdsStream::new(self.shared.clone(), protocol, caller.clone(), requests, admitted);
+        let body = caller.guard(Paced::new(stream.into_body(), pace));
+        let mut response = Response::new(body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         response
     }
@@ -48,15 +70,11 @@ impl tower::Service<Request<Body>> for Ads {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (mut head, body) = request.into_parts();
-        // Whoever comes without one did not come through the gate.
-        let Some(caller) = head.extensions.remove::<Caller>() else {
-            return ready(Ok(Status::unauthenticated("nobody asked who you are").into_http()));
-        };
+        let (head, body) = request.into_parts();
         let method = head.uri.path().rsplit('/').next().unwrap_or_default();
         ready(Ok(match method {
-            "DeltaAggregatedResources" => self.respond(Protocol::Delta, caller, body),
-            "StreamAggregatedResources" => self.respond(Protocol::StateOfTheWorld, caller, body),
+            "DeltaAggregatedResources" => self.respond(Protocol::Delta, &head, body),
+            "StreamAggregatedResources" => self.respond(Protocol::StateOfTheWorld, &head, body),
             _ => Status::unimplemented("no such method").into_http(),
         }))
     }

@@ -1,3 +1,4 @@
+use super::tenure::Tenure;
 use crate::identity::{Gate, Peer};
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
@@ -14,6 +15,7 @@ use tower::Service;
 pub(super) struct Guard {
     pub(super) routes: Routes,
     pub(super) gate: Arc<Gate>,
+    pub(super) tenure: Tenure,
     /// The certificate of the connection.
     pub(super) peer: Option<Arc<Peer>>,
 }
@@ -25,12 +27,16 @@ impl hyper::service::Service<Request<Incoming>> for Guard {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let (mut routes, gate, peer) = (self.routes.clone(), self.gate.clone(), self.peer.clone());
+        let tenure = self.tenure.clone();
         Box::pin(async move {
             match gate.admit(peer.as_ref(), request.headers()).await {
                 Ok(caller) => {
                     // Nobody behind the gate has use for a token.
                     request.headers_mut().remove(AUTHORIZATION);
                     request.extensions_mut().insert(caller);
+                    // An unknown caller has asked for nothing, and the time until its connection is closed goes on.
+                    tenure.used();
+                    request.extensions_mut().insert(tenure);
                     routes.call(request).await
                 }
                 Err(status) => Ok(status.into_http()),

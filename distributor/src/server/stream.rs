@@ -1,4 +1,5 @@
 use super::Shared;
+use super::door::Admitted;
 use super::request::{NodeName, Requests, refusal};
 use crate::acks::Participant;
 use crate::feed::{Fleet, News};
@@ -32,6 +33,7 @@ pub(crate) struct AdsStream {
     /// What is decided and not yet taken by the connection: at most one reply of each type.
     frames: VecDeque<Frame<Bytes>>,
     state: State,
+    admitted: Arc<Admitted>,
     _present: Present,
 }
 
@@ -70,10 +72,11 @@ impl AdsStream {
         protocol: Protocol,
         caller: Caller,
         requests: Requests,
+        admitted: Arc<Admitted>,
     ) -> Self {
         let present = shared.metrics.stream(protocol);
-        let frames = VecDeque::new();
-        Self { shared, protocol, caller, requests, frames, state: State::New, _present: present }
+        let (frames, state) = (VecDeque::new(), State::New);
+        Self { shared, protocol, caller, requests, frames, state, admitted, _present: present }
     }
 
     pub(crate) fn into_body(self) -> impl Body<Data = Bytes, Error = Infallible> + Send + 'static {
@@ -88,12 +91,15 @@ impl AdsStream {
             if let Some(frame) = self.frames.pop_front() {
                 return Some(frame);
             }
-            let outcome = match &mut self.state {
-                State::New => self.open().await,
-                State::Serving(serving) => {
-                    serving.step(&self.shared, &mut self.requests, &mut self.frames).await
-                }
-                State::Ended => return None,
+            if matches!(self.state, State::Ended) {
+                return None;
+            }
+            let admitted = self.admitted.clone();
+            let outcome = tokio::select! {
+                biased;
+                // What was half done is lost with the stream. A message that was begun is not: its frames are above.
+                status = admitted.ended() => Err(status),
+                outcome = self.work() => outcome,
             };
             if let Err(status) = outcome {
                 self.end(&status);
@@ -101,31 +107,35 @@ impl AdsStream {
         }
     }
 
+    async fn work(&mut self) -> Result<(), Status> {
+        match &mut self.state {
+            State::New => self.open().await,
+            State::Serving(serving) => {
+                serving.step(&self.shared, &mut self.requests, &mut self.frames).await
+            }
+            State::Ended => Ok(()),
+        }
+    }
+
     /// Waits for the first message, which says who the client is, and then until its fleet is there. Nothing more is
     /// read meanwhile, so nothing has to be kept.
     async fn open(&mut self) -> Result<(), Status> {
-        let stop = self.shared.stop.clone();
-        let opening = async {
-            let Some(first) = self.requests.next().await? else { return Err(Status::ok("")) };
-            let node = NodeName::read(first.node.ok_or_else(no_node)?)?;
-            let name = fleet_of(&node)?;
-            self.caller.admit(&name)?;
-            let mut fleets = self.shared.fleets.clone();
-            if fleets.get(&name).is_none() {
-                let id: String = node.id.chars().take(NODE_ID_LIMIT).collect();
-                tracing::info!(fleet = %name, node = id, "a proxy waits for a fleet that is not published");
-            }
-            let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
-            let serving = Serving::new(fleet, news, node, self.protocol).await?;
-            Ok((serving, first.request))
-        };
-        let (mut serving, request) = tokio::select! {
-            opened = opening => opened?,
-            () = stop.cancelled() => return Err(closing()),
-        };
+        let Some(first) = self.requests.next().await? else { return Err(Status::ok("")) };
+        let node = NodeName::read(first.node.ok_or_else(no_node)?)?;
+        let name = fleet_of(&node)?;
+        self.caller.admit(&name)?;
+        let mut fleets = self.shared.fleets.clone();
+        if fleets.get(&name).is_none() {
+            let id: String = node.id.chars().take(NODE_ID_LIMIT).collect();
+            tracing::info!(fleet = %name, node = id, "a proxy waits for a fleet that is not published");
+        }
+        let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
+        let mut serving = Serving::new(fleet, news, node, self.protocol).await?;
         let identity = self.caller.identity();
         tracing::debug!(fleet = %serving.fleet.name, node = serving.node, %identity, "stream opened");
-        serving.hear(&self.shared, &request, &mut self.frames).await?;
+        let setup = self.admitted.set_up().await;
+        serving.hear(&self.shared, &first.request, &mut self.frames).await?;
+        drop(setup);
         self.state = State::Serving(Box::new(serving));
         Ok(())
     }
@@ -183,7 +193,6 @@ impl Serving {
         let output = tokio::select! {
             // In this order: an answer that is there already is read before the clock takes it for silence.
             biased;
-            () = shared.stop.cancelled() => return Err(closing()),
             request = requests.next() => match request? {
                 Some(incoming) => return self.hear(shared, &incoming.request, frames).await,
                 None => return Err(Status::ok("")),
@@ -207,11 +216,8 @@ impl Serving {
     ) -> Result<(), Status> {
         if !self.compared && self.session.holds_other(request).map_err(refusal)? {
             self.compared = true;
-            let caught_up = timeout(LEFT_ALONE, self.catch_up(shared));
-            match shared.stop.run_until_cancelled(caught_up).await {
-                None => return Err(closing()),
-                Some(Err(_)) => shared.metrics.uncompared(),
-                Some(Ok(())) => {}
+            if timeout(LEFT_ALONE, self.catch_up(shared)).await.is_err() {
+                shared.metrics.uncompared();
             }
             let output = self.look();
             self.say(shared, output, frames);

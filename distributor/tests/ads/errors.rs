@@ -1,6 +1,6 @@
 use crate::world::*;
 use heliograph_client::{Client, Options, Protocol, State};
-use heliograph_distributor::{DistributorArgs, DistributorError, SecurityArgs};
+use heliograph_distributor::{DistributorArgs, DistributorError, LoadArgs, SecurityArgs};
 use heliograph_envoy::envoy::config::core::v3::Node;
 use heliograph_envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse,
@@ -150,6 +150,7 @@ async fn addresses_are_refused_with_one_clear_line() {
             xds_address: address.parse().unwrap(),
             insecure_plaintext,
             replica: None,
+            load: LoadArgs::default(),
         };
         let (security, store) = (SecurityArgs::default(), Arc::new(Embedded::new()));
         heliograph_distributor::build(&args, &security, store, &Registry::new(), &Readiness::new())
@@ -163,6 +164,7 @@ async fn addresses_are_refused_with_one_clear_line() {
         xds_address: address.parse().unwrap(),
         insecure_plaintext: true,
         replica: None,
+        load: LoadArgs::default(),
     };
     let admin = "127.0.0.1:19000".parse().unwrap();
     for same in ["127.0.0.1:19000", "0.0.0.0:19000"] {

@@ -5,6 +5,7 @@
 mod ahead;
 mod errors;
 mod faulty;
+mod load;
 mod reports;
 mod sealed;
 mod serving;

@@ -2,7 +2,7 @@
 
 use crate::faulty::Faulty;
 use heliograph_client::{Client, Options, Protocol, State};
-use heliograph_distributor::{Acks, DistributorArgs, SecurityArgs};
+use heliograph_distributor::{Acks, DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
 use heliograph_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
@@ -37,6 +37,7 @@ pub(crate) struct World {
     pub(crate) stop: CancellationToken,
     pub(crate) serving: JoinHandle<Result<(), heliograph_distributor::DistributorError>>,
     pub(crate) store: Arc<Faulty>,
+    pub(crate) readiness: Readiness,
     registry: Registry,
     /// The token of this writer, once it has written.
     fence: Option<u128>,
@@ -51,12 +52,17 @@ impl World {
 
     /// A replica with a store of its own or with that of another.
     pub(crate) async fn over(store: Faulty) -> Self {
+        Self::with(store, LoadArgs::default()).await
+    }
+
+    pub(crate) async fn with(store: Faulty, load: LoadArgs) -> Self {
         let store = Arc::new(store);
         let registry = Registry::new();
         let args = DistributorArgs {
             xds_address: "127.0.0.1:0".parse().unwrap(),
             insecure_plaintext: false,
             replica: Some("replica-7".to_owned()),
+            load,
         };
         let (security, readiness) = (SecurityArgs::default(), Readiness::new());
         let bound =
@@ -67,7 +73,18 @@ impl World {
         let stop = CancellationToken::new();
         let serving = tokio::spawn(bound.run(stop.clone()));
         tokio::time::timeout(DEADLINE, readiness.ready()).await.unwrap();
-        Self { server, acks, stop, serving, store, registry, fence: None, newest: None, head: None }
+        Self {
+            server,
+            acks,
+            stop,
+            serving,
+            store,
+            readiness,
+            registry,
+            fence: None,
+            newest: None,
+            head: None,
+        }
     }
 
     /// Publishes what the fleet is to have, and nothing else.

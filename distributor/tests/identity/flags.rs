@@ -1,5 +1,5 @@
 use crate::pki::{Authority, ISSUER, Signer};
-use heliograph_distributor::{DistributorArgs, SecurityArgs};
+use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_shared::admin::Readiness;
 use heliograph_store::Embedded;
 use prometheus::Registry;
@@ -11,6 +11,7 @@ async fn refusal(address: &str, insecure: bool, security: &SecurityArgs) -> Opti
         xds_address: address.parse().unwrap(),
         insecure_plaintext: insecure,
         replica: None,
+        load: LoadArgs::default(),
     };
     let (store, registry) = (Arc::new(Embedded::new()), Registry::new());
     let built =

@@ -2,7 +2,7 @@
 
 use crate::pki::{Authority, ISSUER, Issued, Signer};
 use heliograph_client::{Client, Options, Protocol, Server, State};
-use heliograph_distributor::{DistributorArgs, SecurityArgs};
+use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_shared::admin::Readiness;
@@ -69,6 +69,7 @@ impl Site {
             xds_address: "127.0.0.1:0".parse().unwrap(),
             insecure_plaintext: false,
             replica: Some("replica-7".to_owned()),
+            load: LoadArgs::default(),
         };
         let store = Arc::new(Embedded::new());
         publish(&store).await;

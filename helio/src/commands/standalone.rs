@@ -92,7 +92,7 @@ async fn start(args: &Args) -> anyhow::Result<Tasks> {
     };
 
     let (inputs, outputs) = mpsc::channel(WAITING_BATCHES);
-    let mut tasks = Tasks::new(stop.clone());
+    let mut tasks = Tasks::new(stop.clone()).with_longer_end(distributor.drain_time());
     if let Some(envoys) = envoys {
         let envoys = envoys.spawn(report.clone(), &readiness, stop.clone())?;
         tasks.spawn("envoys", envoys);

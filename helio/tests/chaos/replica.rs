@@ -3,7 +3,7 @@ use crate::scene::marked;
 use crate::servers::Proxy;
 use crate::world::{DEADLINE, metric};
 use heliograph_checker::{Content, Event};
-use heliograph_distributor::{DistributorArgs, SecurityArgs};
+use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, ResourceType, Snapshot};
 use heliograph_store::redis::RedisStore;
@@ -44,6 +44,7 @@ impl Replica {
             xds_address: "127.0.0.1:0".parse().unwrap(),
             insecure_plaintext: false,
             replica: Some(name.to_owned()),
+            load: LoadArgs::default(),
         };
         let (security, readiness) = (SecurityArgs::default(), Readiness::new());
         let bound = heliograph_distributor::build(

@@ -129,6 +129,13 @@ impl Heliograph {
             ("--admin-address", OsStr::new("127.0.0.1:0")),
             ("--replica", OsStr::new(&name)),
             ("--log-level", OsStr::new("info")),
+            // All clients come from one machine, as fast as they can, and what is measured is not how they are kept out.
+            ("--max-connections", OsStr::new("0")),
+            ("--max-connections-per-address", OsStr::new("0")),
+            ("--max-streams", OsStr::new("0")),
+            ("--admission-rate", OsStr::new("0")),
+            ("--rebalance-rate", OsStr::new("0")),
+            ("--drain-time", OsStr::new("0")),
         ];
         let arguments = flags.into_iter().flat_map(|(flag, value)| [OsStr::new(flag), value]);
         let (arguments, cpu) = (arguments.collect(), self.cpu);

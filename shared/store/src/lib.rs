@@ -8,6 +8,7 @@ mod codec;
 mod embedded;
 mod error;
 pub mod keys;
+mod presence;
 pub mod redis;
 mod store;
 mod subscription;
@@ -16,6 +17,7 @@ pub use self::redis::StoreArgs;
 pub use acks::{ACKS_EXPIRY, AckReport, FleetReport, RejectionReport};
 pub use embedded::Embedded;
 pub use error::StoreError;
+pub use presence::{PRESENCE_EXPIRY, Presence};
 pub use store::{
     Answer, Claim, Inspection, Loaded, Notice, Pin, Publication, Published, Record, Retirement,
     State, Store, Tended, Term, Watch,

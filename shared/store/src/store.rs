@@ -1,4 +1,4 @@
-use crate::{AckReport, StoreError};
+use crate::{AckReport, Presence, StoreError};
 use futures::future::BoxFuture;
 use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Snapshot};
 use serde::Serialize;
@@ -64,6 +64,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// What every replica said last.
     fn reports(&self) -> Answer<'_, Vec<AckReport>>;
+
+    /// Says that a replica is there. It is forgotten unless it says so again before [`crate::PRESENCE_EXPIRY`]. Where
+    /// replicas are not told of each other, nobody hears it.
+    fn appear(&self, _presence: Presence) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// The replicas that are there; where they are not told of each other, none.
+    fn present(&self) -> Answer<'_, Vec<Presence>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
 
     /// The newest term that has begun.
     fn term(&self) -> Answer<'_, Term>;

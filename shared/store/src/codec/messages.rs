@@ -96,6 +96,18 @@ pub(super) struct Sealed {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Presence {
+    #[prost(string, tag = "1")]
+    replica: String,
+    #[prost(uint64, tag = "2")]
+    beat: u64,
+    #[prost(uint64, tag = "3")]
+    streams: u64,
+    #[prost(bool, tag = "4")]
+    leaving: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Acks {
     #[prost(string, tag = "1")]
     replica: String,
@@ -341,6 +353,20 @@ impl TryFrom<Sealed> for keys::Sealed {
             nonce: sealed.nonce.as_ref().try_into().map_err(|_| CodecError::Damaged)?,
             ciphertext: sealed.ciphertext,
         })
+    }
+}
+
+impl From<&crate::Presence> for Presence {
+    fn from(presence: &crate::Presence) -> Self {
+        let crate::Presence { replica, beat, streams, leaving } = presence;
+        Self { replica: replica.clone(), beat: *beat, streams: *streams, leaving: *leaving }
+    }
+}
+
+impl From<Presence> for crate::Presence {
+    fn from(presence: Presence) -> Self {
+        let Presence { replica, beat, streams, leaving } = presence;
+        Self { replica, beat, streams, leaving }
     }
 }
 

@@ -12,7 +12,7 @@ mod messages;
 mod tests;
 
 use crate::keys::{KeyRing, Sealed};
-use crate::{AckReport, Pin, Record};
+use crate::{AckReport, Pin, Presence, Record};
 use bytes::{BufMut, Bytes, BytesMut};
 use heliograph_snapshot::{Address, Part, Resource, ResourceType};
 use prost::Message;
@@ -64,6 +64,7 @@ enum Kind {
     Body = 5,
     Sealed = 6,
     Acks = 7,
+    Presence = 8,
 }
 
 pub(crate) fn record(record: &Record, keys: &KeyRing) -> Bytes {
@@ -147,6 +148,17 @@ pub(crate) fn read_acks(bytes: &Bytes) -> Result<AckReport, CodecError> {
     }
 }
 
+pub(crate) fn presence(presence: &Presence) -> Bytes {
+    frame(Kind::Presence, &messages::Presence::from(presence)).freeze()
+}
+
+pub(crate) fn read_presence(bytes: &Bytes) -> Result<Presence, CodecError> {
+    match opened(bytes)? {
+        (Kind::Presence, payload) => Ok(decode::<messages::Presence>(payload)?.into()),
+        _ => Err(CodecError::Foreign),
+    }
+}
+
 fn header(kind: Kind, length: usize) -> BytesMut {
     let mut framed = BytesMut::with_capacity(FRAME + length + MAC);
     framed.put_slice(&MAGIC);
@@ -220,6 +232,7 @@ impl Kind {
             Self::Body,
             Self::Sealed,
             Self::Acks,
+            Self::Presence,
         ];
         all.into_iter().find(|kind| *kind as u8 == number)
     }

@@ -261,6 +261,7 @@ proptest! {
         let signed = with_mac(BytesMut::from(&framed[..]), &keys());
         for bytes in [Bytes::from(bytes), framed, signed] {
             let _ = (read_part(&bytes), read_body(&bytes), read_acks(&bytes));
+            let _ = read_presence(&bytes);
             let _ = (read_record(&bytes, &keys()), read_pin(&bytes, &keys()));
         }
     }
@@ -270,4 +271,15 @@ proptest! {
 fn a_report_tells_of_damage() {
     let report = AckReport { damaged: [FleetName::new("default", "edge")].into(), ..report() };
     assert_eq!(read_acks(&acks(&report)), Ok(report));
+}
+
+#[test]
+fn a_presence_is_read_as_it_was_written() {
+    let there = Presence { replica: "one".into(), beat: u64::MAX, streams: 15_000, leaving: true };
+    let bytes = presence(&there);
+    assert_eq!(read_presence(&bytes), Ok(there));
+    assert_eq!(read_presence(&stored!("acks")), Err(CodecError::Foreign));
+    for length in 0..FRAME {
+        assert!(read_presence(&bytes.slice(..length)).is_err());
+    }
 }

@@ -8,8 +8,8 @@ mod table;
 use self::reader::Reader;
 use self::table::Table;
 use crate::{
-    AckReport, Answer, Claim, Inspection, Loaded, Pin, Publication, Published, Record, Retirement,
-    Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Inspection, Loaded, Pin, Presence, Publication, Published, Record,
+    Retirement, Store, StoreError, Tended, Term, Watch,
 };
 use heliograph_snapshot::{Address, FleetName, Snapshot};
 use std::collections::BTreeMap;
@@ -130,6 +130,17 @@ impl Store for Embedded {
         Box::pin(async move { Ok(self.table().reports(Instant::now())) })
     }
 
+    fn appear(&self, presence: Presence) -> Answer<'_, ()> {
+        Box::pin(async move {
+            self.table().appear(presence, Instant::now());
+            Ok(())
+        })
+    }
+
+    fn present(&self) -> Answer<'_, Vec<Presence>> {
+        Box::pin(async move { Ok(self.table().present(Instant::now())) })
+    }
+
     fn term(&self) -> Answer<'_, Term> {
         Box::pin(async move { Ok(self.table().term()) })
     }
@@ -151,7 +162,7 @@ fn unix_milliseconds() -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ACKS_EXPIRY, Notice};
+    use crate::{ACKS_EXPIRY, Notice, PRESENCE_EXPIRY};
     use futures::FutureExt;
     use heliograph_snapshot::Head;
     use std::time::Duration;
@@ -181,6 +192,18 @@ mod tests {
         assert_eq!(store.reports().await.unwrap().len(), 2);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(store.reports().await.unwrap(), [report("speaking")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_is_gone_is_not_present() {
+        let store = Embedded::new();
+        let presence = |replica: &str| Presence { replica: replica.into(), ..Presence::default() };
+        store.appear(presence("gone")).await.unwrap();
+        tokio::time::advance(PRESENCE_EXPIRY - Duration::from_millis(1)).await;
+        store.appear(presence("here")).await.unwrap();
+        assert_eq!(store.present().await.unwrap().len(), 2);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(store.present().await.unwrap(), [presence("here")]);
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 use crate::{
-    ACKS_EXPIRY, AckReport, Claim, Inspection, Pin, Publication, Record, Retirement, StoreError,
-    Term,
+    ACKS_EXPIRY, AckReport, Claim, Inspection, PRESENCE_EXPIRY, Pin, Presence, Publication, Record,
+    Retirement, StoreError, Term,
 };
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +26,7 @@ pub(super) struct Table {
     pins: BTreeMap<FleetName, Pinned>,
     /// By replica, with the time at which they expire.
     reports: BTreeMap<String, (Instant, AckReport)>,
+    presences: BTreeMap<String, (Instant, Presence)>,
 }
 
 #[derive(Debug)]
@@ -62,6 +63,7 @@ impl Table {
             last_change: 0,
             pins: BTreeMap::new(),
             reports: BTreeMap::new(),
+            presences: BTreeMap::new(),
         }
     }
 
@@ -195,8 +197,19 @@ impl Table {
         self.reports.values().map(|(_, report)| report.clone()).collect()
     }
 
+    pub(super) fn appear(&mut self, presence: Presence, now: Instant) {
+        self.expire(now);
+        self.presences.insert(presence.replica.clone(), (now + PRESENCE_EXPIRY, presence));
+    }
+
+    pub(super) fn present(&mut self, now: Instant) -> Vec<Presence> {
+        self.expire(now);
+        self.presences.values().map(|(_, presence)| presence.clone()).collect()
+    }
+
     fn expire(&mut self, now: Instant) {
         self.reports.retain(|_, (expiry, _)| *expiry > now);
+        self.presences.retain(|_, (expiry, _)| *expiry > now);
     }
 
     fn pins(&self) -> BTreeMap<FleetName, Pin> {

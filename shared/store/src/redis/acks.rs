@@ -11,8 +11,7 @@ const CLOCKS_DIFFER: Duration = Duration::from_secs(2 * ACKS_EXPIRY.as_secs());
 impl Shared {
     pub(super) async fn report(&self, report: AckReport) -> Result<(), StoreError> {
         let replica = &report.replica;
-        let expires =
-            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + ACKS_EXPIRY;
+        let expires = since_epoch() + ACKS_EXPIRY;
         let set = cmd("SET")
             .arg(self.names.report(replica))
             .arg(codec::acks(&report).as_ref())
@@ -56,7 +55,7 @@ impl Shared {
 
     /// Those that are gone for long, and not by name: one may come back meanwhile, and then its time is another.
     async fn forget_replicas(&self) -> Result<(), StoreError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = since_epoch();
         let command = cmd("ZREMRANGEBYSCORE")
             .arg(self.names.replicas())
             .arg("-inf")
@@ -66,6 +65,10 @@ impl Shared {
     }
 }
 
-fn milliseconds(duration: Duration) -> u64 {
+pub(super) fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -38,6 +38,7 @@ pub(crate) enum Operation {
     Pin,
     Report,
     Reports,
+    Presence,
     Adopt,
 }
 
@@ -189,6 +190,7 @@ impl Operation {
             Self::Pin => "pin",
             Self::Report => "report",
             Self::Reports => "reports",
+            Self::Presence => "presence",
             Self::Adopt => "adopt",
         }
     }

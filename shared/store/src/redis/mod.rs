@@ -11,6 +11,7 @@ pub mod link;
 mod load;
 mod metrics;
 mod names;
+mod presence;
 mod records;
 mod scripts;
 mod tend;
@@ -26,8 +27,8 @@ use self::metrics::{Metrics, Operation};
 use self::names::Names;
 use crate::keys::{KeyFile, KeyRing};
 use crate::{
-    AckReport, Answer, Claim, Inspection, Loaded, Pin, Publication, Published, Record, Retirement,
-    Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Inspection, Loaded, Pin, Presence, Publication, Published, Record,
+    Retirement, Store, StoreError, Tended, Term, Watch,
 };
 use bytes::Bytes;
 use heliograph_snapshot::{Address, FleetName, Snapshot};
@@ -173,6 +174,14 @@ impl Store for RedisStore {
 
     fn reports(&self) -> Answer<'_, Vec<AckReport>> {
         Box::pin(self.shared.reports())
+    }
+
+    fn appear(&self, presence: Presence) -> Answer<'_, ()> {
+        Box::pin(self.shared.appear(presence))
+    }
+
+    fn present(&self) -> Answer<'_, Vec<Presence>> {
+        Box::pin(self.shared.present())
     }
 
     fn term(&self) -> Answer<'_, Term> {

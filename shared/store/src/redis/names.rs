@@ -74,6 +74,15 @@ impl Names {
         format!("{}:ack:{{acks}}:{replica}", self.prefix)
     }
 
+    /// The distributors that are there, and below it what each says.
+    pub(crate) fn presences(&self) -> String {
+        format!("{}:replica:{{replicas}}", self.prefix)
+    }
+
+    pub(crate) fn presence(&self, replica: &str) -> String {
+        format!("{}:replica:{{replicas}}:{replica}", self.prefix)
+    }
+
     fn of_fleet(&self, fleet: &FleetName, what: &str) -> String {
         format!("{}:{{{fleet}}}:{what}", self.prefix)
     }

@@ -6,7 +6,7 @@ use crate::world::{
 };
 use heliograph_store::keys::KeyRing;
 use heliograph_store::redis::RedisOptions;
-use heliograph_store::{AckReport, Pin, Store, StoreError};
+use heliograph_store::{AckReport, Pin, Presence, Store, StoreError};
 use std::time::{Duration, SystemTime};
 
 /// A user, and the rest of its line.
@@ -192,7 +192,10 @@ async fn distribute(program: &Program, stage: &Stage<'_>) -> Result<(), StoreErr
     stage.until_heard().await;
     program.store.load(found[&fleet("one")].clone(), None).await?;
     let report = AckReport { replica: "replica".into(), ..AckReport::default() };
-    program.store.report(report).await
+    program.store.report(report).await?;
+    let presence = Presence { replica: "replica".into(), ..Presence::default() };
+    program.store.appear(presence).await?;
+    program.store.present().await.map(|_| ())
 }
 
 /// All that an operator does.
@@ -295,6 +298,8 @@ async fn the_users_can_do_nothing_else() {
         "EVAL return 0",
         "DEL heliograph:ack:{acks}:replica",
         "SET heliograph:ack:other 1",
+        "DEL heliograph:replica:{replicas}:replica",
+        "SET heliograph:replica:other 1",
     ];
     let operator = [
         "SET heliograph:ack:{acks}:replica 1",

@@ -63,6 +63,9 @@ macro_rules! cases {
             acks {
                 reports_of_all_replicas_are_read_at_once
             }
+            presence {
+                replicas_know_of_each_other
+            }
         );
     };
     ($store:ident, $open:expr, $proptest_cases:expr, $($group:ident { $($case:ident)* })*) => {

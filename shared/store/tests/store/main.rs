@@ -7,6 +7,7 @@ mod contract;
 mod follower;
 mod history;
 mod model;
+mod presence;
 mod reading;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -1,0 +1,153 @@
+use heliograph_shared::duration;
+use std::time::Duration;
+
+/// The flags that say how much clients may ask of a replica, and how long they stay at it.
+#[derive(Clone, Debug, PartialEq, clap::Args)]
+pub struct LoadArgs {
+    /// How many connections are open at once; 0 for any number
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_MAX_CONNECTIONS",
+        value_name = "COUNT",
+        default_value_t = LoadArgs::DEFAULT.max_connections
+    )]
+    pub max_connections: usize,
+
+    /// How many connections one address may have open at once; 0 for any number, for example behind a load balancer that
+    /// hides the addresses of proxies
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_MAX_CONNECTIONS_PER_ADDRESS",
+        value_name = "COUNT",
+        default_value_t = LoadArgs::DEFAULT.max_connections_per_address
+    )]
+    pub max_connections_per_address: usize,
+
+    /// How many ADS streams are open at once; 0 for any number
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_MAX_STREAMS",
+        value_name = "COUNT",
+        default_value_t = LoadArgs::DEFAULT.max_streams
+    )]
+    pub max_streams: usize,
+
+    /// How many streams are told their first configuration at the same time, the others wait for their turn; 0 for any
+    /// number
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_MAX_SETUPS",
+        value_name = "COUNT",
+        default_value_t = LoadArgs::DEFAULT.max_setups
+    )]
+    pub max_setups: usize,
+
+    /// How many new streams are taken per second, the others are told to come again; 0 for any number
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_ADMISSION_RATE",
+        value_name = "COUNT",
+        default_value_t = LoadArgs::DEFAULT.admission_rate
+    )]
+    pub admission_rate: u32,
+
+    /// How long a connection stays, give or take a fifth; 0 for as long as it likes
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_CONNECTION_AGE",
+        value_name = "DURATION",
+        value_parser = duration::parse,
+        default_value = "1h"
+    )]
+    pub connection_age: Duration,
+
+    /// How long a new connection may take until its first request; 0 for as long as it likes
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_FIRST_REQUEST_TIMEOUT",
+        value_name = "DURATION",
+        value_parser = duration::parse,
+        default_value = "10s"
+    )]
+    pub first_request_timeout: Duration,
+
+    /// How long something may wait for a client that does not read, before its connection is closed; 0 for ever
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_SEND_TIMEOUT",
+        value_name = "DURATION",
+        value_parser = duration::parse,
+        default_value = "30s"
+    )]
+    pub send_timeout: Duration,
+
+    /// How many streams per second a replica lets go at most while it has more than the others; 0 for none
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_REBALANCE_RATE",
+        value_name = "COUNT",
+        default_value_t = LoadArgs::DEFAULT.rebalance_rate
+    )]
+    pub rebalance_rate: u32,
+
+    /// How long after SIGTERM the streams end, spread over that time so that other replicas are not rushed; 0 for all at
+    /// once. Without it, 20s; `helio standalone`, which has no other replica, ends them at once
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_DRAIN_TIME",
+        value_name = "DURATION",
+        value_parser = duration::parse
+    )]
+    pub drain_time: Option<Duration>,
+}
+
+impl LoadArgs {
+    /// What the flags say if they are not given.
+    pub const DEFAULT: Self = Self {
+        max_connections: 20_000,
+        max_connections_per_address: 1_000,
+        max_streams: 20_000,
+        max_setups: 1_000,
+        admission_rate: 2_000,
+        connection_age: Duration::from_secs(3600),
+        first_request_timeout: Duration::from_secs(10),
+        send_timeout: Duration::from_secs(30),
+        rebalance_rate: 50,
+        drain_time: None,
+    };
+    /// How long the program `distributor` drains unless told otherwise.
+    pub const DRAIN_TIME: Duration = Duration::from_secs(20);
+}
+
+impl Default for LoadArgs {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    #[test]
+    fn the_flags_have_the_defaults_that_the_code_has() {
+        assert_eq!(Program::parse_from(["program"]).load, LoadArgs::default());
+    }
+}

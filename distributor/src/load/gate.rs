@@ -1,0 +1,236 @@
+use super::bucket::Bucket;
+use super::{LoadArgs, turn};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Who may come in: decides, and knows no clock and no socket. Everything that it lets in is told to it again when it
+/// leaves.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    max_connections: usize,
+    max_connections_per_address: usize,
+    max_streams: usize,
+    rate: Option<Bucket>,
+    connections: usize,
+    streams: usize,
+    /// Addresses with open connections: no more entries than connections.
+    addresses: HashMap<IpAddr, usize>,
+    drain: Option<Drain>,
+}
+
+/// Why someone is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Refusal {
+    Connections,
+    Address,
+    Streams,
+    Rate,
+    Drain,
+}
+
+/// The connections that there were when the replica began to leave, and how many have asked for their turn.
+#[derive(Debug)]
+struct Drain {
+    all: usize,
+    told: usize,
+}
+
+impl Gate {
+    pub(crate) fn new(args: &LoadArgs) -> Self {
+        let bound = |count: usize| if count == 0 { usize::MAX } else { count };
+        Self {
+            max_connections: bound(args.max_connections),
+            max_connections_per_address: bound(args.max_connections_per_address),
+            max_streams: bound(args.max_streams),
+            rate: (args.admission_rate > 0).then(|| Bucket::new(args.admission_rate)),
+            connections: 0,
+            streams: 0,
+            addresses: HashMap::new(),
+            drain: None,
+        }
+    }
+
+    pub(crate) fn connect(&mut self, from: IpAddr) -> Result<(), Refusal> {
+        if self.drain.is_some() {
+            return Err(Refusal::Drain);
+        }
+        if self.connections >= self.max_connections {
+            return Err(Refusal::Connections);
+        }
+        let of_address = self.addresses.get(&from).copied().unwrap_or(0);
+        if of_address >= self.max_connections_per_address {
+            return Err(Refusal::Address);
+        }
+        self.addresses.insert(from, of_address + 1);
+        self.connections += 1;
+        Ok(())
+    }
+
+    pub(crate) fn disconnect(&mut self, from: IpAddr) {
+        self.connections = self.connections.saturating_sub(1);
+        if let Entry::Occupied(mut entry) = self.addresses.entry(from) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+
+    /// `now` counts from the start of the replica.
+    pub(crate) fn open_stream(&mut self, now: Duration) -> Result<(), Refusal> {
+        if self.drain.is_some() {
+            return Err(Refusal::Drain);
+        }
+        if self.streams >= self.max_streams {
+            return Err(Refusal::Streams);
+        }
+        if self.rate.as_mut().is_some_and(|rate| !rate.take(now)) {
+            return Err(Refusal::Rate);
+        }
+        self.streams += 1;
+        Ok(())
+    }
+
+    pub(crate) fn close_stream(&mut self) {
+        self.streams = self.streams.saturating_sub(1);
+    }
+
+    /// Nobody is let in from now on. How long the connection that asks may stay: each asks once, and gets another part of
+    /// the time. `luck` is from 0 to 1.
+    pub(crate) fn turn(&mut self, time: Duration, luck: f64) -> Duration {
+        let drain = self.drain.get_or_insert(Drain { all: self.connections, told: 0 });
+        let turn = turn(drain.told, drain.all, time, luck);
+        drain.told += 1;
+        turn
+    }
+}
+
+impl Refusal {
+    /// For metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Address => "address",
+            Self::Streams => "streams",
+            Self::Rate => "rate",
+            Self::Drain => "drain",
+        }
+    }
+
+    /// For the client, and for the operator who reads its log.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Self::Connections => "all connections are taken (--max-connections)",
+            Self::Address => {
+                "this address has too many connections (--max-connections-per-address)"
+            }
+            Self::Streams => "all streams of this replica are taken (--max-streams): connect again",
+            Self::Rate => {
+                "too many new streams in this second (--admission-rate): try again after a pause"
+            }
+            Self::Drain => "this replica is shutting down: connect again",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const TWO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+
+    fn gate(change: impl FnOnce(&mut LoadArgs)) -> Gate {
+        let mut args = LoadArgs::default();
+        change(&mut args);
+        Gate::new(&args)
+    }
+
+    #[test]
+    fn so_many_connections_and_no_more() {
+        let mut gate = gate(|args| args.max_connections = 2);
+        assert_eq!(gate.connect(ONE), Ok(()));
+        assert_eq!(gate.connect(TWO), Ok(()));
+        assert_eq!(gate.connect(TWO), Err(Refusal::Connections));
+        gate.disconnect(ONE);
+        assert_eq!(gate.connect(TWO), Ok(()));
+    }
+
+    #[test]
+    fn one_address_cannot_take_all_connections() {
+        let mut gate = gate(|args| args.max_connections_per_address = 2);
+        assert_eq!(gate.connect(ONE), Ok(()));
+        assert_eq!(gate.connect(ONE), Ok(()));
+        assert_eq!(gate.connect(ONE), Err(Refusal::Address));
+        assert_eq!(gate.connect(TWO), Ok(()));
+        gate.disconnect(ONE);
+        assert_eq!(gate.connect(ONE), Ok(()));
+    }
+
+    #[test]
+    fn addresses_that_left_are_forgotten() {
+        let mut gate = gate(|_| {});
+        for last in 0..=255 {
+            let address = IpAddr::from([192, 0, 2, last]);
+            gate.connect(address).unwrap();
+            gate.disconnect(address);
+        }
+        assert!(gate.addresses.is_empty());
+    }
+
+    #[test]
+    fn so_many_streams_and_no_more() {
+        let mut gate = gate(|args| args.max_streams = 1);
+        assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
+        assert_eq!(gate.open_stream(Duration::ZERO), Err(Refusal::Streams));
+        gate.close_stream();
+        assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
+    }
+
+    #[test]
+    fn a_stream_that_is_refused_takes_nothing() {
+        let mut gate = gate(|args| args.admission_rate = 1);
+        assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
+        for _ in 0..100 {
+            assert_eq!(gate.open_stream(Duration::ZERO), Err(Refusal::Rate));
+        }
+        assert_eq!(gate.streams, 1);
+        assert_eq!(gate.open_stream(Duration::from_secs(1)), Ok(()));
+    }
+
+    #[test]
+    fn zero_is_no_bound() {
+        let mut gate = gate(|args| {
+            args.max_connections = 0;
+            args.max_connections_per_address = 0;
+            args.max_streams = 0;
+            args.admission_rate = 0;
+        });
+        for _ in 0..50_000 {
+            gate.connect(ONE).unwrap();
+            gate.open_stream(Duration::ZERO).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_drain_lets_nobody_in_and_gives_each_its_own_turn() {
+        let mut gate = gate(|_| {});
+        for _ in 0..4 {
+            gate.connect(ONE).unwrap();
+        }
+        let time = Duration::from_secs(20);
+        let mut turns: Vec<_> = (0..4)
+            .map(|_| {
+                let turn = gate.turn(time, 0.5);
+                gate.disconnect(ONE);
+                turn.as_secs_f64()
+            })
+            .collect();
+        turns.sort_by(f64::total_cmp);
+        assert_eq!(turns, [2.5, 7.5, 12.5, 17.5]);
+        assert_eq!(gate.connect(TWO), Err(Refusal::Drain));
+        assert_eq!(gate.open_stream(Duration::ZERO), Err(Refusal::Drain));
+    }
+}

@@ -1,0 +1,43 @@
+use super::{Ending, Refusal};
+use prometheus::{IntCounterVec, Opts, Registry};
+
+/// Who was turned away, and who was sent away.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadMetrics {
+    turned_away: IntCounterVec,
+    ended: IntCounterVec,
+}
+
+impl LoadMetrics {
+    pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counters = |name: &str, help: &str| {
+            IntCounterVec::new(
+                Opts::new(format!("heliograph_distributor_{name}"), help),
+                &["reason"],
+            )
+        };
+        let metrics = Self {
+            turned_away: counters(
+                "turned_away_total",
+                "Connections (reasons connections, address, drain) and streams (streams, rate, drain) that were not \
+                 let in.",
+            )?,
+            ended: counters(
+                "ended_connections_total",
+                "Connections that this replica ended: old (age), at shutdown (drain), without a request (silence), of clients \
+                 that did not read (slow_reader), to rebalance (excess).",
+            )?,
+        };
+        registry.register(Box::new(metrics.turned_away.clone()))?;
+        registry.register(Box::new(metrics.ended.clone()))?;
+        Ok(metrics)
+    }
+
+    pub(crate) fn turned_away(&self, refusal: Refusal) {
+        self.turned_away.with_label_values(&[refusal.as_str()]).inc();
+    }
+
+    pub(crate) fn ended(&self, ending: Ending) {
+        self.ended.with_label_values(&[ending.as_str()]).inc();
+    }
+}

@@ -1,0 +1,53 @@
+//! How much clients may ask of a replica, and how long they stay at it. What is decided here is done in `server`.
+
+mod args;
+mod bucket;
+mod gate;
+mod metrics;
+mod shed;
+mod spread;
+
+pub use args::LoadArgs;
+pub(crate) use gate::{Gate, Refusal};
+pub(crate) use metrics::LoadMetrics;
+pub(crate) use shed::{Others, shed};
+pub(crate) use spread::{age, turn};
+
+/// Why a connection ends that its client would have kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It was open for long enough.
+    Age,
+    /// The replica shuts down.
+    Drain,
+    /// It asked for nothing in time.
+    Silence,
+    /// Something waited for it, and it did not read.
+    SlowReader,
+    /// Other replicas have fewer streams.
+    Excess,
+}
+
+impl Ending {
+    /// For metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Age => "age",
+            Self::Drain => "drain",
+            Self::Silence => "silence",
+            Self::SlowReader => "slow_reader",
+            Self::Excess => "excess",
+        }
+    }
+
+    /// For the streams of the connection.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Self::Age => "this connection has reached its age (--connection-age): connect again",
+            Self::Drain => "this replica is shutting down: connect again",
+            Self::Silence => "no request came in time (--first-request-timeout)",
+            Self::SlowReader => "nothing was read for too long (--send-timeout)",
+            Self::Excess => "other replicas have fewer streams (--rebalance-rate): connect again",
+        }
+    }
+}

@@ -1,0 +1,96 @@
+use super::door::Visit;
+use super::guard::Guard;
+use super::patient::Patient;
+use crate::load::Ending;
+use futures::FutureExt;
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// Requests are small but for the first of a reconnect, which lists all that the client holds.
+const RECEIVE_WINDOW: u32 = 256 << 10;
+/// What a client that does not read may hold of our memory beyond the shared bytes.
+const SEND_BUFFER: usize = 64 << 10;
+/// An Envoy opens one, or one per type.
+const STREAMS_PER_CONNECTION: u32 = 32;
+/// A request has a dozen headers, and the largest is a token. It also bounds how many CONTINUATION frames are read.
+const HEADERS: u32 = 16 << 10;
+/// How many streams a client may reset before they were looked at (rapid reset), and how many may be reset because the client
+/// broke the rules. Then the connection is closed.
+const EARLY_RESETS: usize = 20;
+const ERROR_RESETS: usize = 64;
+/// A peer that vanished without a word is noticed after both.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_PATIENCE: Duration = Duration::from_secs(20);
+/// After a client was asked not to open more streams on an old connection, how long those that it has go on. They end
+/// by themselves, but for those of ADS.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long clients may take to read the end of their streams.
+pub(super) const LONGEST_END: Duration = Duration::from_secs(3);
+
+/// Serves one connection until its client or its time ends it. `leave` is for who no longer trusts it, `stop` is that of
+/// the whole replica.
+pub(super) async fn serve<IO>(
+    io: IO,
+    guard: Guard,
+    visit: Visit,
+    leave: CancellationToken,
+    stop: CancellationToken,
+) where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let tenure = visit.tenure.clone();
+    let io = Patient::new(io, tenure.clone(), visit.send_timeout());
+    let mut connection = std::pin::pin!(builder().serve_connection(TokioIo::new(io), guard));
+    let mut left = std::pin::pin!(leave.cancelled().fuse());
+    let mut departure = std::pin::pin!(visit.departure(&stop));
+    let ending = loop {
+        tokio::select! {
+            outcome = &mut connection => return ended(outcome),
+            () = tenure.elsewhere() => connection.as_mut().graceful_shutdown(),
+            () = &mut left => connection.as_mut().graceful_shutdown(),
+            ending = &mut departure => break ending,
+        }
+    };
+    if matches!(ending, Ending::Silence | Ending::SlowReader) {
+        // There is nobody to say goodbye to.
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
+    if ending == Ending::Age {
+        tokio::select! {
+            outcome = &mut connection => return ended(outcome),
+            () = sleep(LAST_WORDS) => {}
+        }
+    }
+    tenure.end(ending);
+    tokio::select! {
+        outcome = &mut connection => ended(outcome),
+        () = sleep(LONGEST_END) => {}
+    }
+}
+
+fn builder() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(RECEIVE_WINDOW)
+        .initial_connection_window_size(4 * RECEIVE_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .max_header_list_size(HEADERS)
+        .max_pending_accept_reset_streams(EARLY_RESETS)
+        .max_local_error_reset_streams(ERROR_RESETS)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_PATIENCE);
+    builder
+}
+
+fn ended(outcome: hyper::Result<()>) {
+    if let Err(error) = outcome {
+        tracing::debug!(%error, "connection ended");
+    }
+}

@@ -1,0 +1,216 @@
+use super::pace::{Pace, Paces};
+use super::tenure::Tenure;
+use crate::load::{Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+/// The gate at work: it is locked, told the time, and what it says is counted and logged.
+#[derive(Debug)]
+pub(crate) struct Door {
+    gate: Mutex<Gate>,
+    setups: Semaphore,
+    paces: Paces,
+    age: Duration,
+    first_request_timeout: Duration,
+    send_timeout: Duration,
+    drain_time: Duration,
+    start: Instant,
+    metrics: LoadMetrics,
+    /// When the operator was last told of each refusal.
+    warned: Mutex<BTreeMap<Refusal, Instant>>,
+}
+
+/// A connection that was let in. Its place is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) tenure: Tenure,
+    door: Arc<Door>,
+    from: IpAddr,
+}
+
+/// A stream that was let in. Its place is free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    door: Arc<Door>,
+    number: u64,
+    pace: Arc<Pace>,
+}
+
+/// A replica that turns away thousands says so once in this time.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+/// How often they are looked at within the time that clients have to read. They may have a part more of it.
+const LOOKS: f64 = 4.0;
+
+impl Door {
+    pub(crate) fn new(args: &LoadArgs, metrics: LoadMetrics) -> Self {
+        let setups = match args.max_setups {
+            0 => Semaphore::MAX_PERMITS,
+            some => some.min(Semaphore::MAX_PERMITS),
+        };
+        Self {
+            gate: Mutex::new(Gate::new(args)),
+            setups: Semaphore::new(setups),
+            paces: Paces::default(),
+            age: args.connection_age,
+            first_request_timeout: args.first_request_timeout,
+            send_timeout: args.send_timeout,
+            drain_time: args.drain_time.unwrap_or_default(),
+            start: Instant::now(),
+            metrics,
+            warned: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn drain_time(&self) -> Duration {
+        self.drain_time
+    }
+
+    /// Lets a connection in, or says in the log why not.
+    pub(crate) fn connect(self: &Arc<Self>, from: IpAddr) -> Option<Visit> {
+        let decided = self.gate().connect(from);
+        match decided {
+            Ok(()) => Some(Visit { tenure: Tenure::default(), door: self.clone(), from }),
+            Err(refusal) => {
+                self.turn_away(refusal, Some(from));
+                None
+            }
+        }
+    }
+
+    /// Lets a stream in, or says what to tell its client, who is to come again.
+    pub(crate) fn admit(self: &Arc<Self>, tenure: &Tenure) -> Result<Admitted, Status> {
+        let decided = self.gate().open_stream(self.start.elapsed());
+        match decided {
+            Ok(()) => {
+                let (number, pace) = self.paces.join(tenure.clone(), self.start);
+                Ok(Admitted { door: self.clone(), number, pace })
+            }
+            Err(refusal) => {
+                self.turn_away(refusal, None);
+                if refusal == Refusal::Streams {
+                    // Here it would be refused again, while another replica may have room.
+                    tenure.send_elsewhere();
+                }
+                Err(Status::unavailable(refusal.message()))
+            }
+        }
+    }
+
+    pub(crate) fn streams(&self) -> usize {
+        self.paces.len()
+    }
+
+    /// Connections with so many streams, chosen by chance. They may be gone when they are asked to leave.
+    pub(crate) fn some(&self, streams: usize) -> Vec<Tenure> {
+        self.paces.some(streams)
+    }
+
+    /// Gives up the clients that take nothing of what waits for them, unless they may leave it there for ever.
+    pub(crate) async fn watch(&self) -> Infallible {
+        if self.send_timeout.is_zero() {
+            return std::future::pending().await;
+        }
+        let mut look = interval(self.send_timeout.div_f64(LOOKS));
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            look.tick().await;
+            self.paces.stall(self.start.elapsed(), self.send_timeout);
+        }
+    }
+
+    fn turn_away(&self, refusal: Refusal, from: Option<IpAddr>) {
+        self.metrics.turned_away(refusal);
+        let now = Instant::now();
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = warned.get(&refusal).is_some_and(|at| now.duration_since(*at) < WARN_EVERY);
+        if refusal == Refusal::Drain || told {
+            return;
+        }
+        warned.insert(refusal, now);
+        drop(warned);
+        let address = from.map(tracing::field::display);
+        tracing::warn!(address, "proxies are turned away: {}", refusal.message());
+    }
+
+    /// Nothing panics while it holds the lock, and every change is whole.
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Visit {
+    /// How long the client may leave something unread.
+    pub(crate) fn send_timeout(&self) -> Duration {
+        self.door.send_timeout
+    }
+
+    /// Resolves when the connection must go. To be waited for from its beginning.
+    pub(crate) async fn departure(&self, stop: &CancellationToken) -> Ending {
+        let silence = async {
+            passed(self.door.first_request_timeout).await;
+            if self.tenure.is_used() {
+                std::future::pending().await
+            }
+        };
+        let drain = async {
+            stop.cancelled().await;
+            let turn = self.door.gate().turn(self.door.drain_time, fastrand::f64());
+            sleep(turn).await;
+        };
+        let ending = tokio::select! {
+            () = silence => Ending::Silence,
+            () = passed(age(self.door.age, fastrand::f64())) => Ending::Age,
+            () = drain => Ending::Drain,
+            ending = self.tenure.dismissed() => ending,
+        };
+        self.door.metrics.ended(ending);
+        ending
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.door.gate().disconnect(self.from);
+    }
+}
+
+impl Admitted {
+    /// Resolves when the stream must end, with what its client is told.
+    pub(crate) async fn ended(&self) -> Status {
+        self.pace.tenure().ended().await
+    }
+
+    /// Where it is noted what the client takes.
+    pub(crate) fn pace(&self) -> Arc<Pace> {
+        self.pace.clone()
+    }
+
+    /// Waits until the client may be told its first configuration. It is its turn for as long as it holds what it gets:
+    /// not while it waits for something else, because others wait for it.
+    pub(crate) async fn set_up(&self) -> Option<SemaphorePermit<'_>> {
+        // It is never closed.
+        self.door.setups.acquire().await.ok()
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.door.paces.leave(self.number);
+        self.door.gate().close_stream();
+    }
+}
+
+/// Resolves after that time; if it is zero, never.
+async fn passed(time: Duration) {
+    if time.is_zero() {
+        std::future::pending().await
+    }
+    sleep(time).await;
+}

@@ -1,0 +1,70 @@
+use crate::load::Ending;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+/// How long a connection stays, as it and its streams know. It travels with each request of the connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tenure {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Whether a request has come.
+    used: AtomicBool,
+    /// Told when the next stream had better go to another replica.
+    elsewhere: Notify,
+    /// Told when somebody else than the connection wants it to end.
+    dismissed: CancellationToken,
+    /// Told when the streams must end.
+    over: CancellationToken,
+    /// Why; set before either is told, and never again.
+    ending: OnceLock<Ending>,
+}
+
+impl Tenure {
+    pub(crate) fn used(&self) {
+        self.inner.used.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_used(&self) -> bool {
+        self.inner.used.load(Ordering::Relaxed)
+    }
+
+    /// Asks the client to open its next stream on another connection, which may lead to another replica.
+    pub(crate) fn send_elsewhere(&self) {
+        self.inner.elsewhere.notify_one();
+    }
+
+    /// For the connection: resolves when the client is to be asked.
+    pub(crate) async fn elsewhere(&self) {
+        self.inner.elsewhere.notified().await;
+    }
+
+    /// Asks the connection to end.
+    pub(crate) fn dismiss(&self, ending: Ending) {
+        let _ = self.inner.ending.set(ending);
+        self.inner.dismissed.cancel();
+    }
+
+    /// For the connection: resolves when it is asked to end.
+    pub(crate) async fn dismissed(&self) -> Ending {
+        self.inner.dismissed.cancelled().await;
+        self.inner.ending.get().copied().unwrap_or(Ending::Drain)
+    }
+
+    /// Ends the streams.
+    pub(crate) fn end(&self, ending: Ending) {
+        let _ = self.inner.ending.set(ending);
+        self.inner.over.cancel();
+    }
+
+    /// For the streams: resolves when they end, with what their clients are told.
+    pub(crate) async fn ended(&self) -> Status {
+        self.inner.over.cancelled().await;
+        Status::unavailable(self.inner.ending.get().map_or("connect again", |why| why.message()))
+    }
+}
