@@ -17,6 +17,9 @@ mod version;
 pub use audience::{Client, Proxy};
 pub use derive::{advance, derive};
 pub use endpoints::{LABELS, REGION, SUBZONE, ZONE};
-pub use message::{Admission, Audience, Operator, Preference, Requirement, Treatment, Variant};
+pub use message::{
+    Admission, Audience, Operator, Preference, Requirement, Treatment, Variant, audience_name,
+    treatment_name,
+};
 pub use rules::{Class, Rules};
 pub use version::{EnvoyVersion, InvalidVersion};

@@ -123,10 +123,12 @@ impl<'a> About<'a> {
 
 const AUDIENCE: &str = "audience";
 
-fn audience_name(id: &str) -> String {
+/// Under which name an audience is kept.
+pub fn audience_name(id: &str) -> String {
     format!("{AUDIENCE}/{id}")
 }
 
-pub(crate) fn treatment_name(kind: ResourceType, name: &str) -> String {
+/// Under which name the treatment of a resource is kept.
+pub fn treatment_name(kind: ResourceType, name: &str) -> String {
     format!("{kind}/{name}")
 }

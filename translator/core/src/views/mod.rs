@@ -11,7 +11,7 @@ mod proxy;
 mod treatment;
 
 pub(crate) use plan::{Plan, plan};
-pub(crate) use policy::{AcceptedPolicy, policy};
+pub(crate) use policy::{AcceptedPolicy, Rule, Says, policy};
 pub(crate) use proxy::{ListedProxy, entry, proxy};
 pub(crate) use treatment::{Treated, treatment};
 
@@ -28,15 +28,13 @@ pub(crate) fn audience(reader: &Reader<'_>, fleet: &FleetName, id: &str) -> Opti
 }
 
 /// The fleet of the Gateway that a reference in `namespace` leads to, or why there is none.
-fn target(
-    reader: &Reader<'_>,
-    namespace: &str,
-    target: &TargetRef,
-) -> Result<FleetName, String> {
+fn target(reader: &Reader<'_>, namespace: &str, target: &TargetRef) -> Result<FleetName, String> {
     if (target.group.as_str(), target.kind.as_str()) != (Kind::Gateway.group(), "Gateway") {
         return Err(format!("targetRef: {} {} is not a Gateway", target.group, target.kind));
     }
     let name = ObjectName::new(namespace, &target.name);
     let doors = reader.doors(&name);
-    doors.map(|doors| doors.fleet.clone()).ok_or_else(|| format!("no Gateway {name} is served here"))
+    doors
+        .map(|doors| doors.fleet.clone())
+        .ok_or_else(|| format!("no Gateway {name} is served here"))
 }

@@ -40,7 +40,9 @@ fn name(kind: ResourceType, body: &Bytes) -> Option<String> {
     let body = body.clone();
     match kind {
         ResourceType::Cluster => Cluster::decode(body).ok().map(|it| it.name),
-        ResourceType::Endpoints => ClusterLoadAssignment::decode(body).ok().map(|it| it.cluster_name),
+        ResourceType::Endpoints => {
+            ClusterLoadAssignment::decode(body).ok().map(|it| it.cluster_name)
+        }
         ResourceType::Listener => Listener::decode(body).ok().map(|it| it.name),
         ResourceType::Route => RouteConfiguration::decode(body).ok().map(|it| it.name),
         // What is sealed in the store has no variants beside it.

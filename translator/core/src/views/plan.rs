@@ -46,10 +46,9 @@ pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
         let chosen: Arc<str> = name.to_string().into();
         for rule in rules {
             match rule {
-                Rule::Prefer(labels) => plan.preferences.push(Preference {
-                    audience: chosen.to_string(),
-                    labels: labels.clone(),
-                }),
+                Rule::Prefer(labels) => plan
+                    .preferences
+                    .push(Preference { audience: chosen.to_string(), labels: labels.clone() }),
                 Rule::Overlay { kind, name: resource, patch } => {
                     let planned = plan.resources.entry((*kind, resource.clone())).or_default();
                     planned.overlays.push(PlannedOverlay {

@@ -29,7 +29,11 @@ pub(crate) enum Rule {
     Prefer(Vec<String>),
     /// What is served on these ports is for nobody else.
     Only(BTreeSet<u16>),
-    Overlay { kind: ResourceType, name: Arc<str>, patch: Patch },
+    Overlay {
+        kind: ResourceType,
+        name: Arc<str>,
+        patch: Patch,
+    },
 }
 
 /// Each label doubles what there may be to tell apart, and each endpoint is compared by all of them.
