@@ -1,4 +1,5 @@
 use super::frames::Frames;
+use crate::view::Claims;
 use bytes::Bytes;
 use heliograph_distributor_protocol::{Request, RequestError};
 use heliograph_envoy::Message;
@@ -20,6 +21,7 @@ pub(crate) struct Incoming {
 pub(crate) struct NodeName {
     pub(crate) id: String,
     pub(crate) cluster: String,
+    pub(crate) claims: Claims,
 }
 
 /// The requests of both protocols.
@@ -72,7 +74,10 @@ fn decode<M: Wire>(message: Bytes) -> Result<Incoming, Status> {
         Status::invalid_argument(format!("this is not a discovery request: {error}"))
     })?;
     let node = message.take_node();
-    let node = node.map(|node| NodeName { id: node.id, cluster: node.cluster });
+    let node = node.map(|node| {
+        let claims = Claims::of(&node);
+        NodeName { id: node.id, cluster: node.cluster, claims }
+    });
     let request =
         message.try_into().map_err(|error| Status::resource_exhausted(error.to_string()))?;
     Ok(Incoming { node, request })

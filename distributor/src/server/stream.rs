@@ -3,7 +3,7 @@ use super::request::{NodeName, Requests};
 use crate::acks::Participant;
 use crate::feed::{Fleet, News};
 use crate::metrics::Present;
-use crate::view::{Class, Views};
+use crate::view::{Seat, Views, Who};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
 use heliograph_distributor_protocol::{
@@ -42,10 +42,10 @@ enum State {
 
 /// A stream whose client has named itself.
 struct Serving {
-    node: String,
+    who: Who,
     fleet: Arc<Fleet>,
     views: News,
-    class: Class,
+    seat: Seat,
     session: Session,
     /// The session's times count from here.
     start: Instant,
@@ -115,7 +115,7 @@ impl AdsStream {
             opened = opening => opened?,
             () = stop.cancelled() => return Err(closing()),
         };
-        tracing::debug!(fleet = %serving.fleet.name, node = serving.node, "stream opened");
+        tracing::debug!(fleet = %serving.fleet.name, node = serving.who.node, "stream opened");
         serving.hear(&self.shared, request, &mut self.frames).await?;
         self.state = State::Serving(Box::new(serving));
         Ok(())
@@ -123,7 +123,7 @@ impl AdsStream {
 
     fn end(&mut self, status: &Status) {
         if let State::Serving(serving) = &self.state {
-            let (fleet, node) = (&serving.fleet.name, &serving.node);
+            let (fleet, node) = (&serving.fleet.name, &serving.who.node);
             tracing::debug!(%fleet, node, code = ?status.code(), reason = status.message(), "stream ended");
         }
         if matches!(status.code(), tonic::Code::InvalidArgument | tonic::Code::ResourceExhausted) {
@@ -144,16 +144,22 @@ impl Serving {
         node: NodeName,
         protocol: Protocol,
     ) -> Result<Self, Status> {
-        let class = Class;
+        let who = Who {
+            node: node.id.chars().take(NODE_ID_LIMIT).collect(),
+            claims: node.claims,
+            // Nobody is asked for a proof of it.
+            namespace: None,
+        };
+        let mut seat = Seat::default();
         // A fleet that is retired just now may come back.
         let view = match &*views.wait_for(Option::is_some).await.map_err(|_| closing())? {
-            Some(views) => views.of(class).clone(),
+            Some(views) => views.of(&who, &mut seat),
             None => return Err(closing()),
         };
         Ok(Self {
-            node: node.id.chars().take(NODE_ID_LIMIT).collect(),
+            who,
             views,
-            class,
+            seat,
             session: Session::new(protocol, view, fleet.names.clone()),
             start: Instant::now(),
             participant: Participant::join(fleet.clone()),
@@ -226,7 +232,10 @@ impl Serving {
     fn look(&mut self) -> Output {
         let views = self.views.borrow_and_update().clone();
         match views {
-            Some(views) => self.session.on_view(self.now(), views.of(self.class).clone()),
+            Some(views) => {
+                let view = views.of(&self.who, &mut self.seat);
+                self.session.on_view(self.now(), view)
+            }
             // Retired: the client keeps what it has.
             None => Output::default(),
         }
@@ -251,7 +260,7 @@ impl Serving {
     /// Warns once of what ten thousand proxies may say.
     fn tell(&self, rejection: &Rejection) {
         let Rejection { kind, nonce, detail, resources: _ } = rejection;
-        let (fleet, node) = (&self.fleet.name, &self.node);
+        let (fleet, node) = (&self.fleet.name, &self.who.node);
         if self.participant.rejected(rejection) {
             tracing::warn!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
         } else {

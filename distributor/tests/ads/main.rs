@@ -8,4 +8,5 @@ mod faulty;
 mod reports;
 mod sealed;
 mod serving;
+mod views;
 mod world;
