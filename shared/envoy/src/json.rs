@@ -119,7 +119,7 @@ fn canonical(pool: &DescriptorPool, message: &DynamicMessage) -> Result<Vec<u8>,
                     entry.set_field_by_number(2, value.clone());
                     entries.push((key, canonical(pool, &entry)?));
                 }
-                entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+                entries.sort_by_key(|(key, _)| *key);
                 for (_, entry) in entries {
                     crate::append_message(&mut buffer, tag, &entry);
                 }

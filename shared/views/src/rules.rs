@@ -91,9 +91,11 @@ impl Rules {
             Some(About::Audience(id)) => self.audiences.remove(id).is_some(),
             Some(About::Treatment(kind, _)) => {
                 fewer(&mut self.treated, &kind);
-                labels(rule).iter().fold(false, |changed, label| {
-                    fewer(&mut self.labels, &Arc::from(label.as_str())) || changed
-                })
+                let mut changed = false;
+                for label in labels(rule) {
+                    changed |= fewer(&mut self.labels, &Arc::from(label.as_str()));
+                }
+                changed
             }
             None => false,
         }

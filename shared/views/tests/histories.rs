@@ -195,6 +195,26 @@ proptest! {
     }
 }
 
+/// Shown by what is the same value as before, and so was not made again.
+#[test]
+fn one_changed_resource_among_many_costs_one() {
+    let names = 0..60u8;
+    let resources = names.clone().map(|name| Step::Resource(1, name, Some(3)));
+    let treatments = names.clone().map(|name| Step::Treatment(1, name, Some((0, 0))));
+    let first = resources.chain(treatments).collect();
+    let history = history(&[first, vec![Step::Resource(1, 7, Some(2))]]);
+    let (before, after) = (&history[1], &history[2]);
+    let rules = rules(after);
+    let class = rules.class(&client("b"));
+    let known = derive(before, &rules, &class);
+    let view = advance(before, &known, after, &rules, &class);
+    for name in names.map(name_of) {
+        let [old, new] = [&known, &view].map(|it| it.get(ResourceType::Endpoints, &name).unwrap());
+        assert!(!Arc::ptr_eq(old, before.get(ResourceType::Endpoints, &name).unwrap()));
+        assert_eq!(Arc::ptr_eq(old, new), &*name != "name-7", "{name}");
+    }
+}
+
 #[test]
 fn without_rules_the_view_is_the_snapshot() {
     let base = &history(&[vec![Step::Resource(0, 1, Some(1))]])[1];
