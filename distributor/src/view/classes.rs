@@ -93,6 +93,7 @@ impl Classes {
         if let Some(found) = seats.classes.get(&class).and_then(Weak::upgrade) {
             return found;
         }
+        tracing::debug!(%fleet, %class, "the first client of a class");
         let seated = Arc::new(Seated { class: class.clone(), derived: Mutex::default() });
         seats.classes.insert(class, Arc::downgrade(&seated));
         seated

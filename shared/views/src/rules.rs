@@ -3,6 +3,7 @@ use crate::message::{About, Audience, Treatment};
 use heliograph_snapshot::{Resource, ResourceType, Tree};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 /// All that the rules of a snapshot ask of a client, so that nothing else has to be known of it.
@@ -110,13 +111,14 @@ impl Class {
     pub(crate) fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(|value| &**value)
     }
+}
 
-    pub fn audiences(&self) -> impl Iterator<Item = &str> {
-        self.audiences.iter().map(|id| &**id)
-    }
-
-    pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.labels.iter().map(|(key, value)| (&**key, &**value))
+/// `shop/canaries, topology.kubernetes.io/zone=a`.
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let audiences = self.audiences.iter().map(ToString::to_string);
+        let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
+        f.write_str(&audiences.chain(labels).collect::<Vec<_>>().join(", "))
     }
 }
 

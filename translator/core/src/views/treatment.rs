@@ -53,7 +53,7 @@ pub(crate) fn treatment(
 fn wish_of_service(reader: &Reader<'_>, cluster: &str) -> Option<Preference> {
     let service = reader.object::<Service>(&Backend::service_of(cluster)?)?;
     let wish = service.spec.as_ref()?.traffic_distribution.as_deref()?;
-    // Proxies do not run on the nodes of endpoints, so the same node is as near as the same zone.
+    // A gateway's proxies seldom share a node with endpoints: who wants the same node is content with the same zone.
     let is_near = matches!(wish, "PreferClose" | "PreferSameZone" | "PreferSameNode");
     is_near.then(|| Preference { audience: String::new(), labels: vec![ZONE.to_owned()] })
 }
