@@ -104,7 +104,7 @@ pub async fn build(
     let listener = net::bind("xDS address", "--xds-address", args.xds_address).await?;
     // Asked of the listener, because port 0 becomes another.
     let address = listener.local_addr().unwrap_or(args.xds_address);
-    let (feed, fleets) = Feed::new();
+    let (feed, fleets) = Feed::new(metrics.unclassed.clone());
     let replica = args.replica.clone().unwrap_or_else(host_name);
     let door = Door::new(&args.load, LoadMetrics::register(registry)?);
     let synced = readiness.guard("snapshots");

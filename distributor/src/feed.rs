@@ -3,11 +3,12 @@
 use crate::acks::FleetAcks;
 use crate::comparison::Comparison;
 use crate::metrics::Metrics;
-use crate::view::{Class, Views};
+use crate::view::{Classes, Views};
 use heliograph_distributor_protocol::{Encodings, Memo};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use heliograph_store::{Subscription, Update};
+use prometheus::IntCounter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) struct Feed {
     answers: Arc<Notify>,
     /// Of all fleets, so that there is one bound on what it keeps.
     memo: Arc<Memo>,
+    unclassed: IntCounter,
 }
 
 /// The fleets there are. Clones are cheap, and all see the same.
@@ -42,6 +44,7 @@ pub(crate) struct Fleet {
     pub(crate) encodings: Encodings,
     pub(crate) acks: FleetAcks,
     pub(crate) comparison: Comparison,
+    pub(crate) classes: Arc<Classes>,
     /// The newest snapshot; `None` while the fleet is retired.
     views: watch::Sender<Option<Arc<Views>>>,
 }
@@ -56,12 +59,14 @@ pub(crate) type FleetMap = Arc<BTreeMap<FleetName, Arc<Fleet>>>;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Feed {
-    pub(crate) fn new() -> (Self, Fleets) {
+    /// `unclassed` counts the clients for which a fleet has no class left.
+    pub(crate) fn new(unclassed: IntCounter) -> (Self, Fleets) {
         let (sender, receiver) = watch::channel(FleetMap::default());
         let (told, damaged) = watch::channel(BTreeSet::new());
         let answers = Arc::new(Notify::new());
         let memo = Arc::default();
-        let feed = Self { fleets: sender, damaged: told, answers: answers.clone(), memo };
+        let feed =
+            Self { fleets: sender, damaged: told, answers: answers.clone(), memo, unclassed };
         (feed, Fleets { map: receiver, damaged, answers })
     }
 
@@ -89,6 +94,8 @@ impl Feed {
                 _ = look.tick() => {
                     self.memo.age();
                     let live = self.fleets.borrow().values().filter(|fleet| fleet.is_live()).count();
+                    let classes = self.fleets.borrow().values().map(|fleet| fleet.classes.len()).sum();
+                    metrics.classes(classes);
                     metrics.fleets(live, updates.damaged(), updates.unopened());
                     self.tell_damage(updates.damaged_fleets().into_iter().collect());
                 }
@@ -102,10 +109,16 @@ impl Feed {
         tracing::debug!(fleet = %snapshot.fleet, head = %snapshot.head, "new snapshot");
         match fleet {
             Some(fleet) => {
-                fleet.views.send_replace(Some(Arc::new(Views::new(snapshot))));
+                let views = match fleet.current() {
+                    Some(views) => views.next(snapshot),
+                    None => Views::new(snapshot, fleet.classes.clone()),
+                };
+                fleet.views.send_replace(Some(Arc::new(views)));
             }
             None => {
-                let fleet = Arc::new(Fleet::new(snapshot, self.answers.clone(), self.memo.clone()));
+                let (answers, memo) = (self.answers.clone(), self.memo.clone());
+                let fleet = Fleet::new(snapshot, answers, memo, self.unclassed.clone());
+                let fleet = Arc::new(fleet);
                 self.fleets.send_modify(|fleets| {
                     Arc::make_mut(fleets).insert(fleet.name.clone(), fleet);
                 });
@@ -169,14 +182,21 @@ impl Fleets {
 }
 
 impl Fleet {
-    fn new(snapshot: Arc<Snapshot>, answers: Arc<Notify>, memo: Arc<Memo>) -> Self {
+    fn new(
+        snapshot: Arc<Snapshot>,
+        answers: Arc<Notify>,
+        memo: Arc<Memo>,
+        unclassed: IntCounter,
+    ) -> Self {
+        let classes = Arc::new(Classes::new(unclassed));
         Self {
             name: snapshot.fleet.clone(),
             memo,
             encodings: Encodings::default(),
             acks: FleetAcks::new(answers),
             comparison: Comparison::default(),
-            views: watch::Sender::new(Some(Arc::new(Views::new(snapshot)))),
+            views: watch::Sender::new(Some(Arc::new(Views::new(snapshot, classes.clone())))),
+            classes,
         }
     }
 
@@ -187,7 +207,7 @@ impl Fleet {
 
     /// Where the newest snapshot stands.
     pub(crate) fn head(&self) -> Option<Head> {
-        self.current().map(|views| views.of(Class).head())
+        self.current().map(|views| views.head())
     }
 
     fn is_live(&self) -> bool {
@@ -208,9 +228,13 @@ mod tests {
         Arc::new(Snapshot::empty(FleetName::new("default", fleet)).with(head, []))
     }
 
+    fn unclassed() -> IntCounter {
+        IntCounter::new("unclassed", "in a test").unwrap()
+    }
+
     #[tokio::test]
     async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
-        let (feed, mut fleets) = Feed::new();
+        let (feed, mut fleets) = Feed::new(unclassed());
         let name = FleetName::new("default", "a");
         feed.publish(snapshot("a", 1));
         let (_, news) = fleets.published(&name).await.unwrap();
@@ -221,7 +245,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
-        let (feed, mut fleets) = Feed::new();
+        let (feed, mut fleets) = Feed::new(unclassed());
         let name = FleetName::new("default", "a");
         feed.publish(snapshot("a", 1));
         let stream = fleets.published(&name).await.unwrap();

@@ -15,6 +15,8 @@ pub(crate) struct Metrics {
     unknown_types: IntCounter,
     refused: IntCounter,
     uncompared: IntCounter,
+    classes: IntGauge,
+    pub(crate) unclassed: IntCounter,
     pub(crate) report_failures: IntCounter,
 }
 
@@ -60,6 +62,14 @@ impl Metrics {
                 "uncompared_streams_total",
                 "Streams whose client may be ahead of this replica, answered without hearing from the store.",
             )?,
+            classes: IntGauge::new(
+                "heliograph_distributor_classes",
+                "Classes of clients that see something of their own, in all fleets.",
+            )?,
+            unclassed: counter(
+                "unclassed_clients_total",
+                "Times that a client got the view of no class, because its fleet has too many.",
+            )?,
             report_failures: counter(
                 "report_failures_total",
                 "Reports of what clients answered that the store did not take.",
@@ -75,6 +85,8 @@ impl Metrics {
         registry.register(Box::new(metrics.unknown_types.clone()))?;
         registry.register(Box::new(metrics.refused.clone()))?;
         registry.register(Box::new(metrics.uncompared.clone()))?;
+        registry.register(Box::new(metrics.classes.clone()))?;
+        registry.register(Box::new(metrics.unclassed.clone()))?;
         registry.register(Box::new(metrics.report_failures.clone()))?;
         Ok(metrics)
     }
@@ -85,6 +97,10 @@ impl Metrics {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.fleets.with_label_values(&[state]).set(count);
         }
+    }
+
+    pub(crate) fn classes(&self, count: usize) {
+        self.classes.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn connection(&self) -> Present {

@@ -15,7 +15,12 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("heliograph-snapshot", &[], &[]),
     ("heliograph-shared", &[], &[]),
     ("heliograph-store", &["heliograph-shared", "heliograph-snapshot"], &[]),
-    ("heliograph-translator-core", &["heliograph-envoy", "heliograph-snapshot"], &[]),
+    ("heliograph-views", &["heliograph-envoy", "heliograph-snapshot"], &[]),
+    (
+        "heliograph-translator-core",
+        &["heliograph-envoy", "heliograph-snapshot", "heliograph-views"],
+        &[],
+    ),
     (
         "heliograph-translator",
         &[
@@ -35,6 +40,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-shared",
             "heliograph-snapshot",
             "heliograph-store",
+            "heliograph-views",
         ],
         &["heliograph-client"],
     ),
@@ -72,6 +78,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
 const OUT_OF_REACH: &[(&str, &[&str])] = &[
     // Deciding is pure: no runtime, no network, no client.
     ("heliograph-snapshot", &["tokio", "tonic", "kube-core"]),
+    ("heliograph-views", &["tokio", "tonic", "kube-core"]),
     ("heliograph-checker", &["tokio", "tonic", "redis"]),
     ("heliograph-report", &["tokio", "tonic", "redis"]),
     ("heliograph-translator-core", &["tokio", "tonic", "hyper", "kube-client"]),

@@ -6,7 +6,6 @@ mod reporter;
 pub(crate) use reporter::Reporter;
 
 use crate::feed::{Fleet, Fleets};
-use crate::view::Class;
 use heliograph_distributor_protocol::{Rejection, View};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use serde::{Serialize, Serializer};
@@ -94,8 +93,9 @@ impl Acks {
 
 impl AcksSummary {
     fn of(fleet: &Fleet) -> Self {
-        let view = fleet.current().map(|views| views.of(Class).clone());
-        let head = view.as_ref().map(|view| view.head());
+        let views = fleet.current();
+        let head = views.as_ref().map(|views| views.head());
+        let views = views.map(|views| views.all()).unwrap_or_default();
         let sums = fleet.acks.sums();
         let acknowledged = head.and_then(|head| sums.acknowledged.get(&head)).copied();
         Self {
@@ -103,7 +103,7 @@ impl AcksSummary {
             connected: sums.connected,
             acknowledged: acknowledged.unwrap_or_default(),
             newest_acknowledged: sums.acknowledged.keys().next_back().copied(),
-            rejections: sums.standing(view.as_deref()).cloned().collect(),
+            rejections: sums.standing(&views).cloned().collect(),
         }
     }
 }
@@ -170,10 +170,10 @@ impl Drop for Participant {
 }
 
 impl Sums {
-    /// The rejections that the newest view does not heal; none of a fleet that is retired.
-    fn standing(&self, view: Option<&View>) -> impl Iterator<Item = &RejectionSummary> {
+    /// The rejections that the newest views do not heal; none of a fleet that is retired.
+    fn standing(&self, views: &[Arc<View>]) -> impl Iterator<Item = &RejectionSummary> {
         let rejections = self.rejections.iter();
-        rejections.filter(move |rejection| view.is_some_and(|view| rejection.concerns(view)))
+        rejections.filter(|rejection| views.iter().any(|view| rejection.concerns(view)))
     }
 
     fn leave(&mut self, acknowledged: Option<Head>) {

@@ -2,7 +2,6 @@
 
 use super::RejectionSummary;
 use crate::feed::{Fleet, FleetMap};
-use crate::view::Class;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{AckReport, FleetReport, RejectionReport};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,10 +25,10 @@ pub(super) fn of(replica: &str, fleets: &FleetMap, damaged: BTreeSet<FleetName>)
 }
 
 fn of_fleet(fleet: &Fleet) -> FleetReport {
-    let view = fleet.current().map(|views| views.of(Class).clone());
+    let views = fleet.current().map(|views| views.all()).unwrap_or_default();
     let sums = fleet.acks.sums();
     let newest = sums.acknowledged.iter().rev().take(FleetReport::HEADS);
-    let rejections: Vec<_> = sums.standing(view.as_deref()).map(of_rejection).collect();
+    let rejections: Vec<_> = sums.standing(&views).map(of_rejection).collect();
     let older = rejections.len().saturating_sub(FleetReport::REJECTIONS);
     FleetReport {
         connected: sums.connected as u64,

@@ -84,7 +84,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_does_not_change_is_told_again_before_it_expires() {
         let store = Arc::new(Embedded::new());
-        let (_feed, fleets) = Feed::new();
+        let (_feed, fleets) = Feed::new(IntCounter::new("unclassed", "in a test").unwrap());
         let failures = IntCounter::new("failures", "Failures.").unwrap();
         let reporter = Reporter::new(store.clone(), fleets, "replica", failures);
         let replica = reporter.replica.clone();

@@ -85,6 +85,21 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// The namespace of a workload, which it has proven with the rest.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::ServiceAccount { namespace, .. } => Some(namespace),
+            Self::Spiffe(id) => {
+                let path = id.strip_prefix("spiffe://")?.split_once('/')?.1;
+                let (namespace, account) = path.strip_prefix("ns/")?.split_once('/')?;
+                account.starts_with("sa/").then_some(namespace)
+            }
+            Self::Anybody | Self::Dns(_) | Self::Subject(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,6 +117,19 @@ impl fmt::Display for Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_workload_has_proven_its_namespace() {
+        let namespace = |subject: &str| {
+            Identity::of_subject(subject).and_then(|it| it.namespace().map(str::to_owned))
+        };
+        let edge = Some("edge".to_owned());
+        assert_eq!(namespace("system:serviceaccount:edge:envoy"), edge);
+        assert_eq!(namespace("spiffe://cluster.local/ns/edge/sa/envoy"), edge);
+        assert_eq!(namespace("spiffe://cluster.local/ns/edge"), None);
+        assert_eq!(namespace("spiffe://cluster.local/workload/ns/edge/sa/envoy"), None);
+        assert_eq!(namespace("somebody"), None);
+    }
 
     #[test]
     fn a_subject_is_known_by_its_form() {

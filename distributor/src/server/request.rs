@@ -1,4 +1,5 @@
 use super::frames::Frames;
+use crate::view::Claims;
 use bytes::Bytes;
 use heliograph_distributor_protocol::{Protocol, Request, RequestError};
 use heliograph_envoy::Message;
@@ -20,6 +21,7 @@ pub(crate) struct Incoming {
 pub(crate) struct NodeName {
     pub(crate) id: String,
     pub(crate) cluster: String,
+    pub(crate) claims: Claims,
 }
 
 /// The requests of one stream, in order.
@@ -56,7 +58,8 @@ impl NodeName {
         let node = Node::decode(node).map_err(|error| {
             Status::invalid_argument(format!("the node of this request cannot be read: {error}"))
         })?;
-        Ok(Self { id: node.id, cluster: node.cluster })
+        let claims = Claims::of(&node);
+        Ok(Self { id: node.id, cluster: node.cluster, claims })
     }
 }
 

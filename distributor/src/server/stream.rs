@@ -5,7 +5,7 @@ use crate::acks::Participant;
 use crate::feed::{Fleet, News};
 use crate::identity::Caller;
 use crate::metrics::Present;
-use crate::view::{Class, Views};
+use crate::view::{Seat, Views, Who};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::stream;
 use heliograph_distributor_protocol::{
@@ -46,10 +46,10 @@ enum State {
 
 /// A stream whose client has named itself.
 struct Serving {
-    node: String,
+    who: Who,
     fleet: Arc<Fleet>,
     views: News,
-    class: Class,
+    seat: Seat,
     session: Session,
     /// The session's times count from here.
     start: Instant,
@@ -130,9 +130,14 @@ impl AdsStream {
             tracing::info!(fleet = %name, node = id, "a proxy waits for a fleet that is not published");
         }
         let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
-        let mut serving = Serving::new(fleet, news, node, self.protocol).await?;
         let identity = self.caller.identity();
-        tracing::debug!(fleet = %serving.fleet.name, node = serving.node, %identity, "stream opened");
+        let who = Who {
+            node: node.id.chars().take(NODE_ID_LIMIT).collect(),
+            claims: node.claims,
+            namespace: identity.namespace().map(str::to_owned),
+        };
+        let mut serving = Serving::new(fleet, news, who, self.protocol).await?;
+        tracing::debug!(fleet = %serving.fleet.name, node = serving.who.node, %identity, "stream opened");
         let setup = self.admitted.set_up().await;
         serving.hear(&self.shared, &first.request, &mut self.frames).await?;
         drop(setup);
@@ -142,7 +147,7 @@ impl AdsStream {
 
     fn end(&mut self, status: &Status) {
         if let State::Serving(serving) = &self.state {
-            let (fleet, node) = (&serving.fleet.name, &serving.node);
+            let (fleet, node) = (&serving.fleet.name, &serving.who.node);
             tracing::debug!(%fleet, node, code = ?status.code(), reason = status.message(), "stream ended");
         }
         if matches!(status.code(), tonic::Code::InvalidArgument | tonic::Code::ResourceExhausted) {
@@ -160,19 +165,19 @@ impl Serving {
     async fn new(
         fleet: Arc<Fleet>,
         mut views: News,
-        node: NodeName,
+        who: Who,
         protocol: Protocol,
     ) -> Result<Self, Status> {
-        let class = Class;
+        let mut seat = Seat::default();
         // A fleet that is retired just now may come back.
         let view = match &*views.wait_for(Option::is_some).await.map_err(|_| closing())? {
-            Some(views) => views.of(class).clone(),
+            Some(views) => views.of(&who, &mut seat),
             None => return Err(closing()),
         };
         Ok(Self {
-            node: node.id.chars().take(NODE_ID_LIMIT).collect(),
+            who,
             views,
-            class,
+            seat,
             session: Session::new(protocol, view, fleet.memo.clone()),
             start: Instant::now(),
             participant: Participant::join(fleet.clone()),
@@ -243,7 +248,10 @@ impl Serving {
     fn look(&mut self) -> Output {
         let views = self.views.borrow_and_update().clone();
         match views {
-            Some(views) => self.session.on_view(self.now(), views.of(self.class)),
+            Some(views) => {
+                let view = views.of(&self.who, &mut self.seat);
+                self.session.on_view(self.now(), &view)
+            }
             // Retired: the client keeps what it has.
             None => Output::default(),
         }
@@ -270,7 +278,7 @@ impl Serving {
     /// Warns once of what ten thousand proxies may say.
     fn tell(&self, rejection: &Rejection, nonce: &str) {
         let Rejection { kind, detail, resources: _ } = rejection;
-        let (fleet, node) = (&self.fleet.name, &self.node);
+        let (fleet, node) = (&self.fleet.name, &self.who.node);
         if self.participant.rejected(rejection) {
             tracing::warn!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
         } else {

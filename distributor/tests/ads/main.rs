@@ -9,4 +9,5 @@ mod load;
 mod reports;
 mod sealed;
 mod serving;
+mod views;
 mod world;

@@ -89,6 +89,15 @@ impl World {
 
     /// Publishes what the fleet is to have, and nothing else.
     pub(crate) async fn publish(&mut self, resources: &[(ResourceType, Resource)]) -> Head {
+        self.publish_with(resources, []).await
+    }
+
+    /// The same, with what views are made by.
+    pub(crate) async fn publish_with(
+        &mut self,
+        resources: &[(ResourceType, Resource)],
+        rules: impl IntoIterator<Item = Change>,
+    ) -> Head {
         let fleet: FleetName = fleet();
         let sequence = self.head.map_or(1, |head| head.sequence + 1);
         let fence = match self.fence {
@@ -99,7 +108,7 @@ impl World {
         let head = Head { epoch: 0, fence, sequence };
         let changes =
             resources.iter().map(|(kind, resource)| Change::Set(*kind, Arc::new(resource.clone())));
-        let snapshot = Arc::new(Snapshot::empty(fleet).with(head, changes));
+        let snapshot = Arc::new(Snapshot::empty(fleet).with(head, changes.chain(rules)));
         let publication = Publication {
             snapshot: snapshot.clone(),
             expected: self.head,

@@ -20,3 +20,4 @@ mod running;
 mod servers;
 mod tls;
 mod traffic;
+mod views;

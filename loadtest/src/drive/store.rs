@@ -100,7 +100,7 @@ impl StoreDriver {
             _ => (kind, snapshot.tree(kind).clone()),
         });
         let (fleet, head) = (snapshot.fleet.clone(), snapshot.head);
-        Arc::new(Snapshot::assembled(fleet, head, trees.into()))
+        Arc::new(Snapshot::assembled(fleet, head, trees))
     }
 
     fn addressed(&self, secret: &Resource) -> Arc<Resource> {

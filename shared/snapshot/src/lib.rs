@@ -1,16 +1,18 @@
 //! What a fleet of proxies is told, as immutable values: a [`Snapshot`] holds one [`Tree`] of [`Resource`]s per
-//! [`ResourceType`], at one [`Head`].
+//! [`ResourceType`], and those that are never served, at one [`Head`].
 //!
 //! Translator, store and distributor share these values and nothing else. There is no IO here and no clock.
 
 mod fleet;
 mod head;
 mod resource;
+mod section;
 mod snapshot;
 mod tree;
 
 pub use fleet::{FleetName, InvalidFleetName};
 pub use head::{Head, InvalidHead};
 pub use resource::{Address, InvalidVersion, Resource, ResourceType, Version};
+pub use section::{Internal, Section};
 pub use snapshot::{Change, Snapshot};
 pub use tree::{Assembly, Difference, Entry, Fresh, Malformed, Missing, Part, Sound, Tree};

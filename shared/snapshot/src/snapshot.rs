@@ -1,4 +1,4 @@
-use crate::{Address, FleetName, Head, Resource, ResourceType, Tree};
+use crate::{Address, FleetName, Head, Internal, Resource, ResourceType, Section, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub struct Snapshot {
     pub fleet: FleetName,
     pub head: Head,
-    trees: BTreeMap<ResourceType, Tree>,
+    trees: BTreeMap<Section, Tree>,
 }
 
 /// One step from a snapshot to the next.
@@ -15,6 +15,9 @@ pub struct Snapshot {
 pub enum Change {
     Set(ResourceType, Arc<Resource>),
     Remove(ResourceType, Arc<str>),
+    /// The same for what proxies are never served.
+    SetInternal(Internal, Arc<Resource>),
+    RemoveInternal(Internal, Arc<str>),
 }
 
 impl Snapshot {
@@ -28,19 +31,22 @@ impl Snapshot {
         next.head = head;
         for change in changes {
             match change {
-                Change::Set(kind, resource) => next.trees.entry(kind).or_default().insert(resource),
-                Change::Remove(kind, name) => {
-                    if let Some(tree) = next.trees.get_mut(&kind) {
-                        tree.remove(&name);
-                    }
-                }
+                Change::Set(kind, resource) => next.set(kind.into(), resource),
+                Change::Remove(kind, name) => next.remove(kind.into(), &name),
+                Change::SetInternal(internal, resource) => next.set(internal.into(), resource),
+                Change::RemoveInternal(internal, name) => next.remove(internal.into(), &name),
             }
         }
         next
     }
 
     /// The snapshot of these trees.
-    pub fn assembled(fleet: FleetName, head: Head, trees: BTreeMap<ResourceType, Tree>) -> Self {
+    pub fn assembled(
+        fleet: FleetName,
+        head: Head,
+        trees: impl IntoIterator<Item = (impl Into<Section>, Tree)>,
+    ) -> Self {
+        let trees = trees.into_iter().map(|(section, tree)| (section.into(), tree)).collect();
         Self { fleet, head, trees }
     }
 
@@ -49,15 +55,23 @@ impl Snapshot {
         Self { head, ..self.clone() }
     }
 
-    /// Where a store keeps each type that has resources. Equal roots mean equal content.
-    pub fn roots(&self) -> BTreeMap<ResourceType, Address> {
-        let roots = self.trees.iter().map(|(kind, tree)| Some((*kind, tree.address()?)));
+    /// Where a store keeps each section that has resources. Equal roots mean equal content.
+    pub fn roots(&self) -> BTreeMap<Section, Address> {
+        let roots = self.trees.iter().map(|(section, tree)| Some((*section, tree.address()?)));
         roots.flatten().collect()
     }
 
     pub fn tree(&self, kind: ResourceType) -> &Tree {
+        self.section(kind.into())
+    }
+
+    pub fn internal(&self, internal: Internal) -> &Tree {
+        self.section(internal.into())
+    }
+
+    pub fn section(&self, section: Section) -> &Tree {
         static EMPTY: Tree = Tree::new();
-        self.trees.get(&kind).unwrap_or(&EMPTY)
+        self.trees.get(&section).unwrap_or(&EMPTY)
     }
 
     pub fn get(&self, kind: ResourceType, name: &str) -> Option<&Arc<Resource>> {
@@ -66,8 +80,17 @@ impl Snapshot {
 
     /// Whether both hold the same resources, whatever their heads say.
     pub fn same_content(&self, other: &Self) -> bool {
-        ResourceType::ALL
-            .into_iter()
-            .all(|kind| self.tree(kind).address() == other.tree(kind).address())
+        Section::all()
+            .all(|section| self.section(section).address() == other.section(section).address())
+    }
+
+    fn set(&mut self, section: Section, resource: Arc<Resource>) {
+        self.trees.entry(section).or_default().insert(resource);
+    }
+
+    fn remove(&mut self, section: Section, name: &str) {
+        if let Some(tree) = self.trees.get_mut(&section) {
+            tree.remove(name);
+        }
     }
 }

@@ -1,6 +1,6 @@
 use crate::{AckReport, Presence, StoreError};
 use futures::future::BoxFuture;
-use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Snapshot};
+use heliograph_snapshot::{Address, FleetName, Head, Section, Snapshot};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -118,8 +118,8 @@ pub struct Record {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Where the resources of each type are.
-    Live(BTreeMap<ResourceType, Address>),
+    /// Where the resources of each section are.
+    Live(BTreeMap<Section, Address>),
     Retired,
 }
 
@@ -213,7 +213,7 @@ impl Record {
     }
 
     /// Where the resources are; nowhere if the fleet is retired.
-    pub fn roots(&self) -> BTreeMap<ResourceType, Address> {
+    pub fn roots(&self) -> BTreeMap<Section, Address> {
         match &self.state {
             State::Live(roots) => roots.clone(),
             State::Retired => BTreeMap::new(),
@@ -234,11 +234,11 @@ impl Publication {
         }
     }
 
-    /// Whether this is a step in the history: endpoints alone are not, because nobody goes back to old addresses.
+    /// Whether this is a step in the history: endpoints and proxies alone are not, because nobody goes back to those.
     pub fn is_step(&self) -> bool {
         let lasting = |snapshot: &Snapshot| {
             let mut roots = snapshot.roots();
-            roots.remove(&ResourceType::Endpoints);
+            roots.retain(|section, _| section.lasts());
             roots
         };
         self.held.as_ref().is_none_or(|held| lasting(held) != lasting(&self.snapshot))

@@ -3,7 +3,7 @@
 //!
 //! The walk, each step a folder: [`objects`] ▶ `accept` (Gateways and listeners) ▶ `routes` (rules, with `filters` and
 //! `backends`) ▶ `attach` (routes to listeners) ▶ [`ir`] ▶ `merge` (virtual hosts) ▶ `build` (protobuf), and `status`
-//! beside it. [`World`] does only the steps that a change asks for.
+//! beside it; `views` is what some clients see otherwise. [`World`] does only the steps that a change asks for.
 
 mod accept;
 mod attach;
@@ -15,6 +15,7 @@ mod merge;
 pub mod objects;
 mod routes;
 pub mod status;
+mod views;
 mod world;
 
 pub use world::{Event, Outcome, Work, World};

@@ -8,7 +8,7 @@
 mod case;
 
 use case::{Case, Shuffle};
-use heliograph_snapshot::{FleetName, Head, ResourceType, Snapshot};
+use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
 use heliograph_translator_core::{Event, Outcome, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -188,8 +188,10 @@ impl Told {
 }
 
 fn snapshot_of(world: &World, fleet: &FleetName) -> Snapshot {
-    let changes = world.resources(fleet).map(|(kind, resource): (ResourceType, _)| {
-        heliograph_snapshot::Change::Set(kind, Arc::clone(resource))
-    });
-    Snapshot::empty(fleet.clone()).with(Head::default(), changes)
+    let served = world.resources(fleet);
+    let served = served.map(|(kind, resource)| Change::Set(kind, Arc::clone(resource)));
+    let internals = world.internals(fleet);
+    let internals =
+        internals.map(|(part, resource)| Change::SetInternal(part, Arc::clone(resource)));
+    Snapshot::empty(fleet.clone()).with(Head::default(), served.chain(internals))
 }

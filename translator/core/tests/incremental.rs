@@ -108,6 +108,7 @@ fn changed(outcome: &Outcome) -> Vec<(ResourceType, String)> {
         .map(|change| match change {
             Change::Set(kind, resource) => (*kind, resource.name.to_string()),
             Change::Remove(kind, name) => (*kind, format!("-{name}")),
+            Change::SetInternal(..) | Change::RemoveInternal(..) => panic!("rules of nobody"),
         })
         .collect()
 }
@@ -164,7 +165,7 @@ fn a_new_route_costs_the_same_among_many_as_among_few() {
         work(&change(&mut world, route("web", size, "new.example.com", "/")))
     };
     assert_eq!(cost(1_000), cost(10));
-    assert_eq!(cost(10).iter().map(|(_, count)| count).sum::<u64>(), 9);
+    assert_eq!(cost(10).iter().map(|(_, count)| count).sum::<u64>(), 10);
 }
 
 #[test]
@@ -189,6 +190,7 @@ fn a_service_that_appears_concerns_the_route_that_missed_it() {
         ("rules", 1),
         ("status", 1),
         ("table", 1),
+        ("treatment", 1),
         ("virtual_host", 1),
     ];
     assert_eq!(work(&outcome), expected);

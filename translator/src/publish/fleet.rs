@@ -1,8 +1,7 @@
 //! One fleet of the writer's: what it is to be, what the store is believed to hold of it, and what follows.
 
-use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Snapshot};
+use heliograph_snapshot::{Change, FleetName, Head, Section, Snapshot};
 use heliograph_store::{Loaded, Pin, Publication, Record, Retirement, Term};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -429,12 +428,11 @@ fn pin_at(pin: Option<&Pinned>, head: Head) -> Option<Head> {
     pin.map(|pinned| if pinned.lost { head } else { pinned.pin.record.head })
 }
 
-/// Old endpoints are addresses of pods that are gone, so they are never gone back to.
+/// Old endpoints are addresses of pods that are gone, and so may be old proxies, so they are never gone back to.
 fn with_endpoints_of(pinned: &Snapshot, live: &Snapshot) -> Arc<Snapshot> {
-    let trees = ResourceType::ALL.into_iter().map(|kind| match kind {
-        ResourceType::Endpoints => (kind, live.tree(kind).clone()),
-        _ => (kind, pinned.tree(kind).clone()),
+    let trees = Section::all().map(|section| {
+        let source = if section.lasts() { pinned } else { live };
+        (section, source.section(section).clone())
     });
-    let trees: BTreeMap<_, _> = trees.collect();
     Arc::new(Snapshot::assembled(live.fleet.clone(), Head::default(), trees))
 }

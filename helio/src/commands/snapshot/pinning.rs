@@ -2,7 +2,7 @@ use super::diff::differences;
 use super::{find, history, shown};
 use crate::output;
 use anyhow::bail;
-use heliograph_snapshot::{FleetName, Head, ResourceType};
+use heliograph_snapshot::{FleetName, Head, Section};
 use heliograph_store::redis::RedisStore;
 use heliograph_store::{Notice, Pin, Store};
 use std::process::ExitCode;
@@ -34,10 +34,6 @@ pub(crate) struct ReleaseArgs {
     fleet: FleetName,
 }
 
-/// All that goes back: the addresses of old endpoints are dead.
-const LASTING: [ResourceType; 4] =
-    [ResourceType::Secret, ResourceType::Cluster, ResourceType::Listener, ResourceType::Route];
-
 /// A translator obeys within seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -53,7 +49,7 @@ pub(super) async fn rollback(store: &RedisStore, args: &RollbackArgs) -> anyhow:
         record.cause
     ));
     if let Some(newest) = history.first() {
-        for line in differences(store, newest.clone(), record.clone(), &LASTING).await? {
+        for line in differences(store, newest.clone(), record.clone(), Section::lasts).await? {
             output::note(&format!("  {line}"));
         }
     }

@@ -5,7 +5,9 @@ use super::CodecError;
 use crate::keys;
 use crate::{AckReport, FleetReport, RejectionReport, State};
 use bytes::Bytes;
-use heliograph_snapshot::{Address, FleetName, Part, Resource, ResourceType, Version};
+use heliograph_snapshot::{
+    Address, FleetName, Internal, Part, Resource, ResourceType, Section, Version,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -158,22 +160,33 @@ struct Rejected {
     version: Option<String>,
 }
 
-/// The numbers of the types. They never change.
-const KINDS: [(u32, ResourceType); 5] = [
-    (1, ResourceType::Secret),
-    (2, ResourceType::Cluster),
-    (3, ResourceType::Endpoints),
-    (4, ResourceType::Listener),
-    (5, ResourceType::Route),
+/// The numbers of the sections. They never change.
+const SECTIONS: [(u32, Section); 7] = [
+    (1, Section::Served(ResourceType::Secret)),
+    (2, Section::Served(ResourceType::Cluster)),
+    (3, Section::Served(ResourceType::Endpoints)),
+    (4, Section::Served(ResourceType::Listener)),
+    (5, Section::Served(ResourceType::Route)),
+    (6, Section::Internal(Internal::Rules)),
+    (7, Section::Internal(Internal::Directory)),
 ];
 
-fn number_of(kind: ResourceType) -> u32 {
-    KINDS.iter().find(|(_, known)| *known == kind).map_or(0, |(number, _)| *number)
+fn number_of(section: impl Into<Section>) -> u32 {
+    let section = section.into();
+    SECTIONS.iter().find(|(_, known)| *known == section).map_or(0, |(number, _)| *number)
 }
 
-/// `None`: a type that a newer program knows.
+/// `None`: a section that a newer program knows.
+fn section_of(number: u32) -> Option<Section> {
+    SECTIONS.iter().find(|(known, _)| *known == number).map(|(_, section)| *section)
+}
+
+/// `None` also for what is not served.
 fn kind_of(number: u32) -> Option<ResourceType> {
-    KINDS.iter().find(|(known, _)| *known == number).map(|(_, kind)| *kind)
+    match section_of(number)? {
+        Section::Served(kind) => Some(kind),
+        Section::Internal(_) => None,
+    }
 }
 
 fn address(bytes: &[u8]) -> Result<Address, CodecError> {
@@ -221,7 +234,10 @@ impl From<&crate::Record> for Record {
             State::Live(roots) => roots.clone(),
             State::Retired => BTreeMap::new(),
         };
-        let root = |(kind, address)| Root { kind: number_of(kind), address: bytes_of(address) };
+        let root = |(section, address): (Section, _)| Root {
+            kind: number_of(section),
+            address: bytes_of(address),
+        };
         Self {
             fleet: fleet.to_string(),
             head: Some((*head).into()),
@@ -240,9 +256,9 @@ impl TryFrom<Record> for crate::Record {
     fn try_from(record: Record) -> Result<Self, CodecError> {
         // What a newer program tells of types that this one does not serve is left out.
         let roots =
-            record.roots.iter().filter_map(|root| Some((kind_of(root.kind)?, &root.address)));
+            record.roots.iter().filter_map(|root| Some((section_of(root.kind)?, &root.address)));
         let roots: Result<BTreeMap<_, _>, _> =
-            roots.map(|(kind, at)| Ok((kind, address(at)?))).collect();
+            roots.map(|(section, at)| Ok((section, address(at)?))).collect();
         Ok(Self {
             fleet: fleet(&record.fleet)?,
             head: record.head.ok_or(CodecError::Damaged)?.try_into()?,
@@ -250,7 +266,7 @@ impl TryFrom<Record> for crate::Record {
             time: time(record.unix_milliseconds),
             cause: record.cause.into(),
             pinned: record.pinned.map(TryInto::try_into).transpose()?,
-            has_unknown_types: record.roots.iter().any(|root| kind_of(root.kind).is_none()),
+            has_unknown_types: record.roots.iter().any(|root| section_of(root.kind).is_none()),
         })
     }
 }
@@ -279,11 +295,11 @@ impl TryFrom<Pin> for crate::Pin {
 }
 
 impl Leaf {
-    pub(super) fn of(kind: ResourceType, resources: &[Arc<Resource>]) -> Self {
+    pub(super) fn of(section: Section, resources: &[Arc<Resource>]) -> Self {
         let entry = |resource: &Arc<Resource>| Entry {
             name: Bytes::copy_from_slice(resource.name.as_bytes()),
             address: bytes_of(resource.address),
-            body: super::is_in_leaf(kind, resource).then(|| resource.body.clone()),
+            body: super::is_in_leaf(section, resource).then(|| resource.body.clone()),
         };
         Self { entries: resources.iter().map(entry).collect() }
     }

@@ -14,7 +14,7 @@ mod tests;
 use crate::keys::{KeyRing, Sealed};
 use crate::{AckReport, Pin, Presence, Record};
 use bytes::{BufMut, Bytes, BytesMut};
-use heliograph_snapshot::{Address, Part, Resource, ResourceType};
+use heliograph_snapshot::{Address, Part, Resource, Section};
 use prost::Message;
 use std::sync::Arc;
 
@@ -86,8 +86,8 @@ pub(crate) fn read_pin(bytes: &Bytes, keys: &KeyRing) -> Result<Pin, CodecError>
 }
 
 /// A leaf, with the bodies that are kept in it.
-pub(crate) fn leaf(kind: ResourceType, resources: &[Arc<Resource>]) -> Bytes {
-    frame(Kind::Leaf, &messages::Leaf::of(kind, resources)).freeze()
+pub(crate) fn leaf(section: Section, resources: &[Arc<Resource>]) -> Bytes {
+    frame(Kind::Leaf, &messages::Leaf::of(section, resources)).freeze()
 }
 
 pub(crate) fn branch<const N: usize>(children: &[Option<Address>; N]) -> Bytes {
@@ -96,8 +96,8 @@ pub(crate) fn branch<const N: usize>(children: &[Option<Address>; N]) -> Bytes {
 
 /// Whether a body is kept in its leaf. A cold reader gets small ones by the leaf, which is many times as fast as one by one;
 /// a change writes those of its neighbours again, which is why large ones are kept apart. Secrets are sealed one by one.
-pub(crate) fn is_in_leaf(kind: ResourceType, resource: &Resource) -> bool {
-    kind != ResourceType::Secret && resource.body.len() <= SMALL
+pub(crate) fn is_in_leaf(section: Section, resource: &Resource) -> bool {
+    !section.is_secret() && resource.body.len() <= SMALL
 }
 
 /// Whether it is the part of its address is for the tree to say.

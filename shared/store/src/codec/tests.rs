@@ -1,7 +1,7 @@
 use super::*;
 use crate::keys::Place;
 use crate::{FleetReport, RejectionReport, State};
-use heliograph_snapshot::{Entry, FleetName, Head, Version};
+use heliograph_snapshot::{Entry, FleetName, Head, ResourceType, Version};
 use proptest::prelude::*;
 use std::time::{Duration, SystemTime};
 
@@ -45,7 +45,7 @@ fn head(sequence: u64) -> Head {
 }
 
 fn live() -> Record {
-    let roots = ResourceType::ALL.map(|kind| (kind, Address::of(kind.as_str().as_bytes())));
+    let roots = ResourceType::ALL.map(|kind| (kind.into(), Address::of(kind.as_str().as_bytes())));
     Record {
         fleet: FleetName::new("default", "edge"),
         head: head(300),
@@ -133,8 +133,8 @@ fn values_of_format_1() {
     assert_eq!(read_pin(&stored!("pin"), &keys), Ok(pin_of_live()));
     assert_eq!(hex(&pin(&pin_of_live(), &keys)), hex(&stored!("pin")));
     for (stored, part, written) in [
-        (stored!("leaf"), leaf_part(false), leaf(ResourceType::Secret, &resources())),
-        (stored!("leaf-bodies"), leaf_part(true), leaf(ResourceType::Cluster, &resources())),
+        (stored!("leaf"), leaf_part(false), leaf(ResourceType::Secret.into(), &resources())),
+        (stored!("leaf-bodies"), leaf_part(true), leaf(ResourceType::Cluster.into(), &resources())),
         (stored!("branch"), Part::Branch(children()), branch(&children())),
     ] {
         assert_eq!(hex(&written), hex(&stored));

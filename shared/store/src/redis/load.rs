@@ -7,7 +7,7 @@ use crate::{Loaded, Record, StoreError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use heliograph_snapshot::{
-    Address, Assembly, FleetName, Malformed, Missing, Part, ResourceType, Snapshot, Sound, Tree,
+    Address, Assembly, FleetName, Malformed, Missing, Part, Section, Snapshot, Sound, Tree,
 };
 use redis::cmd;
 use std::collections::BTreeMap;
@@ -42,30 +42,30 @@ impl Shared {
     ) -> Result<Loaded, StoreError> {
         let fleet = &record.fleet;
         let roots = record.roots();
-        let mut trees: BTreeMap<ResourceType, Assembly> = ResourceType::ALL
-            .into_iter()
-            .map(|kind| {
-                let known = known.as_ref().map_or_else(Tree::new, |known| known.tree(kind).clone());
-                (kind, Assembly::new(roots.get(&kind).copied(), known))
+        let mut trees: BTreeMap<Section, Assembly> = Section::all()
+            .map(|section| {
+                let known = known.as_ref();
+                let known = known.map_or_else(Tree::new, |known| known.section(section).clone());
+                (section, Assembly::new(roots.get(&section).copied(), known))
             })
             .collect();
         self.load_parts(fleet, &mut trees).await?;
         let unopened = self.load_bodies(fleet, &mut trees).await?;
-        let trees = trees.into_iter().map(|(kind, tree)| (kind, tree.finish())).collect();
+        let trees = trees.into_iter().map(|(section, tree)| (section, tree.finish()));
         let snapshot = Arc::new(Snapshot::assembled(fleet.clone(), record.head, trees));
         Ok(Loaded { snapshot, unopened })
     }
 
-    /// Level by level, all types at once.
+    /// Level by level, all sections at once.
     async fn load_parts(
         &self,
         fleet: &FleetName,
-        trees: &mut BTreeMap<ResourceType, Assembly>,
+        trees: &mut BTreeMap<Section, Assembly>,
     ) -> Result<(), StoreError> {
         loop {
-            let wanted: Vec<(ResourceType, Address)> = trees
+            let wanted: Vec<(Section, Address)> = trees
                 .iter()
-                .flat_map(|(kind, tree)| tree.wanted().map(|address| (*kind, address)))
+                .flat_map(|(section, tree)| tree.wanted().map(|address| (*section, address)))
                 .collect();
             if wanted.is_empty() {
                 return Ok(());
@@ -76,8 +76,8 @@ impl Shared {
             let parts = stream::iter(parts).buffered(READS);
             let mut parts = pin!(parts);
             while let Some(parts) = parts.try_next().await? {
-                for (kind, part) in parts {
-                    let Some(tree) = trees.get_mut(&kind) else { continue };
+                for (section, part) in parts {
+                    let Some(tree) = trees.get_mut(&section) else { continue };
                     tree.part(part).map_err(|error| self.damaged(fleet, error.0, &error))?;
                 }
             }
@@ -88,8 +88,8 @@ impl Shared {
     async fn parts(
         &self,
         fleet: &FleetName,
-        wanted: &[(ResourceType, Address)],
-    ) -> Result<Vec<(ResourceType, Sound)>, StoreError> {
+        wanted: &[(Section, Address)],
+    ) -> Result<Vec<(Section, Sound)>, StoreError> {
         let addresses = wanted.iter().map(|(_, address)| address);
         let objects = self.read(Operation::Load, fleet, addresses).await?;
         let length: usize = objects.iter().flatten().map(Bytes::len).sum();
@@ -112,10 +112,10 @@ impl Shared {
     async fn load_bodies(
         &self,
         fleet: &FleetName,
-        trees: &mut BTreeMap<ResourceType, Assembly>,
+        trees: &mut BTreeMap<Section, Assembly>,
     ) -> Result<Vec<Arc<str>>, StoreError> {
         let mut unopened = Vec::new();
-        for (kind, tree) in trees {
+        for (section, tree) in trees {
             let missing = tree.missing().to_vec();
             let addresses: Vec<_> = missing.iter().map(|missing| missing.address).collect();
             let mut replies = pin!(self.replies(Operation::Load, fleet, &addresses));
@@ -124,7 +124,7 @@ impl Shared {
                 for (object, missing) in objects.into_iter().zip(missing.by_ref()) {
                     let object =
                         object.ok_or_else(|| self.missing_object(fleet, missing.address))?;
-                    match self.open_body(fleet, *kind, missing, &object)? {
+                    match self.open_body(fleet, *section, missing, &object)? {
                         Some(body) => tree.body(missing, body),
                         None => {
                             // A proxy does better with an older secret than with none.
@@ -142,7 +142,7 @@ impl Shared {
     fn open_body(
         &self,
         fleet: &FleetName,
-        kind: ResourceType,
+        section: Section,
         missing: &Missing,
         object: &Bytes,
     ) -> Result<Option<Bytes>, StoreError> {
@@ -150,10 +150,10 @@ impl Shared {
         let address = *address;
         let body = codec::read_body(object).map_err(|error| self.unread(fleet, address, &error))?;
         match body {
-            Body::Plain(body) if kind != ResourceType::Secret && Address::of(&body) == address => {
+            Body::Plain(body) if !section.is_secret() && Address::of(&body) == address => {
                 Ok(Some(body))
             }
-            Body::Sealed(sealed) if kind == ResourceType::Secret => {
+            Body::Sealed(sealed) if section.is_secret() => {
                 match self.keys().open(&place(fleet, name, &address), &sealed) {
                     Ok(body) => Ok(Some(body)),
                     Err(OpenError::UnknownKey { .. }) => Ok(None),
@@ -238,18 +238,18 @@ impl Shared {
 }
 
 fn verified(
-    came: Vec<((ResourceType, Address), Option<Bytes>)>,
-) -> Result<Vec<(ResourceType, Sound)>, (Address, Fault)> {
-    let sound = |((kind, address), object)| match part(kind, address, object) {
-        Ok(part) => Ok((kind, part)),
+    came: Vec<((Section, Address), Option<Bytes>)>,
+) -> Result<Vec<(Section, Sound)>, (Address, Fault)> {
+    let sound = |((section, address), object)| match part(section, address, object) {
+        Ok(part) => Ok((section, part)),
         Err(fault) => Err((address, fault)),
     };
     came.into_iter().map(sound).collect()
 }
 
-fn part(kind: ResourceType, address: Address, object: Option<Bytes>) -> Result<Sound, Fault> {
+fn part(section: Section, address: Address, object: Option<Bytes>) -> Result<Sound, Fault> {
     let part = codec::read_part(&object.ok_or(Fault::Missing)?)?;
-    if kind == ResourceType::Secret && has_bodies(&part) {
+    if section.is_secret() && has_bodies(&part) {
         return Err(Fault::Unsealed);
     }
     Ok(part.verified(address)?)

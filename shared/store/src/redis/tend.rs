@@ -9,7 +9,7 @@ use super::{Shared, lock};
 use crate::codec::{self, Body, CodecError};
 use crate::{Record, StoreError, Tended, Term};
 use bytes::Bytes;
-use heliograph_snapshot::{Address, Part, Resource, ResourceType, Snapshot, Tree};
+use heliograph_snapshot::{Address, Part, Resource, ResourceType, Section, Snapshot, Tree};
 use redis::cmd;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -182,10 +182,10 @@ impl Shared {
 
     /// Writes what the newest snapshot has and Redis lost: no later publication would, because the writer believes it there.
     async fn mend(&self, newest: &Snapshot, stored: &HashSet<Address>) -> Result<(), StoreError> {
-        let is_whole = ResourceType::ALL.into_iter().all(|kind| {
-            let all = newest.tree(kind).beyond(&Tree::new());
+        let is_whole = Section::all().all(|section| {
+            let all = newest.section(section).beyond(&Tree::new());
             let mut apart =
-                all.resources.iter().filter(|resource| !codec::is_in_leaf(kind, resource));
+                all.resources.iter().filter(|resource| !codec::is_in_leaf(section, resource));
             all.leaves.iter().all(|(address, _)| stored.contains(address))
                 && all.branches.iter().all(|(address, _)| stored.contains(address))
                 && apart.all(|resource| stored.contains(&resource.address))
@@ -209,8 +209,8 @@ impl Shared {
         retained: &[Record],
     ) -> Result<HashSet<Address>, StoreError> {
         let mut reachable = HashSet::new();
-        for kind in ResourceType::ALL {
-            let all = newest.tree(kind).beyond(&Tree::new());
+        for section in Section::all() {
+            let all = newest.section(section).beyond(&Tree::new());
             reachable.extend(all.leaves.iter().map(|(address, _)| *address));
             reachable.extend(all.branches.iter().map(|(address, _)| *address));
             reachable.extend(all.resources.iter().map(|resource| resource.address));
@@ -278,7 +278,7 @@ impl Shared {
                 },
             };
             let resource = Resource::at(address, name, body);
-            sealed.push((address, self.body(fleet, ResourceType::Secret, &resource)?));
+            sealed.push((address, self.body(fleet, ResourceType::Secret.into(), &resource)?));
         }
         let mut count = 0;
         for sealed in sealed.chunks(TOGETHER) {
@@ -315,8 +315,9 @@ impl Shared {
             .map(|found| ((found.address, found.name.clone()), Some(found.clone())))
             .collect();
         let known = newest.tree(ResourceType::Secret).address();
-        let roots =
-            retained.iter().filter_map(|record| record.roots().remove(&ResourceType::Secret));
+        let roots = retained
+            .iter()
+            .filter_map(|record| record.roots().remove(&ResourceType::Secret.into()));
         let mut wanted: BTreeSet<Address> = roots.filter(|root| Some(*root) != known).collect();
         while !wanted.is_empty() {
             let addresses: Vec<_> = std::mem::take(&mut wanted).into_iter().collect();

@@ -8,7 +8,9 @@ use crate::keys::{Place, SealError};
 use crate::{Publication, Published, Record, Retirement, StoreError, Term};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use heliograph_snapshot::{Address, FleetName, Head, Resource, ResourceType, Snapshot, Tree};
+use heliograph_snapshot::{
+    Address, FleetName, Head, Resource, ResourceType, Section, Snapshot, Tree,
+};
 use redis::cmd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -91,22 +93,22 @@ impl Shared {
         held: Option<&Snapshot>,
     ) -> Result<Vec<Object>, StoreError> {
         let mut objects = Vec::new();
-        for kind in ResourceType::ALL {
+        for section in Section::all() {
             static NOTHING: Tree = Tree::new();
-            let held = held.map_or(&NOTHING, |held| held.tree(kind));
-            let fresh = snapshot.tree(kind).beyond(held);
+            let held = held.map_or(&NOTHING, |held| held.section(section));
+            let fresh = snapshot.section(section).beyond(held);
             let leaves = fresh.leaves.iter();
-            objects.extend(leaves.map(|(at, resources)| (*at, codec::leaf(kind, resources))));
+            objects.extend(leaves.map(|(at, resources)| (*at, codec::leaf(section, resources))));
             let branches = fresh.branches.iter();
             objects.extend(branches.map(|(at, children)| (*at, codec::branch(children))));
             for resource in fresh.resources {
-                if codec::is_in_leaf(kind, resource) {
+                if codec::is_in_leaf(section, resource) {
                     continue;
                 }
-                let body = self.body(&snapshot.fleet, kind, resource)?;
+                let body = self.body(&snapshot.fleet, section, resource)?;
                 if body.len() > codec::LARGEST {
                     return Err(StoreError::Refused(format!(
-                        "{}: the {kind} {} is larger than {} bytes, which no reader takes",
+                        "{}: the {section} {} is larger than {} bytes, which no reader takes",
                         snapshot.fleet,
                         resource.name,
                         codec::LARGEST
@@ -122,10 +124,10 @@ impl Shared {
     pub(super) fn body(
         &self,
         fleet: &FleetName,
-        kind: ResourceType,
+        section: Section,
         resource: &Resource,
     ) -> Result<Bytes, StoreError> {
-        if kind != ResourceType::Secret {
+        if !section.is_secret() {
             return Ok(codec::body(&resource.body));
         }
         let place = place(fleet, resource.name.as_ref(), &resource.address);

@@ -1,7 +1,7 @@
 use crate::follower::Follower;
 use crate::writer::{Kind, Write, Writer, fleet};
 use bytes::Bytes;
-use heliograph_snapshot::{Change, FleetName, Resource, ResourceType};
+use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType};
 use heliograph_store::{Notice, Record, Store, Update, Watch};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -235,6 +235,39 @@ pub(crate) async fn what_did_not_change_is_not_loaded_again(store: Arc<dyn Store
         let before = known.get(ResourceType::Cluster, &resource.name).unwrap();
         assert_eq!(Arc::ptr_eq(before, resource), &*resource.name != "cluster", "{resource:?}");
     }
+}
+
+/// The rules of views and the directory; a change of the directory alone is no step of the history.
+pub(crate) async fn what_is_not_served_is_kept_with_the_rest(store: Arc<dyn Store>) {
+    let mut writer = Writer::claim(&store).await;
+    let one = fleet("one");
+    let mut known = None;
+    for (round, kind) in [Kind::Everything, Kind::Endpoints].into_iter().enumerate() {
+        let mut write = writer.draft(&one, 1, kind);
+        let body = |part: Internal| {
+            Bytes::from(match part {
+                Internal::Rules => vec![1; 600],
+                Internal::Directory => vec![2; 600 + round],
+            })
+        };
+        if let Write::Publish(publication) = &mut write {
+            let parts = Internal::ALL
+                .map(|part| Change::SetInternal(part, Arc::new(Resource::new("name", body(part)))));
+            let snapshot = publication.snapshot.with(publication.snapshot.head, parts);
+            publication.snapshot = Arc::new(snapshot);
+        }
+        let record = Arc::new(write.record());
+        writer.write(write).await.unwrap();
+        for known in [None, known.clone()] {
+            let snapshot = store.load(record.clone(), known).await.unwrap().snapshot;
+            assert_eq!(snapshot.roots(), record.roots());
+            for part in Internal::ALL {
+                assert_eq!(snapshot.internal(part).get("name").unwrap().body, body(part));
+            }
+        }
+        known = Some(store.load(record, None).await.unwrap().snapshot);
+    }
+    assert_eq!(store.history(one).await.unwrap().len(), 1);
 }
 
 /// The next record, or nothing when all of the start was told.

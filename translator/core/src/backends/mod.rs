@@ -7,6 +7,7 @@ use crate::ir::{Backend, Endpoints};
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::status::Condition;
 use crate::world::Reader;
+use std::collections::BTreeSet;
 
 /// A backendRef with its defaults filled in.
 pub(crate) struct Reference<'a> {
@@ -46,9 +47,14 @@ pub(crate) fn resolve(
     follow(reader, to, reference.port).map_err(lost)
 }
 
-pub(crate) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Endpoints {
+/// Of their labels, only those are taken that clients prefer endpoints by.
+pub(crate) fn endpoints(
+    reader: &Reader<'_>,
+    backend: &Backend,
+    preferred_by: &BTreeSet<&str>,
+) -> Endpoints {
     match backend.object.kind {
-        Kind::Service => service::endpoints(reader, backend),
+        Kind::Service => service::endpoints(reader, backend, preferred_by),
         _ => Endpoints { cluster: backend.clone(), localities: Vec::new() },
     }
 }

@@ -1,8 +1,9 @@
 use super::Lost;
-use crate::ir::{Backend, BackendProtocol, Endpoint, Endpoints, Locality};
+use crate::ir::{Backend, BackendProtocol, Endpoint, Endpoints, Locality, Place};
 use crate::objects::ObjectKey;
 use crate::objects::core::{EndpointSlice, Service};
 use crate::world::Reader;
+use heliograph_views::{REGION, SUBZONE, ZONE};
 use k8s_openapi::api::core::v1::ServicePort;
 use k8s_openapi::api::discovery::v1::Endpoint as SliceEndpoint;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,11 @@ pub(super) fn resolve(
     Ok(Backend { object: to, port, protocol })
 }
 
-pub(super) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Endpoints {
+pub(super) fn endpoints(
+    reader: &Reader<'_>,
+    backend: &Backend,
+    preferred_by: &BTreeSet<&str>,
+) -> Endpoints {
     let service = reader.object::<Service>(&backend.object.name);
     let port = service.and_then(|service| port_of(service, backend.port));
     let port_name = port.map(|port| port.name.as_deref().unwrap_or_default());
@@ -51,13 +56,13 @@ pub(super) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Endpoints {
                 Readiness::Draining => &mut draining,
                 Readiness::NotReady => continue,
             };
-            let zone: Option<Arc<str>> = endpoint.zone.as_deref().map(Arc::from);
+            let (place, labels) = labelled(slice, endpoint, preferred_by);
             let addresses =
                 endpoint.addresses.iter().filter_map(|address| address.parse::<IpAddr>().ok());
             // A zone without an address is no zone: Envoy refuses a locality without weight.
             for address in addresses {
-                let endpoint = Endpoint { address, port: number };
-                zones.entry(zone.clone()).or_default().insert(endpoint);
+                let endpoint = Endpoint { address, port: number, labels: labels.clone() };
+                zones.entry(place.clone()).or_default().insert(endpoint);
             }
         }
     }
@@ -65,12 +70,15 @@ pub(super) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Endpoints {
     let chosen = if ready.is_empty() { draining } else { ready };
     let localities = chosen
         .into_iter()
-        .map(|(zone, endpoints)| Locality { zone, endpoints: endpoints.into_iter().collect() })
+        .map(|(place, endpoints)| Locality { place, endpoints: endpoints.into_iter().collect() })
         .collect();
     Endpoints { cluster: backend.clone(), localities }
 }
 
-type Zones = BTreeMap<Option<Arc<str>>, BTreeSet<Endpoint>>;
+type Zones = BTreeMap<Place, BTreeSet<Endpoint>>;
+
+/// Under this label Kubernetes has the name of a node.
+const NODE: &str = "kubernetes.io/hostname";
 
 enum Readiness {
     Ready,
@@ -91,6 +99,32 @@ impl Readiness {
             Self::NotReady
         }
     }
+}
+
+/// Where an endpoint is, and what else is to be known of it. The zone always; the rest where clients prefer by it: the name
+/// of its node, and the labels of its slice.
+fn labelled(
+    slice: &EndpointSlice,
+    endpoint: &SliceEndpoint,
+    preferred_by: &BTreeSet<&str>,
+) -> (Place, BTreeMap<Arc<str>, Arc<str>>) {
+    let mut place = Place { zone: endpoint.zone.as_deref().map(Arc::from), ..Place::default() };
+    let mut labels = BTreeMap::new();
+    for key in preferred_by {
+        let of_slice = || slice.metadata.labels.as_ref()?.get(*key).map(String::as_str);
+        let value = match *key {
+            NODE => endpoint.node_name.as_deref(),
+            _ => of_slice(),
+        };
+        let value: Option<Arc<str>> = value.filter(|value| !value.is_empty()).map(Arc::from);
+        match *key {
+            ZONE => {}
+            REGION => place.region = value,
+            SUBZONE => place.subzone = value,
+            other => labels.extend(value.map(|value| (other.into(), value))),
+        }
+    }
+    (place, labels)
 }
 
 fn port_of(service: &Service, number: u16) -> Option<&ServicePort> {

@@ -1,5 +1,5 @@
 use crate::backends;
-use crate::ir::{Backend, Endpoint, Endpoints, Locality};
+use crate::ir::{Backend, Endpoint, Endpoints, Locality, Place};
 use crate::world::Reader;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::address::Address as AddressKind;
@@ -7,12 +7,20 @@ use heliograph_envoy::envoy::config::core::v3::socket_address::PortSpecifier;
 use heliograph_envoy::envoy::config::core::v3::{self as core, Address, SocketAddress};
 use heliograph_envoy::envoy::config::endpoint::v3 as envoy;
 use heliograph_envoy::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
-use heliograph_envoy::google::protobuf::UInt32Value;
-use heliograph_snapshot::Resource;
+use heliograph_envoy::google::protobuf::value::Kind;
+use heliograph_envoy::google::protobuf::{Struct, UInt32Value, Value};
+use heliograph_snapshot::{FleetName, Resource};
+use heliograph_views::LABELS;
 use std::sync::Arc;
 
-pub(crate) fn endpoints(reader: &Reader<'_>, backend: &Backend) -> Arc<Resource> {
-    let message = build(&backends::endpoints(reader, backend));
+pub(crate) fn endpoints(
+    reader: &Reader<'_>,
+    fleet: &FleetName,
+    backend: &Backend,
+) -> Arc<Resource> {
+    let preferences = reader.plan(fleet).into_iter().flat_map(|plan| &plan.preferences);
+    let preferred_by = preferences.flat_map(|it| it.labels.iter().map(String::as_str)).collect();
+    let message = build(&backends::endpoints(reader, backend, &preferred_by));
     Arc::new(Resource::new(message.cluster_name.as_str(), message.encode_to_vec().into()))
 }
 
@@ -26,10 +34,7 @@ fn build(endpoints: &Endpoints) -> envoy::ClusterLoadAssignment {
 
 fn locality(locality: &Locality) -> envoy::LocalityLbEndpoints {
     envoy::LocalityLbEndpoints {
-        locality: locality
-            .zone
-            .as_ref()
-            .map(|zone| core::Locality { zone: zone.to_string(), ..Default::default() }),
+        locality: place(&locality.place),
         // Each endpoint gets the same share, whatever its zone.
         load_balancing_weight: Some(UInt32Value {
             value: u32::try_from(locality.endpoints.len()).unwrap_or(u32::MAX),
@@ -39,12 +44,33 @@ fn locality(locality: &Locality) -> envoy::LocalityLbEndpoints {
     }
 }
 
+fn place(place: &Place) -> Option<core::Locality> {
+    let name = |part: &Option<Arc<str>>| part.as_deref().unwrap_or_default().to_owned();
+    let Place { region, zone, subzone } = place;
+    (*place != Place::default()).then(|| core::Locality {
+        region: name(region),
+        zone: name(zone),
+        sub_zone: name(subzone),
+    })
+}
+
+fn metadata(endpoint: &Endpoint) -> Option<core::Metadata> {
+    let text = |value: &Arc<str>| Value { kind: Some(Kind::StringValue(value.to_string())) };
+    let fields = endpoint.labels.iter().map(|(key, value)| (key.to_string(), text(value)));
+    let fields = Struct { fields: fields.collect() };
+    (!endpoint.labels.is_empty()).then(|| core::Metadata {
+        filter_metadata: [(LABELS.to_owned(), fields)].into(),
+        ..Default::default()
+    })
+}
+
 fn endpoint(endpoint: &Endpoint) -> envoy::LbEndpoint {
     envoy::LbEndpoint {
         host_identifier: Some(HostIdentifier::Endpoint(envoy::Endpoint {
             address: Some(socket_address(endpoint.address.to_string(), endpoint.port)),
             ..Default::default()
         })),
+        metadata: metadata(endpoint),
         ..Default::default()
     }
 }

@@ -1,5 +1,6 @@
-use crate::objects::ObjectKey;
+use crate::objects::{ObjectKey, ObjectName};
 use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,24 +25,52 @@ pub enum Protocol {
 #[serde(rename_all = "camelCase")]
 pub struct Endpoints {
     pub cluster: Backend,
-    /// Ordered by zone.
+    /// Ordered by place.
     pub localities: Vec<Locality>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Locality {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zone: Option<Arc<str>>,
+    #[serde(flatten)]
+    pub place: Place,
     /// Ordered, without duplicates.
     pub endpoints: Vec<Endpoint>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// Where endpoints are. Region and subzone only where clients prefer by them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Place {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subzone: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Endpoint {
     pub address: IpAddr,
     pub port: u16,
+    /// The other labels that clients prefer by.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl Backend {
+    /// The Service of a cluster with this name.
+    pub(crate) fn service_of(cluster: &str) -> Option<ObjectName> {
+        let mut parts = cluster.split('/');
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("service"), Some(namespace), Some(name)) => {
+                Some(ObjectName::new(namespace, name))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The cluster's name: `service/shop/cart/8080`, and `service/shop/cart/8080/http2` where that is spoken.

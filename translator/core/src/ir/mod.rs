@@ -9,7 +9,7 @@ mod infra;
 mod listener;
 mod route;
 
-pub use cluster::{Backend, Endpoint, Endpoints, Locality, Protocol as BackendProtocol};
+pub use cluster::{Backend, Endpoint, Endpoints, Locality, Place, Protocol as BackendProtocol};
 pub use hostname::{Hostname, InvalidHostname};
 pub use infra::{Infra, InfraPort};
 pub use listener::{Fleet, Listener, ListenerId, Protocol, TableKey, listener_name, secret_name};

@@ -2,6 +2,7 @@
 //!
 //! [`Object`] holds any of them; [`ObjectKey`] names one. A new kind is one line in [`kinds!`].
 
+pub mod heliograph;
 mod key;
 mod manifest;
 
@@ -147,6 +148,8 @@ kinds! {
     Service: core::Service, "", Namespaced, status;
     EndpointSlice: core::EndpointSlice, "discovery.k8s.io", Namespaced;
     Secret: core::Secret, "", Namespaced;
+    ViewPolicy: heliograph::ViewPolicy, "heliograph.dev", Namespaced, status;
+    Proxy: heliograph::Proxy, "heliograph.dev", Namespaced;
 }
 
 impl Kind {

@@ -2,12 +2,15 @@
 //! which are the writer's.
 
 mod condition;
+mod view_policy;
 
 pub use condition::{Condition, Conditions};
+pub use view_policy::ViewPolicyStatus;
 
 use crate::CONTROLLER_NAME;
 use crate::accept::{self, AcceptedListener};
 use crate::attach::Parent;
+use crate::objects::heliograph::Proxy;
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::world::Reader;
 use serde::Serialize;
@@ -18,6 +21,7 @@ pub enum Status {
     GatewayClass(GatewayClassStatus),
     Gateway(GatewayStatus),
     Route(RouteStatus),
+    ViewPolicy(ViewPolicyStatus),
     /// Not for Kubernetes, where the object may be another controller's: nobody here takes it, and why.
     Ignored(Ignored),
 }
@@ -91,6 +95,8 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
         Kind::Gateway => {
             gateway(reader, key).map(Status::Gateway).or_else(|| stray_gateway(reader, key))
         }
+        Kind::ViewPolicy => view_policy::status(reader, key).map(Status::ViewPolicy),
+        Kind::Proxy => stray_proxy(reader, key),
         kind if kind.is_route() => {
             route(reader, key).map(Status::Route).or_else(|| stray_route(reader, key))
         }
@@ -112,6 +118,7 @@ impl Status {
         let parts: Vec<(Option<String>, &Conditions)> = match self {
             Self::Ignored(_) => Vec::new(),
             Self::GatewayClass(status) => vec![(None, &status.conditions)],
+            Self::ViewPolicy(status) => vec![(None, &status.conditions)],
             Self::Gateway(status) => {
                 let own = [(None, &status.conditions)];
                 let listeners = status.listeners.iter().map(|listener| {
@@ -207,6 +214,18 @@ fn stray_route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
             format!("no {kind} {namespace}/{} takes routes here", parent.name)
         }
     })
+}
+
+/// A proxy of a Gateway that is not ours.
+fn stray_proxy(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
+    let target = &reader.object::<Proxy>(&key.name)?.spec.target_ref;
+    match reader.proxy(&key.name) {
+        Some(_) => None,
+        None => ignored(format!(
+            "no {} {}/{} is served here",
+            target.kind, key.name.namespace, target.name
+        )),
+    }
 }
 
 fn ignored(reason: String) -> Option<Status> {

@@ -19,7 +19,7 @@ use crate::objects::{Object, ObjectKey};
 use crate::status::{Problem, Status};
 use facts::Facts;
 use graph::Graph;
-use heliograph_snapshot::{FleetName, Resource, ResourceType};
+use heliograph_snapshot::{FleetName, Internal, Resource, ResourceType, Section};
 use stages::Product;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,12 +84,23 @@ impl World {
         self.statuses().flat_map(|(key, status)| status.problems(key))
     }
 
-    /// All resources of a fleet.
+    /// All resources of a fleet that are served.
     pub fn resources(
         &self,
         fleet: &FleetName,
     ) -> impl Iterator<Item = (ResourceType, &Arc<Resource>)> {
-        self.facts.resources(fleet)
+        self.facts.resources(fleet).filter_map(|(section, resource)| match section {
+            Section::Served(kind) => Some((kind, resource)),
+            Section::Internal(_) => None,
+        })
+    }
+
+    /// What goes with them and is not served.
+    pub fn internals(&self, fleet: &FleetName) -> impl Iterator<Item = (Internal, &Arc<Resource>)> {
+        self.facts.resources(fleet).filter_map(|(section, resource)| match section {
+            Section::Internal(internal) => Some((internal, resource)),
+            Section::Served(_) => None,
+        })
     }
 
     /// How many units of translation there are.
@@ -113,7 +124,8 @@ impl World {
     /// The endpoints of the backends that the fleets' routes lead to.
     pub fn backends(&self) -> BTreeMap<ir::Backend, ir::Endpoints> {
         let reader = Reader::new(&self.facts);
-        let endpoints = |backend: &ir::Backend| crate::backends::endpoints(&reader, backend);
+        let endpoints =
+            |backend: &ir::Backend| crate::backends::endpoints(&reader, backend, &BTreeSet::new());
         self.facts
             .backends()
             .into_iter()

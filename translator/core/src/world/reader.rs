@@ -2,13 +2,15 @@ use super::facts::Facts;
 use super::unit::{Fact, Unit};
 use crate::accept::{AcceptedGateway, Doors};
 use crate::attach::Attachment;
-use crate::ir::{self, Hostname, ListenerId, TableKey};
+use crate::ir::{self, Backend, Hostname, ListenerId, TableKey};
 use crate::objects::{ObjectKey, ObjectName, Typed};
 use crate::routes::{Piece, Rules};
+use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
 use bytes::Bytes;
-use heliograph_snapshot::FleetName;
+use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// How a unit sees the world. Every look is recorded, also one that finds nothing: an object that appears later
 /// concerns the units that missed it.
@@ -121,6 +123,65 @@ impl<'a> Reader<'a> {
     ) -> impl Iterator<Item = &'a Bytes> + use<'a> {
         self.saw(Fact::VirtualHosts(table.clone()));
         self.facts.virtual_hosts(table)
+    }
+
+    /// The ViewPolicies of a fleet, whether or not they are accepted.
+    pub(crate) fn policies(
+        &self,
+        fleet: &FleetName,
+    ) -> impl Iterator<Item = &'a ObjectName> + use<'a> {
+        self.saw(Fact::Policies(fleet.clone()));
+        self.facts.policies(fleet)
+    }
+
+    pub(crate) fn policy(&self, name: &ObjectName) -> Option<&'a AcceptedPolicy> {
+        self.saw(Fact::Product(Unit::Policy(name.clone())));
+        self.facts.policy(name)
+    }
+
+    /// The proxies of a fleet that the directory knows.
+    pub(crate) fn proxies(
+        &self,
+        fleet: &FleetName,
+    ) -> impl Iterator<Item = (&'a ObjectName, &'a ListedProxy)> + use<'a> {
+        self.saw(Fact::Proxies(fleet.clone()));
+        self.facts.proxies(fleet)
+    }
+
+    pub(crate) fn proxy(&self, name: &ObjectName) -> Option<&'a ListedProxy> {
+        self.saw(Fact::Product(Unit::Proxy(name.clone())));
+        self.facts.proxy(name)
+    }
+
+    pub(crate) fn plan(&self, fleet: &FleetName) -> Option<&'a Plan> {
+        self.saw(Fact::Product(Unit::Plan(fleet.clone())));
+        self.facts.plan(fleet)
+    }
+
+    pub(crate) fn treatment(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &Arc<str>,
+    ) -> Option<&'a Treated> {
+        self.saw(Fact::Product(Unit::Treatment(fleet.clone(), kind, name.clone())));
+        self.facts.treatment(fleet, kind, name)
+    }
+
+    pub(crate) fn resource(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &Arc<str>,
+    ) -> Option<&'a Arc<Resource>> {
+        self.saw(Fact::Resource(fleet.clone(), kind, name.clone()));
+        self.facts.resource(fleet, kind, name)
+    }
+
+    /// The backends that the routes of a table lead to.
+    pub(crate) fn backends(&self, table: &TableKey) -> BTreeSet<&'a Backend> {
+        self.saw(Fact::Backends(table.clone()));
+        self.facts.backends_of(table)
     }
 
     fn saw(&self, fact: Fact) {

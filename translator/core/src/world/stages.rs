@@ -8,9 +8,10 @@ use crate::ir::{self, TableKey};
 use crate::objects::{Kind, ObjectKey};
 use crate::routes::{Piece, Rules};
 use crate::status::Status;
-use crate::{accept, attach, build, merge, routes, status};
+use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
+use crate::{accept, attach, build, merge, routes, status, views};
 use bytes::Bytes;
-use heliograph_snapshot::Resource;
+use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -19,10 +20,14 @@ use std::sync::Arc;
 pub(super) enum Product {
     Gateway(Option<AcceptedGateway>),
     Fleet(Option<ir::Fleet>),
+    Policy(Option<AcceptedPolicy>),
+    Proxy(Option<ListedProxy>),
     Rules(Option<Rules>),
     Attachment(Option<Attachment>),
     Piece(Option<Piece>),
+    Plan(Option<Plan>),
     VirtualHost(Option<Bytes>),
+    Treatment(Option<Treated>),
     Resource(Option<Arc<Resource>>),
     Status(Option<Status>),
 }
@@ -32,17 +37,27 @@ pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
     match unit {
         Unit::Gateway(name) => Product::Gateway(accept::gateway(reader, name)),
         Unit::Fleet(name) => Product::Fleet(Some(accept::fleet(reader, name))),
+        Unit::Policy(name) => Product::Policy(views::policy(reader, name)),
+        Unit::Proxy(name) => Product::Proxy(views::proxy(reader, name)),
         Unit::Rules(route) => Product::Rules(Some(routes::rules(reader, route))),
         Unit::Attachment(route) => Product::Attachment(Some(attach::route(reader, route))),
         Unit::Piece(route, table) => Product::Piece(Some(routes::piece(reader, route, table))),
+        Unit::Plan(fleet) => Product::Plan(Some(views::plan(reader, fleet))),
         Unit::VirtualHost(table, host) => {
             Product::VirtualHost(merge::virtual_host(reader, table, host))
         }
         Unit::Secret(_, secret) => Product::Resource(build::secret(reader, secret)),
         Unit::Cluster(_, backend) => Product::Resource(Some(build::cluster(backend))),
-        Unit::Endpoints(_, backend) => Product::Resource(Some(build::endpoints(reader, backend))),
+        Unit::Endpoints(fleet, backend) => {
+            Product::Resource(Some(build::endpoints(reader, fleet, backend)))
+        }
         Unit::Listener(fleet, port) => Product::Resource(build::listener(reader, fleet, *port)),
         Unit::Table(table) => Product::Resource(Some(build::table(reader, table))),
+        Unit::Audience(fleet, id) => Product::Resource(views::audience(reader, fleet, id)),
+        Unit::Treatment(fleet, kind, name) => {
+            Product::Treatment(Some(views::treatment(reader, fleet, *kind, name)))
+        }
+        Unit::Entry(_, name) => Product::Resource(views::entry(reader, name)),
         Unit::Status(object) => Product::Status(status::of(reader, object)),
     }
 }
@@ -53,6 +68,8 @@ pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
     match key.kind {
         Kind::GatewayClass => BTreeSet::from([status]),
         Kind::Gateway => BTreeSet::from([Unit::Gateway(key.name.clone()), status]),
+        Kind::ViewPolicy => BTreeSet::from([Unit::Policy(key.name.clone()), status]),
+        Kind::Proxy => BTreeSet::from([Unit::Proxy(key.name.clone()), status]),
         kind if kind.is_route() => {
             BTreeSet::from([Unit::Rules(key.clone()), Unit::Attachment(key.clone()), status])
         }
@@ -66,15 +83,21 @@ impl Product {
         match unit {
             Unit::Gateway(_) => Self::Gateway(None),
             Unit::Fleet(_) => Self::Fleet(None),
+            Unit::Policy(_) => Self::Policy(None),
+            Unit::Proxy(_) => Self::Proxy(None),
             Unit::Rules(_) => Self::Rules(None),
             Unit::Attachment(_) => Self::Attachment(None),
             Unit::Piece(..) => Self::Piece(None),
+            Unit::Plan(_) => Self::Plan(None),
             Unit::VirtualHost(..) => Self::VirtualHost(None),
+            Unit::Treatment(..) => Self::Treatment(None),
             Unit::Secret(..)
             | Unit::Cluster(..)
             | Unit::Endpoints(..)
             | Unit::Listener(..)
-            | Unit::Table(_) => Self::Resource(None),
+            | Unit::Table(_)
+            | Unit::Audience(..)
+            | Unit::Entry(..) => Self::Resource(None),
             Unit::Status(_) => Self::Status(None),
         }
     }
@@ -97,19 +120,34 @@ impl Product {
                 .backends
                 .iter()
                 .flat_map(|backend| {
+                    let (fleet, name) = (table.fleet.clone(), backend.to_string().into());
                     [
-                        Unit::Cluster(table.fleet.clone(), backend.clone()),
-                        Unit::Endpoints(table.fleet.clone(), backend.clone()),
+                        Unit::Cluster(fleet.clone(), backend.clone()),
+                        Unit::Endpoints(fleet.clone(), backend.clone()),
+                        // A Service may itself ask that clients prefer some of its endpoints.
+                        Unit::Treatment(fleet, ResourceType::Endpoints, name),
                     ]
                 })
                 .collect(),
+            (Self::Proxy(Some(listed)), Unit::Proxy(name)) => {
+                [Unit::Entry(listed.fleet.clone(), name.clone())].into()
+            }
+            (Self::Plan(Some(plan)), Unit::Plan(fleet)) => demanded_by_plan(fleet, plan),
             _ => BTreeSet::new(),
         }
     }
 }
 
+fn demanded_by_plan(fleet: &FleetName, plan: &Plan) -> BTreeSet<Unit> {
+    let audiences = plan.audiences.keys().map(|id| Unit::Audience(fleet.clone(), id.clone()));
+    let treatments = plan.resources.keys();
+    let treatments =
+        treatments.map(|(kind, name)| Unit::Treatment(fleet.clone(), *kind, name.clone()));
+    audiences.chain(treatments).collect()
+}
+
 fn demanded_by_fleet(fleet: &ir::Fleet) -> BTreeSet<Unit> {
-    let mut units = BTreeSet::new();
+    let mut units = BTreeSet::from([Unit::Plan(fleet.name.clone())]);
     for listener in &fleet.listeners {
         let table = TableKey::of(&fleet.name, listener);
         units.insert(Unit::Listener(fleet.name.clone(), listener.port));

@@ -1,6 +1,6 @@
 use crate::ir::{Backend, Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, ObjectKey, ObjectName};
-use heliograph_snapshot::FleetName;
+use heliograph_snapshot::{FleetName, ResourceType};
 use std::sync::Arc;
 
 /// One piece of translation, the smallest that is done again when something it read has changed.
@@ -13,12 +13,18 @@ pub(crate) enum Unit {
     Gateway(ObjectName),
     /// What do the proxies of a fleet serve?
     Fleet(FleetName),
+    /// What does this ViewPolicy say?
+    Policy(ObjectName),
+    /// Which fleet is this proxy of?
+    Proxy(ObjectName),
     /// The rules of a route, with references resolved.
     Rules(ObjectKey),
     /// The listeners that a route belongs to.
     Attachment(ObjectKey),
     /// A route as Envoy reads it, for one table.
     Piece(ObjectKey, TableKey),
+    /// What the policies of a fleet come to.
+    Plan(FleetName),
     /// The pieces of all routes for one host, in order of precedence.
     VirtualHost(TableKey, Hostname),
     Secret(FleetName, ObjectName),
@@ -27,6 +33,12 @@ pub(crate) enum Unit {
     Listener(FleetName, u16),
     /// A route table, put together from its virtual hosts.
     Table(TableKey),
+    /// Whom a rule of a view is for.
+    Audience(FleetName, Arc<str>),
+    /// What views do to a resource.
+    Treatment(FleetName, ResourceType, Arc<str>),
+    /// A proxy's entry in the directory of its fleet.
+    Entry(FleetName, ObjectName),
     Status(ObjectKey),
 }
 
@@ -53,6 +65,14 @@ pub(crate) enum Fact {
     Hosted(TableKey, ListenerId, Hostname),
     /// All virtual hosts of a table.
     VirtualHosts(TableKey),
+    /// The ViewPolicies of a fleet.
+    Policies(FleetName),
+    /// The proxies of a fleet.
+    Proxies(FleetName),
+    /// The backends that the routes of a table lead to.
+    Backends(TableKey),
+    /// A resource, or that there is none.
+    Resource(FleetName, ResourceType, Arc<str>),
 }
 
 impl Unit {
@@ -66,15 +86,21 @@ impl Unit {
         match self {
             Self::Gateway(_) => "gateway",
             Self::Fleet(_) => "fleet",
+            Self::Policy(_) => "policy",
+            Self::Proxy(_) => "proxy",
             Self::Rules(_) => "rules",
             Self::Attachment(_) => "attachment",
             Self::Piece(..) => "piece",
+            Self::Plan(_) => "plan",
             Self::VirtualHost(..) => "virtual_host",
             Self::Secret(..) => "secret",
             Self::Cluster(..) => "cluster",
             Self::Endpoints(..) => "endpoints",
             Self::Listener(..) => "listener",
             Self::Table(_) => "table",
+            Self::Audience(..) => "audience",
+            Self::Treatment(..) => "treatment",
+            Self::Entry(..) => "entry",
             Self::Status(_) => "status",
         }
     }

@@ -1,8 +1,10 @@
 //! What golden tests share: reading a case, rendering a world, shuffling objects.
 
-use heliograph_envoy::{Any, json::to_json};
+use heliograph_envoy::{Any, Message, json::to_json};
+use heliograph_snapshot::{Internal, Resource, ResourceType};
 use heliograph_translator_core::objects::{Document, Object, parse};
 use heliograph_translator_core::{Event, World};
+use heliograph_views::{Audience, Proxy, Treatment};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,16 +91,59 @@ pub(crate) fn render(world: &World) -> String {
         }
         xds.insert(ir.name.to_string(), Value::Object(fleet));
     }
+    let mut views = Map::new();
+    for ir in world.fleets() {
+        let shown = world.internals(&ir.name).map(|(part, rule)| {
+            (
+                format!("{part} {}", rule.name),
+                json!({"version": rule.version, "says": say(part, rule)}),
+            )
+        });
+        let shown: Map<String, Value> = shown.collect();
+        if !shown.is_empty() {
+            views.insert(ir.name.to_string(), Value::Object(shown));
+        }
+    }
     let sections = [
         ("ir", json!({"fleets": fleets, "infra": infra, "routes": routes, "backends": backends})),
         ("status", Value::Object(statuses)),
         ("xds", Value::Object(xds)),
+        ("views", Value::Object(views)),
     ];
     sections
         .into_iter()
+        // Most cases have none.
+        .filter(|(name, value)| *name != "views" || *value != json!({}))
         .map(|(name, value)| serde_saphyr::to_string(&json!({name: value})).unwrap())
         .map(|text| format!("---\n{text}"))
         .collect()
+}
+
+/// A rule or an entry of the directory, in lines.
+fn say(part: Internal, rule: &Resource) -> Vec<String> {
+    let body = rule.body.clone();
+    let said = match part {
+        Internal::Directory => format!("{:#?}", Proxy::decode(body).unwrap()),
+        Internal::Rules if rule.name.starts_with("audience/") => {
+            format!("{:#?}", Audience::decode(body).unwrap())
+        }
+        Internal::Rules => {
+            let mut treatment = Treatment::decode(body).unwrap();
+            let kind = ResourceType::ALL
+                .into_iter()
+                .find(|kind| rule.name.starts_with(&format!("{kind}/")))
+                .unwrap();
+            let variants: Vec<String> = std::mem::take(&mut treatment.variants)
+                .into_iter()
+                .map(|variant| {
+                    let any = Any { type_url: kind.type_url().to_owned(), value: variant.body };
+                    format!("for {}: {}", variant.audience, to_json(&any).unwrap())
+                })
+                .collect();
+            format!("{treatment:#?}\n{}", variants.join("\n"))
+        }
+    };
+    said.lines().map(str::to_owned).collect()
 }
 
 pub(crate) fn first_difference(expected: &str, actual: &str) -> String {

@@ -1,20 +1,23 @@
-use super::outcome::{Outcome, Work};
-use super::stages::Product;
-use super::unit::{Fact, Unit};
+mod views;
+
 use crate::accept::AcceptedGateway;
 use crate::attach::Attachment;
 use crate::ir::{self, Backend, Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
 use crate::routes::{Piece, Rules};
 use crate::status::Status;
+use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
+use crate::world::outcome::{Outcome, Work};
+use crate::world::stages::Product;
+use crate::world::unit::{Fact, Unit};
 use bytes::Bytes;
-use heliograph_snapshot::{Change, FleetName, Resource, ResourceType};
+use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Objects and products, with the indexes that units ask for. Every write returns the facts that it changed.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(in crate::world) struct Facts {
     objects: BTreeMap<ObjectKey, Object>,
     /// By what they are about.
     pointing: BTreeMap<(Kind, ObjectKey), BTreeSet<ObjectKey>>,
@@ -29,6 +32,12 @@ pub(super) struct Facts {
     pieces: BTreeMap<(ObjectKey, TableKey), Piece>,
     virtual_hosts: BTreeMap<TableKey, BTreeMap<Hostname, Bytes>>,
     resources: BTreeMap<FleetName, BTreeMap<ResourceOf, Arc<Resource>>>,
+    policies: BTreeMap<ObjectName, AcceptedPolicy>,
+    policies_of: BTreeMap<FleetName, BTreeSet<ObjectName>>,
+    proxies: BTreeMap<ObjectName, ListedProxy>,
+    proxies_of: BTreeMap<FleetName, BTreeSet<ObjectName>>,
+    plans: BTreeMap<FleetName, Plan>,
+    treatments: BTreeMap<(FleetName, ResourceType, Arc<str>), Treated>,
     statuses: BTreeMap<ObjectKey, Status>,
     /// What changed since it was last taken.
     outcome: Outcome,
@@ -36,10 +45,14 @@ pub(super) struct Facts {
 
 /// A host of a listener of a table.
 type HostOf = (TableKey, ListenerId, Hostname);
-type ResourceOf = (ResourceType, Arc<str>);
+type ResourceOf = (Section, Arc<str>);
 
 impl Facts {
-    pub(super) fn set_object(&mut self, key: &ObjectKey, object: Option<Object>) -> Vec<Fact> {
+    pub(in crate::world) fn set_object(
+        &mut self,
+        key: &ObjectKey,
+        object: Option<Object>,
+    ) -> Vec<Fact> {
         let before = self.objects.get(key);
         if before == object.as_ref() {
             return Vec::new();
@@ -62,7 +75,7 @@ impl Facts {
     }
 
     /// Keeps the product of a unit; an empty one is forgotten.
-    pub(super) fn set_product(&mut self, unit: &Unit, product: Product) -> Vec<Fact> {
+    pub(in crate::world) fn set_product(&mut self, unit: &Unit, product: Product) -> Vec<Fact> {
         let mut touched = Vec::new();
         let changed = match (unit, product) {
             (Unit::Gateway(name), Product::Gateway(new)) => {
@@ -73,12 +86,27 @@ impl Facts {
                 touched = self.index_fleet(name, new.as_ref());
                 set(&mut self.fleets, name, new)
             }
+            (Unit::Policy(name), Product::Policy(new)) => {
+                let (changed, moved) = self.set_policy(name, new);
+                touched = moved;
+                changed
+            }
+            (Unit::Proxy(name), Product::Proxy(new)) => {
+                let (changed, moved) = self.set_proxy(name, new);
+                touched = moved;
+                changed
+            }
+            (Unit::Plan(fleet), Product::Plan(new)) => set(&mut self.plans, fleet, new),
+            (Unit::Treatment(fleet, kind, name), Product::Treatment(new)) => {
+                self.set_treatment(fleet, *kind, name, new)
+            }
             (Unit::Rules(route), Product::Rules(new)) => set(&mut self.rules, route, new),
             (Unit::Attachment(route), Product::Attachment(new)) => {
                 touched = self.index_attachment(route, new.as_ref());
                 set(&mut self.attachments, route, new)
             }
             (Unit::Piece(route, table), Product::Piece(new)) => {
+                touched.push(Fact::Backends(table.clone()));
                 set(&mut self.pieces, &(route.clone(), table.clone()), new)
             }
             (Unit::VirtualHost(table, host), Product::VirtualHost(new)) => {
@@ -89,7 +117,14 @@ impl Facts {
                 changed
             }
             (Unit::Status(object), Product::Status(new)) => self.set_status(object, new),
-            (unit, Product::Resource(new)) => self.set_resource(unit, new),
+            (unit, Product::Resource(new)) => {
+                let Some((fleet, section, name)) = place(unit) else { return touched };
+                let changed = self.set_resource(&fleet, section, &name, new);
+                if let (true, Section::Served(kind)) = (changed, section) {
+                    touched.push(Fact::Resource(fleet, kind, name));
+                }
+                changed
+            }
             _ => false,
         };
         if changed {
@@ -98,7 +133,7 @@ impl Facts {
         touched
     }
 
-    pub(super) fn take_outcome(&mut self, work: Work) -> Outcome {
+    pub(in crate::world) fn take_outcome(&mut self, work: Work) -> Outcome {
         let mut outcome = std::mem::take(&mut self.outcome);
         // A fleet that is no more is not told about its last resources one by one.
         outcome.changes.retain(|fleet, _| !outcome.retired.contains(fleet));
@@ -106,11 +141,11 @@ impl Facts {
         outcome
     }
 
-    pub(super) fn object(&self, key: &ObjectKey) -> Option<&Object> {
+    pub(in crate::world) fn object(&self, key: &ObjectKey) -> Option<&Object> {
         self.objects.get(key)
     }
 
-    pub(super) fn objects_in(
+    pub(in crate::world) fn objects_in(
         &self,
         kind: Kind,
         namespace: &str,
@@ -123,7 +158,7 @@ impl Facts {
             .map(|(_, object)| object)
     }
 
-    pub(super) fn pointing(
+    pub(in crate::world) fn pointing(
         &self,
         kind: Kind,
         at: &ObjectKey,
@@ -132,39 +167,42 @@ impl Facts {
         keys.filter_map(|key| self.objects.get(key))
     }
 
-    pub(super) fn gateway(&self, name: &ObjectName) -> Option<&AcceptedGateway> {
+    pub(in crate::world) fn gateway(&self, name: &ObjectName) -> Option<&AcceptedGateway> {
         self.gateways.get(name)
     }
 
-    pub(super) fn members(&self, fleet: &FleetName) -> impl Iterator<Item = &ObjectName> + use<'_> {
+    pub(in crate::world) fn members(
+        &self,
+        fleet: &FleetName,
+    ) -> impl Iterator<Item = &ObjectName> + use<'_> {
         self.members.get(fleet).into_iter().flatten()
     }
 
-    pub(super) fn fleet(&self, name: &FleetName) -> Option<&ir::Fleet> {
+    pub(in crate::world) fn fleet(&self, name: &FleetName) -> Option<&ir::Fleet> {
         self.fleets.get(name)
     }
 
-    pub(super) fn listeners_of(&self, table: &TableKey) -> &[(ListenerId, Hostname)] {
+    pub(in crate::world) fn listeners_of(&self, table: &TableKey) -> &[(ListenerId, Hostname)] {
         self.listeners.get(table).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn rules(&self, route: &ObjectKey) -> Option<&Rules> {
+    pub(in crate::world) fn rules(&self, route: &ObjectKey) -> Option<&Rules> {
         self.rules.get(route)
     }
 
-    pub(super) fn attachment(&self, route: &ObjectKey) -> Option<&Attachment> {
+    pub(in crate::world) fn attachment(&self, route: &ObjectKey) -> Option<&Attachment> {
         self.attachments.get(route)
     }
 
-    pub(super) fn piece(&self, route: &ObjectKey, table: &TableKey) -> Option<&Piece> {
+    pub(in crate::world) fn piece(&self, route: &ObjectKey, table: &TableKey) -> Option<&Piece> {
         self.pieces.get(&(route.clone(), table.clone()))
     }
 
-    pub(super) fn attached_routes(&self, listener: &ListenerId) -> usize {
+    pub(in crate::world) fn attached_routes(&self, listener: &ListenerId) -> usize {
         self.attached.get(listener).map_or(0, BTreeSet::len)
     }
 
-    pub(super) fn hosted(
+    pub(in crate::world) fn hosted(
         &self,
         table: &TableKey,
         listener: &ListenerId,
@@ -173,33 +211,52 @@ impl Facts {
         self.hosted.get(&(table.clone(), listener.clone(), host.clone())).into_iter().flatten()
     }
 
-    pub(super) fn virtual_hosts(&self, table: &TableKey) -> impl Iterator<Item = &Bytes> + use<'_> {
+    pub(in crate::world) fn virtual_hosts(
+        &self,
+        table: &TableKey,
+    ) -> impl Iterator<Item = &Bytes> + use<'_> {
         self.virtual_hosts.get(table).into_iter().flat_map(BTreeMap::values)
     }
 
-    pub(super) fn statuses(&self) -> impl Iterator<Item = (&ObjectKey, &Status)> {
+    pub(in crate::world) fn statuses(&self) -> impl Iterator<Item = (&ObjectKey, &Status)> {
         self.statuses.iter()
     }
 
-    pub(super) fn resources(
+    pub(in crate::world) fn resources(
         &self,
         fleet: &FleetName,
-    ) -> impl Iterator<Item = (ResourceType, &Arc<Resource>)> + use<'_> {
+    ) -> impl Iterator<Item = (Section, &Arc<Resource>)> + use<'_> {
         let resources = self.resources.get(fleet).into_iter().flatten();
-        resources.map(|((kind, _), resource)| (*kind, resource))
+        resources.map(|((section, _), resource)| (*section, resource))
     }
 
-    pub(super) fn fleets(&self) -> impl Iterator<Item = &ir::Fleet> {
+    pub(in crate::world) fn resource(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &Arc<str>,
+    ) -> Option<&Arc<Resource>> {
+        self.resources.get(fleet)?.get(&(kind.into(), name.clone()))
+    }
+
+    pub(in crate::world) fn backends_of(&self, table: &TableKey) -> BTreeSet<&Backend> {
+        let pieces = self.pieces.iter().filter(|((_, of), _)| of == table);
+        pieces.flat_map(|(_, piece)| &piece.backends).collect()
+    }
+
+    pub(in crate::world) fn fleets(&self) -> impl Iterator<Item = &ir::Fleet> {
         self.fleets.values()
     }
 
-    pub(super) fn routes(&self) -> impl Iterator<Item = (&ObjectKey, &[Hostname], &ir::Route)> {
+    pub(in crate::world) fn routes(
+        &self,
+    ) -> impl Iterator<Item = (&ObjectKey, &[Hostname], &ir::Route)> {
         self.rules
             .iter()
             .filter_map(|(key, rules)| Some((key, &*rules.hostnames, rules.route.as_ref()?)))
     }
 
-    pub(super) fn backends(&self) -> BTreeSet<&Backend> {
+    pub(in crate::world) fn backends(&self) -> BTreeSet<&Backend> {
         self.pieces.values().flat_map(|piece| &piece.backends).collect()
     }
 
@@ -315,34 +372,52 @@ impl Facts {
         changed
     }
 
-    fn set_resource(&mut self, unit: &Unit, new: Option<Arc<Resource>>) -> bool {
-        let (fleet, kind, name) = match unit {
-            Unit::Secret(fleet, secret) => (fleet, ResourceType::Secret, ir::secret_name(secret)),
-            Unit::Cluster(fleet, backend) => (fleet, ResourceType::Cluster, backend.to_string()),
-            Unit::Endpoints(fleet, backend) => {
-                (fleet, ResourceType::Endpoints, backend.to_string())
-            }
-            Unit::Listener(fleet, port) => {
-                (fleet, ResourceType::Listener, ir::listener_name(*port))
-            }
-            Unit::Table(table) => (&table.fleet, ResourceType::Route, table.to_string()),
-            _ => return false,
-        };
-        let name: Arc<str> = name.into();
+    fn set_resource(
+        &mut self,
+        fleet: &FleetName,
+        section: Section,
+        name: &Arc<str>,
+        new: Option<Arc<Resource>>,
+    ) -> bool {
         let resources = self.resources.entry(fleet.clone()).or_default();
-        let changed = set(resources, &(kind, name.clone()), new.clone());
+        let changed = set(resources, &(section, name.clone()), new.clone());
         if resources.is_empty() {
             self.resources.remove(fleet);
         }
         if changed {
-            let change = match new {
-                Some(resource) => Change::Set(kind, resource),
-                None => Change::Remove(kind, name),
+            let change = match (section, new) {
+                (Section::Served(kind), Some(resource)) => Change::Set(kind, resource),
+                (Section::Served(kind), None) => Change::Remove(kind, name.clone()),
+                (Section::Internal(part), Some(resource)) => Change::SetInternal(part, resource),
+                (Section::Internal(part), None) => Change::RemoveInternal(part, name.clone()),
             };
             self.outcome.changes.entry(fleet.clone()).or_default().push(change);
         }
         changed
     }
+}
+
+/// Where a unit's resource belongs.
+fn place(unit: &Unit) -> Option<(FleetName, Section, Arc<str>)> {
+    let (fleet, section, name): (_, Section, _) = match unit {
+        Unit::Secret(fleet, secret) => {
+            (fleet, ResourceType::Secret.into(), ir::secret_name(secret))
+        }
+        Unit::Cluster(fleet, backend) => (fleet, ResourceType::Cluster.into(), backend.to_string()),
+        Unit::Endpoints(fleet, backend) => {
+            (fleet, ResourceType::Endpoints.into(), backend.to_string())
+        }
+        Unit::Listener(fleet, port) => {
+            (fleet, ResourceType::Listener.into(), ir::listener_name(*port))
+        }
+        Unit::Table(table) => (&table.fleet, ResourceType::Route.into(), table.to_string()),
+        Unit::Audience(fleet, id) => {
+            (fleet, Internal::Rules.into(), heliograph_views::audience_name(id))
+        }
+        Unit::Entry(fleet, proxy) => (fleet, Internal::Directory.into(), proxy.name.to_string()),
+        _ => return None,
+    };
+    Some((fleet.clone(), section, name.into()))
 }
 
 /// Whether the value is another one now.

@@ -1,0 +1,150 @@
+use super::{Views, Who};
+use heliograph_distributor_protocol::View;
+use heliograph_snapshot::{FleetName, Snapshot};
+use heliograph_views::{Class, advance, derive};
+use prometheus::IntCounter;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The classes of a fleet's clients that are connected here.
+#[derive(Debug)]
+pub(crate) struct Classes {
+    seats: Mutex<Seats>,
+    eras: AtomicU64,
+    /// Counts the clients for which there was no class left.
+    unclassed: IntCounter,
+}
+
+/// A client's place in its class. The class is there as long as someone has one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seat {
+    era: u64,
+    /// `None`: the rules treat nothing, and all see the snapshot as it is.
+    class: Option<Arc<Seated>>,
+}
+
+#[derive(Debug, Default)]
+struct Seats {
+    classes: BTreeMap<Class, Weak<Seated>>,
+    /// Whether it was said that there are too many.
+    told: bool,
+}
+
+/// A class with clients.
+#[derive(Debug)]
+struct Seated {
+    class: Class,
+    /// Held while the view is derived: whoever else needs it would have to derive the same.
+    derived: Mutex<Option<Derived>>,
+}
+
+/// What a class sees, and of what.
+#[derive(Clone, Debug)]
+struct Derived {
+    base: Arc<Snapshot>,
+    snapshot: Arc<Snapshot>,
+    view: Arc<View>,
+}
+
+/// A class costs what its rules change, in memory and in time at each change of the snapshot. A selector of labels that
+/// differ from proxy to proxy would make one for each.
+pub(super) const MOST: usize = 256;
+
+impl Classes {
+    pub(crate) fn new(unclassed: IntCounter) -> Self {
+        Self { seats: Mutex::default(), eras: AtomicU64::default(), unclassed }
+    }
+
+    /// Never the same again, so that nobody keeps a seat of another time.
+    pub(super) fn new_era(&self) -> u64 {
+        self.eras.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.seats).living().count()
+    }
+
+    pub(super) fn views(&self) -> Vec<Arc<View>> {
+        let living: Vec<_> = lock(&self.seats).living().collect();
+        living.iter().filter_map(|it| Some(lock(&it.derived).as_ref()?.view.clone())).collect()
+    }
+
+    fn seat(&self, fleet: &FleetName, class: Class) -> Arc<Seated> {
+        let mut seats = lock(&self.seats);
+        if let Some(found) = seats.classes.get(&class).and_then(Weak::upgrade) {
+            return found;
+        }
+        seats.classes.retain(|_, seated| seated.strong_count() > 0);
+        let is_full = seats.classes.len() >= MOST;
+        if is_full {
+            self.unclassed.inc();
+            if !std::mem::replace(&mut seats.told, true) {
+                tracing::error!(
+                    %fleet,
+                    "clients of more than {MOST} classes: the others see what a client sees that no ViewPolicy is for; \
+                     select by labels with fewer values"
+                );
+            }
+        }
+        // Of no audience and without labels: what only some may see, it does not see.
+        let class = if is_full { Class::default() } else { class };
+        if let Some(found) = seats.classes.get(&class).and_then(Weak::upgrade) {
+            return found;
+        }
+        tracing::debug!(%fleet, %class, "the first client of a class");
+        let seated = Arc::new(Seated { class: class.clone(), derived: Mutex::default() });
+        seats.classes.insert(class, Arc::downgrade(&seated));
+        seated
+    }
+}
+
+impl Views {
+    /// The view of a client, which takes another seat if it is of another class now.
+    pub(crate) fn of(&self, who: &Who, seat: &mut Seat) -> Arc<View> {
+        if self.rules.is_empty() {
+            *seat = Seat::default();
+            return self.plain.clone();
+        }
+        let seated = match &seat.class {
+            Some(seated) if seat.era == self.era => seated.clone(),
+            _ => {
+                let class = self.rules.class(&who.client(&self.snapshot));
+                self.classes.seat(&self.snapshot.fleet, class)
+            }
+        };
+        let view = seated.view(self);
+        *seat = Seat { era: self.era, class: Some(seated) };
+        view
+    }
+}
+
+impl Seated {
+    fn view(&self, views: &Views) -> Arc<View> {
+        let mut derived = lock(&self.derived);
+        let snapshot = match &*derived {
+            // Another client of the class has seen a newer one, which is as good.
+            Some(known) if known.base.head > views.snapshot.head => return known.view.clone(),
+            Some(known) if Arc::ptr_eq(&known.base, &views.snapshot) => return known.view.clone(),
+            Some(Derived { base, snapshot, .. }) => {
+                advance(base, snapshot, &views.snapshot, &views.rules, &self.class)
+            }
+            None => derive(&views.snapshot, &views.rules, &self.class),
+        };
+        let view = Arc::new(View::new(snapshot.clone()));
+        *derived = Some(Derived { base: views.snapshot.clone(), snapshot, view: view.clone() });
+        view
+    }
+}
+
+impl Seats {
+    fn living(&self) -> impl Iterator<Item = Arc<Seated>> {
+        self.classes.values().filter_map(Weak::upgrade)
+    }
+}
+
+/// Nothing is left half done by a thread that panics with the lock.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,161 @@
+use super::*;
+use heliograph_envoy::Message;
+use heliograph_envoy::envoy::config::core::v3::node::UserAgentVersionType;
+use heliograph_envoy::envoy::config::core::v3::{BuildVersion, Locality, Node};
+use heliograph_envoy::envoy::r#type::v3::SemanticVersion;
+use heliograph_snapshot::{Change, FleetName, Resource, ResourceType};
+use heliograph_views::{Admission, Audience, Operator, Requirement, Treatment};
+use prometheus::IntCounter;
+
+fn classes() -> (Arc<Classes>, IntCounter) {
+    let unclassed = IntCounter::new("unclassed", "in a test").unwrap();
+    (Arc::new(Classes::new(unclassed.clone())), unclassed)
+}
+
+/// A listener for each of so many racks alone.
+fn racks(count: usize) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for rack in 0..count {
+        let name = format!("rack-{rack}");
+        let audience = Audience { labels: vec![requirement("rack", &name)], ..Audience::default() };
+        let admission = Admission { audiences: vec![name.clone()] };
+        let treatment = Treatment { admissions: vec![admission], ..Treatment::default() };
+        let rules = [audience.resource(&name), treatment.resource(ResourceType::Listener, &name)];
+        changes.extend(rules.map(|rule| Change::SetInternal(Internal::Rules, Arc::new(rule))));
+        let listener = Resource::new(name, "body".into());
+        changes.push(Change::Set(ResourceType::Listener, Arc::new(listener)));
+    }
+    changes
+}
+
+fn requirement(key: &str, value: &str) -> Requirement {
+    Requirement {
+        key: key.to_owned(),
+        operator: Operator::In.into(),
+        values: vec![value.to_owned()],
+    }
+}
+
+fn list(node: &str, rack: &str) -> Change {
+    let labels = [("rack".to_owned(), rack.to_owned())].into();
+    let proxy = heliograph_views::Proxy { labels, ..Default::default() };
+    Change::SetInternal(Internal::Directory, Arc::new(proxy.resource(node)))
+}
+
+fn who(node: &str) -> Who {
+    Who { node: node.to_owned(), ..Who::default() }
+}
+
+fn snapshot(changes: Vec<Change>) -> Arc<Snapshot> {
+    Arc::new(Snapshot::empty(FleetName::new("shop", "web")).with(Head::default(), changes))
+}
+
+fn listeners(view: &View) -> Vec<String> {
+    let names = (0..3).map(|rack| format!("rack-{rack}"));
+    names.filter(|name| view.version(ResourceType::Listener, name).is_some()).collect()
+}
+
+#[test]
+fn clients_of_a_class_share_its_view_and_it_goes_with_the_last() {
+    let (classes, _) = classes();
+    let base = snapshot([racks(2), vec![list("a", "rack-0"), list("b", "rack-0")]].concat());
+    let views = Views::new(base, classes.clone());
+    let (mut one, mut other) = (Seat::default(), Seat::default());
+    let [first, second] =
+        [("a", &mut one), ("b", &mut other)].map(|(node, seat)| views.of(&who(node), seat));
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!(listeners(&first), ["rack-0"]);
+    assert_eq!(classes.len(), 1);
+    drop((one, other));
+    assert_eq!(classes.len(), 0);
+}
+
+#[test]
+fn who_is_listed_otherwise_sees_otherwise() {
+    let (classes, _) = classes();
+    let base = snapshot([racks(2), vec![list("a", "rack-0")]].concat());
+    let views = Views::new(base.clone(), classes);
+    let mut seat = Seat::default();
+    assert_eq!(listeners(&views.of(&who("a"), &mut seat)), ["rack-0"]);
+    let moved = Arc::new(base.with(Head::default(), [list("a", "rack-1")]));
+    let views = views.next(moved);
+    assert_eq!(listeners(&views.of(&who("a"), &mut seat)), ["rack-1"]);
+    let without = Arc::new(
+        base.with(Head::default(), [Change::RemoveInternal(Internal::Directory, "a".into())]),
+    );
+    assert!(listeners(&views.next(without).of(&who("a"), &mut seat)).is_empty());
+}
+
+#[test]
+fn the_directory_counts_before_what_a_client_says() {
+    let (classes, _) = classes();
+    let rack = |rack: &str| {
+        let label = heliograph_envoy::google::protobuf::Value {
+            kind: Some(heliograph_envoy::google::protobuf::value::Kind::StringValue(rack.into())),
+        };
+        let labels = heliograph_envoy::google::protobuf::Struct {
+            fields: [("rack".to_owned(), label)].into(),
+        };
+        let labels = heliograph_envoy::google::protobuf::Value {
+            kind: Some(heliograph_envoy::google::protobuf::value::Kind::StructValue(labels)),
+        };
+        heliograph_envoy::google::protobuf::Struct {
+            fields: [("labels".to_owned(), labels)].into(),
+        }
+    };
+    let node = Node { metadata: Some(rack("rack-1")), ..Default::default() };
+    let claims = Claims::of(&node);
+    let views = Views::new(snapshot([racks(2), vec![list("a", "rack-0")]].concat()), classes);
+    let listed = Who { node: "a".to_owned(), claims: claims.clone(), namespace: None };
+    let stranger = Who { node: "b".to_owned(), claims, namespace: None };
+    assert_eq!(listeners(&views.of(&listed, &mut Seat::default())), ["rack-0"]);
+    assert_eq!(listeners(&views.of(&stranger, &mut Seat::default())), ["rack-1"]);
+}
+
+#[test]
+fn too_many_classes_leave_the_others_the_view_of_none() {
+    let (classes, unclassed) = classes();
+    let count = classes::MOST + 1;
+    let listed = (0..count).map(|rack| list(&rack.to_string(), &format!("rack-{rack}")));
+    let base = snapshot([racks(count), listed.collect()].concat());
+    let views = Views::new(base, classes);
+    let mut seats = Vec::new();
+    for rack in 0..count {
+        let mut seat = Seat::default();
+        let view = views.of(&who(&rack.to_string()), &mut seat);
+        let own = view.version(ResourceType::Listener, &format!("rack-{rack}"));
+        assert_eq!(own.is_some(), rack < classes::MOST, "{rack}");
+        seats.push(seat);
+    }
+    assert_eq!(unclassed.get(), 1);
+    // Whoever leaves makes room.
+    seats.drain(..2);
+    let last = classes::MOST;
+    let view = views.of(&who(&last.to_string()), &mut Seat::default());
+    assert!(view.version(ResourceType::Listener, &format!("rack-{last}")).is_some());
+}
+
+#[test]
+fn without_rules_nobody_has_a_class() {
+    let (classes, _) = classes();
+    let views = Views::new(snapshot(vec![list("a", "rack-0")]), classes.clone());
+    let (mut one, mut other) = (Seat::default(), Seat::default());
+    assert!(Arc::ptr_eq(&views.of(&who("a"), &mut one), &views.of(&who("b"), &mut other)));
+    assert_eq!(classes.len(), 0);
+}
+
+#[test]
+fn a_version_and_a_place_are_taken_from_the_node() {
+    let version = SemanticVersion { major_number: 1, minor_number: 31, patch: 2 };
+    let build = BuildVersion { version: Some(version), ..Default::default() };
+    let node = Node {
+        locality: Some(Locality { zone: "a".to_owned(), ..Default::default() }),
+        user_agent_version_type: Some(UserAgentVersionType::UserAgentBuildVersion(build)),
+        ..Default::default()
+    };
+    let node = Node::decode(node.encode_to_vec().as_slice()).unwrap();
+    let client = Who { claims: Claims::of(&node), ..Who::default() }.client(&snapshot(vec![]));
+    assert_eq!(client.version, "1.31.2".parse().ok());
+    assert_eq!(client.proxy.labels, [(heliograph_views::ZONE.to_owned(), "a".to_owned())].into());
+    assert_eq!(client.identity, None);
+}

@@ -1,0 +1,25 @@
+//! What a class of clients sees of a snapshot.
+//!
+//! A translator writes rules into a snapshot, as data: who is meant ([`Audience`]), what is done to a resource
+//! ([`Treatment`]), and what is known of each proxy ([`Proxy`]). A distributor asks of each client only what the rules ask
+//! ([`Rules::class`]) and derives one snapshot for all clients that answer alike ([`derive`]). Clients that no rule tells
+//! apart are of one class, and what no rule touches is the same value in every view.
+//!
+//! There is no IO here and no clock.
+
+mod audience;
+mod derive;
+mod endpoints;
+mod message;
+mod rules;
+mod version;
+
+pub use audience::{Client, Proxy};
+pub use derive::{advance, derive};
+pub use endpoints::{LABELS, REGION, SUBZONE, ZONE};
+pub use message::{
+    Admission, Audience, Operator, Preference, Requirement, Treatment, Variant, audience_name,
+    treatment_name,
+};
+pub use rules::{Class, Rules};
+pub use version::{EnvoyVersion, InvalidVersion};

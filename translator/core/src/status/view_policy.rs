@@ -1,0 +1,78 @@
+use super::{Condition, Conditions};
+use crate::objects::ObjectKey;
+use crate::views::{AcceptedPolicy, Rule, Says};
+use crate::world::Reader;
+use heliograph_snapshot::FleetName;
+use heliograph_views::{Audience, Client};
+use serde::Serialize;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ViewPolicyStatus {
+    pub conditions: Conditions,
+    /// The proxies that it is for, of those in the directory.
+    pub matches: Matches,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Matches {
+    pub count: usize,
+    /// The first of them.
+    pub proxies: Vec<Arc<str>>,
+}
+
+/// A status is for people: who wants all of them has the selector.
+const SHOWN: usize = 10;
+
+pub(super) fn status(reader: &Reader<'_>, key: &ObjectKey) -> Option<ViewPolicyStatus> {
+    let AcceptedPolicy { generation, fleet, says } = reader.policy(&key.name)?;
+    let (conditions, matches) = match (fleet, says) {
+        (Some(fleet), Ok(says)) => accepted(reader, key, fleet, says),
+        (fleet, says) => {
+            let reason = if fleet.is_some() { "Invalid" } else { "TargetNotFound" };
+            let why = says.as_ref().err().cloned().unwrap_or_default();
+            (Conditions::from([Condition::no("Accepted", reason, why)]), Matches::default())
+        }
+    };
+    Some(ViewPolicyStatus { conditions: conditions.observed(*generation), matches })
+}
+
+fn accepted(
+    reader: &Reader<'_>,
+    key: &ObjectKey,
+    fleet: &FleetName,
+    says: &Says,
+) -> (Conditions, Matches) {
+    // Proxies tell their versions to distributors, and not here.
+    let audience = Audience { at_least: None, at_most: None, ..says.audience.clone() };
+    let (mut listed, mut matches) = (0, Matches::default());
+    for (name, proxy) in reader.proxies(fleet) {
+        listed += 1;
+        if audience.includes(&Client { proxy: proxy.proxy.clone(), ..Client::default() }) {
+            matches.count += 1;
+            if matches.proxies.len() < SHOWN {
+                matches.proxies.push(name.name.clone());
+            }
+        }
+    }
+    let of_version = if audience == says.audience { "" } else { ", where their version fits" };
+    let said = format!("For {} of {listed} listed proxies{of_version}", matches.count);
+    let mut conditions = Conditions::from([Condition::yes("Accepted", "Accepted", said)]);
+    conditions.set(match problem(reader, key, fleet, says) {
+        None => Condition::yes("ResolvedRefs", "ResolvedRefs", "All that it names is there"),
+        Some(why) => Condition::no("ResolvedRefs", "InvalidOverlay", why),
+    });
+    (conditions, matches)
+}
+
+/// The first overlay that cannot be laid over anything; what else the policy says holds.
+fn problem(reader: &Reader<'_>, key: &ObjectKey, fleet: &FleetName, says: &Says) -> Option<String> {
+    says.rules.iter().find_map(|rule| {
+        let Rule::Overlay { kind, name, .. } = rule else { return None };
+        let treated = reader.treatment(fleet, *kind, name)?;
+        let own = treated.problems.iter().find(|(policy, _)| *policy == key.name);
+        own.map(|(_, why)| format!("overlay of {why}"))
+    })
+}

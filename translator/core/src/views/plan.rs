@@ -1,0 +1,121 @@
+use super::overlay::Patch;
+use super::policy::{AcceptedPolicy, Rule, Says};
+use crate::ir::{TableKey, listener_name, secret_name};
+use crate::objects::ObjectName;
+use crate::world::Reader;
+use heliograph_snapshot::{FleetName, ResourceType};
+use heliograph_views::{Admission, Audience, Preference};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What the policies of a fleet come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Plan {
+    pub(crate) audiences: BTreeMap<Arc<str>, Audience>,
+    /// For all endpoints.
+    pub(crate) preferences: Vec<Preference>,
+    pub(crate) resources: BTreeMap<ResourceOf, Planned>,
+}
+
+/// What is done to one resource.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Planned {
+    pub(crate) admissions: Vec<Admission>,
+    pub(crate) overlays: Vec<PlannedOverlay>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PlannedOverlay {
+    pub(crate) policy: ObjectName,
+    pub(crate) audience: Arc<str>,
+    pub(crate) patch: Patch,
+}
+
+type ResourceOf = (ResourceType, Arc<str>);
+
+/// Policies speak in the order of their names.
+pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
+    let mut plan = Plan::default();
+    // The audiences that all must fit to be served on a port.
+    let mut only: BTreeMap<u16, BTreeSet<Arc<str>>> = BTreeMap::new();
+    for name in reader.policies(fleet) {
+        let Some(AcceptedPolicy { says: Ok(Says { audience, rules }), .. }) = reader.policy(name)
+        else {
+            continue;
+        };
+        let chosen: Arc<str> = name.to_string().into();
+        for rule in rules {
+            match rule {
+                Rule::Prefer(labels) => plan
+                    .preferences
+                    .push(Preference { audience: chosen.to_string(), labels: labels.clone() }),
+                Rule::Overlay { kind, name: resource, patch } => {
+                    let planned = plan.resources.entry((*kind, resource.clone())).or_default();
+                    planned.overlays.push(PlannedOverlay {
+                        policy: name.clone(),
+                        audience: chosen.clone(),
+                        patch: patch.clone(),
+                    });
+                }
+                Rule::Only(ports) => {
+                    let id = access(&mut plan, &chosen, audience);
+                    for port in ports {
+                        only.entry(*port).or_default().insert(id.clone());
+                    }
+                }
+            }
+        }
+        plan.audiences.insert(chosen, audience.clone());
+    }
+    if !only.is_empty() {
+        admit(reader, fleet, &only, &mut plan);
+    }
+    plan
+}
+
+/// The audience of a policy where it decides over access: then a namespace must be proven.
+fn access(plan: &mut Plan, chosen: &Arc<str>, audience: &Audience) -> Arc<str> {
+    if audience.namespaces.is_empty() {
+        return chosen.clone();
+    }
+    let id: Arc<str> = format!("{chosen}/access").into();
+    plan.audiences.insert(id.clone(), Audience { is_access: true, ..audience.clone() });
+    id
+}
+
+/// Takes away, with each port, all that is there for it alone: nothing that stays refers to what goes, and who may not see
+/// a listener sees nothing of its certificates, routes and backends either.
+fn admit(
+    reader: &Reader<'_>,
+    fleet: &FleetName,
+    only: &BTreeMap<u16, BTreeSet<Arc<str>>>,
+    plan: &mut Plan,
+) {
+    let mut ports: BTreeMap<ResourceOf, BTreeSet<u16>> = BTreeMap::new();
+    let mut uses = |kind: ResourceType, name: String, port: u16| {
+        ports.entry((kind, name.into())).or_default().insert(port);
+    };
+    for listener in reader.fleet(fleet).iter().flat_map(|fleet| &fleet.listeners) {
+        let (table, port) = (TableKey::of(fleet, listener), listener.port);
+        uses(ResourceType::Listener, listener_name(port), port);
+        uses(ResourceType::Route, table.to_string(), port);
+        for secret in &listener.certificates {
+            uses(ResourceType::Secret, secret_name(secret), port);
+        }
+        for backend in reader.backends(&table) {
+            uses(ResourceType::Cluster, backend.to_string(), port);
+            uses(ResourceType::Endpoints, backend.to_string(), port);
+        }
+    }
+    for (resource, ports) in ports {
+        if !ports.iter().all(|port| only.contains_key(port)) {
+            continue;
+        }
+        let wanted: BTreeSet<_> = ports.iter().filter_map(|port| only.get(port)).collect();
+        let admission = |audiences: &BTreeSet<Arc<str>>| Admission {
+            audiences: audiences.iter().map(ToString::to_string).collect(),
+        };
+        plan.resources.entry(resource).or_default().admissions =
+            wanted.into_iter().map(admission).collect();
+    }
+}

@@ -1,0 +1,160 @@
+use super::overlay::Patch;
+use crate::objects::ObjectName;
+use crate::objects::heliograph::{Clients, Only, Overlay, Prefer, ViewPolicy, ViewRule};
+use crate::world::Reader;
+use heliograph_snapshot::{FleetName, ResourceType};
+use heliograph_views::{Audience, EnvoyVersion, Operator, Requirement};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A ViewPolicy as it is understood.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AcceptedPolicy {
+    pub(crate) generation: i64,
+    /// Where it belongs; `None` if its Gateway is nobody's here.
+    pub(crate) fleet: Option<FleetName>,
+    /// What it says, or why it is refused as a whole.
+    pub(crate) says: Result<Says, String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Says {
+    pub(crate) audience: Audience,
+    pub(crate) rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Rule {
+    /// Endpoints by the labels they have in common with a client.
+    Prefer(Vec<String>),
+    /// What is served on these ports is for nobody else.
+    Only(BTreeSet<u16>),
+    Overlay {
+        kind: ResourceType,
+        name: Arc<str>,
+        patch: Patch,
+    },
+}
+
+/// Each label doubles what there may be to tell apart, and each endpoint is compared by all of them.
+const MOST_LABELS: usize = 8;
+
+pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedPolicy> {
+    let object = reader.object::<ViewPolicy>(name)?;
+    let fleet = super::target(reader, &name.namespace, &object.spec.target_ref);
+    let says = fleet.as_ref().map_err(Clone::clone).and_then(|fleet| {
+        let rules = object.spec.rules.iter().enumerate().map(|(at, rule)| {
+            accept(reader, fleet, rule).map_err(|why| format!("rules[{at}]: {why}"))
+        });
+        let rules = rules.collect::<Result<_, _>>()?;
+        Ok(Says { audience: audience(&object.spec.clients)?, rules })
+    });
+    Some(AcceptedPolicy {
+        generation: object.metadata.generation.unwrap_or_default(),
+        fleet: fleet.ok(),
+        says,
+    })
+}
+
+fn audience(clients: &Clients) -> Result<Audience, String> {
+    let equal = clients.match_labels.iter().map(|(key, value)| Requirement {
+        key: key.clone(),
+        operator: Operator::In.into(),
+        values: vec![value.clone()],
+    });
+    let mut labels: Vec<Requirement> = equal.collect();
+    for (at, expression) in clients.match_expressions.iter().enumerate() {
+        let operator = match expression.operator.as_str() {
+            "In" => Operator::In,
+            "NotIn" => Operator::NotIn,
+            "Exists" => Operator::Exists,
+            "DoesNotExist" => Operator::DoesNotExist,
+            other => {
+                return Err(format!(
+                    "clients.matchExpressions[{at}]: {other:?} is not one of In, NotIn, Exists, DoesNotExist"
+                ));
+            }
+        };
+        labels.push(Requirement {
+            key: expression.key.clone(),
+            operator: operator.into(),
+            values: expression.values.clone().unwrap_or_default(),
+        });
+    }
+    let bound = |what: &str, text: &Option<String>| -> Result<Option<EnvoyVersion>, String> {
+        let parsed = text.as_ref().map(|text| text.parse());
+        parsed.transpose().map_err(|error| format!("clients.envoy.{what}: {error}"))
+    };
+    Ok(Audience {
+        namespaces: clients.namespaces.clone(),
+        is_access: false,
+        labels,
+        at_least: bound("min", &clients.envoy.min)?,
+        at_most: bound("max", &clients.envoy.max)?,
+    })
+}
+
+fn accept(reader: &Reader<'_>, fleet: &FleetName, rule: &ViewRule) -> Result<Rule, String> {
+    match rule {
+        ViewRule { prefer: Some(prefer), only: None, overlay: None } => accept_prefer(prefer),
+        ViewRule { prefer: None, only: Some(only), overlay: None } => {
+            accept_only(reader, fleet, only)
+        }
+        ViewRule { prefer: None, only: None, overlay: Some(overlay) } => accept_overlay(overlay),
+        _ => Err("a rule is one of prefer, only and overlay".to_owned()),
+    }
+}
+
+fn accept_prefer(prefer: &Prefer) -> Result<Rule, String> {
+    match prefer.labels.len() {
+        0 => Err("prefer.labels: at least one label".to_owned()),
+        1..=MOST_LABELS => Ok(Rule::Prefer(prefer.labels.clone())),
+        _ => Err(format!("prefer.labels: at most {MOST_LABELS} labels")),
+    }
+}
+
+/// A port is one listener of Envoy's, whatever shares it, so it is taken away as a whole or not at all.
+fn accept_only(reader: &Reader<'_>, fleet: &FleetName, only: &Only) -> Result<Rule, String> {
+    let listeners = reader.fleet(fleet).map_or(&[][..], |fleet| &fleet.listeners);
+    let is_named = |name: &str| only.listeners.iter().any(|named| named == name);
+    let mut ports = BTreeSet::new();
+    for name in &only.listeners {
+        let mut found = listeners.iter().filter(|listener| *listener.id.name == **name).peekable();
+        if found.peek().is_none() {
+            return Err(format!("only.listeners: the Gateway serves no listener {name}"));
+        }
+        ports.extend(found.map(|listener| listener.port));
+    }
+    if ports.is_empty() {
+        return Err("only.listeners: at least one listener".to_owned());
+    }
+    let mut beside = listeners.iter().filter(|it| ports.contains(&it.port));
+    match beside.find(|listener| !is_named(&listener.id.name)) {
+        Some(other) => Err(format!(
+            "only.listeners: listener {} shares port {}: name all listeners of a port or none",
+            other.id.name, other.port
+        )),
+        None => Ok(Rule::Only(ports)),
+    }
+}
+
+fn accept_overlay(overlay: &Overlay) -> Result<Rule, String> {
+    let Overlay { r#type, name, merge_patch, json_patch } = overlay;
+    let kind = match r#type.as_str() {
+        "Cluster" => ResourceType::Cluster,
+        "Endpoints" => ResourceType::Endpoints,
+        "Listener" => ResourceType::Listener,
+        "Route" => ResourceType::Route,
+        other => {
+            return Err(format!(
+                "overlay.type: {other:?} is not one of Cluster, Endpoints, Listener, Route"
+            ));
+        }
+    };
+    let patch = match (merge_patch, json_patch) {
+        (Some(patch), None) => Patch::Merge(patch.clone()),
+        (None, Some(patch)) => Patch::Json(patch.clone()),
+        _ => return Err("overlay: one of mergePatch and jsonPatch".to_owned()),
+    };
+    Ok(Rule::Overlay { kind, name: name.as_str().into(), patch })
+}

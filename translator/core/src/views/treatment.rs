@@ -1,0 +1,59 @@
+use super::overlay;
+use super::plan::Planned;
+use crate::ir::Backend;
+use crate::objects::ObjectName;
+use crate::objects::core::Service;
+use crate::world::Reader;
+use heliograph_snapshot::{FleetName, Resource, ResourceType};
+use heliograph_views::{Preference, Treatment, Variant, ZONE};
+use std::sync::Arc;
+
+/// What is done to a resource, rendered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Treated {
+    /// `None`: nothing.
+    pub(crate) rule: Option<Arc<Resource>>,
+    /// The policies that cannot do what they say, and why.
+    pub(crate) problems: Vec<(ObjectName, String)>,
+}
+
+pub(crate) fn treatment(
+    reader: &Reader<'_>,
+    fleet: &FleetName,
+    kind: ResourceType,
+    name: &Arc<str>,
+) -> Treated {
+    let plan = reader.plan(fleet);
+    let planned = plan.and_then(|plan| plan.resources.get(&(kind, name.clone())));
+    let Planned { admissions, overlays } = planned.cloned().unwrap_or_default();
+    let mut treatment = Treatment { admissions, ..Treatment::default() };
+    let mut problems = Vec::new();
+    for overlay in overlays {
+        let rendered = match reader.resource(fleet, kind, name) {
+            Some(resource) => overlay::variant(kind, resource, &overlay.patch),
+            None => Err("there is no such resource".to_owned()),
+        };
+        match rendered {
+            Ok(body) => {
+                let audience = overlay.audience.to_string();
+                treatment.variants.push(Variant { audience, body });
+            }
+            Err(why) => problems.push((overlay.policy, format!("{kind} {name}: {why}"))),
+        }
+    }
+    if kind == ResourceType::Endpoints {
+        treatment.preferences = plan.map(|plan| plan.preferences.clone()).unwrap_or_default();
+        treatment.preferences.extend(wish_of_service(reader, name));
+    }
+    let rule = (!treatment.is_nothing()).then(|| Arc::new(treatment.resource(kind, name)));
+    Treated { rule, problems }
+}
+
+/// What the Service itself asks for, after what policies say.
+fn wish_of_service(reader: &Reader<'_>, cluster: &str) -> Option<Preference> {
+    let service = reader.object::<Service>(&Backend::service_of(cluster)?)?;
+    let wish = service.spec.as_ref()?.traffic_distribution.as_deref()?;
+    // A gateway's proxies seldom share a node with endpoints: who wants the same node is content with the same zone.
+    let is_near = matches!(wish, "PreferClose" | "PreferSameZone" | "PreferSameNode");
+    is_near.then(|| Preference { audience: String::new(), labels: vec![ZONE.to_owned()] })
+}

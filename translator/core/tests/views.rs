@@ -1,0 +1,246 @@
+//! What clients see of translated objects, as a distributor derives it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use heliograph_envoy::Message;
+use heliograph_envoy::envoy::config::cluster::v3::Cluster;
+use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use heliograph_snapshot::{Change, FleetName, Head, Internal, ResourceType, Snapshot};
+use heliograph_translator_core::objects::{Document, parse};
+use heliograph_translator_core::{Event, World};
+use heliograph_views::{Client, Proxy, Rules, derive};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const BASE: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: heliograph}
+spec: {controllerName: heliograph.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: heliograph
+  listeners:
+  - {name: open, port: 8080, protocol: HTTP}
+  - {name: inner, port: 8081, protocol: HTTP}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: both, namespace: shop}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: inner, namespace: shop}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: both, namespace: shop, labels: {kubernetes.io/service-name: both, rack: '7'}}
+addressType: IPv4
+ports: [{port: 8080}]
+endpoints: [{addresses: [10.0.0.1], zone: a}, {addresses: [10.0.0.2], zone: b, nodeName: n}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: open, namespace: shop}
+spec:
+  parentRefs: [{name: web, sectionName: open}]
+  rules: [{backendRefs: [{name: both, port: 80}]}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: inner, namespace: shop}
+spec:
+  parentRefs: [{name: web, sectionName: inner}]
+  rules: [{backendRefs: [{name: both, port: 80}, {name: inner, port: 80}]}]
+";
+
+struct Scene(World);
+
+impl Scene {
+    fn new(policy: &str) -> Self {
+        let mut scene = Self(World::new());
+        scene.apply(BASE);
+        scene.apply(policy);
+        scene
+    }
+
+    fn apply(&mut self, text: &str) {
+        for document in parse(text) {
+            let Document::Object(object) = document else { panic!("{document:?}") };
+            self.0.apply(Event::Applied(object));
+        }
+        self.0.settle();
+    }
+
+    fn view(&self, client: &Client) -> Arc<Snapshot> {
+        let fleet = FleetName::new("shop", "web");
+        let served = self.0.resources(&fleet).map(|(kind, it)| Change::Set(kind, it.clone()));
+        let internals = self.0.internals(&fleet);
+        let internals = internals.map(|(part, it)| Change::SetInternal(part, it.clone()));
+        let base = Snapshot::empty(fleet.clone()).with(Head::default(), served.chain(internals));
+        let base = Arc::new(base);
+        let rules = Rules::of(base.internal(Internal::Rules));
+        derive(&base, &rules, &rules.class(client))
+    }
+
+    fn status(&self) -> Value {
+        let found = self.0.statuses().find(|(key, _)| key.name.name.as_ref() == "policy");
+        json!(found.unwrap().1)
+    }
+
+    /// Whether a condition is true, and its message.
+    fn condition(&self, kind: &str) -> (bool, String) {
+        let status = self.status();
+        let conditions = status["conditions"].as_array().unwrap();
+        let found = conditions.iter().find(|it| it["type"] == kind).unwrap();
+        (found["status"] == "True", found["message"].as_str().unwrap().to_owned())
+    }
+}
+
+fn policy(clients: &str, rules: &str) -> String {
+    format!(
+        "
+apiVersion: heliograph.dev/v1alpha1
+kind: ViewPolicy
+metadata: {{name: policy, namespace: shop}}
+spec:
+  targetRef: {{group: gateway.networking.k8s.io, kind: Gateway, name: web}}
+  clients: {clients}
+  rules: {rules}
+"
+    )
+}
+
+fn client(labels: &[(&str, &str)]) -> Client {
+    let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    Client {
+        proxy: Proxy { namespace: "shop".to_owned(), labels: labels.collect() },
+        ..Client::default()
+    }
+}
+
+fn of(namespace: &str) -> Client {
+    Client { identity: Some(namespace.to_owned()), ..client(&[]) }
+}
+
+fn names(view: &Snapshot) -> Vec<String> {
+    let name = |kind: ResourceType| {
+        let mut names: Vec<_> =
+            view.tree(kind).iter().map(|it| format!("{kind} {}", it.name)).collect();
+        names.sort();
+        names
+    };
+    ResourceType::ALL.into_iter().flat_map(name).collect()
+}
+
+fn priorities(view: &Snapshot) -> Vec<u32> {
+    let found = view.get(ResourceType::Endpoints, "service/shop/both/80").unwrap();
+    let found = ClusterLoadAssignment::decode(found.body.clone()).unwrap();
+    found.endpoints.iter().map(|group| group.priority).collect()
+}
+
+const OPEN: [&str; 4] = [
+    "cluster service/shop/both/80",
+    "endpoints service/shop/both/80",
+    "listener port/8080",
+    "route http/8080",
+];
+
+#[test]
+fn who_may_not_see_a_listener_sees_nothing_that_is_there_for_it_alone() {
+    let scene = Scene::new(&policy("{namespaces: [shop]}", "[{only: {listeners: [inner]}}]"));
+    assert_eq!(names(&scene.view(&of("shop"))).len(), 8);
+    assert_eq!(names(&scene.view(&of("elsewhere"))), OPEN);
+    // What is claimed, or listed, is no identity.
+    assert_eq!(names(&scene.view(&client(&[]))), OPEN);
+    assert!(scene.condition("Accepted").0);
+}
+
+#[test]
+fn a_listener_is_there_for_some_versions() {
+    let scene = Scene::new(&policy("{envoy: {min: '1.31'}}", "[{only: {listeners: [inner]}}]"));
+    let at = |version: &str| Client { version: version.parse().ok(), ..client(&[]) };
+    assert_eq!(names(&scene.view(&at("1.31.0"))).len(), 8);
+    assert_eq!(names(&scene.view(&at("1.30.9"))), OPEN);
+    assert_eq!(names(&scene.view(&client(&[]))), OPEN);
+}
+
+#[test]
+fn endpoints_are_preferred_by_labels_of_slices_and_nodes() {
+    let by =
+        |labels: &str| Scene::new(&policy("{}", &format!("[{{prefer: {{labels: {labels}}}}}]")));
+    let zone = by("[topology.kubernetes.io/zone]");
+    assert_eq!(priorities(&zone.view(&client(&[("topology.kubernetes.io/zone", "b")]))), [0, 1]);
+    assert_eq!(priorities(&zone.view(&client(&[]))), [0, 0]);
+    let node = by("[rack, kubernetes.io/hostname]");
+    let near = client(&[("rack", "7"), ("kubernetes.io/hostname", "n")]);
+    assert_eq!(priorities(&node.view(&near)), [0, 1]);
+    // The first label differs, so the second is not looked at.
+    let far = client(&[("rack", "8"), ("kubernetes.io/hostname", "n")]);
+    assert_eq!(priorities(&node.view(&far)), [0, 0]);
+}
+
+#[test]
+fn a_service_that_asks_for_it_is_preferred_by_zone_without_a_policy() {
+    let mut scene = Scene::new("");
+    let near = client(&[("topology.kubernetes.io/zone", "b")]);
+    assert_eq!(priorities(&scene.view(&near)), [0, 0]);
+    scene.apply(
+        "
+apiVersion: v1
+kind: Service
+metadata: {name: both, namespace: shop}
+spec: {ports: [{port: 80}], trafficDistribution: PreferSameZone}
+",
+    );
+    assert_eq!(priorities(&scene.view(&near)), [0, 1]);
+}
+
+#[test]
+fn a_variant_follows_its_resource_and_is_for_those_it_is_for() {
+    let overlay = "[{overlay: {type: Cluster, name: service/shop/both/80, mergePatch: {connect_timeout: 7s}}}]";
+    let scene = Scene::new(&policy("{matchLabels: {tier: canary}}", overlay));
+    let timeout = |client: &Client| {
+        let view = scene.view(client);
+        let found = view.get(ResourceType::Cluster, "service/shop/both/80").unwrap();
+        Cluster::decode(found.body.clone()).unwrap().connect_timeout.map(|it| it.seconds)
+    };
+    assert_eq!(timeout(&client(&[("tier", "canary")])), Some(7));
+    assert_ne!(timeout(&client(&[])), Some(7));
+    assert!(scene.condition("ResolvedRefs").0);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let refused = |clients: &str, rules: &str| {
+        let (accepted, why) = Scene::new(&policy(clients, rules)).condition("Accepted");
+        assert!(!accepted, "{clients} {rules}");
+        why
+    };
+    let why = refused("{}", "[{only: {listeners: [nobody]}}]");
+    assert_eq!(why, "rules[0]: only.listeners: the Gateway serves no listener nobody");
+    let why = refused("{envoy: {min: new}}", "[]");
+    assert!(why.starts_with("clients.envoy.min: "), "{why}");
+    let why = refused("{}", "[{}]");
+    assert_eq!(why, "rules[0]: a rule is one of prefer, only and overlay");
+    let why = refused("{}", "[{overlay: {type: Secret, name: a, mergePatch: {}}}]");
+    assert!(why.contains("Secret"), "{why}");
+
+    let unresolved = |overlay: &str| {
+        let scene = Scene::new(&policy("{}", &format!("[{{overlay: {overlay}}}]")));
+        let (resolved, why) = scene.condition("ResolvedRefs");
+        assert!(!resolved && scene.condition("Accepted").0, "{overlay}");
+        why
+    };
+    let why = unresolved("{type: Cluster, name: nobody, mergePatch: {}}");
+    assert_eq!(why, "overlay of cluster nobody: there is no such resource");
+    let why = unresolved("{type: Listener, name: port/8080, mergePatch: {nonsense: 1}}");
+    assert!(why.contains("nonsense"), "{why}");
+    let why = unresolved("{type: Listener, name: port/8080, mergePatch: {name: other}}");
+    assert!(why.ends_with("the name of a resource stays as it is"), "{why}");
+}
