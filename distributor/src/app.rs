@@ -10,6 +10,7 @@ use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
 use heliograph_store::{Store, Subscription};
 use prometheus::Registry;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,8 +78,8 @@ pub struct Bound {
     fleets: Fleets,
     security: Security,
     metrics: Metrics,
-    door: Door,
-    rebalance_rate: u32,
+    door: Arc<Door>,
+    rebalancer: Rebalancer,
     replica: String,
     readiness: Readiness,
     synced: Guard,
@@ -106,7 +107,9 @@ pub async fn build(
     let address = listener.local_addr().unwrap_or(args.xds_address);
     let (feed, fleets) = Feed::new(metrics.unclassed.clone());
     let replica = args.replica.clone().unwrap_or_else(host_name);
-    let door = Door::new(&args.load, LoadMetrics::register(registry)?);
+    let door = Arc::new(Door::new(&args.load, LoadMetrics::register(registry)?));
+    let rate = args.load.rebalance_rate;
+    let rebalancer = Rebalancer::new(store.clone(), door.clone(), &replica, rate);
     let synced = readiness.guard("snapshots");
     let readiness = readiness.clone();
     Ok(Bound {
@@ -118,7 +121,7 @@ pub async fn build(
         security,
         metrics,
         door,
-        rebalance_rate: args.load.rebalance_rate,
+        rebalancer,
         replica,
         readiness,
         synced,
@@ -159,41 +162,38 @@ impl Bound {
     /// Serves until `stop`. From then on it is not ready, and its streams end within the time of a drain; their clients
     /// connect elsewhere.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DistributorError> {
-        let Self { listener, address: _, store, feed, fleets, metrics, door, replica, .. } = self;
-        let (readiness, synced, rebalance_rate) =
-            (self.readiness, self.synced, self.rebalance_rate);
-        let security = self.security;
+        let Self { listener, address: _, store, feed, fleets, security, metrics, .. } = self;
+        let Self { door, rebalancer, replica, readiness, synced, .. } = self;
         let failures = metrics.report_failures.clone();
         let reporter = Reporter::new(store.clone(), fleets.clone(), &replica, failures);
         let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
         let (comparer, comparisons) = Comparer::new(store.clone(), fleets.clone());
         // Beside the server, so that taking in a large snapshot does not keep connections waiting.
         let mut endless = JoinSet::new();
-        endless.spawn(feed.run(Subscription::new(store.clone()), synced, metrics.clone()));
+        endless.spawn(feed.run(Subscription::new(store), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
         let entrance = Entrance { tls: security.tls.clone(), gate: security.gate.clone() };
         endless.spawn(security.follow());
-        let door = Arc::new(door);
-        let rebalancer = Rebalancer::new(store, door.clone(), &replica, rebalance_rate);
+        endless.spawn(door.clone().watch());
         endless.spawn(rebalancer.run(readiness.clone(), stop.clone()));
-        let watched = door.clone();
-        endless.spawn(async move { watched.watch().await });
+        endless.spawn(unready(readiness, stop.clone()));
         let looks = Semaphore::new(LOOKS);
         let shared = Shared { fleets, comparisons, metrics, looks, identifier, door };
         let server = Server::new(listener, entrance, shared);
-        let stopped = stop.clone();
-        endless.spawn(async move {
-            stopped.cancelled().await;
-            // Never done: new clients are to go elsewhere until this is over.
-            let _leaving = readiness.guard("shutdown");
-            std::future::pending().await
-        });
         tokio::select! {
             () = server.run(stop) => Ok(()),
             Some(ended) = endless.join_next() => match ended? {},
         }
     }
+}
+
+/// From `stop` on new clients are to go elsewhere, until all is over.
+async fn unready(readiness: Readiness, stop: CancellationToken) -> Infallible {
+    stop.cancelled().await;
+    // Never done.
+    let _leaving = readiness.guard("shutdown");
+    std::future::pending().await
 }
 
 fn host_name() -> String {

@@ -16,6 +16,11 @@ impl Bucket {
         Self { per_second, tokens: per_second, at: Duration::ZERO }
     }
 
+    /// Gives back one that was taken in vain.
+    pub(crate) fn give_back(&mut self) {
+        self.tokens = (self.tokens + 1.0).min(self.per_second.max(1.0));
+    }
+
     /// Takes one, if there is one. Times only grow; one that does not adds nothing.
     pub(crate) fn take(&mut self, now: Duration) -> bool {
         let passed = now.saturating_sub(self.at);
@@ -53,6 +58,15 @@ mod tests {
     fn rest_is_not_saved_up_for_longer_than_a_second() {
         let mut bucket = Bucket::new(10);
         assert_eq!(taken(&mut bucket, 100, Duration::from_secs(3600)), 10);
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again_and_no_more() {
+        let mut bucket = Bucket::new(10);
+        bucket.give_back();
+        assert_eq!(taken(&mut bucket, 100, Duration::ZERO), 10);
+        bucket.give_back();
+        assert_eq!(taken(&mut bucket, 100, Duration::ZERO), 1);
     }
 
     #[test]

@@ -93,8 +93,13 @@ impl Gate {
         Ok(())
     }
 
-    pub(crate) fn close_stream(&mut self) {
+    /// A stream that never got as far as to be told something took nobody's turn: otherwise one client that opens streams
+    /// and drops them would keep all others out.
+    pub(crate) fn close_stream(&mut self, was_set_up: bool) {
         self.streams = self.streams.saturating_sub(1);
+        if let (Some(rate), false) = (&mut self.rate, was_set_up) {
+            rate.give_back();
+        }
     }
 
     /// Nobody is let in from now on. How long the connection that asks may stay: each asks once, and gets another part of
@@ -185,8 +190,22 @@ mod tests {
         let mut gate = gate(|args| args.max_streams = 1);
         assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
         assert_eq!(gate.open_stream(Duration::ZERO), Err(Refusal::Streams));
-        gate.close_stream();
+        gate.close_stream(true);
         assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
+    }
+
+    #[test]
+    fn who_opens_streams_in_vain_keeps_nobody_out() {
+        let mut gate = gate(|args| args.admission_rate = 2);
+        for _ in 0..1000 {
+            assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
+            gate.close_stream(false);
+        }
+        for _ in 0..2 {
+            assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
+            gate.close_stream(true);
+        }
+        assert_eq!(gate.open_stream(Duration::ZERO), Err(Refusal::Rate));
     }
 
     #[test]

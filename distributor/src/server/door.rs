@@ -4,6 +4,7 @@ use crate::load::{Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -41,6 +42,7 @@ pub(crate) struct Admitted {
     door: Arc<Door>,
     number: u64,
     pace: Arc<Pace>,
+    was_set_up: AtomicBool,
 }
 
 /// A replica that turns away thousands says so once in this time.
@@ -90,7 +92,8 @@ impl Door {
         match decided {
             Ok(()) => {
                 let (number, pace) = self.paces.join(tenure.clone(), self.start);
-                Ok(Admitted { door: self.clone(), number, pace })
+                let was_set_up = AtomicBool::new(false);
+                Ok(Admitted { door: self.clone(), number, pace, was_set_up })
             }
             Err(refusal) => {
                 self.turn_away(refusal, None);
@@ -113,7 +116,7 @@ impl Door {
     }
 
     /// Gives up the clients that take nothing of what waits for them, unless they may leave it there for ever.
-    pub(crate) async fn watch(&self) -> Infallible {
+    pub(crate) async fn watch(self: Arc<Self>) -> Infallible {
         if self.send_timeout.is_zero() {
             return std::future::pending().await;
         }
@@ -195,6 +198,7 @@ impl Admitted {
     /// Waits until the client may be told its first configuration. It is its turn for as long as it holds what it gets:
     /// not while it waits for something else, because others wait for it.
     pub(crate) async fn set_up(&self) -> Option<SemaphorePermit<'_>> {
+        self.was_set_up.store(true, Ordering::Relaxed);
         // It is never closed.
         self.door.setups.acquire().await.ok()
     }
@@ -203,7 +207,7 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.door.paces.leave(self.number);
-        self.door.gate().close_stream();
+        self.door.gate().close_stream(self.was_set_up.load(Ordering::Relaxed));
     }
 }
 
