@@ -32,7 +32,7 @@ pub struct DistributorArgs {
     )]
     pub xds_address: SocketAddr,
 
-    /// Serve other machines without encryption, and unless clients have tokens, without asking who they are
+    /// Serve other machines without encryption
     #[arg(long, help_heading = "xDS", env = "HELIO_INSECURE_PLAINTEXT")]
     pub insecure_plaintext: bool,
 

@@ -52,7 +52,7 @@ pub(super) enum ApiError {
     Malformed,
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 const LARGEST_ANSWER: usize = 1 << 20;
 
 impl Api {
@@ -79,7 +79,8 @@ impl Api {
             .map_err(|_| ApiError::Timeout)?
     }
 
-    /// A connection for each question: they are few, and a connection that is kept can be to a server that is gone.
+    /// A connection for each question, since a connection that is kept can be to a server that is gone. Who asks bounds how
+    /// many there are.
     async fn exchange<T: DeserializeOwned>(&self, path: &str, body: String) -> Result<T, ApiError> {
         let trust = self.trust.current();
         let host = self.authority.host();

@@ -78,6 +78,7 @@ enum Refused {
 
 /// Refusals come in storms, and their count is in the metrics: one line in this time is enough.
 const WARN_EVERY: Duration = Duration::from_secs(60);
+const LONGEST_WORDS: usize = 1000;
 
 impl Gate {
     pub(super) fn new(ways: Option<Ways>, metrics: SecurityMetrics) -> Self {
@@ -142,15 +143,17 @@ impl Gate {
     fn status(&self, refused: &Refused, peer: Option<&Peer>) -> Status {
         let reason = refused.reason();
         self.metrics.refused(reason);
-        self.tell(refused);
+        // A certificate can have a thousand names, and a header cannot.
+        let words: String = refused.to_string().chars().take(LONGEST_WORDS).collect();
+        self.tell(&words);
         match (reason, peer) {
-            (Reason::NotAllowed, _) => Status::permission_denied(refused.to_string()),
-            (Reason::Unavailable, _) => Status::unavailable(refused.to_string()),
+            (Reason::NotAllowed, _) => Status::permission_denied(words),
+            (Reason::Unavailable, _) => Status::unavailable(words),
             (_, peer) => {
                 if let Some(peer) = peer {
                     peer.leave();
                 }
-                Status::unauthenticated(refused.to_string())
+                Status::unauthenticated(words)
             }
         }
     }

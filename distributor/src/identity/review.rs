@@ -6,8 +6,8 @@ use super::metrics::SecurityMetrics;
 use super::reviews::{Judged, Reviews};
 use serde::Deserialize;
 use serde_json::json;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 
 /// Asks the API server about tokens, and remembers what it said.
@@ -17,6 +17,8 @@ pub(super) struct Reviewer {
     reviews: Mutex<Reviews>,
     /// So many questions at once: a storm of connections must not become one at the API server.
     turns: Semaphore,
+    /// When it last did not answer, if it has not since.
+    failed: Mutex<Option<(Instant, Arc<str>)>>,
     metrics: SecurityMetrics,
 }
 
@@ -62,6 +64,8 @@ struct User {
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const TURNS: usize = 32;
+/// After a failure nobody asks for so long. Otherwise all streams would wait, one after the other, for a server that hangs.
+const PAUSE: Duration = Duration::from_secs(2);
 
 impl Reviewer {
     /// What was said is not asked again for so long.
@@ -72,20 +76,27 @@ impl Reviewer {
         metrics: SecurityMetrics,
     ) -> Self {
         let reviews = Mutex::new(Reviews::new(fresh));
-        Self { api, audience, reviews, turns: Semaphore::new(TURNS), metrics }
+        Self {
+            api,
+            audience,
+            reviews,
+            turns: Semaphore::new(TURNS),
+            failed: Mutex::new(None),
+            metrics,
+        }
     }
 
     /// Whose token it is. What was said lately is not asked again; what was said long ago holds while the API server is away.
     pub(super) async fn review(&self, token: &str) -> Result<Reviewed, ReviewRefused> {
         let key = blake3::hash(token.as_bytes());
-        if let Some(judged) = self.remembered(&key, SystemTime::now(), Reviews::fresh) {
-            return judged.into_outcome();
+        if let Some(outcome) = self.known_already(&key) {
+            return outcome;
         }
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
-        // Who waited may find that another asked the same.
-        if let Some(judged) = self.remembered(&key, SystemTime::now(), Reviews::fresh) {
-            return judged.into_outcome();
+        // Another may have asked the same meanwhile, or in vain.
+        if let Some(outcome) = self.known_already(&key) {
+            return outcome;
         }
         let asked = self.ask(token).await;
         self.metrics.reviewed(match &asked {
@@ -93,28 +104,49 @@ impl Reviewer {
             Ok(Err(_)) => "refused",
             Err(_) => "failed",
         });
-        let now = SystemTime::now();
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         match asked {
             Ok(verdict) => {
-                let judged = Judged { verdict, at: now };
+                *failed = None;
+                drop(failed);
+                let judged = Judged { verdict, at: SystemTime::now() };
                 let mut reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
                 reviews.remember(key, judged.clone());
                 judged.into_outcome()
             }
-            Err(error) => match self.remembered(&key, now, Reviews::trusted) {
-                Some(judged) => judged.into_outcome(),
-                None => Err(ReviewRefused::Away(error.to_string())),
-            },
+            Err(error) => {
+                let words: Arc<str> = error.to_string().into();
+                *failed = Some((Instant::now(), words.clone()));
+                drop(failed);
+                self.without_asking(&key, &words)
+            }
+        }
+    }
+
+    /// What can be said without a question: what was said lately, or just after a failure, what holds without an answer.
+    fn known_already(&self, key: &blake3::Hash) -> Option<Result<Reviewed, ReviewRefused>> {
+        if let Some(judged) = self.remembered(key, Reviews::fresh) {
+            return Some(judged.into_outcome());
+        }
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (_, words) = failed.filter(|(at, _)| at.elapsed() < PAUSE)?;
+        Some(self.without_asking(key, &words))
+    }
+
+    fn without_asking(&self, key: &blake3::Hash, failure: &str) -> Result<Reviewed, ReviewRefused> {
+        match self.remembered(key, Reviews::trusted) {
+            Some(judged) => judged.into_outcome(),
+            None => Err(ReviewRefused::Away(failure.to_owned())),
         }
     }
 
     fn remembered(
         &self,
         key: &blake3::Hash,
-        now: SystemTime,
         which: fn(&Reviews, &blake3::Hash, SystemTime) -> Option<Judged>,
     ) -> Option<Judged> {
-        which(&self.reviews.lock().unwrap_or_else(PoisonError::into_inner), key, now)
+        let reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
+        which(&reviews, key, SystemTime::now())
     }
 
     async fn ask(&self, token: &str) -> Result<Result<Identity, String>, ApiError> {

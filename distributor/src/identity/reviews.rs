@@ -3,13 +3,13 @@ use super::review::{ReviewRefused, Reviewed};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-/// What the API server said of tokens, by their hash, no more than [`MOST`] of them.
+/// What the API server said of tokens, by their hash. Refusals are apart: whoever makes up tokens must not push out those
+/// who are known.
 pub(super) struct Reviews {
     /// How long an answer spares a question.
     fresh: Duration,
-    /// Moved to `older` whole when it is full, so that the oldest are forgotten without being looked for.
-    newer: HashMap<blake3::Hash, Judged>,
-    older: HashMap<blake3::Hash, Judged>,
+    known: Remembered,
+    refused: Remembered,
 }
 
 /// What was said, and when.
@@ -19,50 +19,66 @@ pub(super) struct Judged {
     pub(super) at: SystemTime,
 }
 
-/// Some hundred bytes each.
+/// The newest of many.
+#[derive(Default)]
+struct Remembered {
+    /// Becomes `older` whole when it is full, so that the oldest are forgotten without being looked for.
+    newer: HashMap<blake3::Hash, Judged>,
+    older: HashMap<blake3::Hash, Judged>,
+}
+
+/// Of each kind at most; some hundred bytes each.
 const MOST: usize = 60_000;
 /// How long at most a refusal does: its owner may hammer, and a new account may need a moment to be known.
 const FRESH_REFUSAL: Duration = Duration::from_secs(10);
 /// How long who was known is taken to be so while the API server is away.
-pub(super) const TRUSTED: Duration = Duration::from_secs(3600);
+const TRUSTED: Duration = Duration::from_secs(3600);
 
 impl Reviews {
     pub(super) fn new(fresh: Duration) -> Self {
-        Self { fresh, newer: HashMap::new(), older: HashMap::new() }
+        Self { fresh, known: Remembered::default(), refused: Remembered::default() }
     }
 
     pub(super) fn remember(&mut self, key: blake3::Hash, judged: Judged) {
+        if judged.verdict.is_ok() {
+            self.refused.forget(&key);
+            self.known.insert(key, judged);
+        } else {
+            self.known.forget(&key);
+            self.refused.insert(key, judged);
+        }
+    }
+
+    /// What need not be asked again.
+    pub(super) fn fresh(&self, key: &blake3::Hash, now: SystemTime) -> Option<Judged> {
+        let known = self.known.younger(key, now, self.fresh);
+        known.or_else(|| self.refused.younger(key, now, self.fresh.min(FRESH_REFUSAL)))
+    }
+
+    /// What holds where nobody can be asked.
+    pub(super) fn trusted(&self, key: &blake3::Hash, now: SystemTime) -> Option<Judged> {
+        self.known.younger(key, now, TRUSTED)
+    }
+}
+
+impl Remembered {
+    fn insert(&mut self, key: blake3::Hash, judged: Judged) {
         if self.newer.len() >= MOST / 2 {
             self.older = std::mem::take(&mut self.newer);
         }
         self.newer.insert(key, judged);
     }
 
-    /// What need not be asked again.
-    pub(super) fn fresh(&self, key: &blake3::Hash, now: SystemTime) -> Option<Judged> {
-        let refusal = self.fresh.min(FRESH_REFUSAL);
-        self.within(key, now, |judged| if judged.verdict.is_ok() { self.fresh } else { refusal })
+    fn forget(&mut self, key: &blake3::Hash) {
+        self.newer.remove(key);
+        self.older.remove(key);
     }
 
-    /// What holds where nobody can be asked.
-    pub(super) fn trusted(&self, key: &blake3::Hash, now: SystemTime) -> Option<Judged> {
-        self.within(
-            key,
-            now,
-            |judged| if judged.verdict.is_ok() { TRUSTED } else { Duration::ZERO },
-        )
-    }
-
-    fn within(
-        &self,
-        key: &blake3::Hash,
-        now: SystemTime,
-        longest: impl Fn(&Judged) -> Duration,
-    ) -> Option<Judged> {
+    fn younger(&self, key: &blake3::Hash, now: SystemTime, age: Duration) -> Option<Judged> {
         let judged = self.newer.get(key).or_else(|| self.older.get(key))?;
-        // A clock that was set back makes nothing older, but must not make it last.
-        let age = now.duration_since(judged.at).unwrap_or(TRUSTED);
-        (age < longest(judged)).then(|| judged.clone())
+        // What is from the future, because a clock was set back, must not last.
+        let found = now.duration_since(judged.at).unwrap_or(TRUSTED);
+        (found < age).then(|| judged.clone())
     }
 }
 
@@ -121,14 +137,33 @@ mod tests {
     }
 
     #[test]
+    fn who_is_refused_later_is_no_longer_trusted() {
+        let mut reviews = Reviews::new(Duration::from_secs(30));
+        reviews.remember(key(1), known(0));
+        let refused = Judged { verdict: Err("no".into()), at: at(40) };
+        reviews.remember(key(1), refused.clone());
+        assert_eq!(reviews.fresh(&key(1), at(41)), Some(refused));
+        assert_eq!(reviews.trusted(&key(1), at(41)), None);
+        reviews.remember(key(1), known(60));
+        assert_eq!(reviews.fresh(&key(1), at(61)), Some(known(60)));
+    }
+
+    #[test]
     fn no_more_than_so_many_are_remembered() {
         let mut reviews = Reviews::new(Duration::from_secs(30));
-        for number in 0..3 * MOST {
+        for number in 0..2 * MOST {
             reviews.remember(key(number), known(0));
         }
-        assert!(reviews.newer.len() + reviews.older.len() <= MOST);
-        assert!(reviews.fresh(&key(3 * MOST - 1), at(0)).is_some());
-        assert!(reviews.fresh(&key(3 * MOST - MOST / 2), at(0)).is_some());
+        let count = |kind: &Remembered| kind.newer.len() + kind.older.len();
+        assert!(count(&reviews.known) <= MOST);
+        let newest = key(2 * MOST - 1);
+        assert!(reviews.fresh(&newest, at(0)).is_some());
+        assert!(reviews.fresh(&key(2 * MOST - MOST / 2), at(0)).is_some());
         assert!(reviews.fresh(&key(0), at(0)).is_none());
+        for number in 2 * MOST..4 * MOST {
+            reviews.remember(key(number), Judged { verdict: Err("no".into()), at: at(0) });
+        }
+        assert!(count(&reviews.refused) <= MOST);
+        assert!(reviews.trusted(&newest, at(0)).is_some(), "made-up tokens push nobody out");
     }
 }

@@ -28,7 +28,11 @@ pub(crate) struct Grant {
 pub(crate) enum Denied {
     #[error("no rule lets {0} read any fleet: add one to the file of --xds-access")]
     Nothing(Identity),
-    #[error("{identity} may read {grants}, and not the fleet {fleet} that node.cluster names")]
+    // The name is the client's to choose, and goes into logs.
+    #[error(
+        "{identity} may read {grants}, and not the fleet {} that node.cluster names",
+        .fleet.as_str().escape_debug()
+    )]
     Other { identity: Identity, grants: Grants, fleet: FleetName },
 }
 
@@ -288,6 +292,13 @@ mod tests {
             let denied = may(CONVENTION, &identity, "edge/gateway");
             assert_eq!(denied, Err(Denied::Nothing(identity)));
         }
+    }
+
+    #[test]
+    fn what_a_client_names_cannot_write_a_line_into_a_log() {
+        let denied =
+            may(CONVENTION, &account("edge", "envoy"), "x/y\nINFO all is well").unwrap_err();
+        assert!(!denied.to_string().contains('\n'), "{denied}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Who may read what, over real TLS: certificates, tokens, rules, and what happens when they change under way.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod calls;
 mod certificates;
+mod envoy;
 mod flags;
 mod kubernetes;
 mod pki;
