@@ -19,6 +19,7 @@ pub(super) enum Experiment {
     PerClient,
     /// Nothing to serve: row 2.
     Empty,
+    EmptyTls,
     EmptyRealNode,
     /// Megabytes to all, some of whom do not read: row 5.
     Full,
@@ -53,11 +54,12 @@ const ALLOWED: u64 = 2 << 30;
 const MOST_STREAMS: usize = 19_000;
 
 impl Experiment {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Many,
         Self::Large,
         Self::PerClient,
         Self::Empty,
+        Self::EmptyTls,
         Self::EmptyRealNode,
         Self::Full,
         Self::ReconnectWhole,
@@ -68,7 +70,7 @@ impl Experiment {
         let own: &[u8] = match self {
             Self::Many => &[1, 3, 4, 11],
             Self::Large | Self::PerClient => &[1, 3],
-            Self::Empty | Self::EmptyRealNode => &[2],
+            Self::Empty | Self::EmptyTls | Self::EmptyRealNode => &[2],
             Self::Full => &[5],
             Self::ReconnectWhole => &[11],
             Self::Survival => &[12],
@@ -82,6 +84,7 @@ impl Experiment {
             Self::Large => "1,000 streams, 5,000 clusters and endpoints",
             Self::PerClient => "300 streams, 1,000 clusters and endpoints",
             Self::Empty => "nothing to serve, a bare node",
+            Self::EmptyTls => "nothing to serve, a bare node, TLS",
             Self::EmptyRealNode => "nothing to serve, the node of a real Envoy",
             Self::Full => "1 MB to 2,000 streams in state of the world, 5 % do not read",
             Self::ReconnectWhole => "1,000 streams come back in state of the world",
@@ -95,7 +98,7 @@ impl Experiment {
                 &[Contender::Ours, Contender::Snapshot, Contender::Linear]
             }
             Self::PerClient => &[Contender::PerClient],
-            Self::Empty | Self::EmptyRealNode | Self::ReconnectWhole => {
+            Self::Empty | Self::EmptyTls | Self::EmptyRealNode | Self::ReconnectWhole => {
                 &[Contender::Ours, Contender::Snapshot]
             }
         }
@@ -113,6 +116,7 @@ impl Experiment {
             Self::Large => stand.memory_and_change(Amount::FiveThousand, 5).await,
             Self::PerClient => stand.memory_and_change(Amount::Thousand, 3).await,
             Self::Empty => stand.empty(Figure::Empty).await,
+            Self::EmptyTls => stand.empty(Figure::EmptyTls).await,
             Self::EmptyRealNode => stand.empty(Figure::EmptyRealNode).await,
             Self::Full => stand.full().await,
             Self::ReconnectWhole => stand.come_back_whole().await,
@@ -139,7 +143,7 @@ impl Experiment {
             Self::Many => (10_000, 1_000),
             Self::Large => (1_000, 5_000),
             Self::PerClient => (300, 1_000),
-            Self::Empty | Self::EmptyRealNode => (5_000, 0),
+            Self::Empty | Self::EmptyTls | Self::EmptyRealNode => (5_000, 0),
             Self::Full => (2_000, 2_000),
             Self::ReconnectWhole => (1_000, 1_000),
             Self::Survival => (MOST_STREAMS, 6_000),
@@ -167,8 +171,8 @@ impl Experiment {
             about: self.name().to_owned(),
             text: String::new(),
         };
-        let target =
-            Target::launch(contender.launch(), 1, &bench.programs, bench.server_cpu).await?;
+        let (programs, cpu, tls) = (&bench.programs, bench.server_cpu, self == Self::EmptyTls);
+        let target = Target::launch(contender.launch(), 1, programs, cpu, tls).await?;
         // Some more, for those who come during a push.
         let plan = Plan {
             protocols,

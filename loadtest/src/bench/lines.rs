@@ -79,6 +79,7 @@ pub(super) const LINES: &[Line] = &[
     .at_most(0.025),
     line(2, "idle memory a stream, nothing to serve, bare node", &[Figure::Empty], Unit::Bytes)
         .at_most(0.6),
+    line(2, "the same with TLS, ours mutual", &[Figure::EmptyTls], Unit::Bytes).at_most(0.7),
     line(2, "the same with the node of a real Envoy", &[Figure::EmptyRealNode], Unit::Bytes)
         .at_most(0.13),
     line(

@@ -70,6 +70,7 @@ pub enum Figure {
     MemoryCollected(Amount),
     /// Bytes a stream with nothing to serve.
     Empty,
+    EmptyTls,
     EmptyRealNode,
     /// Microseconds of CPU a stream.
     ChangeCpu(Amount),

@@ -24,6 +24,9 @@ pub(super) struct RunArgs {
     /// Servers to start for the time of the run
     #[arg(long, value_name = "WHAT")]
     launch: Option<Launch>,
+    /// Let them serve TLS, with certificates for them and the clients
+    #[arg(long, requires = "launch")]
+    launch_tls: bool,
 
     /// How many clients, instead of what the scenario says
     #[arg(long, value_name = "NUMBER")]
@@ -155,7 +158,9 @@ impl RunArgs {
         if let Some(launch) = self.launch {
             // A peer is one process, whatever the scenario would like.
             let count = if launch == Launch::Heliograph { scenario.servers } else { 1 };
-            return Ok(Target::launch(launch, count, programs, self.pin_server).await?);
+            return Ok(
+                Target::launch(launch, count, programs, self.pin_server, self.launch_tls).await?
+            );
         }
         for server in &self.server {
             self.security.server(server).map_err(|error| Usage(format!("{error:#}")))?;

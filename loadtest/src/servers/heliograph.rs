@@ -1,4 +1,5 @@
-use super::{Program, Programs, ServersError, Start, version};
+use super::certificates::Certificates;
+use super::{Program, Programs, ServersError, Start, url, version};
 use crate::drive::StoreDriver;
 use heliograph_store::StoreArgs;
 use heliograph_store::keys::KeyRing;
@@ -20,6 +21,8 @@ pub(super) struct Heliograph {
     distributor: PathBuf,
     redis_server: PathBuf,
     cpu: Option<usize>,
+    /// How replicas serve TLS, if they do.
+    tls: Vec<(&'static str, PathBuf)>,
     replicas: Vec<Replica>,
     redis: Program,
     store: String,
@@ -42,6 +45,7 @@ impl Heliograph {
         programs: &Programs,
         count: usize,
         cpu: Option<usize>,
+        certificates: Option<&Certificates>,
     ) -> Result<(Self, StoreDriver), ServersError> {
         let build = "build it with `cargo build --release -p heliograph-distributor`";
         let distributor = programs.find("distributor", "DISTRIBUTOR", build)?;
@@ -56,11 +60,16 @@ impl Heliograph {
         let driver = StoreDriver::open(&arguments(&store, &keys))?;
         let programs = programs.clone();
         let replicas = Vec::new();
+        let tls = certificates.map(|Certificates { authority, server, .. }| {
+            let files = [&server.certificate, &server.key, authority].map(Clone::clone);
+            ["--xds-cert", "--xds-key", "--xds-client-ca"].into_iter().zip(files).collect()
+        });
         let mut servers = Self {
             programs,
             distributor,
             redis_server,
             cpu,
+            tls: tls.unwrap_or_default(),
             replicas,
             redis,
             store,
@@ -72,7 +81,8 @@ impl Heliograph {
     }
 
     pub(super) fn addresses(&self) -> Vec<String> {
-        self.replicas.iter().map(|replica| format!("http://{}", replica.xds)).collect()
+        let tls = !self.tls.is_empty();
+        self.replicas.iter().map(|replica| url(tls, replica.xds)).collect()
     }
 
     pub(super) fn name(&self, server: usize) -> Option<&str> {
@@ -137,7 +147,9 @@ impl Heliograph {
             ("--rebalance-rate", OsStr::new("0")),
             ("--drain-time", OsStr::new("0")),
         ];
-        let arguments = flags.into_iter().flat_map(|(flag, value)| [OsStr::new(flag), value]);
+        let tls = self.tls.iter().map(|(flag, file)| (*flag, file.as_os_str()));
+        let flags = flags.into_iter().chain(tls);
+        let arguments = flags.flat_map(|(flag, value)| [OsStr::new(flag), value]);
         let (arguments, cpu) = (arguments.collect(), self.cpu);
         let start = Start { name: &name, program: &self.distributor, arguments, cpu };
         let mut program = Program::start(&self.programs, start)?;

@@ -1,5 +1,6 @@
 //! The servers under test: others', or such that the harness starts, on loopback and for the time of a run.
 
+mod certificates;
 mod heliograph;
 mod peer;
 mod program;
@@ -9,6 +10,7 @@ pub(crate) use program::{Program, Start};
 
 use crate::drive::{DriveError, Driver};
 use crate::security::Security;
+use certificates::Certificates;
 use heliograph::Heliograph;
 use heliograph_report::Sampler;
 use peer::Peer;
@@ -36,6 +38,8 @@ pub struct Target {
     pub(crate) security: Security,
     /// Servers that others started.
     given: Vec<(String, Sampler)>,
+    /// Last, so that it goes after those who use it.
+    _certificates: Option<Certificates>,
 }
 
 #[derive(Debug)]
@@ -62,6 +66,8 @@ pub enum ServersError {
     Prepare { path: PathBuf, cause: std::io::Error },
     #[error("no key ring for the store: {0}")]
     Keys(String),
+    #[error("no certificates for servers and clients: {0}")]
+    Certificates(String),
     #[error(transparent)]
     Drive(#[from] DriveError),
     #[error("{0} is one process: it cannot be started more than once")]
@@ -78,24 +84,29 @@ impl Target {
         security: Security,
         watched: Vec<(String, Sampler)>,
     ) -> Self {
-        Self { servers: Servers::Given(addresses), driver, security, given: watched }
+        let servers = Servers::Given(addresses);
+        Self { servers, driver, security, given: watched, _certificates: None }
     }
 
-    /// Starts so many servers, each on this CPU if it is said. They are gone when the target is dropped.
+    /// Starts so many servers, each on this CPU if it is said, and with certificates for them and all clients if there is
+    /// to be TLS. They are gone when the target is dropped.
     pub async fn launch(
         launch: Launch,
         count: usize,
         programs: &Programs,
         cpu: Option<usize>,
+        tls: bool,
     ) -> Result<Self, ServersError> {
+        let certificates = if tls { Some(Certificates::make()?) } else { None };
         let (servers, driver) = if launch == Launch::Heliograph {
-            let (servers, driver) = Heliograph::start(programs, count, cpu).await?;
-            (Servers::Heliograph(servers), Driver::Store(driver))
+            let started = Heliograph::start(programs, count, cpu, certificates.as_ref()).await?;
+            (Servers::Heliograph(started.0), Driver::Store(started.1))
         } else {
-            let (peer, driver) = Peer::start(launch, count, programs, cpu).await?;
-            (Servers::Peer(peer), Driver::Peer(driver))
+            let started = Peer::start(launch, count, programs, cpu, certificates.as_ref()).await?;
+            (Servers::Peer(started.0), Driver::Peer(started.1))
         };
-        Ok(Self { servers, driver, security: Security::default(), given: Vec::new() })
+        let security = certificates.as_ref().map(Certificates::of_clients).unwrap_or_default();
+        Ok(Self { servers, driver, security, given: Vec::new(), _certificates: certificates })
     }
 
     pub fn is_ours(&self) -> bool {
@@ -190,6 +201,11 @@ impl Target {
             Driver::Store(_) | Driver::Files(_) | Driver::None => Ok(()),
         }
     }
+}
+
+fn url(tls: bool, address: impl std::fmt::Display) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    format!("{scheme}://{address}")
 }
 
 /// The first line that a program prints when it is asked for its version.

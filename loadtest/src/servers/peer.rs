@@ -1,3 +1,4 @@
+use super::certificates::Certificates;
 use super::{Launch, Program, Programs, ServersError, Start, version};
 use crate::drive::PeerDriver;
 use serde::Deserialize;
@@ -12,6 +13,7 @@ pub(super) struct Peer {
     program: Program,
     path: PathBuf,
     ads: String,
+    tls: bool,
     /// It ends when this is closed.
     _stdin: Option<ChildStdin>,
 }
@@ -29,6 +31,7 @@ impl Peer {
         count: usize,
         programs: &Programs,
         cpu: Option<usize>,
+        certificates: Option<&Certificates>,
     ) -> Result<(Self, PeerDriver), ServersError> {
         let (name, cache) = match launch {
             Launch::SnapshotCachePerClient => ("snapshot-cache-per-client", "snapshot-per-client"),
@@ -40,7 +43,12 @@ impl Peer {
         }
         let advice = "`scripts/tools peer` builds it and prints where it is";
         let path = programs.find("peer", "PEER", advice)?;
-        let arguments = ["--cache", cache].map(OsStr::new).to_vec();
+        let mut arguments = ["--cache", cache].map(OsStr::new).to_vec();
+        // It does not ask clients who they are, which saves it their certificates.
+        if let Some(Certificates { server, .. }) = certificates {
+            arguments.extend([OsStr::new("--tls-certificate"), server.certificate.as_os_str()]);
+            arguments.extend([OsStr::new("--tls-key"), server.key.as_os_str()]);
+        }
         let start = Start { name, program: &path, arguments, cpu };
         let mut program = Program::start(programs, start)?;
         let stdin = program.take_stdin();
@@ -48,11 +56,12 @@ impl Peer {
         let Addresses { ads, control } = program.printed("it listens", addresses).await?;
         let mut driver = PeerDriver::new(&control)?;
         driver.ready().await?;
-        Ok((Self { program, path, ads, _stdin: stdin }, driver))
+        let tls = certificates.is_some();
+        Ok((Self { program, path, ads, tls, _stdin: stdin }, driver))
     }
 
     pub(super) fn address(&self) -> String {
-        format!("http://{}", self.ads)
+        super::url(self.tls, &self.ads)
     }
 
     pub(super) fn program(&self) -> &Program {

@@ -67,21 +67,29 @@ fn plays(name: &str) {
 }
 
 #[test]
+fn servers_that_it_starts_can_serve_tls() {
+    let launch = ["run", "endpoint-churn", "--brief", "--launch"];
+    let ran = loadtest(&[&launch[..], &["heliograph", "--launch-tls"]].concat());
+    assert_eq!(ran.status, 0, "{}", ran.text);
+    assert!(ran.text.contains("violations: none") && ran.text.contains("errors: none"));
+}
+
+#[test]
 fn another_server_is_measured_and_caught() {
     let Some(peer) = peer() else {
         println!("there is no Go here, so go-control-plane is not measured");
         return;
     };
-    let run = |scenario: &str| {
+    let run = |scenario: &str, flags: &[&str]| {
         let arguments = ["run", scenario, "--brief", "--launch", "snapshot-cache"];
-        let program = crate::program::path();
-        Command::new(program).args(arguments).env("PEER", &peer).output().unwrap()
+        let mut program = Command::new(crate::program::path());
+        program.args(arguments).args(flags).env("PEER", &peer).output().unwrap()
     };
-    let good = run("endpoint-churn");
+    let good = run("endpoint-churn", &["--launch-tls"]);
     let text = String::from_utf8_lossy(&good.stdout).into_owned();
     assert_eq!(good.status.code(), Some(0), "{text}");
     assert!(text.contains("go-control-plane") && text.contains("violations: none"), "{text}");
-    let bad = run("nack");
+    let bad = run("nack", &[]);
     let text = String::from_utf8_lossy(&bad.stdout).into_owned();
     assert_eq!(bad.status.code(), Some(1), "{text}");
     assert!(text.contains("resent after a rejection"), "{text}");
