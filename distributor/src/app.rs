@@ -5,7 +5,7 @@ use crate::identity::{Security, SecurityArgs, SecurityError};
 use crate::load::{LoadArgs, LoadMetrics};
 use crate::metrics::Metrics;
 use crate::pages;
-use crate::server::{Door, Entrance, LOOKS, Rebalancer, Server, Shared};
+use crate::server::{Door, Entrance, Rebalancer, Server, Shared};
 use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
 use heliograph_store::{Store, Subscription};
@@ -15,7 +15,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -178,8 +177,7 @@ impl Bound {
         endless.spawn(door.clone().watch());
         endless.spawn(rebalancer.run(readiness.clone(), stop.clone()));
         endless.spawn(unready(readiness, stop.clone()));
-        let looks = Semaphore::new(LOOKS);
-        let shared = Shared { fleets, comparisons, metrics, looks, identifier, door };
+        let shared = Shared { fleets, comparisons, metrics, identifier, door };
         let server = Server::new(listener, entrance, shared);
         tokio::select! {
             () = server.run(stop) => Ok(()),

@@ -12,8 +12,10 @@ use prometheus::IntCounter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
+use tokio::task::yield_now;
 
 /// The task that hears of new snapshots. It alone changes what the others read.
 #[derive(Debug)]
@@ -45,8 +47,12 @@ pub(crate) struct Fleet {
     pub(crate) acks: FleetAcks,
     pub(crate) comparison: Comparison,
     pub(crate) classes: Arc<Classes>,
-    /// The newest snapshot; `None` while the fleet is retired.
-    views: watch::Sender<Option<Arc<Views>>>,
+    /// The newest snapshot; `None` while the fleet is retired. Each stream listens to one of them, and they are told one
+    /// after the other: ten thousand streams that are woken together would all be in line before a client that connects,
+    /// and before it again with each of its requests.
+    waves: [watch::Sender<Option<Arc<Views>>>; WAVES],
+    /// How many streams there were.
+    streams: AtomicUsize,
 }
 
 /// The newest snapshot of a fleet, as a stream hears of it.
@@ -55,6 +61,8 @@ pub(crate) type News = watch::Receiver<Option<Arc<Views>>>;
 /// Replaced when a fleet comes or goes, not when its snapshot changes.
 pub(crate) type FleetMap = Arc<BTreeMap<FleetName, Arc<Fleet>>>;
 
+/// With ten thousand streams, a wave takes a few milliseconds.
+const WAVES: usize = 64;
 /// How often the fleets are counted.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -84,7 +92,7 @@ impl Feed {
             tokio::select! {
                 update = updates.next() => {
                     match update {
-                        Update::Published(snapshot) => self.publish(snapshot),
+                        Update::Published(snapshot) => self.publish(snapshot).await,
                         Update::Retired(fleet, _) => self.retire(&fleet),
                         Update::Synced => synced.take().map_or((), Guard::done),
                     }
@@ -104,7 +112,7 @@ impl Feed {
     }
 
     /// A snapshot may come again at the same head, with secrets that could not be opened before.
-    fn publish(&self, snapshot: Arc<Snapshot>) {
+    async fn publish(&self, snapshot: Arc<Snapshot>) {
         let fleet = self.fleets.borrow().get(&snapshot.fleet).cloned();
         tracing::debug!(fleet = %snapshot.fleet, head = %snapshot.head, "new snapshot");
         match fleet {
@@ -113,7 +121,7 @@ impl Feed {
                     Some(views) => views.next(snapshot),
                     None => Views::new(snapshot, fleet.classes.clone()),
                 };
-                fleet.views.send_replace(Some(Arc::new(views)));
+                fleet.tell(&Arc::new(views)).await;
             }
             None => {
                 let (answers, memo) = (self.answers.clone(), self.memo.clone());
@@ -130,7 +138,8 @@ impl Feed {
     fn retire(&self, name: &FleetName) {
         tracing::debug!(fleet = %name, "retired");
         if let Some(fleet) = self.fleets.borrow().get(name) {
-            fleet.views.send_replace(None);
+            // Nothing is said of it, so all may hear of it at once.
+            fleet.waves.iter().for_each(|wave| drop(wave.send_replace(None)));
         }
         self.drop_retired();
     }
@@ -177,7 +186,7 @@ impl Fleets {
     /// when it is retired, and this stream would wait for news of a fleet that comes back as another.
     pub(crate) async fn published(&mut self, name: &FleetName) -> Option<(Arc<Fleet>, News)> {
         let fleets = self.map.wait_for(|fleets| fleets.contains_key(name)).await.ok()?;
-        fleets.get(name).map(|fleet| (fleet.clone(), fleet.views.subscribe()))
+        fleets.get(name).map(|fleet| (fleet.clone(), fleet.news()))
     }
 }
 
@@ -189,20 +198,36 @@ impl Fleet {
         unclassed: IntCounter,
     ) -> Self {
         let classes = Arc::new(Classes::new(unclassed));
+        let views = Arc::new(Views::new(snapshot.clone(), classes.clone()));
         Self {
             name: snapshot.fleet.clone(),
             memo,
             encodings: Encodings::default(),
             acks: FleetAcks::new(answers),
             comparison: Comparison::default(),
-            views: watch::Sender::new(Some(Arc::new(Views::new(snapshot, classes.clone())))),
+            waves: std::array::from_fn(|_| watch::Sender::new(Some(views.clone()))),
+            streams: AtomicUsize::new(0),
             classes,
         }
     }
 
+    async fn tell(&self, views: &Arc<Views>) {
+        for wave in &self.waves {
+            wave.send_replace(Some(views.clone()));
+            if wave.receiver_count() > 0 {
+                yield_now().await;
+            }
+        }
+    }
+
+    fn news(&self) -> News {
+        let number = self.streams.fetch_add(1, Ordering::Relaxed);
+        self.waves[number % WAVES].subscribe()
+    }
+
     /// What there is now.
     pub(crate) fn current(&self) -> Option<Arc<Views>> {
-        self.views.borrow().clone()
+        self.waves[0].borrow().clone()
     }
 
     /// Where the newest snapshot stands.
@@ -211,11 +236,11 @@ impl Fleet {
     }
 
     fn is_live(&self) -> bool {
-        self.views.borrow().is_some()
+        self.waves[0].borrow().is_some()
     }
 
     fn has_streams(&self) -> bool {
-        self.views.receiver_count() > 0
+        self.waves.iter().any(|wave| wave.receiver_count() > 0)
     }
 }
 
@@ -236,10 +261,10 @@ mod tests {
     async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
         let (feed, mut fleets) = Feed::new(unclassed());
         let name = FleetName::new("default", "a");
-        feed.publish(snapshot("a", 1));
+        feed.publish(snapshot("a", 1)).await;
         let (_, news) = fleets.published(&name).await.unwrap();
         feed.retire(&name);
-        feed.publish(snapshot("a", 3));
+        feed.publish(snapshot("a", 3)).await;
         assert!(news.borrow().is_some());
     }
 
@@ -247,13 +272,13 @@ mod tests {
     async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
         let (feed, mut fleets) = Feed::new(unclassed());
         let name = FleetName::new("default", "a");
-        feed.publish(snapshot("a", 1));
+        feed.publish(snapshot("a", 1)).await;
         let stream = fleets.published(&name).await.unwrap();
         feed.retire(&name);
-        feed.publish(snapshot("b", 1));
+        feed.publish(snapshot("b", 1)).await;
         assert!(fleets.get(&name).is_some());
         drop(stream);
-        feed.publish(snapshot("c", 1));
+        feed.publish(snapshot("c", 1)).await;
         feed.retire(&FleetName::new("default", "b"));
         assert!(fleets.get(&name).is_none());
         assert_eq!(fleets.all().len(), 1);

@@ -21,7 +21,7 @@ pub struct Message {
 }
 
 /// Responses encoded lately. Streams that are told the same share one encoding; they are told it at nearly the
-/// same time, so a few are enough.
+/// same time, so a few are enough for each class of clients.
 #[derive(Debug, Default)]
 pub struct Encodings {
     recent: Mutex<Recent>,
@@ -44,7 +44,7 @@ struct Key {
 }
 
 /// Bounds of what is kept beyond the life of the streams' own use.
-const COUNT_LIMIT: usize = 64;
+const COUNT_LIMIT: usize = 256;
 const BYTES_LIMIT: usize = 64 << 20;
 
 impl Encodings {

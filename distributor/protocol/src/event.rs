@@ -20,3 +20,13 @@ pub struct Rejection {
     /// `None` is a removal.
     pub resources: Vec<(Arc<str>, Option<Version>)>,
 }
+
+impl Event {
+    /// How much memory it keeps, in hundreds of bytes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Acknowledged(_) | Self::UnknownType => 0,
+            Self::Rejected(rejection) => rejection.detail.len() / 100 + rejection.resources.len(),
+        }
+    }
+}

@@ -58,9 +58,28 @@ struct Known {
     size: usize,
     /// Where there is nothing in hand: streams come there in many ways. Those where somebody was lately, although it
     /// may have moved on, as all do from the beginning.
-    at_rest: HashMap<AtRest, (Arc<Position>, u32)>,
+    at_rest: HashMap<AtRest, Resting>,
+    /// Of all of them together.
+    resting_size: usize,
     positions: u64,
     age: u32,
+    /// The age at which room was last made: more often it would find nothing.
+    made_room: u32,
+}
+
+#[derive(Debug)]
+struct Resting {
+    position: Arc<Position>,
+    size: usize,
+    used: u32,
+}
+
+/// A state that is to be a position, and what is known of it.
+struct Reached {
+    state: State,
+    acknowledged: Option<Head>,
+    at_rest: Option<AtRest>,
+    size: usize,
 }
 
 #[derive(Debug)]
@@ -77,10 +96,11 @@ type Key = (u64, u64, u64);
 /// How many times [`Memo::age`] is called until an unused step is dropped. Clients that do the same are apart by less
 /// when it matters.
 const LATELY: u32 = 20;
-/// The most that is kept, in things that steps have in hand or say; each takes about a hundred bytes.
-const SIZE_LIMIT: usize = 500_000;
-/// The most positions at rest that are kept.
-const REST_LIMIT: usize = 10_000;
+/// The most that is kept of steps, and of positions at rest beside them, in hundreds of bytes.
+const SIZE_LIMIT: usize = 1_000_000;
+const RESTING_LIMIT: usize = 200_000;
+/// One that is larger than this part of the limit is not worth what it would push out.
+const LARGEST: usize = SIZE_LIMIT / 4;
 
 impl Memo {
     /// To be called every second or so.
@@ -88,7 +108,7 @@ impl Memo {
         let mut known = self.known();
         known.age = known.age.wrapping_add(1);
         let old = known.take_older_than(LATELY);
-        let left = known.take_left();
+        let left = known.take_left(LATELY);
         // Large ones take a while to drop, and others wait for the lock.
         drop(known);
         drop((old, left));
@@ -96,7 +116,9 @@ impl Memo {
 
     /// Where a stream begins.
     pub(crate) fn start(&self, protocol: Protocol, view: Arc<View>) -> Arc<Position> {
-        self.known().position(State::new(protocol, view))
+        let state = State::new(protocol, view);
+        let reached = Reached::new(state.clone(), &state);
+        self.known().position(reached)
     }
 
     pub(crate) fn step(
@@ -122,16 +144,19 @@ impl Memo {
         };
         let Said { responses, event } = said;
         let progress = state.take_progress();
-        let size = 1 + state.size() + responses.iter().map(Response::size).sum::<usize>();
+        let reached = Reached::new(state, &from.state);
+        let said = responses.iter().map(Response::size).sum::<usize>();
+        let size = reached.size + said + event.as_ref().map_or(0, Event::size);
         let responses = responses.into_iter().map(Arc::new).collect();
         let mut known = self.known();
-        let to = known.position(state);
+        let to = known.position(reached);
         let step = Arc::new(Step { to, responses, event, progress, told_other });
         let old = known.make_room(size);
-        let step = known.insert(key, step, size);
+        let decided = known.insert(key, step.clone(), size);
+        // Large ones take a while to drop, and others wait for the lock.
         drop(known);
-        drop(old);
-        Ok(step)
+        drop((old, step));
+        Ok(decided)
     }
 
     fn key(&self, from: &Position, input: Input<'_>) -> Key {
@@ -185,7 +210,7 @@ impl Known {
         if let Some(earlier) = self.find(&key) {
             return earlier;
         }
-        if self.size + size <= SIZE_LIMIT {
+        if size <= LARGEST && self.size + size <= SIZE_LIMIT {
             self.size += size;
             self.steps.insert(key, Entry { step: step.clone(), size, used: self.age });
         }
@@ -193,7 +218,12 @@ impl Known {
     }
 
     fn make_room(&mut self, size: usize) -> Vec<Entry> {
-        if self.size + size <= SIZE_LIMIT { Vec::new() } else { self.take_older_than(1) }
+        let fits = self.size + size <= SIZE_LIMIT;
+        if fits || size > LARGEST || self.made_room == self.age {
+            return Vec::new();
+        }
+        self.made_room = self.age;
+        self.take_older_than(1)
     }
 
     fn take_older_than(&mut self, age: u32) -> Vec<Entry> {
@@ -207,33 +237,44 @@ impl Known {
         old
     }
 
-    /// Positions at rest where nobody was for a while.
-    fn take_left(&mut self) -> Vec<Arc<Position>> {
+    /// Positions at rest where nobody was for so long.
+    fn take_left(&mut self, age: u32) -> Vec<Resting> {
         let Self { at_rest, age: now, .. } = self;
-        for (position, used) in at_rest.values_mut() {
+        for resting in at_rest.values_mut() {
             // A stream, or a step that leads there.
-            if Arc::strong_count(position) > 1 {
-                *used = *now;
+            if Arc::strong_count(&resting.position) > 1 {
+                resting.used = *now;
             }
         }
-        let left = at_rest.extract_if(|_, (_, used)| now.wrapping_sub(*used) >= LATELY);
-        left.map(|(_, (position, _))| position).collect()
+        let left = at_rest.extract_if(|_, resting| now.wrapping_sub(resting.used) >= age);
+        let left: Vec<_> = left.map(|(_, resting)| resting).collect();
+        self.resting_size -= left.iter().map(|resting| resting.size).sum::<usize>();
+        left
     }
 
-    fn position(&mut self, state: State) -> Arc<Position> {
-        let at_rest = state.at_rest();
+    fn position(&mut self, reached: Reached) -> Arc<Position> {
+        let Reached { state, acknowledged, at_rest, size } = reached;
         if let Some(at_rest) = &at_rest
-            && let Some((known, used)) = self.at_rest.get_mut(at_rest)
+            && let Some(known) = self.at_rest.get_mut(at_rest)
         {
-            *used = self.age;
-            return known.clone();
+            known.used = self.age;
+            return known.position.clone();
         }
         self.positions += 1;
-        let (id, acknowledged) = (self.positions, state.acknowledged());
-        let position = Arc::new(Position { id, state, acknowledged });
-        if let Some(at_rest) = at_rest.filter(|_| self.at_rest.len() < REST_LIMIT) {
-            self.at_rest.insert(at_rest, (position.clone(), self.age));
+        let position = Arc::new(Position { id: self.positions, state, acknowledged });
+        let fits = self.resting_size + size <= RESTING_LIMIT;
+        if let Some(at_rest) = at_rest.filter(|_| fits) {
+            self.resting_size += size;
+            let (position, used) = (position.clone(), self.age);
+            self.at_rest.insert(at_rest, Resting { position, size, used });
         }
         position
+    }
+}
+
+impl Reached {
+    fn new(state: State, from: &State) -> Self {
+        let (acknowledged, at_rest) = (state.acknowledged(), state.at_rest());
+        Self { size: state.size_beyond(from), state, acknowledged, at_rest }
     }
 }

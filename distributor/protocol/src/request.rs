@@ -65,9 +65,9 @@ const TYPE_LIMIT: usize = 200;
 impl Request {
     /// A message as it came, and the node that was in it, unread.
     pub fn scan(protocol: Protocol, message: Bytes) -> Result<(Self, Option<Bytes>), RequestError> {
-        let Scanned { type_url, nonce, node, digest } = Scanned::of(protocol, &message)?;
+        let Scanned { type_url, nonce, node, rest, digest } = Scanned::of(protocol, &message)?;
         let (kind, content) =
-            (ResourceType::from_type_url(&type_url), Content::Wire(protocol, message));
+            (ResourceType::from_type_url(&type_url), Content::Wire(protocol, rest));
         Ok((Self { kind, nonce, digest, content }, node))
     }
 
@@ -89,6 +89,11 @@ impl Request {
     /// The reply that this acknowledges or rejects; empty when it does neither.
     pub fn nonce(&self) -> &str {
         &self.nonce
+    }
+
+    /// Whether it can be read, and does not ask for too much. For who keeps it unread for long.
+    pub fn check(&self) -> Result<(), RequestError> {
+        self.read().map(|_| ())
     }
 
     /// Of the error and of what is asked for. Equal digests mean the same; another order may have another digest.

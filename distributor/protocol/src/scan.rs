@@ -13,6 +13,8 @@ pub(crate) struct Scanned {
     pub(crate) type_url: String,
     pub(crate) nonce: String,
     pub(crate) node: Option<Bytes>,
+    /// The message without it: a real Envoy's is 61 KB, and what is left may be kept for long.
+    pub(crate) rest: Bytes,
     /// Of all the rest, in whatever order it comes: Envoy writes what it holds in another order each time.
     pub(crate) digest: u128,
 }
@@ -33,34 +35,41 @@ impl Scanned {
             Protocol::Delta => DELTA,
             Protocol::StateOfTheWorld => WHOLE,
         };
-        let mut scanned = Self::default();
+        let mut scanned = Self { rest: message.clone(), ..Self::default() };
         let mut rest = &message[..];
         while !rest.is_empty() {
+            let begin = rest;
             let (field, wire) = decode_key(&mut rest)?;
-            if wire == WireType::LengthDelimited {
-                let length = decode_varint(&mut rest)?;
-                let value = usize::try_from(length).ok().and_then(|it| rest.split_off(..it));
-                let value = value.ok_or_else(|| malformed("it is cut off"))?;
-                if field == fields.node {
-                    scanned.node = Some(message.slice_ref(value));
-                } else if field == fields.type_url {
-                    scanned.type_url = text(value)?;
-                } else if field == fields.nonce {
-                    scanned.nonce = text(value)?;
-                } else {
-                    scanned.add(field, value);
-                }
-            } else {
+            if wire != WireType::LengthDelimited {
                 let before = rest;
                 skip_field(wire, field, &mut rest, DecodeContext::default())?;
-                scanned.add(field, &before[..before.len() - rest.len()]);
+                scanned.add(field, wire, &before[..before.len() - rest.len()]);
+                continue;
+            }
+            let length = decode_varint(&mut rest)?;
+            let value = usize::try_from(length).ok().and_then(|it| rest.split_off(..it));
+            let value = value.ok_or_else(|| malformed("it is cut off"))?;
+            if field == fields.node {
+                if scanned.node.is_some() {
+                    return Err(malformed("it has two nodes"));
+                }
+                scanned.node = Some(message.slice_ref(value));
+                let before = &message[..message.len() - begin.len()];
+                scanned.rest = [before, rest].concat().into();
+            } else if field == fields.type_url {
+                scanned.type_url = text(value)?;
+            } else if field == fields.nonce {
+                scanned.nonce = text(value)?;
+            } else {
+                scanned.add(field, wire, value);
             }
         }
         Ok(scanned)
     }
 
-    fn add(&mut self, field: u32, value: &[u8]) {
-        let digest = xxh3_128_with_seed(value, seed().wrapping_add(field.into()));
+    fn add(&mut self, field: u32, wire: WireType, value: &[u8]) {
+        let key = u64::from(field) << 3 | wire as u64;
+        let digest = xxh3_128_with_seed(value, seed().wrapping_add(key));
         self.digest = self.digest.wrapping_add(digest);
     }
 }
@@ -131,6 +140,9 @@ mod tests {
             let scanned = scan(protocol, message).unwrap();
             assert_eq!((&*scanned.type_url, &*scanned.nonce), ("a type", "a nonce"));
             assert_eq!(Node::decode(scanned.node.unwrap()).ok(), node);
+            let rest = scan(protocol, scanned.rest.to_vec()).unwrap();
+            assert!(rest.node.is_none());
+            assert_eq!((rest.type_url, rest.digest), (scanned.type_url, scanned.digest));
         }
     }
 

@@ -21,8 +21,10 @@ pub struct Session {
     nonces: Nonces,
     /// The newest reply of each type.
     last: [Option<Sent>; ResourceType::ALL.len()],
-    /// Replies before those that were presumed to be accepted, and that the client may still answer.
+    /// Replies that were presumed to be accepted before the newest, and that the client may still answer.
     older: Vec<(ResourceType, Sent)>,
+    /// Past this many, those that are not awaited any more are swept out.
+    sweep_at: usize,
     clocks: Clocks,
 }
 
@@ -62,8 +64,8 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// a first health check does not come. To call a client silent only if it answers nothing at all would be no bound:
 /// endpoints that keep changing and are acknowledged would put off the others for ever.
 pub const CLUSTER_PATIENCE: Duration = Duration::from_secs(20);
-/// So many older replies are looked through for those that are not awaited any more.
-const MANY: usize = 16;
+/// So few older replies are not worth a sweep.
+const SMALLEST_SWEEP: usize = 16;
 
 impl Session {
     pub fn new(protocol: Protocol, view: Arc<View>, memo: Arc<Memo>) -> Self {
@@ -73,6 +75,7 @@ impl Session {
             nonces: Nonces::default(),
             last: [None; ResourceType::ALL.len()],
             older: Vec::new(),
+            sweep_at: SMALLEST_SWEEP,
             clocks: Clocks::default(),
         }
     }
@@ -99,6 +102,9 @@ impl Session {
     /// Another view, if it is not an older one: a client never goes back. A client that changes its class gets another
     /// view of the same head.
     pub fn on_view(&mut self, now: Duration, view: &Arc<View>) -> Output {
+        if Arc::ptr_eq(self.position.state().latest(), view) {
+            return Output::default();
+        }
         let step = self.memo.step(&self.position, Input::View(view));
         step.map(|step| self.take(now, &step)).unwrap_or_default()
     }
@@ -153,37 +159,48 @@ impl Session {
     fn take(&mut self, now: Duration, step: &Step) -> Output {
         let resumed = self.position.state().is_resuming();
         self.position = step.to.clone();
-        let state = self.position.state();
         if step.progress {
             self.clocks.owed = now;
         }
-        if !resumed && state.is_resuming() {
+        if !resumed && self.position.state().is_resuming() {
             self.clocks.resuming = now;
         }
         let mut replies = Vec::with_capacity(step.responses.len());
         for response in &step.responses {
             let kind = response.kind;
-            let turn = state.watch(kind).map(Watch::turn).unwrap_or_default();
+            let turn = step.to.state().watch(kind).map(Watch::turn).unwrap_or_default();
             let nonce = self.nonces.next(response.head);
             self.clocks.flights[kind as usize] = now;
-            // The one before is not forgotten if it was presumed to be accepted.
             let before = self.last[kind as usize].replace(Sent { nonce, turn });
-            self.older.extend(before.filter(|sent| sent.turn < turn).map(|sent| (kind, sent)));
+            self.remember(kind, before, turn);
             replies.push(Reply { nonce: nonce.to_string(), response: response.clone() });
         }
-        if self.older.len() > MANY {
-            let state = self.position.state();
-            let awaits = |kind, turn| state.watch(kind).is_some_and(|watch| watch.awaits(turn));
-            self.older.retain(|(kind, sent)| awaits(*kind, sent.turn));
-        }
         Output { replies, event: step.event.clone() }
+    }
+
+    /// Keeps the reply before the newest, if it was presumed to be accepted.
+    fn remember(&mut self, kind: ResourceType, before: Option<Sent>, newest: Turn) {
+        let position = self.position.clone();
+        let awaits = |kind, turn| {
+            position.state().watch(kind).is_some_and(|watch: &Watch| watch.awaits(turn))
+        };
+        // Turns start again when nothing is awaited: one that is not below the newest is of another time.
+        if self.older.iter().any(|(of, sent)| *of == kind && sent.turn >= newest) {
+            self.older.retain(|(of, sent)| *of != kind || sent.turn < newest);
+        }
+        let awaited = |sent: &Sent| sent.turn < newest && awaits(kind, sent.turn);
+        self.older.extend(before.filter(awaited).map(|sent| (kind, sent)));
+        if self.older.len() > self.sweep_at {
+            self.older.retain(|(kind, sent)| awaits(*kind, sent.turn));
+            self.sweep_at = SMALLEST_SWEEP.max(2 * self.older.len());
+        }
     }
 
     fn expired(&self, now: Duration) -> Expired {
         let passed = |until: Option<Duration>| until.is_some_and(|until| now >= until);
         Expired {
             flights: ResourceType::ALL.map(|kind| passed(self.awaited_until(kind))),
-            owed: now >= self.clocks.owed + PATIENCE,
+            owed: self.position.state().owes() && now >= self.clocks.owed + PATIENCE,
             resuming: passed(self.resuming_until()),
         }
     }

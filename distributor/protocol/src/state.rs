@@ -73,6 +73,9 @@ enum Resuming {
     Over,
 }
 
+/// What a state takes by itself, in hundreds of bytes.
+const OWN_SIZE: usize = 8;
+
 impl State {
     pub(crate) fn new(protocol: Protocol, view: Arc<View>) -> Self {
         Self {
@@ -93,15 +96,24 @@ impl State {
         self.watches.get(kind)
     }
 
+    pub(crate) fn latest(&self) -> &Arc<View> {
+        &self.latest
+    }
+
     pub(crate) fn is_resuming(&self) -> bool {
         self.resuming == Resuming::Yes
+    }
+
+    /// Whether clusters were sent whose endpoints must follow.
+    pub(crate) fn owes(&self) -> bool {
+        !self.owed.is_empty()
     }
 
     /// Whether it is time that the client asks for endpoints. Not while clusters are in flight: the client may have
     /// yet to see them.
     pub(crate) fn awaits_endpoints(&self) -> bool {
         let clusters = self.watches.get(ResourceType::Cluster);
-        !self.owed.is_empty() && !clusters.is_some_and(Watch::is_in_flight)
+        self.owes() && !clusters.is_some_and(Watch::is_in_flight)
     }
 
     /// The newest head of which the client has acknowledged all that it asks for, in every type at least. Goes back
@@ -123,9 +135,12 @@ impl State {
         self.owed.is_empty().then_some(AtRest { protocol, watches, latest, target, resuming })
     }
 
-    /// How much it has in hand.
-    pub(crate) fn size(&self) -> usize {
-        self.owed.len() + self.watches.iter().map(Watch::size).sum::<usize>()
+    /// How much memory it keeps that `before`, where it comes from, does not, in hundreds of bytes.
+    pub(crate) fn size_beyond(&self, before: &Self) -> usize {
+        let watches = ResourceType::ALL
+            .into_iter()
+            .filter_map(|kind| Some(self.watches.get(kind)?.size_beyond(before.watches.get(kind))));
+        OWN_SIZE + self.owed.len() + watches.sum::<usize>()
     }
 
     /// Whether endpoints that are owed came nearer since this was last asked.

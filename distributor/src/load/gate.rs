@@ -2,7 +2,7 @@ use super::bucket::Bucket;
 use super::{LoadArgs, turn};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// Who may come in: decides, and knows no clock and no socket. Everything that it lets in is told to it again when it
@@ -53,6 +53,7 @@ impl Gate {
     }
 
     pub(crate) fn connect(&mut self, from: IpAddr) -> Result<(), Refusal> {
+        let from = network(from);
         if self.drain.is_some() {
             return Err(Refusal::Drain);
         }
@@ -69,6 +70,7 @@ impl Gate {
     }
 
     pub(crate) fn disconnect(&mut self, from: IpAddr) {
+        let from = network(from);
         self.connections = self.connections.saturating_sub(1);
         if let Entry::Occupied(mut entry) = self.addresses.entry(from) {
             *entry.get_mut() -= 1;
@@ -137,6 +139,14 @@ impl Refusal {
             }
             Self::Drain => "this replica is shutting down: connect again",
         }
+    }
+}
+
+/// Whom an address belongs to, as far as it can be told: with IPv6 a host has a network of 2^64 of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 

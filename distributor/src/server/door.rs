@@ -97,7 +97,7 @@ impl Door {
             }
             Err(refusal) => {
                 self.turn_away(refusal, None);
-                if refusal == Refusal::Streams {
+                if matches!(refusal, Refusal::Streams | Refusal::Drain) {
                     // Here it would be refused again, while another replica may have room.
                     tenure.send_elsewhere();
                 }
@@ -193,6 +193,11 @@ impl Admitted {
     /// Where it is noted what the client takes.
     pub(crate) fn pace(&self) -> Arc<Pace> {
         self.pace.clone()
+    }
+
+    /// How long the client may take to ask for something.
+    pub(crate) fn first_request_timeout(&self) -> Duration {
+        self.door.first_request_timeout
     }
 
     /// Waits until the client may be told its first configuration. It is its turn for as long as it holds what it gets:

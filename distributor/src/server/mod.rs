@@ -28,7 +28,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,9 +39,6 @@ pub(crate) struct Shared {
     pub(crate) fleets: Fleets,
     pub(crate) comparisons: Comparisons,
     pub(crate) metrics: Metrics,
-    /// How many streams may look at a new snapshot at once. Ten thousand that are woken together would otherwise all
-    /// be in line before a client that connects, and before it again with each of its requests.
-    pub(crate) looks: Semaphore,
     /// Names this replica and its version to clients.
     pub(crate) identifier: String,
     pub(crate) door: Arc<Door>,
@@ -65,9 +61,6 @@ pub(crate) struct Entrance {
 
 /// When there are no more file descriptors, accepting at once again would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Enough to keep all cores busy.
-pub(crate) const LOOKS: usize = 64;
 
 impl Server {
     pub(crate) fn new(listener: TcpListener, entrance: Entrance, shared: Shared) -> Self {

@@ -44,8 +44,8 @@ pin_project! {
 }
 
 const NOTHING: u64 = u64::MAX;
-/// As large as a frame of HTTP/2 may be unless the peer says otherwise.
-const SLICE: usize = 16 << 10;
+/// As much as a connection takes at once. Smaller ones would cost more, since all streams count the same bytes.
+const SLICE: usize = 64 << 10;
 
 impl Pace {
     pub(crate) fn tenure(&self) -> &Tenure {

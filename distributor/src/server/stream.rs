@@ -1,6 +1,6 @@
 use super::Shared;
 use super::door::Admitted;
-use super::request::{NodeName, Requests, refusal};
+use super::request::{Incoming, NodeName, Requests, refusal};
 use crate::acks::Participant;
 use crate::feed::{Fleet, News};
 use crate::identity::Caller;
@@ -120,7 +120,7 @@ impl AdsStream {
     /// Waits for the first message, which says who the client is, and then until its fleet is there. Nothing more is
     /// read meanwhile, so nothing has to be kept.
     async fn open(&mut self) -> Result<(), Status> {
-        let Some(first) = self.requests.next().await? else { return Err(Status::ok("")) };
+        let Some(first) = self.first().await? else { return Err(Status::ok("")) };
         let node = NodeName::read(first.node.ok_or_else(no_node)?)?;
         let name = fleet_of(&node)?;
         self.caller.admit(&name)?;
@@ -128,6 +128,8 @@ impl AdsStream {
         if fleets.get(&name).is_none() {
             let id: String = node.id.chars().take(NODE_ID_LIMIT).collect();
             tracing::info!(fleet = %name, node = id, "a proxy waits for a fleet that is not published");
+            // It is kept for as long as that takes.
+            first.request.check().map_err(refusal)?;
         }
         let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
         let identity = self.caller.identity();
@@ -138,11 +140,22 @@ impl AdsStream {
         };
         let mut serving = Serving::new(fleet, news, who, self.protocol).await?;
         tracing::debug!(fleet = %serving.fleet.name, node = serving.who.node, %identity, "stream opened");
+        serving.compare(&self.shared, &first.request, &mut self.frames).await?;
         let setup = self.admitted.set_up().await;
         serving.hear(&self.shared, &first.request, &mut self.frames).await?;
         drop(setup);
         self.state = State::Serving(Box::new(serving));
         Ok(())
+    }
+
+    /// Whoever opens a stream and says nothing takes the place of another.
+    async fn first(&mut self) -> Result<Option<Incoming>, Status> {
+        let patience = self.admitted.first_request_timeout();
+        if patience.is_zero() {
+            return self.requests.next().await;
+        }
+        let silent = |_| Status::deadline_exceeded("no request came in time");
+        timeout(patience, self.requests.next()).await.map_err(silent)?
     }
 
     fn end(&mut self, status: &Status) {
@@ -170,10 +183,9 @@ impl Serving {
     ) -> Result<Self, Status> {
         let mut seat = Seat::default();
         // A fleet that is retired just now may come back.
-        let view = match &*views.wait_for(Option::is_some).await.map_err(|_| closing())? {
-            Some(views) => views.of(&who, &mut seat),
-            None => return Err(closing()),
-        };
+        let newest = views.wait_for(Option::is_some).await.map_err(|_| closing())?.clone();
+        // To derive a view takes a while, and nobody could publish the next one meanwhile.
+        let view = newest.ok_or_else(closing)?.of(&who, &mut seat);
         Ok(Self {
             who,
             views,
@@ -204,7 +216,6 @@ impl Serving {
             },
             changed = self.views.changed() => {
                 changed.map_err(|_| closing())?;
-                let _turn = shared.looks.acquire().await.map_err(|_| closing())?;
                 self.look()
             },
             () = sleep_until(deadline), if silence.is_some() => self.session.on_clock(self.now()),
@@ -219,6 +230,20 @@ impl Serving {
         request: &Request,
         frames: &mut VecDeque<Frame<Bytes>>,
     ) -> Result<(), Status> {
+        self.compare(shared, request, frames).await?;
+        let output = self.session.on_request(self.now(), request).map_err(refusal)?;
+        self.hear_of(shared, output.event.as_ref(), request.nonce());
+        self.say(shared, output, frames);
+        Ok(())
+    }
+
+    /// A client that may be ahead of this replica is not answered before the replica has caught up.
+    async fn compare(
+        &mut self,
+        shared: &Shared,
+        request: &Request,
+        frames: &mut VecDeque<Frame<Bytes>>,
+    ) -> Result<(), Status> {
         if !self.compared && self.session.holds_other(request).map_err(refusal)? {
             self.compared = true;
             if timeout(LEFT_ALONE, self.catch_up(shared)).await.is_err() {
@@ -227,9 +252,6 @@ impl Serving {
             let output = self.look();
             self.say(shared, output, frames);
         }
-        let output = self.session.on_request(self.now(), request).map_err(refusal)?;
-        self.hear_of(shared, output.event.as_ref(), request.nonce());
-        self.say(shared, output, frames);
         Ok(())
     }
 

@@ -42,6 +42,8 @@ struct Seated {
 /// What a class sees, and of what.
 #[derive(Clone, Debug)]
 struct Derived {
+    /// When a class of this name was for the same clients.
+    era: u64,
     base: Arc<Snapshot>,
     snapshot: Arc<Snapshot>,
     view: Arc<View>,
@@ -93,7 +95,8 @@ impl Classes {
         if let Some(found) = seats.classes.get(&class).and_then(Weak::upgrade) {
             return found;
         }
-        tracing::debug!(%fleet, %class, "the first client of a class");
+        let told = class.to_string();
+        tracing::debug!(%fleet, class = ?told, "the first client of a class");
         let seated = Arc::new(Seated { class: class.clone(), derived: Mutex::default() });
         seats.classes.insert(class, Arc::downgrade(&seated));
         seated
@@ -124,8 +127,15 @@ impl Seated {
     fn view(&self, views: &Views) -> Arc<View> {
         let mut derived = lock(&self.derived);
         let snapshot = match &*derived {
-            // Another client of the class has seen a newer one, which is as good.
-            Some(known) if known.base.head > views.snapshot.head => return known.view.clone(),
+            // Another client of the class has seen a newer one, which is as good if the class is for the same clients
+            // there.
+            Some(known) if known.base.head > views.snapshot.head && known.era == views.era => {
+                return known.view.clone();
+            }
+            Some(known) if known.base.head > views.snapshot.head => {
+                let snapshot = derive(&views.snapshot, &views.rules, &self.class);
+                return Arc::new(View::new(snapshot));
+            }
             Some(known) if Arc::ptr_eq(&known.base, &views.snapshot) => return known.view.clone(),
             Some(Derived { base, snapshot, .. }) => {
                 advance(base, snapshot, &views.snapshot, &views.rules, &self.class)
@@ -133,7 +143,8 @@ impl Seated {
             None => derive(&views.snapshot, &views.rules, &self.class),
         };
         let view = Arc::new(View::new(snapshot.clone()));
-        *derived = Some(Derived { base: views.snapshot.clone(), snapshot, view: view.clone() });
+        let (era, base) = (views.era, views.snapshot.clone());
+        *derived = Some(Derived { era, base, snapshot, view: view.clone() });
         view
     }
 }

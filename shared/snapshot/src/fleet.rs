@@ -27,7 +27,11 @@ impl FromStr for FleetName {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once('/') {
             Some((namespace, name))
-                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+                if !namespace.is_empty()
+                    && !name.is_empty()
+                    && !name.contains('/')
+                    // It goes into logs, and clients choose it.
+                    && !text.contains(char::is_control) =>
             {
                 Ok(Self(text.into()))
             }

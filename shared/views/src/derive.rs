@@ -80,9 +80,8 @@ fn treated(
     let Some(rule) = rules.get(&treatment_name(kind, &resource.name)) else {
         return Some(resource.clone());
     };
-    let Ok(treatment) = Treatment::decode(rule.body.clone()) else {
-        return Some(resource.clone());
-    };
+    // It may say that the resource is not for this class.
+    let treatment = Treatment::decode(rule.body.clone()).ok()?;
     let mut admissions = treatment.admissions.iter();
     let is_admitted = treatment.admissions.is_empty()
         || admissions.any(|admission| admission.audiences.iter().all(|id| class.is_of(id)));

@@ -162,6 +162,21 @@ fn who_may_not_see_a_listener_sees_nothing_that_is_there_for_it_alone() {
 }
 
 #[test]
+fn a_refused_policy_shows_nobody_what_is_for_some() {
+    let rules =
+        "[{only: {listeners: [inner]}}, {overlay: {type: Secret, name: a, mergePatch: {}}}]";
+    let mut scene = Scene::new(&policy("{namespaces: [shop]}", rules));
+    let (accepted, why) = scene.condition("Accepted");
+    assert!(!accepted && why.contains("nobody is served port "), "{why}");
+    for client in [of("shop"), of("elsewhere"), client(&[])] {
+        assert_eq!(names(&scene.view(&client)), OPEN);
+    }
+    scene.apply(&policy("{namespaces: [shop]}", "[{only: {listeners: [inner]}}]"));
+    assert_eq!(names(&scene.view(&of("shop"))).len(), 8);
+    assert_eq!(names(&scene.view(&of("elsewhere"))), OPEN);
+}
+
+#[test]
 fn a_listener_is_there_for_some_versions() {
     let scene = Scene::new(&policy("{envoy: {min: '1.31'}}", "[{only: {listeners: [inner]}}]"));
     let at = |version: &str| Client { version: version.parse().ok(), ..client(&[]) };

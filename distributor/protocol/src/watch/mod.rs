@@ -187,9 +187,14 @@ impl Watch {
         })
     }
 
-    /// How much it has in hand.
-    pub(crate) fn size(&self) -> usize {
-        self.exceptions.len()
+    /// How much memory it keeps that `before` does not, in hundreds of bytes.
+    pub(crate) fn size_beyond(&self, before: Option<&Self>) -> usize {
+        let names = self.subscription.names();
+        let known = before.is_some_and(|it| it.subscription.names().address() == names.address());
+        let names = if known { 0 } else { names.size() };
+        // A map of a few takes as much as one of a dozen.
+        let exceptions = if self.exceptions.is_empty() { 0 } else { 10 + self.exceptions.len() };
+        2 + exceptions + names
     }
 
     /// The newest head of which the client has acknowledged all that it asks for.

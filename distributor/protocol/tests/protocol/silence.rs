@@ -152,3 +152,26 @@ fn endpoints_of_clusters_in_flight_are_not_given_up() {
         assert_eq!(kinds(&stream.wait(PATIENCE)), [Listener]);
     }
 }
+
+#[test]
+fn an_answer_that_comes_twice_is_not_taken_for_one_to_a_newer_reply() {
+    let before = [(Route, "r", "1"), (Route, "s", "1")];
+    let after = [(Route, "r", "2"), (Route, "s", "1")];
+    for answer in ["", "no"] {
+        let mut stream = Stream::new(Delta, view(1, &before));
+        // One table a reply.
+        let first = one(stream.ask(Route, &["r", "s"]));
+        let second = one(stream.ack(&first));
+        assert_eq!(stream.ack(&second), none());
+        let newest = one(stream.view(&view(2, &after)));
+        stream.events.clear();
+        let again = match answer {
+            "" => stream.ack(&first),
+            error => stream.nack(&first, error),
+        };
+        assert_eq!((again, &stream.events[..]), (none(), &[][..]));
+        stream.ack(&newest);
+        assert_eq!(stream.events, [Event::Acknowledged(Route)]);
+        assert_eq!(stream.session.acknowledged().map(|head| head.sequence), Some(2));
+    }
+}

@@ -27,12 +27,17 @@ pub struct Matches {
 const SHOWN: usize = 10;
 
 pub(super) fn status(reader: &Reader<'_>, key: &ObjectKey) -> Option<ViewPolicyStatus> {
-    let AcceptedPolicy { generation, fleet, says } = reader.policy(&key.name)?;
+    let AcceptedPolicy { generation, fleet, says, withheld } = reader.policy(&key.name)?;
     let (conditions, matches) = match (fleet, says) {
         (Some(fleet), Ok(says)) => accepted(reader, key, fleet, says),
         (fleet, says) => {
             let reason = if fleet.is_some() { "Invalid" } else { "TargetNotFound" };
-            let why = says.as_ref().err().cloned().unwrap_or_default();
+            let mut why = says.as_ref().err().cloned().unwrap_or_default();
+            if !withheld.is_empty() {
+                let ports: Vec<_> = withheld.iter().map(ToString::to_string).collect();
+                why +=
+                    &format!("; until this is mended, nobody is served port {}", ports.join(", "));
+            }
             (Conditions::from([Condition::no("Accepted", reason, why)]), Matches::default())
         }
     };

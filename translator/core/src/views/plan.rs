@@ -39,10 +39,13 @@ pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
     // The audiences that all must fit to be served on a port.
     let mut only: BTreeMap<u16, BTreeSet<Arc<str>>> = BTreeMap::new();
     for name in reader.policies(fleet) {
-        let Some(AcceptedPolicy { says: Ok(Says { audience, rules }), .. }) = reader.policy(name)
-        else {
-            continue;
-        };
+        let Some(AcceptedPolicy { says, withheld, .. }) = reader.policy(name) else { continue };
+        // Nobody is of an audience that is not there.
+        let nobody: Arc<str> = format!("{name}/nobody").into();
+        for port in withheld {
+            only.entry(*port).or_default().insert(nobody.clone());
+        }
+        let Ok(Says { audience, rules }) = says else { continue };
         let chosen: Arc<str> = name.to_string().into();
         for rule in rules {
             match rule {

@@ -15,6 +15,9 @@ pub(crate) struct AcceptedPolicy {
     pub(crate) fleet: Option<FleetName>,
     /// What it says, or why it is refused as a whole.
     pub(crate) says: Result<Says, String>,
+    /// The ports that nobody is served, because it is refused and would have said for whom they are: a mistake in it must
+    /// not show to all what was meant for some.
+    pub(crate) withheld: BTreeSet<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -49,11 +52,27 @@ pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedP
         let rules = rules.collect::<Result<_, _>>()?;
         Ok(Says { audience: audience(&object.spec.clients)?, rules })
     });
+    let withheld = match (&fleet, &says) {
+        (Ok(fleet), Err(_)) => ports_of_some(reader, fleet, &object.spec.rules),
+        _ => BTreeSet::new(),
+    };
     Some(AcceptedPolicy {
         generation: object.metadata.generation.unwrap_or_default(),
         fleet: fleet.ok(),
         says,
+        withheld,
     })
+}
+
+/// Where listeners are served that a rule names which is for some clients only.
+fn ports_of_some(reader: &Reader<'_>, fleet: &FleetName, rules: &[ViewRule]) -> BTreeSet<u16> {
+    let listeners = reader.fleet(fleet).map_or(&[][..], |fleet| &fleet.listeners);
+    let named = |name: &str| {
+        let mut only = rules.iter().filter_map(|rule| rule.only.as_ref());
+        only.any(|only| only.listeners.iter().any(|named| named == name))
+    };
+    let named = listeners.iter().filter(|listener| named(&listener.id.name));
+    named.map(|listener| listener.port).collect()
 }
 
 fn audience(clients: &Clients) -> Result<Audience, String> {
