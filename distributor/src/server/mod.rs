@@ -115,6 +115,7 @@ impl Server {
 }
 
 impl Entrance {
+    /// What is boxed here would otherwise be there once for each way to come in, and for as long as the connection.
     async fn serve(self, stream: TcpStream, routes: Routes, visit: Visit, stop: CancellationToken) {
         // Acknowledgements and replies are small and waited for. Where the option is refused, it is only slower.
         let _ = stream.set_nodelay(true);
@@ -123,15 +124,16 @@ impl Entrance {
         let tenure = visit.tenure.clone();
         let Some(tls) = tls else {
             let guard = Guard { routes, gate, tenure, peer: None };
-            return connection::serve(stream, guard, visit, leave, stop).await;
+            return Box::pin(connection::serve(stream, guard, visit, leave, stop)).await;
         };
-        let accepted = stop.run_until_cancelled(async { tls.current().accept(stream).await }).await;
+        let accepted =
+            stop.run_until_cancelled(Box::pin(async { tls.current().accept(stream).await })).await;
         match accepted {
             Some(Ok(stream)) => {
                 let chain = stream.get_ref().1.peer_certificates();
                 let peer = Peer::new(chain, leave.clone()).map(Arc::new);
                 let guard = Guard { routes, gate, tenure, peer };
-                connection::serve(stream, guard, visit, leave, stop).await;
+                Box::pin(connection::serve(stream, guard, visit, leave, stop)).await;
             }
             Some(Err(error)) => gate.no_connection(&error),
             None => {}
