@@ -63,7 +63,8 @@ impl Watch {
             }
         }
         let now = total(&watched(servers));
-        Ok(now.last().filter(|sample| sample.at_ms == at).copied())
+        // A look that began later may have ended before: what it saw is as good.
+        Ok(now.last().filter(|sample| sample.at_ms >= at).copied())
     }
 
     /// A server will not be there for a moment.
@@ -155,6 +156,16 @@ mod tests {
         watch.add("two".to_owned(), Sampler::pids([me]));
         assert_eq!(total(&watch.servers()), [first]);
         assert_eq!(watch.names(), ["one", "two"]);
+    }
+
+    #[tokio::test]
+    async fn a_look_that_is_overtaken_by_another_still_sees() {
+        let me = std::process::id();
+        let servers = vec![("one".to_owned(), Sampler::pids([me]))];
+        let watch = Arc::new(Watch::new(Arc::new(Board::new(1)), servers, vec![me]));
+        let later = Sample { at_ms: unix_ms() + 60_000, ..Sample::default() };
+        watch.each("one", |server| server.push(later));
+        assert_eq!(watch.look().await.unwrap(), Some(later));
     }
 
     #[tokio::test]
