@@ -11,7 +11,7 @@ demo: ## A directory of Gateway API objects, served by a real Envoy, on this mac
 demo-redis: ## The programs apart: Redis, a translator, three distributors, three Envoys, and a change that reaches all
 	@scripts/demo-redis
 
-bench: ## Ours and go-control-plane with the same clients; minutes; the table goes into docs/benchmarks.md
+bench: ## Ours and go-control-plane with the same clients, in half an hour; the table goes into docs/benchmarks.md
 	@scripts/bench
 
 bench-store: ## The store in Redis against the naive way; a table for docs/benchmarks.md

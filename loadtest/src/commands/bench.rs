@@ -13,7 +13,7 @@ pub(super) struct BenchArgs {
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     rows: Vec<u8>,
     /// How often everything is measured; the medians count
-    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
     /// A tenth of everything, to see whether it works
     #[arg(long)]

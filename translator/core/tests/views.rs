@@ -174,6 +174,15 @@ fn a_refused_policy_shows_nobody_what_is_for_some() {
     scene.apply(&policy("{namespaces: [shop]}", "[{only: {listeners: [inner]}}]"));
     assert_eq!(names(&scene.view(&of("shop"))).len(), 8);
     assert_eq!(names(&scene.view(&of("elsewhere"))), OPEN);
+    // Another listener comes beside it on its port.
+    let beside = "  - {name: inner, port: 8081, protocol: HTTP}
+  - {name: beside, port: 8081, protocol: HTTP, hostname: beside.example}";
+    let inner = "  - {name: inner, port: 8081, protocol: HTTP}";
+    let gateway = BASE.split("---").nth(1).unwrap().replace(inner, beside);
+    scene.apply(&gateway);
+    let (_, why) = scene.condition("Accepted");
+    assert!(why.contains("listener beside shares port 8081"), "{why}");
+    assert_eq!(names(&scene.view(&of("shop"))), OPEN);
 }
 
 #[test]
