@@ -90,7 +90,7 @@ struct Entry {
 }
 
 /// A position and an input, as two digests with keys of their own: no two inputs have the same by chance, and nobody
-/// outside can make two that do.
+/// outside can tell which two would.
 type Key = (u64, u64, u64);
 
 /// How many times [`Memo::age`] is called until an unused step is dropped. Clients that do the same are apart by less

@@ -87,7 +87,7 @@ fn malformed(reason: &str) -> RequestError {
     RequestError::Malformed(reason.to_owned())
 }
 
-/// Unknown outside, so that nobody can make two requests with the same digest.
+/// Unknown outside, so that nobody can tell which two requests have the same digest.
 fn seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| RandomState::new().hash_one(()))
