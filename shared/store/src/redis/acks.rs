@@ -2,7 +2,7 @@ use super::Shared;
 use super::metrics::Operation;
 use crate::{ACKS_EXPIRY, AckReport, StoreError, codec};
 use bytes::Bytes;
-use redis::cmd;
+use redis::{Cmd, cmd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The times are of the replicas' clocks, which differ from this one by less.
@@ -27,20 +27,10 @@ impl Shared {
 
     pub(super) async fn reports(&self) -> Result<Vec<AckReport>, StoreError> {
         let list = cmd("ZRANGE").arg(self.names.replicas()).arg(0).arg(-1).take();
-        let replicas: Vec<Bytes> = self.query(Operation::Reports, &list).await?;
-        let replicas: Vec<_> =
-            replicas.iter().filter_map(|replica| std::str::from_utf8(replica).ok()).collect();
-        if replicas.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut read = cmd("MGET");
-        replicas.iter().for_each(|replica| {
-            read.arg(self.names.report(replica));
-        });
-        let values: Vec<Option<Bytes>> = self.query(Operation::Reports, &read).await?;
+        let name = |replica: &str| self.names.report(replica);
         let mut reports = Vec::new();
         let mut any_gone = false;
-        for (replica, value) in replicas.into_iter().zip(values) {
+        for (replica, value) in self.listed(Operation::Reports, &list, name).await? {
             match value.as_ref().map(codec::read_acks) {
                 Some(Ok(report)) if report.replica == replica => reports.push(report),
                 Some(_) => tracing::debug!(replica, "its report cannot be read"),
@@ -51,6 +41,27 @@ impl Shared {
             self.forget_replicas().await?;
         }
         Ok(reports)
+    }
+
+    /// The replicas that a command lists, each with its value under a name, if that is still there.
+    pub(super) async fn listed(
+        &self,
+        operation: Operation,
+        list: &Cmd,
+        name: impl Fn(&str) -> String,
+    ) -> Result<Vec<(String, Option<Bytes>)>, StoreError> {
+        let replicas: Vec<Bytes> = self.query(operation, list).await?;
+        let replicas = replicas.into_iter().filter_map(|it| String::from_utf8(it.into()).ok());
+        let replicas: Vec<_> = replicas.collect();
+        if replicas.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut read = cmd("MGET");
+        replicas.iter().for_each(|replica| {
+            read.arg(name(replica));
+        });
+        let values: Vec<Option<Bytes>> = self.query(operation, &read).await?;
+        Ok(replicas.into_iter().zip(values).collect())
     }
 
     /// Those that are gone for long, and not by name: one may come back meanwhile, and then its time is another.

@@ -2,7 +2,6 @@ use super::Shared;
 use super::acks::{milliseconds, since_epoch};
 use super::metrics::Operation;
 use crate::{PRESENCE_EXPIRY, Presence, StoreError, codec};
-use bytes::Bytes;
 use redis::cmd;
 use std::time::Duration;
 
@@ -36,18 +35,8 @@ impl Shared {
             .arg(Presence::REPLICAS - 1)
             .arg("REV")
             .take();
-        let replicas: Vec<Bytes> = self.query(Operation::Presence, &list).await?;
-        let replicas: Vec<_> =
-            replicas.iter().filter_map(|replica| std::str::from_utf8(replica).ok()).collect();
-        if replicas.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut read = cmd("MGET");
-        replicas.iter().for_each(|replica| {
-            read.arg(self.names.presence(replica));
-        });
-        let values: Vec<Option<Bytes>> = self.query(Operation::Presence, &read).await?;
-        let found = replicas.into_iter().zip(values);
+        let name = |replica: &str| self.names.presence(replica);
+        let found = self.listed(Operation::Presence, &list, name).await?.into_iter();
         let readable = found.filter_map(|(replica, value)| match codec::read_presence(&value?) {
             Ok(presence) if presence.replica == replica => Some(presence),
             _ => {
