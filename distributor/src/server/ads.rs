@@ -30,10 +30,10 @@ impl Ads {
     }
 
     /// Whether a stream is let in is decided before anything is done for it.
-    fn admit(&self, head: &Parts) -> Result<Arc<Admitted>, Status> {
+    fn admit(&self, head: &Parts) -> Result<Admitted, Status> {
         let tenure = head.extensions.get::<Tenure>();
         let tenure = tenure.ok_or_else(|| Status::internal("a request without a connection"))?;
-        self.shared.door.admit(tenure).map(Arc::new)
+        self.shared.door.admit(tenure)
     }
 
     fn respond(&self, protocol: Protocol, head: &Parts, body: Body) -> Response<Body> {

@@ -1,6 +1,7 @@
 use super::door::Visit;
 use super::guard::Guard;
 use super::patient::Patient;
+use super::portions::Portioned;
 use crate::load::Ending;
 use futures::FutureExt;
 use hyper::server::conn::http2;
@@ -33,43 +34,49 @@ pub(super) const LONGEST_END: Duration = Duration::from_secs(3);
 
 /// Serves one connection until its client or its time ends it. `leave` is for who no longer trusts it, `stop` is that of
 /// the whole replica.
-pub(super) async fn serve<IO>(
+///
+/// Not an `async fn`, which has room for its arguments twice for as long as it runs, and boxed, because what is moved
+/// to be pinned has it twice too: a connection that does nothing is mostly what is kept here.
+pub(super) fn serve<IO>(
     io: IO,
     guard: Guard,
     visit: Visit,
     leave: CancellationToken,
     stop: CancellationToken,
-) where
+) -> impl Future<Output = ()> + Send + 'static
+where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let tenure = visit.tenure.clone();
-    let io = Patient::new(io, tenure.clone(), visit.send_timeout());
-    let mut connection = std::pin::pin!(builder().serve_connection(TokioIo::new(io), guard));
-    let mut left = std::pin::pin!(leave.cancelled().fuse());
-    let mut departure = std::pin::pin!(visit.departure(&stop));
-    let ending = loop {
-        tokio::select! {
-            outcome = &mut connection => return ended(outcome),
-            () = tenure.elsewhere() => connection.as_mut().graceful_shutdown(),
-            () = &mut left => connection.as_mut().graceful_shutdown(),
-            ending = &mut departure => break ending,
+    let io = Portioned::new(Patient::new(io, visit.tenure.clone(), visit.send_timeout()));
+    let mut connection = Box::pin(builder().serve_connection(TokioIo::new(io), guard));
+    async move {
+        let tenure = &visit.tenure;
+        let mut left = std::pin::pin!(leave.cancelled().fuse());
+        let mut departure = std::pin::pin!(visit.departure(&stop));
+        let ending = loop {
+            tokio::select! {
+                outcome = &mut connection => return ended(outcome),
+                () = tenure.elsewhere() => connection.as_mut().graceful_shutdown(),
+                () = &mut left => connection.as_mut().graceful_shutdown(),
+                ending = &mut departure => break ending,
+            }
+        };
+        if matches!(ending, Ending::Silence | Ending::SlowReader) {
+            // There is nobody to say goodbye to.
+            return;
         }
-    };
-    if matches!(ending, Ending::Silence | Ending::SlowReader) {
-        // There is nobody to say goodbye to.
-        return;
-    }
-    connection.as_mut().graceful_shutdown();
-    if ending == Ending::Age {
-        tokio::select! {
-            outcome = &mut connection => return ended(outcome),
-            () = sleep(LAST_WORDS) => {}
+        connection.as_mut().graceful_shutdown();
+        if ending == Ending::Age {
+            tokio::select! {
+                outcome = &mut connection => return ended(outcome),
+                () = sleep(LAST_WORDS) => {}
+            }
         }
-    }
-    tenure.end(ending);
-    tokio::select! {
-        outcome = &mut connection => ended(outcome),
-        () = sleep(LONGEST_END) => {}
+        tenure.end(ending);
+        tokio::select! {
+            outcome = &mut connection => ended(outcome),
+            () = sleep(LONGEST_END) => {}
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 use super::pace::{Pace, Paces};
 use super::tenure::Tenure;
 use crate::load::{Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
+use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -186,8 +187,9 @@ impl Drop for Visit {
 
 impl Admitted {
     /// Resolves when the stream must end, with what its client is told.
-    pub(crate) async fn ended(&self) -> Status {
-        self.pace.tenure().ended().await
+    pub(crate) fn over(&self) -> BoxFuture<'static, Status> {
+        let tenure = self.pace.tenure().clone();
+        Box::pin(async move { tenure.ended().await })
     }
 
     /// Where it is noted what the client takes.

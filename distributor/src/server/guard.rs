@@ -1,5 +1,6 @@
 use super::tenure::Tenure;
 use crate::identity::{Gate, Peer};
+use crate::metrics::Present;
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{Request, Response};
@@ -18,6 +19,7 @@ pub(super) struct Guard {
     pub(super) tenure: Tenure,
     /// The certificate of the connection.
     pub(super) peer: Option<Arc<Peer>>,
+    pub(super) _present: Present,
 }
 
 impl hyper::service::Service<Request<Incoming>> for Guard {

@@ -7,6 +7,7 @@ mod frames;
 mod guard;
 mod pace;
 mod patient;
+mod portions;
 mod rebalancer;
 mod request;
 mod stream;
@@ -19,14 +20,16 @@ use crate::comparison::Comparisons;
 use crate::feed::Fleets;
 use crate::followed::Followed;
 use crate::identity::{Gate, Peer};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Present};
 use crate::tls::Material;
 use ads::Ads;
 use door::Visit;
+use futures::future::BoxFuture;
 use guard::Guard;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -59,6 +62,15 @@ pub(crate) struct Entrance {
     pub(crate) gate: Arc<Gate>,
 }
 
+/// A connection that was let in, and what it needs.
+struct Arrival {
+    routes: Routes,
+    gate: Arc<Gate>,
+    visit: Visit,
+    stop: CancellationToken,
+    present: Present,
+}
+
 /// When there are no more file descriptors, accepting at once again would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -85,13 +97,20 @@ impl Server {
             match accepted {
                 Ok((stream, peer)) => {
                     let Some(visit) = door.connect(peer.ip()) else { continue };
-                    let present = self.shared.metrics.connection();
-                    let (entrance, routes) = (self.entrance.clone(), routes.clone());
-                    let serving = entrance.serve(stream, routes, visit, stop.clone());
-                    connections.spawn(async move {
-                        serving.await;
-                        drop(present);
-                    });
+                    // Acknowledgements and replies are small and waited for. Where the option is refused, it is only
+                    // slower.
+                    let _ = stream.set_nodelay(true);
+                    let arrival = Arrival {
+                        routes: routes.clone(),
+                        gate: self.entrance.gate.clone(),
+                        visit,
+                        stop: stop.clone(),
+                        present: self.shared.metrics.connection(),
+                    };
+                    match self.entrance.tls.clone() {
+                        None => connections.spawn(arrival.serve(stream)),
+                        Some(tls) => connections.spawn(arrival.shake_hands(stream, tls)),
+                    };
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -114,30 +133,46 @@ impl Server {
     }
 }
 
-impl Entrance {
-    /// What is boxed here would otherwise be there once for each way to come in, and for as long as the connection.
-    async fn serve(self, stream: TcpStream, routes: Routes, visit: Visit, stop: CancellationToken) {
-        // Acknowledgements and replies are small and waited for. Where the option is refused, it is only slower.
-        let _ = stream.set_nodelay(true);
-        let Self { tls, gate } = self;
-        let leave = CancellationToken::new();
-        let tenure = visit.tenure.clone();
-        let Some(tls) = tls else {
-            let guard = Guard { routes, gate, tenure, peer: None };
-            return Box::pin(connection::serve(stream, guard, visit, leave, stop)).await;
-        };
-        let accepted =
-            stop.run_until_cancelled(Box::pin(async { tls.current().accept(stream).await })).await;
-        match accepted {
-            Some(Ok(stream)) => {
-                let chain = stream.get_ref().1.peer_certificates();
-                let peer = Peer::new(chain, leave.clone()).map(Arc::new);
-                let guard = Guard { routes, gate, tenure, peer };
-                Box::pin(connection::serve(stream, guard, visit, leave, stop)).await;
+impl Arrival {
+    fn serve(self, stream: TcpStream) -> impl Future<Output = ()> + Send + 'static {
+        self.serve_as(stream, None, CancellationToken::new())
+    }
+
+    /// What a handshake needs is kept for as long as it takes, and not for as long as the connection does.
+    async fn shake_hands(self, stream: TcpStream, tls: Arc<Followed<Material>>) {
+        let shaken: BoxFuture<'_, Option<BoxFuture<'_, ()>>> = Box::pin(async move {
+            let accepted = async { tls.current().accept(stream).await };
+            match self.stop.clone().run_until_cancelled(accepted).await? {
+                Ok(stream) => {
+                    let leave = CancellationToken::new();
+                    let chain = stream.get_ref().1.peer_certificates();
+                    let peer = Peer::new(chain, leave.clone()).map(Arc::new);
+                    let serving: BoxFuture<'_, ()> = Box::pin(self.serve_as(stream, peer, leave));
+                    Some(serving)
+                }
+                Err(error) => {
+                    self.gate.no_connection(&error);
+                    None
+                }
             }
-            Some(Err(error)) => gate.no_connection(&error),
-            None => {}
+        });
+        if let Some(serving) = shaken.await {
+            serving.await;
         }
+    }
+
+    fn serve_as<IO>(
+        self,
+        io: IO,
+        peer: Option<Arc<Peer>>,
+        leave: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + 'static
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { routes, gate, visit, stop, present } = self;
+        let guard = Guard { routes, gate, tenure: visit.tenure.clone(), peer, _present: present };
+        connection::serve(io, guard, visit, leave, stop)
     }
 }
 

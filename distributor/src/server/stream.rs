@@ -7,6 +7,7 @@ use crate::identity::Caller;
 use crate::metrics::Present;
 use crate::view::{Seat, Views, Who};
 use bytes::{BufMut, Bytes, BytesMut};
+use futures::future::BoxFuture;
 use futures::stream;
 use heliograph_distributor_protocol::{
     Event, Message, Output, Protocol, Rejection, Request, Session,
@@ -33,7 +34,7 @@ pub(crate) struct AdsStream {
     /// What is decided and not yet taken by the connection: at most one reply of each type.
     frames: VecDeque<Frame<Bytes>>,
     state: State,
-    admitted: Arc<Admitted>,
+    admitted: Admitted,
     _present: Present,
 }
 
@@ -72,7 +73,7 @@ impl AdsStream {
         protocol: Protocol,
         caller: Caller,
         requests: Requests,
-        admitted: Arc<Admitted>,
+        admitted: Admitted,
     ) -> Self {
         let present = shared.metrics.stream(protocol);
         let (frames, state) = (VecDeque::new(), State::New);
@@ -80,13 +81,16 @@ impl AdsStream {
     }
 
     pub(crate) fn into_body(self) -> impl Body<Data = Bytes, Error = Infallible> + Send + 'static {
-        StreamBody::new(stream::unfold(self, async |mut stream| {
-            let frame = stream.next().await?;
-            Some((Ok(frame), stream))
+        // Waited for once: to begin anew at each step would take a lock each time.
+        let over = self.admitted.over();
+        StreamBody::new(stream::unfold((self, over), async |(mut stream, mut over)| {
+            let frame = stream.next(&mut over).await?;
+            Some((Ok(frame), (stream, over)))
         }))
     }
 
-    async fn next(&mut self) -> Option<Frame<Bytes>> {
+    /// `over` resolves when the stream must end.
+    async fn next(&mut self, over: &mut BoxFuture<'_, Status>) -> Option<Frame<Bytes>> {
         loop {
             if let Some(frame) = self.frames.pop_front() {
                 return Some(frame);
@@ -94,11 +98,10 @@ impl AdsStream {
             if matches!(self.state, State::Ended) {
                 return None;
             }
-            let admitted = self.admitted.clone();
             let outcome = tokio::select! {
                 biased;
                 // What was half done is lost with the stream. A message that was begun is not: its frames are above.
-                status = admitted.ended() => Err(status),
+                status = &mut *over => Err(status),
                 outcome = self.work() => outcome,
             };
             if let Err(status) = outcome {
@@ -109,7 +112,8 @@ impl AdsStream {
 
     async fn work(&mut self) -> Result<(), Status> {
         match &mut self.state {
-            State::New => self.open().await,
+            // What opening needs is kept for as long as that takes, and not for as long as the stream does.
+            State::New => Box::pin(self.open()).await,
             State::Serving(serving) => {
                 serving.step(&self.shared, &mut self.requests, &mut self.frames).await
             }
@@ -246,7 +250,8 @@ impl Serving {
     ) -> Result<(), Status> {
         if !self.compared && self.session.holds_other(request).map_err(refusal)? {
             self.compared = true;
-            if timeout(LEFT_ALONE, self.catch_up(shared)).await.is_err() {
+            // Once in a stream's life, and not to be kept for all of it.
+            if Box::pin(timeout(LEFT_ALONE, self.catch_up(shared))).await.is_err() {
                 shared.metrics.uncompared();
             }
             let output = self.look();
