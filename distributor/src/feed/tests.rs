@@ -1,0 +1,163 @@
+use super::*;
+use crate::view::{Seat, Who};
+use bytes::Bytes;
+use heliograph_distributor_protocol::{Protocol, Request, Session};
+use heliograph_envoy::Message;
+use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use heliograph_snapshot::{Change, Resource, ResourceType};
+use heliograph_store::StoreError;
+
+fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
+    let head = Head { epoch: 0, fence: 1, sequence };
+    Arc::new(Snapshot::empty(FleetName::new("default", fleet)).with(head, []))
+}
+
+fn unclassed() -> IntCounter {
+    IntCounter::new("unclassed", "in a test").unwrap()
+}
+
+#[tokio::test]
+async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    let (_, news) = fleets.wait_for(&name).await.unwrap();
+    feed.retire(&name);
+    feed.publish(snapshot("a", 3)).await;
+    assert!(news.borrow().is_some());
+}
+
+#[tokio::test]
+async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    let stream = fleets.wait_for(&name).await.unwrap();
+    feed.retire(&name);
+    feed.publish(snapshot("b", 1)).await;
+    assert!(fleets.stage(&name).is_some());
+    drop(stream);
+    feed.publish(snapshot("c", 1)).await;
+    feed.retire(&FleetName::new("default", "b"));
+    assert!(fleets.stage(&name).is_none());
+    assert_eq!(fleets.all().len(), 1);
+}
+
+/// A snapshot with a cluster, so that there is something to be told.
+fn with_cluster(fleet: &str) -> Arc<Snapshot> {
+    let resource = Arc::new(Resource::new("blue", Bytes::from_static(b"blue")));
+    let change = Change::Set(ResourceType::Cluster, resource);
+    Arc::new(snapshot(fleet, 1).with(Head { epoch: 0, fence: 1, sequence: 1 }, [change]))
+}
+
+/// A client that asks for clusters, is told, and leaves.
+fn visit((fleet, news): (Arc<Fleet>, News)) {
+    let views = news.borrow().clone().unwrap();
+    let view = views.of(&Who::default(), &mut Seat::default());
+    let mut session = Session::new(Protocol::Delta, view, fleet.memo.clone());
+    let type_url = ResourceType::Cluster.type_url().to_owned();
+    let request = DeltaDiscoveryRequest { type_url, ..Default::default() };
+    let (request, _) = Request::scan(Protocol::Delta, request.encode_to_vec().into()).unwrap();
+    let output = session.on_request(Duration::ZERO, &request).unwrap();
+    let message = fleet.encodings.message(Protocol::Delta, &output.replies[0], "replica");
+    assert!(!message.shared.is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_fleet_that_is_dropped() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    let loaded = with_cluster("a");
+    let (trace, bytes) = (Arc::downgrade(&loaded), loaded.bytes() as u64);
+    feed.publish(loaded).await;
+    visit(fleets.enter(&name).unwrap());
+    let place = feed.places.borrow()[&name].clone();
+    let fleet = Arc::downgrade(&place.fleet().unwrap());
+    // Sooner than any fleet is dropped that was in use, unless --fleet-idle is very short.
+    (0..30).for_each(|_| feed.memo.age());
+    assert!(place.drop_unused());
+    assert!(trace.upgrade().is_none(), "the snapshot is still somewhere");
+    assert!(fleet.upgrade().is_none(), "what its streams shared is still somewhere");
+    let Some(Stage::Known { head, bytes: told }) = fleets.stage(&name) else {
+        panic!("it is known")
+    };
+    assert_eq!((head.sequence, told), (1, bytes));
+    assert!(fleets.all().is_empty());
+}
+
+#[tokio::test]
+async fn a_fleet_with_a_stream_is_not_dropped_nor_one_that_is_waited_for() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    let place = feed.places.borrow()[&name].clone();
+    let stream = fleets.enter(&name).unwrap();
+    assert!(place.is_in_use() && !place.drop_unused());
+    drop(stream);
+    assert!(!place.is_in_use() && place.drop_unused());
+    assert!(fleets.enter(&name).is_none());
+
+    let waiting = fleets.wait_for(&name);
+    let mut waiting = std::pin::pin!(waiting);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    assert_eq!(feed.asked.next().await, BTreeSet::from([name.clone()]));
+    assert!(place.is_in_use() && !place.drop_unused());
+    feed.publish(snapshot("a", 2)).await;
+    let (fleet, _news) = waiting.await.unwrap();
+    assert_eq!(fleet.head().unwrap().sequence, 2);
+}
+
+#[tokio::test]
+async fn many_who_wait_for_a_fleet_ask_for_it_once_and_hear_at_once_that_it_cannot_be_had() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    let place = feed.places.borrow()[&name].clone();
+    assert!(place.drop_unused());
+    let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(fleets.wait_for(&name))).collect();
+    for waiting in &mut waiting {
+        assert!(futures::poll!(waiting).is_pending());
+    }
+    assert_eq!(feed.asked.next().await.len(), 1);
+    place.fail(&StoreError::Unavailable("no route to redis://10.0.0.1".into()));
+    for waiting in waiting {
+        let unserved = waiting.await.err();
+        assert_eq!(unserved, Some(Unserved::StoreAway(name.clone())));
+    }
+    // Who comes now is told the same, and where the store is is nobody's business.
+    let told = fleets.wait_for(&name).await.err().unwrap().to_string();
+    assert!(told.contains("the store does not answer") && !told.contains("10.0.0.1"), "{told}");
+    assert!(place.drop_unused());
+    assert!(futures::poll!(Box::pin(fleets.wait_for(&name))).is_pending(), "it is tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_load_does_not_wait_for_ever_but_for_a_publication_does() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    let waiting = fleets.wait_for(&name);
+    let mut waiting = std::pin::pin!(waiting);
+    assert!(tokio::time::timeout(Duration::from_secs(3600), &mut waiting).await.is_err());
+    feed.publish(snapshot("a", 1)).await;
+    waiting.await.unwrap();
+    let place = feed.places.borrow()[&name].clone();
+    assert!(place.drop_unused());
+    assert_eq!(fleets.wait_for(&name).await.err(), Some(Unserved::Late(name.clone())));
+}
+
+/// Retired while it was only known, it may come back under another place.
+#[tokio::test]
+async fn who_waits_for_a_fleet_that_is_retired_waits_for_its_return() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    assert!(feed.places.borrow()[&name].drop_unused());
+    let waiting = fleets.wait_for(&name);
+    let mut waiting = std::pin::pin!(waiting);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    feed.retire(&name);
+    assert!(fleets.stage(&name).is_none());
+    assert!(futures::poll!(&mut waiting).is_pending());
+    feed.publish(snapshot("a", 3)).await;
+    waiting.await.unwrap();
+}
