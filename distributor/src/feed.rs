@@ -151,9 +151,10 @@ impl Feed {
         let place = self.places.borrow().get(name).cloned();
         match place {
             Some(place) => {
+                // It may be left over from a fleet that was retired, with or without streams that wait for its return.
+                let is_unused = place.drop_unused();
                 place.note(record);
-                // It comes back to those who were there when it was retired.
-                if place.is_in_use() {
+                if !is_unused {
                     self.load_for_clients(name, updates, metrics);
                 }
             }
@@ -181,11 +182,12 @@ impl Feed {
         updates.keep_first(name);
     }
 
-    /// By now nothing else holds the snapshot of a fleet without streams: what was decided for them is forgotten sooner.
+    /// Nothing else holds the snapshot of a fleet whose last stream ended a while ago: what was decided for its streams is
+    /// forgotten within 20 s.
     fn drop_unused(&mut self, updates: &mut Subscription, metrics: &Metrics) {
         let (now, places) = (self.start.elapsed(), self.places.borrow().clone());
         for (name, _) in places.iter().filter(|(_, place)| place.is_in_use()) {
-            self.budget.in_use(name, now);
+            self.load_for_clients(name, updates, metrics);
         }
         for name in self.budget.to_drop(now) {
             if places.get(&name).is_none_or(|place| place.drop_unused()) {

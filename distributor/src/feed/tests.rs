@@ -4,8 +4,11 @@ use bytes::Bytes;
 use heliograph_distributor_protocol::{Protocol, Request, Session};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, Resource, ResourceType};
-use heliograph_store::StoreError;
+use heliograph_store::{Embedded, Publication, Retirement, Store, StoreError};
+use prometheus::Registry;
+use std::time::SystemTime;
 
 fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
     let head = Head { epoch: 0, fence: 1, sequence };
@@ -160,4 +163,102 @@ async fn who_waits_for_a_fleet_that_is_retired_waits_for_its_return() {
     assert!(futures::poll!(&mut waiting).is_pending());
     feed.publish(snapshot("a", 3)).await;
     waiting.await.unwrap();
+}
+
+/// A writer of one fleet, which a feed without memory for it follows.
+struct Site {
+    store: Arc<Embedded>,
+    fleets: Fleets,
+    head: Option<Head>,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let (feed, fleets) = Feed::new(unclassed());
+        let store = Arc::new(Embedded::new());
+        let readiness = Readiness::new();
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let feed = feed.within(Budget::new(1, Duration::ZERO));
+        let updates = Subscription::choosing(store.clone());
+        tokio::spawn(feed.run(updates, readiness.guard("snapshots"), metrics));
+        readiness.ready().await;
+        Self { store, fleets, head: None }
+    }
+
+    fn name() -> FleetName {
+        FleetName::new("default", "a")
+    }
+
+    fn next_head(&mut self) -> (Option<Head>, Head) {
+        let before = self.head;
+        let next = Head { epoch: 0, fence: 1, sequence: before.map_or(1, |it| it.sequence + 1) };
+        self.head = Some(next);
+        (before, next)
+    }
+
+    async fn publish(&mut self) {
+        let (expected, head) = self.next_head();
+        let publication = Publication {
+            snapshot: Arc::new(with_cluster("a").at(head)),
+            expected,
+            held: None,
+            time: SystemTime::UNIX_EPOCH,
+            cause: "test".into(),
+            pinned: None,
+        };
+        self.store.publish(publication).await.unwrap();
+    }
+
+    async fn retire(&mut self) {
+        let (expected, tombstone) = self.next_head();
+        let (time, cause) = (SystemTime::UNIX_EPOCH, "test".into());
+        let retirement = Retirement { fleet: Self::name(), tombstone, expected, time, cause };
+        self.store.retire(retirement).await.unwrap();
+    }
+
+    async fn enter(&self) -> (Arc<Fleet>, News) {
+        self.fleets.wait_for(&Self::name()).await.unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_that_does_not_fit_is_loaded_for_its_streams_and_goes_with_the_last() {
+    let mut site = Site::new().await;
+    site.publish().await;
+    let (fleet, mut news) = site.enter().await;
+    site.publish().await;
+    let newest = site.head;
+    news.wait_for(|views| views.as_ref().map(|views| views.head()) == newest).await.unwrap();
+    let trace = Arc::downgrade(&fleet);
+    drop((fleet, news));
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let gone = async {
+        while trace.strong_count() > 0 {
+            look.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
+    assert_eq!(site.enter().await.0.head(), newest, "it comes back where it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_comes_back_to_streams_and_to_who_comes_after_them() {
+    for stays in [true, false] {
+        let mut site = Site::new().await;
+        site.publish().await;
+        let (fleet, mut news) = site.enter().await;
+        site.retire().await;
+        news.wait_for(Option::is_none).await.unwrap();
+        drop(fleet);
+        let stream = stays.then_some(news);
+        site.publish().await;
+        let head = site.head;
+        let back = |views: &Option<Arc<Views>>| views.as_ref().map(|views| views.head()) == head;
+        if let Some(mut news) = stream {
+            news.wait_for(back).await.unwrap();
+        }
+        let (_, mut news) = site.enter().await;
+        let came = tokio::time::timeout(Duration::from_secs(60), news.wait_for(back)).await;
+        assert!(came.is_ok_and(|came| came.is_ok()), "with a stream that stays: {stays}");
+    }
 }
