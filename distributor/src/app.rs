@@ -1,6 +1,6 @@
 use crate::acks::{Acks, Reporter};
 use crate::comparison::Comparer;
-use crate::feed::{Feed, Fleets};
+use crate::feed::{Budget, Feed, Fleets};
 use crate::identity::{Security, SecurityArgs, SecurityError};
 use crate::load::{LoadArgs, LoadMetrics};
 use crate::metrics::Metrics;
@@ -105,6 +105,10 @@ pub async fn build(
     // Asked of the listener, because port 0 becomes another.
     let address = listener.local_addr().unwrap_or(args.xds_address);
     let (feed, fleets) = Feed::new(metrics.unclassed.clone());
+    let feed = match args.load.fleet_memory {
+        0 => feed,
+        limit => feed.within(Budget::new(limit, args.load.fleet_idle)),
+    };
     let replica = args.replica.clone().unwrap_or_else(host_name);
     let door = Arc::new(Door::new(&args.load, LoadMetrics::register(registry)?));
     let rate = args.load.rebalance_rate;
@@ -169,7 +173,7 @@ impl Bound {
         let (comparer, comparisons) = Comparer::new(store.clone(), fleets.clone());
         // Beside the server, so that taking in a large snapshot does not keep connections waiting.
         let mut endless = JoinSet::new();
-        endless.spawn(feed.run(Subscription::new(store), synced, metrics.clone()));
+        endless.spawn(feed.run(Subscription::choosing(store), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
         let entrance = Entrance { tls: security.tls.clone(), gate: security.gate.clone() };

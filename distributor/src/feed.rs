@@ -1,13 +1,20 @@
 //! From the store to the streams.
 
+mod budget;
+mod places;
+
+pub(crate) use budget::Budget;
+pub(crate) use places::{Fleets, Stage, Unserved};
+
 use crate::acks::FleetAcks;
 use crate::comparison::Comparison;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Occasion};
 use crate::view::{Classes, Views};
 use heliograph_distributor_protocol::{Encodings, Memo};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
-use heliograph_store::{Subscription, Update};
+use heliograph_store::{Record, Subscription, Update};
+use places::{Asked, Place, Places};
 use prometheus::IntCounter;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -16,29 +23,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
 /// The task that hears of new snapshots. It alone changes what the others read.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    fleets: watch::Sender<FleetMap>,
+    places: watch::Sender<Places>,
     damaged: watch::Sender<BTreeSet<FleetName>>,
     answers: Arc<Notify>,
+    asked: Arc<Asked>,
+    budget: Budget,
+    /// The budget's times count from here.
+    start: Instant,
     /// Of all fleets, so that there is one bound on what it keeps.
     memo: Arc<Memo>,
     unclassed: IntCounter,
 }
 
-/// The fleets there are. Clones are cheap, and all see the same.
-#[derive(Clone, Debug)]
-pub(crate) struct Fleets {
-    map: watch::Receiver<FleetMap>,
-    /// Those whose newest snapshot cannot be loaded.
-    damaged: watch::Receiver<BTreeSet<FleetName>>,
-    /// Told when the sums of a fleet's answers may have changed.
-    answers: Arc<Notify>,
-}
-
-/// What the streams of one fleet share.
+/// What the streams of one fleet share while it is in memory.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) name: FleetName,
@@ -58,98 +60,198 @@ pub(crate) struct Fleet {
 /// The newest snapshot of a fleet, as a stream hears of it.
 pub(crate) type News = watch::Receiver<Option<Arc<Views>>>;
 
-/// Replaced when a fleet comes or goes, not when its snapshot changes.
+/// Fleets that are in memory.
 pub(crate) type FleetMap = Arc<BTreeMap<FleetName, Arc<Fleet>>>;
 
 /// With ten thousand streams, a wave takes a few milliseconds.
 const WAVES: usize = 64;
-/// How often the fleets are counted.
+/// How often the fleets are counted, and those looked for that nobody uses.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Feed {
-    /// `unclassed` counts the clients for which a fleet has no class left.
+    /// `unclassed` counts the clients for which a fleet has no class left. All fleets are kept in memory.
     pub(crate) fn new(unclassed: IntCounter) -> (Self, Fleets) {
-        let (sender, receiver) = watch::channel(FleetMap::default());
+        let (places, receiver) = watch::channel(Places::default());
         let (told, damaged) = watch::channel(BTreeSet::new());
-        let answers = Arc::new(Notify::new());
-        let memo = Arc::default();
-        let feed =
-            Self { fleets: sender, damaged: told, answers: answers.clone(), memo, unclassed };
-        (feed, Fleets { map: receiver, damaged, answers })
+        let (answers, asked) = (Arc::new(Notify::new()), Arc::new(Asked::default()));
+        let feed = Self {
+            places,
+            damaged: told,
+            answers: answers.clone(),
+            asked: asked.clone(),
+            budget: Budget::boundless(),
+            start: Instant::now(),
+            memo: Arc::default(),
+            unclassed,
+        };
+        (feed, Fleets { places: receiver, damaged, answers, asked })
     }
 
-    /// `synced` is done once all fleets are there that the store held at first.
+    /// Keeps what fits.
+    pub(crate) fn within(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// `synced` is done once all fleets are there that the store held at first, as far as they fit.
     pub(crate) async fn run(
-        self,
+        mut self,
         mut updates: Subscription,
         synced: Guard,
         metrics: Metrics,
     ) -> Infallible {
         let mut synced = Some(synced);
+        let mut is_listed = false;
+        let asked = self.asked.clone();
         // What cannot be loaded is no update, so it is looked for.
         let mut look = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
                 update = updates.next() => {
                     match update {
-                        Update::Published(snapshot) => self.publish(snapshot).await,
-                        Update::Retired(fleet, _) => self.retire(&fleet),
+                        Update::Known(record) => self.know(&record, &mut updates, &metrics),
+                        Update::Listed => is_listed = true,
+                        Update::Published(snapshot) => {
+                            self.budget.note(&snapshot.fleet, snapshot.bytes() as u64);
+                            self.publish(snapshot).await;
+                        }
+                        Update::Failed(fleet, error) => {
+                            let place = self.places.borrow().get(&fleet).cloned();
+                            place.iter().for_each(|place| place.fail(&error));
+                        }
+                        Update::Retired(fleet, _) => {
+                            self.budget.forget(&fleet);
+                            self.retire(&fleet);
+                        }
                         Update::Synced => synced.take().map_or((), Guard::done),
                     }
                     // A newer snapshot may heal what was rejected.
                     self.answers.notify_one();
                 }
+                names = asked.next() => {
+                    names.iter().for_each(|name| self.load_for_clients(name, &mut updates, &metrics));
+                }
                 _ = look.tick() => {
                     self.memo.age();
-                    let live = self.fleets.borrow().values().filter(|fleet| fleet.is_live()).count();
-                    let classes = self.fleets.borrow().values().map(|fleet| fleet.classes.len()).sum();
-                    metrics.classes(classes);
-                    metrics.fleets(live, updates.damaged(), updates.unopened());
+                    self.drop_unused(&mut updates, &metrics);
+                    self.count(&updates, &metrics);
                     self.tell_damage(updates.damaged_fleets().into_iter().collect());
                 }
+            }
+            // The smallest go first, so all must be known.
+            if is_listed {
+                self.load_ahead(&mut updates, &metrics);
             }
         }
     }
 
-    /// A snapshot may come again at the same head, with secrets that could not be opened before.
-    async fn publish(&self, snapshot: Arc<Snapshot>) {
-        let fleet = self.fleets.borrow().get(&snapshot.fleet).cloned();
-        tracing::debug!(fleet = %snapshot.fleet, head = %snapshot.head, "new snapshot");
-        match fleet {
-            Some(fleet) => {
-                let views = match fleet.current() {
-                    Some(views) => views.next(snapshot),
-                    None => Views::new(snapshot, fleet.classes.clone()),
-                };
-                fleet.tell(&Arc::new(views)).await;
+    /// A fleet that is not kept has a newer record.
+    fn know(&mut self, record: &Record, updates: &mut Subscription, metrics: &Metrics) {
+        let name = &record.fleet;
+        self.budget.note(name, record.bytes);
+        let place = self.places.borrow().get(name).cloned();
+        match place {
+            Some(place) => {
+                // It may be left over from a fleet that was retired, with or without streams that wait for its return.
+                let is_unused = place.drop_unused();
+                place.note(record);
+                if !is_unused {
+                    self.load_for_clients(name, updates, metrics);
+                }
             }
-            None => {
-                let (answers, memo) = (self.answers.clone(), self.memo.clone());
-                let fleet = Fleet::new(snapshot, answers, memo, self.unclassed.clone());
-                let fleet = Arc::new(fleet);
-                self.fleets.send_modify(|fleets| {
-                    Arc::make_mut(fleets).insert(fleet.name.clone(), fleet);
-                });
+            None => self.add(name, Place::known(record)),
+        }
+    }
+
+    fn load_ahead(&mut self, updates: &mut Subscription, metrics: &Metrics) {
+        while let Some(name) = self.budget.next_ahead(self.start.elapsed()) {
+            metrics.load(Occasion::Ahead);
+            updates.keep(&name);
+        }
+    }
+
+    fn load_for_clients(
+        &mut self,
+        name: &FleetName,
+        updates: &mut Subscription,
+        metrics: &Metrics,
+    ) {
+        if self.budget.in_use(name, self.start.elapsed()) {
+            tracing::debug!(fleet = %name, "loaded because a proxy asks for it");
+            metrics.load(Occasion::Asked);
+        }
+        updates.keep_first(name);
+    }
+
+    /// Nothing else holds the snapshot of a fleet whose last stream ended a while ago: what was decided for its streams is
+    /// forgotten within 20 s.
+    fn drop_unused(&mut self, updates: &mut Subscription, metrics: &Metrics) {
+        let (now, places) = (self.start.elapsed(), self.places.borrow().clone());
+        for (name, _) in places.iter().filter(|(_, place)| place.is_in_use()) {
+            self.load_for_clients(name, updates, metrics);
+        }
+        for name in self.budget.to_drop(now) {
+            if places.get(&name).is_none_or(|place| place.drop_unused()) {
+                tracing::debug!(fleet = %name, "dropped because no proxy uses it");
+                self.budget.dropped(&name);
+                updates.let_go(&name);
+                metrics.dropped();
             }
         }
+    }
+
+    fn count(&self, updates: &Subscription, metrics: &Metrics) {
+        let places = self.places.borrow().clone();
+        let loaded: Vec<_> = places.values().filter_map(|place| place.fleet()).collect();
+        metrics.classes(loaded.iter().map(|fleet| fleet.classes.len()).sum());
+        let live = loaded.iter().filter(|fleet| fleet.is_live()).count();
+        let known = places.len() - (loaded.len() - live);
+        metrics.fleets(known, live, updates.damaged(), updates.unopened());
+        metrics.fleet_bytes(self.budget.used());
+    }
+
+    /// A snapshot may come again at the same head, with secrets that could not be opened before.
+    async fn publish(&self, snapshot: Arc<Snapshot>) {
+        let place = self.places.borrow().get(&snapshot.fleet).cloned();
+        tracing::debug!(fleet = %snapshot.fleet, head = %snapshot.head, "new snapshot");
+        if let Some(fleet) = place.as_ref().and_then(|place| place.fleet()) {
+            let views = match fleet.current() {
+                Some(views) => views.next(snapshot),
+                None => Views::new(snapshot, fleet.classes.clone()),
+            };
+            fleet.tell(&Arc::new(views)).await;
+            return;
+        }
+        let (answers, memo) = (self.answers.clone(), self.memo.clone());
+        let fleet = Arc::new(Fleet::new(snapshot, answers, memo, self.unclassed.clone()));
+        match place {
+            Some(place) => place.load(fleet),
+            None => self.add(&fleet.name.clone(), Place::loaded(fleet)),
+        }
+    }
+
+    fn add(&self, name: &FleetName, place: Place) {
+        self.places.send_modify(|places| {
+            Arc::make_mut(places).insert(name.clone(), Arc::new(place));
+        });
     }
 
     /// The streams of a retired fleet keep what they have, and go on if the fleet comes back.
     fn retire(&self, name: &FleetName) {
         tracing::debug!(fleet = %name, "retired");
-        if let Some(fleet) = self.fleets.borrow().get(name) {
+        let fleet = self.places.borrow().get(name).and_then(|place| place.fleet());
+        if let Some(fleet) = &fleet {
             // Nothing is said of it, so all may hear of it at once.
             fleet.waves.iter().for_each(|wave| drop(wave.send_replace(None)));
         }
-        self.drop_retired();
+        self.drop_retired(fleet.is_none().then_some(name));
     }
 
-    /// Drops the retired fleets whose last stream has ended: as this happens whenever a fleet goes, no more of them are
-    /// left over than there were fleets at once.
-    fn drop_retired(&self) {
-        self.fleets.send_modify(|fleets| {
-            let fleets = Arc::make_mut(fleets);
-            fleets.retain(|_, fleet| fleet.is_live() || fleet.has_streams());
+    /// Drops one that was only known, and the retired fleets whose last stream has ended: as this happens whenever a fleet
+    /// goes, no more of them are left over than there were fleets at once.
+    fn drop_retired(&self, known: Option<&FleetName>) {
+        self.places.send_modify(|places| {
+            let places = Arc::make_mut(places);
+            places.retain(|name, place| Some(name) != known && !place.is_over());
         });
     }
 
@@ -159,34 +261,6 @@ impl Feed {
             self.damaged.send_replace(damaged);
             self.answers.notify_one();
         }
-    }
-}
-
-impl Fleets {
-    pub(crate) fn get(&self, name: &FleetName) -> Option<Arc<Fleet>> {
-        self.map.borrow().get(name).cloned()
-    }
-
-    pub(crate) fn all(&self) -> FleetMap {
-        self.map.borrow().clone()
-    }
-
-    pub(crate) fn damaged(&self) -> BTreeSet<FleetName> {
-        self.damaged.borrow().clone()
-    }
-
-    /// Resolves when clients may have answered since this was last waited for. For one task.
-    pub(crate) async fn answered(&self) {
-        self.answers.notified().await;
-    }
-
-    /// The fleet and its news, once it is published. `None`: the feed has ended.
-    ///
-    /// The receiver is taken while the map is borrowed, and so cannot change: a fleet without one would be dropped
-    /// when it is retired, and this stream would wait for news of a fleet that comes back as another.
-    pub(crate) async fn published(&mut self, name: &FleetName) -> Option<(Arc<Fleet>, News)> {
-        let fleets = self.map.wait_for(|fleets| fleets.contains_key(name)).await.ok()?;
-        fleets.get(name).map(|fleet| (fleet.clone(), fleet.news()))
     }
 }
 
@@ -245,42 +319,4 @@ impl Fleet {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
-        let head = Head { epoch: 0, fence: 1, sequence };
-        Arc::new(Snapshot::empty(FleetName::new("default", fleet)).with(head, []))
-    }
-
-    fn unclassed() -> IntCounter {
-        IntCounter::new("unclassed", "in a test").unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
-        let (feed, mut fleets) = Feed::new(unclassed());
-        let name = FleetName::new("default", "a");
-        feed.publish(snapshot("a", 1)).await;
-        let (_, news) = fleets.published(&name).await.unwrap();
-        feed.retire(&name);
-        feed.publish(snapshot("a", 3)).await;
-        assert!(news.borrow().is_some());
-    }
-
-    #[tokio::test]
-    async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
-        let (feed, mut fleets) = Feed::new(unclassed());
-        let name = FleetName::new("default", "a");
-        feed.publish(snapshot("a", 1)).await;
-        let stream = fleets.published(&name).await.unwrap();
-        feed.retire(&name);
-        feed.publish(snapshot("b", 1)).await;
-        assert!(fleets.get(&name).is_some());
-        drop(stream);
-        feed.publish(snapshot("c", 1)).await;
-        feed.retire(&FleetName::new("default", "b"));
-        assert!(fleets.get(&name).is_none());
-        assert_eq!(fleets.all().len(), 1);
-    }
-}
+mod tests;

@@ -16,8 +16,21 @@ pub(crate) struct Metrics {
     refused: IntCounter,
     uncompared: IntCounter,
     classes: IntGauge,
+    fleet_bytes: IntGauge,
+    fleet_loads: IntCounterVec,
+    fleet_drops: IntCounter,
+    unserved: IntCounter,
     pub(crate) unclassed: IntCounter,
     pub(crate) report_failures: IntCounter,
+}
+
+/// Why a fleet is loaded, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// Because it fits.
+    Ahead,
+    /// Because a client asks for it.
+    Asked,
 }
 
 /// One more of something, for as long as this lives.
@@ -36,8 +49,8 @@ impl Metrics {
             fleets: IntGaugeVec::new(
                 Opts::new(
                     "heliograph_distributor_fleets",
-                    "Fleets: loaded, and among all those whose newest snapshot cannot be loaded (damaged) or has \
-                     secrets that cannot be opened (unopened).",
+                    "Fleets: all that there are (known), those in memory (loaded), those whose newest snapshot cannot \
+                     be loaded (damaged) or has secrets that cannot be opened (unopened).",
                 ),
                 &["state"],
             )?,
@@ -66,6 +79,25 @@ impl Metrics {
                 "heliograph_distributor_classes",
                 "Classes of clients that see something of their own, in all fleets.",
             )?,
+            fleet_bytes: IntGauge::new(
+                "heliograph_distributor_fleet_bytes",
+                "About how much memory the snapshots of the loaded fleets take, as --fleet-memory counts it.",
+            )?,
+            fleet_loads: IntCounterVec::new(
+                Opts::new(
+                    "heliograph_distributor_fleet_loads_total",
+                    "Fleets that were loaded: because they fit (ahead), or because a client asked (asked).",
+                ),
+                &["occasion"],
+            )?,
+            fleet_drops: counter(
+                "fleet_drops_total",
+                "Fleets that were dropped from memory because no client used them.",
+            )?,
+            unserved: counter(
+                "unserved_streams_total",
+                "Streams ended because their fleet was not in memory and could not be loaded.",
+            )?,
             unclassed: counter(
                 "unclassed_clients_total",
                 "Times that a client got the view of no class, because its fleet has too many.",
@@ -86,17 +118,41 @@ impl Metrics {
         registry.register(Box::new(metrics.refused.clone()))?;
         registry.register(Box::new(metrics.uncompared.clone()))?;
         registry.register(Box::new(metrics.classes.clone()))?;
+        registry.register(Box::new(metrics.fleet_bytes.clone()))?;
+        registry.register(Box::new(metrics.fleet_loads.clone()))?;
+        registry.register(Box::new(metrics.fleet_drops.clone()))?;
+        registry.register(Box::new(metrics.unserved.clone()))?;
         registry.register(Box::new(metrics.unclassed.clone()))?;
         registry.register(Box::new(metrics.report_failures.clone()))?;
         Ok(metrics)
     }
 
-    pub(crate) fn fleets(&self, loaded: usize, damaged: usize, unopened: usize) {
-        let counts = [("loaded", loaded), ("damaged", damaged), ("unopened", unopened)];
-        for (state, count) in counts {
+    pub(crate) fn fleets(&self, known: usize, loaded: usize, damaged: usize, unopened: usize) {
+        let states = ["known", "loaded", "damaged", "unopened"];
+        for (state, count) in states.into_iter().zip([known, loaded, damaged, unopened]) {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.fleets.with_label_values(&[state]).set(count);
         }
+    }
+
+    pub(crate) fn fleet_bytes(&self, bytes: u64) {
+        self.fleet_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn load(&self, occasion: Occasion) {
+        let label = match occasion {
+            Occasion::Ahead => "ahead",
+            Occasion::Asked => "asked",
+        };
+        self.fleet_loads.with_label_values(&[label]).inc();
+    }
+
+    pub(crate) fn dropped(&self) {
+        self.fleet_drops.inc();
+    }
+
+    pub(crate) fn unserved(&self) {
+        self.unserved.inc();
     }
 
     pub(crate) fn classes(&self, count: usize) {

@@ -5,6 +5,7 @@ pub mod duration;
 pub mod net;
 pub mod settings;
 pub mod shutdown;
+pub mod size;
 pub mod table;
 pub mod tasks;
 pub mod telemetry;

@@ -5,7 +5,7 @@ mod reporter;
 
 pub(crate) use reporter::Reporter;
 
-use crate::feed::{Fleet, Fleets};
+use crate::feed::{Fleet, Fleets, Stage};
 use heliograph_distributor_protocol::{Rejection, View};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use serde::{Serialize, Serializer};
@@ -25,6 +25,10 @@ pub struct AcksSummary {
     /// The newest snapshot; `None` while the fleet is retired.
     #[serde(serialize_with = "as_text")]
     pub head: Option<Head>,
+    /// Whether that snapshot is in memory. If not, the fleet has no clients here.
+    pub loaded: bool,
+    /// About how much memory it takes, or would.
+    pub bytes: u64,
     pub connected: usize,
     /// How many have acknowledged all that they ask for of that snapshot.
     pub acknowledged: usize,
@@ -81,25 +85,43 @@ impl Acks {
 
     /// `None`: the fleet has never been published.
     pub fn of(&self, fleet: &FleetName) -> Option<AcksSummary> {
-        self.fleets.get(fleet).map(|fleet| AcksSummary::of(&fleet))
+        self.fleets.stage(fleet).map(AcksSummary::of)
     }
 
     /// Every fleet that has been published.
     pub fn all(&self) -> BTreeMap<FleetName, AcksSummary> {
-        let fleets = self.fleets.all();
-        fleets.iter().map(|(name, fleet)| (name.clone(), AcksSummary::of(fleet))).collect()
+        let stages = self.fleets.stages().into_iter();
+        stages.map(|(name, stage)| (name, AcksSummary::of(stage))).collect()
     }
 }
 
 impl AcksSummary {
-    fn of(fleet: &Fleet) -> Self {
+    fn of(stage: Stage) -> Self {
+        match stage {
+            Stage::Loaded(fleet) => Self::of_loaded(&fleet),
+            Stage::Known { head, bytes } | Stage::Failed { head, bytes, .. } => Self {
+                head: Some(head),
+                loaded: false,
+                bytes,
+                connected: 0,
+                acknowledged: 0,
+                newest_acknowledged: None,
+                rejections: Vec::new(),
+            },
+        }
+    }
+
+    fn of_loaded(fleet: &Fleet) -> Self {
         let views = fleet.current();
         let head = views.as_ref().map(|views| views.head());
+        let bytes = views.as_ref().map_or(0, |views| views.bytes());
         let views = views.map(|views| views.all()).unwrap_or_default();
         let sums = fleet.acks.sums();
         let acknowledged = head.and_then(|head| sums.acknowledged.get(&head)).copied();
         Self {
             head,
+            loaded: head.is_some(),
+            bytes,
             connected: sums.connected,
             acknowledged: acknowledged.unwrap_or_default(),
             newest_acknowledged: sums.acknowledged.keys().next_back().copied(),

@@ -1,4 +1,4 @@
-use heliograph_shared::duration;
+use heliograph_shared::{duration, size};
 use std::time::Duration;
 
 /// The flags that say how much clients may ask of a replica, and how long they stay at it.
@@ -99,6 +99,29 @@ pub struct LoadArgs {
     )]
     pub rebalance_rate: u32,
 
+    /// How much memory snapshots may take that no proxy uses; 0 for any. Fleets are loaded ahead of their proxies as far as
+    /// they fit, the others when the first proxy asks
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_FLEET_MEMORY",
+        value_name = "SIZE",
+        value_parser = size::parse,
+        default_value = "512MiB"
+    )]
+    pub fleet_memory: u64,
+
+    /// How long a fleet stays in memory without a proxy once there is more than --fleet-memory
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_FLEET_IDLE",
+        value_name = "DURATION",
+        value_parser = duration::parse,
+        default_value = "10m"
+    )]
+    pub fleet_idle: Duration,
+
     /// How long after SIGTERM the streams end, spread over that time so that other replicas are not rushed; 0 for all at
     /// once. Without it, 20s; `helio standalone`, which has no other replica, ends them at once
     #[arg(
@@ -123,6 +146,8 @@ impl LoadArgs {
         first_request_timeout: Duration::from_secs(10),
         send_timeout: Duration::from_secs(30),
         rebalance_rate: 50,
+        fleet_memory: 512 << 20,
+        fleet_idle: Duration::from_secs(600),
         drain_time: None,
     };
     /// How long the program `distributor` drains unless told otherwise.

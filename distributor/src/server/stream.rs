@@ -2,7 +2,7 @@ use super::Shared;
 use super::door::Admitted;
 use super::request::{Incoming, NodeName, Requests, refusal};
 use crate::acks::Participant;
-use crate::feed::{Fleet, News};
+use crate::feed::{Fleet, News, Unserved};
 use crate::identity::Caller;
 use crate::metrics::Present;
 use crate::view::{Seat, Views, Who};
@@ -128,14 +128,11 @@ impl AdsStream {
         let node = NodeName::read(first.node.ok_or_else(no_node)?)?;
         let name = fleet_of(&node)?;
         self.caller.admit(&name)?;
-        let mut fleets = self.shared.fleets.clone();
-        if fleets.get(&name).is_none() {
-            let id: String = node.id.chars().take(NODE_ID_LIMIT).collect();
-            tracing::info!(fleet = %name, node = id, "a proxy waits for a fleet that is not published");
-            // It is kept for as long as that takes.
-            first.request.check().map_err(refusal)?;
-        }
-        let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
+        let (fleet, news) = match self.shared.fleets.enter(&name) {
+            Some(entered) => entered,
+            // Rare, so that it is not part of every stream.
+            None => Box::pin(wait_for(&self.shared, &name, &node, &first.request)).await?,
+        };
         let identity = self.caller.identity();
         let who = Who {
             node: node.id.chars().take(NODE_ID_LIMIT).collect(),
@@ -316,6 +313,27 @@ impl Serving {
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
+}
+
+/// Waits for a fleet that is not in memory.
+async fn wait_for(
+    shared: &Shared,
+    name: &FleetName,
+    node: &NodeName,
+    first: &Request,
+) -> Result<(Arc<Fleet>, News), Status> {
+    if shared.fleets.stage(name).is_none() {
+        let id: String = node.id.chars().take(NODE_ID_LIMIT).collect();
+        tracing::info!(fleet = %name, node = id, "a proxy waits for a fleet that is not published");
+    }
+    // It is kept for as long as this takes.
+    first.check().map_err(refusal)?;
+    shared.fleets.wait_for(name).await.map_err(|unserved| {
+        if unserved != Unserved::Ended {
+            shared.metrics.unserved();
+        }
+        Status::unavailable(unserved.to_string())
+    })
 }
 
 /// A gRPC message: a flag for "not compressed", the length, and the two pieces.

@@ -54,6 +54,11 @@ impl Views {
         self.plain.head()
     }
 
+    /// About how much memory the snapshot takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.snapshot.bytes() as u64
+    }
+
     /// Every view that a client may have been told of, and the snapshot as it is.
     pub(crate) fn all(&self) -> Vec<Arc<View>> {
         let mut all = vec![self.plain.clone()];

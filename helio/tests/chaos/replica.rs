@@ -112,7 +112,7 @@ async fn follow(
                     seen.remove(&fleet);
                 });
             }
-            Update::Synced => {}
+            _ => {}
         }
     }
 }

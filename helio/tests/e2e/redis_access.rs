@@ -1,6 +1,6 @@
 //! No Redis, a wrong password, a wrong authority: said in one line, tried again, and gone once it is mended.
 
-use crate::redis_site::{FLEET, Program, Site};
+use crate::redis_site::{LOADED, Program, Site};
 use crate::servers::{Certificates, Server, until};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ async fn recover([translator, distributor]: [Program; 2], fault: &str) {
     for program in [&translator, &distributor] {
         program.until_ready().await;
     }
-    until("the fleet is served", async || distributor.page("/fleets").await.contains(FLEET)).await;
+    until("the fleet is served", async || distributor.page("/fleets").await.contains(LOADED)).await;
     let took = mended.elapsed();
     assert!(took < RECOVERY, "it took {took:?}");
     for program in [&translator, &distributor] {

@@ -1,6 +1,6 @@
 //! Redis is emptied, killed and away, and those who send requests notice nothing.
 
-use crate::redis_site::{FLEET, Program, Site, Versions};
+use crate::redis_site::{FLEET, LOADED, Program, Site, Versions};
 use crate::servers::{Server, until};
 use crate::traffic::Traffic;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ async fn is_filled_again(site: &Site, name: &str, versions: &Versions) -> (Progr
     let started = Instant::now();
     let distributor = site.distributor(name).await;
     until("a new distributor has the fleet", async || {
-        distributor.page("/fleets").await.contains(FLEET)
+        distributor.page("/fleets").await.contains(LOADED)
     })
     .await;
     let took = started.elapsed();
@@ -82,7 +82,7 @@ async fn what_is_spoiled_in_redis_is_written_again() {
     spoil.query_async::<()>(&mut connection).await.unwrap();
 
     let two = site.distributor("two").await;
-    until("a new distributor has the fleet", async || two.page("/fleets").await.contains(FLEET))
+    until("a new distributor has the fleet", async || two.page("/fleets").await.contains(LOADED))
         .await;
     let second = site.envoy("envoy-two", &two).await;
     second.until_live().await;

@@ -38,6 +38,8 @@ pub(crate) struct Program {
 
 /// What the programs call the fleet.
 pub(crate) const FLEET: &str = "default/web";
+/// What a distributor's `/fleets` says once the only fleet is in memory.
+pub(crate) const LOADED: &str = "\"loaded\":true";
 /// The name that the certificate is for.
 pub(crate) const HOST: &str = "web.test";
 

@@ -50,6 +50,11 @@ impl Resource {
     pub fn at(address: Address, name: impl Into<Arc<str>>, body: Bytes) -> Self {
         Self { name: name.into(), address, version: address.into(), body }
     }
+
+    /// About how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.name.len() + self.body.len()
+    }
 }
 
 impl Address {

@@ -78,6 +78,12 @@ impl Snapshot {
         self.tree(kind).get(name)
     }
 
+    /// About how much memory the resources take. It costs what changed since a snapshot that shares with this one was
+    /// asked.
+    pub fn bytes(&self) -> usize {
+        self.trees.values().map(Tree::bytes).sum()
+    }
+
     /// Whether both hold the same resources, whatever their heads say.
     pub fn same_content(&self, other: &Self) -> bool {
         Section::all()

@@ -112,6 +112,8 @@ pub struct Record {
     pub cause: Arc<str>,
     /// The head of the history to which the fleet was pinned then.
     pub pinned: Option<Head>,
+    /// About how much memory the snapshot takes when it is loaded; 0 where the writer did not say.
+    pub bytes: u64,
     /// A newer program wrote it, with types of resources that this one does not know and leaves out.
     pub has_unknown_types: bool,
 }
@@ -230,6 +232,7 @@ impl Publication {
             time: self.time,
             cause: self.cause.clone(),
             pinned: self.pinned,
+            bytes: self.snapshot.bytes() as u64,
             has_unknown_types: false,
         }
     }
@@ -254,6 +257,7 @@ impl Retirement {
             time: self.time,
             cause: self.cause.clone(),
             pinned: None,
+            bytes: 0,
             has_unknown_types: false,
         }
     }

@@ -48,6 +48,7 @@ fn record(snapshot: &Snapshot) -> Arc<Record> {
         time: NOW,
         cause: "told by a test".into(),
         pinned: None,
+        bytes: 0,
         has_unknown_types: false,
     })
 }

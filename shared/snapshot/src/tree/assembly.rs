@@ -207,7 +207,7 @@ impl Assembly {
                 }
             },
         };
-        Some(Arc::new(Node { address: OnceLock::from(*address), shape }))
+        Some(Arc::new(Node { address: OnceLock::from(*address), bytes: OnceLock::new(), shape }))
     }
 }
 

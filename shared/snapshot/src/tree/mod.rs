@@ -27,6 +27,7 @@ pub struct Difference<'a> {
 #[derive(Clone, Debug)]
 struct Node {
     address: OnceLock<Address>,
+    bytes: OnceLock<usize>,
     shape: Shape,
 }
 
@@ -107,6 +108,11 @@ impl Tree {
         self.root.as_deref().map(Node::address)
     }
 
+    /// About how much memory the resources take. After a change only what is new is counted.
+    pub fn bytes(&self) -> usize {
+        self.root.as_deref().map_or(0, Node::bytes)
+    }
+
     /// What it takes to come from `before` to this tree, at a cost in proportion to what differs.
     pub fn differences<'a>(&'a self, before: &'a Tree) -> Vec<Difference<'a>> {
         let mut found = Vec::new();
@@ -125,7 +131,23 @@ impl FromIterator<Arc<Resource>> for Tree {
 
 impl Node {
     fn leaf(resources: Vec<Arc<Resource>>) -> Arc<Self> {
-        Arc::new(Self { address: OnceLock::new(), shape: Shape::Leaf(resources) })
+        let (address, bytes) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { address, bytes, shape: Shape::Leaf(resources) })
+    }
+
+    fn bytes(&self) -> usize {
+        *self.bytes.get_or_init(|| match &self.shape {
+            Shape::Leaf(resources) => resources.iter().map(|found| found.bytes()).sum(),
+            Shape::Branch { children, .. } => {
+                children.iter().flatten().map(|child| child.bytes()).sum()
+            }
+        })
+    }
+
+    /// To be called before the shape changes.
+    fn forget_sums(&mut self) {
+        self.address = OnceLock::new();
+        self.bytes = OnceLock::new();
     }
 
     fn address(&self) -> Address {
@@ -180,7 +202,7 @@ fn insert(
         return 1;
     };
     let inner = Arc::make_mut(existing);
-    inner.address = OnceLock::new();
+    inner.forget_sums();
     match &mut inner.shape {
         Shape::Branch { length, children } => {
             let grown = insert(&mut children[slot(path, depth)], resource, path, depth + 1);
@@ -216,7 +238,7 @@ fn split(resources: Vec<Arc<Resource>>, depth: usize) -> Shape {
 fn remove(node: &mut Option<Arc<Node>>, name: &str, path: &Path, depth: usize) -> bool {
     let Some(existing) = node else { return false };
     let inner = Arc::make_mut(existing);
-    inner.address = OnceLock::new();
+    inner.forget_sums();
     let emptied = match &mut inner.shape {
         Shape::Leaf(resources) => {
             let Ok(at) = position(resources, name) else { return false };
@@ -368,6 +390,13 @@ mod tests {
         fn behaves_as_a_map(edits in edits()) {
             let mut tree = Tree::new();
             apply(&mut tree, &edits);
+            // Asked for on the way too: an old sum must not stay.
+            let half = edits.len() / 2;
+            let mut tree_on_the_way = Tree::new();
+            apply(&mut tree_on_the_way, &edits[..half]);
+            tree_on_the_way.bytes();
+            apply(&mut tree_on_the_way, &edits[half..]);
+            prop_assert_eq!(tree_on_the_way.bytes(), tree.bytes());
             let mut model = BTreeMap::new();
             for (name, content) in &edits {
                 match content {
@@ -376,6 +405,8 @@ mod tests {
                 }
             }
             prop_assert_eq!(tree.len(), model.len());
+            let bytes: usize = model.values().map(|resource| resource.bytes()).sum();
+            prop_assert_eq!(tree.bytes(), bytes);
             prop_assert_eq!(tree.is_empty(), model.is_empty());
             for (name, resource) in &model {
                 prop_assert_eq!(tree.get(name), Some(resource));

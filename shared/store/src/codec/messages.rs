@@ -28,6 +28,8 @@ pub(super) struct Record {
     cause: String,
     #[prost(message, optional, tag = "7")]
     pinned: Option<Head>,
+    #[prost(uint64, tag = "8")]
+    bytes: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -228,7 +230,7 @@ impl TryFrom<Head> for heliograph_snapshot::Head {
 
 impl From<&crate::Record> for Record {
     fn from(record: &crate::Record) -> Self {
-        let crate::Record { fleet, head, state, time, cause, pinned, has_unknown_types: _ } =
+        let crate::Record { fleet, head, state, time, cause, pinned, bytes, has_unknown_types: _ } =
             record;
         let roots = match state {
             State::Live(roots) => roots.clone(),
@@ -246,6 +248,7 @@ impl From<&crate::Record> for Record {
             unix_milliseconds: milliseconds(*time),
             cause: cause.to_string(),
             pinned: pinned.map(Into::into),
+            bytes: *bytes,
         }
     }
 }
@@ -266,6 +269,7 @@ impl TryFrom<Record> for crate::Record {
             time: time(record.unix_milliseconds),
             cause: record.cause.into(),
             pinned: record.pinned.map(TryInto::try_into).transpose()?,
+            bytes: record.bytes,
             has_unknown_types: record.roots.iter().any(|root| section_of(root.kind).is_none()),
         })
     }

@@ -53,6 +53,7 @@ fn live() -> Record {
         time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_123),
         cause: "HTTPRoute default/shop changed".into(),
         pinned: None,
+        bytes: 0,
         has_unknown_types: false,
     }
 }
@@ -235,6 +236,13 @@ fn with_fields(stored: &Bytes, proof: usize, fields: &[u8]) -> Bytes {
         }
         _ => content.freeze(),
     }
+}
+
+#[test]
+fn a_record_says_how_large_its_snapshot_is_and_an_earlier_one_does_not() {
+    let sized = Record { bytes: 5 << 30, ..live() };
+    assert_eq!(read_record(&record(&sized, &keys()), &keys()), Ok(sized));
+    assert_eq!(read_record(&stored!("record-live"), &keys()).map(|record| record.bytes), Ok(0));
 }
 
 #[test]

@@ -9,9 +9,13 @@ use tokio::time::Instant;
 /// What is known, wanted and owed. Its memory is bounded by the number of live fleets.
 #[derive(Debug, Default)]
 pub(super) struct Board {
+    /// The reader says which fleets are kept. Otherwise all are.
+    is_choosing: bool,
     fleets: BTreeMap<FleetName, Fleet>,
     /// Fleets to load, each once, in the order in which they were asked for.
     queue: VecDeque<FleetName>,
+    /// The same for those that go before them. A fleet is in one of the two.
+    front: VecDeque<FleetName>,
     /// Fleets to load again at a later time.
     retries: BTreeSet<(Instant, FleetName)>,
     loading: usize,
@@ -44,6 +48,10 @@ pub(super) struct Outcome {
 struct Fleet {
     /// The newest head that was told, loaded or not.
     newest: Option<Head>,
+    /// The record of that head, unless it says that the fleet is retired.
+    live: Option<Arc<Record>>,
+    /// Whether the fleet is to be loaded, now and whenever it changes.
+    kept: bool,
     /// The newest record, unless it is loaded whole or being loaded.
     wanted: Option<Arc<Record>>,
     /// What was yielded last.
@@ -100,8 +108,14 @@ pub(super) const PATIENCE: u32 = 5;
 const NAMED: usize = 10;
 
 impl Board {
+    pub(super) fn choosing() -> Self {
+        Self { is_choosing: true, ..Self::default() }
+    }
+
+    /// What the reader gets next. It says that all of the start is told once nothing of that is left to say, so that the
+    /// reader may have asked for more meanwhile.
     pub(super) fn take(&mut self) -> Option<Update> {
-        self.ready.pop_front()
+        self.ready.pop_front().or_else(|| self.sync())
     }
 
     pub(super) fn damaged(&self) -> usize {
@@ -139,7 +153,7 @@ impl Board {
             return None;
         }
         loop {
-            let name = self.queue.pop_front()?;
+            let name = self.front.pop_front().or_else(|| self.queue.pop_front())?;
             let Some(fleet) = self.fleets.get_mut(&name) else { continue };
             fleet.task = Task::None;
             if let Some(record) = fleet.wanted.take() {
@@ -147,7 +161,7 @@ impl Board {
                 self.loading += 1;
                 return Some(Request { record, known: fleet.known.clone() });
             }
-            // It was retired while it waited.
+            // It was retired or let go while it waited.
             self.forget_if_gone(&name);
         }
     }
@@ -156,10 +170,46 @@ impl Board {
         match notice {
             Notice::Fleet(record) if record.is_live() => self.want(record),
             Notice::Fleet(record) => self.retire(&record),
-            Notice::Synced if self.start == Start::Telling => self.start = Start::Told,
+            Notice::Synced if self.start == Start::Telling => {
+                self.start = Start::Told;
+                if self.is_choosing {
+                    self.ready.push_back(Update::Listed);
+                }
+            }
             Notice::Synced => {}
         }
-        self.sync();
+    }
+
+    /// From now on the fleet is loaded, if there is one of this name.
+    pub(super) fn keep(&mut self, name: &FleetName) {
+        let Some(fleet) = self.fleets.get_mut(name) else { return };
+        if std::mem::replace(&mut fleet.kept, true) {
+            return;
+        }
+        fleet.wanted = fleet.live.clone();
+        if self.start != Start::Synced {
+            self.owed.insert(name.clone());
+        }
+        self.enqueue_wanted(name);
+    }
+
+    /// A fleet that waits for its turn goes before those that nobody is in a hurry for.
+    pub(super) fn hurry(&mut self, name: &FleetName) {
+        let is_queued = self.fleets.get(name).is_some_and(|fleet| fleet.task == Task::Queued);
+        if is_queued && !self.front.contains(name) {
+            self.queue.retain(|queued| queued != name);
+            self.front.push_back(name.clone());
+        }
+    }
+
+    /// From now on the fleet is only known. Nothing of its snapshot stays here, nor of one that is being loaded.
+    pub(super) fn let_go(&mut self, name: &FleetName) {
+        let Some(fleet) = self.fleets.get_mut(name) else { return };
+        fleet.let_go();
+        self.owed.remove(name);
+        self.damaged.remove(name);
+        self.unopened.remove(name);
+        self.cancel_retry(name);
     }
 
     /// `luck`, from 0 to 1, spreads what is tried again over time.
@@ -168,7 +218,7 @@ impl Board {
         self.loading = self.loading.saturating_sub(1);
         let Some(fleet) = self.fleets.get_mut(&record.fleet) else { return };
         fleet.task = Task::None;
-        if fleet.retired < Some(record.head) {
+        if fleet.kept && fleet.retired < Some(record.head) {
             match loaded {
                 Ok(loaded) => self.arrived(&record, loaded, now, luck),
                 Err(error) => self.failed(&record, &error, now, luck),
@@ -176,7 +226,6 @@ impl Board {
         }
         self.enqueue_wanted(&record.fleet);
         self.forget_if_gone(&record.fleet);
-        self.sync();
     }
 
     /// What lacks secrets is loaded again.
@@ -199,6 +248,12 @@ impl Board {
             return;
         }
         fleet.newest = Some(record.head);
+        fleet.live = Some(record.clone());
+        fleet.kept |= !self.is_choosing;
+        if !fleet.kept {
+            self.ready.push_back(Update::Known(record));
+            return;
+        }
         fleet.wanted = Some(record);
         self.cancel_retry(&name);
         self.enqueue_wanted(&name);
@@ -215,15 +270,13 @@ impl Board {
         }
         fleet.newest = Some(record.head);
         fleet.retired = Some(record.head);
-        fleet.wanted = None;
-        fleet.failures = 0;
-        if fleet.known.take().is_some() {
+        // Who chooses was told of every fleet that lived.
+        let was_told = fleet.known.is_some() || (self.is_choosing && fleet.live.is_some());
+        fleet.live = None;
+        if was_told {
             self.ready.push_back(Update::Retired(name.clone(), record.head));
         }
-        self.owed.remove(name);
-        self.damaged.remove(name);
-        self.unopened.remove(name);
-        self.cancel_retry(name);
+        self.let_go(name);
         self.forget_if_gone(name);
     }
 
@@ -281,6 +334,10 @@ impl Board {
         if failures >= if error.is_temporary() { PATIENCE } else { DAMAGE } {
             self.owed.remove(name);
         }
+        let is_certain = error.is_temporary() || failures >= DAMAGE;
+        if self.is_choosing && fleet.known.is_none() && is_certain {
+            self.ready.push_back(Update::Failed(name.clone(), error.clone()));
+        }
         // Who is away says so itself, once and not for each fleet.
         if !error.is_temporary()
             && failures >= DAMAGE
@@ -332,19 +389,28 @@ impl Board {
 
     fn forget_if_gone(&mut self, name: &FleetName) {
         let fleet = self.fleets.get(name);
-        if fleet.is_some_and(|fleet| {
-            fleet.known.is_none() && fleet.wanted.is_none() && fleet.task == Task::None
-        }) {
+        if fleet.is_some_and(|fleet| fleet.live.is_none() && fleet.task == Task::None) {
             self.fleets.remove(name);
         }
     }
 
     /// Tells that all of the start is told, once.
-    fn sync(&mut self) {
-        if self.start == Start::Told && self.owed.is_empty() {
+    fn sync(&mut self) -> Option<Update> {
+        let is_due = self.start == Start::Told && self.owed.is_empty();
+        is_due.then(|| {
             self.start = Start::Synced;
-            self.ready.push_back(Update::Synced);
-        }
+            Update::Synced
+        })
+    }
+}
+
+impl Fleet {
+    fn let_go(&mut self) {
+        self.kept = false;
+        self.wanted = None;
+        self.known = None;
+        self.failures = 0;
+        self.incomplete = 0;
     }
 }
 

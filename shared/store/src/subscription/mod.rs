@@ -8,7 +8,7 @@ mod board;
 mod tests;
 
 use self::board::{Board, Outcome, Request};
-use crate::{Store, Watch};
+use crate::{Record, Store, StoreError, Watch};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -21,6 +21,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 ///
 /// A fleet only moves forward. What cannot be loaded is not yielded, so that its readers keep what they have; it is
 /// tried again, and holds up no other fleet.
+///
+/// Where memory does not suffice for all, the reader chooses: see [`Subscription::choosing`].
 pub struct Subscription {
     store: Arc<dyn Store>,
     watch: Box<dyn Watch>,
@@ -37,8 +39,16 @@ pub enum Update {
     Published(Arc<Snapshot>),
     /// A fleet that was published is no more.
     Retired(FleetName, Head),
-    /// All fleets that the store held at the start have been published, but for those that cannot be loaded.
+    /// All fleets that the store held at the start have been published, but for those that cannot be loaded and those that
+    /// are not kept.
     Synced,
+    /// To who chooses: there is a fleet that is not kept, and this is its newest record.
+    Known(Arc<Record>),
+    /// To who chooses: all fleets that the store held at the start are known. What is kept of them now is waited for before
+    /// [`Update::Synced`].
+    Listed,
+    /// To who chooses: a fleet that is kept cannot be loaded, and there is nothing of it from before. It is tried again.
+    Failed(FleetName, StoreError),
 }
 
 /// Between two looks whether the key of a secret has come.
@@ -46,10 +56,19 @@ const KEY_LOOK: Duration = Duration::from_secs(1);
 
 impl Subscription {
     pub fn new(store: Arc<dyn Store>) -> Self {
+        Self::with(store, Board::default())
+    }
+
+    /// For a reader that chooses the fleets whose snapshots it has. Of the others it is told that they are there, which
+    /// costs no load however often they change.
+    pub fn choosing(store: Arc<dyn Store>) -> Self {
+        Self::with(store, Board::choosing())
+    }
+
+    fn with(store: Arc<dyn Store>, board: Board) -> Self {
         let watch = store.watch();
         let key_changes = store.key_changes();
-        let (loads, board) = (FuturesUnordered::new(), Board::default());
-        Self { store, watch, loads, board, key_changes }
+        Self { store, watch, loads: FuturesUnordered::new(), board, key_changes }
     }
 
     /// The next update. Dropping the future loses nothing.
@@ -75,6 +94,23 @@ impl Subscription {
                 () = sleep(KEY_LOOK), if self.board.unopened() > 0 => {}
             }
         }
+    }
+
+    /// Loads a known fleet, and goes on to whenever it changes.
+    pub fn keep(&mut self, fleet: &FleetName) {
+        self.board.keep(fleet);
+    }
+
+    /// The same for one that somebody waits for: it is loaded before those that wait for their turn.
+    pub fn keep_first(&mut self, fleet: &FleetName) {
+        self.board.keep(fleet);
+        self.board.hurry(fleet);
+    }
+
+    /// Forgets the snapshot of a fleet, and only hears of it from now on. If it is kept again it is loaded anew, at no older
+    /// head.
+    pub fn let_go(&mut self, fleet: &FleetName) {
+        self.board.let_go(fleet);
     }
 
     /// How many fleets stay at an older snapshot because what the store holds of their newest cannot be used.

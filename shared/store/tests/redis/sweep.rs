@@ -143,6 +143,7 @@ impl Walk {
             time: SystemTime::UNIX_EPOCH,
             cause: "newest".into(),
             pinned: None,
+            bytes: 0,
             has_unknown_types: false,
         })
     }

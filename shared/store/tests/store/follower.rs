@@ -64,6 +64,9 @@ impl Follower {
                 assert!(!self.synced, "synced twice");
                 self.synced = true;
             }
+            Update::Known(_) | Update::Listed | Update::Failed(..) => {
+                panic!("for who chooses: {update:?}")
+            }
         }
     }
 

@@ -334,7 +334,7 @@ impl Reader {
                 let is_that = published.is_some_and(|published| published.same_content(snapshot));
                 prop_assert!(is_that, "{} was never at {}", snapshot.fleet, snapshot.head);
             }
-            Update::Retired(..) => {}
+            _ => {}
         }
         Ok(())
     }

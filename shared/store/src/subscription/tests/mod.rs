@@ -1,5 +1,6 @@
 //! The faults that no store at hand produces: all else is in the contract that every store keeps.
 
+mod choosing;
 mod faulty;
 
 use self::faulty::{Fault, Faulty, Held};
@@ -100,6 +101,7 @@ fn record(name: &str, sequence: u64) -> Arc<Record> {
         time: SystemTime::UNIX_EPOCH,
         cause: "test".into(),
         pinned: None,
+        bytes: 0,
         has_unknown_types: false,
     })
 }
@@ -120,6 +122,9 @@ fn in_short(update: &Update) -> String {
         }
         Update::Retired(fleet, head) => format!("{fleet} {head} retired"),
         Update::Synced => "synced".to_owned(),
+        Update::Known(record) => format!("{} {} known", record.fleet, record.head),
+        Update::Listed => "listed".to_owned(),
+        Update::Failed(fleet, error) => format!("{fleet} failed: {error}"),
     }
 }
 

@@ -1,0 +1,153 @@
+//! Which fleets are kept in memory, decided without IO and without a clock.
+
+use heliograph_snapshot::FleetName;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What is kept, and what for.
+///
+/// The budget bounds what is kept without use, not what is in use: a fleet with clients is kept whatever it takes. Fleets
+/// are loaded ahead of their clients where they fit, and what was unused for longest goes first where they do not. A
+/// fleet is loaded ahead once: after it was dropped it comes back when a client asks for it. So nothing is loaded and
+/// dropped in turns but what clients ask for and leave in turns.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: u64,
+    /// How long a fleet is unused before it may be dropped.
+    idle: Duration,
+    fleets: BTreeMap<FleetName, Account>,
+    /// Those that were never kept, the smallest first: the more of them fit, the fewer clients have to wait.
+    fresh: BTreeSet<(u64, FleetName)>,
+    /// What all that are kept take.
+    used: u64,
+}
+
+/// More is as good as this, and sums of it do not overflow.
+const LARGEST: u64 = 1 << 40;
+
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    /// What the fleet takes, or would.
+    bytes: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Never kept.
+    Fresh,
+    Kept {
+        /// When it was last in use; if it never was, when it was loaded.
+        last_use: Duration,
+    },
+    Dropped,
+}
+
+impl Budget {
+    /// `limit` is in bytes.
+    pub(crate) fn new(limit: u64, idle: Duration) -> Self {
+        Self { limit, idle, fleets: BTreeMap::new(), fresh: BTreeSet::new(), used: 0 }
+    }
+
+    /// Everything is kept.
+    pub(crate) fn boundless() -> Self {
+        Self::new(u64::MAX, Duration::ZERO)
+    }
+
+    /// What all that are kept take.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// There is a fleet that takes so much, or would.
+    pub(crate) fn note(&mut self, name: &FleetName, bytes: u64) {
+        let state = self.fleets.get(name).map_or(State::Fresh, |account| account.state);
+        let bytes = bytes.min(LARGEST);
+        self.set(name, Some(Account { bytes, state }));
+    }
+
+    /// There is no such fleet any more.
+    pub(crate) fn forget(&mut self, name: &FleetName) {
+        self.set(name, None);
+    }
+
+    /// A fleet to load ahead of its clients, which is kept from now on.
+    pub(crate) fn next_ahead(&mut self, now: Duration) -> Option<FleetName> {
+        let (bytes, name) = self.fresh.first()?.clone();
+        let fits = self.used + bytes <= self.limit;
+        fits.then(|| {
+            self.keep(&name, bytes, now);
+            name
+        })
+    }
+
+    /// A fleet has clients now. Says whether it has to be loaded for them; it is kept from now on.
+    pub(crate) fn in_use(&mut self, name: &FleetName, now: Duration) -> bool {
+        let Some(Account { bytes, state }) = self.fleets.get(name).copied() else { return false };
+        self.keep(name, bytes, now);
+        !matches!(state, State::Kept { .. })
+    }
+
+    /// What is to be dropped, each with [`Budget::dropped`] unless it is in use after all.
+    pub(crate) fn to_drop(&self, now: Duration) -> Vec<FleetName> {
+        let mut over = self.used.saturating_sub(self.limit);
+        if over == 0 {
+            return Vec::new();
+        }
+        let mut unused: Vec<_> = self
+            .fleets
+            .iter()
+            .filter_map(|(name, account)| match account.state {
+                State::Kept { last_use } if now.saturating_sub(last_use) >= self.idle => {
+                    Some((last_use, name, account.bytes))
+                }
+                _ => None,
+            })
+            .collect();
+        unused.sort_unstable();
+        let mut names = Vec::new();
+        for (_, name, bytes) in unused {
+            if over == 0 {
+                break;
+            }
+            over = over.saturating_sub(bytes);
+            names.push(name.clone());
+        }
+        names
+    }
+
+    pub(crate) fn dropped(&mut self, name: &FleetName) {
+        if let Some(Account { bytes, .. }) = self.fleets.get(name).copied() {
+            self.set(name, Some(Account { bytes, state: State::Dropped }));
+        }
+    }
+
+    fn keep(&mut self, name: &FleetName, bytes: u64, last_use: Duration) {
+        self.set(name, Some(Account { bytes, state: State::Kept { last_use } }));
+    }
+
+    /// The one place where the sums are kept.
+    fn set(&mut self, name: &FleetName, account: Option<Account>) {
+        let before = match account {
+            Some(account) => self.fleets.insert(name.clone(), account),
+            None => self.fleets.remove(name),
+        };
+        match before {
+            Some(Account { bytes, state: State::Fresh }) => {
+                self.fresh.remove(&(bytes, name.clone()));
+            }
+            Some(Account { bytes, state: State::Kept { .. } }) => self.used -= bytes,
+            Some(Account { state: State::Dropped, .. }) | None => {}
+        }
+        match account {
+            Some(Account { bytes, state: State::Fresh }) => {
+                self.fresh.insert((bytes, name.clone()));
+            }
+            Some(Account { bytes, state: State::Kept { .. } }) => self.used += bytes,
+            Some(Account { state: State::Dropped, .. }) | None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

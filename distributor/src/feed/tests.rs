@@ -1,0 +1,264 @@
+use super::*;
+use crate::view::{Seat, Who};
+use bytes::Bytes;
+use heliograph_distributor_protocol::{Protocol, Request, Session};
+use heliograph_envoy::Message;
+use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use heliograph_shared::admin::Readiness;
+use heliograph_snapshot::{Change, Resource, ResourceType};
+use heliograph_store::{Embedded, Publication, Retirement, Store, StoreError};
+use prometheus::Registry;
+use std::time::SystemTime;
+
+fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
+    let head = Head { epoch: 0, fence: 1, sequence };
+    Arc::new(Snapshot::empty(FleetName::new("default", fleet)).with(head, []))
+}
+
+fn unclassed() -> IntCounter {
+    IntCounter::new("unclassed", "in a test").unwrap()
+}
+
+#[tokio::test]
+async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    let (_, news) = fleets.wait_for(&name).await.unwrap();
+    feed.retire(&name);
+    feed.publish(snapshot("a", 3)).await;
+    assert!(news.borrow().is_some());
+}
+
+#[tokio::test]
+async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    let stream = fleets.wait_for(&name).await.unwrap();
+    feed.retire(&name);
+    feed.publish(snapshot("b", 1)).await;
+    assert!(fleets.stage(&name).is_some());
+    drop(stream);
+    feed.publish(snapshot("c", 1)).await;
+    feed.retire(&FleetName::new("default", "b"));
+    assert!(fleets.stage(&name).is_none());
+    assert_eq!(fleets.all().len(), 1);
+}
+
+/// A snapshot with a cluster, so that there is something to be told.
+fn with_cluster(fleet: &str) -> Arc<Snapshot> {
+    let resource = Arc::new(Resource::new("blue", Bytes::from_static(b"blue")));
+    let change = Change::Set(ResourceType::Cluster, resource);
+    Arc::new(snapshot(fleet, 1).with(Head { epoch: 0, fence: 1, sequence: 1 }, [change]))
+}
+
+/// A client that asks for clusters, is told, and leaves.
+fn visit((fleet, news): (Arc<Fleet>, News)) {
+    let views = news.borrow().clone().unwrap();
+    let view = views.of(&Who::default(), &mut Seat::default());
+    let mut session = Session::new(Protocol::Delta, view, fleet.memo.clone());
+    let type_url = ResourceType::Cluster.type_url().to_owned();
+    let request = DeltaDiscoveryRequest { type_url, ..Default::default() };
+    let (request, _) = Request::scan(Protocol::Delta, request.encode_to_vec().into()).unwrap();
+    let output = session.on_request(Duration::ZERO, &request).unwrap();
+    let message = fleet.encodings.message(Protocol::Delta, &output.replies[0], "replica");
+    assert!(!message.shared.is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_fleet_that_is_dropped() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    let loaded = with_cluster("a");
+    let (trace, bytes) = (Arc::downgrade(&loaded), loaded.bytes() as u64);
+    feed.publish(loaded).await;
+    visit(fleets.enter(&name).unwrap());
+    let place = feed.places.borrow()[&name].clone();
+    let fleet = Arc::downgrade(&place.fleet().unwrap());
+    // Sooner than any fleet is dropped that was in use, unless --fleet-idle is very short.
+    (0..30).for_each(|_| feed.memo.age());
+    assert!(place.drop_unused());
+    assert!(trace.upgrade().is_none(), "the snapshot is still somewhere");
+    assert!(fleet.upgrade().is_none(), "what its streams shared is still somewhere");
+    let Some(Stage::Known { head, bytes: told }) = fleets.stage(&name) else {
+        panic!("it is known")
+    };
+    assert_eq!((head.sequence, told), (1, bytes));
+    assert!(fleets.all().is_empty());
+}
+
+#[tokio::test]
+async fn a_fleet_with_a_stream_is_not_dropped_nor_one_that_is_waited_for() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    let place = feed.places.borrow()[&name].clone();
+    let stream = fleets.enter(&name).unwrap();
+    assert!(place.is_in_use() && !place.drop_unused());
+    drop(stream);
+    assert!(!place.is_in_use() && place.drop_unused());
+    assert!(fleets.enter(&name).is_none());
+
+    let waiting = fleets.wait_for(&name);
+    let mut waiting = std::pin::pin!(waiting);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    assert_eq!(feed.asked.next().await, BTreeSet::from([name.clone()]));
+    assert!(place.is_in_use() && !place.drop_unused());
+    feed.publish(snapshot("a", 2)).await;
+    let (fleet, _news) = waiting.await.unwrap();
+    assert_eq!(fleet.head().unwrap().sequence, 2);
+}
+
+#[tokio::test]
+async fn many_who_wait_for_a_fleet_ask_for_it_once_and_hear_at_once_that_it_cannot_be_had() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    let place = feed.places.borrow()[&name].clone();
+    assert!(place.drop_unused());
+    let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(fleets.wait_for(&name))).collect();
+    for waiting in &mut waiting {
+        assert!(futures::poll!(waiting).is_pending());
+    }
+    assert_eq!(feed.asked.next().await.len(), 1);
+    place.fail(&StoreError::Unavailable("no route to redis://10.0.0.1".into()));
+    for waiting in waiting {
+        let unserved = waiting.await.err();
+        assert_eq!(unserved, Some(Unserved::StoreAway(name.clone())));
+    }
+    // Who comes now is told the same, and where the store is is nobody's business.
+    let told = fleets.wait_for(&name).await.err().unwrap().to_string();
+    assert!(told.contains("the store does not answer") && !told.contains("10.0.0.1"), "{told}");
+    assert!(place.drop_unused());
+    assert!(futures::poll!(Box::pin(fleets.wait_for(&name))).is_pending(), "it is tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_load_does_not_wait_for_ever_but_for_a_publication_does() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    let waiting = fleets.wait_for(&name);
+    let mut waiting = std::pin::pin!(waiting);
+    assert!(tokio::time::timeout(Duration::from_secs(3600), &mut waiting).await.is_err());
+    feed.publish(snapshot("a", 1)).await;
+    waiting.await.unwrap();
+    let place = feed.places.borrow()[&name].clone();
+    assert!(place.drop_unused());
+    assert_eq!(fleets.wait_for(&name).await.err(), Some(Unserved::Late(name.clone())));
+}
+
+/// Retired while it was only known, it may come back under another place.
+#[tokio::test]
+async fn who_waits_for_a_fleet_that_is_retired_waits_for_its_return() {
+    let (feed, fleets) = Feed::new(unclassed());
+    let name = FleetName::new("default", "a");
+    feed.publish(snapshot("a", 1)).await;
+    assert!(feed.places.borrow()[&name].drop_unused());
+    let waiting = fleets.wait_for(&name);
+    let mut waiting = std::pin::pin!(waiting);
+    assert!(futures::poll!(&mut waiting).is_pending());
+    feed.retire(&name);
+    assert!(fleets.stage(&name).is_none());
+    assert!(futures::poll!(&mut waiting).is_pending());
+    feed.publish(snapshot("a", 3)).await;
+    waiting.await.unwrap();
+}
+
+/// A writer of one fleet, which a feed without memory for it follows.
+struct Site {
+    store: Arc<Embedded>,
+    fleets: Fleets,
+    head: Option<Head>,
+}
+
+impl Site {
+    async fn new() -> Self {
+        let (feed, fleets) = Feed::new(unclassed());
+        let store = Arc::new(Embedded::new());
+        let readiness = Readiness::new();
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let feed = feed.within(Budget::new(1, Duration::ZERO));
+        let updates = Subscription::choosing(store.clone());
+        tokio::spawn(feed.run(updates, readiness.guard("snapshots"), metrics));
+        readiness.ready().await;
+        Self { store, fleets, head: None }
+    }
+
+    fn name() -> FleetName {
+        FleetName::new("default", "a")
+    }
+
+    fn next_head(&mut self) -> (Option<Head>, Head) {
+        let before = self.head;
+        let next = Head { epoch: 0, fence: 1, sequence: before.map_or(1, |it| it.sequence + 1) };
+        self.head = Some(next);
+        (before, next)
+    }
+
+    async fn publish(&mut self) {
+        let (expected, head) = self.next_head();
+        let publication = Publication {
+            snapshot: Arc::new(with_cluster("a").at(head)),
+            expected,
+            held: None,
+            time: SystemTime::UNIX_EPOCH,
+            cause: "test".into(),
+            pinned: None,
+        };
+        self.store.publish(publication).await.unwrap();
+    }
+
+    async fn retire(&mut self) {
+        let (expected, tombstone) = self.next_head();
+        let (time, cause) = (SystemTime::UNIX_EPOCH, "test".into());
+        let retirement = Retirement { fleet: Self::name(), tombstone, expected, time, cause };
+        self.store.retire(retirement).await.unwrap();
+    }
+
+    async fn enter(&self) -> (Arc<Fleet>, News) {
+        self.fleets.wait_for(&Self::name()).await.unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_that_does_not_fit_is_loaded_for_its_streams_and_goes_with_the_last() {
+    let mut site = Site::new().await;
+    site.publish().await;
+    let (fleet, mut news) = site.enter().await;
+    site.publish().await;
+    let newest = site.head;
+    news.wait_for(|views| views.as_ref().map(|views| views.head()) == newest).await.unwrap();
+    let trace = Arc::downgrade(&fleet);
+    drop((fleet, news));
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let gone = async {
+        while trace.strong_count() > 0 {
+            look.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
+    assert_eq!(site.enter().await.0.head(), newest, "it comes back where it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_comes_back_to_streams_and_to_who_comes_after_them() {
+    for stays in [true, false] {
+        let mut site = Site::new().await;
+        site.publish().await;
+        let (fleet, mut news) = site.enter().await;
+        site.retire().await;
+        news.wait_for(Option::is_none).await.unwrap();
+        drop(fleet);
+        let stream = stays.then_some(news);
+        site.publish().await;
+        let head = site.head;
+        let back = |views: &Option<Arc<Views>>| views.as_ref().map(|views| views.head()) == head;
+        if let Some(mut news) = stream {
+            news.wait_for(back).await.unwrap();
+        }
+        let (_, mut news) = site.enter().await;
+        let came = tokio::time::timeout(Duration::from_secs(60), news.wait_for(back)).await;
+        assert!(came.is_ok_and(|came| came.is_ok()), "with a stream that stays: {stays}");
+    }
+}
