@@ -161,7 +161,7 @@ struct Rejected {
 }
 
 /// The numbers of the sections. They never change.
-const SECTIONS: [(u32, Section); 7] = [
+const SECTIONS: [(u32, Section); 8] = [
     (1, Section::Served(ResourceType::Secret)),
     (2, Section::Served(ResourceType::Cluster)),
     (3, Section::Served(ResourceType::Endpoints)),
@@ -169,6 +169,7 @@ const SECTIONS: [(u32, Section); 7] = [
     (5, Section::Served(ResourceType::Route)),
     (6, Section::Internal(Internal::Rules)),
     (7, Section::Internal(Internal::Directory)),
+    (8, Section::Internal(Internal::Quarantine)),
 ];
 
 fn number_of(section: impl Into<Section>) -> u32 {
