@@ -62,7 +62,8 @@ impl Quarantined {
     fn read(stored: &Resource, content: &Snapshot) -> Option<Self> {
         let Some(About::Treatment(kind, name)) = About::of(&stored.name) else { return None };
         let entry = Entry::decode(stored.body.clone()).ok()?;
-        let rejected = content.get(kind, name).filter(|it| it.version.as_str() == entry.rejected)?;
+        let rejected =
+            content.get(kind, name).filter(|it| it.version.as_str() == entry.rejected)?;
         let good = Arc::new(Resource::new(rejected.name.clone(), entry.good));
         let lifted = entry.lifted;
         Self::is_for(kind).then(|| Self { kind, rejected: rejected.clone(), good, lifted })
@@ -92,7 +93,8 @@ mod tests {
     }
 
     fn entry(kind: ResourceType, lifted: bool) -> Quarantined {
-        let (rejected, good) = (resource("default/web:80", "bad"), resource("default/web:80", "good"));
+        let (rejected, good) =
+            (resource("default/web:80", "bad"), resource("default/web:80", "good"));
         Quarantined { kind, rejected, good, lifted }
     }
 

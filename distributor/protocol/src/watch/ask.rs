@@ -120,12 +120,14 @@ impl Watch {
 
     /// Whether the client comes from when all was served that is held back now. It keeps that.
     fn keep_what_others_are_spared(&mut self, version: &str) -> bool {
-        let held = |it: Arc<Resource>| self.view.held_back(self.kind, &it.name).cloned().unwrap_or(it);
+        let held =
+            |it: Arc<Resource>| self.view.held_back(self.kind, &it.name).cloned().unwrap_or(it);
         let held: Vec<_> = self.unexceptional().into_iter().map(held).collect();
         if version_of(&held).as_str() != version {
             return false;
         }
-        let kept = self.view.all_held_back(self.kind).filter(|it| self.subscription.covers(&it.name));
+        let kept =
+            self.view.all_held_back(self.kind).filter(|it| self.subscription.covers(&it.name));
         let kept = kept.map(|it| (it.name.clone(), Exception::new(Held::At(it.clone()))));
         self.exceptions.extend(kept.collect::<Vec<_>>());
         true

@@ -217,9 +217,7 @@ impl Watch {
     fn is_acknowledged(&self) -> bool {
         let busy = self.in_flight.is_some() || self.answer_due || self.presumed.is_some();
         let mut exceptions = self.exceptions.iter();
-        self.open
-            && !busy
-            && exceptions.all(|(name, exception)| self.agrees(name, exception))
+        self.open && !busy && exceptions.all(|(name, exception)| self.agrees(name, exception))
     }
 
     /// Whether nothing is under way and nothing is left to add or change.
@@ -255,7 +253,8 @@ impl Watch {
     pub(crate) fn is_disputed(&self) -> bool {
         let mut held_back = self.view.all_held_back(self.kind);
         let mut exceptions = self.exceptions.iter();
-        held_back.any(|newest| self.covers(&newest.name) && !self.holds(&newest.name, newest.version))
+        held_back
+            .any(|newest| self.covers(&newest.name) && !self.holds(&newest.name, newest.version))
             || exceptions.any(|(name, exception)| exception.rejects(|| self.wanted(name)))
     }
 

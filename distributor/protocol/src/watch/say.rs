@@ -63,8 +63,7 @@ impl Watch {
 
     /// What the next reply is to tell of.
     fn choose(&self, removals: Gate) -> Choice {
-        let (mut candidates, mut forgotten, mut whole) =
-            (Candidates::default(), Vec::new(), true);
+        let (mut candidates, mut forgotten, mut whole) = (Candidates::default(), Vec::new(), true);
         for (name, exception) in &self.exceptions {
             match self.step(name, exception, removals) {
                 Step::Send(content) => {

@@ -212,7 +212,8 @@ impl Client {
         } else {
             let new: Vec<_> =
                 reply.resources.iter().filter(|resource| is_new(resource)).cloned().collect();
-            let gone = before.keys().filter(|name| whole && !names(&reply).contains(&name.as_str()));
+            let gone =
+                before.keys().filter(|name| whole && !names(&reply).contains(&name.as_str()));
             // With others around it, nobody can tell yet which one is to blame, and all may come again.
             let told = new.len() + reply.removed.len() + gone.count();
             let alone = told == 1;
