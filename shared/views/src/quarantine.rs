@@ -112,7 +112,7 @@ mod tests {
         let kind = ResourceType::Listener;
         let entry = entry(kind, false);
         let current = snapshot(kind, "bad", &entry);
-        assert_eq!(Quarantined::all(&current), [entry.clone()]);
+        assert_eq!(Quarantined::all(&current), std::slice::from_ref(&entry));
         let served = served(&current, &Quarantined::all(&current));
         assert_eq!(served.get(kind, "default/web:80").unwrap().body, "good");
         assert_eq!(Quarantined::all(&snapshot(kind, "mended", &entry)), []);
