@@ -21,7 +21,7 @@ mod server;
 mod tls;
 mod view;
 
-pub use acks::{Acks, AcksSummary, RejectionSummary};
+pub use acks::{Acks, AcksSummary, QuarantineSummary, RejectionSummary};
 pub use app::{Bound, DistributorArgs, DistributorError, build};
 pub use identity::{SecurityArgs, SecurityError};
 pub use load::LoadArgs;

@@ -28,6 +28,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-snapshot",
             "heliograph-store",
             "heliograph-translator-core",
+            "heliograph-views",
         ],
         &[],
     ),

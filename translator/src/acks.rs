@@ -1,8 +1,11 @@
 //! What the proxies say to what was published, read from the store.
 
+use crate::publish::Answers;
 use crate::report::Report;
+use crate::term::Translator;
 use axum::Json;
 use axum::routing::{MethodRouter, get};
+use heliograph_shared::admin::Pages;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::{AckReport, FleetReport, RejectionReport, Store};
 use serde::Serialize;
@@ -16,9 +19,18 @@ use tokio_util::sync::CancellationToken;
 /// How often the reports of the replicas are read. They are written about as often.
 const READ_EVERY: Duration = Duration::from_secs(3);
 
+/// Reads the reports of the replicas, and passes on what follows from them.
+pub struct AckReader {
+    store: Arc<dyn Store>,
+    latest: watch::Sender<Reports>,
+    /// The fleets of which a replica says that it cannot load them.
+    damage: watch::Sender<BTreeSet<FleetName>>,
+    answers: watch::Sender<BTreeMap<FleetName, Answers>>,
+}
+
 /// What the replicas said last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reports {
+struct Reports {
     reports: Arc<[AckReport]>,
     /// Why there is nothing newer.
     problem: Option<String>,
@@ -67,42 +79,51 @@ struct Rejected<'a> {
     version: Option<Version>,
 }
 
-/// Reads the reports until it is stopped. While they cannot be read, the last ones stay. `damage` are the fleets of
-/// which a replica says that it cannot load them.
-pub(crate) async fn follow(
-    store: Arc<dyn Store>,
-    latest: watch::Sender<Reports>,
-    damage: watch::Sender<BTreeSet<FleetName>>,
-    stop: CancellationToken,
-) -> Result<(), Infallible> {
-    let mut ticks = tokio::time::interval(READ_EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        let read = async {
-            ticks.tick().await;
-            store.reports().await
-        };
-        let read = tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            read = read => read,
-        };
-        if let Ok(reports) = &read {
-            let damaged = reports.iter().flat_map(|report| report.damaged.iter().cloned());
-            damage.send_replace(damaged.collect());
+impl AckReader {
+    pub fn new(store: Arc<dyn Store>, translator: &Translator) -> Self {
+        let (damage, answers) = (translator.damage(), translator.answers());
+        Self { store, latest: watch::Sender::default(), damage, answers }
+    }
+
+    /// Adds what the proxies say to the admin port.
+    pub fn add_page(&self, pages: Pages, report: watch::Receiver<Report>) -> Pages {
+        let purpose = "what the proxies say to what was published";
+        pages.page("/acks", purpose, page(self.latest.subscribe(), report))
+    }
+
+    /// Reads the reports until it is stopped. While they cannot be read, the last ones stay.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), Infallible> {
+        let mut ticks = tokio::time::interval(READ_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let read = async {
+                ticks.tick().await;
+                self.store.reports().await
+            };
+            let read = tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                read = read => read,
+            };
+            if let Ok(reports) = &read {
+                let damaged = reports.iter().flat_map(|report| report.damaged.iter().cloned());
+                self.damage.send_replace(damaged.collect());
+                let answers = Answers::of(reports);
+                self.answers.send_if_modified(|known| {
+                    let is_news = *known != answers;
+                    *known = answers;
+                    is_news
+                });
+            }
+            // Who writes to the store tells the log that it is away.
+            self.latest.send_modify(|latest| match read {
+                Ok(reports) => *latest = Reports { reports: reports.into(), problem: None },
+                Err(error) => latest.problem = Some(error.to_string()),
+            });
         }
-        // Who writes to the store tells the log that it is away.
-        latest.send_modify(|latest| match read {
-            Ok(reports) => *latest = Reports { reports: reports.into(), problem: None },
-            Err(error) => latest.problem = Some(error.to_string()),
-        });
     }
 }
 
-/// The page of the admin port.
-pub(crate) fn page(
-    reports: watch::Receiver<Reports>,
-    report: watch::Receiver<Report>,
-) -> MethodRouter {
+fn page(reports: watch::Receiver<Reports>, report: watch::Receiver<Report>) -> MethodRouter {
     get(async move || {
         let (reports, report) = (reports.borrow().clone(), report.borrow().clone());
         Json(serde_json::json!(Page::new(&reports, &report.heads)))
@@ -126,7 +147,7 @@ impl<'a> Page<'a> {
 
 impl<'a> Fleet<'a> {
     fn add(&mut self, replica: &'a str, report: &'a FleetReport, newest: Option<&Head>) {
-        let FleetReport { connected, acknowledged, rejections } = report;
+        let FleetReport { connected, acknowledged, rejections, disputes: _ } = report;
         let acknowledged = newest.and_then(|head| acknowledged.get(head)).copied();
         let count = Count { connected: *connected, acknowledged: acknowledged.unwrap_or_default() };
         self.sum.connected = self.sum.connected.saturating_add(count.connected);
@@ -155,10 +176,11 @@ mod tests {
     async fn what_a_replica_cannot_load_is_passed_on_until_it_can() {
         let fleet = FleetName::new("default", "edge");
         let store = Arc::new(Embedded::new());
-        let (latest, _) = watch::channel(Reports::default());
         let (damage, mut damaged) = watch::channel(BTreeSet::new());
+        let (latest, answers) = (watch::Sender::default(), watch::Sender::default());
         let stop = CancellationToken::new();
-        let task = tokio::spawn(follow(store.clone(), latest, damage, stop.clone()));
+        let reader = AckReader { store: store.clone(), latest, damage, answers };
+        let task = tokio::spawn(reader.run(stop.clone()));
         for expected in [BTreeSet::from([fleet]), BTreeSet::new()] {
             let replica = "one".to_owned();
             let report = AckReport { replica, damaged: expected.clone(), ..AckReport::default() };
@@ -183,6 +205,7 @@ mod tests {
                     connected: 3,
                     acknowledged: acknowledged.iter().map(|(at, n)| (head(*at), *n)).collect(),
                     rejections,
+                    disputes: Vec::new(),
                 },
             )]),
             damaged: BTreeSet::new(),

@@ -13,8 +13,9 @@ mod report;
 mod status;
 mod term;
 
+pub use acks::AckReader;
 pub use metrics::{FileMetrics, TranslatorMetrics};
-pub use publish::{News, Publisher, TermError};
+pub use publish::{Decision, News, Publisher, TermError};
 pub use report::{Report, in_words};
 pub use status::StatusPage;
 pub use term::Translator;

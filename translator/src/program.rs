@@ -1,6 +1,6 @@
 //! The program `translator`: this crate over Redis, with an admin port.
 
-use crate::acks::{self, Reports};
+use crate::acks::AckReader;
 use crate::metrics::{FileMetrics, TranslatorMetrics};
 use crate::provider::file::{self, File, Remark};
 use crate::report::Report;
@@ -94,19 +94,16 @@ impl Program {
         // Without an election there is no fence: the store finds one above all it has seen.
         let guard = readiness.guard("translation");
         let translator = Translator::new(store.clone(), None, metrics, guard);
-        let (report, damage) = (translator.report(), translator.damage());
+        let report = translator.report();
+        let acks = AckReader::new(store, &translator);
         let (inputs, outputs) = mpsc::channel(WAITING_BATCHES);
-        let (latest, reports) = watch::channel(Reports::default());
         let admin_address = admin.address();
         tracing::info!(dir = %self.dir.display(), admin = %admin_address, "translating");
-        let pages = add_pages(Pages::new(registry, readiness), report.clone(), remarks).page(
-            "/acks",
-            "what the proxies say to what was published",
-            acks::page(reports, report),
-        );
+        let pages = add_pages(Pages::new(registry, readiness), report.clone(), remarks);
+        let pages = acks.add_page(pages, report);
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
-        tasks.spawn("acknowledgements", acks::follow(store, latest, damage, stop.clone()));
+        tasks.spawn("acknowledgements", acks.run(stop.clone()));
         tasks.spawn("translator", translator.run(outputs, stop.clone()));
         tasks.spawn("files", file.run(inputs, stop));
         Ok(Started { tasks, admin: admin_address })

@@ -41,6 +41,7 @@ impl Report {
             match news {
                 News::Stands { fleet, head, .. } => self.heads.insert(fleet, head),
                 News::Retired { fleet, .. } => self.heads.remove(&fleet),
+                News::Decided { .. } => None,
             };
         }
     }

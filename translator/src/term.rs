@@ -1,6 +1,6 @@
 use crate::metrics::TranslatorMetrics;
 use crate::provider::Input;
-use crate::publish::{News, Publisher, TermError};
+use crate::publish::{Answers, Decision, News, Publisher, TermError};
 use crate::report::{Report, count, in_words};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::FleetName;
@@ -8,7 +8,7 @@ use heliograph_store::Store;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
 use heliograph_translator_core::{Event, Outcome, World};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{mpsc, watch};
@@ -17,12 +17,17 @@ use tokio_util::sync::CancellationToken;
 /// How many inputs are merged into one publish at most, which bounds how stale a publish can be in a storm.
 const MERGED: usize = 256;
 
+const QUARANTINED: &str =
+    "proxies reject it: others are served the last version that was accepted, until it changes";
+const LIFTED: &str = "more proxies have it than reject it: it is served to all";
+
 /// One term of the translator: owns the world, and publishes what follows from it.
 pub struct Translator {
     world: World,
     publisher: Publisher,
     report: watch::Sender<Report>,
     damage: watch::Sender<BTreeSet<FleetName>>,
+    answers: watch::Sender<BTreeMap<FleetName, Answers>>,
     metrics: TranslatorMetrics,
     /// The objects that changed since the last settling.
     changed: BTreeSet<ObjectKey>,
@@ -51,6 +56,7 @@ impl Translator {
             publisher: Publisher::new(store, fence, metrics.clone()),
             report: watch::Sender::new(Report::default()),
             damage: watch::Sender::default(),
+            answers: watch::Sender::default(),
             metrics,
             changed: BTreeSet::new(),
             unready: Some(unready),
@@ -67,6 +73,11 @@ impl Translator {
         self.damage.clone()
     }
 
+    /// Where to say what proxies answer.
+    pub(crate) fn answers(&self) -> watch::Sender<BTreeMap<FleetName, Answers>> {
+        self.answers.clone()
+    }
+
     /// Claims the store, and translates what comes, until it is stopped or the term ends. A store that is away holds
     /// up nothing but what is written to it.
     pub async fn run(
@@ -75,7 +86,7 @@ impl Translator {
         stop: CancellationToken,
     ) -> Result<(), TermError> {
         let (mut provided, mut synced) = (true, false);
-        let mut damage = self.damage.subscribe();
+        let (mut damage, mut answers) = (self.damage.subscribe(), self.answers.subscribe());
         loop {
             let round = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
@@ -86,6 +97,10 @@ impl Translator {
                 Ok(()) = damage.changed() => {
                     let damaged = damage.borrow_and_update().clone();
                     self.publisher.mend(&damaged);
+                    continue;
+                }
+                Ok(()) = answers.changed() => {
+                    self.publisher.heard(&answers.borrow_and_update());
                     continue;
                 }
                 round = Round::take(&mut inputs), if provided => round,
@@ -188,6 +203,7 @@ impl Translator {
                 }
                 News::Stands { fleet, head, .. } => tracing::debug!(%fleet, %head, "unchanged"),
                 News::Retired { fleet, cause } => tracing::info!(%fleet, "retired: {cause}"),
+                News::Decided { fleet, decision } => tell_decision(fleet, decision),
             }
         }
         if !news.is_empty() {
@@ -196,6 +212,15 @@ impl Translator {
         if let Some(guard) = self.unready.take_if(|_| self.publisher.is_out()) {
             guard.done();
         }
+    }
+}
+
+fn tell_decision(fleet: &FleetName, decision: &Decision) {
+    let Decision { kind, name, version, rejected, accepted, lifted } = decision;
+    if *lifted {
+        tracing::info!(%fleet, %kind, name = &**name, %version, rejected, accepted, "{LIFTED}");
+    } else {
+        tracing::warn!(%fleet, %kind, name = &**name, %version, rejected, accepted, "{QUARANTINED}");
     }
 }
 

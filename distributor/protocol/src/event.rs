@@ -16,9 +16,11 @@ pub struct Rejection {
     pub kind: ResourceType,
     /// The client's own words, cut to a bounded length.
     pub detail: String,
-    /// What is not sent again: what the words name, or all that was new in the reply. Cut to a bounded number;
-    /// `None` is a removal.
+    /// What is to blame, and not sent again; or, if that is not known yet, what it is searched among: all that was new
+    /// in the reply. Cut to a bounded number; `None` is a removal.
     pub resources: Vec<(Arc<str>, Option<Version>)>,
+    /// Whether each of them is to blame.
+    pub attributed: bool,
 }
 
 impl Event {

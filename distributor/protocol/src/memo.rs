@@ -7,7 +7,7 @@ use crate::request::{Request, RequestError};
 use crate::session::Protocol;
 use crate::state::{AtRest, Expired, Heard, Said, State};
 use crate::view::View;
-use heliograph_snapshot::Head;
+use heliograph_snapshot::{Head, Resource, ResourceType};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +30,7 @@ pub(crate) struct Position {
     id: u64,
     state: State,
     acknowledged: Option<Head>,
+    rejections: Vec<(ResourceType, Arc<Resource>)>,
 }
 
 /// Where an input leads, and what is said on the way.
@@ -78,6 +79,7 @@ struct Resting {
 struct Reached {
     state: State,
     acknowledged: Option<Head>,
+    rejections: Vec<(ResourceType, Arc<Resource>)>,
     at_rest: Option<AtRest>,
     size: usize,
 }
@@ -182,8 +184,16 @@ impl Position {
         &self.state
     }
 
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
     pub(crate) fn acknowledged(&self) -> Option<Head> {
         self.acknowledged
+    }
+
+    pub(crate) fn rejections(&self) -> &[(ResourceType, Arc<Resource>)] {
+        &self.rejections
     }
 }
 
@@ -253,7 +263,7 @@ impl Known {
     }
 
     fn position(&mut self, reached: Reached) -> Arc<Position> {
-        let Reached { state, acknowledged, at_rest, size } = reached;
+        let Reached { state, acknowledged, rejections, at_rest, size } = reached;
         if let Some(at_rest) = &at_rest
             && let Some(known) = self.at_rest.get_mut(at_rest)
         {
@@ -261,7 +271,7 @@ impl Known {
             return known.position.clone();
         }
         self.positions += 1;
-        let position = Arc::new(Position { id: self.positions, state, acknowledged });
+        let position = Arc::new(Position { id: self.positions, state, acknowledged, rejections });
         let fits = self.resting_size + size <= RESTING_LIMIT;
         if let Some(at_rest) = at_rest.filter(|_| fits) {
             self.resting_size += size;
@@ -275,6 +285,7 @@ impl Known {
 impl Reached {
     fn new(state: State, from: &State) -> Self {
         let (acknowledged, at_rest) = (state.acknowledged(), state.at_rest());
-        Self { size: state.size_beyond(from), state, acknowledged, at_rest }
+        let rejections = state.rejections();
+        Self { size: state.size_beyond(from), state, acknowledged, rejections, at_rest }
     }
 }

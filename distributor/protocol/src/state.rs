@@ -8,7 +8,7 @@ use crate::request::{Asks, RequestError};
 use crate::session::Protocol;
 use crate::view::View;
 use crate::watch::{Answered, Rest, Settled, Watch};
-use heliograph_snapshot::{Head, ResourceType};
+use heliograph_snapshot::{Head, Resource, ResourceType};
 use std::sync::Arc;
 
 /// All that decides what a client is told next, without what is its own: no nonces, and no times. So it is the same
@@ -73,6 +73,8 @@ enum Resuming {
     Over,
 }
 
+/// How much is told of what a client rejects.
+const REJECTIONS_LIMIT: usize = 16;
 /// What a state takes by itself, in hundreds of bytes.
 const OWN_SIZE: usize = 8;
 
@@ -120,6 +122,14 @@ impl State {
     /// only when the client asks for more, or rejects what it accepted before.
     pub(crate) fn acknowledged(&self) -> Option<Head> {
         self.watches.iter().map(Watch::acknowledged).min().flatten()
+    }
+
+    /// What the client rejected of what there is now, cut to a bounded number.
+    pub(crate) fn rejections(&self) -> Vec<(ResourceType, Arc<Resource>)> {
+        let watches = ResourceType::ALL.into_iter().filter_map(|kind| self.watches.get(kind));
+        let rejections =
+            watches.flat_map(|it| it.rejections().map(|resource| (it.kind(), resource.clone())));
+        rejections.take(REJECTIONS_LIMIT).collect()
     }
 
     pub(crate) fn at_rest(&self) -> Option<AtRest> {
@@ -188,7 +198,7 @@ impl State {
         let view = &self.latest;
         match asks {
             Asks::Change { held, .. } => held.iter().any(|(name, version)| {
-                view.version(kind, name).is_none_or(|known| known.as_str() != version)
+                !version.parse().is_ok_and(|version| view.has(kind, name, Some(version)))
             }),
             // Only the whole has a version, so it takes a trial.
             Asks::Whole { .. } => {

@@ -8,15 +8,33 @@ pub struct View {
     /// Every view of this process has another.
     id: u64,
     snapshot: Arc<Snapshot>,
+    /// By type and name.
+    substitutes: Arc<[Substitute]>,
     /// The resources of a type ordered by name, made for the first state-of-the-world client that needs them.
     ordered: [OnceLock<Box<[Arc<Resource>]>>; ResourceType::ALL.len()],
 }
 
+/// A resource that is served at an older version, because clients rejected the newest. A client that took the newest
+/// keeps it: nobody goes back.
+#[derive(Clone, Debug)]
+pub struct Substitute {
+    pub kind: ResourceType,
+    /// What is not served.
+    pub rejected: Arc<Resource>,
+    /// What is in its place.
+    pub good: Version,
+}
+
 impl View {
     pub fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self::with(snapshot, Arc::default())
+    }
+
+    /// A view of a snapshot that has substitutes in it. They are to be in the order of type and name.
+    pub fn with(snapshot: Arc<Snapshot>, substitutes: Arc<[Substitute]>) -> Self {
         static VIEWS: AtomicU64 = AtomicU64::new(0);
         let id = VIEWS.fetch_add(1, Ordering::Relaxed);
-        Self { id, snapshot, ordered: Default::default() }
+        Self { id, snapshot, substitutes, ordered: Default::default() }
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -36,12 +54,32 @@ impl View {
         self.get(kind, name).map(|resource| resource.version)
     }
 
+    /// Whether a client that holds this is not to be sent another: the view has it, or has a substitute for it.
+    pub fn has(&self, kind: ResourceType, name: &str, version: Option<Version>) -> bool {
+        let held_back = self.held_back(kind, name).map(|resource| resource.version);
+        self.version(kind, name) == version || version.is_some() && held_back == version
+    }
+
     pub(crate) fn tree(&self, kind: ResourceType) -> &Tree {
         self.snapshot.tree(kind)
     }
 
     pub(crate) fn get(&self, kind: ResourceType, name: &str) -> Option<&Arc<Resource>> {
         self.snapshot.get(kind, name)
+    }
+
+    /// What is not served because clients rejected it.
+    pub(crate) fn held_back(&self, kind: ResourceType, name: &str) -> Option<&Arc<Resource>> {
+        let place = |it: &Substitute| (it.kind, &*it.rejected.name).cmp(&(kind, name));
+        let at = self.substitutes.binary_search_by(place).ok()?;
+        let substitute = self.substitutes.get(at).filter(|it| self.shows(it))?;
+        Some(&substitute.rejected)
+    }
+
+    /// All of a type that is not served because clients rejected it.
+    pub(crate) fn all_held_back(&self, kind: ResourceType) -> impl Iterator<Item = &Arc<Resource>> {
+        let shown = self.substitutes.iter().filter(move |it| it.kind == kind && self.shows(it));
+        shown.map(|it| &it.rejected)
     }
 
     pub(crate) fn ordered(&self, kind: ResourceType) -> &[Arc<Resource>] {
@@ -55,5 +93,10 @@ impl View {
     /// The name as the snapshot holds it, so that a stream that asks for it needs no copy of its own.
     pub(crate) fn name(&self, kind: ResourceType, name: &str) -> Arc<str> {
         self.get(kind, name).map_or_else(|| name.into(), |resource| resource.name.clone())
+    }
+
+    /// Some classes see a variant of the resource, or nothing, and no substitute.
+    fn shows(&self, substitute: &Substitute) -> bool {
+        self.version(substitute.kind, &substitute.rejected.name) == Some(substitute.good)
     }
 }

@@ -1,13 +1,16 @@
 //! What the clients of a fleet answered, in sum: for people here, and for the translator in reports.
 
+mod disputes;
 mod report;
 mod reporter;
 
 pub(crate) use reporter::Reporter;
 
 use crate::feed::{Fleet, Fleets, Stage};
-use heliograph_distributor_protocol::{Rejection, View};
+use disputes::Places;
+use heliograph_distributor_protocol::{Rejection, Standing, View};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
+use heliograph_views::Quarantined;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +41,8 @@ pub struct AcksSummary {
     pub newest_acknowledged: Option<Head>,
     /// The last few different ones of what the snapshot still has, oldest first.
     pub rejections: Vec<RejectionSummary>,
+    /// What is served at an older version to who does not have it already.
+    pub quarantine: Vec<QuarantineSummary>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -48,8 +53,22 @@ pub struct RejectionSummary {
     pub detail: String,
     /// What was rejected; without a version, a removal.
     pub resources: Vec<(Arc<str>, Option<Version>)>,
+    /// Whether each of them is to blame, rather than some of them.
+    pub attributed: bool,
     /// How many times clients said so.
     pub count: u64,
+}
+
+/// A resource that too many clients rejected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuarantineSummary {
+    pub kind: ResourceType,
+    pub name: Arc<str>,
+    /// What was rejected.
+    pub version: Version,
+    /// What is served in its place: the last that a client of the fleet accepted.
+    pub served: Version,
 }
 
 /// The sums of one fleet.
@@ -66,6 +85,7 @@ struct Sums {
     /// How many streams have acknowledged all of which head.
     acknowledged: BTreeMap<Head, usize>,
     rejections: VecDeque<RejectionSummary>,
+    places: Places,
 }
 
 /// One stream's part in the sums, taken back when it ends.
@@ -73,6 +93,7 @@ struct Sums {
 pub(crate) struct Participant {
     fleet: Arc<Fleet>,
     acknowledged: Option<Head>,
+    place: Option<u64>,
 }
 
 /// Different rejections that are kept per fleet.
@@ -107,6 +128,7 @@ impl AcksSummary {
                 acknowledged: 0,
                 newest_acknowledged: None,
                 rejections: Vec::new(),
+                quarantine: Vec::new(),
             },
         }
     }
@@ -115,6 +137,8 @@ impl AcksSummary {
         let views = fleet.current();
         let head = views.as_ref().map(|views| views.head());
         let bytes = views.as_ref().map_or(0, |views| views.bytes());
+        let quarantine = views.iter().flat_map(|views| views.quarantined());
+        let quarantine = quarantine.filter(|it| !it.lifted).map(QuarantineSummary::of).collect();
         let views = views.map(|views| views.all()).unwrap_or_default();
         let sums = fleet.acks.sums();
         let acknowledged = head.and_then(|head| sums.acknowledged.get(&head)).copied();
@@ -126,16 +150,44 @@ impl AcksSummary {
             acknowledged: acknowledged.unwrap_or_default(),
             newest_acknowledged: sums.acknowledged.keys().next_back().copied(),
             rejections: sums.standing(&views).cloned().collect(),
+            quarantine,
         }
     }
 }
 
+impl QuarantineSummary {
+    fn of(quarantined: &Quarantined) -> Self {
+        let Quarantined { kind, rejected, good, lifted: _ } = quarantined;
+        let (name, version) = (rejected.name.clone(), rejected.version);
+        Self { kind: *kind, name, version, served: good.version }
+    }
+}
+
 impl RejectionSummary {
+    /// Whether this is what a client says now.
+    fn is_like(&self, rejection: &Rejection) -> bool {
+        let Rejection { kind, detail, resources, attributed } = rejection;
+        let is_same =
+            self.kind == *kind && self.detail == *detail && self.attributed == *attributed;
+        // While the culprit is searched for, each part that is rejected is the same complaint.
+        is_same && (!attributed || self.resources == *resources)
+    }
+
+    /// Whether this is one of those that a culprit was searched for, and now it is found.
+    fn is_explained_by(&self, rejection: &Rejection) -> bool {
+        let mut resources = self.resources.iter();
+        rejection.attributed
+            && !self.attributed
+            && self.kind == rejection.kind
+            && (self.detail == rejection.detail
+                || resources.any(|it| rejection.resources.contains(it)))
+    }
+
     /// Whether the view still has something of what was rejected. If not, the rejection is healed.
     fn concerns(&self, view: &View) -> bool {
         let mut resources = self.resources.iter();
         self.resources.is_empty()
-            || resources.any(|(name, version)| view.version(self.kind, name) == *version)
+            || resources.any(|(name, version)| view.has(self.kind, name, *version))
     }
 }
 
@@ -159,21 +211,31 @@ impl FleetAcks {
 impl Participant {
     pub(crate) fn join(fleet: Arc<Fleet>) -> Self {
         fleet.acks.change(|sums| sums.connected += 1);
-        Self { fleet, acknowledged: None }
+        Self { fleet, acknowledged: None, place: None }
     }
 
     /// Where the stream's client is now.
-    pub(crate) fn at(&mut self, acknowledged: Option<Head>) {
-        if self.acknowledged == acknowledged {
+    pub(crate) fn at(&mut self, acknowledged: Option<Head>, standing: Standing) {
+        let place = Some(standing.id());
+        if self.place == place {
             return;
         }
-        self.fleet.acks.change(|sums| {
+        let mut sums = self.fleet.acks.sums();
+        let left = sums.places.leave(self.place);
+        let is_news = sums.places.enter(standing) || left.as_ref().is_some_and(disputes::is_one);
+        if self.acknowledged != acknowledged {
             sums.leave(self.acknowledged);
             if let Some(head) = acknowledged {
                 *sums.acknowledged.entry(head).or_default() += 1;
             }
-        });
-        self.acknowledged = acknowledged;
+        }
+        // Large ones take a while to drop, and others wait for the lock.
+        drop(sums);
+        drop(left);
+        if is_news || self.acknowledged != acknowledged {
+            self.fleet.acks.changed.notify_one();
+        }
+        (self.place, self.acknowledged) = (place, acknowledged);
     }
 
     /// Whether this is the first of its like.
@@ -187,6 +249,7 @@ impl Drop for Participant {
         self.fleet.acks.change(|sums| {
             sums.connected -= 1;
             sums.leave(self.acknowledged);
+            sums.places.leave(self.place)
         });
     }
 }
@@ -210,11 +273,9 @@ impl Sums {
 
     /// Ten thousand proxies that reject the same are one entry. Says whether it is a new one.
     fn rejected(&mut self, rejection: &Rejection) -> bool {
-        let Rejection { kind, detail, resources } = rejection;
-        let same = |known: &&mut RejectionSummary| {
-            known.kind == *kind && known.resources == *resources && known.detail == *detail
-        };
-        if let Some(known) = self.rejections.iter_mut().find(same) {
+        let Rejection { kind, detail, resources, attributed } = rejection;
+        self.rejections.retain(|known| !known.is_explained_by(rejection));
+        if let Some(known) = self.rejections.iter_mut().find(|known| known.is_like(rejection)) {
             known.count += 1;
             return false;
         }
@@ -225,6 +286,7 @@ impl Sums {
             kind: *kind,
             detail: detail.clone(),
             resources: resources.clone(),
+            attributed: *attributed,
             count: 1,
         });
         true
@@ -251,6 +313,7 @@ mod tests {
             kind: ResourceType::Cluster,
             detail: detail.to_string(),
             resources: vec![],
+            attributed: true,
         };
         assert!(sums.rejected(&rejection(0)));
         assert!(!sums.rejected(&rejection(0)));
@@ -277,6 +340,7 @@ mod tests {
             kind: ResourceType::Cluster,
             detail: String::new(),
             resources: ["a", "b"].map(|name| (name.into(), Some(Version::of(b"bad")))).into(),
+            attributed: true,
             count: 1,
         };
         assert!(rejection.concerns(&view(&[("a", "bad"), ("b", "good")])));

@@ -25,20 +25,23 @@ pub(super) fn of(replica: &str, fleets: &FleetMap, damaged: BTreeSet<FleetName>)
 }
 
 fn of_fleet(fleet: &Fleet) -> FleetReport {
-    let views = fleet.current().map(|views| views.all()).unwrap_or_default();
+    let views = fleet.current();
+    let on_record = views.as_ref().map(|views| views.quarantined()).unwrap_or_default();
+    let all = views.as_ref().map(|views| views.all()).unwrap_or_default();
     let sums = fleet.acks.sums();
     let newest = sums.acknowledged.iter().rev().take(FleetReport::HEADS);
-    let rejections: Vec<_> = sums.standing(&views).map(of_rejection).collect();
+    let rejections: Vec<_> = sums.standing(&all).map(of_rejection).collect();
     let older = rejections.len().saturating_sub(FleetReport::REJECTIONS);
     FleetReport {
         connected: sums.connected as u64,
         acknowledged: newest.map(|(head, count)| (*head, *count as u64)).collect(),
         rejections: rejections.into_iter().skip(older).collect(),
+        disputes: sums.places.disputes(on_record),
     }
 }
 
 fn of_rejection(rejection: &RejectionSummary) -> RejectionReport {
-    let RejectionSummary { kind, detail, resources, count } = rejection;
+    let RejectionSummary { kind, detail, resources, attributed: _, count } = rejection;
     let mut report = RejectionReport {
         kind: *kind,
         detail: detail.clone(),
@@ -62,7 +65,8 @@ fn fit(fleets: &mut BTreeMap<FleetName, FleetReport>, limit: usize) {
     }
 }
 
-/// First the words go, then the oldest rejections, then the oldest heads. How many are connected and the newest head stay.
+/// First the words go, then the oldest rejections, then the oldest heads, then disputes. How many are connected and the
+/// newest head stay.
 fn shrink(name: &FleetName, report: &mut FleetReport, limit: usize) {
     for cuts in CUTS {
         if size(name, report) <= limit {
@@ -76,6 +80,7 @@ fn shrink(name: &FleetName, report: &mut FleetReport, limit: usize) {
     while size(name, report) > limit && report.acknowledged.len() > 1 {
         report.acknowledged.pop_first();
     }
+    while size(name, report) > limit && report.disputes.pop().is_some() {}
 }
 
 fn cut(rejection: &mut RejectionReport, (detail, resources): (usize, usize)) {
@@ -86,7 +91,7 @@ fn cut(rejection: &mut RejectionReport, (detail, resources): (usize, usize)) {
 
 /// About the bytes that this takes in the store.
 fn size(name: &FleetName, report: &FleetReport) -> usize {
-    let FleetReport { connected, acknowledged, rejections } = report;
+    let FleetReport { connected, acknowledged, rejections, disputes } = report;
     let head = size_of::<Head>() + size_of::<u64>();
     let rejections = rejections.iter().map(|rejection| {
         let RejectionReport { kind: _, detail, resources, count } = rejection;
@@ -94,7 +99,9 @@ fn size(name: &FleetName, report: &FleetReport) -> usize {
         detail.len() + names.sum::<usize>() + size_of_val(count)
     });
     let rejections: usize = rejections.sum();
-    name.as_str().len() + size_of_val(connected) + acknowledged.len() * head + rejections
+    let disputes = disputes.iter().map(|it| size_of_val(it) + it.name.len()).sum::<usize>();
+    let named = name.as_str().len() + size_of_val(connected);
+    named + acknowledged.len() * head + rejections + disputes
 }
 
 #[cfg(test)]
@@ -121,6 +128,7 @@ mod tests {
             connected: 10,
             acknowledged: (0..16).map(|sequence| (head(sequence), 1)).collect(),
             rejections: (0..rejections).map(rejection).collect(),
+            disputes: Vec::new(),
         }
     }
 

@@ -296,12 +296,12 @@ impl Serving {
             shared.metrics.response(reply.kind, message.own.len() + message.shared.len());
             frames.extend(framed(message).map(Frame::data));
         }
-        self.participant.at(self.session.acknowledged());
+        self.participant.at(self.session.acknowledged(), self.session.standing());
     }
 
     /// Warns once of what ten thousand proxies may say.
     fn tell(&self, rejection: &Rejection, nonce: &str) {
-        let Rejection { kind, detail, resources: _ } = rejection;
+        let Rejection { kind, detail, resources: _, attributed: _ } = rejection;
         let (fleet, node) = (&self.fleet.name, &self.who.node);
         if self.participant.rejected(rejection) {
             tracing::warn!(%fleet, node, %kind, nonce, detail, "{REJECTED}");

@@ -134,7 +134,7 @@ impl Seated {
             }
             Some(known) if known.base.head > views.snapshot.head => {
                 let snapshot = derive(&views.snapshot, &views.rules, &self.class);
-                return Arc::new(View::new(snapshot));
+                return Arc::new(View::with(snapshot, views.substitutes.clone()));
             }
             Some(known) if Arc::ptr_eq(&known.base, &views.snapshot) => return known.view.clone(),
             Some(Derived { base, snapshot, .. }) => {
@@ -142,7 +142,7 @@ impl Seated {
             }
             None => derive(&views.snapshot, &views.rules, &self.class),
         };
-        let view = Arc::new(View::new(snapshot.clone()));
+        let view = Arc::new(View::with(snapshot.clone(), views.substitutes.clone()));
         let (era, base) = (views.era, views.snapshot.clone());
         *derived = Some(Derived { era, base, snapshot, view: view.clone() });
         view

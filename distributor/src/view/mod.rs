@@ -10,15 +10,18 @@ mod client;
 pub(crate) use classes::{Classes, Seat};
 pub(crate) use client::{Claims, Who};
 
-use heliograph_distributor_protocol::View;
+use heliograph_distributor_protocol::{Substitute, View};
 use heliograph_snapshot::{Head, Internal, Snapshot};
-use heliograph_views::Rules;
+use heliograph_views::{Quarantined, Rules, served};
 use std::sync::Arc;
 
 /// The newest snapshot of a fleet, and what it takes to see it as a class does.
 #[derive(Debug)]
 pub(crate) struct Views {
+    /// With the last good in the place of what is in quarantine: the rules apply to that.
     snapshot: Arc<Snapshot>,
+    quarantined: Vec<Quarantined>,
+    substitutes: Arc<[Substitute]>,
     /// As it is where there are no rules.
     plain: Arc<View>,
     rules: Arc<Rules>,
@@ -30,9 +33,8 @@ pub(crate) struct Views {
 impl Views {
     pub(crate) fn new(snapshot: Arc<Snapshot>, classes: Arc<Classes>) -> Self {
         let rules = Arc::new(Rules::of(snapshot.internal(Internal::Rules)));
-        let plain = Arc::new(View::new(snapshot.clone()));
         let era = classes.new_era();
-        Self { snapshot, plain, rules, era, classes }
+        Self::served(&snapshot, rules, era, classes)
     }
 
     /// What follows when the fleet has another snapshot.
@@ -45,9 +47,29 @@ impl Views {
         }
         let [old, new] = [&self.snapshot, &snapshot].map(|it| tree(it, Internal::Directory));
         let lists_others = old.address() != new.address();
-        let plain = Arc::new(View::new(snapshot.clone()));
         let era = if asks_other || lists_others { self.classes.new_era() } else { self.era };
-        Self { snapshot, plain, rules, era, classes: self.classes.clone() }
+        Self::served(&snapshot, rules, era, self.classes.clone())
+    }
+
+    fn served(
+        snapshot: &Arc<Snapshot>,
+        rules: Arc<Rules>,
+        era: u64,
+        classes: Arc<Classes>,
+    ) -> Self {
+        let quarantined = Quarantined::all(snapshot);
+        let snapshot = served(snapshot, &quarantined);
+        let mut substitutes: Vec<_> = quarantined.iter().filter_map(substitute).collect();
+        let place = |it: &Substitute| (it.kind, it.rejected.name.clone());
+        substitutes.sort_unstable_by_key(place);
+        let substitutes: Arc<[_]> = substitutes.into();
+        let plain = Arc::new(View::with(snapshot.clone(), substitutes.clone()));
+        Self { snapshot, quarantined, substitutes, plain, rules, era, classes }
+    }
+
+    /// What clients rejected so far, of what the snapshot has now.
+    pub(crate) fn quarantined(&self) -> &[Quarantined] {
+        &self.quarantined
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -65,6 +87,12 @@ impl Views {
         all.extend(self.classes.views());
         all
     }
+}
+
+fn substitute(quarantined: &Quarantined) -> Option<Substitute> {
+    let Quarantined { kind, rejected, good, lifted } = quarantined;
+    let (kind, rejected, good) = (*kind, rejected.clone(), good.version);
+    (!lifted).then_some(Substitute { kind, rejected, good })
 }
 
 #[cfg(test)]

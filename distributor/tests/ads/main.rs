@@ -6,6 +6,7 @@ mod ahead;
 mod errors;
 mod faulty;
 mod load;
+mod quarantine;
 mod reports;
 mod sealed;
 mod serving;

@@ -6,7 +6,7 @@ use heliograph_shared::{shutdown, telemetry};
 use heliograph_store::Embedded;
 use heliograph_translator::program::{WAITING_BATCHES, add_pages};
 use heliograph_translator::provider::file::{self, File, RemarkKind};
-use heliograph_translator::{FileMetrics, StatusPage, Translator, TranslatorMetrics};
+use heliograph_translator::{AckReader, FileMetrics, StatusPage, Translator, TranslatorMetrics};
 use heliograph_translator_core::World;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -80,6 +80,7 @@ async fn start(args: &Args) -> anyhow::Result<Tasks> {
     let metrics = TranslatorMetrics::register(&registry)?;
     let translator = Translator::new(store.clone(), None, metrics, readiness.guard("translation"));
     let report = translator.report();
+    let acks = AckReader::new(store.clone(), &translator);
     let admin = admin::bind(args.admin.admin_address).await?;
     // Its own Envoys are on this machine, so nobody is asked who they are.
     let security = heliograph_distributor::SecurityArgs::default();
@@ -102,6 +103,7 @@ async fn start(args: &Args) -> anyhow::Result<Tasks> {
     let pages = distributor.add_pages(pages);
     tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
     tasks.spawn("distributor", distributor.run(stop.clone()));
+    tasks.spawn("acknowledgements", acks.run(stop.clone()));
     tasks.spawn("translator", translator.run(outputs, stop.clone()));
     tasks.spawn("files", file.run(inputs, stop));
     Ok(tasks)

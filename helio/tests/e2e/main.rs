@@ -10,6 +10,7 @@ mod redis_access;
 mod redis_keys;
 mod redis_operator;
 mod redis_outages;
+mod redis_quarantine;
 mod redis_secrets;
 mod redis_site;
 mod redis_walk;

@@ -165,12 +165,23 @@ impl Site {
 
     /// An Envoy as the example has it, but for its ports.
     pub(crate) async fn envoy(&self, name: &str, distributor: &Program) -> Program {
+        self.envoy_with(name, distributor, "").await
+    }
+
+    /// The same, with more in its bootstrap.
+    pub(crate) async fn envoy_with(
+        &self,
+        name: &str,
+        distributor: &Program,
+        more: &str,
+    ) -> Program {
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/envoy.yaml");
         let bootstrap = fs::read_to_string(example)
             .unwrap()
             .replace("my-envoy", name)
             .replace("port_value: 9901", "port_value: 0")
-            .replace("port_value: 18000", &format!("port_value: {}", distributor.xds));
+            .replace("port_value: 18000", &format!("port_value: {}", distributor.xds))
+            + more;
         let (file, address) =
             (self.file(&format!("{name}.yaml")), self.file(&format!("{name}.admin")));
         fs::write(&file, bootstrap).unwrap();

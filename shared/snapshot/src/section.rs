@@ -16,6 +16,8 @@ pub enum Internal {
     Rules,
     /// What is known of each proxy, by its node id.
     Directory,
+    /// What proxies rejected, and what others are served in its place.
+    Quarantine,
 }
 
 impl Section {
@@ -24,9 +26,14 @@ impl Section {
         served.chain(Internal::ALL.into_iter().map(Self::Internal))
     }
 
-    /// Whether it is worth going back to: the addresses of old endpoints are dead, and so are old proxies.
+    /// Whether it is worth going back to: the addresses of old endpoints are dead, and so are old proxies and what they
+    /// said.
     pub fn lasts(self) -> bool {
-        let passing = [Self::Served(ResourceType::Endpoints), Self::Internal(Internal::Directory)];
+        let passing = [
+            Self::Served(ResourceType::Endpoints),
+            Self::Internal(Internal::Directory),
+            Self::Internal(Internal::Quarantine),
+        ];
         !passing.contains(&self)
     }
 
@@ -45,12 +52,13 @@ impl Section {
 }
 
 impl Internal {
-    pub const ALL: [Self; 2] = [Self::Rules, Self::Directory];
+    pub const ALL: [Self; 3] = [Self::Rules, Self::Directory, Self::Quarantine];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rules => "rules",
             Self::Directory => "directory",
+            Self::Quarantine => "quarantine",
         }
     }
 }

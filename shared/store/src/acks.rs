@@ -24,6 +24,8 @@ pub struct FleetReport {
     /// How many have acknowledged all that they ask for, of which head; the newest [`FleetReport::HEADS`].
     pub acknowledged: BTreeMap<Head, u64>,
     pub rejections: Vec<RejectionReport>,
+    /// What some reject at the version that it has now; at most [`FleetReport::DISPUTES`].
+    pub disputes: Vec<Dispute>,
 }
 
 /// What was rejected, by how many, and why.
@@ -37,6 +39,18 @@ pub struct RejectionReport {
     pub count: u64,
 }
 
+/// A resource that some proxies reject. Counted are those that are connected now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispute {
+    pub kind: ResourceType,
+    pub name: Arc<str>,
+    pub version: Version,
+    /// How many reject it.
+    pub rejected: u64,
+    /// How many have it.
+    pub accepted: u64,
+}
+
 impl AckReport {
     pub const DAMAGED: usize = 1_000;
 }
@@ -44,6 +58,7 @@ impl AckReport {
 impl FleetReport {
     pub const HEADS: usize = 16;
     pub const REJECTIONS: usize = 16;
+    pub const DISPUTES: usize = 16;
 }
 
 impl RejectionReport {

@@ -14,7 +14,7 @@ mod store;
 mod subscription;
 
 pub use self::redis::StoreArgs;
-pub use acks::{ACKS_EXPIRY, AckReport, FleetReport, RejectionReport};
+pub use acks::{ACKS_EXPIRY, AckReport, Dispute, FleetReport, RejectionReport};
 pub use embedded::Embedded;
 pub use error::StoreError;
 pub use presence::{PRESENCE_EXPIRY, Presence};

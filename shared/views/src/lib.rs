@@ -5,12 +5,16 @@
 //! ([`Rules::class`]) and derives one snapshot for all clients that answer alike ([`derive`]). Clients that no rule tells
 //! apart are of one class, and what no rule touches is the same value in every view.
 //!
+//! What proxies rejected travels in the same way ([`Quarantined`]), and comes before the rules: they apply to what is
+//! [`served`] in its place.
+//!
 //! There is no IO here and no clock.
 
 mod audience;
 mod derive;
 mod endpoints;
 mod message;
+mod quarantine;
 mod rules;
 mod version;
 
@@ -21,5 +25,6 @@ pub use message::{
     Admission, Audience, Operator, Preference, Requirement, Treatment, Variant, audience_name,
     treatment_name,
 };
+pub use quarantine::{Quarantined, served};
 pub use rules::{Class, Rules};
 pub use version::{EnvoyVersion, InvalidVersion};

@@ -1,5 +1,6 @@
 //! One fleet of the writer's: what it is to be, what the store is believed to hold of it, and what follows.
 
+use super::quarantine::{Answers, Decision, Quarantine};
 use heliograph_snapshot::{Change, FleetName, Head, Section, Snapshot};
 use heliograph_store::{Loaded, Pin, Publication, Record, Retirement, Term};
 use std::sync::Arc;
@@ -60,6 +61,7 @@ pub(super) struct Fleet {
     /// The store did not hold what was written, in words.
     repair: Option<&'static str>,
     pin: Option<Pinned>,
+    quarantine: Quarantine,
     /// The greatest sequence that was ever seen or used. The same number never comes with other content.
     highest: u64,
     /// How many objects changed since the last publication was made.
@@ -108,6 +110,7 @@ impl Fleet {
             unsure: false,
             repair: None,
             pin: None,
+            quarantine: Quarantine::default(),
             highest: 0,
             objects: 0,
             stands: None,
@@ -161,6 +164,7 @@ impl Fleet {
                 _ => return Some(Step::LoadPinned { record: pin.record.clone(), known: live }),
             },
         };
+        let content = self.quarantine.applied_to(content);
         let (expected, held) = match &mut self.believed {
             Believed::Nothing => (None, None),
             Believed::Unread(head) => (Some(*head), None),
@@ -169,7 +173,9 @@ impl Fleet {
                 let pinned = pin_at(self.pin.as_ref(), record.head);
                 let is_same = record.pinned == pinned && record.roots() == content.roots();
                 if is_same && record.is_understood() {
-                    held.get_or_insert_with(|| Arc::new(content.at(record.head)));
+                    if held.is_none() {
+                        self.quarantine.published(held.insert(Arc::new(content.at(record.head))));
+                    }
                     self.stands = Some(record.head);
                     self.objects = 0;
                     let lost = self.pin.as_ref().filter(|pinned| pinned.lost)?;
@@ -218,6 +224,9 @@ impl Fleet {
         self.repair = None;
         self.stands = record.is_live().then_some(record.head);
         self.untended = record.is_live().then(|| self.untended.unwrap_or_default());
+        if let Some(held) = &held {
+            self.quarantine.published(held);
+        }
         self.believed = Believed::Known { record: Arc::new(record), held };
     }
 
@@ -235,6 +244,7 @@ impl Fleet {
 
     /// What an earlier term published has been read.
     pub(super) fn held(&mut self, loaded: Loaded) {
+        self.quarantine.inherit(&loaded.snapshot);
         match &mut self.believed {
             // What was left out must not be taken for what is there.
             _ if !loaded.unopened.is_empty() => self.forget_held(),
@@ -272,6 +282,16 @@ impl Fleet {
         {
             pinned.snapshot = Some(snapshot);
         }
+    }
+
+    /// What its proxies say. Returns whether something may follow from that.
+    pub(super) fn heard(&mut self, answers: Answers) -> bool {
+        self.quarantine.heard(answers)
+    }
+
+    /// What was decided because of that.
+    pub(super) fn take_decisions(&mut self) -> Vec<Decision> {
+        self.quarantine.take_decisions()
     }
 
     /// The pin that the store lost is there again.
@@ -401,6 +421,7 @@ impl Fleet {
             }
             None if was_pinned.is_some() => "released".into(),
             _ if self.stands.is_none() => "first translation".into(),
+            _ if self.objects == 0 => "what proxies say of it".into(),
             _ if self.objects == 1 => "1 object changed".into(),
             _ => format!("{} objects changed", self.objects).into(),
         }

@@ -1,6 +1,7 @@
 //! All fleets of the writer's. Decides what is asked of the store, and what its answers mean; asks nothing itself.
 
 use super::fleet::{Activity, Fleet, Step, Wanted};
+use super::quarantine::{Answers, Decision};
 use heliograph_snapshot::{Change, FleetName, Head};
 use heliograph_store::{Claim, Inspection, Loaded, Pin, StoreError, Term};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,11 @@ pub enum News {
     Retired {
         fleet: FleetName,
         cause: Arc<str>,
+    },
+    /// What is served of one of its resources follows what proxies say.
+    Decided {
+        fleet: FleetName,
+        decision: Decision,
     },
 }
 
@@ -138,6 +144,9 @@ impl Ledger {
             }
             let before = fleet.stands();
             let step = fleet.step(self.term, now);
+            let decisions = fleet.take_decisions().into_iter();
+            self.news
+                .extend(decisions.map(|decision| News::Decided { fleet: name.clone(), decision }));
             if fleet.stands() != before {
                 self.tell(&name, false);
             }
@@ -174,6 +183,15 @@ impl Ledger {
         for (name, fleet) in &mut self.fleets {
             if fleet.tending_round() {
                 self.untended.insert(name.clone());
+            }
+        }
+    }
+
+    /// What the proxies of all fleets say.
+    pub(super) fn heard(&mut self, answers: &BTreeMap<FleetName, Answers>) {
+        for (name, fleet) in &mut self.fleets {
+            if fleet.heard(answers.get(name).cloned().unwrap_or_default()) {
+                self.due.insert(name.clone());
             }
         }
     }

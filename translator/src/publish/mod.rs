@@ -3,8 +3,11 @@
 mod backoff;
 mod fleet;
 mod ledger;
+mod quarantine;
 
 pub use ledger::News;
+pub(crate) use quarantine::Answers;
+pub use quarantine::Decision;
 
 use crate::metrics::TranslatorMetrics;
 use crate::report::count;
@@ -147,6 +150,11 @@ impl Publisher {
         if mended > 0 {
             tracing::warn!("the store damaged {}; publishing again", count(mended, "fleet"));
         }
+    }
+
+    /// What proxies say: what too many of them reject is kept from the others.
+    pub(crate) fn heard(&mut self, answers: &BTreeMap<FleetName, Answers>) {
+        self.ledger.heard(answers);
     }
 
     /// How many fleets there are to be.

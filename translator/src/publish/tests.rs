@@ -2,6 +2,7 @@
 
 mod notes;
 mod pins;
+mod quarantine;
 
 use super::fleet::Step;
 use super::ledger::{Found, Ledger, News, Reply, Survey, Verdict};

@@ -4,6 +4,7 @@ use super::{Exception, Held, Watch, version_of};
 use crate::names::NamePool;
 use crate::request::{Asks, RequestError};
 use crate::subscription::Change;
+use heliograph_snapshot::Resource;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,6 +25,9 @@ impl Watch {
                 // The version of a type covers all names that are asked for, so that one name more is a new version
                 // and is answered.
                 if !version.is_empty() && version_of(&self.unexceptional()).as_str() == version {
+                    return Ok(());
+                }
+                if !version.is_empty() && self.keep_what_others_are_spared(&version) {
                     return Ok(());
                 }
                 for resource in self.unexceptional() {
@@ -68,6 +72,7 @@ impl Watch {
             // Asked for anew: even what the client rejected before.
             exception.tell = true;
             exception.rejected = None;
+            exception.suspected = None;
         }
         if change.widened {
             for resource in self.view.tree(self.kind).iter() {
@@ -95,7 +100,10 @@ impl Watch {
         for resource in self.unexceptional() {
             let held = match held.get(&*resource.name) {
                 Some(version) if version == resource.version.as_str() => continue,
-                Some(_) => Held::Other,
+                Some(version) => match self.view.held_back(self.kind, &resource.name) {
+                    Some(newest) if version == newest.version.as_str() => Held::At(newest.clone()),
+                    _ => Held::Other,
+                },
                 None => Held::Nothing,
             };
             self.exceptions.insert(resource.name.clone(), Exception::new(held));
@@ -108,6 +116,21 @@ impl Watch {
         for asked in change.asked.iter().filter(|asked| !held.contains_key(&*asked.name)) {
             self.tell_newcomer(&asked.name);
         }
+    }
+
+    /// Whether the client comes from when all was served that is held back now. It keeps that.
+    fn keep_what_others_are_spared(&mut self, version: &str) -> bool {
+        let held =
+            |it: Arc<Resource>| self.view.held_back(self.kind, &it.name).cloned().unwrap_or(it);
+        let held: Vec<_> = self.unexceptional().into_iter().map(held).collect();
+        if version_of(&held).as_str() != version {
+            return false;
+        }
+        let kept =
+            self.view.all_held_back(self.kind).filter(|it| self.subscription.covers(&it.name));
+        let kept = kept.map(|it| (it.name.clone(), Exception::new(Held::At(it.clone()))));
+        self.exceptions.extend(kept.collect::<Vec<_>>());
+        true
     }
 
     fn tell_newcomer(&mut self, name: &Arc<str>) {

@@ -2,6 +2,7 @@
 
 mod ask;
 mod say;
+mod search;
 mod settle;
 
 pub(crate) use settle::Settled;
@@ -11,6 +12,7 @@ use crate::session::Protocol;
 use crate::subscription::Subscription;
 use crate::view::View;
 use heliograph_snapshot::{Head, Resource, ResourceType, Version};
+use search::{Search, Suspicion};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,6 +43,7 @@ pub(crate) struct Watch {
     presumed: Option<Turn>,
     /// The newest head of which the client acknowledged all that it asks for.
     confirmed: Option<Head>,
+    search: Search,
 }
 
 /// Counts the replies of a type that await an answer. It starts again when none does, so that streams which heard more
@@ -84,7 +87,10 @@ struct Exception {
     /// The client asked by name, and is answered whatever it holds.
     tell: bool,
     sent: Option<Content>,
+    /// What is not sent again.
     rejected: Option<Content>,
+    /// It was in a rejected reply, and is perhaps not to blame.
+    suspected: Option<Suspicion>,
     /// `held` is only presumed.
     presumed: Option<Presumed>,
 }
@@ -142,7 +148,12 @@ impl Watch {
             unknown: false,
             presumed: None,
             confirmed: None,
+            search: Search::default(),
         }
+    }
+
+    pub(crate) fn kind(&self) -> ResourceType {
+        self.kind
     }
 
     pub(crate) fn covers(&self, name: &str) -> bool {
@@ -206,9 +217,7 @@ impl Watch {
     fn is_acknowledged(&self) -> bool {
         let busy = self.in_flight.is_some() || self.answer_due || self.presumed.is_some();
         let mut exceptions = self.exceptions.iter();
-        self.open
-            && !busy
-            && exceptions.all(|(name, exception)| exception.agrees(|| self.viewed(name)))
+        self.open && !busy && exceptions.all(|(name, exception)| self.agrees(name, exception))
     }
 
     /// Whether nothing is under way and nothing is left to add or change.
@@ -239,9 +248,30 @@ impl Watch {
             && !self.steps(removals).any(|step| matches!(step, Step::Send(_) | Step::Wait))
     }
 
-    /// Whether the client stays at older content because it rejected the view's.
+    /// Whether the client stays at older content because it, or others, rejected the newest. What that refers to may be
+    /// gone from the view.
     pub(crate) fn is_disputed(&self) -> bool {
-        self.exceptions.iter().any(|(name, exception)| exception.rejects(|| self.wanted(name)))
+        let mut held_back = self.view.all_held_back(self.kind);
+        let mut exceptions = self.exceptions.iter();
+        held_back
+            .any(|newest| self.covers(&newest.name) && !self.holds(&newest.name, newest.version))
+            || exceptions.any(|(name, exception)| exception.rejects(|| self.wanted(name)))
+    }
+
+    /// What the client rejected of what there is now, where it is known to be to blame.
+    pub(crate) fn rejections(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        let blamed = self.exceptions.values().filter(|exception| exception.suspected.is_none());
+        let rejected = blamed.filter_map(|exception| exception.rejected.as_ref()?.as_ref());
+        rejected.filter(|it| self.view.has(self.kind, &it.name, Some(it.version)))
+    }
+
+    /// Whether the client holds this, as far as is known.
+    pub(crate) fn holds(&self, name: &str, version: Version) -> bool {
+        match self.exceptions.get(name).map(|exception| &exception.held) {
+            Some(Held::At(held)) => held.version == version,
+            Some(Held::Nothing | Held::Other) => false,
+            None => self.covers(name) && self.viewed(name).is_some_and(|it| it.version == version),
+        }
     }
 
     pub(crate) fn rejects(&self, name: &str) -> bool {
@@ -279,6 +309,7 @@ impl Watch {
         if self.in_flight.is_none() && self.presumed.is_none() {
             self.turn = Turn::default();
         }
+        self.end_search();
     }
 
     pub(crate) fn aim(&mut self, target: &Arc<View>) {
@@ -316,6 +347,18 @@ impl Watch {
         wanted
     }
 
+    /// What the client holds although others are spared it.
+    fn kept<'a>(&'a self, name: &str, exception: &'a Exception) -> Option<&'a Arc<Resource>> {
+        let Held::At(held) = &exception.held else { return None };
+        let held_back = self.view.held_back(self.kind, name)?;
+        (held.version == held_back.version).then_some(held)
+    }
+
+    /// Whether the client is known to hold what it is to hold, and there is nothing to say.
+    fn agrees(&self, name: &str, exception: &Exception) -> bool {
+        exception.agrees(|| self.kept(name, exception).or_else(|| self.viewed(name)))
+    }
+
     fn steps(&self, removals: Gate) -> impl Iterator<Item = Step<'_>> {
         self.exceptions.iter().map(move |(name, exception)| self.step(name, exception, removals))
     }
@@ -324,7 +367,8 @@ impl Watch {
         if exception.sent.is_some() || exception.rejects(|| self.wanted(name)) {
             return Step::Rest;
         }
-        match (self.wanted(name), &exception.held) {
+        let kept = self.kept(name, exception);
+        match (kept.or_else(|| self.wanted(name)), &exception.held) {
             (Some(wanted), Held::At(held)) if held.version == wanted.version && !exception.tell => {
                 Step::Rest
             }
@@ -383,7 +427,8 @@ impl Exception {
     }
 
     fn new(held: Held) -> Self {
-        Self { held, tell: false, sent: None, rejected: None, presumed: None }
+        let (sent, rejected, suspected, presumed) = (None, None, None, None);
+        Self { held, tell: false, sent, rejected, suspected, presumed }
     }
 
     // The content is looked up only where the rest does not decide: with a thousand exceptions that is most of the work.

@@ -1,10 +1,11 @@
 //! What is said to a client.
 
+use super::search::Candidates;
 use super::{Content, Flight, Held, Step, Turn, Watch, version_of};
 use crate::order::Gate;
 use crate::reply::Response;
 use crate::session::Protocol;
-use heliograph_snapshot::{Resource, ResourceType};
+use heliograph_snapshot::Resource;
 use std::sync::Arc;
 
 /// A response, and which names it tells of.
@@ -17,7 +18,7 @@ pub(crate) struct Told {
 }
 
 struct Choice {
-    sends: Vec<(Arc<str>, Content)>,
+    candidates: Candidates,
     /// Exceptions of which nothing will ever be said.
     forgotten: Vec<Arc<str>>,
     /// Nothing of the view is left for another reply.
@@ -30,7 +31,8 @@ impl Watch {
         if !self.open || self.in_flight.is_some() {
             return None;
         }
-        let Choice { mut sends, forgotten, whole } = self.choose(removals);
+        let Choice { candidates, forgotten, whole } = self.choose(removals);
+        let (mut sends, is_all) = self.pick(candidates);
         for name in forgotten {
             self.exceptions.remove(&name);
         }
@@ -48,7 +50,7 @@ impl Watch {
         }
         self.answer_due = false;
         let names = sends.iter().map(|(name, _)| name.clone()).collect();
-        self.in_flight = Some(Flight { names, whole });
+        self.in_flight = Some(Flight { names, whole: whole && is_all });
         self.turn = Turn(self.turn.0 + 1);
         let (changed, removed): (Vec<_>, Vec<_>) =
             sends.iter().partition(|(_, content)| content.is_some());
@@ -61,30 +63,21 @@ impl Watch {
 
     /// What the next reply is to tell of.
     fn choose(&self, removals: Gate) -> Choice {
-        let (mut sends, mut forgotten, mut whole) = (Vec::new(), Vec::new(), true);
+        let (mut candidates, mut forgotten, mut whole) = (Candidates::default(), Vec::new(), true);
         for (name, exception) in &self.exceptions {
             match self.step(name, exception, removals) {
                 Step::Send(content) => {
-                    // One route table or secret a response: Envoy stops at a bad one and leaves out those behind it, and
-                    // nothing in its answer tells which those are.
-                    if matches!(self.kind, ResourceType::Route | ResourceType::Secret) {
-                        if matches!(sends.last(), Some((_, Some(_)))) {
-                            whole = false;
-                            break;
-                        }
-                        if content.is_some() {
-                            whole &= sends.is_empty();
-                            sends.clear();
-                        }
+                    let has_room = candidates.add(self.kind, name, exception, content.cloned());
+                    if !has_room && !self.is_searching() {
+                        break;
                     }
-                    sends.push((name.clone(), content.cloned()));
                 }
                 Step::Forget => forgotten.push(name.clone()),
                 Step::Wait => whole = false,
-                Step::Rest => whole &= exception.agrees(|| self.viewed(name)),
+                Step::Rest => whole &= self.agrees(name, exception),
             }
         }
-        Choice { sends, forgotten, whole }
+        Choice { candidates, forgotten, whole }
     }
 
     fn written(&self, sends: Vec<(Arc<str>, Content)>) -> Response {

@@ -1,5 +1,6 @@
 //! What a client says to a reply.
 
+use super::search::Suspicion;
 use super::{Answered, Content, Flight, Held, Presumed, Turn, Watch};
 use crate::event::Rejection;
 use crate::request::bounded;
@@ -83,6 +84,7 @@ impl Watch {
             exception.presumed = presumed.map(|turn| Presumed { turn, before });
             // What it rejected before is forgotten once it has said that it took something else.
             exception.rejected.take_if(|_| presumed.is_none());
+            exception.suspected = None;
             let again = exception.tell;
             self.tidy_up(&name);
             if !again {
@@ -118,23 +120,36 @@ impl Watch {
     }
 
     /// Envoy names the culprits of a rejected response in its error text, and may have applied the others: those are
-    /// sent once more without the culprits. Where no name is found, all that was new is to blame.
+    /// sent once more without the culprits. Where no name is found, the culprit is searched for among all that was new.
     fn reject(&mut self, error: &str, told: Vec<(Arc<str>, Content)>) -> Settled {
+        let words = words(error);
+        let named = |name: &str| words.contains(name);
+        let any_named = told.iter().any(|(name, _)| named(name));
         let mut rejection = Rejection {
             kind: self.kind,
             detail: bounded(error, DETAIL_LIMIT).to_owned(),
             resources: Vec::new(),
+            attributed: any_named || told.len() == 1,
         };
-        let words = words(error);
-        let named = |name: &str| words.contains(name);
-        let any_named = told.iter().any(|(name, _)| named(name));
+        let version = |content: &Content| content.as_ref().map(|resource| resource.version);
+        if !any_named && self.may_search(told.len()) {
+            let first = told.iter().take(NAMES_LIMIT);
+            rejection.resources =
+                first.map(|(name, content)| (name.clone(), version(content))).collect();
+            self.suspect(&told);
+            let names = told.into_iter().map(|(name, _)| name).collect();
+            return Settled { names, rejection: Some(rejection) };
+        }
         let mut culprits = Vec::new();
         for (name, content) in told {
             let Some(exception) = self.exceptions.get_mut(&name) else { continue };
+            exception.suspected = None;
             if !any_named || named(&name) {
                 if rejection.resources.len() < NAMES_LIMIT {
-                    let version = content.as_ref().map(|resource| resource.version);
-                    rejection.resources.push((name.clone(), version));
+                    rejection.resources.push((name.clone(), version(&content)));
+                }
+                if !rejection.attributed {
+                    exception.suspected = Some(Suspicion::unsolved(&content));
                 }
                 exception.rejected = Some(content);
                 self.tidy_up(&name);

@@ -6,11 +6,13 @@
 mod acknowledged;
 mod among;
 mod asking;
+mod blame;
 mod encoding;
 mod model;
 mod order;
 mod owed;
 mod plan;
+mod quarantine;
 mod reconnect;
 mod silence;
 mod stream;

@@ -59,6 +59,10 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
+fn key(kind: ResourceType, resource: &Resource) -> (ResourceType, String, String) {
+    (kind, resource.name.to_string(), resource.version.to_string())
+}
+
 fn sequence(reply: &Reply) -> u64 {
     reply.nonce.split(['.', '-']).nth(2).unwrap().parse().unwrap()
 }
@@ -202,10 +206,21 @@ impl Client {
         } else if self.names_culprits {
             self.apply(&reply, |resource| !is_bad(resource));
             self.reject(&reply, culprits.iter());
+            self.refuse(&reply, culprits.iter());
             let names: Vec<_> = culprits.iter().map(|resource| &*resource.name).collect();
             self.stream.nack(&reply, &format!("Error adding/updating {}: no", names.join(", ")))
         } else {
-            self.reject(&reply, reply.resources.iter().filter(|resource| is_new(resource)));
+            let new: Vec<_> =
+                reply.resources.iter().filter(|resource| is_new(resource)).cloned().collect();
+            let gone =
+                before.keys().filter(|name| whole && !names(&reply).contains(&name.as_str()));
+            // With others around it, nobody can tell yet which one is to blame, and all may come again.
+            let told = new.len() + reply.removed.len() + gone.count();
+            let alone = told == 1;
+            self.reject(&reply, new.iter().filter(|_| alone));
+            // It may hold what the server does not know of: then nothing is left out to find the culprit.
+            let unsolved = self.lenient && whole;
+            self.refuse(&reply, new.iter().filter(|resource| unsolved || is_bad(resource)));
             self.stream.nack(&reply, "something is wrong with it")
         };
         self.receive(replies);
@@ -213,13 +228,20 @@ impl Client {
         self.follow();
     }
 
-    fn reject<'a>(&mut self, reply: &Reply, resources: impl Iterator<Item = &'a Arc<Resource>>) {
+    /// They are not held at the end.
+    fn refuse<'a>(&mut self, reply: &Reply, resources: impl Iterator<Item = &'a Arc<Resource>>) {
         for resource in resources {
             if reply.kind == Cluster {
                 self.doubtful.insert(resource.name.to_string());
             }
-            let refused = (reply.kind, resource.name.to_string(), resource.version.to_string());
-            self.refused.insert(refused.clone());
+            self.refused.insert(key(reply.kind, resource));
+        }
+    }
+
+    /// They are not to come again.
+    fn reject<'a>(&mut self, reply: &Reply, resources: impl Iterator<Item = &'a Arc<Resource>>) {
+        for resource in resources {
+            let refused = key(reply.kind, resource);
             // One rejection of a name is remembered: the last.
             self.rejected.retain(|(kind, name, _), _| (kind, name) != (&refused.0, &refused.1));
             self.rejected.insert(refused, sequence(reply));

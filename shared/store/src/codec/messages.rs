@@ -2,6 +2,7 @@
 //! again for something else.
 
 use super::CodecError;
+use super::disputes::StoredDispute;
 use crate::keys;
 use crate::{AckReport, FleetReport, RejectionReport, State};
 use bytes::Bytes;
@@ -131,6 +132,8 @@ struct FleetAcks {
     acknowledged: Vec<Acknowledged>,
     #[prost(message, repeated, tag = "4")]
     rejections: Vec<Rejection>,
+    #[prost(message, repeated, tag = "5")]
+    disputes: Vec<StoredDispute>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -163,7 +166,7 @@ struct Rejected {
 }
 
 /// The numbers of the sections. They never change.
-const SECTIONS: [(u32, Section); 7] = [
+const SECTIONS: [(u32, Section); 8] = [
     (1, Section::Served(ResourceType::Secret)),
     (2, Section::Served(ResourceType::Cluster)),
     (3, Section::Served(ResourceType::Endpoints)),
@@ -171,9 +174,10 @@ const SECTIONS: [(u32, Section); 7] = [
     (5, Section::Served(ResourceType::Route)),
     (6, Section::Internal(Internal::Rules)),
     (7, Section::Internal(Internal::Directory)),
+    (8, Section::Internal(Internal::Quarantine)),
 ];
 
-fn number_of(section: impl Into<Section>) -> u32 {
+pub(super) fn number_of(section: impl Into<Section>) -> u32 {
     let section = section.into();
     SECTIONS.iter().find(|(_, known)| *known == section).map_or(0, |(number, _)| *number)
 }
@@ -184,7 +188,7 @@ fn section_of(number: u32) -> Option<Section> {
 }
 
 /// `None` also for what is not served.
-fn kind_of(number: u32) -> Option<ResourceType> {
+pub(super) fn kind_of(number: u32) -> Option<ResourceType> {
     match section_of(number)? {
         Section::Served(kind) => Some(kind),
         Section::Internal(_) => None,
@@ -394,7 +398,7 @@ impl From<&AckReport> for Acks {
     fn from(report: &AckReport) -> Self {
         let AckReport { replica, fleets, damaged } = report;
         let fleets = fleets.iter().map(|(fleet, report)| {
-            let FleetReport { connected, acknowledged, rejections } = report;
+            let FleetReport { connected, acknowledged, rejections, disputes } = report;
             let counted = |(head, count): (&heliograph_snapshot::Head, &u64)| Acknowledged {
                 head: Some((*head).into()),
                 count: *count,
@@ -404,6 +408,7 @@ impl From<&AckReport> for Acks {
                 connected: *connected,
                 acknowledged: acknowledged.iter().map(counted).collect(),
                 rejections: rejections.iter().map(Into::into).collect(),
+                disputes: disputes.iter().map(Into::into).collect(),
             }
         });
         let damaged = damaged.iter().map(ToString::to_string);
@@ -421,10 +426,12 @@ impl TryFrom<Acks> for AckReport {
                 Ok((head.try_into()?, entry.count))
             });
             let rejections = found.rejections.into_iter().filter_map(Rejection::read);
+            let disputes = found.disputes.into_iter().filter_map(StoredDispute::read);
             let report = FleetReport {
                 connected: found.connected,
                 acknowledged: acknowledged.collect::<Result<_, CodecError>>()?,
                 rejections: rejections.collect::<Result<_, _>>()?,
+                disputes: disputes.collect::<Result<_, _>>()?,
             };
             Ok((fleet(&found.fleet)?, report))
         });

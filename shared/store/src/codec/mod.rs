@@ -7,6 +7,7 @@
 //! Protobuf, because fields can be added without a new format: a reader skips what it does not know. The format byte is for
 //! what cannot be said that way; a reader refuses a format newer than its own.
 
+mod disputes;
 mod messages;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::keys::Place;
-use crate::{FleetReport, RejectionReport, State};
+use crate::{Dispute, FleetReport, RejectionReport, State};
 use heliograph_snapshot::{Entry, FleetName, Head, ResourceType, Version};
 use proptest::prelude::*;
 use std::time::{Duration, SystemTime};
@@ -114,6 +114,7 @@ fn report() -> AckReport {
         connected: 9,
         acknowledged: [(head(299), 2), (head(300), 7)].into(),
         rejections: vec![rejection],
+        disputes: vec![],
     };
     let fleets = [(FleetName::new("default", "edge"), fleet)];
     AckReport { replica: "distributor-1".into(), fleets: fleets.into(), damaged: [].into() }
@@ -278,6 +279,21 @@ proptest! {
 #[test]
 fn a_report_tells_of_damage() {
     let report = AckReport { damaged: [FleetName::new("default", "edge")].into(), ..report() };
+    assert_eq!(read_acks(&acks(&report)), Ok(report));
+}
+
+#[test]
+fn a_report_tells_of_disputes() {
+    let mut report = report();
+    for fleet in report.fleets.values_mut() {
+        fleet.disputes = vec![Dispute {
+            kind: ResourceType::Listener,
+            name: "http".into(),
+            version: Version::of(b"http"),
+            rejected: 2,
+            accepted: u64::MAX,
+        }];
+    }
     assert_eq!(read_acks(&acks(&report)), Ok(report));
 }
 

@@ -1,6 +1,6 @@
 use crate::writer::fleet;
 use heliograph_snapshot::{Head, ResourceType, Version};
-use heliograph_store::{AckReport, FleetReport, RejectionReport, Store};
+use heliograph_store::{AckReport, Dispute, FleetReport, RejectionReport, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,6 +17,13 @@ pub(crate) async fn reports_of_all_replicas_are_read_at_once(store: Arc<dyn Stor
         connected: 5,
         acknowledged: [(one, 3), (Head::default(), 1)].into(),
         rejections: vec![rejection],
+        disputes: vec![Dispute {
+            kind: ResourceType::Listener,
+            name: "http".into(),
+            version: Version::of(b"http"),
+            rejected: 2,
+            accepted: 1,
+        }],
     };
     let full = AckReport {
         replica: "distributor-1".into(),

@@ -248,6 +248,7 @@ pub(crate) async fn what_is_not_served_is_kept_with_the_rest(store: Arc<dyn Stor
             Bytes::from(match part {
                 Internal::Rules => vec![1; 600],
                 Internal::Directory => vec![2; 600 + round],
+                Internal::Quarantine => vec![3; 600],
             })
         };
         if let Write::Publish(publication) = &mut write {

@@ -124,6 +124,8 @@ fn say(part: Internal, rule: &Resource) -> Vec<String> {
     let body = rule.body.clone();
     let said = match part {
         Internal::Directory => format!("{:#?}", Proxy::decode(body).unwrap()),
+        // It follows from what proxies say, and never from objects.
+        Internal::Quarantine => unreachable!(),
         Internal::Rules if rule.name.starts_with("audience/") => {
             format!("{:#?}", Audience::decode(body).unwrap())
         }

@@ -1,0 +1,26 @@
+use crate::memo::Position;
+use crate::watch::Watch;
+use heliograph_snapshot::{Resource, ResourceType, Version};
+use std::sync::Arc;
+
+/// Where a client stands, for who counts clients. Many stand in the same place.
+#[derive(Clone, Debug)]
+pub struct Standing(pub(crate) Arc<Position>);
+
+impl Standing {
+    /// Every place of a [`crate::Memo`] has another.
+    pub fn id(&self) -> u64 {
+        self.0.id()
+    }
+
+    /// What the client rejected of what there is now, and what is to blame for that; cut to a bounded number.
+    pub fn rejections(&self) -> &[(ResourceType, Arc<Resource>)] {
+        self.0.rejections()
+    }
+
+    /// Whether the client has accepted this, as far as is known, and nothing else since.
+    pub fn holds(&self, kind: ResourceType, name: &str, version: Version) -> bool {
+        let watch: Option<&Watch> = self.0.state().watch(kind);
+        watch.is_some_and(|watch| watch.holds(name, version))
+    }
+}

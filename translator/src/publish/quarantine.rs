@@ -1,0 +1,219 @@
+//! What proxies reject is kept from those that do not have it: they get the last version that a proxy accepted.
+
+use heliograph_snapshot::{
+    Change, FleetName, Head, Internal, Resource, ResourceType, Snapshot, Tree, Version,
+};
+use heliograph_store::{AckReport, FleetReport};
+use heliograph_views::{Quarantined, served};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// What the proxies of a fleet say, on all replicas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answers {
+    /// The heads of which some proxy acknowledged all that it asks for.
+    acknowledged: BTreeSet<Head>,
+    disputes: BTreeMap<Subject, Count>,
+}
+
+/// What of a fleet is in quarantine, and what is known of the versions before.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine {
+    entries: BTreeMap<Place, Quarantined>,
+    /// What was published lately, oldest first.
+    stages: VecDeque<Stage>,
+    answers: Answers,
+    /// What was decided since this was asked for.
+    decisions: Vec<Decision>,
+}
+
+/// That what proxies are served of a resource is another one now, because of what they said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub kind: ResourceType,
+    pub name: Arc<str>,
+    /// What was rejected.
+    pub version: Version,
+    pub rejected: u64,
+    pub accepted: u64,
+    /// It is served as it is again: more proxies have it than reject it.
+    pub lifted: bool,
+}
+
+/// How many of the proxies that are connected reject something, and how many have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    rejected: u64,
+    accepted: u64,
+}
+
+/// Consecutive publications in which nothing differs that could be gone back to.
+#[derive(Debug)]
+struct Stage {
+    first: Head,
+    last: Head,
+    /// As it was served.
+    trees: BTreeMap<ResourceType, Tree>,
+    /// Whether some proxy acknowledged all of it.
+    accepted: bool,
+}
+
+type Subject = (ResourceType, Arc<str>, Version);
+type Place = (ResourceType, Arc<str>);
+
+/// How many resources of a fleet may be in quarantine. Each of them is stored once more.
+const ENTRIES: usize = 64;
+/// How many stages are remembered that a proxy accepted: the newest one may be what all others reject.
+const ACCEPTED: usize = 8;
+/// How many are remembered after those, until proxies have had the time to answer.
+const UNANSWERED: usize = 64;
+
+impl Answers {
+    /// What each fleet's proxies say, from what every replica says.
+    pub(crate) fn of(reports: &[AckReport]) -> BTreeMap<FleetName, Self> {
+        let mut answers: BTreeMap<FleetName, Self> = BTreeMap::new();
+        for (fleet, report) in reports.iter().flat_map(|report| &report.fleets) {
+            answers.entry(fleet.clone()).or_default().add(report);
+        }
+        answers
+    }
+
+    fn add(&mut self, report: &FleetReport) {
+        self.acknowledged.extend(report.acknowledged.keys());
+        for dispute in &report.disputes {
+            let subject = (dispute.kind, dispute.name.clone(), dispute.version);
+            let count = self.disputes.entry(subject).or_default();
+            count.rejected = count.rejected.saturating_add(dispute.rejected);
+            count.accepted = count.accepted.saturating_add(dispute.accepted);
+        }
+    }
+}
+
+impl Quarantine {
+    /// Takes over what an earlier term had published.
+    pub(super) fn inherit(&mut self, snapshot: &Arc<Snapshot>) {
+        for entry in Quarantined::all(snapshot) {
+            self.entries.entry(place(&entry)).or_insert(entry);
+        }
+        self.published(snapshot);
+    }
+
+    /// This is in the store now.
+    pub(super) fn published(&mut self, snapshot: &Arc<Snapshot>) {
+        let served = served(snapshot, &Quarantined::all(snapshot));
+        let kinds = ResourceType::ALL.into_iter().filter(|kind| Quarantined::is_for(*kind));
+        let trees: BTreeMap<_, _> = kinds.map(|kind| (kind, served.tree(kind).clone())).collect();
+        let head = snapshot.head;
+        let same = |stage: &&mut Stage| {
+            trees.iter().all(|(kind, tree)| stage.trees[kind].address() == tree.address())
+        };
+        match self.stages.back_mut().filter(same) {
+            Some(stage) => stage.last = head,
+            None => {
+                self.stages.push_back(Stage { first: head, last: head, trees, accepted: false })
+            }
+        }
+        self.note_accepted();
+    }
+
+    /// What proxies say. Returns whether something may follow from that.
+    pub(super) fn heard(&mut self, answers: Answers) -> bool {
+        self.answers = answers;
+        self.note_accepted();
+        !self.entries.is_empty() || !self.answers.disputes.is_empty()
+    }
+
+    /// The content with what is in quarantine.
+    pub(super) fn applied_to(&mut self, content: Arc<Snapshot>) -> Arc<Snapshot> {
+        self.decide(&content);
+        if self.entries.is_empty() {
+            return content;
+        }
+        let entries = self
+            .entries
+            .values()
+            .map(|entry| Change::SetInternal(Internal::Quarantine, Arc::new(entry.resource())));
+        Arc::new(content.with(content.head, entries))
+    }
+
+    pub(super) fn take_decisions(&mut self) -> Vec<Decision> {
+        std::mem::take(&mut self.decisions)
+    }
+
+    fn decide(&mut self, content: &Snapshot) {
+        // What has changed is another thing, and may be better.
+        self.entries.retain(|(kind, name), entry| {
+            content.get(*kind, name).is_some_and(|it| it.version == entry.rejected.version)
+        });
+        for (subject, count) in &self.answers.disputes {
+            let (kind, name, version) = subject;
+            let current = content.get(*kind, name).filter(|it| it.version == *version);
+            let Some(rejected) = current else { continue };
+            let is_full = self.entries.len() >= ENTRIES;
+            let entry = self.entries.get_mut(&(*kind, name.clone()));
+            let lifted = match &entry {
+                Some(entry) => count.lifts(entry.lifted),
+                // What many have is no matter of theirs.
+                None if is_full || count.lifts(false) || count.rejected == 0 => continue,
+                None => false,
+            };
+            match entry {
+                Some(entry) if entry.lifted == lifted => continue,
+                Some(entry) => entry.lifted = lifted,
+                None => {
+                    let Some(good) = last_good(&self.stages, *kind, rejected) else { continue };
+                    let entry =
+                        Quarantined { kind: *kind, rejected: rejected.clone(), good, lifted };
+                    self.entries.insert(place(&entry), entry);
+                }
+            }
+            let Count { rejected, accepted } = *count;
+            let (kind, name, version) = (*kind, name.clone(), *version);
+            self.decisions.push(Decision { kind, name, version, rejected, accepted, lifted });
+        }
+    }
+
+    fn note_accepted(&mut self) {
+        let heads = &self.answers.acknowledged;
+        for stage in &mut self.stages {
+            stage.accepted |= heads.range(stage.first..=stage.last).next().is_some();
+        }
+        // What came before one that was accepted is only of use if it was accepted too.
+        let newest = self.stages.iter().rev().find(|stage| stage.accepted).map(|it| it.first);
+        self.stages.retain(|stage| stage.accepted || Some(stage.first) > newest);
+        let accepted = self.stages.iter().filter(|stage| stage.accepted).count();
+        self.stages.drain(..accepted.saturating_sub(ACCEPTED));
+        let accepted = accepted.min(ACCEPTED);
+        let unanswered = self.stages.len() - accepted;
+        self.stages.drain(accepted..accepted + unanswered.saturating_sub(UNANSWERED));
+    }
+}
+
+impl Count {
+    /// Whether it is to be served as it is. One odd proxy among many does not keep it from the others; where nobody has
+    /// an opinion any more, the last one stands.
+    fn lifts(self, lifted: bool) -> bool {
+        let Self { rejected, accepted } = self;
+        if rejected == 0 && accepted == 0 { lifted } else { accepted > rejected }
+    }
+}
+
+/// The last version that a proxy accepted before what was rejected. None if there was no such resource then.
+fn last_good(
+    stages: &VecDeque<Stage>,
+    kind: ResourceType,
+    rejected: &Resource,
+) -> Option<Arc<Resource>> {
+    let accepted = stages.iter().rev().filter(|stage| stage.accepted);
+    for stage in accepted {
+        let then = stage.trees.get(&kind)?.get(&rejected.name)?;
+        if then.version != rejected.version {
+            return Some(then.clone());
+        }
+    }
+    None
+}
+
+fn place(entry: &Quarantined) -> Place {
+    (entry.kind, entry.rejected.name.clone())
+}

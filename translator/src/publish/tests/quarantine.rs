@@ -1,0 +1,203 @@
+//! What proxies reject is kept from the others.
+
+use super::super::quarantine::{Answers, Decision};
+use super::*;
+use heliograph_snapshot::{Internal, Version};
+use heliograph_store::{AckReport, Dispute, FleetReport};
+use heliograph_views::{Quarantined, served};
+
+const KIND: ResourceType = ResourceType::Cluster;
+
+/// What one replica says of `edge`: the heads that are acknowledged, and what of a version of `a` is rejected and accepted.
+fn says(acknowledged: &[Head], disputes: &[(ResourceType, &str, u64, u64)]) -> AckReport {
+    let dispute = |(kind, body, rejected, accepted): &(ResourceType, &str, u64, u64)| Dispute {
+        kind: *kind,
+        name: "a".into(),
+        version: Version::of(body.as_bytes()),
+        rejected: *rejected,
+        accepted: *accepted,
+    };
+    let report = FleetReport {
+        connected: 10,
+        acknowledged: acknowledged.iter().map(|head| (*head, 1)).collect(),
+        disputes: disputes.iter().map(dispute).collect(),
+        ..FleetReport::default()
+    };
+    AckReport { fleets: [(fleet("edge"), report)].into(), ..AckReport::default() }
+}
+
+fn hear(ledger: &mut Ledger, reports: &[AckReport]) {
+    ledger.heard(&Answers::of(reports));
+}
+
+fn decisions(ledger: &mut Ledger) -> Vec<Decision> {
+    let news = ledger.take_news().into_iter();
+    news.filter_map(|news| match news {
+        News::Decided { decision, .. } => Some(decision),
+        _ => None,
+    })
+    .collect()
+}
+
+/// The body of `a` that a newcomer is served, and what is on record of it.
+fn served_of(snapshot: &Arc<Snapshot>) -> (String, Vec<Quarantined>) {
+    let quarantined = Quarantined::all(snapshot);
+    let a = served(snapshot, &quarantined).get(KIND, "a").unwrap().body.clone();
+    (String::from_utf8(a.to_vec()).unwrap(), quarantined)
+}
+
+/// A ledger that has published `a` at 1, which proxies accepted, and then what is given.
+fn after(changes: &[Change]) -> Ledger {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "1"), set("b", "1")], 1);
+    ledger.complete();
+    let first = publish(&mut ledger, "edge");
+    hear(&mut ledger, &[says(&[first], &[])]);
+    for change in changes {
+        ledger.want(&fleet("edge"), vec![change.clone()], 1);
+        publish(&mut ledger, "edge");
+    }
+    assert!(ledger.next(NOW).is_none());
+    ledger.take_news();
+    ledger
+}
+
+#[test]
+fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
+    // What is beside it goes on.
+    let mut ledger = after(&[set("a", "bad"), set("b", "2")]);
+    let rejected = says(&[at(1)], &[(KIND, "bad", 2, 1)]);
+    hear(&mut ledger, &[rejected.clone()]);
+    let publication = publication(&mut ledger);
+    assert_eq!(&*publication.cause, "what proxies say of it");
+    assert!(!publication.is_step(), "nobody goes back to that");
+    let (body, quarantined) = served_of(&publication.snapshot);
+    assert_eq!((&*body, quarantined.len()), ("1", 1));
+    assert_eq!(publication.snapshot.get(KIND, "a").unwrap().body, "bad");
+    assert_eq!(publication.snapshot.get(KIND, "b").unwrap().body, "2");
+    succeed(&mut ledger, "edge", Step::Publish(publication));
+    let decision = Decision {
+        kind: KIND,
+        name: "a".into(),
+        version: Version::of(b"bad"),
+        rejected: 2,
+        accepted: 1,
+        lifted: false,
+    };
+    assert_eq!(decisions(&mut ledger), [decision]);
+
+    // Said again, by more or by nobody, it is no news.
+    for reports in [vec![rejected.clone(), rejected], vec![says(&[at(4)], &[])], vec![]] {
+        hear(&mut ledger, &reports);
+        assert!(ledger.next(NOW).is_none());
+    }
+    // Another change beside it, another one that is no better, and one that is.
+    let mut write = |change: Option<Change>, reports: Option<AckReport>| {
+        ledger.want(&fleet("edge"), change.into_iter().collect(), 1);
+        reports.iter().for_each(|report| hear(&mut ledger, std::slice::from_ref(report)));
+        let publication = super::publication(&mut ledger);
+        let (body, quarantined) = served_of(&publication.snapshot);
+        succeed(&mut ledger, "edge", Step::Publish(publication));
+        (body, quarantined.len())
+    };
+    assert_eq!(write(Some(set("b", "3")), None), ("1".to_owned(), 1));
+    assert_eq!(write(Some(set("a", "worse")), None), ("worse".to_owned(), 0));
+    let rejected = says(&[at(5)], &[(KIND, "worse", 1, 0)]);
+    assert_eq!(write(None, Some(rejected)), ("1".to_owned(), 1));
+    assert_eq!(write(Some(set("a", "good")), None), ("good".to_owned(), 0));
+}
+
+#[test]
+fn one_odd_proxy_keeps_nothing_from_the_others() {
+    let mut ledger = after(&[set("a", "2")]);
+    hear(&mut ledger, &[says(&[at(2)], &[(KIND, "2", 1, 9)])]);
+    assert!(ledger.next(NOW).is_none());
+    // One replica has only the odd one; the other counts once it hears of the matter.
+    let odd = says(&[], &[(KIND, "2", 1, 0)]);
+    hear(&mut ledger, &[odd.clone()]);
+    let publication = publication(&mut ledger);
+    assert_eq!(served_of(&publication.snapshot).0, "1");
+    succeed(&mut ledger, "edge", Step::Publish(publication));
+    hear(&mut ledger, &[odd.clone(), says(&[], &[(KIND, "2", 0, 9)])]);
+    let publication = super::publication(&mut ledger);
+    let (body, on_record) = served_of(&publication.snapshot);
+    assert_eq!((&*body, on_record[0].lifted), ("2", true));
+    succeed(&mut ledger, "edge", Step::Publish(publication));
+    let lifted: Vec<_> = decisions(&mut ledger).iter().map(|decision| decision.lifted).collect();
+    assert_eq!(lifted, [false, true]);
+    // And no back and forth.
+    hear(&mut ledger, &[odd, says(&[], &[(KIND, "2", 0, 8)])]);
+    assert!(ledger.next(NOW).is_none());
+}
+
+#[test]
+fn without_a_last_good_there_is_no_quarantine() {
+    // Never accepted in another version, gone in between, or of a kind that is never what it was.
+    let new = vec![set_of(ResourceType::Listener, "a", "bad")];
+    let gone = vec![Change::Remove(KIND, "a".into()), set("a", "bad")];
+    let endpoints = ["1", "bad"].map(|body| set_of(ResourceType::Endpoints, "a", body)).into();
+    for (kind, changes) in
+        [(ResourceType::Listener, new), (KIND, gone), (ResourceType::Endpoints, endpoints)]
+    {
+        let mut ledger = after(&changes);
+        let heads: Vec<_> = (1..=changes.len() as u64).map(at).collect();
+        hear(&mut ledger, &[says(&heads, &[(kind, "bad", 5, 0)])]);
+        assert!(ledger.next(NOW).is_none(), "{kind}");
+    }
+}
+
+#[test]
+fn the_last_good_is_what_was_accepted_and_not_what_was_published() {
+    // Nobody took 2, and one took 3, which the others reject.
+    let mut ledger = after(&[set("a", "2"), set("a", "3")]);
+    hear(&mut ledger, &[says(&[at(3)], &[])]);
+    hear(&mut ledger, &[says(&[at(3)], &[(KIND, "3", 5, 1)])]);
+    assert_eq!(served_of(&publication(&mut ledger).snapshot).0, "1");
+}
+
+/// Endpoints change all the time, and reports come late.
+#[test]
+fn a_storm_of_endpoints_leaves_the_last_good_alone() {
+    let storm = |from: u64| {
+        (from..from + 300).map(|n| {
+            let body: &'static str = Box::leak(n.to_string().into_boxed_str());
+            set_of(ResourceType::Endpoints, "a", body)
+        })
+    };
+    let changes: Vec<_> = storm(0).chain([set("a", "bad")]).chain(storm(300)).collect();
+    let mut ledger = after(&changes);
+    hear(&mut ledger, &[says(&[at(200)], &[(KIND, "bad", 5, 0)])]);
+    let publication = publication(&mut ledger);
+    assert_eq!(served_of(&publication.snapshot).0, "1");
+    assert_eq!(publication.snapshot.get(ResourceType::Endpoints, "a").unwrap().body, "599");
+}
+
+#[test]
+fn the_next_term_goes_on_with_it() {
+    let mut ledger = after(&[set("a", "bad")]);
+    hear(&mut ledger, &[says(&[at(1)], &[(KIND, "bad", 2, 0)])]);
+    let left = publication(&mut ledger).snapshot;
+    let record = record(&left);
+    let mut next = claimed(&[&record]);
+    next.want(&fleet("edge"), vec![set("a", "bad"), set("b", "1")], 1);
+    next.complete();
+    let step = step(&mut next);
+    assert!(matches!(step, Step::LoadHeld { .. }), "{step:?}");
+    let loaded = Loaded { snapshot: left.clone(), unopened: vec![] };
+    next.done(&fleet("edge"), step, Ok(Reply::Loaded(loaded))).unwrap();
+    assert!(next.next(NOW).is_none(), "it is what it should be");
+    // The last good has been accepted, by who was served it, and is so for the next that is bad.
+    hear(&mut next, &[says(&[left.head], &[])]);
+    next.want(&fleet("edge"), vec![set("a", "worse")], 1);
+    publish(&mut next, "edge");
+    hear(&mut next, &[says(&[left.head], &[(KIND, "worse", 2, 0)])]);
+    assert_eq!(served_of(&publication(&mut next).snapshot).0, "1");
+}
+
+#[test]
+fn a_fleet_without_quarantine_has_no_trace_of_it() {
+    let mut ledger = after(&[]);
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    let publication = publication(&mut ledger);
+    assert!(publication.snapshot.internal(Internal::Quarantine).is_empty());
+}
