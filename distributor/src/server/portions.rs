@@ -5,14 +5,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A socket that hands large DATA frames on as several small ones, which says the same in HTTP/2.
 ///
-/// The connection reads into a buffer of 8 KB that grows to hold the largest frame and stays so: with the list of names that
-/// a client sends once, 32 KB for as long as it is connected. With frames below half of it, the buffer never grows.
+/// The connection reads into a buffer of 8 KB that grows to hold the largest frame, and notes each frame that its stream did
+/// not take yet in a list; both stay as large as they ever were, which is 30 KB after a client that lists once all it
+/// holds. With frames below half of the buffer it never grows, and with a pause before the next portion, for the stream to
+/// take the last one, neither does the list.
 #[derive(Debug)]
 pub(super) struct Portioned<IO> {
     io: IO,
     cutter: Cutter,
     /// What was read and is not handed on yet.
     kept: Vec<u8>,
+    /// Whether others had their turn since the last portion.
+    has_paused: bool,
 }
 
 /// Where in the frames the reader is. It sees every byte once, in order.
@@ -47,7 +51,8 @@ const END_STREAM: u8 = 1;
 
 impl<IO> Portioned<IO> {
     pub(super) fn new(io: IO) -> Self {
-        Self { io, cutter: Cutter { pass: PREFACE, cut: None }, kept: Vec::new() }
+        let cutter = Cutter { pass: PREFACE, cut: None };
+        Self { io, cutter, kept: Vec::new(), has_paused: false }
     }
 }
 
@@ -70,6 +75,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Portioned<IO> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let start = buffer.filled().len();
+        if this.cutter.is_between_portions() && !std::mem::replace(&mut this.has_paused, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        this.has_paused = false;
         loop {
             this.cutter.hand_on(&mut this.kept, buffer);
             if buffer.filled().len() > start || buffer.remaining() == 0 {
@@ -143,19 +153,24 @@ impl Cutter {
         }
     }
 
-    /// Moves what can be handed on from `kept` to `buffer`, with a header before each portion.
+    fn is_between_portions(&self) -> bool {
+        self.pass == 0 && self.cut.is_some()
+    }
+
+    /// Moves what can be handed on from `kept` to `buffer`, until the end of a portion.
     fn hand_on(&mut self, kept: &mut Vec<u8>, buffer: &mut ReadBuf<'_>) {
+        if self.pass == 0
+            && let Some(cut) = self.cut.take()
+        {
+            kept.splice(..0, self.next(cut));
+        }
         let mut taken = 0;
         loop {
             let length = self.pass.min(kept.len() - taken).min(buffer.remaining());
             buffer.put_slice(&kept[taken..taken + length]);
             (self.pass, taken) = (self.pass - length, taken + length);
-            if self.pass > 0 {
+            if self.pass > 0 || self.cut.is_some() {
                 break;
-            }
-            if let Some(cut) = self.cut.take() {
-                kept.splice(taken..taken, self.next(cut));
-                continue;
             }
             match kept[taken..].first_chunk().map(Cut::of) {
                 Some((None, length)) => self.pass = HEADER + length,
