@@ -128,16 +128,16 @@ impl AdsStream {
         let node = NodeName::read(first.node.ok_or_else(no_node)?)?;
         let name = fleet_of(&node)?;
         self.caller.admit(&name)?;
-        let (fleet, news) = match self.shared.fleets.enter(&name) {
-            Some(entered) => entered,
-            // Rare, so that it is not part of every stream.
-            None => Box::pin(wait_for(&self.shared, &name, &node, &first.request)).await?,
-        };
         let identity = self.caller.identity();
         let who = Who {
             node: node.id.chars().take(NODE_ID_LIMIT).collect(),
             claims: node.claims,
             namespace: identity.namespace().map(str::to_owned),
+        };
+        let (fleet, news) = match self.shared.fleets.enter(&name) {
+            Some(entered) => entered,
+            // Boxed, so that what is rare is not part of every stream.
+            None => Box::pin(wait_for(&self.shared, &name, &who.node, &first.request)).await?,
         };
         let mut serving = Serving::new(fleet, news, who, self.protocol).await?;
         tracing::debug!(fleet = %serving.fleet.name, node = serving.who.node, %identity, "stream opened");
@@ -319,12 +319,11 @@ impl Serving {
 async fn wait_for(
     shared: &Shared,
     name: &FleetName,
-    node: &NodeName,
+    node: &str,
     first: &Request,
 ) -> Result<(Arc<Fleet>, News), Status> {
     if shared.fleets.stage(name).is_none() {
-        let id: String = node.id.chars().take(NODE_ID_LIMIT).collect();
-        tracing::info!(fleet = %name, node = id, "a proxy waits for a fleet that is not published");
+        tracing::info!(fleet = %name, node, "a proxy waits for a fleet that is not published");
     }
     // It is kept for as long as this takes.
     first.check().map_err(refusal)?;

@@ -180,12 +180,13 @@ impl Board {
         }
     }
 
-    /// From now on the fleet is loaded, if there is one of this name.
+    /// From now on the fleet is loaded, if one of this name lives.
     pub(super) fn keep(&mut self, name: &FleetName) {
         let Some(fleet) = self.fleets.get_mut(name) else { return };
-        if std::mem::replace(&mut fleet.kept, true) {
+        if fleet.kept || fleet.live.is_none() {
             return;
         }
+        fleet.kept = true;
         fleet.wanted = fleet.live.clone();
         if self.start != Start::Synced {
             self.owed.insert(name.clone());

@@ -122,8 +122,26 @@ async fn a_fleet_that_retires_was_known_and_is_no_longer_kept() {
         let tombstone = bench.retire(name).await;
         assert_eq!(bench.next().await, format!("default/{name} {tombstone} retired"));
     }
+    bench.subscription.keep(&fleet("kept"));
     let back = bench.publish("kept").await;
     assert_eq!(bench.next().await, known("kept", back));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_retired_while_it_was_loaded_cannot_be_kept_before_it_is_back() {
+    let (mut bench, _) = listed(&["one"]).await;
+    bench.store.hold(Held::BeforeTheyRead);
+    bench.subscription.keep(&fleet("one"));
+    bench.expect_nothing_for(1).await;
+    let tombstone = bench.retire("one").await;
+    assert_eq!(bench.next().await, format!("default/one {tombstone} retired"));
+    assert_eq!(bench.next().await, "synced");
+    bench.subscription.keep(&fleet("one"));
+    let back = bench.publish("one").await;
+    assert_eq!(bench.next().await, known("one", back));
+    bench.store.let_go();
+    bench.expect_nothing_for(30).await;
+    assert_eq!(begun(&bench), 1);
 }
 
 /// Those that someone waits for come in their own order, before the others.
