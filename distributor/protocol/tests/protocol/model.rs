@@ -224,10 +224,12 @@ impl Client {
                 before.keys().filter(|name| whole && !names(&reply).contains(&name.as_str()));
             // With others around it, nobody can tell yet which one is to blame, and all may come again.
             let told = new.len() + reply.removed.len() + gone.count();
-            let alone = told == 1;
+            // To a server that presumed something, more may have been in it.
+            let alone = told == 1 && !self.freed;
             self.reject(&reply, new.iter().filter(|_| alone));
-            // It may hold what the server does not know of: then nothing is left out to find the culprit.
-            let unsolved = self.lenient && whole;
+            // It may hold what the server does not know of, so that nothing can be left out to find the culprit; or a whole
+            // list has what the server presumed that it holds.
+            let unsolved = (self.lenient || self.freed) && whole;
             self.refuse(&reply, new.iter().filter(|resource| unsolved || is_bad(resource)));
             self.stream.nack(&reply, "something is wrong with it")
         };
