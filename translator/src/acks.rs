@@ -7,7 +7,7 @@ use axum::Json;
 use axum::routing::{MethodRouter, get};
 use heliograph_shared::admin::Pages;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use heliograph_store::{AckReport, FleetReport, RejectionReport, Store};
+use heliograph_store::{AckReport, Dispute, FleetReport, RejectionReport, Store};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -53,6 +53,9 @@ struct Fleet<'a> {
     sum: Count,
     replicas: BTreeMap<&'a str, Count>,
     rejections: Vec<Rejection<'a>>,
+    /// Of each resource that is rejected, how many connected proxies reject it and how many have it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    disputes: Vec<Disputed<'a>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -70,6 +73,16 @@ struct Rejection<'a> {
     /// By how many proxies.
     count: u64,
     detail: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct Disputed<'a> {
+    replica: &'a str,
+    kind: ResourceType,
+    name: &'a str,
+    version: Version,
+    rejected: u64,
+    accepted: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -147,13 +160,22 @@ impl<'a> Page<'a> {
 
 impl<'a> Fleet<'a> {
     fn add(&mut self, replica: &'a str, report: &'a FleetReport, newest: Option<&Head>) {
-        let FleetReport { connected, acknowledged, rejections, disputes: _ } = report;
+        let FleetReport { connected, acknowledged, rejections, disputes } = report;
         let acknowledged = newest.and_then(|head| acknowledged.get(head)).copied();
         let count = Count { connected: *connected, acknowledged: acknowledged.unwrap_or_default() };
         self.sum.connected = self.sum.connected.saturating_add(count.connected);
         self.sum.acknowledged = self.sum.acknowledged.saturating_add(count.acknowledged);
         self.replicas.insert(replica, count);
         self.rejections.extend(rejections.iter().map(|it| Rejection::new(replica, it)));
+        self.disputes.extend(disputes.iter().map(|it| Disputed::new(replica, it)));
+    }
+}
+
+impl<'a> Disputed<'a> {
+    fn new(replica: &'a str, dispute: &'a Dispute) -> Self {
+        let Dispute { kind, name, version, rejected, accepted } = dispute;
+        let (kind, version) = (*kind, *version);
+        Self { replica, kind, name, version, rejected: *rejected, accepted: *accepted }
     }
 }
 
@@ -197,6 +219,13 @@ mod tests {
         let fleet = FleetName::new("default", "edge");
         let head = |sequence| Head { epoch: 0, fence: 7, sequence };
         let version = Version::of(b"bad");
+        let dispute = |accepted| Dispute {
+            kind: ResourceType::Route,
+            name: "table".into(),
+            version,
+            rejected: 3 - accepted,
+            accepted,
+        };
         let report = |replica: &str, acknowledged: &[(u64, u64)], rejections| AckReport {
             replica: replica.to_owned(),
             fleets: BTreeMap::from([(
@@ -205,7 +234,7 @@ mod tests {
                     connected: 3,
                     acknowledged: acknowledged.iter().map(|(at, n)| (head(*at), *n)).collect(),
                     rejections,
-                    disputes: Vec::new(),
+                    disputes: vec![dispute(acknowledged.len() as u64)],
                 },
             )]),
             damaged: BTreeSet::new(),
@@ -240,6 +269,10 @@ mod tests {
                 "count": 1,
                 "detail": "no such cluster",
             }],
+            "disputes": [
+                {"replica": "one", "kind": "route", "name": "table", "version": version, "rejected": 1, "accepted": 2},
+                {"replica": "two", "kind": "route", "name": "table", "version": version, "rejected": 2, "accepted": 1},
+            ],
         }}});
         assert_eq!(json!(Page::new(&reports, &heads)), expected);
     }

@@ -71,6 +71,23 @@ fn clients_of_a_class_share_its_view_and_it_goes_with_the_last() {
 }
 
 #[test]
+fn a_class_sees_the_last_good_of_what_is_its_own() {
+    let (classes, _) = classes();
+    let kind = ResourceType::Listener;
+    let [rejected, good] =
+        ["body", "good"].map(|body| Arc::new(Resource::new("rack-0", body.into())));
+    let (bad, last) = (rejected.version, good.version);
+    let entry = heliograph_views::Quarantined { kind, rejected, good, lifted: false };
+    let entry = Change::SetInternal(Internal::Quarantine, Arc::new(entry.resource()));
+    let base = snapshot([racks(2), vec![list("a", "rack-0"), list("b", "rack-1"), entry]].concat());
+    let views = Views::new(base, classes);
+    let [own, other] = ["a", "b"].map(|node| views.of(&who(node), &mut Seat::default()));
+    assert_eq!(own.version(kind, "rack-0"), Some(last));
+    assert!(own.has(kind, "rack-0", Some(bad)), "who has it keeps it");
+    assert!(!other.has(kind, "rack-0", Some(bad)) && other.version(kind, "rack-0").is_none());
+}
+
+#[test]
 fn who_is_listed_otherwise_sees_otherwise() {
     let (classes, _) = classes();
     let base = snapshot([racks(2), vec![list("a", "rack-0")]].concat());

@@ -40,6 +40,8 @@ struct Client {
     refused: BTreeSet<(ResourceType, String, String)>,
     /// Clusters that were in a refused reply: routes to them may lead nowhere.
     doubtful: BTreeSet<String>,
+    /// What it held when it came back, and the server had never heard of.
+    strangers: BTreeSet<(ResourceType, String)>,
     views: BTreeMap<u64, Arc<View>>,
     plans: BTreeMap<u64, Plan>,
     newest: BTreeMap<ResourceType, u64>,
@@ -82,6 +84,7 @@ impl Client {
             rejected: BTreeMap::new(),
             refused: BTreeSet::new(),
             doubtful: BTreeSet::new(),
+            strangers: BTreeSet::new(),
             views: [(1, view)].into(),
             plans: [(1, first)].into(),
             newest: BTreeMap::new(),
@@ -152,6 +155,10 @@ impl Client {
         self.newest.clear();
         self.lenient |= self.stream.protocol == StateOfTheWorld;
         let view = self.views.values().next_back().unwrap().clone();
+        for (kind, held) in &self.held {
+            let held = held.iter().filter(|(name, it)| !view.has(*kind, name, Some(it.version)));
+            self.strangers.extend(held.map(|(name, _)| (*kind, name.clone())));
+        }
         let versions = self.stream.accepted_versions();
         self.stream = Stream::new(self.stream.protocol, view);
         for kind in [Cluster, Endpoints, Listener, Route] {
@@ -181,6 +188,7 @@ impl Client {
             assert!(!alone || names.len() <= 1, "several in {reply:?}");
             for resource in &reply.resources {
                 assert!(!self.is_rejected(&reply, resource), "{reply:?} was rejected");
+                assert!(!self.goes_back(&reply, resource), "{reply:?} takes the newest away");
             }
             let alone = self.inbox.iter().all(|earlier| earlier.kind != reply.kind);
             assert!(alone || self.freed, "two in flight");
@@ -216,10 +224,12 @@ impl Client {
                 before.keys().filter(|name| whole && !names(&reply).contains(&name.as_str()));
             // With others around it, nobody can tell yet which one is to blame, and all may come again.
             let told = new.len() + reply.removed.len() + gone.count();
-            let alone = told == 1;
+            // To a server that presumed something, more may have been in it.
+            let alone = told == 1 && !self.freed;
             self.reject(&reply, new.iter().filter(|_| alone));
-            // It may hold what the server does not know of: then nothing is left out to find the culprit.
-            let unsolved = self.lenient && whole;
+            // It may hold what the server does not know of, so that nothing can be left out to find the culprit; or a whole
+            // list has what the server presumed that it holds.
+            let unsolved = (self.lenient || self.freed) && whole;
             self.refuse(&reply, new.iter().filter(|resource| unsolved || is_bad(resource)));
             self.stream.nack(&reply, "something is wrong with it")
         };
@@ -357,6 +367,24 @@ impl Client {
         })
     }
 
+    /// Whether this is in the place of something newer that the client holds.
+    fn goes_back(&self, reply: &Reply, resource: &Resource) -> bool {
+        let held = self.held.get(&reply.kind).and_then(|held| held.get(&*resource.name));
+        let is_known = !self.strangers.contains(&(reply.kind, resource.name.to_string()))
+            && !self.lenient
+            && !self.freed;
+        let Some(held) = held.filter(|_| is_known) else { return false };
+        self.is_held_back(&self.plans[&sequence(reply)], reply.kind, held)
+            && held.version != resource.version
+    }
+
+    fn is_held_back(&self, plan: &Plan, kind: ResourceType, resource: &Resource) -> bool {
+        plan.substitute().is_some_and(|it| {
+            (it.kind, &it.rejected.name) == (kind, &resource.name)
+                && it.rejected.version == resource.version
+        })
+    }
+
     /// Answers until nothing comes, then holds the client against the newest view.
     fn finish(&mut self) {
         for _ in 0..20 {
@@ -390,11 +418,12 @@ impl Client {
             let held = self.held.get(kind).and_then(|held| held.get(name));
             assert!(
                 held.map(|held| held.version) == Some(resource.version)
+                    || held.is_some_and(|held| self.is_held_back(plan, *kind, held))
                     || self.refused.contains(&refused),
                 "{kind} {name} is {held:?}, not {resource:?}"
             );
         }
-        if self.refused.is_empty() {
+        if self.refused.is_empty() && plan.substitute().is_none() {
             for kind in [Cluster, Listener].into_iter().filter(|_| !untold) {
                 for name in self.held.get(&kind).into_iter().flatten().map(|(name, _)| name) {
                     assert!(

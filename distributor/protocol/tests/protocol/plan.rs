@@ -1,8 +1,8 @@
 //! Random views for the model.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::View;
-use heliograph_snapshot::{Resource, ResourceType};
+use heliograph_distributor_protocol::{Substitute, View};
+use heliograph_snapshot::{Resource, ResourceType, Version};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +14,14 @@ pub(crate) struct Plan {
     endpoints: [Option<u8>; 3],
     routes: [Option<Item>; 2],
     listeners: [Option<Item>; 2],
+    /// The first of a type is at an older version, because others rejected its newest.
+    spared: Option<Spared>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Spared {
+    kind: ResourceType,
+    newest: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +39,11 @@ fn item() -> impl Strategy<Value = Option<Item>> {
     )
 }
 
+fn spared() -> impl Strategy<Value = Spared> {
+    let kind = prop_oneof![Just(Cluster), Just(Route), Just(Listener)];
+    (kind, 0..3u8).prop_map(|(kind, newest)| Spared { kind, newest })
+}
+
 pub(crate) fn plan() -> impl Strategy<Value = Plan> {
     let endpoints = prop::option::weighted(0.8, 0..3u8);
     (
@@ -38,17 +51,34 @@ pub(crate) fn plan() -> impl Strategy<Value = Plan> {
         [endpoints.clone(), endpoints.clone(), endpoints],
         [item(), item()],
         [item(), item()],
+        prop::option::weighted(0.3, spared()),
     )
-        .prop_map(|(clusters, endpoints, routes, listeners)| Plan {
+        .prop_map(|(clusters, endpoints, routes, listeners, spared)| Plan {
             clusters,
             endpoints,
             routes,
             listeners,
+            spared,
         })
 }
 
 impl Plan {
     pub(crate) fn view(&self, sequence: u64) -> Arc<View> {
+        let substitutes = self.substitute().into_iter().collect();
+        view_with(sequence, &self.bodies(), substitutes)
+    }
+
+    /// What is held back, under which name.
+    pub(crate) fn substitute(&self) -> Option<Substitute> {
+        let Spared { kind, newest } = self.spared?;
+        let (_, name, body) = self.bodies().into_iter().find(|(of, _, _)| *of == kind)?;
+        let (_, rest) = body.split_once(' ')?;
+        let (rejected, good) = (format!("{newest} {rest}"), Version::of(body.as_bytes()));
+        let rejected = Arc::new(Resource::new(name, rejected.into()));
+        (rejected.version != good).then_some(Substitute { kind, rejected, good })
+    }
+
+    fn bodies(&self) -> Vec<(ResourceType, String, String)> {
         let mut resources = Vec::new();
         let body = |item: &Item, refers: Vec<String>| {
             format!(
@@ -80,11 +110,7 @@ impl Plan {
             let refers = existing(&self.routes, item.refers, "r");
             resources.push((Listener, format!("l{n}"), body(item, refers)));
         }
-        let resources: Vec<_> = resources
-            .iter()
-            .map(|(kind, name, body)| (*kind, name.as_str(), body.as_str()))
-            .collect();
-        view(sequence, &resources)
+        resources
     }
 
     pub(crate) fn has(&self, kind: ResourceType, name: &str) -> bool {

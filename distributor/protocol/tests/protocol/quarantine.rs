@@ -2,20 +2,15 @@
 
 use crate::stream::*;
 use heliograph_distributor_protocol::{Substitute, View};
-use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot, Version};
+use heliograph_snapshot::{Resource, ResourceType, Version};
 use std::sync::Arc;
 
 /// A view in which the first listener is at an older version.
 fn spared(sequence: u64, resources: &[(ResourceType, &str, &str)], newest: &str) -> Arc<View> {
-    let resource = |name: &str, body: &str| Arc::new(Resource::new(name, body.to_owned().into()));
     let (kind, name, good) = resources[0];
-    let changes =
-        resources.iter().map(|(kind, name, body)| Change::Set(*kind, resource(name, body)));
-    let head = Head { epoch: 0, fence: 1, sequence };
-    let snapshot = Snapshot::empty(FleetName::new("default", "gateway")).with(head, changes);
+    let rejected = Arc::new(Resource::new(name, newest.to_owned().into()));
     let good = Version::of(good.as_bytes());
-    let substitute = Substitute { kind, rejected: resource(name, newest), good };
-    Arc::new(View::with(Arc::new(snapshot), [substitute].into()))
+    view_with(sequence, resources, vec![Substitute { kind, rejected, good }])
 }
 
 fn connect(stream: &mut Stream) {

@@ -1,7 +1,7 @@
 //! One stream under test, driven by hand, and views to drive it with.
 
 use heliograph_distributor_protocol::{
-    Asks, Event, Memo, Output, Protocol, Reply, Request, RequestError, Session, View,
+    Asks, Event, Memo, Output, Protocol, Reply, Request, RequestError, Session, Substitute, View,
 };
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,14 +25,21 @@ pub(crate) struct Stream {
 }
 
 pub(crate) fn view(sequence: u64, resources: &[(ResourceType, &str, &str)]) -> Arc<View> {
+    view_with(sequence, resources, Vec::new())
+}
+
+pub(crate) fn view_with(
+    sequence: u64,
+    resources: &[(ResourceType, impl AsRef<str>, impl AsRef<str>)],
+    substitutes: Vec<Substitute>,
+) -> Arc<View> {
     let changes = resources.iter().map(|(kind, name, content)| {
-        let body = bytes::Bytes::from(content.to_string());
-        Change::Set(*kind, Arc::new(Resource::new(*name, body)))
+        let body = bytes::Bytes::from(content.as_ref().to_owned());
+        Change::Set(*kind, Arc::new(Resource::new(name.as_ref(), body)))
     });
     let head = Head { epoch: 0, fence: 1, sequence };
-    Arc::new(View::new(Arc::new(
-        Snapshot::empty(FleetName::new("default", "gateway")).with(head, changes),
-    )))
+    let snapshot = Snapshot::empty(FleetName::new("default", "gateway")).with(head, changes);
+    Arc::new(View::with(Arc::new(snapshot), substitutes.into()))
 }
 
 pub(crate) fn names(reply: &Reply) -> Vec<&str> {

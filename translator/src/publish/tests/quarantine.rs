@@ -67,7 +67,7 @@ fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
     // What is beside it goes on.
     let mut ledger = after(&[set("a", "bad"), set("b", "2")]);
     let rejected = says(&[at(1)], &[(KIND, "bad", 2, 1)]);
-    hear(&mut ledger, &[rejected.clone()]);
+    hear(&mut ledger, std::slice::from_ref(&rejected));
     let publication = publication(&mut ledger);
     assert_eq!(&*publication.cause, "what proxies say of it");
     assert!(!publication.is_step(), "nobody goes back to that");
@@ -114,7 +114,7 @@ fn one_odd_proxy_keeps_nothing_from_the_others() {
     assert!(ledger.next(NOW).is_none());
     // One replica has only the odd one; the other counts once it hears of the matter.
     let odd = says(&[], &[(KIND, "2", 1, 0)]);
-    hear(&mut ledger, &[odd.clone()]);
+    hear(&mut ledger, std::slice::from_ref(&odd));
     let publication = publication(&mut ledger);
     assert_eq!(served_of(&publication.snapshot).0, "1");
     succeed(&mut ledger, "edge", Step::Publish(publication));
