@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 
@@ -92,7 +92,7 @@ impl Feed {
             tokio::select! {
                 update = updates.next() => {
                     match update {
-                        Update::Published(snapshot) => self.publish(snapshot).await,
+                        Update::Published(snapshot, time) => self.publish(snapshot, time).await,
                         Update::Retired(fleet, _) => self.retire(&fleet),
                         Update::Synced => synced.take().map_or((), Guard::done),
                     }
@@ -112,13 +112,13 @@ impl Feed {
     }
 
     /// A snapshot may come again at the same head, with secrets that could not be opened before.
-    async fn publish(&self, snapshot: Arc<Snapshot>) {
+    async fn publish(&self, snapshot: Arc<Snapshot>, time: SystemTime) {
         let fleet = self.fleets.borrow().get(&snapshot.fleet).cloned();
         tracing::debug!(fleet = %snapshot.fleet, head = %snapshot.head, "new snapshot");
         match fleet {
             Some(fleet) => {
                 let views = match fleet.current() {
-                    Some(views) => views.next(snapshot),
+                    Some(views) => views.next(snapshot, time),
                     None => Views::new(snapshot, fleet.classes.clone()),
                 };
                 fleet.tell(&Arc::new(views)).await;
@@ -261,10 +261,10 @@ mod tests {
     async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
         let (feed, mut fleets) = Feed::new(unclassed());
         let name = FleetName::new("default", "a");
-        feed.publish(snapshot("a", 1)).await;
+        feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
         let (_, news) = fleets.published(&name).await.unwrap();
         feed.retire(&name);
-        feed.publish(snapshot("a", 3)).await;
+        feed.publish(snapshot("a", 3), SystemTime::UNIX_EPOCH).await;
         assert!(news.borrow().is_some());
     }
 
@@ -272,13 +272,13 @@ mod tests {
     async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
         let (feed, mut fleets) = Feed::new(unclassed());
         let name = FleetName::new("default", "a");
-        feed.publish(snapshot("a", 1)).await;
+        feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
         let stream = fleets.published(&name).await.unwrap();
         feed.retire(&name);
-        feed.publish(snapshot("b", 1)).await;
+        feed.publish(snapshot("b", 1), SystemTime::UNIX_EPOCH).await;
         assert!(fleets.get(&name).is_some());
         drop(stream);
-        feed.publish(snapshot("c", 1)).await;
+        feed.publish(snapshot("c", 1), SystemTime::UNIX_EPOCH).await;
         feed.retire(&FleetName::new("default", "b"));
         assert!(fleets.get(&name).is_none());
         assert_eq!(fleets.all().len(), 1);

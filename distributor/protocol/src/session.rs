@@ -3,6 +3,7 @@ use crate::memo::{Input, Memo, Position, Step};
 use crate::nonce::{Nonce, Nonces};
 use crate::reply::Reply;
 use crate::request::{Request, RequestError};
+use crate::standing::Standing;
 use crate::state::{Expired, Heard};
 use crate::view::View;
 use crate::watch::{Answered, Turn, Watch};
@@ -126,6 +127,11 @@ impl Session {
     /// only when the client asks for more, or rejects what it accepted before.
     pub fn acknowledged(&self) -> Option<Head> {
         self.position.acknowledged()
+    }
+
+    /// Where the stream stands now, to be looked at later.
+    pub fn standing(&self) -> Standing {
+        Standing::new(self.position.clone())
     }
 
     fn step(&self, kind: ResourceType, request: &Request) -> Result<Arc<Step>, RequestError> {

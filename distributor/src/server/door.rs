@@ -3,7 +3,7 @@ use super::tenure::Tenure;
 use crate::load::{Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -75,10 +75,11 @@ impl Door {
     }
 
     /// Lets a connection in, or says in the log why not.
-    pub(crate) fn connect(self: &Arc<Self>, from: IpAddr) -> Option<Visit> {
+    pub(crate) fn connect(self: &Arc<Self>, address: SocketAddr) -> Option<Visit> {
+        let from = address.ip();
         let decided = self.gate().connect(from);
         match decided {
-            Ok(()) => Some(Visit { tenure: Tenure::default(), door: self.clone(), from }),
+            Ok(()) => Some(Visit { tenure: Tenure::of(address), door: self.clone(), from }),
             Err(refusal) => {
                 self.turn_away(refusal, Some(from));
                 None
@@ -188,6 +189,11 @@ impl Admitted {
     /// Resolves when the stream must end, with what its client is told.
     pub(crate) async fn ended(&self) -> Status {
         self.pace.tenure().ended().await
+    }
+
+    /// Where the client is.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.pace.tenure().address()
     }
 
     /// Where it is noted what the client takes.

@@ -15,6 +15,7 @@ mod tenure;
 pub(crate) use door::Door;
 pub(crate) use rebalancer::Rebalancer;
 
+use crate::clients::Clients;
 use crate::comparison::Comparisons;
 use crate::feed::Fleets;
 use crate::followed::Followed;
@@ -37,6 +38,7 @@ use tonic::service::Routes;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) fleets: Fleets,
+    pub(crate) clients: Clients,
     pub(crate) comparisons: Comparisons,
     pub(crate) metrics: Metrics,
     /// Names this replica and its version to clients.
@@ -84,7 +86,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    let Some(visit) = door.connect(peer.ip()) else { continue };
+                    let Some(visit) = door.connect(peer) else { continue };
                     let present = self.shared.metrics.connection();
                     let (entrance, routes) = (self.entrance.clone(), routes.clone());
                     let serving = entrance.serve(stream, routes, visit, stop.clone());

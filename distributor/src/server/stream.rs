@@ -2,6 +2,7 @@ use super::Shared;
 use super::door::Admitted;
 use super::request::{Incoming, NodeName, Requests, refusal};
 use crate::acks::Participant;
+use crate::clients::Entry;
 use crate::feed::{Fleet, News};
 use crate::identity::Caller;
 use crate::metrics::Present;
@@ -46,7 +47,7 @@ enum State {
 
 /// A stream whose client has named itself.
 struct Serving {
-    who: Who,
+    client: Entry,
     fleet: Arc<Fleet>,
     views: News,
     seat: Seat,
@@ -124,22 +125,24 @@ impl AdsStream {
         let node = NodeName::read(first.node.ok_or_else(no_node)?)?;
         let name = fleet_of(&node)?;
         self.caller.admit(&name)?;
-        let mut fleets = self.shared.fleets.clone();
-        if fleets.get(&name).is_none() {
-            let id: String = node.id.chars().take(NODE_ID_LIMIT).collect();
-            tracing::info!(fleet = %name, node = id, "a proxy waits for a fleet that is not published");
-            // It is kept for as long as that takes.
-            first.request.check().map_err(refusal)?;
-        }
-        let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
         let identity = self.caller.identity();
         let who = Who {
             node: node.id.chars().take(NODE_ID_LIMIT).collect(),
             claims: node.claims,
             namespace: identity.namespace().map(str::to_owned),
         };
-        let mut serving = Serving::new(fleet, news, who, self.protocol).await?;
-        tracing::debug!(fleet = %serving.fleet.name, node = serving.who.node, %identity, "stream opened");
+        let address = self.admitted.address();
+        let (caller, clients) = (self.caller.clone(), &self.shared.clients);
+        let client = clients.join(self.protocol, name.clone(), who, caller, address);
+        let mut fleets = self.shared.fleets.clone();
+        if fleets.get(&name).is_none() {
+            tracing::info!(fleet = %name, node = client.who().node, "a proxy waits for a fleet that is not published");
+            // It is kept for as long as that takes.
+            first.request.check().map_err(refusal)?;
+        }
+        let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
+        let mut serving = Serving::new(fleet, news, client, self.protocol).await?;
+        tracing::debug!(fleet = %name, node = serving.client.who().node, %identity, "stream opened");
         serving.compare(&self.shared, &first.request, &mut self.frames).await?;
         let setup = self.admitted.set_up().await;
         serving.hear(&self.shared, &first.request, &mut self.frames).await?;
@@ -160,7 +163,7 @@ impl AdsStream {
 
     fn end(&mut self, status: &Status) {
         if let State::Serving(serving) = &self.state {
-            let (fleet, node) = (&serving.fleet.name, &serving.who.node);
+            let (fleet, node) = (&serving.fleet.name, &serving.client.who().node);
             tracing::debug!(%fleet, node, code = ?status.code(), reason = status.message(), "stream ended");
         }
         if matches!(status.code(), tonic::Code::InvalidArgument | tonic::Code::ResourceExhausted) {
@@ -178,16 +181,16 @@ impl Serving {
     async fn new(
         fleet: Arc<Fleet>,
         mut views: News,
-        who: Who,
+        client: Entry,
         protocol: Protocol,
     ) -> Result<Self, Status> {
         let mut seat = Seat::default();
         // A fleet that is retired just now may come back.
         let newest = views.wait_for(Option::is_some).await.map_err(|_| closing())?.clone();
         // To derive a view takes a while, and nobody could publish the next one meanwhile.
-        let view = newest.ok_or_else(closing)?.of(&who, &mut seat);
+        let view = newest.ok_or_else(closing)?.of(client.who(), &mut seat);
         Ok(Self {
-            who,
+            client,
             views,
             seat,
             session: Session::new(protocol, view, fleet.memo.clone()),
@@ -271,18 +274,23 @@ impl Serving {
         let views = self.views.borrow_and_update().clone();
         match views {
             Some(views) => {
-                let view = views.of(&self.who, &mut self.seat);
-                self.session.on_view(self.now(), &view)
+                let view = views.of(self.client.who(), &mut self.seat);
+                let output = self.session.on_view(self.now(), &view);
+                if let Some(arrival) = views.arrival() {
+                    self.participant.arrived(arrival, self.session.acknowledged());
+                }
+                output
             }
             // Retired: the client keeps what it has.
             None => Output::default(),
         }
     }
 
-    fn hear_of(&self, shared: &Shared, event: Option<&Event>, nonce: &str) {
+    fn hear_of(&mut self, shared: &Shared, event: Option<&Event>, nonce: &str) {
         let Some(event) = event else { return };
         shared.metrics.event(event);
         if let Event::Rejected(rejection) = event {
+            self.client.rejected(rejection);
             self.tell(rejection, nonce);
         }
     }
@@ -294,13 +302,15 @@ impl Serving {
             shared.metrics.response(reply.kind, message.own.len() + message.shared.len());
             frames.extend(framed(message).map(Frame::data));
         }
-        self.participant.at(self.session.acknowledged());
+        let acknowledged = self.participant.at(self.session.acknowledged());
+        acknowledged.into_iter().flatten().for_each(|time| shared.metrics.applied(time));
+        self.client.at(self.session.standing(), &self.seat);
     }
 
     /// Warns once of what ten thousand proxies may say.
-    fn tell(&self, rejection: &Rejection, nonce: &str) {
+    fn tell(&mut self, rejection: &Rejection, nonce: &str) {
         let Rejection { kind, detail, resources: _ } = rejection;
-        let (fleet, node) = (&self.fleet.name, &self.who.node);
+        let (fleet, node) = (&self.fleet.name, &self.client.who().node);
         if self.participant.rejected(rejection) {
             tracing::warn!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
         } else {

@@ -1,4 +1,5 @@
 use crate::load::Ending;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
@@ -13,6 +14,8 @@ pub(crate) struct Tenure {
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Where the client is.
+    address: Option<SocketAddr>,
     /// Whether a request has come.
     used: AtomicBool,
     /// Told when the next stream had better go to another replica.
@@ -26,6 +29,14 @@ struct Inner {
 }
 
 impl Tenure {
+    pub(crate) fn of(address: SocketAddr) -> Self {
+        Self { inner: Arc::new(Inner { address: Some(address), ..Inner::default() }) }
+    }
+
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.inner.address
+    }
+
     pub(crate) fn used(&self) {
         self.inner.used.store(true, Ordering::Relaxed);
     }

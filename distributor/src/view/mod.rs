@@ -14,6 +14,7 @@ use heliograph_distributor_protocol::View;
 use heliograph_snapshot::{Head, Internal, Snapshot};
 use heliograph_views::Rules;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The newest snapshot of a fleet, and what it takes to see it as a class does.
 #[derive(Debug)]
@@ -25,6 +26,16 @@ pub(crate) struct Views {
     /// Another one when the classes of clients may be others: when the rules ask something else, or the directory changed.
     era: u64,
     classes: Arc<Classes>,
+    /// What made it the newest, if streams may have waited for that.
+    arrival: Option<Arc<Arrival>>,
+}
+
+/// A change of a fleet.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) head: Head,
+    /// When the translator wrote it, by its clock.
+    pub(crate) time: SystemTime,
 }
 
 impl Views {
@@ -32,11 +43,11 @@ impl Views {
         let rules = Arc::new(Rules::of(snapshot.internal(Internal::Rules)));
         let plain = Arc::new(View::new(snapshot.clone()));
         let era = classes.new_era();
-        Self { snapshot, plain, rules, era, classes }
+        Self { snapshot, plain, rules, era, classes, arrival: None }
     }
 
     /// What follows when the fleet has another snapshot.
-    pub(crate) fn next(&self, snapshot: Arc<Snapshot>) -> Self {
+    pub(crate) fn next(&self, snapshot: Arc<Snapshot>, time: SystemTime) -> Self {
         let tree = |snapshot: &Arc<Snapshot>, part| snapshot.internal(part).clone();
         let [old, new] = [&self.snapshot, &snapshot].map(|it| tree(it, Internal::Rules));
         let (mut rules, mut asks_other) = (self.rules.clone(), false);
@@ -47,7 +58,19 @@ impl Views {
         let lists_others = old.address() != new.address();
         let plain = Arc::new(View::new(snapshot.clone()));
         let era = if asks_other || lists_others { self.classes.new_era() } else { self.era };
-        Self { snapshot, plain, rules, era, classes: self.classes.clone() }
+        // One that comes again at its head, with more than before, is no change of that time.
+        let head = snapshot.head;
+        let arrival = (head > self.head()).then(|| Arc::new(Arrival { head, time }));
+        Self { snapshot, plain, rules, era, classes: self.classes.clone(), arrival }
+    }
+
+    pub(crate) fn arrival(&self) -> Option<&Arc<Arrival>> {
+        self.arrival.as_ref()
+    }
+
+    /// As it is where there are no rules.
+    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
     }
 
     pub(crate) fn head(&self) -> Head {

@@ -13,4 +13,5 @@ mod owed;
 mod plan;
 mod reconnect;
 mod silence;
+mod standing;
 mod stream;
