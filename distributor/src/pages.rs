@@ -25,9 +25,34 @@ pub(crate) fn add(pages: Pages, fleets: &Fleets, clients: &Clients) -> Pages {
     pages.page(snapshot::PATH, purpose, snapshot::page(fleets.clone(), clients.clone()))
 }
 
+/// Why there is no such page, in one line.
+#[derive(Debug)]
+struct Refused(StatusCode, String);
+
 /// A head as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shown(Head);
+
+impl Refused {
+    fn bad(why: impl ToString) -> Self {
+        Self(StatusCode::BAD_REQUEST, why.to_string())
+    }
+
+    fn not_found(why: impl ToString) -> Self {
+        Self(StatusCode::NOT_FOUND, why.to_string())
+    }
+
+    fn failed(why: impl ToString) -> Self {
+        Self(StatusCode::INTERNAL_SERVER_ERROR, why.to_string())
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Self(status, why) = self;
+        (status, why + "\n").into_response()
+    }
+}
 
 impl Serialize for Shown {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -39,21 +64,15 @@ fn fleets(acks: Acks) -> MethodRouter {
     get(async move || Json(acks.all()))
 }
 
-fn json(page: &impl Serialize) -> Response {
-    match serde_json::to_string_pretty(page) {
-        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text + "\n").into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
+fn json(page: &impl Serialize) -> Result<Response, Refused> {
+    let text = serde_json::to_string_pretty(page).map_err(Refused::failed)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text + "\n").into_response())
 }
 
 /// How many things a page shows, as far as it is asked.
-fn limit(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Response> {
+fn limit(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Refused> {
     match asked.unwrap_or(usual) {
         limit if (1..=most).contains(&limit) => Ok(limit),
-        _ => Err(refused(StatusCode::BAD_REQUEST, &format!("limit is a number from 1 to {most}"))),
+        _ => Err(Refused::bad(format!("limit is a number from 1 to {most}"))),
     }
-}
-
-fn refused(status: StatusCode, why: &str) -> Response {
-    (status, format!("{why}\n")).into_response()
 }

@@ -1,7 +1,6 @@
-use super::{Shown, json, limit, refused};
+use super::{Refused, Shown, json, limit};
 use crate::clients::{Client, Clients, Now};
 use crate::feed::Fleets;
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use heliograph_distributor_protocol::{Progress, Protocol, Standing};
@@ -104,19 +103,17 @@ const MOST: usize = 1000;
 const BATCH: usize = 256;
 
 pub(super) fn page(fleets: Fleets, clients: Clients) -> MethodRouter {
-    get(async move |Asked(question): Asked<Question>| {
-        answer(&fleets, &clients, question).await.unwrap_or_else(|refused| refused)
-    })
+    get(async move |Asked(question): Asked<Question>| answer(&fleets, &clients, question).await)
 }
 
 async fn answer(
     fleets: &Fleets,
     clients: &Clients,
     question: Question,
-) -> Result<Response, Response> {
+) -> Result<Response, Refused> {
     let limit = limit(question.limit, USUAL, MOST)?;
     let fleet = question.fleet.map(|name| name.parse::<FleetName>()).transpose();
-    let fleet = fleet.map_err(|error| refused(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    let fleet = fleet.map_err(Refused::bad)?;
     let mut page = Page { clients: Vec::new(), next: None };
     let mut after = question.after.unwrap_or_default();
     'batches: loop {
@@ -144,10 +141,10 @@ async fn answer(
         // A look at all of many thousands must not keep streams waiting.
         yield_now().await;
     }
-    Ok(match question.format {
+    match question.format {
         Some(Format::Json) => json(&page),
-        Some(Format::Text) | None => page.table().into_response(),
-    })
+        Some(Format::Text) | None => Ok(page.table().into_response()),
+    }
 }
 
 impl State {

@@ -1,9 +1,8 @@
-use super::{Shown, json, limit, refused};
+use super::{Refused, Shown, json, limit};
 use crate::clients::{Client, Clients};
 use crate::feed::{Fleet, Fleets};
 use crate::view::Seat;
 use axum::extract::Path;
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use heliograph_envoy::{Any, json::to_json};
@@ -84,7 +83,7 @@ pub(super) fn page(fleets: Fleets, clients: Clients) -> MethodRouter {
                     Asked(question): Asked<Question>| {
             let _turn = turn.acquire().await;
             let fleet = FleetName::new(&namespace, &name);
-            answer(&fleets, &clients, fleet, question).await.unwrap_or_else(|refused| refused)
+            answer(&fleets, &clients, fleet, question).await
         },
     )
 }
@@ -94,26 +93,28 @@ async fn answer(
     clients: &Clients,
     name: FleetName,
     question: Question,
-) -> Result<Response, Response> {
-    let unknown = |why: &str| refused(StatusCode::NOT_FOUND, why);
+) -> Result<Response, Refused> {
     let Some(fleet) = fleets.get(&name) else {
-        return Err(unknown(&format!("there is no fleet {name:?} here: /fleets lists them")));
+        let name = name.as_str();
+        return Err(Refused::not_found(format!(
+            "there is no fleet {name:?} here: /fleets lists them"
+        )));
     };
-    let selection = Selection::of(&question)
-        .map_err(|why| refused(StatusCode::BAD_REQUEST, &why))
-        .and_then(|it| Ok(Selection { limit: limit(question.limit, USUAL, MOST)?, ..it }))?;
+    let selection = Selection::of(&question)?;
     let client = match &question.node {
         None => None,
         Some(node) => match find(clients, &name, node).await {
-            None => return Err(unknown(&format!("no node {node:?} of {name} is connected here"))),
+            None => {
+                let why = format!("no node {node:?} of {name} is connected here");
+                return Err(Refused::not_found(why));
+            }
             found => found,
         },
     };
     let shown = spawn_blocking(move || Page::of(&fleet, client.as_deref(), &selection)).await;
-    match shown {
-        Ok(Some(page)) => Ok(json(&page)),
-        Ok(None) => Err(unknown(&format!("{name} is retired"))),
-        Err(error) => Err(refused(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string())),
+    match shown.map_err(Refused::failed)? {
+        Some(page) => json(&page),
+        None => Err(Refused::not_found(format!("{name} is retired"))),
     }
 }
 
@@ -132,17 +133,17 @@ async fn find(clients: &Clients, fleet: &FleetName, node: &str) -> Option<Arc<Cl
 }
 
 impl Selection {
-    fn of(question: &Question) -> Result<Self, String> {
+    fn of(question: &Question) -> Result<Self, Refused> {
         let kinds = match &question.r#type {
             None => ResourceType::ALL.to_vec(),
             Some(kind) => vec![kind_of(kind)?],
         };
         let after = question.after.as_deref().map(|place| match place.split_once('/') {
             Some((kind, name)) => Ok((kind_of(kind)?, name.to_owned())),
-            None => Err("after is TYPE/NAME of a resource".to_owned()),
+            None => Err(Refused::bad("after is TYPE/NAME of a resource")),
         });
         let (name, after) = (question.name.clone(), after.transpose()?);
-        Ok(Self { kinds, name, after, limit: USUAL })
+        Ok(Self { kinds, name, after, limit: limit(question.limit, USUAL, MOST)? })
     }
 
     fn takes(&self, kind: ResourceType, name: &str) -> bool {
@@ -219,10 +220,10 @@ impl Row {
     }
 }
 
-fn kind_of(text: &str) -> Result<ResourceType, String> {
+fn kind_of(text: &str) -> Result<ResourceType, Refused> {
     let known = ResourceType::ALL.into_iter().find(|kind| kind.as_str() == text);
     known.ok_or_else(|| {
         let all = ResourceType::ALL.map(ResourceType::as_str).join(", ");
-        format!("{text:?} is not a type: use {all}")
+        Refused::bad(format!("{text:?} is not a type: use {all}"))
     })
 }

@@ -185,6 +185,11 @@ mod tests {
         }
     }
 
+    async fn pass(time: Duration) {
+        tokio::time::advance(time).await;
+        tokio::task::yield_now().await;
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_level_is_changed_while_it_runs_and_goes_back_by_itself() {
         let args = Program::parse_from(["program"]).logs;
@@ -203,13 +208,13 @@ mod tests {
         assert!(logging.set("loud", None).is_err(), "no level");
         assert!(logging.set("trace", Some(Duration::from_secs(90_000))).is_err(), "too long");
         assert!(is_logged("what is refused changes nothing"));
-        tokio::time::sleep(Duration::from_secs(601)).await;
+        pass(Duration::from_secs(601)).await;
         assert!(!is_logged("after"));
         assert_eq!(logging.to_string(), "info");
         // One that is for good is not ended by the time of one before.
         logging.set("debug", Some(Duration::from_secs(1))).unwrap();
         logging.set("debug", None).unwrap();
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        pass(Duration::from_secs(2)).await;
         assert!(is_logged("for good"));
         assert_eq!(logging.to_string(), "debug, configured: info");
     }
