@@ -32,7 +32,7 @@ pub(crate) struct Client {
     pub(crate) fleet: FleetName,
     pub(crate) who: Who,
     pub(crate) protocol: Protocol,
-    pub(crate) address: Option<SocketAddr>,
+    pub(crate) address: SocketAddr,
     pub(crate) since: SystemTime,
     /// Never printed whole: it has what the client showed to prove who it is.
     caller: Caller,
@@ -63,7 +63,7 @@ impl Clients {
         fleet: FleetName,
         who: Who,
         caller: Caller,
-        address: Option<SocketAddr>,
+        address: SocketAddr,
     ) -> Entry {
         let number = self.0.count.fetch_add(1, Ordering::Relaxed) + 1;
         let (since, now) = (SystemTime::now(), Mutex::default());

@@ -56,13 +56,8 @@ impl Distributor {
 
     /// The answer of the admin port, once it serves.
     async fn get(&self, path: &str) -> Option<String> {
-        self.ask("GET", path).await
-    }
-
-    async fn ask(&self, method: &str, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address("admin=")?).await.ok()?;
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.ok()?;
@@ -161,26 +156,6 @@ async fn while_it_drains_it_is_not_ready_and_takes_nobody() {
     assert!(distributor.says("/livez", "200 OK").await);
     assert!(TcpStream::connect(&xds).await.is_err(), "nobody listens any more");
     assert!(distributor.end().await.success(), "{}", distributor.log());
-}
-
-#[tokio::test]
-async fn it_logs_more_while_that_is_wanted() {
-    let port = free_port();
-    let _server = redis(port);
-    let distributor =
-        Distributor::start(port, &["--log-level", "warn,heliograph_distributor=info"]);
-    // What it says at the start is below this level, but for where it serves.
-    let admin = async || distributor.get("/logging").await;
-    until("it serves", async || admin().await.is_some()).await;
-    assert!(admin().await.unwrap().ends_with("warn,heliograph_distributor=info\n"));
-    let set = distributor.ask("PUT", "/logging?level=trace&for=10m").await.unwrap();
-    assert!(
-        set.contains("trace for another 600s, then warn,heliograph_distributor=info\n"),
-        "{set}"
-    );
-    until("it logs more", async || distributor.log().contains(" TRACE ")).await;
-    let set = distributor.ask("PUT", "/logging?level=very").await.unwrap();
-    assert!(set.starts_with("HTTP/1.1 400 ") && set.contains("log level \"very\""), "{set}");
 }
 
 #[test]

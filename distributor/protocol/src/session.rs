@@ -129,9 +129,9 @@ impl Session {
         self.position.acknowledged()
     }
 
-    /// Where the stream stands now, to be looked at later.
+    /// Where the client stands, with all others that stand there.
     pub fn standing(&self) -> Standing {
-        Standing::new(self.position.clone())
+        Standing(self.position.clone())
     }
 
     fn step(&self, kind: ResourceType, request: &Request) -> Result<Arc<Step>, RequestError> {

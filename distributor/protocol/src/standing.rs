@@ -1,47 +1,6 @@
 use crate::memo::Position;
-use heliograph_snapshot::{Head, ResourceType};
 use std::sync::Arc;
 
-/// Where a stream stood at some moment, for people. All streams that stand in the same place share it, so to keep one for
-/// each stream costs a pointer.
+/// Where a client stands, for who counts clients. Many stand in the same place.
 #[derive(Clone, Debug)]
-pub struct Standing(Arc<Position>);
-
-/// How far a client is with one type that it asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
-    pub kind: ResourceType,
-    /// Whether it asks for all there are.
-    pub wildcard: bool,
-    /// How many it asks for by name.
-    pub names: usize,
-    /// The newest head of which it has acknowledged all that it asks for.
-    pub acknowledged: Option<Head>,
-    /// How many resources, or removals of them, it is yet to acknowledge: sent, or waiting for their turn.
-    pub outstanding: usize,
-    /// How many it rejected that stand in what it is to have.
-    pub rejected: usize,
-    /// Whether a reply was taken for accepted because no answer came in time, and none has come since.
-    pub silent: bool,
-}
-
-impl Standing {
-    pub(crate) fn new(position: Arc<Position>) -> Self {
-        Self(position)
-    }
-
-    pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-
-    /// See [`Session::acknowledged`](crate::Session::acknowledged).
-    pub fn acknowledged(&self) -> Option<Head> {
-        self.0.acknowledged()
-    }
-
-    /// The types that the client asks for, in the order in which it is told of them. Costs what is in hand.
-    pub fn progress(&self) -> impl Iterator<Item = Progress> {
-        let state = self.0.state();
-        ResourceType::ALL.into_iter().filter_map(|kind| Some(state.watch(kind)?.progress()))
-    }
-}
+pub struct Standing(pub(crate) Arc<Position>);

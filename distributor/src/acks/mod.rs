@@ -1,20 +1,16 @@
 //! What the clients of a fleet answered, in sum: for people here, and for the translator in reports.
 
-mod awaited;
 mod report;
 mod reporter;
 
 pub(crate) use reporter::Reporter;
 
 use crate::feed::{Fleet, Fleets};
-use crate::view::Arrival;
-use awaited::Awaited;
 use heliograph_distributor_protocol::{Rejection, View};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 use tokio::sync::Notify;
 
 /// How the fleets take their snapshots, as far as this replica's clients tell.
@@ -73,7 +69,6 @@ struct Sums {
 pub(crate) struct Participant {
     fleet: Arc<Fleet>,
     acknowledged: Option<Head>,
-    awaited: Awaited,
 }
 
 /// Different rejections that are kept per fleet.
@@ -142,20 +137,13 @@ impl FleetAcks {
 impl Participant {
     pub(crate) fn join(fleet: Arc<Fleet>) -> Self {
         fleet.acks.change(|sums| sums.connected += 1);
-        Self { fleet, acknowledged: None, awaited: Awaited::default() }
+        Self { fleet, acknowledged: None }
     }
 
-    /// Something arrived for the stream's client, unless it has all of that already.
-    pub(crate) fn arrived(&mut self, arrival: &Arc<Arrival>, acknowledged: Option<Head>) {
-        if acknowledged < Some(arrival.head) {
-            self.awaited.arrived(arrival);
-        }
-    }
-
-    /// Where the stream's client is now. Returns when the changes were made that it acknowledged with that.
-    pub(crate) fn at(&mut self, acknowledged: Option<Head>) -> [Option<SystemTime>; 2] {
+    /// Where the stream's client is now.
+    pub(crate) fn at(&mut self, acknowledged: Option<Head>) {
         if self.acknowledged == acknowledged {
-            return [None, None];
+            return;
         }
         self.fleet.acks.change(|sums| {
             sums.leave(self.acknowledged);
@@ -163,16 +151,11 @@ impl Participant {
                 *sums.acknowledged.entry(head).or_default() += 1;
             }
         });
-        let before = std::mem::replace(&mut self.acknowledged, acknowledged);
-        match acknowledged {
-            Some(head) if acknowledged > before => self.awaited.acknowledged(head),
-            _ => [None, None],
-        }
+        self.acknowledged = acknowledged;
     }
 
     /// Whether this is the first of its like.
-    pub(crate) fn rejected(&mut self, rejection: &Rejection) -> bool {
-        self.awaited.rejected();
+    pub(crate) fn rejected(&self, rejection: &Rejection) -> bool {
         self.fleet.acks.change(|sums| sums.rejected(rejection))
     }
 }

@@ -9,6 +9,7 @@ use heliograph_shared::table::columns;
 use heliograph_snapshot::{FleetName, Head, ResourceType};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use std::net::SocketAddr;
 use std::time::SystemTime;
 use tokio::task::yield_now;
 
@@ -70,8 +71,7 @@ struct Row {
     identity: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<String>,
+    address: SocketAddr,
     #[serde(skip_serializing_if = "Option::is_none")]
     envoy: Option<String>,
     protocol: &'static str,
@@ -220,7 +220,7 @@ impl Row {
             }),
             identity: client.identity(),
             class: now.seat.class(),
-            address: client.address.map(|address| address.to_string()),
+            address: client.address,
             envoy: client.who.version().map(ToString::to_string),
             protocol: match client.protocol {
                 Protocol::Delta => "delta",
@@ -243,7 +243,7 @@ impl Row {
             self.acknowledged.map_or_else(nothing, |Shown(head)| head.to_string()),
             if outstanding.is_empty() { nothing() } else { outstanding.join(", ") },
             self.envoy.clone().unwrap_or_else(nothing),
-            self.address.clone().unwrap_or_else(nothing),
+            self.address.to_string(),
             one_line(&self.identity),
             self.class.as_deref().map_or_else(nothing, one_line),
             self.since.clone(),

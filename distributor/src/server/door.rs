@@ -192,7 +192,7 @@ impl Admitted {
     }
 
     /// Where the client is.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.pace.tenure().address()
     }
 

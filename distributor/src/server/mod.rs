@@ -1,6 +1,7 @@
 //! The gRPC edge: connections, routing and health. What is said on a stream is decided elsewhere.
 
 mod ads;
+mod awaited;
 mod connection;
 mod door;
 mod frames;

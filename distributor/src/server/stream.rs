@@ -1,4 +1,5 @@
 use super::Shared;
+use super::awaited::Awaited;
 use super::door::Admitted;
 use super::request::{Incoming, NodeName, Requests, refusal};
 use crate::acks::Participant;
@@ -55,6 +56,7 @@ struct Serving {
     /// The session's times count from here.
     start: Instant,
     participant: Participant,
+    awaited: Awaited,
     /// Whether the store was asked since the stream began if this replica is behind.
     compared: bool,
 }
@@ -196,6 +198,7 @@ impl Serving {
             session: Session::new(protocol, view, fleet.memo.clone()),
             start: Instant::now(),
             participant: Participant::join(fleet.clone()),
+            awaited: Awaited::default(),
             fleet,
             compared: false,
         })
@@ -276,8 +279,10 @@ impl Serving {
             Some(views) => {
                 let view = views.of(self.client.who(), &mut self.seat);
                 let output = self.session.on_view(self.now(), &view);
-                if let Some(arrival) = views.arrival() {
-                    self.participant.arrived(arrival, self.session.acknowledged());
+                // What tells the client nothing is acknowledged already.
+                let acknowledged = self.session.acknowledged();
+                if let Some(arrival) = views.arrival().filter(|it| acknowledged < Some(it.head)) {
+                    self.awaited.arrived(arrival);
                 }
                 output
             }
@@ -291,6 +296,7 @@ impl Serving {
         shared.metrics.event(event);
         if let Event::Rejected(rejection) = event {
             self.client.rejected(rejection);
+            self.awaited.rejected();
             self.tell(rejection, nonce);
         }
     }
@@ -302,13 +308,14 @@ impl Serving {
             shared.metrics.response(reply.kind, message.own.len() + message.shared.len());
             frames.extend(framed(message).map(Frame::data));
         }
-        let acknowledged = self.participant.at(self.session.acknowledged());
-        acknowledged.into_iter().flatten().for_each(|time| shared.metrics.applied(time));
+        self.participant.at(self.session.acknowledged());
+        let applied = self.awaited.at(self.session.acknowledged());
+        applied.into_iter().flatten().for_each(|time| shared.metrics.applied(time));
         self.client.at(self.session.standing(), &self.seat);
     }
 
     /// Warns once of what ten thousand proxies may say.
-    fn tell(&mut self, rejection: &Rejection, nonce: &str) {
+    fn tell(&self, rejection: &Rejection, nonce: &str) {
         let Rejection { kind, detail, resources: _ } = rejection;
         let (fleet, node) = (&self.fleet.name, &self.client.who().node);
         if self.participant.rejected(rejection) {

@@ -11,6 +11,7 @@ mod redis_flips;
 mod redis_keys;
 mod redis_operator;
 mod redis_outages;
+mod redis_pages;
 mod redis_rejection;
 mod redis_replicas;
 mod redis_secrets;

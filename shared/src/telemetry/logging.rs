@@ -53,7 +53,8 @@ impl Logging {
         self.0.filter.reload(filter).map_err(|_| TelemetryError::Gone)?;
         let end = time.map(|time| Instant::now() + time);
         let end = end.map(|end| (end, self.reset_at(end)));
-        *change = Some(Change { level: level.to_owned(), end });
+        let is_other = level != self.0.configured || end.is_some();
+        *change = is_other.then(|| Change { level: level.to_owned(), end });
         drop(change);
         tracing::info!("logging {self}");
         Ok(())

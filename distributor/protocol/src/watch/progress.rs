@@ -1,5 +1,5 @@
 use super::Watch;
-use crate::standing::Progress;
+use crate::progress::Progress;
 
 impl Watch {
     pub(crate) fn progress(&self) -> Progress {
