@@ -32,8 +32,8 @@ pub struct Subscription {
 
 #[derive(Clone, Debug)]
 pub enum Update {
-    /// The newest snapshot of a fleet, and when it was written, by the writer's clock. It comes again at the same head, with more, when secrets that had to be left
-    /// out could be opened.
+    /// The newest snapshot of a fleet, and when it was written, by the writer's clock. It comes again at the same head,
+    /// with more, when secrets that had to be left out could be opened.
     Published(Arc<Snapshot>, SystemTime),
     /// A fleet that was published is no more.
     Retired(FleetName, Head),
