@@ -1,4 +1,5 @@
 use crate::acks::{Acks, Reporter};
+use crate::clients::Clients;
 use crate::comparison::Comparer;
 use crate::feed::{Budget, Feed, Fleets};
 use crate::identity::{Security, SecurityArgs, SecurityError};
@@ -75,6 +76,7 @@ pub struct Bound {
     store: Arc<dyn Store>,
     feed: Feed,
     fleets: Fleets,
+    clients: Clients,
     security: Security,
     metrics: Metrics,
     door: Arc<Door>,
@@ -121,6 +123,7 @@ pub async fn build(
         store,
         feed,
         fleets,
+        clients: Clients::default(),
         security,
         metrics,
         door,
@@ -159,14 +162,14 @@ impl Bound {
 
     /// Adds the distributor's pages to those of its program.
     pub fn add_pages(&self, pages: Pages) -> Pages {
-        pages::add(pages, self.acks())
+        pages::add(pages, &self.fleets, &self.clients)
     }
 
     /// Serves until `stop`. From then on it is not ready, and its streams end within the time of a drain; their clients
     /// connect elsewhere.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DistributorError> {
         let Self { listener, address: _, store, feed, fleets, security, metrics, .. } = self;
-        let Self { door, rebalancer, replica, readiness, synced, .. } = self;
+        let Self { clients, door, rebalancer, replica, readiness, synced, .. } = self;
         let failures = metrics.report_failures.clone();
         let reporter = Reporter::new(store.clone(), fleets.clone(), &replica, failures);
         let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
@@ -181,7 +184,7 @@ impl Bound {
         endless.spawn(door.clone().watch());
         endless.spawn(rebalancer.run(readiness.clone(), stop.clone()));
         endless.spawn(unready(readiness, stop.clone()));
-        let shared = Shared { fleets, comparisons, metrics, identifier, door };
+        let shared = Shared { fleets, clients, comparisons, metrics, identifier, door };
         let server = Server::new(listener, entrance, shared);
         tokio::select! {
             () = server.run(stop) => Ok(()),

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 use tokio::time::Instant;
@@ -110,9 +110,9 @@ impl Feed {
                     match update {
                         Update::Known(record) => self.know(&record, &mut updates, &metrics),
                         Update::Listed => is_listed = true,
-                        Update::Published(snapshot) => {
+                        Update::Published(snapshot, time) => {
                             self.budget.note(&snapshot.fleet, snapshot.bytes() as u64);
-                            self.publish(snapshot).await;
+                            self.publish(snapshot, time).await;
                         }
                         Update::Failed(fleet, error) => {
                             let place = self.places.borrow().get(&fleet).cloned();
@@ -210,12 +210,12 @@ impl Feed {
     }
 
     /// A snapshot may come again at the same head, with secrets that could not be opened before.
-    async fn publish(&self, snapshot: Arc<Snapshot>) {
+    async fn publish(&self, snapshot: Arc<Snapshot>, time: SystemTime) {
         let place = self.places.borrow().get(&snapshot.fleet).cloned();
         tracing::debug!(fleet = %snapshot.fleet, head = %snapshot.head, "new snapshot");
         if let Some(fleet) = place.as_ref().and_then(|place| place.fleet()) {
             let views = match fleet.current() {
-                Some(views) => views.next(snapshot),
+                Some(views) => views.next(snapshot, time),
                 None => Views::new(snapshot, fleet.classes.clone()),
             };
             fleet.tell(&Arc::new(views)).await;

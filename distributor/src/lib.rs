@@ -5,10 +5,11 @@
 //! `server` carries it. What clients answer is summed up in `acks`, and reported to the store. `comparison` asks the
 //! store whether a client that comes from another replica is ahead of this one. Who a client is and what it may read is
 //! decided in `identity`; `tls` makes its connection safe. `load` decides how much clients may ask of this replica, and
-//! how long they stay.
+//! how long they stay. `clients` knows every stream, for the `pages` of the admin port.
 
 mod acks;
 mod app;
+mod clients;
 mod comparison;
 mod feed;
 mod followed;

@@ -1,6 +1,9 @@
 use heliograph_distributor_protocol::{Event, Protocol};
 use heliograph_snapshot::ResourceType;
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
+use std::time::SystemTime;
 
 /// What the distributor counts.
 #[derive(Clone, Debug)]
@@ -22,6 +25,7 @@ pub(crate) struct Metrics {
     unserved: IntCounter,
     pub(crate) unclassed: IntCounter,
     pub(crate) report_failures: IntCounter,
+    apply_to_ack: Histogram,
 }
 
 /// Why a fleet is loaded, as a label.
@@ -36,6 +40,10 @@ pub(crate) enum Occasion {
 /// One more of something, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Present(IntGauge);
+
+/// From what one machine can do to what is a fault.
+const APPLY_TO_ACK: [f64; 13] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
 impl Metrics {
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
@@ -106,6 +114,14 @@ impl Metrics {
                 "report_failures_total",
                 "Reports of what clients answered that the store did not take.",
             )?,
+            apply_to_ack: Histogram::with_opts(
+                HistogramOpts::new(
+                    "heliograph_apply_to_ack_seconds",
+                    "From when the translator wrote a change, by its clock, until a client that was connected had \
+                     acknowledged all of it.",
+                )
+                .buckets(APPLY_TO_ACK.to_vec()),
+            )?,
         };
         registry.register(Box::new(metrics.fleets.clone()))?;
         registry.register(Box::new(metrics.connections.clone()))?;
@@ -124,6 +140,7 @@ impl Metrics {
         registry.register(Box::new(metrics.unserved.clone()))?;
         registry.register(Box::new(metrics.unclassed.clone()))?;
         registry.register(Box::new(metrics.report_failures.clone()))?;
+        registry.register(Box::new(metrics.apply_to_ack.clone()))?;
         Ok(metrics)
     }
 
@@ -186,6 +203,11 @@ impl Metrics {
             }
             Event::UnknownType => self.unknown_types.inc(),
         }
+    }
+
+    /// A client has acknowledged a change of that time. Where this clock is behind, it took no time.
+    pub(crate) fn applied(&self, time: SystemTime) {
+        self.apply_to_ack.observe(time.elapsed().unwrap_or_default().as_secs_f64());
     }
 
     pub(crate) fn refused(&self) {

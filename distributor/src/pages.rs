@@ -1,13 +1,78 @@
+//! What the admin port tells of a distributor.
+
+mod clients;
+mod snapshot;
+
 use crate::acks::Acks;
+use crate::clients::Clients;
+use crate::feed::Fleets;
 use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use heliograph_shared::admin::Pages;
+use heliograph_snapshot::Head;
+use serde::{Serialize, Serializer};
 
-pub(crate) fn add(pages: Pages, acks: Acks) -> Pages {
+pub(crate) fn add(pages: Pages, fleets: &Fleets, clients: &Clients) -> Pages {
     let purpose = "what each fleet is told, and what its proxies say to that";
-    pages.page("/fleets", purpose, fleets(acks))
+    let pages = pages.page("/fleets", purpose, self::fleets(Acks::new(fleets.clone())));
+    let purpose = "every proxy that is connected here: who it is, and how far it is; \
+                   ?fleet= ?node= ?state= ?limit= ?after= ?format=json";
+    let pages = pages.page("/clients", purpose, clients::page(fleets.clone(), clients.clone()));
+    let purpose = "what a fleet is told, resource by resource, without secrets; \
+                   ?type= ?name= ?node= ?limit= ?after=";
+    pages.page(snapshot::PATH, purpose, snapshot::page(fleets.clone(), clients.clone()))
+}
+
+/// Why there is no such page, in one line.
+#[derive(Debug)]
+struct Refused(StatusCode, String);
+
+/// A head as people write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shown(Head);
+
+impl Refused {
+    fn bad(why: impl ToString) -> Self {
+        Self(StatusCode::BAD_REQUEST, why.to_string())
+    }
+
+    fn not_found(why: impl ToString) -> Self {
+        Self(StatusCode::NOT_FOUND, why.to_string())
+    }
+
+    fn failed(why: impl ToString) -> Self {
+        Self(StatusCode::INTERNAL_SERVER_ERROR, why.to_string())
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let Self(status, why) = self;
+        (status, why + "\n").into_response()
+    }
+}
+
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
 }
 
 fn fleets(acks: Acks) -> MethodRouter {
     get(async move || Json(acks.all()))
+}
+
+fn json(page: &impl Serialize) -> Result<Response, Refused> {
+    let text = serde_json::to_string_pretty(page).map_err(Refused::failed)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text + "\n").into_response())
+}
+
+/// How many things a page shows, as far as it is asked.
+fn limit(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Refused> {
+    match asked.unwrap_or(usual) {
+        limit if (1..=most).contains(&limit) => Ok(limit),
+        _ => Err(Refused::bad(format!("limit is a number from 1 to {most}"))),
+    }
 }

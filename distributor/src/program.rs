@@ -8,7 +8,7 @@ use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
 use heliograph_shared::settings::{self, SettingsArgs};
 use heliograph_shared::shutdown;
 use heliograph_shared::tasks::Tasks;
-use heliograph_shared::telemetry::{self, LogArgs};
+use heliograph_shared::telemetry::{self, LogArgs, Logging};
 use heliograph_store::StoreArgs;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -47,10 +47,10 @@ pub struct Started {
 /// Runs the program until a signal ends it.
 pub fn run() -> anyhow::Result<()> {
     let program: Program = settings::parse_or_exit();
-    telemetry::init(&program.logs)?;
+    let logging = telemetry::init(&program.logs)?;
     tokio::runtime::Runtime::new()?.block_on(async {
         let signal = shutdown::signal()?;
-        let started = program.start().await?;
+        let started = program.start(logging).await?;
         started.tasks.run(signal).await
     })
 }
@@ -58,7 +58,7 @@ pub fn run() -> anyhow::Result<()> {
 impl Program {
     /// Everything that can be refused is, before anything runs. A Redis that is away is not: what it does not say yet,
     /// clients wait for.
-    pub async fn start(&self) -> anyhow::Result<Started> {
+    pub async fn start(&self, logging: Logging) -> anyhow::Result<Started> {
         let stop = CancellationToken::new();
         let readiness = Readiness::new();
         let registry = telemetry::registry("distributor")?;
@@ -71,7 +71,7 @@ impl Program {
 
         let (xds, admin_address) = (distributor.address(), admin.address());
         tracing::info!(%xds, admin = %admin_address, "serving");
-        let pages = distributor.add_pages(Pages::new(registry, readiness));
+        let pages = distributor.add_pages(Pages::new(registry, readiness).logging(logging));
         let mut tasks = Tasks::new(stop.clone()).with_longer_end(distributor.drain_time());
         // The port says that this replica is not ready for as long as it drains.
         let over = CancellationToken::new();

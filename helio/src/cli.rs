@@ -20,8 +20,8 @@ struct Cli {
 
 pub(crate) fn run() -> anyhow::Result<ExitCode> {
     let cli: Cli = settings::parse_or_exit();
-    telemetry::init(&cli.logs)?;
-    cli.command.run()
+    let logging = telemetry::init(&cli.logs)?;
+    cli.command.run(logging)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use axum::routing::get;
 use heliograph_shared::admin::{self, Pages, Readiness};
-use heliograph_shared::telemetry;
+use heliograph_shared::telemetry::{self, LogArgs, LogFormat};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,7 +36,11 @@ async fn start(readiness: Readiness) -> Admin {
 
 /// The status, the head and the body of the answer.
 async fn fetch(address: SocketAddr, path: &str) -> (u16, String, String) {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+    ask(address, "GET", path).await
+}
+
+async fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String, String) {
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
     let exchange = async {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -112,4 +116,50 @@ async fn a_client_that_never_asks_does_not_hold_up_the_end() {
     admin.stop.send(()).unwrap();
     tokio::time::timeout(DEADLINE, admin.task).await.expect("it hangs").unwrap().unwrap();
     assert!(TcpStream::connect(admin.address).await.is_err(), "it still listens");
+}
+
+#[tokio::test]
+async fn what_varies_in_a_path_is_named_on_the_index() {
+    let bound = admin::bind(ANY).await.unwrap();
+    let address = bound.address();
+    let pages = Pages::new(telemetry::registry("test").unwrap(), Readiness::new());
+    let pages = pages.page("/of/{fleet}/more", "more of it", get(async || "more\n"));
+    tokio::spawn(bound.serve(pages, std::future::pending()));
+    let (_, _, index) = fetch(address, "/").await;
+    assert!(index.contains("/of/FLEET/more  more of it\n"), "{index}");
+    assert_eq!(fetch(address, "/of/any/more").await.2, "more\n");
+}
+
+#[tokio::test]
+async fn the_log_level_is_told_and_set() {
+    let args = LogArgs { log_level: "warn".to_owned(), log_format: LogFormat::Human };
+    let bound = admin::bind(ANY).await.unwrap();
+    let address = bound.address();
+    let pages = Pages::new(telemetry::registry("test").unwrap(), Readiness::new());
+    // The one of this process: no other test sets it up.
+    let pages = pages.logging(telemetry::init(&args).unwrap());
+    tokio::spawn(bound.serve(pages, std::future::pending()));
+    let put = async |query: &str| {
+        let (status, _, body) = ask(address, "PUT", &format!("/logging{query}")).await;
+        (status, body)
+    };
+    assert_eq!(fetch(address, "/logging").await.2, "warn\n");
+    assert_eq!(put("?level=error").await, (200, "error, configured: warn\n".to_owned()));
+    assert_eq!(fetch(address, "/logging").await.2, "error, configured: warn\n");
+    let said = put("?level=off&for=10m").await.1;
+    assert!(said.starts_with("off for another ") && said.ends_with("s, then warn\n"), "{said}");
+    for (wrong, why) in [
+        ("", "say which: PUT /logging?level=debug"),
+        ("?level=loud", "log level \"loud\": use error, warn"),
+        ("?level=info&for=soon", "for: write a number and ms, s, m or h"),
+        ("?level=info&for=48h", "24h at most"),
+        ("?levl=info", "unknown field `levl`"),
+    ] {
+        let (status, said) = put(wrong).await;
+        assert_eq!(status, 400, "{wrong}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{wrong}: {said}");
+    }
+    assert!(fetch(address, "/logging").await.2.starts_with("off "), "what is refused does nothing");
+    let (status, _, said) = ask(address, "POST", "/logging").await;
+    assert_eq!((status, &*said), (405, "/logging does not take POST: / says what it takes\n"));
 }

@@ -11,7 +11,7 @@ use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
 use heliograph_shared::settings::{self, SettingsArgs};
 use heliograph_shared::shutdown;
 use heliograph_shared::tasks::Tasks;
-use heliograph_shared::telemetry::{self, LogArgs};
+use heliograph_shared::telemetry::{self, LogArgs, Logging};
 use heliograph_store::{Store, StoreArgs};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,13 +52,13 @@ pub struct Started {
 /// Runs the program until a signal ends it.
 pub fn run() -> anyhow::Result<()> {
     let program: Program = settings::parse_or_exit();
-    telemetry::init(&program.logs)?;
+    let logging = telemetry::init(&program.logs)?;
     let runtime = tokio::runtime::Runtime::new()?;
     let outcome = runtime.block_on(async {
         let mut signal = std::pin::pin!(shutdown::signal()?);
         let started = tokio::select! {
             () = &mut signal => return Ok(()),
-            started = program.start() => started?,
+            started = program.start(logging) => started?,
         };
         started.tasks.run(signal).await
     });
@@ -79,7 +79,7 @@ pub fn add_pages(
 impl Program {
     /// The way of the data: files, translator, store. Everything that can be refused is, before anything runs. A Redis
     /// that is away is not: what is to be written to it waits.
-    pub async fn start(&self) -> anyhow::Result<Started> {
+    pub async fn start(&self, logging: Logging) -> anyhow::Result<Started> {
         let stop = CancellationToken::new();
         let readiness = Readiness::new();
         let registry = telemetry::registry("translator")?;
@@ -99,8 +99,8 @@ impl Program {
         let (inputs, outputs) = mpsc::channel(WAITING_BATCHES);
         let admin_address = admin.address();
         tracing::info!(dir = %self.dir.display(), admin = %admin_address, "translating");
-        let pages = add_pages(Pages::new(registry, readiness), report.clone(), remarks);
-        let pages = acks.add_page(pages, report);
+        let pages = Pages::new(registry, readiness).logging(logging);
+        let pages = acks.add_page(add_pages(pages, report.clone(), remarks), report);
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
         tasks.spawn("acknowledgements", acks.run(stop.clone()));

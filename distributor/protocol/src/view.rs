@@ -45,6 +45,11 @@ impl View {
         self.snapshot.head
     }
 
+    /// What the class sees.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
     pub fn fleet(&self) -> &FleetName {
         &self.snapshot.fleet
     }

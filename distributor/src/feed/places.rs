@@ -90,6 +90,11 @@ impl Fleets {
         Arc::new(loaded.collect())
     }
 
+    /// If it is in memory.
+    pub(crate) fn get(&self, name: &FleetName) -> Option<Arc<Fleet>> {
+        self.places.borrow().get(name)?.fleet()
+    }
+
     pub(crate) fn stage(&self, name: &FleetName) -> Option<Stage> {
         self.places.borrow().get(name).map(|place| place.stage())
     }

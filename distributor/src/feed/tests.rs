@@ -8,7 +8,6 @@ use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, Resource, ResourceType};
 use heliograph_store::{Embedded, Publication, Retirement, Store, StoreError};
 use prometheus::Registry;
-use std::time::SystemTime;
 
 fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
     let head = Head { epoch: 0, fence: 1, sequence };
@@ -23,10 +22,10 @@ fn unclassed() -> IntCounter {
 async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
     let (feed, fleets) = Feed::new(unclassed());
     let name = FleetName::new("default", "a");
-    feed.publish(snapshot("a", 1)).await;
+    feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     let (_, news) = fleets.wait_for(&name).await.unwrap();
     feed.retire(&name);
-    feed.publish(snapshot("a", 3)).await;
+    feed.publish(snapshot("a", 3), SystemTime::UNIX_EPOCH).await;
     assert!(news.borrow().is_some());
 }
 
@@ -34,13 +33,13 @@ async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
 async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
     let (feed, fleets) = Feed::new(unclassed());
     let name = FleetName::new("default", "a");
-    feed.publish(snapshot("a", 1)).await;
+    feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     let stream = fleets.wait_for(&name).await.unwrap();
     feed.retire(&name);
-    feed.publish(snapshot("b", 1)).await;
+    feed.publish(snapshot("b", 1), SystemTime::UNIX_EPOCH).await;
     assert!(fleets.stage(&name).is_some());
     drop(stream);
-    feed.publish(snapshot("c", 1)).await;
+    feed.publish(snapshot("c", 1), SystemTime::UNIX_EPOCH).await;
     feed.retire(&FleetName::new("default", "b"));
     assert!(fleets.stage(&name).is_none());
     assert_eq!(fleets.all().len(), 1);
@@ -72,7 +71,7 @@ async fn nothing_is_left_of_a_fleet_that_is_dropped() {
     let name = FleetName::new("default", "a");
     let loaded = with_cluster("a");
     let (trace, bytes) = (Arc::downgrade(&loaded), loaded.bytes() as u64);
-    feed.publish(loaded).await;
+    feed.publish(loaded, SystemTime::UNIX_EPOCH).await;
     visit(fleets.enter(&name).unwrap());
     let place = feed.places.borrow()[&name].clone();
     let fleet = Arc::downgrade(&place.fleet().unwrap());
@@ -92,7 +91,7 @@ async fn nothing_is_left_of_a_fleet_that_is_dropped() {
 async fn a_fleet_with_a_stream_is_not_dropped_nor_one_that_is_waited_for() {
     let (feed, fleets) = Feed::new(unclassed());
     let name = FleetName::new("default", "a");
-    feed.publish(snapshot("a", 1)).await;
+    feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     let place = feed.places.borrow()[&name].clone();
     let stream = fleets.enter(&name).unwrap();
     assert!(place.is_in_use() && !place.drop_unused());
@@ -105,7 +104,7 @@ async fn a_fleet_with_a_stream_is_not_dropped_nor_one_that_is_waited_for() {
     assert!(futures::poll!(&mut waiting).is_pending());
     assert_eq!(feed.asked.next().await, BTreeSet::from([name.clone()]));
     assert!(place.is_in_use() && !place.drop_unused());
-    feed.publish(snapshot("a", 2)).await;
+    feed.publish(snapshot("a", 2), SystemTime::UNIX_EPOCH).await;
     let (fleet, _news) = waiting.await.unwrap();
     assert_eq!(fleet.head().unwrap().sequence, 2);
 }
@@ -114,7 +113,7 @@ async fn a_fleet_with_a_stream_is_not_dropped_nor_one_that_is_waited_for() {
 async fn many_who_wait_for_a_fleet_ask_for_it_once_and_hear_at_once_that_it_cannot_be_had() {
     let (feed, fleets) = Feed::new(unclassed());
     let name = FleetName::new("default", "a");
-    feed.publish(snapshot("a", 1)).await;
+    feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     let place = feed.places.borrow()[&name].clone();
     assert!(place.drop_unused());
     let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(fleets.wait_for(&name))).collect();
@@ -141,7 +140,7 @@ async fn who_waits_for_a_load_does_not_wait_for_ever_but_for_a_publication_does(
     let waiting = fleets.wait_for(&name);
     let mut waiting = std::pin::pin!(waiting);
     assert!(tokio::time::timeout(Duration::from_secs(3600), &mut waiting).await.is_err());
-    feed.publish(snapshot("a", 1)).await;
+    feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     waiting.await.unwrap();
     let place = feed.places.borrow()[&name].clone();
     assert!(place.drop_unused());
@@ -153,7 +152,7 @@ async fn who_waits_for_a_load_does_not_wait_for_ever_but_for_a_publication_does(
 async fn who_waits_for_a_fleet_that_is_retired_waits_for_its_return() {
     let (feed, fleets) = Feed::new(unclassed());
     let name = FleetName::new("default", "a");
-    feed.publish(snapshot("a", 1)).await;
+    feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     assert!(feed.places.borrow()[&name].drop_unused());
     let waiting = fleets.wait_for(&name);
     let mut waiting = std::pin::pin!(waiting);
@@ -161,7 +160,7 @@ async fn who_waits_for_a_fleet_that_is_retired_waits_for_its_return() {
     feed.retire(&name);
     assert!(fleets.stage(&name).is_none());
     assert!(futures::poll!(&mut waiting).is_pending());
-    feed.publish(snapshot("a", 3)).await;
+    feed.publish(snapshot("a", 3), SystemTime::UNIX_EPOCH).await;
     waiting.await.unwrap();
 }
 

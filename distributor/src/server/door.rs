@@ -4,7 +4,7 @@ use crate::load::{Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
 use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -76,10 +76,11 @@ impl Door {
     }
 
     /// Lets a connection in, or says in the log why not.
-    pub(crate) fn connect(self: &Arc<Self>, from: IpAddr) -> Option<Visit> {
+    pub(crate) fn connect(self: &Arc<Self>, address: SocketAddr) -> Option<Visit> {
+        let from = address.ip();
         let decided = self.gate().connect(from);
         match decided {
-            Ok(()) => Some(Visit { tenure: Tenure::default(), door: self.clone(), from }),
+            Ok(()) => Some(Visit { tenure: Tenure::of(address), door: self.clone(), from }),
             Err(refusal) => {
                 self.turn_away(refusal, Some(from));
                 None
@@ -190,6 +191,11 @@ impl Admitted {
     pub(crate) fn over(&self) -> BoxFuture<'static, Status> {
         let tenure = self.pace.tenure().clone();
         Box::pin(async move { tenure.ended().await })
+    }
+
+    /// Where the client is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.pace.tenure().address()
     }
 
     /// Where it is noted what the client takes.

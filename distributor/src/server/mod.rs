@@ -1,6 +1,7 @@
 //! The gRPC edge: connections, routing and health. What is said on a stream is decided elsewhere.
 
 mod ads;
+mod awaited;
 mod connection;
 mod door;
 mod frames;
@@ -16,6 +17,7 @@ mod tenure;
 pub(crate) use door::Door;
 pub(crate) use rebalancer::Rebalancer;
 
+use crate::clients::Clients;
 use crate::comparison::Comparisons;
 use crate::feed::Fleets;
 use crate::followed::Followed;
@@ -40,6 +42,7 @@ use tonic::service::Routes;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) fleets: Fleets,
+    pub(crate) clients: Clients,
     pub(crate) comparisons: Comparisons,
     pub(crate) metrics: Metrics,
     /// Names this replica and its version to clients.
@@ -96,7 +99,7 @@ impl Server {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    let Some(visit) = door.connect(peer.ip()) else { continue };
+                    let Some(visit) = door.connect(peer) else { continue };
                     // Acknowledgements and replies are small and waited for. Where the option is refused, it is only
                     // slower.
                     let _ = stream.set_nodelay(true);

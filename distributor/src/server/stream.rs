@@ -1,7 +1,9 @@
 use super::Shared;
+use super::awaited::Awaited;
 use super::door::Admitted;
 use super::request::{Incoming, NodeName, Requests, refusal};
 use crate::acks::Participant;
+use crate::clients::Entry;
 use crate::feed::{Fleet, News, Unserved};
 use crate::identity::Caller;
 use crate::metrics::Present;
@@ -47,7 +49,7 @@ enum State {
 
 /// A stream whose client has named itself.
 struct Serving {
-    who: Who,
+    client: Entry,
     fleet: Arc<Fleet>,
     views: News,
     seat: Seat,
@@ -55,6 +57,7 @@ struct Serving {
     /// The session's times count from here.
     start: Instant,
     participant: Participant,
+    awaited: Awaited,
     /// Whether the store was asked since the stream began if this replica is behind.
     compared: bool,
 }
@@ -134,13 +137,19 @@ impl AdsStream {
             claims: node.claims,
             namespace: identity.namespace().map(str::to_owned),
         };
+        let address = self.admitted.address();
+        let (caller, clients) = (self.caller.clone(), &self.shared.clients);
+        let client = clients.join(self.protocol, name.clone(), who, caller, address);
         let (fleet, news) = match self.shared.fleets.enter(&name) {
             Some(entered) => entered,
             // Boxed, so that what is rare is not part of every stream.
-            None => Box::pin(wait_for(&self.shared, &name, &who.node, &first.request)).await?,
+            None => {
+                let node = &client.who().node;
+                Box::pin(wait_for(&self.shared, &name, node, &first.request)).await?
+            }
         };
-        let mut serving = Serving::new(fleet, news, who, self.protocol).await?;
-        tracing::debug!(fleet = %serving.fleet.name, node = serving.who.node, %identity, "stream opened");
+        let mut serving = Serving::new(fleet, news, client, self.protocol).await?;
+        tracing::debug!(fleet = %name, node = serving.client.who().node, %identity, "stream opened");
         serving.compare(&self.shared, &first.request, &mut self.frames).await?;
         let setup = self.admitted.set_up().await;
         serving.hear(&self.shared, &first.request, &mut self.frames).await?;
@@ -161,7 +170,7 @@ impl AdsStream {
 
     fn end(&mut self, status: &Status) {
         if let State::Serving(serving) = &self.state {
-            let (fleet, node) = (&serving.fleet.name, &serving.who.node);
+            let (fleet, node) = (&serving.fleet.name, &serving.client.who().node);
             tracing::debug!(%fleet, node, code = ?status.code(), reason = status.message(), "stream ended");
         }
         if matches!(status.code(), tonic::Code::InvalidArgument | tonic::Code::ResourceExhausted) {
@@ -179,21 +188,22 @@ impl Serving {
     async fn new(
         fleet: Arc<Fleet>,
         mut views: News,
-        who: Who,
+        client: Entry,
         protocol: Protocol,
     ) -> Result<Self, Status> {
         let mut seat = Seat::default();
         // A fleet that is retired just now may come back.
         let newest = views.wait_for(Option::is_some).await.map_err(|_| closing())?.clone();
         // To derive a view takes a while, and nobody could publish the next one meanwhile.
-        let view = newest.ok_or_else(closing)?.of(&who, &mut seat);
+        let view = newest.ok_or_else(closing)?.of(client.who(), &mut seat);
         Ok(Self {
-            who,
+            client,
             views,
             seat,
             session: Session::new(protocol, view, fleet.memo.clone()),
             start: Instant::now(),
             participant: Participant::join(fleet.clone()),
+            awaited: Awaited::default(),
             fleet,
             compared: false,
         })
@@ -273,18 +283,26 @@ impl Serving {
         let views = self.views.borrow_and_update().clone();
         match views {
             Some(views) => {
-                let view = views.of(&self.who, &mut self.seat);
-                self.session.on_view(self.now(), &view)
+                let view = views.of(self.client.who(), &mut self.seat);
+                let output = self.session.on_view(self.now(), &view);
+                // What tells the client nothing is acknowledged already.
+                let acknowledged = self.session.acknowledged();
+                if let Some(arrival) = views.arrival().filter(|it| acknowledged < Some(it.head)) {
+                    self.awaited.arrived(arrival);
+                }
+                output
             }
             // Retired: the client keeps what it has.
             None => Output::default(),
         }
     }
 
-    fn hear_of(&self, shared: &Shared, event: Option<&Event>, nonce: &str) {
+    fn hear_of(&mut self, shared: &Shared, event: Option<&Event>, nonce: &str) {
         let Some(event) = event else { return };
         shared.metrics.event(event);
         if let Event::Rejected(rejection) = event {
+            self.client.rejected(rejection);
+            self.awaited.rejected();
             self.tell(rejection, nonce);
         }
     }
@@ -297,12 +315,15 @@ impl Serving {
             frames.extend(framed(message).map(Frame::data));
         }
         self.participant.at(self.session.acknowledged(), self.session.standing());
+        let applied = self.awaited.at(self.session.acknowledged());
+        applied.into_iter().flatten().for_each(|time| shared.metrics.applied(time));
+        self.client.at(self.session.standing(), &self.seat);
     }
 
     /// Warns once of what ten thousand proxies may say.
     fn tell(&self, rejection: &Rejection, nonce: &str) {
         let Rejection { kind, detail, resources: _, attributed: _ } = rejection;
-        let (fleet, node) = (&self.fleet.name, &self.who.node);
+        let (fleet, node) = (&self.fleet.name, &self.client.who().node);
         if self.participant.rejected(rejection) {
             tracing::warn!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
         } else {

@@ -1,4 +1,5 @@
 use crate::load::Ending;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
@@ -6,13 +7,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 /// How long a connection stays, as it and its streams know. It travels with each request of the connection.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tenure {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
+    /// Where the client is.
+    address: SocketAddr,
     /// Whether a request has come.
     used: AtomicBool,
     /// Told when the next stream had better go to another replica.
@@ -26,6 +29,22 @@ struct Inner {
 }
 
 impl Tenure {
+    pub(crate) fn of(address: SocketAddr) -> Self {
+        let inner = Inner {
+            address,
+            used: AtomicBool::default(),
+            elsewhere: Notify::default(),
+            dismissed: CancellationToken::default(),
+            over: CancellationToken::default(),
+            ending: OnceLock::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.inner.address
+    }
+
     pub(crate) fn used(&self) {
         self.inner.used.store(true, Ordering::Relaxed);
     }
@@ -66,5 +85,13 @@ impl Tenure {
     pub(crate) async fn ended(&self) -> Status {
         self.inner.over.cancelled().await;
         Status::unavailable(self.inner.ending.get().map_or("connect again", |why| why.message()))
+    }
+}
+
+/// For tests, which have no connections.
+#[cfg(test)]
+impl Default for Tenure {
+    fn default() -> Self {
+        Self::of((std::net::Ipv4Addr::LOCALHOST, 0).into())
     }
 }

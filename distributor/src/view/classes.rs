@@ -103,6 +103,18 @@ impl Classes {
     }
 }
 
+impl Seat {
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let place = |seat: &Self| seat.class.as_ref().map(Arc::as_ptr);
+        self.era == other.era && place(self) == place(other)
+    }
+
+    /// What its class is told by; `None` if all see the same.
+    pub(crate) fn class(&self) -> Option<String> {
+        self.class.as_ref().map(|seated| seated.class.to_string())
+    }
+}
+
 impl Views {
     /// The view of a client, which takes another seat if it is of another class now.
     pub(crate) fn of(&self, who: &Who, seat: &mut Seat) -> Arc<View> {

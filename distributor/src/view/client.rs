@@ -57,6 +57,11 @@ impl Claims {
 }
 
 impl Who {
+    /// As the client says it.
+    pub(crate) fn version(&self) -> Option<&EnvoyVersion> {
+        self.claims.version.as_ref()
+    }
+
     /// What rules may look at: where the directory knows the client, what the directory says.
     pub(super) fn client(&self, snapshot: &Snapshot) -> Client {
         let entry = snapshot.internal(Internal::Directory).get(&self.node);

@@ -14,6 +14,7 @@ use heliograph_distributor_protocol::{Substitute, View};
 use heliograph_snapshot::{Head, Internal, Snapshot};
 use heliograph_views::{Quarantined, Rules, served};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The newest snapshot of a fleet, and what it takes to see it as a class does.
 #[derive(Debug)]
@@ -28,17 +29,27 @@ pub(crate) struct Views {
     /// Another one when the classes of clients may be others: when the rules ask something else, or the directory changed.
     era: u64,
     classes: Arc<Classes>,
+    /// What made it the newest, if streams may have waited for that.
+    arrival: Option<Arc<Arrival>>,
+}
+
+/// A change of a fleet.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) head: Head,
+    /// When the translator wrote it, by its clock.
+    pub(crate) time: SystemTime,
 }
 
 impl Views {
     pub(crate) fn new(snapshot: Arc<Snapshot>, classes: Arc<Classes>) -> Self {
         let rules = Arc::new(Rules::of(snapshot.internal(Internal::Rules)));
         let era = classes.new_era();
-        Self::served(&snapshot, rules, era, classes)
+        Self::served(&snapshot, rules, era, classes, None)
     }
 
     /// What follows when the fleet has another snapshot.
-    pub(crate) fn next(&self, snapshot: Arc<Snapshot>) -> Self {
+    pub(crate) fn next(&self, snapshot: Arc<Snapshot>, time: SystemTime) -> Self {
         let tree = |snapshot: &Arc<Snapshot>, part| snapshot.internal(part).clone();
         let [old, new] = [&self.snapshot, &snapshot].map(|it| tree(it, Internal::Rules));
         let (mut rules, mut asks_other) = (self.rules.clone(), false);
@@ -48,7 +59,10 @@ impl Views {
         let [old, new] = [&self.snapshot, &snapshot].map(|it| tree(it, Internal::Directory));
         let lists_others = old.address() != new.address();
         let era = if asks_other || lists_others { self.classes.new_era() } else { self.era };
-        Self::served(&snapshot, rules, era, self.classes.clone())
+        // One that comes again at its head, with more than before, is no change of that time.
+        let head = snapshot.head;
+        let arrival = (head > self.head()).then(|| Arc::new(Arrival { head, time }));
+        Self::served(&snapshot, rules, era, self.classes.clone(), arrival)
     }
 
     fn served(
@@ -56,6 +70,7 @@ impl Views {
         rules: Arc<Rules>,
         era: u64,
         classes: Arc<Classes>,
+        arrival: Option<Arc<Arrival>>,
     ) -> Self {
         let quarantined = Quarantined::all(snapshot);
         let snapshot = served(snapshot, &quarantined);
@@ -64,12 +79,21 @@ impl Views {
         substitutes.sort_unstable_by_key(place);
         let substitutes: Arc<[_]> = substitutes.into();
         let plain = Arc::new(View::with(snapshot.clone(), substitutes.clone()));
-        Self { snapshot, quarantined, substitutes, plain, rules, era, classes }
+        Self { snapshot, quarantined, substitutes, plain, rules, era, classes, arrival }
+    }
+
+    pub(crate) fn arrival(&self) -> Option<&Arc<Arrival>> {
+        self.arrival.as_ref()
     }
 
     /// What clients rejected so far, of what the snapshot has now.
     pub(crate) fn quarantined(&self) -> &[Quarantined] {
         &self.quarantined
+    }
+
+    /// As it is where there are no rules.
+    pub(crate) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
     }
 
     pub(crate) fn head(&self) -> Head {

@@ -95,12 +95,14 @@ fn who_is_listed_otherwise_sees_otherwise() {
     let mut seat = Seat::default();
     assert_eq!(listeners(&views.of(&who("a"), &mut seat)), ["rack-0"]);
     let moved = Arc::new(base.with(Head::default(), [list("a", "rack-1")]));
-    let views = views.next(moved);
+    let views = views.next(moved, SystemTime::UNIX_EPOCH);
     assert_eq!(listeners(&views.of(&who("a"), &mut seat)), ["rack-1"]);
     let without = Arc::new(
         base.with(Head::default(), [Change::RemoveInternal(Internal::Directory, "a".into())]),
     );
-    assert!(listeners(&views.next(without).of(&who("a"), &mut seat)).is_empty());
+    assert!(
+        listeners(&views.next(without, SystemTime::UNIX_EPOCH).of(&who("a"), &mut seat)).is_empty()
+    );
 }
 
 #[test]

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ahead;
+mod applied;
 mod errors;
 mod faulty;
 mod load;
+mod pages;
 mod quarantine;
 mod reports;
 mod sealed;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 const ZONES: [&str; 3] = ["a", "b", "c"];
 
 /// A gateway whose cluster `blue` has an endpoint in each zone, and clients that prefer their own.
-fn zoned() -> Vec<(ResourceType, Resource)> {
+pub(crate) fn zoned() -> Vec<(ResourceType, Resource)> {
     let group = |zone: &str| LocalityLbEndpoints {
         locality: Some(Locality { zone: zone.to_owned(), ..Default::default() }),
         lb_endpoints: vec![LbEndpoint::default()],
@@ -38,7 +38,7 @@ fn zoned() -> Vec<(ResourceType, Resource)> {
     ]
 }
 
-fn prefer_own_zone() -> Change {
+pub(crate) fn prefer_own_zone() -> Change {
     let preference = Preference { audience: String::new(), labels: vec![ZONE.to_owned()] };
     let treatment = Treatment { preferences: vec![preference], ..Treatment::default() };
     rule(treatment.resource(Endpoints, "blue"))
@@ -48,13 +48,13 @@ fn rule(resource: Resource) -> Change {
     Change::SetInternal(Internal::Rules, Arc::new(resource))
 }
 
-fn listed(node: &str, label: &str, value: &str) -> Change {
+pub(crate) fn listed(node: &str, label: &str, value: &str) -> Change {
     let labels = [(label.to_owned(), value.to_owned())].into();
     let proxy = Proxy { labels, ..Proxy::default() };
     Change::SetInternal(Internal::Directory, Arc::new(proxy.resource(node)))
 }
 
-fn connect(world: &World, protocol: Protocol, node: &str) -> Client {
+pub(crate) fn connect(world: &World, protocol: Protocol, node: &str) -> Client {
     Client::connect(Options { node_id: node.to_owned(), ..world.options(protocol) }).unwrap()
 }
 

@@ -17,10 +17,11 @@ use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
 };
 use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_envoy::{Message, any};
-use heliograph_shared::admin::Readiness;
+use heliograph_shared::admin::{self, Pages, Readiness};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::{Publication, Retirement, Store};
 use prometheus::{Registry, TextEncoder};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
@@ -33,6 +34,8 @@ pub(crate) const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWor
 
 pub(crate) struct World {
     pub(crate) server: String,
+    /// The admin port.
+    pub(crate) admin: SocketAddr,
     pub(crate) acks: Acks,
     pub(crate) stop: CancellationToken,
     pub(crate) serving: JoinHandle<Result<(), heliograph_distributor::DistributorError>>,
@@ -70,11 +73,16 @@ impl World {
                 .await
                 .unwrap();
         let (server, acks) = (format!("http://{}", bound.address()), bound.acks());
+        let port = admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let admin = port.address();
+        let pages = bound.add_pages(Pages::new(registry.clone(), readiness.clone()));
         let stop = CancellationToken::new();
+        tokio::spawn(port.serve(pages, stop.clone().cancelled_owned()));
         let serving = tokio::spawn(bound.run(stop.clone()));
         tokio::time::timeout(DEADLINE, readiness.ready()).await.unwrap();
         Self {
             server,
+            admin,
             acks,
             stop,
             serving,
@@ -98,6 +106,16 @@ impl World {
         resources: &[(ResourceType, Resource)],
         rules: impl IntoIterator<Item = Change>,
     ) -> Head {
+        self.publish_at(SystemTime::now(), resources, rules).await
+    }
+
+    /// The same, as if it had been written at another time.
+    pub(crate) async fn publish_at(
+        &mut self,
+        time: SystemTime,
+        resources: &[(ResourceType, Resource)],
+        rules: impl IntoIterator<Item = Change>,
+    ) -> Head {
         let fleet: FleetName = fleet();
         let sequence = self.head.map_or(1, |head| head.sequence + 1);
         let fence = match self.fence {
@@ -113,7 +131,7 @@ impl World {
             snapshot: snapshot.clone(),
             expected: self.head,
             held: self.newest.replace(snapshot),
-            time: SystemTime::now(),
+            time,
             cause: "a test".into(),
             pinned: None,
         };
@@ -262,6 +280,6 @@ pub(crate) fn gateway(to: &str) -> Vec<(ResourceType, Resource)> {
     vec![cluster(to, 1), endpoints(to), listener("http", "table"), routes("table", to)]
 }
 
-fn resource(name: &str, message: &impl Message) -> Resource {
+pub(crate) fn resource(name: &str, message: &impl Message) -> Resource {
     Resource::new(name, message.encode_to_vec().into())
 }

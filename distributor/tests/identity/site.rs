@@ -5,16 +5,19 @@ use heliograph_client::{Client, Options, Protocol, Server, State};
 use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
-use heliograph_shared::admin::Readiness;
+use heliograph_shared::admin::{self, Pages, Readiness};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::{Embedded, Publication, Store};
 use prometheus::{Registry, TextEncoder};
 use rustls::ClientConfig;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tonic::Code;
 
@@ -29,6 +32,8 @@ pub(crate) struct Site {
     /// Of the server and of clients.
     pub(crate) authority: Authority,
     pub(crate) signer: Signer,
+    /// The admin port.
+    admin: SocketAddr,
     files: TempDir,
     registry: Registry,
     _stop: tokio_util::sync::DropGuard,
@@ -78,9 +83,13 @@ impl Site {
                 .await
                 .unwrap();
         let (address, stop) = (bound.address().to_string(), CancellationToken::new());
+        let port = admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let admin = port.address();
+        let pages = bound.add_pages(Pages::new(registry.clone(), readiness.clone()));
+        tokio::spawn(port.serve(pages, stop.clone().cancelled_owned()));
         tokio::spawn(bound.run(stop.clone()));
         tokio::time::timeout(DEADLINE, readiness.ready()).await.unwrap();
-        Self { address, authority, signer, files, registry, _stop: stop.drop_guard() }
+        Self { address, authority, signer, admin, files, registry, _stop: stop.drop_guard() }
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -116,6 +125,16 @@ impl Site {
         let address = format!("https://{}", self.address);
         let server = Server::new(&address, Some(tls), token).unwrap();
         Client::connect_to(server, Options::new(address, protocol, fleet))
+    }
+
+    /// A page of the admin port.
+    pub(crate) async fn page(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).await.unwrap();
+        let request = format!("GET {path} HTTP/1.0\r\nHost: admin\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
     }
 
     pub(crate) fn metric(&self, line: &str) -> u64 {

@@ -22,6 +22,23 @@ async fn a_token_reads_the_fleets_of_its_namespace_and_no_others() {
 }
 
 #[tokio::test]
+async fn the_admin_port_tells_who_a_client_is_and_not_how_it_proved_that() {
+    let site = Site::start().await;
+    let token = site.signer.token(ACCOUNT, 3600, &json!({}));
+    let client = site.bears(&token, Protocol::Delta, "edge/gateway");
+    serves(&client).await;
+    let certificate = site.authority.issue(ENVOY);
+    let other = site.shows(&certificate, Protocol::StateOfTheWorld, "edge/gateway");
+    serves(&other).await;
+    let signature = token.rsplit('.').next().unwrap();
+    for path in ["/clients", "/clients?format=json"] {
+        let page = site.page(path).await;
+        assert!(page.contains(ACCOUNT) && page.contains(ENVOY), "{page}");
+        assert!(!page.contains(signature), "{page}");
+    }
+}
+
+#[tokio::test]
 async fn a_bad_token_is_refused_by_every_method() {
     let site = Site::start().await;
     let bad = [

@@ -5,6 +5,7 @@ mod standalone;
 mod store;
 mod translate;
 
+use heliograph_shared::telemetry::Logging;
 use std::process::ExitCode;
 
 /// In the order in which `--help` lists them.
@@ -17,9 +18,10 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+    /// `logging` is for commands that run on.
+    pub(crate) fn run(&self, logging: Logging) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Standalone(args) => standalone::run(args),
+            Self::Standalone(args) => standalone::run(args, logging),
             Self::Translate(args) => translate::run(args),
             Self::Snapshot(args) => snapshot::run(args),
             Self::Store(args) => store::run(args),

@@ -2,6 +2,7 @@ use crate::envoys::Envoys;
 use crate::output::{self, Format};
 use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
 use heliograph_shared::tasks::Tasks;
+use heliograph_shared::telemetry::Logging;
 use heliograph_shared::{shutdown, telemetry};
 use heliograph_store::Embedded;
 use heliograph_translator::program::{WAITING_BATCHES, add_pages};
@@ -44,28 +45,28 @@ pub(crate) struct Args {
     admin: AdminArgs,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: &Args, logging: Logging) -> anyhow::Result<ExitCode> {
     if args.status {
         return print_status(args);
     }
     let runtime = tokio::runtime::Runtime::new()?;
-    let outcome = runtime.block_on(serve(args));
+    let outcome = runtime.block_on(serve(args, logging));
     // Otherwise a file that takes long to read would hold up the end.
     runtime.shutdown_background();
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(args: &Args) -> anyhow::Result<()> {
+async fn serve(args: &Args, logging: Logging) -> anyhow::Result<()> {
     let mut signal = std::pin::pin!(shutdown::signal()?);
     let tasks = tokio::select! {
         () = &mut signal => return Ok(()),
-        tasks = start(args) => tasks?,
+        tasks = start(args, logging) => tasks?,
     };
     tasks.run(signal).await
 }
 
 /// The way of the data: files, translator, store, distributor, Envoys.
-async fn start(args: &Args) -> anyhow::Result<Tasks> {
+async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
     let stop = CancellationToken::new();
     let readiness = Readiness::new();
     let registry = telemetry::registry("helio")?;
@@ -99,7 +100,8 @@ async fn start(args: &Args) -> anyhow::Result<Tasks> {
         tasks.spawn("envoys", envoys);
     }
     tracing::info!(dir = %args.dir.display(), xds = %xds_address, admin = %admin.address(), "serving");
-    let pages = add_pages(Pages::new(registry, readiness), report, remarks);
+    let pages = Pages::new(registry, readiness).logging(logging);
+    let pages = add_pages(pages, report, remarks);
     let pages = distributor.add_pages(pages);
     tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
     tasks.spawn("distributor", distributor.run(stop.clone()));

@@ -97,7 +97,7 @@ async fn follow(
     log.note(Event::Reads { reader: reader.clone() });
     loop {
         match subscription.next().await {
-            Update::Published(snapshot) => {
+            Update::Published(snapshot, _) => {
                 let (reader, fleet, head) = (reader.clone(), snapshot.fleet.clone(), snapshot.head);
                 let content = Some(Arc::new(Content::from(&*snapshot)));
                 log.note(Event::Read { reader, fleet: fleet.clone(), head, content });

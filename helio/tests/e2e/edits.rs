@@ -1,10 +1,9 @@
 //! Edits of a route while requests flow: they take effect at once, and no request fails.
 
 use crate::harness::{
-    Helio, backend, free_port, gateway, get, is_alive, route, service, until, write,
+    Helio, backend, free_port, gateway, get, is_alive, replace, route, service, until, write,
 };
 use crate::traffic::{Traffic, answer};
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -29,13 +28,13 @@ async fn edits_take_effect_within_a_second_and_no_request_fails() {
 
     let traffic = Traffic::start(port);
     let edits: &[Edit] = &[
-        (rename, &[("/", "green")], "/", "green web.test /"),
+        (replace, &[("/", "green")], "/", "green web.test /"),
         (write, &[("/", "blue")], "/", "blue web.test /"),
         (write, &[("/", "green")], "/", "green web.test /"),
-        (rename, &[("/", "green"), ("/new", "blue")], "/new", "blue web.test /new"),
+        (replace, &[("/", "green"), ("/new", "blue")], "/new", "blue web.test /new"),
         (write, &[("/", "blue"), ("/new", "green")], "/new", "green web.test /new"),
-        (rename, &[("/", "blue")], "/new", "blue web.test /new"),
-        (rename, &[("/", "green")], "/", "green web.test /"),
+        (replace, &[("/", "blue")], "/new", "blue web.test /new"),
+        (replace, &[("/", "green")], "/", "green web.test /"),
         (write, &[("/", "blue")], "/", "blue web.test /"),
     ];
     let mut took = Vec::new();
@@ -74,11 +73,4 @@ async fn edits_take_effect_within_a_second_and_no_request_fails() {
         assert!(!is_alive(envoy), "Envoy {envoy} was left behind");
     }
     assert_eq!(helio.temporary_files(), [""; 0], "temporary files were left behind");
-}
-
-/// A new file over the old one, as a careful editor does; [`write()`] is a careless one.
-fn rename(directory: &Path, name: &str, text: &str) {
-    let new = directory.join(format!(".{name}.new"));
-    fs::write(&new, text).unwrap();
-    fs::rename(new, directory.join(name)).unwrap();
 }

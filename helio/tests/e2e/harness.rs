@@ -264,6 +264,13 @@ pub(crate) fn write(directory: &Path, name: &str, text: &str) {
     fs::write(directory.join(name), text).unwrap();
 }
 
+/// A new file over the old one, as a careful editor does; [`write()`] is a careless one.
+pub(crate) fn replace(directory: &Path, name: &str, text: &str) {
+    let new = directory.join(format!(".{name}.new"));
+    fs::write(&new, text).unwrap();
+    fs::rename(new, directory.join(name)).unwrap();
+}
+
 /// A Gateway with one HTTP listener, and its class.
 pub(crate) fn gateway(name: &str, port: u16) -> String {
     format!(

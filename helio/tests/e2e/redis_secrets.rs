@@ -68,6 +68,8 @@ async fn a_private_key_is_found_nowhere() {
         traces.are_not_in(&format!("the log of {}", program.name), program.log().as_bytes());
     }
     traces.are_not_in("Redis", &dump(&redis).await);
+    let page = distributor.page(&format!("/snapshot/{FLEET}?type=secret")).await;
+    assert!(page.contains(&STANDARD.encode("[redacted]")), "{page}");
 
     // The search finds what is there.
     let manifest = fs::read(site.manifests().join("secret.yaml")).unwrap();
@@ -137,8 +139,8 @@ fn number(der: &[u8]) -> &[u8] {
 /// The pages of an admin port, as its index lists them.
 async fn pages(program: &Program) -> Vec<String> {
     let index = program.page("/").await;
-    let mut pages: Vec<_> =
-        index.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    let page = |line: &str| line.split(' ').next().unwrap().replace("NAMESPACE/NAME", FLEET);
+    let mut pages: Vec<_> = index.lines().map(page).collect();
     assert!(pages.contains(&"/metrics".to_owned()), "{index}");
     pages.push("/".to_owned());
     pages

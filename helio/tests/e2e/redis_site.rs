@@ -1,6 +1,8 @@
 //! The programs over Redis: manifests, a key ring, a translator, distributors, Envoys, and what an operator runs.
 
-use crate::harness::{backend, envoy, free_port, get, is_alive, route, send, service, write};
+use crate::harness::{
+    backend, envoy, free_port, get, is_alive, replace, route, send, service, write,
+};
 use crate::servers::{lifeline, until};
 use crate::tls::Identity;
 use crate::traffic::answer;
@@ -113,7 +115,14 @@ impl Site {
     pub(crate) fn point_services_at(&self, blue: &str, green: &str) {
         let port = |name| self.backends[usize::from(name == "green")];
         let services = service("blue", port(blue)) + &service("green", port(green));
-        write(&self.manifests(), "backends.yaml", &services);
+        replace(&self.manifests(), "backends.yaml", &services);
+    }
+
+    /// The Gateway has one more listener, for HTTP.
+    pub(crate) fn listen_also_on(&self, port: u16) {
+        let more = format!("  - {{name: more, protocol: HTTP, port: {port}}}\n");
+        let gateway = gateway(self.http, self.https) + &more;
+        replace(&self.manifests(), "gateway.yaml", &gateway);
     }
 
     pub(crate) async fn until_answered_by(&self, backend: &str) {
@@ -175,13 +184,29 @@ impl Site {
         distributor: &Program,
         more: &str,
     ) -> Program {
+        self.envoy_of(name, std::slice::from_ref(distributor), "DELTA_GRPC", more).await
+    }
+
+    /// An Envoy that may go to any of these, and speaks this of the two protocols.
+    pub(crate) async fn envoy_of(
+        &self,
+        name: &str,
+        distributors: &[Program],
+        protocol: &str,
+        more: &str,
+    ) -> Program {
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/envoy.yaml");
         let bootstrap = fs::read_to_string(example)
             .unwrap()
             .replace("my-envoy", name)
-            .replace("port_value: 9901", "port_value: 0")
-            .replace("port_value: 18000", &format!("port_value: {}", distributor.xds))
-            + more;
+            .replace("DELTA_GRPC", protocol)
+            .replace("port_value: 9901", "port_value: 0");
+        let (start, last) = bootstrap.split_at(bootstrap.rfind("- endpoint:").unwrap());
+        let endpoint = |it: &Program| last.replace("18000", &it.xds.to_string());
+        // Each stands below the one before, as far in.
+        let endpoints: Vec<_> = distributors.iter().map(endpoint).collect();
+        let indent = " ".repeat(start.len() - start.rfind('\n').unwrap() - 1);
+        let bootstrap = start.to_owned() + &endpoints.join(&indent) + more;
         let (file, address) =
             (self.file(&format!("{name}.yaml")), self.file(&format!("{name}.admin")));
         fs::write(&file, bootstrap).unwrap();
@@ -279,6 +304,14 @@ impl Program {
         page.lines().map(|line| line.rsplit_once(": ").unwrap().1.parse::<u64>().unwrap()).sum()
     }
 
+    /// How many requests an Envoy answered with an error of its own or of a backend, but for those at its admin port,
+    /// which answers so until it is ready.
+    pub(crate) async fn failures(&self) -> u64 {
+        let page = self.page("/stats?filter=downstream_rq_5xx").await;
+        let lines = page.lines().filter(|line| !line.contains("admin."));
+        lines.map(|line| line.rsplit_once(": ").unwrap().1.parse::<u64>().unwrap()).sum()
+    }
+
     pub(crate) async fn versions(&self) -> Versions {
         let mut versions = Versions::new();
         for kind in DUMPED {
@@ -312,6 +345,12 @@ impl Program {
         for part in ["cluster_removed", "listener_removed", "update_rejected"] {
             assert_eq!(self.counted(part).await, 0, "{part} of {}", self.name);
         }
+    }
+
+    /// Ends it without a word.
+    pub(crate) async fn kill(&mut self) {
+        send("KILL", self.child.id());
+        self.ended().await;
     }
 
     /// Asks it to end, and waits.

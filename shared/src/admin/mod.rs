@@ -1,13 +1,18 @@
 //! The admin port of every program: is it alive, is it ready, what does it count.
 
+mod asked;
+mod logging;
 mod readiness;
 
+pub use asked::Asked;
 pub use readiness::{Guard, Readiness};
 
 use crate::net::{self, BindError};
+use crate::table::columns;
+use crate::telemetry::Logging;
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use futures::FutureExt;
@@ -65,7 +70,14 @@ impl Pages {
         Self { registry, readiness, added: Router::new(), index }
     }
 
-    /// Adds a page of the program's own. `purpose` is its line on the page at `/`.
+    /// Adds the page that tells and sets how much the program logs.
+    #[must_use]
+    pub fn logging(self, logging: Logging) -> Self {
+        let purpose = "how much is logged; PUT /logging?level=debug&for=10m changes it";
+        self.page("/logging", purpose, logging::page(logging))
+    }
+
+    /// Adds a page of the program's own. What varies in its path is in braces. `purpose` is its line on the page at `/`.
     #[must_use]
     pub fn page(mut self, path: &'static str, purpose: &'static str, page: MethodRouter) -> Self {
         self.added = self.added.route(path, page);
@@ -75,8 +87,8 @@ impl Pages {
 
     fn into_router(mut self) -> Router {
         self.index.sort_unstable();
-        let index: String =
-            self.index.iter().map(|(path, purpose)| format!("{path:<12} {purpose}\n")).collect();
+        let rows = self.index.iter().map(|(path, purpose)| [shown(path), (*purpose).to_owned()]);
+        let index = columns(&rows.collect::<Vec<_>>());
         Router::new()
             .route("/", get(move || async move { index }))
             .route("/livez", get(async || "alive\n"))
@@ -84,6 +96,7 @@ impl Pages {
             .route("/metrics", get(metrics).with_state(self.registry))
             .merge(self.added)
             .fallback(nothing)
+            .method_not_allowed_fallback(not_so)
     }
 }
 
@@ -118,6 +131,18 @@ const GRACE: Duration = Duration::from_secs(1);
 
 async fn nothing(uri: Uri) -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, format!("there is no page {}: / lists those there are\n", uri.path()))
+}
+
+async fn not_so(method: Method, uri: Uri) -> (StatusCode, String) {
+    let said = format!("{} does not take {method}: / says what it takes\n", uri.path());
+    (StatusCode::METHOD_NOT_ALLOWED, said)
+}
+
+/// `/snapshot/NAMESPACE/NAME` for `/snapshot/{namespace}/{name}`.
+fn shown(path: &str) -> String {
+    let varies = |part: &str| Some(part.strip_prefix('{')?.strip_suffix('}')?.to_uppercase());
+    let parts = path.split('/').map(|part| varies(part).unwrap_or_else(|| part.to_owned()));
+    parts.collect::<Vec<_>>().join("/")
 }
 
 async fn readyz(State(readiness): State<Readiness>) -> Response {

@@ -1,10 +1,12 @@
+use super::Logging;
 use clap::ValueEnum;
 use std::io::{IsTerminal, stderr};
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, reload};
 
 /// The flags of every program that logs.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,41 +45,52 @@ pub enum LogFormat {
 pub enum TelemetryError {
     #[error("log level {level:?}: {reason}")]
     Level { level: String, reason: String },
+    #[error("a log level has at most {most} characters")]
+    LongLevel { most: usize },
+    #[error("a log level can be set for {hours}h at most: leave the time out to set it for good")]
+    LongTime { hours: u64 },
     #[error("logging has been set up already")]
     Twice,
+    #[error("nothing is logged any more")]
+    Gone,
 }
 
 /// Sends the logs of this process to stderr. Called once, by the program.
-pub fn init(args: &LogArgs) -> Result<(), TelemetryError> {
+pub fn init(args: &LogArgs) -> Result<Logging, TelemetryError> {
     // https://no-color.org: set and not empty means no colour.
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colour = !plain && stderr().is_terminal();
-    subscriber(args, stderr, colour)?.try_init().map_err(|_| TelemetryError::Twice)
+    let (subscriber, logging) = subscriber(args, stderr, colour)?;
+    subscriber.try_init().map_err(|_| TelemetryError::Twice)?;
+    Ok(logging)
 }
 
 fn subscriber<W>(
     args: &LogArgs,
     writer: W,
     colour: bool,
-) -> Result<Box<dyn Subscriber + Send + Sync>, TelemetryError>
+) -> Result<(Box<dyn Subscriber + Send + Sync>, Logging), TelemetryError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let level = args.log_level.clone();
-    let filter = parse_level(&level).map_err(|reason| TelemetryError::Level { level, reason })?;
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(colour);
-    Ok(match args.log_format {
-        LogFormat::Human => Box::new(builder.finish()),
-        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
-    })
+    let level = &args.log_level;
+    let filter = parse_level(level)
+        .map_err(|reason| TelemetryError::Level { level: level.clone(), reason })?;
+    let (filter, handle) = reload::Layer::new(filter);
+    let filtered = tracing_subscriber::registry().with(filter);
+    let lines = fmt::layer().with_writer(writer).with_ansi(colour);
+    let subscriber: Box<dyn Subscriber + Send + Sync> = match args.log_format {
+        LogFormat::Human => Box::new(filtered.with(lines)),
+        LogFormat::Json => Box::new(filtered.with(lines.json().flatten_event(true))),
+    };
+    Ok((subscriber, Logging::new(handle, level)))
 }
 
 fn accept_level(text: &str) -> Result<String, String> {
     parse_level(text).map(|_| text.to_owned())
 }
 
-fn parse_level(text: &str) -> Result<EnvFilter, String> {
+pub(super) fn parse_level(text: &str) -> Result<EnvFilter, String> {
     // A filter takes a lone word that is no level for the name of a part, and would silence all others.
     let lone_word = !text.contains(['=', ',', '[']);
     if text.is_empty() || (lone_word && text.parse::<LevelFilter>().is_err()) {
@@ -94,6 +107,7 @@ mod tests {
     use clap::Parser;
     use std::io;
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     #[derive(Parser)]
     struct Program {
@@ -103,6 +117,12 @@ mod tests {
 
     #[derive(Clone, Default)]
     struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Memory {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
 
     impl io::Write for Memory {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -119,12 +139,12 @@ mod tests {
         let args = Program::parse_from([&["program"], flags].concat()).logs;
         let memory = Memory::default();
         let writer = memory.clone();
-        let subscriber = subscriber(&args, move || writer.clone(), false).unwrap();
+        let (subscriber, _logging) = subscriber(&args, move || writer.clone(), false).unwrap();
         tracing::subscriber::with_default(subscriber, || {
             tracing::info!(fleet = "default/one", "published");
             tracing::debug!("detail");
         });
-        String::from_utf8(memory.0.lock().unwrap().clone()).unwrap()
+        memory.text()
     }
 
     #[test]
@@ -163,5 +183,39 @@ mod tests {
         for right in ["off", "WARN", "info,heliograph_shared=trace", "heliograph_shared=debug"] {
             assert!(Program::try_parse_from(["program", "--log-level", right]).is_ok(), "{right}");
         }
+    }
+
+    async fn pass(time: Duration) {
+        tokio::time::advance(time).await;
+        tokio::task::yield_now().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_level_is_changed_while_it_runs_and_goes_back_by_itself() {
+        let args = Program::parse_from(["program"]).logs;
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let (subscriber, logging) = subscriber(&args, move || writer.clone(), false).unwrap();
+        let _here = tracing::subscriber::set_default(subscriber);
+        let is_logged = |detail: &str| {
+            tracing::debug!("{detail}");
+            memory.text().contains(detail)
+        };
+        assert!(!is_logged("before"));
+        logging.set("debug", Some(Duration::from_secs(600))).unwrap();
+        assert!(is_logged("in time"));
+        assert_eq!(logging.to_string(), "debug for another 600s, then info");
+        assert!(logging.set("loud", None).is_err(), "no level");
+        assert!(logging.set("trace", Some(Duration::from_secs(90_000))).is_err(), "too long");
+        assert!(is_logged("what is refused changes nothing"));
+        pass(Duration::from_secs(601)).await;
+        assert!(!is_logged("after"));
+        assert_eq!(logging.to_string(), "info");
+        // One that is for good is not ended by the time of one before.
+        logging.set("debug", Some(Duration::from_secs(1))).unwrap();
+        logging.set("debug", None).unwrap();
+        pass(Duration::from_secs(2)).await;
+        assert!(is_logged("for good"));
+        assert_eq!(logging.to_string(), "debug, configured: info");
     }
 }

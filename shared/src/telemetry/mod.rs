@@ -3,8 +3,10 @@
 //! Metrics: every component has a struct of its own that registers itself on the [`Registry`](prometheus::Registry)
 //! it is given. Names begin with `heliograph_`; labels come from closed sets, never from clients.
 
+mod logging;
 mod logs;
 mod metrics;
 
+pub use logging::Logging;
 pub use logs::{LogArgs, LogFormat, TelemetryError, init};
 pub use metrics::registry;

@@ -1,6 +1,7 @@
 //! One type on one stream: what the client asked for, and what it holds.
 
 mod ask;
+mod progress;
 mod say;
 mod search;
 mod settle;

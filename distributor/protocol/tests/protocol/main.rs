@@ -15,4 +15,5 @@ mod plan;
 mod quarantine;
 mod reconnect;
 mod silence;
+mod standing;
 mod stream;

@@ -292,7 +292,7 @@ impl Board {
         });
         if is_news {
             fleet.known = Some(snapshot.clone());
-            self.ready.push_back(Update::Published(snapshot));
+            self.ready.push_back(Update::Published(snapshot, record.time));
         }
         fleet.failures = 0;
         self.owed.remove(name);

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Every fleet as it is now, then every change, as whole snapshots.
@@ -34,9 +34,9 @@ pub struct Subscription {
 
 #[derive(Clone, Debug)]
 pub enum Update {
-    /// The newest snapshot of a fleet. It comes again at the same head, with more, when secrets that had to be left
-    /// out could be opened.
-    Published(Arc<Snapshot>),
+    /// The newest snapshot of a fleet, and when it was written, by the writer's clock. It comes again at the same head,
+    /// with more, when secrets that had to be left out could be opened.
+    Published(Arc<Snapshot>, SystemTime),
     /// A fleet that was published is no more.
     Retired(FleetName, Head),
     /// All fleets that the store held at the start have been published, but for those that cannot be loaded and those that

@@ -84,7 +84,7 @@ async fn a_reader_keeps_what_it_has_until_a_newer_snapshot_mends_it() {
     leader.publish(&two, [cluster("first")]).await.unwrap();
     while subscription.damaged() == 0 {
         match next_update(&mut subscription).await {
-            Update::Published(snapshot) => assert_eq!(snapshot.fleet, two),
+            Update::Published(snapshot, _) => assert_eq!(snapshot.fleet, two),
             other => panic!("{other:?}"),
         }
         leader.publish(&two, [cluster(&leader.head(0).to_string())]).await.unwrap();
@@ -94,7 +94,7 @@ async fn a_reader_keeps_what_it_has_until_a_newer_snapshot_mends_it() {
     let mended = leader.publish(&one, content(&leader)).await.unwrap();
     assert_eq!(mended.objects, addresses(&leader.held[&one]).len(), "all of it is written again");
     loop {
-        let Update::Published(snapshot) = next_update(&mut subscription).await else { panic!() };
+        let Update::Published(snapshot, _) = next_update(&mut subscription).await else { panic!() };
         if snapshot.fleet == one {
             assert_eq!(snapshot.head, leader.head(3));
             assert!(snapshot.same_content(&leader.held[&one]));

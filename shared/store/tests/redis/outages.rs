@@ -43,7 +43,7 @@ async fn repair(leader: &mut Leader, one: &FleetName, sequence: u64) {
 /// The next that the reader hears is this head, whatever happened before.
 async fn expect(subscription: &mut Subscription, leader: &Leader, one: &FleetName, head: Head) {
     match next_update(subscription).await {
-        Update::Published(snapshot) => {
+        Update::Published(snapshot, _) => {
             assert_eq!(snapshot.head, head);
             assert!(snapshot.same_content(&leader.held[one]));
         }
@@ -218,7 +218,7 @@ async fn an_idle_reader_catches_up_after_an_outage() {
     repair(&mut leader, &one, 3).await;
     let published = Instant::now();
     let update = tokio::time::timeout(crate::world::LONG, heard.recv()).await.unwrap().unwrap();
-    assert!(matches!(update, Update::Published(snapshot) if snapshot.head == leader.head(3)));
+    assert!(matches!(update, Update::Published(snapshot, _) if snapshot.head == leader.head(3)));
     assert!(published.elapsed() < SOON);
     reading.abort();
 }

@@ -137,7 +137,7 @@ async fn keys_change_and_nobody_is_told() {
     }
     // The reader heard nothing of it: the next it hears is the next change.
     scene.leader.publish(&one, [cluster("next")]).await.unwrap();
-    let Update::Published(snapshot) = next_update(&mut subscription).await else { panic!() };
+    let Update::Published(snapshot, _) = next_update(&mut subscription).await else { panic!() };
     assert_eq!(snapshot.head, scene.leader.head(3));
 }
 

@@ -285,7 +285,7 @@ pub(crate) async fn next_update(subscription: &mut Subscription) -> Update {
 /// Reads until a fleet is at this head, and never goes back.
 pub(crate) async fn until_at(subscription: &mut Subscription, head: Head) -> Arc<Snapshot> {
     loop {
-        if let Update::Published(snapshot) = next_update(subscription).await {
+        if let Update::Published(snapshot, _) = next_update(subscription).await {
             assert!(snapshot.head <= head, "{} is beyond {head}", snapshot.head);
             if snapshot.head == head {
                 return snapshot;

@@ -50,7 +50,7 @@ impl Follower {
     pub(crate) fn hear(&mut self, update: &Update) {
         self.heard += 1;
         match update {
-            Update::Published(snapshot) => {
+            Update::Published(snapshot, _) => {
                 assert_whole(snapshot);
                 self.advance(&snapshot.fleet, snapshot.head);
                 self.live.insert(snapshot.fleet.clone(), snapshot.head);
@@ -79,7 +79,7 @@ impl Follower {
 
     pub(crate) async fn expect_published(&mut self, fleet: &FleetName, head: Head) {
         match self.next().await {
-            Update::Published(snapshot) => {
+            Update::Published(snapshot, _) => {
                 assert_eq!((&snapshot.fleet, snapshot.head), (fleet, head));
             }
             other => panic!("{fleet} at {head} was expected, not {other:?}"),

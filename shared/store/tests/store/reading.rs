@@ -78,7 +78,7 @@ pub(crate) async fn a_fleet_that_never_rests_does_not_starve_the_others(store: A
         for fleet in &fleets {
             writer.publish(fleet).await.unwrap();
         }
-        if let Update::Published(snapshot) = follower.next().await {
+        if let Update::Published(snapshot, _) = follower.next().await {
             heard.insert(snapshot.fleet.clone());
         }
     }

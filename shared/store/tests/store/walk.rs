@@ -313,7 +313,7 @@ impl Reader {
             return Ok(false);
         };
         let late = match &update {
-            Update::Published(snapshot) => snapshot.head < model.records[&snapshot.fleet].head,
+            Update::Published(snapshot, _) => snapshot.head < model.records[&snapshot.fleet].head,
             _ => false,
         };
         prop_assert!(late, "more than there is: {:?}", update);
@@ -329,7 +329,7 @@ impl Reader {
                 let missing = self.owed.iter().find(|fleet| !heard(*fleet));
                 prop_assert!(missing.is_none(), "synced without {:?}", missing);
             }
-            Update::Published(snapshot) => {
+            Update::Published(snapshot, _) => {
                 let published = model.snapshot(&snapshot.fleet, snapshot.head);
                 let is_that = published.is_some_and(|published| published.same_content(snapshot));
                 prop_assert!(is_that, "{} was never at {}", snapshot.fleet, snapshot.head);

@@ -116,7 +116,7 @@ fn published(name: &str, head: Head) -> String {
 
 fn in_short(update: &Update) -> String {
     match update {
-        Update::Published(snapshot) => {
+        Update::Published(snapshot, _) => {
             let sizes = ResourceType::ALL.map(|kind| snapshot.tree(kind).len());
             format!("{} {} with {}", snapshot.fleet, snapshot.head, sizes.iter().sum::<usize>())
         }

@@ -1,0 +1,142 @@
+//! The open streams, for people who look for one of them.
+
+use crate::identity::Caller;
+use crate::view::{Seat, Who};
+use heliograph_distributor_protocol::{Protocol, Rejection, Standing};
+use heliograph_snapshot::FleetName;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+/// All streams whose clients have named a fleet that they may read. Clones are the same.
+///
+/// Streams share its lock when they come and go, and not while they are served.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clients(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    all: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// How many there have been.
+    count: AtomicU64,
+}
+
+/// One stream and its client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// No other stream of this replica has it, and later streams have higher ones.
+    pub(crate) number: u64,
+    pub(crate) fleet: FleetName,
+    pub(crate) who: Who,
+    pub(crate) protocol: Protocol,
+    pub(crate) address: SocketAddr,
+    pub(crate) since: SystemTime,
+    /// Never printed whole: it has what the client showed to prove who it is.
+    caller: Caller,
+    now: Mutex<Now>,
+}
+
+/// What changes while the stream lives. Only the stream itself and a page use its lock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Now {
+    /// `None` while the client waits for its fleet.
+    pub(crate) standing: Option<Standing>,
+    pub(crate) seat: Seat,
+    /// The last that it said.
+    pub(crate) rejection: Option<Arc<Rejection>>,
+}
+
+/// A stream's own entry, which goes with it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    clients: Clients,
+    client: Arc<Client>,
+}
+
+impl Clients {
+    pub(crate) fn join(
+        &self,
+        protocol: Protocol,
+        fleet: FleetName,
+        who: Who,
+        caller: Caller,
+        address: SocketAddr,
+    ) -> Entry {
+        let number = self.0.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let (since, now) = (SystemTime::now(), Mutex::default());
+        let client = Client { number, fleet, who, protocol, address, since, caller, now };
+        let client = Arc::new(client);
+        self.all().insert(number, client.clone());
+        Entry { clients: self.clone(), client }
+    }
+
+    /// The first few of those with higher numbers, in order.
+    pub(crate) fn some_after(&self, number: u64, count: usize) -> Vec<Arc<Client>> {
+        let all = self.all();
+        let later = all.range((Excluded(number), Unbounded));
+        later.take(count).map(|(_, client)| client.clone()).collect()
+    }
+
+    /// Nothing panics while it holds the lock, and every change is whole.
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Client {
+    pub(crate) fn identity(&self) -> String {
+        self.caller.identity().to_string()
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.current().clone()
+    }
+
+    fn current(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    pub(crate) fn who(&self) -> &Who {
+        &self.client.who
+    }
+
+    /// Where the stream is now.
+    pub(crate) fn at(&self, standing: Standing, seat: &Seat) {
+        let mut now = self.client.current();
+        if !now.standing.as_ref().is_some_and(|known| known.is(&standing)) {
+            now.standing = Some(standing);
+        }
+        if !now.seat.is(seat) {
+            now.seat = seat.clone();
+        }
+    }
+
+    pub(crate) fn rejected(&self, rejection: &Arc<Rejection>) {
+        self.client.current().rejection = Some(rejection.clone());
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.clients.all().remove(&self.client.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_small() {
+        // With what an `Arc` and a place in the map take, that is less than 400 bytes. Names and labels are the
+        // stream's own in any case.
+        let of_the_stream_anyway = size_of::<Who>();
+        let size = size_of::<Client>() - of_the_stream_anyway;
+        assert!(size <= 256, "{size}");
+    }
+}

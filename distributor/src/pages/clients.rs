@@ -1,0 +1,284 @@
+use super::{Refused, Shown, json, limit};
+use crate::clients::{Client, Clients, Now};
+use crate::feed::Fleets;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get};
+use heliograph_distributor_protocol::{Progress, Protocol, Standing};
+use heliograph_shared::admin::Asked;
+use heliograph_shared::table::columns;
+use heliograph_snapshot::{FleetName, Head, ResourceType};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::SystemTime;
+use tokio::task::yield_now;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    fleet: Option<String>,
+    node: Option<String>,
+    state: Option<State>,
+    /// The number of the stream before the first.
+    after: Option<u64>,
+    limit: Option<usize>,
+    format: Option<Format>,
+}
+
+/// The worst that can be said of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// Its fleet is not published.
+    Waiting,
+    /// It stays at older content because it rejected what it is to have.
+    Rejecting,
+    /// It does not answer what it was sent.
+    Silent,
+    /// It is on its way to the newest snapshot.
+    Behind,
+    /// It has acknowledged all that it asks for of the newest snapshot.
+    Synced,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    Json,
+    Text,
+}
+
+#[derive(Serialize)]
+struct Page {
+    clients: Vec<Row>,
+    /// What to ask for to see more: `?after=` this. There may be none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    stream: u64,
+    node: String,
+    fleet: FleetName,
+    state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acknowledged: Option<Shown>,
+    types: Vec<OfType>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<LastError>,
+    identity: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+    address: SocketAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    envoy: Option<String>,
+    protocol: &'static str,
+    since: String,
+}
+
+#[derive(Serialize)]
+struct OfType {
+    r#type: ResourceType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acknowledged: Option<Shown>,
+    wildcard: bool,
+    names: usize,
+    outstanding: usize,
+    rejected: usize,
+    silent: bool,
+}
+
+#[derive(Serialize)]
+struct LastError {
+    r#type: ResourceType,
+    detail: String,
+    resources: Vec<String>,
+}
+
+const USUAL: usize = 100;
+const MOST: usize = 1000;
+/// How many are taken from the list at once. Streams that come and go wait for its lock.
+const BATCH: usize = 256;
+
+pub(super) fn page(fleets: Fleets, clients: Clients) -> MethodRouter {
+    get(async move |Asked(question): Asked<Question>| answer(&fleets, &clients, question).await)
+}
+
+async fn answer(
+    fleets: &Fleets,
+    clients: &Clients,
+    question: Question,
+) -> Result<Response, Refused> {
+    let limit = limit(question.limit, USUAL, MOST)?;
+    let fleet = question.fleet.map(|name| name.parse::<FleetName>()).transpose();
+    let fleet = fleet.map_err(Refused::bad)?;
+    let mut page = Page { clients: Vec::new(), next: None };
+    let mut after = question.after.unwrap_or_default();
+    'batches: loop {
+        let batch = clients.some_after(after, BATCH);
+        let Some(last) = batch.last() else { break };
+        for client in &batch {
+            let is_of = fleet.as_ref().is_none_or(|fleet| client.fleet == *fleet);
+            if !is_of || question.node.as_ref().is_some_and(|node| client.who.node != *node) {
+                continue;
+            }
+            let newest = fleets.get(&client.fleet).and_then(|fleet| fleet.head());
+            let now = client.now();
+            let state = State::of(now.standing.as_ref(), newest);
+            if question.state.is_some_and(|asked| state != asked) {
+                continue;
+            }
+            // One that does not fit shows that there is more.
+            if page.clients.len() == limit {
+                page.next = page.clients.last().map(|row: &Row| row.stream);
+                break 'batches;
+            }
+            page.clients.push(Row::of(client, &now, state));
+        }
+        after = last.number;
+        // A look at all of many thousands must not keep streams waiting.
+        yield_now().await;
+    }
+    match question.format {
+        Some(Format::Json) => json(&page),
+        Some(Format::Text) | None => Ok(page.table().into_response()),
+    }
+}
+
+impl State {
+    fn of(standing: Option<&Standing>, newest: Option<Head>) -> Self {
+        let Some(standing) = standing else { return Self::Waiting };
+        let (mut rejecting, mut silent, mut busy) = (false, false, false);
+        for progress in standing.progress() {
+            rejecting |= progress.rejected > 0;
+            silent |= progress.silent;
+            busy |= progress.outstanding > 0;
+        }
+        // A fleet that is retired has no newest: its clients keep what they have.
+        let is_there = newest.is_none_or(|newest| standing.acknowledged() >= Some(newest));
+        match (rejecting, silent) {
+            (true, _) => Self::Rejecting,
+            (_, true) => Self::Silent,
+            _ if is_there && !busy => Self::Synced,
+            _ => Self::Behind,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Rejecting => "rejecting",
+            Self::Silent => "silent",
+            Self::Behind => "behind",
+            Self::Synced => "synced",
+        }
+    }
+}
+
+impl Page {
+    fn table(&self) -> String {
+        let head = [
+            "STREAM",
+            "NODE",
+            "FLEET",
+            "STATE",
+            "ACKNOWLEDGED",
+            "OUTSTANDING",
+            "ENVOY",
+            "ADDRESS",
+            "IDENTITY",
+            "CLASS",
+            "SINCE",
+            "LAST ERROR",
+        ];
+        let mut rows = vec![head.map(str::to_owned)];
+        rows.extend(self.clients.iter().map(Row::cells));
+        let mut text = columns(&rows);
+        if let Some(next) = self.next {
+            let _ = writeln!(text, "there are more: ?after={next}");
+        }
+        text
+    }
+}
+
+impl Row {
+    fn of(client: &Client, now: &Now, state: State) -> Self {
+        let standing = now.standing.as_ref();
+        Self {
+            stream: client.number,
+            node: client.who.node.clone(),
+            fleet: client.fleet.clone(),
+            state,
+            acknowledged: standing.and_then(Standing::acknowledged).map(Shown),
+            types: standing.map(|it| it.progress().map(OfType::of).collect()).unwrap_or_default(),
+            last_error: now.rejection.as_ref().map(|rejection| LastError {
+                r#type: rejection.kind,
+                detail: rejection.detail.clone(),
+                resources: rejection.resources.iter().map(|(name, _)| name.to_string()).collect(),
+            }),
+            identity: client.identity(),
+            class: now.seat.class(),
+            address: client.address,
+            envoy: client.who.version().map(ToString::to_string),
+            protocol: match client.protocol {
+                Protocol::Delta => "delta",
+                Protocol::StateOfTheWorld => "sotw",
+            },
+            since: shown(client.since),
+        }
+    }
+
+    fn cells(&self) -> [String; 12] {
+        let outstanding = self.types.iter().filter(|it| it.outstanding > 0);
+        let outstanding: Vec<_> =
+            outstanding.map(|it| format!("{} {}", it.outstanding, it.r#type)).collect();
+        let error = self.last_error.as_ref();
+        [
+            self.stream.to_string(),
+            one_line(&self.node),
+            one_line(self.fleet.as_str()),
+            self.state.as_str().to_owned(),
+            self.acknowledged.map_or_else(nothing, |Shown(head)| head.to_string()),
+            if outstanding.is_empty() { nothing() } else { outstanding.join(", ") },
+            self.envoy.clone().unwrap_or_else(nothing),
+            self.address.to_string(),
+            one_line(&self.identity),
+            self.class.as_deref().map_or_else(nothing, one_line),
+            self.since.clone(),
+            error.map_or_else(nothing, |it| format!("{}: {}", it.r#type, one_line(&it.detail))),
+        ]
+    }
+}
+
+impl OfType {
+    fn of(progress: Progress) -> Self {
+        let Progress { kind, wildcard, names, acknowledged, outstanding, rejected, silent } =
+            progress;
+        let acknowledged = acknowledged.map(Shown);
+        Self { r#type: kind, acknowledged, wildcard, names, outstanding, rejected, silent }
+    }
+}
+
+/// In UTC, to the second.
+fn shown(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time)
+        .map_or_else(|_| "?".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// What a client chose must not look like another line, nor do something to a terminal.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char.is_control() {
+            true => line.extend(char.escape_default()),
+            false => line.push(char),
+        }
+    }
+    line
+}
+
+fn nothing() -> String {
+    "-".to_owned()
+}

@@ -1,0 +1,229 @@
+use super::{Refused, Shown, json, limit};
+use crate::clients::{Client, Clients};
+use crate::feed::{Fleet, Fleets};
+use crate::view::Seat;
+use axum::extract::Path;
+use axum::response::Response;
+use axum::routing::{MethodRouter, get};
+use heliograph_envoy::{Any, json::to_json};
+use heliograph_shared::admin::Asked;
+use heliograph_snapshot::{FleetName, Resource, ResourceType, Snapshot, Version};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tokio::task::{spawn_blocking, yield_now};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    r#type: Option<String>,
+    name: Option<String>,
+    /// As this client sees it.
+    node: Option<String>,
+    /// `TYPE/NAME` of the resource before the first.
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Page {
+    fleet: FleetName,
+    head: Shown,
+    /// The class of clients that see it so, if it was asked for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<String>,
+    /// How many there are of each type in the whole snapshot.
+    counts: BTreeMap<&'static str, usize>,
+    resources: Vec<Row>,
+    /// What to ask for to see more: `?after=` this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    r#type: ResourceType,
+    name: Arc<str>,
+    version: Version,
+    bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource: Option<Value>,
+    /// Why it cannot be shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// What of a snapshot is wanted.
+struct Selection {
+    kinds: Vec<ResourceType>,
+    name: Option<String>,
+    after: Option<(ResourceType, String)>,
+    limit: usize,
+}
+
+/// In the order in which they are shown.
+type Place = (ResourceType, Arc<str>);
+
+pub(super) const PATH: &str = "/snapshot/{namespace}/{name}";
+
+const USUAL: usize = 100;
+const MOST: usize = 1000;
+/// As text, resources take some times more.
+const MOST_BYTES: usize = 1 << 20;
+/// How many clients are taken from the list at once. Streams that come and go wait for its lock.
+const BATCH: usize = 256;
+
+pub(super) fn page(fleets: Fleets, clients: Clients) -> MethodRouter {
+    // One at a time: text of a large snapshot takes time and memory, which are for proxies.
+    let turn = Arc::new(Semaphore::new(1));
+    get(
+        async move |Path((namespace, name)): Path<(String, String)>,
+                    Asked(question): Asked<Question>| {
+            let _turn = turn.acquire().await;
+            let fleet = FleetName::new(&namespace, &name);
+            answer(&fleets, &clients, fleet, question).await
+        },
+    )
+}
+
+async fn answer(
+    fleets: &Fleets,
+    clients: &Clients,
+    name: FleetName,
+    question: Question,
+) -> Result<Response, Refused> {
+    let Some(fleet) = fleets.get(&name) else {
+        let name = name.as_str();
+        return Err(Refused::not_found(format!(
+            "no fleet {name:?} is in memory here: /fleets lists them"
+        )));
+    };
+    let selection = Selection::of(&question)?;
+    let client = match &question.node {
+        None => None,
+        Some(node) => match find(clients, &name, node).await {
+            None => {
+                let why = format!("no node {node:?} of {name} is connected here");
+                return Err(Refused::not_found(why));
+            }
+            found => found,
+        },
+    };
+    let shown = spawn_blocking(move || Page::of(&fleet, client.as_deref(), &selection)).await;
+    match shown.map_err(Refused::failed)? {
+        Some(page) => json(&page),
+        None => Err(Refused::not_found(format!("{name} is retired"))),
+    }
+}
+
+async fn find(clients: &Clients, fleet: &FleetName, node: &str) -> Option<Arc<Client>> {
+    let mut after = 0;
+    loop {
+        let batch = clients.some_after(after, BATCH);
+        after = batch.last()?.number;
+        let mut batch = batch.into_iter();
+        let found = batch.find(|client| client.fleet == *fleet && client.who.node == node);
+        if found.is_some() {
+            return found;
+        }
+        yield_now().await;
+    }
+}
+
+impl Selection {
+    fn of(question: &Question) -> Result<Self, Refused> {
+        let kinds = match &question.r#type {
+            None => ResourceType::ALL.to_vec(),
+            Some(kind) => vec![kind_of(kind)?],
+        };
+        let after = question.after.as_deref().map(|place| match place.split_once('/') {
+            Some((kind, name)) => Ok((kind_of(kind)?, name.to_owned())),
+            None => Err(Refused::bad("after is TYPE/NAME of a resource")),
+        });
+        let (name, after) = (question.name.clone(), after.transpose()?);
+        Ok(Self { kinds, name, after, limit: limit(question.limit, USUAL, MOST)? })
+    }
+
+    fn takes(&self, kind: ResourceType, name: &str) -> bool {
+        let later = self.after.as_ref().is_none_or(|(of, last)| (kind, name) > (*of, &**last));
+        later && self.name.as_ref().is_none_or(|wanted| wanted == name)
+    }
+
+    /// The first of those that are wanted, and whether there are more.
+    fn of_snapshot(&self, snapshot: &Snapshot) -> (BTreeMap<Place, Arc<Resource>>, bool) {
+        let (mut first, mut more) = (BTreeMap::new(), false);
+        for kind in &self.kinds {
+            // A snapshot has no order of names, and to sort all of them for each page would take more.
+            for resource in snapshot.tree(*kind).iter() {
+                if self.takes(*kind, &resource.name) {
+                    first.insert((*kind, resource.name.clone()), resource.clone());
+                }
+                if first.len() > self.limit {
+                    more = first.pop_last().is_some();
+                }
+            }
+        }
+        (first, more)
+    }
+}
+
+impl Page {
+    /// `None`: the fleet has nothing to show now.
+    fn of(fleet: &Fleet, client: Option<&Client>, selection: &Selection) -> Option<Self> {
+        let views = fleet.current()?;
+        let mut seat = Seat::default();
+        let snapshot = match client {
+            Some(client) => views.of(&client.who, &mut seat).snapshot().clone(),
+            None => views.snapshot().clone(),
+        };
+        let counts = ResourceType::ALL.map(|kind| (kind.as_str(), snapshot.tree(kind).len()));
+        let (wanted, mut more) = selection.of_snapshot(&snapshot);
+        let mut resources = Vec::new();
+        let mut bytes = 0;
+        for ((kind, _), resource) in wanted {
+            bytes += resource.body.len();
+            if bytes > MOST_BYTES && !resources.is_empty() {
+                more = true;
+                break;
+            }
+            resources.push(Row::of(kind, &resource));
+        }
+        let last = resources.last().filter(|_| more);
+        Some(Self {
+            fleet: fleet.name.clone(),
+            head: Shown(snapshot.head),
+            class: seat.class(),
+            counts: counts.into(),
+            next: last.map(|row| format!("{}/{}", row.r#type, row.name)),
+            resources,
+        })
+    }
+}
+
+impl Row {
+    fn of(kind: ResourceType, resource: &Resource) -> Self {
+        let (type_url, value) = (kind.type_url().to_owned(), resource.body.clone());
+        let (resource_json, error) = match to_json(&Any { type_url, value }) {
+            Ok(json) => (Some(json), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self {
+            r#type: kind,
+            name: resource.name.clone(),
+            version: resource.version,
+            bytes: resource.body.len(),
+            resource: resource_json,
+            error,
+        }
+    }
+}
+
+fn kind_of(text: &str) -> Result<ResourceType, Refused> {
+    let known = ResourceType::ALL.into_iter().find(|kind| kind.as_str() == text);
+    known.ok_or_else(|| {
+        let all = ResourceType::ALL.map(ResourceType::as_str).join(", ");
+        Refused::bad(format!("{text:?} is not a type: use {all}"))
+    })
+}
