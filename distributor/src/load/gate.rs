@@ -27,6 +27,8 @@ pub(crate) enum Refusal {
     Address,
     Streams,
     Rate,
+    /// A stream that was let in, and asked for too much.
+    Requests,
     Drain,
 }
 
@@ -122,6 +124,7 @@ impl Refusal {
             Self::Address => "address",
             Self::Streams => "streams",
             Self::Rate => "rate",
+            Self::Requests => "requests",
             Self::Drain => "drain",
         }
     }
@@ -137,6 +140,7 @@ impl Refusal {
             Self::Rate => {
                 "too many new streams in this second (--admission-rate): try again after a pause"
             }
+            Self::Requests => "this stream sent too many requests for too long (--request-rate)",
             Self::Drain => "this replica is shutting down: connect again",
         }
     }

@@ -45,7 +45,7 @@ impl Ads {
             Ok(admitted) => admitted,
             Err(status) => return status.into_http(),
         };
-        let requests = Requests::new(protocol, body);
+        let requests = Requests::new(protocol, body, admitted.clone());
         let pace = admitted.pace();
         let stream =
             AdsStream::new(self.shared.clone(), protocol, caller.clone(), requests, admitted);

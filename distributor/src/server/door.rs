@@ -1,6 +1,6 @@
 use super::pace::{Pace, Paces};
 use super::tenure::Tenure;
-use crate::load::{Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
+use crate::load::{Allowance, Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -18,6 +18,7 @@ pub(crate) struct Door {
     gate: Mutex<Gate>,
     setups: Semaphore,
     paces: Paces,
+    request_rate: u32,
     age: Duration,
     first_request_timeout: Duration,
     send_timeout: Duration,
@@ -60,6 +61,7 @@ impl Door {
             gate: Mutex::new(Gate::new(args)),
             setups: Semaphore::new(setups),
             paces: Paces::default(),
+            request_rate: args.request_rate,
             age: args.connection_age,
             first_request_timeout: args.first_request_timeout,
             send_timeout: args.send_timeout,
@@ -78,7 +80,7 @@ impl Door {
     pub(crate) fn connect(self: &Arc<Self>, from: IpAddr) -> Option<Visit> {
         let decided = self.gate().connect(from);
         match decided {
-            Ok(()) => Some(Visit { tenure: Tenure::default(), door: self.clone(), from }),
+            Ok(()) => Some(Visit { tenure: Tenure::of(from), door: self.clone(), from }),
             Err(refusal) => {
                 self.turn_away(refusal, Some(from));
                 None
@@ -198,6 +200,22 @@ impl Admitted {
     /// How long the client may take to ask for something.
     pub(crate) fn first_request_timeout(&self) -> Duration {
         self.door.first_request_timeout
+    }
+
+    /// How much the client may ask from now on.
+    pub(crate) fn allowance(&self) -> Allowance {
+        Allowance::new(self.door.request_rate, Instant::now())
+    }
+
+    /// The client asks for more than it may.
+    pub(crate) fn slowed(&self) {
+        self.door.metrics.slowed();
+    }
+
+    /// It did so for too long. Says what to tell it.
+    pub(crate) fn flooded(&self) -> Status {
+        self.door.turn_away(Refusal::Requests, self.pace.tenure().from());
+        Status::resource_exhausted(Refusal::Requests.message())
     }
 
     /// Waits until the client may be told its first configuration. It is its turn for as long as it holds what it gets:

@@ -1,10 +1,15 @@
+use super::door::Admitted;
 use super::frames::Frames;
+use crate::load::{Allowance, Turn};
 use crate::view::Claims;
 use bytes::Bytes;
 use heliograph_distributor_protocol::{Protocol, Request, RequestError};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::Node;
 use http_body_util::BodyExt;
+use std::sync::Arc;
+use tokio::task::coop::consume_budget;
+use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 use tonic::body::Body;
 
@@ -29,17 +34,22 @@ pub(crate) struct Requests {
     protocol: Protocol,
     body: Body,
     frames: Frames,
+    allowance: Allowance,
+    admitted: Arc<Admitted>,
 }
 
 impl Requests {
-    pub(crate) fn new(protocol: Protocol, body: Body) -> Self {
-        Self { protocol, body, frames: Frames::default() }
+    pub(crate) fn new(protocol: Protocol, body: Body, admitted: Arc<Admitted>) -> Self {
+        let (frames, allowance) = (Frames::default(), admitted.allowance());
+        Self { protocol, body, frames, allowance, admitted }
     }
 
     /// The next request; `None` when the client says no more. Nothing is lost if this is dropped while it waits.
     pub(crate) async fn next(&mut self) -> Result<Option<Incoming>, Status> {
+        self.turn().await?;
         loop {
             if let Some(message) = self.frames.next()? {
+                self.allowance.take(message.len(), Instant::now());
                 let (request, node) = Request::scan(self.protocol, message).map_err(refusal)?;
                 return Ok(Some(Incoming { node, request }));
             }
@@ -48,6 +58,28 @@ impl Requests {
                 Some(frame) => frame?.into_data().into_iter().for_each(|it| self.frames.push(it)),
                 None if self.frames.is_empty() => return Ok(None),
                 None => return Err(Status::internal("the stream ended within a request")),
+            }
+        }
+    }
+}
+
+impl Requests {
+    /// Waits until the next request may be read. A client that says more than that is not heard meanwhile, and once its
+    /// window is full it can say no more.
+    async fn turn(&mut self) -> Result<(), Status> {
+        // One that always has something to say must not keep the thread from the others.
+        consume_budget().await;
+        loop {
+            match self.allowance.turn(Instant::now()) {
+                Turn::Now => return Ok(()),
+                Turn::Never => return Err(self.admitted.flooded()),
+                Turn::At { time, first } => {
+                    if first {
+                        self.admitted.slowed();
+                    }
+                    // Boxed, because nearly no stream ever has one.
+                    Box::pin(sleep_until(time)).await;
+                }
             }
         }
     }
@@ -70,5 +102,64 @@ pub(crate) fn refusal(error: RequestError) -> Status {
         RequestError::TooManyNames { .. }
         | RequestError::TooLong { .. }
         | RequestError::TooManyBytes { .. } => Status::resource_exhausted(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Door;
+    use super::super::tenure::Tenure;
+    use super::*;
+    use crate::load::{LoadArgs, LoadMetrics};
+    use futures::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use prometheus::Registry;
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+    use tonic::Code;
+
+    /// So many empty requests, which are there already.
+    fn requests(count: usize, request_rate: u32) -> Requests {
+        let metrics = LoadMetrics::register(&Registry::new()).unwrap();
+        let door = Arc::new(Door::new(&LoadArgs { request_rate, ..LoadArgs::DEFAULT }, metrics));
+        let admitted = Arc::new(door.admit(&Tenure::default()).unwrap());
+        let frame = Bytes::from_static(&[0; 5]);
+        let frames = (0..count).map(move |_| Ok::<_, Infallible>(Frame::data(frame.clone())));
+        Requests::new(Protocol::Delta, Body::new(StreamBody::new(stream::iter(frames))), admitted)
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_always_has_something_to_say_leaves_the_thread_to_others() {
+        let mut requests = requests(100_000, 0);
+        let other = Arc::new(AtomicBool::new(false));
+        tokio::spawn({
+            let other = other.clone();
+            async move { other.store(true, Ordering::Relaxed) }
+        });
+        let mut read = 0;
+        while !other.load(Ordering::Relaxed) {
+            assert!(requests.next().await.unwrap().is_some(), "nobody else had a turn");
+            read += 1;
+        }
+        assert!(read > 10, "{read}: but not after each");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_that_does_not_end_is_ended() {
+        let mut requests = requests(usize::MAX, 10);
+        let begun = Instant::now();
+        let mut read = 0;
+        let status = loop {
+            match requests.next().await {
+                Ok(_) => read += 1,
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        assert!(status.message().contains("--request-rate"), "{status}");
+        assert!((690..=710).contains(&read), "{read} at ten per second, and a hundred at first");
+        assert!(begun.elapsed() < Duration::from_secs(62), "{:?}", begun.elapsed());
     }
 }

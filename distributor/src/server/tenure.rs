@@ -1,4 +1,5 @@
 use crate::load::Ending;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
@@ -13,6 +14,8 @@ pub(crate) struct Tenure {
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// Where the connection comes from, if it is one.
+    from: Option<IpAddr>,
     /// Whether a request has come.
     used: AtomicBool,
     /// Told when the next stream had better go to another replica.
@@ -26,6 +29,14 @@ struct Inner {
 }
 
 impl Tenure {
+    pub(crate) fn of(from: IpAddr) -> Self {
+        Self { inner: Arc::new(Inner { from: Some(from), ..Inner::default() }) }
+    }
+
+    pub(crate) fn from(&self) -> Option<IpAddr> {
+        self.inner.from
+    }
+
     pub(crate) fn used(&self) {
         self.inner.used.store(true, Ordering::Relaxed);
     }

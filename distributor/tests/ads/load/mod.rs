@@ -4,7 +4,9 @@ mod admission;
 mod floods;
 mod life;
 mod raw;
+mod requests;
 mod slow;
+mod talker;
 
 use crate::faulty::Faulty;
 use crate::world::*;
