@@ -14,8 +14,8 @@ pub struct LoadArgs {
     )]
     pub max_connections: usize,
 
-    /// How many connections one address may have open at once; 0 for any number, for example behind a load balancer that
-    /// hides the addresses of proxies
+    /// How many connections one address may have open at once, and how many streams; 0 for any number, for example behind
+    /// a load balancer that hides the addresses of proxies
     #[arg(
         long,
         help_heading = "Load",

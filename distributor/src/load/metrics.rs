@@ -20,8 +20,8 @@ impl LoadMetrics {
         let metrics = Self {
             turned_away: counters(
                 "turned_away_total",
-                "Connections (reasons connections, address, drain) and streams (streams, rate, drain) that were not \
-                 let in, and streams that were ended because they flooded (requests).",
+                "Connections (reasons connections, address, drain) and streams (streams, address, rate, drain) that were \
+                 not let in, and streams that were ended for a flood (requests) or a large request among many (receiving).",
             )?,
             ended: counters(
                 "ended_connections_total",

@@ -64,6 +64,9 @@ const NODE_ID_LIMIT: usize = 256;
 const FLEET_NAME_LIMIT: usize = 512;
 /// How long a client that may be ahead of this replica keeps what it has while the store does not answer.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
+/// How long a client with a large first request waits for a fleet that is not published. Others wait for as long as that
+/// takes.
+const LONG_WAIT: Duration = Duration::from_secs(10);
 const REJECTED: &str = "a proxy rejected some of its configuration, and goes on without that";
 
 impl AdsStream {
@@ -131,7 +134,13 @@ impl AdsStream {
             // It is kept for as long as that takes.
             first.request.check().map_err(refusal)?;
         }
-        let (fleet, news) = fleets.published(&name).await.ok_or_else(closing)?;
+        let published = fleets.published(&name);
+        let published = match &first.room {
+            None => published.await,
+            // It takes the room of others.
+            Some(_) => timeout(LONG_WAIT, published).await.map_err(|_| unpublished())?,
+        };
+        let (fleet, news) = published.ok_or_else(closing)?;
         let identity = self.caller.identity();
         let who = Who {
             node: node.id.chars().take(NODE_ID_LIMIT).collect(),
@@ -341,6 +350,10 @@ fn no_node() -> Status {
     Status::invalid_argument(
         "the first request of a stream must carry a node, and node.cluster the fleet as NAMESPACE/NAME",
     )
+}
+
+fn unpublished() -> Status {
+    Status::unavailable("this fleet is not published yet: try again after a pause")
 }
 
 fn closing() -> Status {

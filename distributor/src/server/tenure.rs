@@ -7,15 +7,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 /// How long a connection stays, as it and its streams know. It travels with each request of the connection.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tenure {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
-    /// Where the connection comes from, if it is one.
-    from: Option<IpAddr>,
+    /// Where the connection comes from.
+    from: IpAddr,
     /// Whether a request has come.
     used: AtomicBool,
     /// Told when the next stream had better go to another replica.
@@ -30,10 +30,18 @@ struct Inner {
 
 impl Tenure {
     pub(crate) fn of(from: IpAddr) -> Self {
-        Self { inner: Arc::new(Inner { from: Some(from), ..Inner::default() }) }
+        let inner = Inner {
+            from,
+            used: AtomicBool::default(),
+            elsewhere: Notify::default(),
+            dismissed: CancellationToken::default(),
+            over: CancellationToken::default(),
+            ending: OnceLock::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
-    pub(crate) fn from(&self) -> Option<IpAddr> {
+    pub(crate) fn from(&self) -> IpAddr {
         self.inner.from
     }
 
@@ -77,5 +85,13 @@ impl Tenure {
     pub(crate) async fn ended(&self) -> Status {
         self.inner.over.cancelled().await;
         Status::unavailable(self.inner.ending.get().map_or("connect again", |why| why.message()))
+    }
+}
+
+/// For tests, which have no connections.
+#[cfg(test)]
+impl Default for Tenure {
+    fn default() -> Self {
+        Self::of(std::net::Ipv4Addr::LOCALHOST.into())
     }
 }

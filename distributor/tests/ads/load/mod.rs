@@ -3,12 +3,11 @@
 mod admission;
 mod floods;
 mod life;
-mod raw;
 mod requests;
 mod slow;
-mod talker;
 
 use crate::faulty::Faulty;
+use crate::wire::raw;
 use crate::world::*;
 use heliograph_client::{Client, State};
 use heliograph_distributor::LoadArgs;

@@ -1,6 +1,6 @@
-use super::talker::{Talker, framed};
 use super::*;
 use crate::errors::request;
+use crate::wire::talker::{Talker, framed};
 use bytes::Bytes;
 use heliograph_client::Protocol;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
@@ -71,7 +71,7 @@ async fn floods_that_are_allowed_leave_the_others_their_time() {
 #[tokio::test]
 async fn thousands_of_names_one_by_one_are_not_slowed() {
     let mut world = world(|_| {}).await;
-    let count = 5000;
+    let count = 2000;
     let all: Vec<_> = (0..count).map(|n| endpoints(&format!("name-{n}"))).collect();
     world.publish(&[gateway("blue"), all].concat()).await;
     let mut talker = Talker::open(&world.server).await;

@@ -1,21 +1,21 @@
 //! A stream that says what no client of this project would, and keeps to the rules of HTTP/2.
 
-use crate::errors::DELTA;
+use super::DELTA;
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use heliograph_envoy::Message;
 use std::future::poll_fn;
 use tokio::net::TcpStream;
-use tonic::{Code, Status};
+use tonic::Status;
 
-pub(super) struct Talker {
+pub(crate) struct Talker {
     requests: SendStream<Bytes>,
     answers: ResponseFuture,
 }
 
 /// A connection on which streams can be opened. It ends with the last of them.
-pub(super) async fn connect(address: &str) -> SendRequest<Bytes> {
+pub(crate) async fn connect(address: &str) -> SendRequest<Bytes> {
     let tcp = TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap();
     let (opener, connection) = h2::client::handshake(tcp).await.unwrap();
     tokio::spawn(connection);
@@ -23,7 +23,7 @@ pub(super) async fn connect(address: &str) -> SendRequest<Bytes> {
 }
 
 /// A gRPC message.
-pub(super) fn framed(message: &impl Message) -> Vec<u8> {
+pub(crate) fn framed(message: &impl Message) -> Vec<u8> {
     let message = message.encode_to_vec();
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     [&[0], &length[..], &message].concat()
@@ -31,11 +31,11 @@ pub(super) fn framed(message: &impl Message) -> Vec<u8> {
 
 impl Talker {
     /// A stream of its own connection.
-    pub(super) async fn open(address: &str) -> Self {
+    pub(crate) async fn open(address: &str) -> Self {
         Self::open_on(connect(address).await).await.unwrap()
     }
 
-    pub(super) async fn open_on(opener: SendRequest<Bytes>) -> Result<Self, h2::Error> {
+    pub(crate) async fn open_on(opener: SendRequest<Bytes>) -> Result<Self, h2::Error> {
         let request = http::Request::post(format!("http://server{DELTA}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers");
@@ -45,7 +45,7 @@ impl Talker {
     }
 
     /// Says it as the windows have room for it. An error once the stream has ended.
-    pub(super) async fn say(&mut self, mut words: Bytes) -> Result<(), h2::Error> {
+    pub(crate) async fn say(&mut self, mut words: Bytes) -> Result<(), h2::Error> {
         while !words.is_empty() {
             self.requests.reserve_capacity(words.len());
             let room = poll_fn(|context| self.requests.poll_capacity(context)).await;
@@ -55,28 +55,25 @@ impl Talker {
         Ok(())
     }
 
-    /// What the server says, beginning with the first message.
-    pub(super) async fn hear(self) -> Result<(SendStream<Bytes>, RecvStream), Status> {
+    /// Waits for the server's first words, good or bad.
+    pub(crate) async fn hear_once(self) -> Result<(), Status> {
+        let (_requests, mut answers) = self.hear().await?;
+        match answers.data().await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err(Status::unavailable(error.to_string())),
+            None => {
+                let trailers = answers.trailers().await.ok().flatten().unwrap_or_default();
+                let status = Status::from_header_map(&trailers);
+                Err(status.unwrap_or_else(|| Status::unknown("no status")))
+            }
+        }
+    }
+
+    async fn hear(self) -> Result<(SendStream<Bytes>, RecvStream), Status> {
         let answer = self.answers.await.map_err(|error| Status::unavailable(error.to_string()))?;
         if let Some(status) = Status::from_header_map(answer.headers()) {
             return Err(status);
         }
         Ok((self.requests, answer.into_body()))
-    }
-
-    /// How the server ends the stream. What it says before is not kept.
-    pub(super) async fn end(self) -> (Code, String) {
-        let ended = async {
-            let (_requests, mut answers) = self.hear().await?;
-            while let Some(data) = answers.data().await {
-                let data = data.map_err(|error| Status::unavailable(error.to_string()))?;
-                let _ = answers.flow_control().release_capacity(data.len());
-            }
-            let trailers = answers.trailers().await.ok().flatten().unwrap_or_default();
-            Err(Status::from_header_map(&trailers).unwrap_or_else(|| Status::unknown("no status")))
-        };
-        let status: Result<(), Status> = ended.await;
-        let status = status.unwrap_err();
-        (status.code(), status.message().to_owned())
     }
 }
