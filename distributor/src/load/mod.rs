@@ -10,6 +10,7 @@ mod spread;
 
 pub(crate) use allowance::{Allowance, Turn};
 pub use args::LoadArgs;
+pub(crate) use bucket::Bucket;
 pub(crate) use gate::{Gate, Refusal};
 pub(crate) use metrics::LoadMetrics;
 pub(crate) use shed::{Others, shed};
