@@ -78,7 +78,7 @@ pub struct LoadArgs {
     )]
     pub connection_age: Duration,
 
-    /// How long a new connection may take until its first request; 0 for as long as it likes
+    /// How long a new connection may take until its first request, after its TLS handshake if it has one; 0 for as long as it likes
     #[arg(
         long,
         help_heading = "Load",
