@@ -7,6 +7,7 @@ use crate::wire::talker::{self, Talker, framed};
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::core::v3::Node;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::Code;
@@ -35,6 +36,7 @@ fn request(names: Vec<String>) -> DeltaDiscoveryRequest {
 /// One after the other, because together they would need more files than a process may have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_half_open_handshakes_take_little_and_end() {
+    allow_many_files();
     let certificates = Certificates::new();
     for tls in [None, Some(&certificates)] {
         let words = if tls.is_some() { GREETING } else { &raw::PREFACE[..9] };
@@ -69,7 +71,9 @@ async fn ten_thousand_half_open_handshakes_take_little_and_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_half_received_requests_take_a_bounded_room() {
-    let mut site = Site::start(&OPEN, None).await;
+    // Otherwise they would be gone sooner.
+    let flags = [&OPEN[..], &["--first-request-timeout", "60s"]].concat();
+    let mut site = Site::start(&flags, None).await;
     let before = site.distributor.memory();
     // A message of 8 MiB, of which half comes.
     let half: Bytes = [vec![0, 0, 0x80, 0, 0], vec![7; 4 << 20]].concat().into();
@@ -141,6 +145,14 @@ async fn floods_of_resets_and_of_headers_take_no_memory() {
     let taken = site.distributor.memory().saturating_sub(before);
     assert!(taken < 100, "{taken} MiB");
     site.goes_on().await;
+}
+
+/// For this process and those that it starts, as many as it may have.
+fn allow_many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    assert!(limit.maximum.is_none_or(|most| most > 12_000), "raise the hard limit of open files");
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
 }
 
 /// A stream that is opened and given up.
