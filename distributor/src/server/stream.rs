@@ -66,7 +66,7 @@ const FLEET_NAME_LIMIT: usize = 512;
 const LEFT_ALONE: Duration = Duration::from_secs(2);
 /// How long a client with a large first request waits for a fleet that is not published. Others wait for as long as that
 /// takes.
-const LONG_WAIT: Duration = Duration::from_secs(10);
+const LONG_WAIT: Duration = Duration::from_secs(5);
 const REJECTED: &str = "a proxy rejected some of its configuration, and goes on without that";
 
 impl AdsStream {
@@ -137,8 +137,8 @@ impl AdsStream {
         let published = fleets.published(&name);
         let published = match &first.room {
             None => published.await,
-            // It takes the room of others.
-            Some(_) => timeout(LONG_WAIT, published).await.map_err(|_| unpublished())?,
+            // It takes the room of others. Boxed, because it is there for a moment, and the stream for long.
+            Some(_) => Box::pin(timeout(LONG_WAIT, published)).await.map_err(|_| unpublished())?,
         };
         let (fleet, news) = published.ok_or_else(closing)?;
         let identity = self.caller.identity();

@@ -94,3 +94,15 @@ async fn thousands_of_names_one_by_one_are_not_slowed() {
     assert!(comes_true(|| world.metric(read) == 1).await);
     assert_eq!(slowed(&world), 0);
 }
+
+#[tokio::test]
+async fn a_large_request_for_a_fleet_that_is_not_published_does_not_wait_for_long() {
+    let world = world(|_| {}).await;
+    let names = (0..10_000).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();
+    let large = DeltaDiscoveryRequest { resource_names_subscribe: names, ..request("not/there") };
+    let mut talker = Talker::open(&world.server).await;
+    talker.say(framed(&large).into()).await.unwrap();
+    let told = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap().unwrap_err();
+    assert_eq!(told.code(), Code::Unavailable);
+    assert!(told.message().contains("not published"), "{told}");
+}
