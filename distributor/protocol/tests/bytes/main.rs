@@ -28,6 +28,13 @@ proptest! {
     }
 }
 
+/// What was found by coverage, once and for all.
+#[test]
+fn what_was_found_is_not_found_again() {
+    // A map with the wire type of a number.
+    decoder::read(&[110, 0, 96, 45, 0, 96, 45]);
+}
+
 /// As many requests as a client sends in an hour, on one stream.
 #[test]
 fn a_session_that_hears_much_keeps_little() {
