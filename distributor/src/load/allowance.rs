@@ -33,6 +33,8 @@ const BURST: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What a request costs to read grows with it: so many bytes are as much as one more request.
 const PIECE: usize = 16 << 10;
+/// The same for names that the client asks for: each change of them costs as much as there are.
+const NAMES: usize = 4 << 10;
 
 impl Allowance {
     /// Zero is no bound.
@@ -46,8 +48,13 @@ impl Allowance {
 
     /// A request of so many bytes was read.
     pub(crate) fn take(&mut self, bytes: usize, now: Instant) {
-        let pieces = u32::try_from(1 + bytes / PIECE).unwrap_or(u32::MAX);
-        self.even_at = self.even_at.max(now) + self.each.saturating_mul(pieces);
+        self.even_at = self.even_at.max(now);
+        self.add(1 + bytes / PIECE);
+    }
+
+    /// The request that was read last was about so many names.
+    pub(crate) fn charge(&mut self, names: usize) {
+        self.add(names / NAMES);
     }
 
     pub(crate) fn turn(&mut self, now: Instant) -> Turn {
@@ -65,6 +72,11 @@ impl Allowance {
             return Turn::Never;
         }
         Turn::At { time: now + (debt - BURST), first }
+    }
+
+    fn add(&mut self, requests: usize) {
+        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+        self.even_at += self.each.saturating_mul(requests);
     }
 }
 
@@ -99,6 +111,21 @@ mod tests {
         let now = Instant::now();
         assert_eq!(at_once(&mut Allowance::new(1000, now), 32 << 20, now), 5);
         assert_eq!(at_once(&mut Allowance::new(1000, now), usize::MAX, now), 1);
+    }
+
+    #[test]
+    fn requests_about_many_names_count_for_more() {
+        let now = Instant::now();
+        for (names, expected) in [(0, 10_001), (4000, 10_001), (5000, 5001), (200_000, 205)] {
+            let mut allowance = Allowance::new(1000, now);
+            let mut count = 0;
+            while allowance.turn(now) == Turn::Now {
+                allowance.take(SMALL, now);
+                allowance.charge(names);
+                count += 1;
+            }
+            assert_eq!(count, expected, "with {names} names");
+        }
     }
 
     #[test]

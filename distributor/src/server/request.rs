@@ -81,6 +81,11 @@ impl Requests {
 }
 
 impl Requests {
+    /// What the last request cost beyond its bytes: so many names had to be looked at.
+    pub(crate) fn charge(&mut self, names: usize) {
+        self.allowance.charge(names);
+    }
+
     /// The next piece of the body. A large request needs room before more of it is read.
     async fn frame(&mut self) -> Result<Option<Result<Frame<Bytes>, Status>>, Status> {
         if self.receiving.is_none()

@@ -220,7 +220,11 @@ impl Serving {
             // In this order: an answer that is there already is read before the clock takes it for silence.
             biased;
             request = requests.next() => match request? {
-                Some(incoming) => return self.hear(shared, &incoming.request, frames).await,
+                Some(incoming) => {
+                    self.hear(shared, &incoming.request, frames).await?;
+                    requests.charge(self.session.names(&incoming.request));
+                    return Ok(());
+                }
                 None => return Err(Status::ok("")),
             },
             changed = self.views.changed() => {

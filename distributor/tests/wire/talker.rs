@@ -17,7 +17,10 @@ pub(crate) struct Talker {
 /// A connection on which streams can be opened. It ends with the last of them.
 pub(crate) async fn connect(address: &str) -> SendRequest<Bytes> {
     let tcp = TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap();
-    let (opener, connection) = h2::client::handshake(tcp).await.unwrap();
+    let mut builder = h2::client::Builder::new();
+    // Room for what nobody reads.
+    builder.initial_window_size(16 << 20).initial_connection_window_size(16 << 20);
+    let (opener, connection) = builder.handshake(tcp).await.unwrap();
     tokio::spawn(connection);
     opener
 }

@@ -95,6 +95,24 @@ async fn thousands_of_names_one_by_one_are_not_slowed() {
     assert_eq!(slowed(&world), 0);
 }
 
+/// One more name costs as much as there are.
+#[tokio::test]
+async fn names_one_by_one_beside_very_many_are_slowed_sooner() {
+    let world = world(|args| args.request_rate = 10).await;
+    let ask = |names: Vec<String>| DeltaDiscoveryRequest {
+        type_url: ResourceType::Endpoints.type_url().to_owned(),
+        resource_names_subscribe: names,
+        ..request(fleet().as_str())
+    };
+    let mut talker = Talker::open(&world.server).await;
+    let many = (0..10 << 12).map(|n| format!("name-{n}")).collect();
+    talker.say(framed(&ask(many)).into()).await.unwrap();
+    for n in 0..30 {
+        talker.say(framed(&ask(vec![format!("another-{n}")])).into()).await.unwrap();
+    }
+    assert!(comes_true(|| slowed(&world) == 1).await);
+}
+
 #[tokio::test]
 async fn a_large_request_for_a_fleet_that_is_not_published_does_not_wait_for_long() {
     let world = world(|_| {}).await;
