@@ -1,6 +1,6 @@
 # Everything a newcomer, a developer or CI runs. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis bench bench-store test lint deny golden tools clean
+.PHONY: help demo demo-redis bench bench-store test lint deny fuzz golden tools clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ lint: ## Format and clippy, warnings as errors
 
 deny: ## Licences, versions and sources of all dependencies
 	@scripts/deny
+
+fuzz: ## Random bytes for the request decoder and the session, chosen by coverage; needs a nightly Rust and cargo-fuzz
+	@scripts/fuzz
 
 golden: ## Rewrite the golden files of the translator and of reports; read the difference before you commit it
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator-core --test golden

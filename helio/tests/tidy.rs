@@ -139,6 +139,13 @@ fn every_file_is_compiled() {
             reach(root, folder, &mut reached);
         }
     }
+    // A workspace of its own, which only a nightly Rust builds.
+    let fuzz = root().join("fuzz");
+    let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+    for target in manifest.lines().filter_map(|line| line.strip_prefix("path = ")) {
+        let target = fuzz.join(target.trim_matches('"'));
+        reach(target.clone(), target.parent().unwrap().to_owned(), &mut reached);
+    }
     let orphans = sources().into_iter().filter(|source| !reached.contains(&source.path));
     report(orphans.map(|source| format!("{source}: no `mod` names it: add one or delete it")));
 }
@@ -288,6 +295,25 @@ fn links_resolve() {
 }
 
 #[test]
+fn faults_have_the_tests_that_are_named() {
+    let page = fs::read_to_string(root().join("docs/faults.md")).unwrap();
+    let mut problems = Vec::new();
+    for (file, function) in tests_named(&page) {
+        let text = fs::read_to_string(root().join(file)).unwrap_or_default();
+        if !text.contains(&format!("fn {function}(")) {
+            problems.push(format!("docs/faults.md: {file} has no {function}"));
+        }
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
+    for row in rows.filter(|row| !row.starts_with("| fault |")) {
+        if tests_named(row).is_empty() && !row.contains("| open") {
+            problems.push(format!("docs/faults.md: name a test, or say that it is open: {row}"));
+        }
+    }
+    report(problems);
+}
+
+#[test]
 fn decisions_are_numbered_and_listed() {
     let folder = root().join("docs/decisions");
     let index = fs::read_to_string(folder.join("README.md")).unwrap();
@@ -323,6 +349,11 @@ fn the_readers_of_text_see_what_is_there() {
         links("[one](a.md#x), `code` and\n![two](b/c.png \"title\")"),
         ["a.md#x", "b/c.png"]
     );
+    assert_eq!(
+        tests_named("`a.rs: b`, `c/d.rs: e` and `make x`, `e2e: f`"),
+        [("a.rs", "b"), ("c/d.rs", "e")]
+    );
+    assert_eq!(joined(Path::new("/a/b"), "../c/d.rs"), Path::new("/a/c/d.rs"));
     assert!(files("rs").contains(&root().join("helio/tests/tidy.rs")));
     assert!(files("md").contains(&root().join("README.md")));
 }
@@ -420,14 +451,45 @@ fn files(ending: &str) -> BTreeSet<PathBuf> {
 /// Adds `file` and every file that it names by `mod`, looked for in `folder`.
 fn reach(file: PathBuf, folder: PathBuf, reached: &mut BTreeSet<PathBuf>) {
     let Ok(text) = fs::read_to_string(&file) else { return };
-    if !reached.insert(file) {
+    if !reached.insert(file.clone()) {
         return;
     }
-    for name in text.lines().filter(|line| line.ends_with(';')).filter_map(module) {
+    let mut elsewhere = None;
+    for line in text.lines() {
+        if let Some(path) = line.strip_prefix("#[path = \"") {
+            elsewhere = path.strip_suffix("\"]");
+        }
+        let Some(name) = module(line).filter(|_| line.ends_with(';')) else { continue };
+        if let Some(path) = elsewhere.take() {
+            let file = joined(file.parent().unwrap(), path);
+            reach(file.clone(), file.parent().unwrap().to_owned(), reached);
+            continue;
+        }
         let inner = folder.join(name);
         reach(folder.join(format!("{name}.rs")), inner.clone(), reached);
         reach(inner.join("mod.rs"), inner, reached);
     }
+}
+
+/// A path from a folder, without `..`.
+fn joined(folder: &Path, path: &str) -> PathBuf {
+    let mut joined = folder.to_owned();
+    for part in path.split('/') {
+        if part == ".." {
+            joined.pop();
+        } else {
+            joined.push(part);
+        }
+    }
+    joined
+}
+
+/// Each `file: function` in a text, where the file is of Rust.
+fn tests_named(text: &str) -> Vec<(&str, &str)> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted
+        .filter_map(|words| words.split_once(": ").filter(|(file, _)| file.ends_with(".rs")))
+        .collect()
 }
 
 /// The name in `mod name;` or `mod name {`.

@@ -24,10 +24,12 @@ struct Fields {
     node: u32,
     type_url: u32,
     nonce: u32,
+    /// Up to this one all fields are texts or messages.
+    last: u32,
 }
 
-const DELTA: Fields = Fields { node: 1, type_url: 2, nonce: 6 };
-const WHOLE: Fields = Fields { node: 2, type_url: 4, nonce: 5 };
+const DELTA: Fields = Fields { node: 1, type_url: 2, nonce: 6, last: 9 };
+const WHOLE: Fields = Fields { node: 2, type_url: 4, nonce: 5, last: 7 };
 
 impl Scanned {
     pub(crate) fn of(protocol: Protocol, message: &Bytes) -> Result<Self, RequestError> {
@@ -41,6 +43,11 @@ impl Scanned {
             let begin = rest;
             let (field, wire) = decode_key(&mut rest)?;
             if wire != WireType::LengthDelimited {
+                // The decoder would read a map of any wire type as if it were one, and find other fields behind it
+                // than there are.
+                if field <= fields.last {
+                    return Err(malformed("a field of it has the type of another"));
+                }
                 let before = rest;
                 skip_field(wire, field, &mut rest, DecodeContext::default())?;
                 scanned.add(field, wire, &before[..before.len() - rest.len()]);
@@ -178,5 +185,16 @@ mod tests {
             .filter(|cut| scan(Protocol::Delta, message[..whole - cut].to_vec()).is_err());
         // At the ends of the five fields it is another message.
         assert_eq!(refused.count(), whole - 1 - 3);
+    }
+
+    #[test]
+    fn a_field_of_another_type_is_refused_and_one_that_is_not_known_is_not() {
+        for (protocol, last) in [(Protocol::Delta, 9), (Protocol::StateOfTheWorld, 7)] {
+            for field in 1..=last {
+                let fixed = vec![field << 3 | 5, 0, 0x60, 0x2d, 0];
+                assert!(scan(protocol, fixed).is_err(), "{protocol:?}, field {field}");
+            }
+            assert!(scan(protocol, vec![(last + 1) << 3 | 5, 0, 0x60, 0x2d, 0]).is_ok());
+        }
     }
 }

@@ -134,6 +134,13 @@ impl Session {
         Standing(self.position.clone())
     }
 
+    /// How many resources of the request's type the client asks for by name. A request that asks for one more, or one less,
+    /// costs as much as there are.
+    pub fn names(&self, request: &Request) -> usize {
+        let watch = request.kind().and_then(|kind| self.position.state().watch(kind));
+        watch.map_or(0, Watch::names)
+    }
+
     fn step(&self, kind: ResourceType, request: &Request) -> Result<Arc<Step>, RequestError> {
         let heard = Heard {
             kind,

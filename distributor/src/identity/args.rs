@@ -42,6 +42,16 @@ pub struct SecurityArgs {
     #[arg(long, env = "HELIO_XDS_TOKEN_REVIEW")]
     pub xds_token_review: bool,
 
+    /// How many tokens per second that are new to this replica Kubernetes is asked about; the others are told to come again
+    /// [default: 500]
+    #[arg(
+        long,
+        env = "HELIO_XDS_TOKEN_REVIEW_RATE",
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub xds_token_review_rate: Option<u32>,
+
     /// Where TokenReviews are asked for; within Kubernetes, its own API unless said
     #[arg(long, env = "HELIO_KUBERNETES_API", value_name = "URL")]
     pub kubernetes_api: Option<String>,
@@ -118,6 +128,8 @@ const AUDIENCE: &str = "heliograph";
 const RECHECK_SECONDS: u16 = 180;
 /// What the API server said of a token is not asked again for so long, or half the time between two looks at a stream.
 const FRESH_REVIEW: Duration = Duration::from_secs(30);
+/// As many proxies as come back at once when a replica dies, within seconds; and not more than an API server notices.
+const REVIEW_RATE: u32 = 500;
 /// Where a pod has what its ServiceAccount needs.
 const IN_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// How often files are read again.
@@ -144,8 +156,9 @@ impl SecurityArgs {
             }
             (_, Some(trust), _) => {
                 let fresh = FRESH_REVIEW.min(recheck / 2);
-                let reviewer =
-                    Reviewer::new(self.api(trust.clone())?, audience, fresh, metrics.clone());
+                let rate = self.xds_token_review_rate.unwrap_or(REVIEW_RATE);
+                let api = self.api(trust.clone())?;
+                let reviewer = Reviewer::new(api, audience, fresh, rate, metrics.clone());
                 Some(Tokens::Kubernetes(Box::new(reviewer)))
             }
             _ => None,
@@ -183,9 +196,9 @@ impl SecurityArgs {
         let kubernetes = self.kubernetes_api.is_some()
             || self.kubernetes_ca.is_some()
             || self.kubernetes_token.is_some();
-        if kubernetes && !self.xds_token_review {
+        if (kubernetes || self.xds_token_review_rate.is_some()) && !self.xds_token_review {
             return half(
-                "--kubernetes-api, --kubernetes-ca or --kubernetes-token",
+                "--kubernetes-api, --kubernetes-ca, --kubernetes-token or --xds-token-review-rate",
                 "--xds-token-review",
             );
         }

@@ -44,7 +44,7 @@ impl SecurityMetrics {
             reviews: IntCounterVec::new(
                 name(
                     "token_reviews_total",
-                    "Questions to Kubernetes about tokens, by what came of them.",
+                    "Questions to Kubernetes about tokens, by what came of them; those that were not asked are withheld.",
                 ),
                 &["outcome"],
             )?,

@@ -2,8 +2,10 @@
 
 use super::Identity;
 use super::api::{Api, ApiError};
+use super::jwt::Unproven;
 use super::metrics::SecurityMetrics;
 use super::reviews::{Judged, Reviews};
+use crate::load::Bucket;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +18,10 @@ pub(super) struct Reviewer {
     audience: String,
     reviews: Mutex<Reviews>,
     /// So many questions at once: a storm of connections must not become one at the API server.
-    turns: Semaphore,
+    turns: Turns,
+    /// So many questions per second about tokens that nobody has seen: they may be made up.
+    strangers: Mutex<Bucket>,
+    start: Instant,
     /// When it last did not answer, if it has not since.
     failed: Mutex<Option<(Instant, Arc<str>)>>,
     metrics: SecurityMetrics,
@@ -37,6 +42,12 @@ pub(super) enum ReviewRefused {
     /// Nothing is known of the token, which may be good.
     #[error("the token cannot be checked now: {0}")]
     Away(String),
+}
+
+/// Who is known waits for no stranger when its stream is looked at again.
+struct Turns {
+    known: Semaphore,
+    strangers: Semaphore,
 }
 
 #[derive(Deserialize)]
@@ -63,16 +74,21 @@ struct User {
 }
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-const TURNS: usize = 32;
+const TURNS_OF_KNOWN: usize = 8;
+const TURNS_OF_STRANGERS: usize = 24;
+/// Why a question is not asked.
+const TOO_MANY: &str =
+    "too many unknown tokens come at once (--xds-token-review-rate), try again after a pause";
 /// After a failure nobody asks for so long. Otherwise all streams would wait, one after the other, for a server that hangs.
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Reviewer {
-    /// What was said is not asked again for so long.
+    /// What was said is not asked again for so long, and `rate` is of questions per second about tokens that are new.
     pub(super) fn new(
         api: Api,
         audience: String,
         fresh: Duration,
+        rate: u32,
         metrics: SecurityMetrics,
     ) -> Self {
         let reviews = Mutex::new(Reviews::new(fresh));
@@ -80,7 +96,12 @@ impl Reviewer {
             api,
             audience,
             reviews,
-            turns: Semaphore::new(TURNS),
+            turns: Turns {
+                known: Semaphore::new(TURNS_OF_KNOWN),
+                strangers: Semaphore::new(TURNS_OF_STRANGERS),
+            },
+            strangers: Mutex::new(Bucket::new(rate)),
+            start: Instant::now(),
             failed: Mutex::new(None),
             metrics,
         }
@@ -92,11 +113,20 @@ impl Reviewer {
         if let Some(outcome) = self.known_already(&key) {
             return outcome;
         }
-        // The semaphore is never closed.
-        let _turn = self.turns.acquire().await;
+        // Whoever makes tokens up must take the trouble to make them look like one.
+        let unproven = Unproven::read(token)
+            .ok_or_else(|| ReviewRefused::Refused("it is no JSON Web Token".to_owned()))?;
+        let is_stranger = self.remembered(&key, Reviews::trusted).is_none();
+        let turns = if is_stranger { &self.turns.strangers } else { &self.turns.known };
+        // The semaphores are never closed.
+        let _turn = turns.acquire().await;
         // Another may have asked the same meanwhile, or in vain.
         if let Some(outcome) = self.known_already(&key) {
             return outcome;
+        }
+        if is_stranger && !self.may_ask_about_a_stranger() {
+            self.metrics.reviewed("withheld");
+            return Err(ReviewRefused::Away(TOO_MANY.to_owned()));
         }
         let asked = self.ask(token).await;
         self.metrics.reviewed(match &asked {
@@ -109,7 +139,8 @@ impl Reviewer {
             Ok(verdict) => {
                 *failed = None;
                 drop(failed);
-                let judged = Judged { verdict, at: SystemTime::now() };
+                let expires = unproven.expires;
+                let judged = Judged { verdict, at: SystemTime::now(), expires };
                 let mut reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
                 reviews.remember(key, judged.clone());
                 judged.into_outcome()
@@ -138,6 +169,11 @@ impl Reviewer {
             Some(judged) => judged.into_outcome(),
             None => Err(ReviewRefused::Away(failure.to_owned())),
         }
+    }
+
+    fn may_ask_about_a_stranger(&self) -> bool {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        strangers.take(self.start.elapsed())
     }
 
     fn remembered(

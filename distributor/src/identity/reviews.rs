@@ -17,6 +17,8 @@ pub(super) struct Reviews {
 pub(super) struct Judged {
     pub(super) verdict: Result<Identity, String>,
     pub(super) at: SystemTime,
+    /// When the token ends, as it says of itself. What was said of it holds no longer than that.
+    pub(super) expires: Option<SystemTime>,
 }
 
 /// The newest of many.
@@ -78,15 +80,18 @@ impl Remembered {
         let judged = self.newer.get(key).or_else(|| self.older.get(key))?;
         // What is from the future, because a clock was set back, must not last.
         let found = now.duration_since(judged.at).unwrap_or(TRUSTED);
-        (found < age).then(|| judged.clone())
+        let has_ended = judged.expires.is_some_and(|expires| expires <= now);
+        (found < age && !has_ended).then(|| judged.clone())
     }
 }
 
 impl Judged {
     pub(super) fn into_outcome(self) -> Result<Reviewed, ReviewRefused> {
-        let Self { verdict, at } = self;
+        let Self { verdict, at, expires } = self;
+        let trusted = at + TRUSTED;
+        let valid_until = expires.map_or(trusted, |expires| expires.min(trusted));
         match verdict {
-            Ok(identity) => Ok(Reviewed { identity, valid_until: at + TRUSTED }),
+            Ok(identity) => Ok(Reviewed { identity, valid_until }),
             Err(reason) => Err(ReviewRefused::Refused(reason)),
         }
     }
@@ -106,7 +111,25 @@ mod tests {
 
     fn known(seconds: u64) -> Judged {
         let identity = Identity::ServiceAccount { namespace: "edge".into(), name: "envoy".into() };
-        Judged { verdict: Ok(identity), at: at(seconds) }
+        Judged { verdict: Ok(identity), at: at(seconds), expires: None }
+    }
+
+    fn refused(seconds: u64) -> Judged {
+        Judged { verdict: Err("no".into()), at: at(seconds), expires: None }
+    }
+
+    #[test]
+    fn nothing_holds_for_longer_than_the_token() {
+        let mut reviews = Reviews::new(Duration::from_secs(30));
+        let short = Judged { expires: Some(at(20)), ..known(0) };
+        reviews.remember(key(1), short.clone());
+        assert_eq!(reviews.fresh(&key(1), at(19)), Some(short.clone()));
+        assert_eq!(reviews.fresh(&key(1), at(20)), None);
+        assert_eq!(reviews.trusted(&key(1), at(20)), None, "nor while nobody can be asked");
+        assert_eq!(short.into_outcome().unwrap().valid_until, at(20));
+        // A token cannot make itself be trusted for longer.
+        let long = Judged { expires: Some(at(1_000_000)), ..known(0) };
+        assert_eq!(long.into_outcome().unwrap().valid_until, at(3600));
     }
 
     #[test]
@@ -128,7 +151,7 @@ mod tests {
     #[test]
     fn a_refusal_is_fresh_for_a_moment_and_never_trusted() {
         let mut reviews = Reviews::new(Duration::from_secs(30));
-        let refused = Judged { verdict: Err("no".into()), at: at(0) };
+        let refused = refused(0);
         reviews.remember(key(1), refused.clone());
         assert_eq!(reviews.fresh(&key(1), at(9)), Some(refused.clone()));
         assert_eq!(reviews.fresh(&key(1), at(10)), None);
@@ -140,7 +163,7 @@ mod tests {
     fn who_is_refused_later_is_no_longer_trusted() {
         let mut reviews = Reviews::new(Duration::from_secs(30));
         reviews.remember(key(1), known(0));
-        let refused = Judged { verdict: Err("no".into()), at: at(40) };
+        let refused = refused(40);
         reviews.remember(key(1), refused.clone());
         assert_eq!(reviews.fresh(&key(1), at(41)), Some(refused));
         assert_eq!(reviews.trusted(&key(1), at(41)), None);
@@ -161,7 +184,7 @@ mod tests {
         assert!(reviews.fresh(&key(2 * MOST - MOST / 2), at(0)).is_some());
         assert!(reviews.fresh(&key(0), at(0)).is_none());
         for number in 2 * MOST..4 * MOST {
-            reviews.remember(key(number), Judged { verdict: Err("no".into()), at: at(0) });
+            reviews.remember(key(number), refused(0));
         }
         assert!(count(&reviews.refused) <= MOST);
         assert!(reviews.trusted(&newest, at(0)).is_some(), "made-up tokens push nobody out");

@@ -14,8 +14,8 @@ pub struct LoadArgs {
     )]
     pub max_connections: usize,
 
-    /// How many connections one address may have open at once; 0 for any number, for example behind a load balancer that
-    /// hides the addresses of proxies
+    /// How many connections one address may have open at once, and how many streams; 0 for any number, for example behind
+    /// a load balancer that hides the addresses of proxies
     #[arg(
         long,
         help_heading = "Load",
@@ -56,6 +56,17 @@ pub struct LoadArgs {
     )]
     pub admission_rate: u32,
 
+    /// How many requests per second one stream may send for long, ten times as many at once; what is more is read slower,
+    /// and a stream that goes on for a minute is ended; 0 for any number
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_REQUEST_RATE",
+        value_name = "COUNT",
+        default_value_t = LoadArgs::DEFAULT.request_rate
+    )]
+    pub request_rate: u32,
+
     /// How long a connection stays, give or take a fifth; 0 for as long as it likes
     #[arg(
         long,
@@ -67,7 +78,7 @@ pub struct LoadArgs {
     )]
     pub connection_age: Duration,
 
-    /// How long a new connection may take until its first request; 0 for as long as it likes
+    /// How long a new connection may take until its first request, after its TLS handshake if it has one; 0 for as long as it likes
     #[arg(
         long,
         help_heading = "Load",
@@ -142,6 +153,7 @@ impl LoadArgs {
         max_streams: 20_000,
         max_setups: 1_000,
         admission_rate: 2_000,
+        request_rate: 1_000,
         connection_age: Duration::from_secs(3600),
         first_request_timeout: Duration::from_secs(10),
         send_timeout: Duration::from_secs(30),

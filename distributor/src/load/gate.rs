@@ -15,8 +15,8 @@ pub(crate) struct Gate {
     rate: Option<Bucket>,
     connections: usize,
     streams: usize,
-    /// Addresses with open connections: no more entries than connections.
-    addresses: HashMap<IpAddr, usize>,
+    /// Addresses with open connections and streams: no more entries than there are of both.
+    addresses: HashMap<IpAddr, Open>,
     drain: Option<Drain>,
 }
 
@@ -27,7 +27,18 @@ pub(crate) enum Refusal {
     Address,
     Streams,
     Rate,
+    /// A stream that was let in, and asked for too much.
+    Requests,
+    /// A large request of a stream that was let in, while many others are being received.
+    Receiving,
     Drain,
+}
+
+/// What one address has open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Open {
+    connections: usize,
+    streams: usize,
 }
 
 /// The connections that there were when the replica began to leave, and how many have asked for their turn.
@@ -60,45 +71,45 @@ impl Gate {
         if self.connections >= self.max_connections {
             return Err(Refusal::Connections);
         }
-        let of_address = self.addresses.get(&from).copied().unwrap_or(0);
-        if of_address >= self.max_connections_per_address {
+        if self.open(from).connections >= self.max_connections_per_address {
             return Err(Refusal::Address);
         }
-        self.addresses.insert(from, of_address + 1);
+        self.addresses.entry(from).or_default().connections += 1;
         self.connections += 1;
         Ok(())
     }
 
     pub(crate) fn disconnect(&mut self, from: IpAddr) {
-        let from = network(from);
         self.connections = self.connections.saturating_sub(1);
-        if let Entry::Occupied(mut entry) = self.addresses.entry(from) {
-            *entry.get_mut() -= 1;
-            if *entry.get() == 0 {
-                entry.remove();
-            }
-        }
+        self.closed(from, |open| &mut open.connections);
     }
 
-    /// `now` counts from the start of the replica.
-    pub(crate) fn open_stream(&mut self, now: Duration) -> Result<(), Refusal> {
+    /// `now` counts from the start of the replica. An address may have as many streams as connections: an Envoy has one
+    /// of each, and a connection with many is as much work as many with one.
+    pub(crate) fn open_stream(&mut self, from: IpAddr, now: Duration) -> Result<(), Refusal> {
+        let from = network(from);
         if self.drain.is_some() {
             return Err(Refusal::Drain);
         }
         if self.streams >= self.max_streams {
             return Err(Refusal::Streams);
         }
+        if self.open(from).streams >= self.max_connections_per_address {
+            return Err(Refusal::Address);
+        }
         if self.rate.as_mut().is_some_and(|rate| !rate.take(now)) {
             return Err(Refusal::Rate);
         }
+        self.addresses.entry(from).or_default().streams += 1;
         self.streams += 1;
         Ok(())
     }
 
     /// A stream that never got as far as to be told something took nobody's turn: otherwise one client that opens streams
     /// and drops them would keep all others out.
-    pub(crate) fn close_stream(&mut self, was_set_up: bool) {
+    pub(crate) fn close_stream(&mut self, from: IpAddr, was_set_up: bool) {
         self.streams = self.streams.saturating_sub(1);
+        self.closed(from, |open| &mut open.streams);
         if let (Some(rate), false) = (&mut self.rate, was_set_up) {
             rate.give_back();
         }
@@ -112,6 +123,21 @@ impl Gate {
         drain.told += 1;
         turn
     }
+
+    fn open(&self, from: IpAddr) -> Open {
+        self.addresses.get(&from).copied().unwrap_or_default()
+    }
+
+    /// One less of something that an address has.
+    fn closed(&mut self, from: IpAddr, what: fn(&mut Open) -> &mut usize) {
+        if let Entry::Occupied(mut entry) = self.addresses.entry(network(from)) {
+            let count = what(entry.get_mut());
+            *count = count.saturating_sub(1);
+            if *entry.get() == Open::default() {
+                entry.remove();
+            }
+        }
+    }
 }
 
 impl Refusal {
@@ -122,6 +148,8 @@ impl Refusal {
             Self::Address => "address",
             Self::Streams => "streams",
             Self::Rate => "rate",
+            Self::Requests => "requests",
+            Self::Receiving => "receiving",
             Self::Drain => "drain",
         }
     }
@@ -131,11 +159,15 @@ impl Refusal {
         match self {
             Self::Connections => "all connections are taken (--max-connections)",
             Self::Address => {
-                "this address has too many connections (--max-connections-per-address)"
+                "this address has too many connections or streams (--max-connections-per-address)"
             }
             Self::Streams => "all streams of this replica are taken (--max-streams): connect again",
             Self::Rate => {
                 "too many new streams in this second (--admission-rate): try again after a pause"
+            }
+            Self::Requests => "this stream sent too many requests for too long (--request-rate)",
+            Self::Receiving => {
+                "this replica receives too many large requests at once: try again after a pause"
             }
             Self::Drain => "this replica is shutting down: connect again",
         }
@@ -185,12 +217,27 @@ mod tests {
     }
 
     #[test]
+    fn nor_all_streams_over_few_connections() {
+        let mut gate = gate(|args| args.max_connections_per_address = 2);
+        gate.connect(ONE).unwrap();
+        for _ in 0..2 {
+            assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
+        }
+        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Address));
+        assert_eq!(gate.open_stream(TWO, Duration::ZERO), Ok(()));
+        gate.close_stream(ONE, true);
+        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
+    }
+
+    #[test]
     fn addresses_that_left_are_forgotten() {
         let mut gate = gate(|_| {});
         for last in 0..=255 {
             let address = IpAddr::from([192, 0, 2, last]);
             gate.connect(address).unwrap();
+            gate.open_stream(address, Duration::ZERO).unwrap();
             gate.disconnect(address);
+            gate.close_stream(address, true);
         }
         assert!(gate.addresses.is_empty());
     }
@@ -198,35 +245,35 @@ mod tests {
     #[test]
     fn so_many_streams_and_no_more() {
         let mut gate = gate(|args| args.max_streams = 1);
-        assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
-        assert_eq!(gate.open_stream(Duration::ZERO), Err(Refusal::Streams));
-        gate.close_stream(true);
-        assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
+        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
+        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Streams));
+        gate.close_stream(ONE, true);
+        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
     }
 
     #[test]
     fn who_opens_streams_in_vain_keeps_nobody_out() {
         let mut gate = gate(|args| args.admission_rate = 2);
         for _ in 0..1000 {
-            assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
-            gate.close_stream(false);
+            assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
+            gate.close_stream(ONE, false);
         }
         for _ in 0..2 {
-            assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
-            gate.close_stream(true);
+            assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
+            gate.close_stream(ONE, true);
         }
-        assert_eq!(gate.open_stream(Duration::ZERO), Err(Refusal::Rate));
+        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Rate));
     }
 
     #[test]
     fn a_stream_that_is_refused_takes_nothing() {
         let mut gate = gate(|args| args.admission_rate = 1);
-        assert_eq!(gate.open_stream(Duration::ZERO), Ok(()));
+        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
         for _ in 0..100 {
-            assert_eq!(gate.open_stream(Duration::ZERO), Err(Refusal::Rate));
+            assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Rate));
         }
         assert_eq!(gate.streams, 1);
-        assert_eq!(gate.open_stream(Duration::from_secs(1)), Ok(()));
+        assert_eq!(gate.open_stream(ONE, Duration::from_secs(1)), Ok(()));
     }
 
     #[test]
@@ -239,7 +286,7 @@ mod tests {
         });
         for _ in 0..50_000 {
             gate.connect(ONE).unwrap();
-            gate.open_stream(Duration::ZERO).unwrap();
+            gate.open_stream(ONE, Duration::ZERO).unwrap();
         }
     }
 
@@ -260,6 +307,6 @@ mod tests {
         turns.sort_by(f64::total_cmp);
         assert_eq!(turns, [2.5, 7.5, 12.5, 17.5]);
         assert_eq!(gate.connect(TWO), Err(Refusal::Drain));
-        assert_eq!(gate.open_stream(Duration::ZERO), Err(Refusal::Drain));
+        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Drain));
     }
 }

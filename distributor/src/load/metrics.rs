@@ -1,11 +1,12 @@
 use super::{Ending, Refusal};
-use prometheus::{IntCounterVec, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
 
 /// Who was turned away, and who was sent away.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadMetrics {
     turned_away: IntCounterVec,
     ended: IntCounterVec,
+    slowed: IntCounter,
 }
 
 impl LoadMetrics {
@@ -19,22 +20,31 @@ impl LoadMetrics {
         let metrics = Self {
             turned_away: counters(
                 "turned_away_total",
-                "Connections (reasons connections, address, drain) and streams (streams, rate, drain) that were not \
-                 let in.",
+                "Connections (reasons connections, address, drain) and streams (streams, address, rate, drain) that were \
+                 not let in, and streams that were ended for a flood (requests) or a large request among many (receiving).",
             )?,
             ended: counters(
                 "ended_connections_total",
                 "Connections that this replica ended: old (age), at shutdown (drain), without a request (silence), of clients \
                  that did not read (slow_reader), to rebalance (excess).",
             )?,
+            slowed: IntCounter::new(
+                "heliograph_distributor_slowed_streams_total",
+                "Times that a stream sent too many requests and was read slower from then on.",
+            )?,
         };
         registry.register(Box::new(metrics.turned_away.clone()))?;
         registry.register(Box::new(metrics.ended.clone()))?;
+        registry.register(Box::new(metrics.slowed.clone()))?;
         Ok(metrics)
     }
 
     pub(crate) fn turned_away(&self, refusal: Refusal) {
         self.turned_away.with_label_values(&[refusal.as_str()]).inc();
+    }
+
+    pub(crate) fn slowed(&self) {
+        self.slowed.inc();
     }
 
     pub(crate) fn ended(&self, ending: Ending) {

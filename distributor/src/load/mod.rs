@@ -1,5 +1,6 @@
 //! How much clients may ask of a replica, and how long they stay at it. What is decided here is done in `server`.
 
+mod allowance;
 mod args;
 mod bucket;
 mod gate;
@@ -7,7 +8,9 @@ mod metrics;
 mod shed;
 mod spread;
 
+pub(crate) use allowance::{Allowance, Turn};
 pub use args::LoadArgs;
+pub(crate) use bucket::Bucket;
 pub(crate) use gate::{Gate, Refusal};
 pub(crate) use metrics::LoadMetrics;
 pub(crate) use shed::{Others, shed};

@@ -30,10 +30,10 @@ impl Ads {
     }
 
     /// Whether a stream is let in is decided before anything is done for it.
-    fn admit(&self, head: &Parts) -> Result<Admitted, Status> {
+    fn admit(&self, head: &Parts) -> Result<Arc<Admitted>, Status> {
         let tenure = head.extensions.get::<Tenure>();
         let tenure = tenure.ok_or_else(|| Status::internal("a request without a connection"))?;
-        self.shared.door.admit(tenure)
+        self.shared.door.admit(tenure).map(Arc::new)
     }
 
     fn respond(&self, protocol: Protocol, head: &Parts, body: Body) -> Response<Body> {
@@ -45,7 +45,7 @@ impl Ads {
             Ok(admitted) => admitted,
             Err(status) => return status.into_http(),
         };
-        let requests = Requests::new(protocol, body);
+        let requests = Requests::new(protocol, body, admitted.clone());
         let pace = admitted.pace();
         let stream =
             AdsStream::new(self.shared.clone(), protocol, caller.clone(), requests, admitted);

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 const RECEIVE_WINDOW: u32 = 64 << 10;
 /// What a client that does not read may hold of our memory beyond the shared bytes.
 const SEND_BUFFER: usize = 64 << 10;
-/// An Envoy opens one, or one per type.
-const STREAMS_PER_CONNECTION: u32 = 32;
+/// An Envoy opens one, and asks for health now and then.
+const STREAMS_PER_CONNECTION: u32 = 8;
 /// A request has a dozen headers, and the largest is a token. It also bounds how many CONTINUATION frames are read.
 const HEADERS: u32 = 16 << 10;
 /// How many streams a client may reset before they were looked at (rapid reset), and how many may be reset because the client

@@ -1,6 +1,6 @@
 use super::pace::{Pace, Paces};
 use super::tenure::Tenure;
-use crate::load::{Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
+use crate::load::{Allowance, Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
 use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -18,7 +18,10 @@ use tonic::Status;
 pub(crate) struct Door {
     gate: Mutex<Gate>,
     setups: Semaphore,
+    /// The bytes that large requests may take while they are received.
+    receiving: Arc<Semaphore>,
     paces: Paces,
+    request_rate: u32,
     age: Duration,
     first_request_timeout: Duration,
     send_timeout: Duration,
@@ -46,6 +49,11 @@ pub(crate) struct Admitted {
     was_set_up: AtomicBool,
 }
 
+/// Requests up to this size are always received: the first one of a real Envoy has 61 KB if it holds nothing yet.
+pub(crate) const SMALL_REQUEST: usize = 96 << 10;
+/// What all larger ones together may take, from their first byte until they are answered: a thousand Envoys at once that
+/// come back with 2,000 resources each.
+const RECEIVING: usize = 256 << 20;
 /// A replica that turns away thousands says so once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 /// How often they are looked at within the time that clients have to read. They may have a part more of it.
@@ -60,7 +68,9 @@ impl Door {
         Self {
             gate: Mutex::new(Gate::new(args)),
             setups: Semaphore::new(setups),
+            receiving: Arc::new(Semaphore::new(RECEIVING)),
             paces: Paces::default(),
+            request_rate: args.request_rate,
             age: args.connection_age,
             first_request_timeout: args.first_request_timeout,
             send_timeout: args.send_timeout,
@@ -82,7 +92,7 @@ impl Door {
         match decided {
             Ok(()) => Some(Visit { tenure: Tenure::of(address), door: self.clone(), from }),
             Err(refusal) => {
-                self.turn_away(refusal, Some(from));
+                self.turn_away(refusal, from);
                 None
             }
         }
@@ -90,7 +100,7 @@ impl Door {
 
     /// Lets a stream in, or says what to tell its client, who is to come again.
     pub(crate) fn admit(self: &Arc<Self>, tenure: &Tenure) -> Result<Admitted, Status> {
-        let decided = self.gate().open_stream(self.start.elapsed());
+        let decided = self.gate().open_stream(tenure.from(), self.start.elapsed());
         match decided {
             Ok(()) => {
                 let (number, pace) = self.paces.join(tenure.clone(), self.start);
@@ -98,7 +108,7 @@ impl Door {
                 Ok(Admitted { door: self.clone(), number, pace, was_set_up })
             }
             Err(refusal) => {
-                self.turn_away(refusal, None);
+                self.turn_away(refusal, tenure.from());
                 if matches!(refusal, Refusal::Streams | Refusal::Drain) {
                     // Here it would be refused again, while another replica may have room.
                     tenure.send_elsewhere();
@@ -130,7 +140,7 @@ impl Door {
         }
     }
 
-    fn turn_away(&self, refusal: Refusal, from: Option<IpAddr>) {
+    fn turn_away(&self, refusal: Refusal, address: IpAddr) {
         self.metrics.turned_away(refusal);
         let now = Instant::now();
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,8 +150,7 @@ impl Door {
         }
         warned.insert(refusal, now);
         drop(warned);
-        let address = from.map(tracing::field::display);
-        tracing::warn!(address, "proxies are turned away: {}", refusal.message());
+        tracing::warn!(%address, "proxies are turned away: {}", refusal.message());
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
@@ -208,6 +217,37 @@ impl Admitted {
         self.door.first_request_timeout
     }
 
+    /// How much the client may ask from now on.
+    pub(crate) fn allowance(&self) -> Allowance {
+        Allowance::new(self.door.request_rate, Instant::now())
+    }
+
+    /// The client asks for more than it may.
+    pub(crate) fn slowed(&self) {
+        self.door.metrics.slowed();
+    }
+
+    /// It did so for too long. Says what to tell it.
+    pub(crate) fn flooded(&self) -> Status {
+        self.door.turn_away(Refusal::Requests, self.pace.tenure().from());
+        Status::resource_exhausted(Refusal::Requests.message())
+    }
+
+    /// Makes room for a request of so many bytes, for as long as what is returned lives; a small one needs none. Or says
+    /// what to tell the client, who is to come again.
+    pub(crate) fn receive(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Status> {
+        if bytes <= SMALL_REQUEST {
+            return Ok(None);
+        }
+        let room = u32::try_from(bytes)
+            .ok()
+            .and_then(|bytes| self.door.receiving.clone().try_acquire_many_owned(bytes).ok());
+        room.map(Some).ok_or_else(|| {
+            self.door.turn_away(Refusal::Receiving, self.pace.tenure().from());
+            Status::unavailable(Refusal::Receiving.message())
+        })
+    }
+
     /// Waits until the client may be told its first configuration. It is its turn for as long as it holds what it gets:
     /// not while it waits for something else, because others wait for it.
     pub(crate) async fn set_up(&self) -> Option<SemaphorePermit<'_>> {
@@ -220,7 +260,8 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.door.paces.leave(self.number);
-        self.door.gate().close_stream(self.was_set_up.load(Ordering::Relaxed));
+        let from = self.pace.tenure().from();
+        self.door.gate().close_stream(from, self.was_set_up.load(Ordering::Relaxed));
     }
 }
 

@@ -51,6 +51,12 @@ impl Frames {
         Ok(Some(message))
     }
 
+    /// How long the message will be that is being received.
+    pub(crate) fn announced(&self) -> Option<usize> {
+        let length = self.partial.get(1..PREFIX)?;
+        Some(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+    }
+
     /// Whether the body may end here.
     pub(crate) fn is_empty(&self) -> bool {
         self.partial.is_empty() && self.rest.is_empty()
@@ -110,6 +116,7 @@ mod tests {
         for piece in body.chunks(3) {
             frames.push(Bytes::copy_from_slice(piece));
         }
+        assert_eq!(frames.announced(), None);
         assert_eq!(frames.next().unwrap().unwrap(), "one");
         assert_eq!(frames.next().unwrap().unwrap(), "two");
         assert!(frames.next().unwrap().is_none() && frames.is_empty());
@@ -122,6 +129,7 @@ mod tests {
             let (found, frames) = received(&body[..body.len() - cut], 7);
             assert_eq!(found, ["whole"]);
             assert!(!frames.is_empty(), "without the last {cut} bytes");
+            assert_eq!(frames.announced(), (cut <= 3).then_some(3));
         }
     }
 

@@ -1,10 +1,18 @@
+use super::door::Admitted;
 use super::frames::Frames;
+use crate::load::{Allowance, Turn};
 use crate::view::Claims;
 use bytes::Bytes;
 use heliograph_distributor_protocol::{Protocol, Request, RequestError};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::Node;
+use http_body::Frame;
 use http_body_util::BodyExt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::coop::consume_budget;
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::Status;
 use tonic::body::Body;
 
@@ -14,6 +22,8 @@ pub(crate) struct Incoming {
     /// Unread. Some clients repeat it with every request, and only the first counts.
     pub(crate) node: Option<Bytes>,
     pub(crate) request: Request,
+    /// The room that it takes, if it is large.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// All that is kept of a node. A real Envoy sends 61 KB, most of it the list of its extensions.
@@ -29,25 +39,85 @@ pub(crate) struct Requests {
     protocol: Protocol,
     body: Body,
     frames: Frames,
+    receiving: Option<Receiving>,
+    allowance: Allowance,
+    admitted: Arc<Admitted>,
 }
 
+/// A request of which a part is there.
+struct Receiving {
+    room: Option<OwnedSemaphorePermit>,
+    /// When all of it must be there: until then it takes the room of others.
+    deadline: Instant,
+}
+
+/// How long a request may take from its first byte to its last.
+const RECEIVE_PATIENCE: Duration = Duration::from_secs(60);
+
 impl Requests {
-    pub(crate) fn new(protocol: Protocol, body: Body) -> Self {
-        Self { protocol, body, frames: Frames::default() }
+    pub(crate) fn new(protocol: Protocol, body: Body, admitted: Arc<Admitted>) -> Self {
+        let (frames, allowance) = (Frames::default(), admitted.allowance());
+        Self { protocol, body, frames, receiving: None, allowance, admitted }
     }
 
     /// The next request; `None` when the client says no more. Nothing is lost if this is dropped while it waits.
     pub(crate) async fn next(&mut self) -> Result<Option<Incoming>, Status> {
+        self.turn().await?;
         loop {
             if let Some(message) = self.frames.next()? {
+                self.allowance.take(message.len(), Instant::now());
                 let (request, node) = Request::scan(self.protocol, message).map_err(refusal)?;
-                return Ok(Some(Incoming { node, request }));
+                let room = self.receiving.take().and_then(|receiving| receiving.room);
+                return Ok(Some(Incoming { node, request, room }));
             }
-            match self.body.frame().await {
+            match self.frame().await? {
                 // Anything but data is trailers, which requests have no use for.
                 Some(frame) => frame?.into_data().into_iter().for_each(|it| self.frames.push(it)),
                 None if self.frames.is_empty() => return Ok(None),
                 None => return Err(Status::internal("the stream ended within a request")),
+            }
+        }
+    }
+}
+
+impl Requests {
+    /// What the last request cost beyond its bytes: so many names had to be looked at.
+    pub(crate) fn charge(&mut self, names: usize) {
+        self.allowance.charge(names);
+    }
+
+    /// The next piece of the body. A large request needs room before more of it is read.
+    async fn frame(&mut self) -> Result<Option<Result<Frame<Bytes>, Status>>, Status> {
+        if self.receiving.is_none()
+            && let Some(length) = self.frames.announced()
+        {
+            let room = self.admitted.receive(length)?;
+            self.receiving = Some(Receiving { room, deadline: Instant::now() + RECEIVE_PATIENCE });
+        }
+        let Some(Receiving { deadline, .. }) = self.receiving else {
+            return Ok(self.body.frame().await);
+        };
+        // Boxed, because it is there for a moment, and the stream for long.
+        let frame = Box::pin(timeout_at(deadline, self.body.frame())).await;
+        frame.map_err(|_| Status::deadline_exceeded("a request was begun and not ended in time"))
+    }
+
+    /// Waits until the next request may be read. A client that says more than that is not heard meanwhile, and once its
+    /// window is full it can say no more.
+    async fn turn(&mut self) -> Result<(), Status> {
+        // One that always has something to say must not keep the thread from the others.
+        consume_budget().await;
+        loop {
+            match self.allowance.turn(Instant::now()) {
+                Turn::Now => return Ok(()),
+                Turn::Never => return Err(self.admitted.flooded()),
+                Turn::At { time, first } => {
+                    if first {
+                        self.admitted.slowed();
+                    }
+                    // Boxed, because nearly no stream ever has one.
+                    Box::pin(sleep_until(time)).await;
+                }
             }
         }
     }
@@ -70,5 +140,92 @@ pub(crate) fn refusal(error: RequestError) -> Status {
         RequestError::TooManyNames { .. }
         | RequestError::TooLong { .. }
         | RequestError::TooManyBytes { .. } => Status::resource_exhausted(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Door;
+    use super::super::tenure::Tenure;
+    use super::*;
+    use crate::load::{LoadArgs, LoadMetrics};
+    use futures::{FutureExt, stream};
+    use http_body_util::StreamBody;
+    use prometheus::Registry;
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use tonic::Code;
+
+    /// So many empty requests, which are there already.
+    fn requests(count: usize, request_rate: u32) -> Requests {
+        let metrics = LoadMetrics::register(&Registry::new()).unwrap();
+        let door = Arc::new(Door::new(&LoadArgs { request_rate, ..LoadArgs::DEFAULT }, metrics));
+        let admitted = Arc::new(door.admit(&Tenure::default()).unwrap());
+        let frame = Bytes::from_static(&[0; 5]);
+        let frames = (0..count).map(move |_| Ok::<_, Infallible>(Frame::data(frame.clone())));
+        Requests::new(Protocol::Delta, Body::new(StreamBody::new(stream::iter(frames))), admitted)
+    }
+
+    /// A stream of a door that sends these bytes, and then nothing.
+    fn half(door: &Arc<Door>, bytes: Vec<u8>) -> Requests {
+        let admitted = Arc::new(door.admit(&Tenure::default()).unwrap());
+        let frames = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(bytes)))]);
+        let body = StreamBody::new(futures::StreamExt::chain(frames, stream::pending()));
+        Requests::new(Protocol::Delta, Body::new(body), admitted)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_requests_wait_for_each_other_and_small_ones_for_nobody() {
+        let metrics = LoadMetrics::register(&Registry::new()).unwrap();
+        let door = Arc::new(Door::new(&LoadArgs::DEFAULT, metrics));
+        // The largest that there may be: eight fill the room.
+        let large = [0, 2, 0, 0, 0, 7];
+        let mut halves: Vec<_> = (0..8).map(|_| half(&door, large.into())).collect();
+        for half in &mut halves {
+            assert!(half.next().now_or_never().is_none());
+        }
+        let refused = half(&door, large.into()).next().await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unavailable);
+        assert!(half(&door, vec![0; 5]).next().await.unwrap().is_some());
+        // Who leaves makes room, and so does whom nobody waits for any longer.
+        halves.pop();
+        halves.push(half(&door, large.into()));
+        let late = halves[0].next().await.unwrap_err();
+        assert_eq!(late.code(), Code::DeadlineExceeded);
+        halves.remove(0);
+        assert!(half(&door, large.into()).next().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_always_has_something_to_say_leaves_the_thread_to_others() {
+        let mut requests = requests(100_000, 0);
+        let other = Arc::new(AtomicBool::new(false));
+        tokio::spawn({
+            let other = other.clone();
+            async move { other.store(true, Ordering::Relaxed) }
+        });
+        let mut read = 0;
+        while !other.load(Ordering::Relaxed) {
+            assert!(requests.next().await.unwrap().is_some(), "nobody else had a turn");
+            read += 1;
+        }
+        assert!(read > 10, "{read}: but not after each");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_that_does_not_end_is_ended() {
+        let mut requests = requests(usize::MAX, 10);
+        let begun = Instant::now();
+        let mut read = 0;
+        let status = loop {
+            match requests.next().await {
+                Ok(_) => read += 1,
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        assert!(status.message().contains("--request-rate"), "{status}");
+        assert!((690..=710).contains(&read), "{read} at ten per second, and a hundred at first");
+        assert!(begun.elapsed() < Duration::from_secs(62), "{:?}", begun.elapsed());
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct AdsStream {
     /// What is decided and not yet taken by the connection: at most one reply of each type.
     frames: VecDeque<Frame<Bytes>>,
     state: State,
-    admitted: Admitted,
+    admitted: Arc<Admitted>,
     _present: Present,
 }
 
@@ -68,6 +68,9 @@ const NODE_ID_LIMIT: usize = 256;
 const FLEET_NAME_LIMIT: usize = 512;
 /// How long a client that may be ahead of this replica keeps what it has while the store does not answer.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
+/// How long a client with a large first request waits for a fleet that is not published. Others wait for as long as that
+/// takes.
+const LONG_WAIT: Duration = Duration::from_secs(5);
 const REJECTED: &str = "a proxy rejected some of its configuration, and goes on without that";
 
 impl AdsStream {
@@ -76,7 +79,7 @@ impl AdsStream {
         protocol: Protocol,
         caller: Caller,
         requests: Requests,
-        admitted: Admitted,
+        admitted: Arc<Admitted>,
     ) -> Self {
         let present = shared.metrics.stream(protocol);
         let (frames, state) = (VecDeque::new(), State::New);
@@ -144,8 +147,12 @@ impl AdsStream {
             Some(entered) => entered,
             // Boxed, so that what is rare is not part of every stream.
             None => {
+                // A large request takes the room of others.
+                let patience = first.room.as_ref().map_or(Duration::MAX, |_| LONG_WAIT);
                 let node = &client.who().node;
-                Box::pin(wait_for(&self.shared, &name, node, &first.request)).await?
+                let waiting = wait_for(&self.shared, &name, node, &first.request);
+                let waited = Box::pin(timeout(patience, waiting)).await;
+                waited.map_err(|_| unpublished())??
             }
         };
         let mut serving = Serving::new(fleet, news, client, self.protocol).await?;
@@ -222,7 +229,11 @@ impl Serving {
             // In this order: an answer that is there already is read before the clock takes it for silence.
             biased;
             request = requests.next() => match request? {
-                Some(incoming) => return self.hear(shared, &incoming.request, frames).await,
+                Some(incoming) => {
+                    self.hear(shared, &incoming.request, frames).await?;
+                    requests.charge(self.session.names(&incoming.request));
+                    return Ok(());
+                }
                 None => return Err(Status::ok("")),
             },
             changed = self.views.changed() => {
@@ -384,6 +395,10 @@ fn no_node() -> Status {
     Status::invalid_argument(
         "the first request of a stream must carry a node, and node.cluster the fleet as NAMESPACE/NAME",
     )
+}
+
+fn unpublished() -> Status {
+    Status::unavailable("this fleet is not published yet: try again after a pause")
 }
 
 fn closing() -> Status {

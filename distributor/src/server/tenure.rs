@@ -1,5 +1,5 @@
 use crate::load::Ending;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
@@ -43,6 +43,10 @@ impl Tenure {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.inner.address
+    }
+
+    pub(crate) fn from(&self) -> IpAddr {
+        self.inner.address.ip()
     }
 
     pub(crate) fn used(&self) {

@@ -4,7 +4,7 @@ use heliograph_snapshot::{FleetName, Snapshot};
 use heliograph_views::{Class, advance, derive};
 use prometheus::IntCounter;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The classes of a fleet's clients that are connected here.
@@ -27,14 +27,16 @@ pub(crate) struct Seat {
 #[derive(Debug, Default)]
 struct Seats {
     classes: BTreeMap<Class, Weak<Seated>>,
-    /// Whether it was said that there are too many.
-    told: bool,
+    /// Whether it was said that there are too many: of those that clients claim, and of all.
+    told: [bool; 2],
 }
 
 /// A class with clients.
 #[derive(Debug)]
 struct Seated {
     class: Class,
+    /// Whether someone had a seat in it whom the directory lists. All others only claim to be of it.
+    is_listed: AtomicBool,
     /// Held while the view is derived: whoever else needs it would have to derive the same.
     derived: Mutex<Option<Derived>>,
 }
@@ -52,6 +54,9 @@ struct Derived {
 /// A class costs what its rules change, in memory and in time at each change of the snapshot. A selector of labels that
 /// differ from proxy to proxy would make one for each.
 pub(super) const MOST: usize = 256;
+/// Classes that only clients are of whom the directory does not list. What these say of themselves must not keep anybody out
+/// whom it lists.
+pub(super) const MOST_CLAIMED: usize = MOST / 2;
 
 impl Classes {
     pub(crate) fn new(unclassed: IntCounter) -> Self {
@@ -73,31 +78,33 @@ impl Classes {
         living.iter().filter_map(|it| Some(lock(&it.derived).as_ref()?.view.clone())).collect()
     }
 
-    fn seat(&self, fleet: &FleetName, class: Class) -> Arc<Seated> {
+    fn seat(&self, fleet: &FleetName, class: Class, is_listed: bool) -> Arc<Seated> {
         let mut seats = lock(&self.seats);
-        if let Some(found) = seats.classes.get(&class).and_then(Weak::upgrade) {
+        if let Some(found) = seats.find(&class, is_listed) {
             return found;
         }
         seats.classes.retain(|_, seated| seated.strong_count() > 0);
         let is_full = seats.classes.len() >= MOST;
-        if is_full {
+        let is_full_of_claims = !is_listed && seats.claimed() >= MOST_CLAIMED;
+        if is_full || is_full_of_claims {
             self.unclassed.inc();
-            if !std::mem::replace(&mut seats.told, true) {
-                tracing::error!(
-                    %fleet,
-                    "clients of more than {MOST} classes: the others see what a client sees that no ViewPolicy is for; \
-                     select by labels with fewer values"
-                );
+            if !std::mem::replace(&mut seats.told[usize::from(is_full)], true) {
+                tell(fleet, is_full);
             }
         }
+        let is_full = is_full || is_full_of_claims;
         // Of no audience and without labels: what only some may see, it does not see.
         let class = if is_full { Class::default() } else { class };
-        if let Some(found) = seats.classes.get(&class).and_then(Weak::upgrade) {
+        if let Some(found) = seats.find(&class, is_listed) {
             return found;
         }
         let told = class.to_string();
         tracing::debug!(%fleet, class = ?told, "the first client of a class");
-        let seated = Arc::new(Seated { class: class.clone(), derived: Mutex::default() });
+        let seated = Arc::new(Seated {
+            class: class.clone(),
+            is_listed: AtomicBool::new(is_listed),
+            derived: Mutex::default(),
+        });
         seats.classes.insert(class, Arc::downgrade(&seated));
         seated
     }
@@ -125,8 +132,9 @@ impl Views {
         let seated = match &seat.class {
             Some(seated) if seat.era == self.era => seated.clone(),
             _ => {
-                let class = self.rules.class(&who.client(&self.snapshot));
-                self.classes.seat(&self.snapshot.fleet, class)
+                let (client, is_listed) = who.client(&self.snapshot);
+                let class = self.rules.class(&client);
+                self.classes.seat(&self.snapshot.fleet, class, is_listed)
             }
         };
         let view = seated.view(self);
@@ -164,6 +172,35 @@ impl Seated {
 impl Seats {
     fn living(&self) -> impl Iterator<Item = Arc<Seated>> {
         self.classes.values().filter_map(Weak::upgrade)
+    }
+
+    fn claimed(&self) -> usize {
+        self.living().filter(|seated| !seated.is_listed.load(Ordering::Relaxed)).count()
+    }
+
+    /// A class that is there, for a client who is about to sit down.
+    fn find(&self, class: &Class, is_listed: bool) -> Option<Arc<Seated>> {
+        let found = self.classes.get(class).and_then(Weak::upgrade)?;
+        if is_listed {
+            found.is_listed.store(true, Ordering::Relaxed);
+        }
+        Some(found)
+    }
+}
+
+fn tell(fleet: &FleetName, is_full: bool) {
+    if is_full {
+        tracing::error!(
+            %fleet,
+            "clients of more than {MOST} classes: the others see what a client sees that no ViewPolicy is for; \
+             select by labels with fewer values"
+        );
+    } else {
+        tracing::error!(
+            %fleet,
+            "clients that no Proxy object lists claim to be of more than {MOST_CLAIMED} classes: the others of them see what a client \
+             sees that no ViewPolicy is for; list them, or select by labels with fewer values"
+        );
     }
 }
 

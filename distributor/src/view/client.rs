@@ -62,15 +62,18 @@ impl Who {
         self.claims.version.as_ref()
     }
 
-    /// What rules may look at: where the directory knows the client, what the directory says.
-    pub(super) fn client(&self, snapshot: &Snapshot) -> Client {
+    /// What rules may look at: where the directory knows the client, what the directory says. And whether it does.
+    pub(super) fn client(&self, snapshot: &Snapshot) -> (Client, bool) {
         let entry = snapshot.internal(Internal::Directory).get(&self.node);
+        let listed = entry.and_then(|entry| Proxy::read(entry));
+        let is_listed = listed.is_some();
         let claimed = || Proxy { labels: self.claims.labels.clone(), ..Proxy::default() };
-        Client {
+        let client = Client {
             identity: self.namespace.clone(),
-            proxy: entry.and_then(|entry| Proxy::read(entry)).unwrap_or_else(claimed),
+            proxy: listed.unwrap_or_else(claimed),
             version: self.claims.version.clone(),
-        }
+        };
+        (client, is_listed)
     }
 }
 

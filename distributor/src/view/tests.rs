@@ -3,6 +3,8 @@ use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::node::UserAgentVersionType;
 use heliograph_envoy::envoy::config::core::v3::{BuildVersion, Locality, Node};
 use heliograph_envoy::envoy::r#type::v3::SemanticVersion;
+use heliograph_envoy::google::protobuf::value::Kind;
+use heliograph_envoy::google::protobuf::{Struct, Value};
 use heliograph_snapshot::{Change, FleetName, Resource, ResourceType};
 use heliograph_views::{Admission, Audience, Operator, Requirement, Treatment};
 use prometheus::IntCounter;
@@ -44,6 +46,14 @@ fn list(node: &str, rack: &str) -> Change {
 
 fn who(node: &str) -> Who {
     Who { node: node.to_owned(), ..Who::default() }
+}
+
+/// Of a node that says which rack it is in.
+fn claims(rack: &str) -> Claims {
+    let value = |kind| Value { kind: Some(kind) };
+    let of = |key: &str, value| Struct { fields: [(key.to_owned(), value)].into() };
+    let labels = value(Kind::StructValue(of("rack", value(Kind::StringValue(rack.to_owned())))));
+    Claims::of(&Node { metadata: Some(of("labels", labels)), ..Default::default() })
 }
 
 fn snapshot(changes: Vec<Change>) -> Arc<Snapshot> {
@@ -108,22 +118,7 @@ fn who_is_listed_otherwise_sees_otherwise() {
 #[test]
 fn the_directory_counts_before_what_a_client_says() {
     let (classes, _) = classes();
-    let rack = |rack: &str| {
-        let label = heliograph_envoy::google::protobuf::Value {
-            kind: Some(heliograph_envoy::google::protobuf::value::Kind::StringValue(rack.into())),
-        };
-        let labels = heliograph_envoy::google::protobuf::Struct {
-            fields: [("rack".to_owned(), label)].into(),
-        };
-        let labels = heliograph_envoy::google::protobuf::Value {
-            kind: Some(heliograph_envoy::google::protobuf::value::Kind::StructValue(labels)),
-        };
-        heliograph_envoy::google::protobuf::Struct {
-            fields: [("labels".to_owned(), labels)].into(),
-        }
-    };
-    let node = Node { metadata: Some(rack("rack-1")), ..Default::default() };
-    let claims = Claims::of(&node);
+    let claims = claims("rack-1");
     let views = Views::new(snapshot([racks(2), vec![list("a", "rack-0")]].concat()), classes);
     let listed = Who { node: "a".to_owned(), claims: claims.clone(), namespace: None };
     let stranger = Who { node: "b".to_owned(), claims, namespace: None };
@@ -155,6 +150,33 @@ fn too_many_classes_leave_the_others_the_view_of_none() {
 }
 
 #[test]
+fn who_claims_to_be_of_many_classes_keeps_nobody_out_who_is_listed() {
+    let (classes, unclassed) = classes();
+    let half = classes::MOST_CLAIMED;
+    let listed = (half..2 * half).map(|rack| list(&rack.to_string(), &format!("rack-{rack}")));
+    let views = Views::new(snapshot([racks(3 * half), listed.collect()].concat()), classes);
+    let own = |who: &Who, rack: usize, seats: &mut Vec<Seat>| {
+        let mut seat = Seat::default();
+        let view = views.of(who, &mut seat);
+        seats.push(seat);
+        view.version(ResourceType::Listener, &format!("rack-{rack}")).is_some()
+    };
+    let stranger = |rack: usize| Who { claims: claims(&format!("rack-{rack}")), ..who("stranger") };
+    let mut seats = Vec::new();
+    for rack in 0..half {
+        assert!(own(&stranger(rack), rack, &mut seats), "{rack}");
+    }
+    assert!(!own(&stranger(3 * half - 1), 3 * half - 1, &mut seats), "half of them is enough");
+    assert_eq!(unclassed.get(), 1);
+    // One place is that of those who have none.
+    for rack in half..2 * half - 1 {
+        assert!(own(&who(&rack.to_string()), rack, &mut seats), "{rack}");
+        assert!(own(&stranger(rack), rack, &mut seats), "a class that is there is for all");
+    }
+    assert_eq!(unclassed.get(), 1);
+}
+
+#[test]
 fn without_rules_nobody_has_a_class() {
     let (classes, _) = classes();
     let views = Views::new(snapshot(vec![list("a", "rack-0")]), classes.clone());
@@ -174,6 +196,8 @@ fn a_version_and_a_place_are_taken_from_the_node() {
     };
     let node = Node::decode(node.encode_to_vec().as_slice()).unwrap();
     let client = Who { claims: Claims::of(&node), ..Who::default() }.client(&snapshot(vec![]));
+    let (client, is_listed) = client;
+    assert!(!is_listed);
     assert_eq!(client.version, "1.31.2".parse().ok());
     assert_eq!(client.proxy.labels, [(heliograph_views::ZONE.to_owned(), "a".to_owned())].into());
     assert_eq!(client.identity, None);

@@ -1,7 +1,8 @@
 //! A client that was served something newer by another replica.
 
-use crate::errors::{DELTA, answer_to, request};
+use crate::errors::{answer_to, request};
 use crate::faulty::{Faults, Faulty};
+use crate::wire::DELTA;
 use crate::world::*;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use heliograph_snapshot::Resource;

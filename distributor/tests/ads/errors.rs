@@ -1,3 +1,4 @@
+use crate::wire::DELTA;
 use crate::world::*;
 use heliograph_client::{Client, Options, Protocol, State};
 use heliograph_distributor::{DistributorArgs, DistributorError, LoadArgs, SecurityArgs};
@@ -13,9 +14,6 @@ use prometheus::Registry;
 use std::sync::Arc;
 use tonic::transport::Endpoint;
 use tonic::{Code, Status};
-
-pub(crate) const DELTA: &str =
-    "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
 
 /// What the server says to one request.
 pub(crate) async fn answer_to(

@@ -13,4 +13,7 @@ mod reports;
 mod sealed;
 mod serving;
 mod views;
+#[allow(dead_code, reason = "the tests of the program use the rest")]
+#[path = "../wire/mod.rs"]
+mod wire;
 mod world;

@@ -1,6 +1,6 @@
-//! A real Envoy that shows a certificate, and follows its files as they are mounted.
+//! A real Envoy that shows a certificate, and follows its files as they are mounted; or that bears a token.
 
-use crate::pki::{Authority, Issued};
+use crate::pki::{Authority, Issued, Signer};
 use crate::site::*;
 use heliograph_client::Protocol;
 use serde_json::{Value, json};
@@ -61,8 +61,53 @@ async fn an_envoy_that_names_another_fleet_gets_nothing() {
     assert!(!envoy.get("/clusters").await.contains("backend::"));
 }
 
+#[tokio::test]
+async fn an_envoy_is_known_by_its_token_for_as_long_as_its_issuer_is() {
+    let site = Site::start().await;
+    let folder = || {
+        let folder = tempfile::tempdir().unwrap();
+        Mount::new(&folder, &site.authority.issue(ENVOY), &site.authority.pem());
+        folder
+    };
+    let token = |signer: &Signer| signer.token(ENVOY, 3600, &json!({}));
+    let known = token(&site.signer);
+    let envoy = Envoy::bearing(folder(), &site.address, "edge/gateway", &known);
+    until("it has its cluster", async || envoy.get("/clusters").await.contains("backend::")).await;
+    assert!(envoy.is_connected().await);
+
+    let next = Signer::new("two");
+    let forged = Envoy::bearing(folder(), &site.address, "edge/gateway", &token(&next));
+    let refused = r#"heliograph_distributor_refused_calls_total{reason="token"}"#;
+    until("it is refused, and tries again", async || site.metric(refused) > 1).await;
+    assert!(!forged.get("/clusters").await.contains("backend::"));
+
+    // With the keys of another issuer it is the other way round.
+    site.write("jwks.json", &Signer::jwks(&[&next]));
+    let clusters = async || forged.get("/clusters").await.contains("backend::");
+    until("the other has its cluster", clusters).await;
+    until("the first is gone", async || !envoy.is_connected().await).await;
+    assert!(envoy.get("/clusters").await.contains("backend::"), "it keeps what it has");
+}
+
 impl Envoy {
     fn start(folder: TempDir, xds: &str, fleet: &str) -> Self {
+        let bootstrap = bootstrap(folder.path(), xds, fleet);
+        Self::run(folder, &bootstrap)
+    }
+
+    /// One that shows no certificate.
+    fn bearing(folder: TempDir, xds: &str, fleet: &str, token: &str) -> Self {
+        let mut bootstrap = bootstrap(folder.path(), xds, fleet);
+        let service = &mut bootstrap["dynamic_resources"]["ads_config"]["grpc_services"][0];
+        service["initial_metadata"] =
+            json!([{ "key": "authorization", "value": format!("Bearer {token}") }]);
+        let socket = &mut bootstrap["static_resources"]["clusters"][0]["transport_socket"];
+        let tls = socket["typed_config"]["common_tls_context"].as_object_mut().unwrap();
+        tls.remove("tls_certificate_sds_secret_configs").unwrap();
+        Self::run(folder, &bootstrap)
+    }
+
+    fn run(folder: TempDir, bootstrap: &Value) -> Self {
         let at = |name: &str| folder.path().join(name);
         let secrets = [
             (
@@ -89,7 +134,6 @@ impl Envoy {
             let document = json!({ "resources": [resource] });
             fs::write(at(&format!("{name}.json")), document.to_string()).unwrap();
         }
-        let bootstrap = bootstrap(folder.path(), xds, fleet);
         fs::write(at("envoy.json"), bootstrap.to_string()).unwrap();
         let program = std::env::var("ENVOY").unwrap_or_else(|_| "envoy".to_owned());
         let child = Command::new(program)

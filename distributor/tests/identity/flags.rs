@@ -63,6 +63,10 @@ async fn what_does_not_fit_together_is_refused_in_one_line() {
         (SecurityArgs { kubernetes_ca: bad.clone(), ..review() }, "bad: has no certificate"),
         (SecurityArgs { kubernetes_token: file("empty", "\n"), ..review() }, "has no token"),
         (SecurityArgs { xds_token_review: false, ..review() }, "without --xds-token-review"),
+        (
+            SecurityArgs { xds_token_review_rate: Some(1), ..tokens() },
+            "--xds-token-review-rate is nothing without --xds-token-review",
+        ),
         (SecurityArgs { kubernetes_api: at("http://127.0.0.1"), ..review() }, "https://HOST:PORT"),
         (SecurityArgs { kubernetes_api: at("https://127.0.0.1/x"), ..review() }, "https://HOST"),
         (SecurityArgs { xds_access: bad.clone(), ..none() }, "nobody asks who they are"),

@@ -1,5 +1,6 @@
 use crate::calls::{METHODS, call};
 use crate::kubernetes::Kubernetes;
+use crate::pki::Signer;
 use crate::site::*;
 use heliograph_client::Protocol;
 use serde_json::json;
@@ -9,6 +10,11 @@ const AUDIENCE: &str = "heliograph";
 
 /// A cluster with two proxies in one namespace, and a distributor that may ask about tokens.
 async fn cluster() -> (Kubernetes, Site) {
+    cluster_with(None).await
+}
+
+/// The same, with a bound on the questions about new tokens.
+async fn cluster_with(rate: Option<u32>) -> (Kubernetes, Site) {
     let cluster = Kubernetes::start().await;
     for namespace in ["edge", "heliograph"] {
         let object = json!({ "metadata": { "name": namespace } });
@@ -31,6 +37,7 @@ async fn cluster() -> (Kubernetes, Site) {
     std::fs::write(cluster.file("token"), own).unwrap();
     let site = Site::with(|mut args| {
         (args.xds_jwks, args.xds_token_issuer, args.xds_token_review) = (None, None, true);
+        args.xds_token_review_rate = rate;
         args.kubernetes_api = Some(cluster.url());
         args.kubernetes_ca = Some(cluster.file("ca.crt"));
         args.kubernetes_token = Some(cluster.file("token"));
@@ -110,4 +117,42 @@ async fn a_distributor_that_may_not_ask_is_told_what_it_lacks() {
         })
     };
     until("the other token is in use", refused).await;
+}
+
+fn reviews(site: &Site, outcome: &str) -> u64 {
+    site.metric(&format!("heliograph_distributor_token_reviews_total{{outcome=\"{outcome}\"}}"))
+}
+
+#[tokio::test]
+async fn tokens_that_are_made_up_do_not_flood_the_api() {
+    let (cluster, site) = cluster_with(Some(5)).await;
+    let token = cluster.token("edge", "envoy", &[AUDIENCE]).await;
+    let client = site.bears(&token, Protocol::Delta, "edge/gateway");
+    serves(&client).await;
+    // What is no token is not asked about at all, and what was refused lately not again.
+    assert_eq!(code(&site, METHODS[0], "rubbish").await, Code::Unauthenticated);
+    assert_eq!(reviews(&site, "refused"), 0);
+    let forger = Signer::new("one");
+    let forged =
+        |n: usize| forger.token("system:serviceaccount:edge:envoy", 3600, &json!({ "n": n }));
+    let first = forged(0);
+    for _ in 0..20 {
+        assert_eq!(code(&site, METHODS[0], &first).await, Code::Unauthenticated);
+    }
+    assert_eq!(reviews(&site, "refused"), 1);
+
+    let (begun, before) = (std::time::Instant::now(), reviews(&site, "known"));
+    let mut told = Vec::new();
+    for n in 1..=200 {
+        told.push(code(&site, METHODS[n % METHODS.len()], &forged(n)).await);
+    }
+    let refused = told.iter().filter(|code| **code == Code::Unauthenticated).count() as u64;
+    let later = told.iter().filter(|code| **code == Code::Unavailable).count() as u64;
+    assert_eq!(refused + later, 200, "{told:?}");
+    let most = 5 * (begun.elapsed().as_secs() + 2);
+    assert!(refused <= most, "{refused} questions, at most {most} in that time");
+    assert_eq!((reviews(&site, "refused"), reviews(&site, "withheld")), (1 + refused, later));
+    // Who is known is asked about as ever.
+    until("a look", async || reviews(&site, "known") > before).await;
+    assert_eq!(client.state().ended, None);
 }

@@ -103,8 +103,15 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
     let pages = Pages::new(registry, readiness).logging(logging);
     let pages = add_pages(pages, report, remarks);
     let pages = distributor.add_pages(pages);
-    tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
-    tasks.spawn("distributor", distributor.run(stop.clone()));
+    // The port says that this program is not ready for as long as it drains.
+    let over = CancellationToken::new();
+    tasks.spawn("admin port", admin.serve(pages, over.clone().cancelled_owned()));
+    let (over, drained) = (over.drop_guard(), stop.clone());
+    tasks.spawn("distributor", async move {
+        let outcome = distributor.run(drained).await;
+        drop(over);
+        outcome
+    });
     tasks.spawn("acknowledgements", acks.run(stop.clone()));
     tasks.spawn("translator", translator.run(outputs, stop.clone()));
     tasks.spawn("files", file.run(inputs, stop));

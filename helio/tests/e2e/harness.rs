@@ -113,9 +113,13 @@ impl Helio {
         processes.collect()
     }
 
+    pub(crate) fn signal(&self, signal: &str) {
+        send(signal, self.child.id());
+    }
+
     /// Sends a signal and waits for the end.
     pub(crate) async fn end(&mut self, signal: &str) -> ExitStatus {
-        send(signal, self.child.id());
+        self.signal(signal);
         self.ended().await
     }
 

@@ -3,6 +3,7 @@
 use crate::harness::{Helio, get, until, write};
 use hyper::StatusCode;
 use std::fs;
+use tokio::net::TcpStream;
 
 const HUP: u32 = 1;
 const INT: u32 = 2;
@@ -41,6 +42,28 @@ async fn a_closed_terminal_ends_it_unless_it_was_told_to_stay() {
     helio.until_logged("serving").await;
     assert!(helio.has_signal("SigIgn", HUP), "nohup has no effect");
     assert!(helio.end("TERM").await.success(), "{}", helio.log());
+}
+
+#[tokio::test]
+async fn while_it_drains_its_admin_port_says_so() {
+    let mut helio = Helio::start_with("", &["--drain-time", "3s"], |_| {});
+    helio.until_ready().await;
+    let log = helio.log();
+    let xds = log.split("xds=").nth(1).unwrap().split_whitespace().next().unwrap();
+    let mut connections = Vec::new();
+    for _ in 0..20 {
+        connections.push(TcpStream::connect(xds).await.unwrap());
+    }
+    let says = async |page: &str, expected: &str| {
+        get(helio.admin, page).await.is_ok_and(|(_, text)| text.contains(expected))
+    };
+    let open = "heliograph_distributor_connections 20";
+    until("connections", || says("/metrics", open)).await.unwrap();
+    helio.signal("TERM");
+    until("not ready", || says("/readyz", "awaiting: shutdown")).await.unwrap();
+    assert_eq!(get(helio.admin, "/livez").await.unwrap().0, StatusCode::OK);
+    assert!(TcpStream::connect(xds).await.is_err(), "nobody listens any more");
+    assert!(helio.ended().await.success(), "{}", helio.log());
 }
 
 #[tokio::test]

@@ -161,6 +161,11 @@ impl Watch {
         self.subscription.covers(name)
     }
 
+    /// How many resources the client asks for by name.
+    pub(crate) fn names(&self) -> usize {
+        self.subscription.names().iter().len()
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }

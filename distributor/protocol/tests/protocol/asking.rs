@@ -248,6 +248,11 @@ fn row_16_many_names_are_accepted_and_too_many_refused() {
         let many = strings(100_000);
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(names(&one(stream.ask(Endpoints, &many))), ["7"]);
+        for (kind, count) in [(Endpoints, 100_000), (Cluster, 0)] {
+            let asks = stream.asks(kind, &[], &[]);
+            let request = Request::new(kind.type_url(), "", None, asks);
+            assert_eq!(stream.session.names(&request), count);
+        }
     }
     use heliograph_distributor_protocol::Request;
     use heliograph_envoy::Message as _;

@@ -177,3 +177,22 @@ fn a_set_without_usable_keys_is_refused() {
         assert_eq!(KeySet::parse(text.as_bytes()).unwrap_err(), KeySetError::NoKeys, "{text}");
     }
 }
+
+#[test]
+fn what_a_token_says_of_itself_is_read_without_proof() {
+    let part = |value: &str| URL_SAFE_NO_PAD.encode(value);
+    let token = |body: &str| format!("{}.{}.AAAA", part(r#"{"alg":"RS256"}"#), part(body));
+    let expires = |seconds| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    let read = |token: &str| Unproven::read(token).map(|unproven| unproven.expires);
+    assert_eq!(read(&token(r#"{"exp":1700000000}"#)), Some(expires(1_700_000_000)));
+    assert_eq!(read(&token("{}")), Some(None), "there are some that do not end");
+    let whole = token("{}");
+    for wrong in
+        ["", "rubbish", "a.b.c", "..", &whole[1..], &format!("{whole}.AAAA"), &format!("{whole}!")]
+    {
+        assert_eq!(read(wrong), None, "{wrong}");
+    }
+    for body in ["", "[]", r#"{"exp":"soon"}"#, r#"{"exp":-1}"#, r#"{"exp":1e300}"#] {
+        assert_eq!(read(&token(body)), None, "{body}");
+    }
+}

@@ -1,5 +1,5 @@
-use super::raw::PREFACE;
 use super::*;
+use crate::wire::raw::PREFACE;
 use heliograph_client::Protocol;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;

@@ -3,10 +3,11 @@
 mod admission;
 mod floods;
 mod life;
-mod raw;
+mod requests;
 mod slow;
 
 use crate::faulty::Faulty;
+use crate::wire::raw;
 use crate::world::*;
 use heliograph_client::{Client, State};
 use heliograph_distributor::LoadArgs;

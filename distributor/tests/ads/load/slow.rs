@@ -20,7 +20,7 @@ async fn large_world(size: usize) -> World {
 
 /// Sends the first request of a client, which does not read the answer by itself.
 async fn ask(world: &World) -> TcpStream {
-    let mut stream = raw::connect(world).await;
+    let mut stream = raw::connect(&world.server).await;
     let first = raw::say(1, &request(fleet().as_str()));
     stream.write_all(&[raw::open(1), first].concat()).await.unwrap();
     stream

@@ -1,0 +1,126 @@
+use super::*;
+use crate::errors::request;
+use crate::wire::talker::{Talker, framed};
+use bytes::Bytes;
+use heliograph_client::Protocol;
+use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use heliograph_snapshot::ResourceType;
+use tokio::task::JoinHandle;
+
+fn slowed(world: &World) -> u64 {
+    world.metric("heliograph_distributor_slowed_streams_total")
+}
+
+/// An acknowledgement of what nobody said.
+fn stale() -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest { node: None, response_nonce: "of nobody".to_owned(), ..request("") }
+}
+
+/// A stream that acknowledges without an end, and as fast as it is read.
+async fn flood(world: &World) -> JoinHandle<Result<(), h2::Error>> {
+    let mut talker = Talker::open(&world.server).await;
+    talker.say(framed(&request(fleet().as_str())).into()).await.unwrap();
+    let words: Bytes = framed(&stale()).repeat(1000).into();
+    tokio::spawn(async move {
+        loop {
+            talker.say(words.clone()).await?;
+        }
+    })
+}
+
+/// Whoever behaves hears of every change in time.
+async fn goes_on(world: &mut World, clients: &[Client]) {
+    for colour in ["green", "red", "yellow"] {
+        world.publish(&gateway(colour)).await;
+        for client in clients {
+            let there = |state: &State| leads_to(state, "table").as_deref() == Some(colour);
+            client.until("the next route", DEADLINE, there).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_floods_is_read_slower_and_nobody_else_notices() {
+    let mut world = world(|args| args.request_rate = 20).await;
+    let clients = BOTH.map(|protocol| world.client(protocol));
+    let flooding = flood(&world).await;
+    assert!(comes_true(|| slowed(&world) == 1).await);
+    goes_on(&mut world, &clients).await;
+    assert!(!flooding.is_finished(), "it waits for its turn");
+    assert_eq!(slowed(&world), 1, "counted once, and nobody else");
+    assert!(clients.iter().all(|client| client.state().ended.is_none()));
+    warm(&world.client(Protocol::Delta)).await;
+}
+
+/// Also where nothing is slowed: a flood on several connections, while threads are few.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn floods_that_are_allowed_leave_the_others_their_time() {
+    let mut world = world(|args| args.request_rate = 0).await;
+    let clients = BOTH.map(|protocol| world.client(protocol));
+    let mut floods = Vec::new();
+    for _ in 0..4 {
+        floods.push(flood(&world).await);
+    }
+    goes_on(&mut world, &clients).await;
+    warm(&world.client(Protocol::StateOfTheWorld)).await;
+    assert_eq!(slowed(&world), 0);
+    assert!(floods.iter().all(|flood| !flood.is_finished()));
+    floods.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn thousands_of_names_one_by_one_are_not_slowed() {
+    let mut world = world(|_| {}).await;
+    let count = 2000;
+    let all: Vec<_> = (0..count).map(|n| endpoints(&format!("name-{n}"))).collect();
+    world.publish(&[gateway("blue"), all].concat()).await;
+    let mut talker = Talker::open(&world.server).await;
+    let ask = |n: usize| DeltaDiscoveryRequest {
+        node: request(fleet().as_str()).node.filter(|_| n == 0),
+        type_url: ResourceType::Endpoints.type_url().to_owned(),
+        resource_names_subscribe: vec![format!("name-{n}")],
+        ..Default::default()
+    };
+    for n in 0..count {
+        talker.say(framed(&ask(n)).into()).await.unwrap();
+    }
+    let answers = "heliograph_distributor_responses_total{type=\"endpoints\"}";
+    assert!(comes_true(|| world.metric(answers) > 0).await);
+    // What is asked meanwhile is answered together with the next acknowledgement. That all of it was read is told by the
+    // last of it: an answer to what is asked in vain at the end.
+    let vain = DeltaDiscoveryRequest { type_url: "of nobody".into(), ..ask(1) };
+    talker.say(framed(&vain).into()).await.unwrap();
+    let read = "heliograph_distributor_unknown_types_total";
+    assert!(comes_true(|| world.metric(read) == 1).await);
+    assert_eq!(slowed(&world), 0);
+}
+
+/// One more name costs as much as there are.
+#[tokio::test]
+async fn names_one_by_one_beside_very_many_are_slowed_sooner() {
+    let world = world(|args| args.request_rate = 10).await;
+    let ask = |names: Vec<String>| DeltaDiscoveryRequest {
+        type_url: ResourceType::Endpoints.type_url().to_owned(),
+        resource_names_subscribe: names,
+        ..request(fleet().as_str())
+    };
+    let mut talker = Talker::open(&world.server).await;
+    let many = (0..10 << 12).map(|n| format!("name-{n}")).collect();
+    talker.say(framed(&ask(many)).into()).await.unwrap();
+    for n in 0..30 {
+        talker.say(framed(&ask(vec![format!("another-{n}")])).into()).await.unwrap();
+    }
+    assert!(comes_true(|| slowed(&world) == 1).await);
+}
+
+#[tokio::test]
+async fn a_large_request_for_a_fleet_that_is_not_published_does_not_wait_for_long() {
+    let world = world(|_| {}).await;
+    let names = (0..10_000).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();
+    let large = DeltaDiscoveryRequest { resource_names_subscribe: names, ..request("not/there") };
+    let mut talker = Talker::open(&world.server).await;
+    talker.say(framed(&large).into()).await.unwrap();
+    let told = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap().unwrap_err();
+    assert_eq!(told.code(), Code::Unavailable);
+    assert!(told.message().contains("not published"), "{told}");
+}

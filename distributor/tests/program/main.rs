@@ -1,0 +1,73 @@
+//! The program as operators run it: what it says, when it is ready, how it ends, and what it withstands.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[allow(dead_code, reason = "the tests of identity use the rest")]
+#[path = "../identity/pki.rs"]
+mod pki;
+mod running;
+mod siege;
+mod site;
+#[allow(dead_code, reason = "the tests of load use the rest")]
+#[path = "../wire/mod.rs"]
+mod wire;
+
+use running::*;
+use std::process::Output;
+use tokio::net::TcpStream;
+
+#[tokio::test]
+async fn it_starts_without_redis_and_is_ready_once_it_is_there() {
+    let port = free_port();
+    let mut distributor = Distributor::start(port, &[]);
+    let awaits = "not ready, awaiting: snapshots";
+    until("not ready", async || distributor.says("/readyz", awaits).await).await;
+    assert!(distributor.says("/livez", "200 OK").await);
+    let place = format!("127.0.0.1:{port}");
+    until("a line", async || distributor.log().contains(&place)).await;
+    assert_eq!(distributor.log().matches(&place).count(), 1, "{}", distributor.log());
+
+    let server = redis(port);
+    until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+    assert!(distributor.says("/fleets", "{}").await);
+    drop(server);
+    until("a second line", async || distributor.log().matches(&place).count() > 1).await;
+    assert!(distributor.says("/readyz", "200 OK").await, "what it has it can serve");
+    assert!(distributor.end().await.success(), "{}", distributor.log());
+}
+
+#[tokio::test]
+async fn while_it_drains_it_is_not_ready_and_takes_nobody() {
+    let port = free_port();
+    let _server = redis(port);
+    let mut distributor = Distributor::start(port, &["--drain-time", "3s"]);
+    until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+    let xds = distributor.address("xds=").unwrap();
+    let mut connections = Vec::new();
+    for _ in 0..20 {
+        connections.push(TcpStream::connect(&xds).await.unwrap());
+    }
+    let open = "heliograph_distributor_connections 20";
+    until("connections", async || distributor.says("/metrics", open).await).await;
+    distributor.terminate();
+    until("not ready", async || distributor.says("/readyz", "awaiting: shutdown").await).await;
+    assert!(distributor.says("/livez", "200 OK").await);
+    assert!(TcpStream::connect(&xds).await.is_err(), "nobody listens any more");
+    assert!(distributor.end().await.success(), "{}", distributor.log());
+}
+
+#[test]
+fn what_is_missing_is_one_line() {
+    let refused = |args: &[&str], expected: &str| {
+        let Output { status, stderr, .. } = distributor().args(args).output().unwrap();
+        let stderr = String::from_utf8(stderr).unwrap();
+        assert!(!status.success());
+        assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{stderr}");
+        assert!(stderr.contains(expected), "{expected:?} is not in {stderr}");
+    };
+    let store = ["--store", "redis://127.0.0.1:1"];
+    refused(&[], "--store");
+    refused(&store, "helio store keys new");
+    refused(&[&store[..], &["--store-keys", "/nowhere"]].concat(), "/nowhere");
+    let same = ["--admin-address", "127.0.0.1:18000"];
+    refused(&[&store[..], &same].concat(), "--xds-address");
+}

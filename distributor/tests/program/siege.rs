@@ -1,0 +1,161 @@
+//! Floods from many sides at once, on a program whose memory is looked at, while a proxy that behaves goes on.
+
+use crate::running::*;
+use crate::site::{Certificates, FLEET, Site};
+use crate::wire::raw;
+use crate::wire::talker::{self, Talker, framed};
+use bytes::Bytes;
+use heliograph_envoy::envoy::config::core::v3::Node;
+use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tonic::Code;
+
+/// So that nothing but what a test is about turns anybody away.
+const OPEN: [&str; 4] = ["--max-connections-per-address", "0", "--admission-rate", "0"];
+const CONNECTIONS: &str = "heliograph_distributor_connections";
+
+/// What a client of TLS says first: a record, and the beginning of a greeting.
+const GREETING: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3, 7, 7, 7, 7];
+
+async fn turned_away(site: &Site, reason: &str) -> u64 {
+    let name = format!("heliograph_distributor_turned_away_total{{reason=\"{reason}\"}}");
+    site.distributor.metric(&name).await
+}
+
+fn request(names: Vec<String>) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest {
+        node: Some(Node { cluster: FLEET.to_owned(), ..Default::default() }),
+        type_url: "type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(),
+        resource_names_subscribe: names,
+        ..Default::default()
+    }
+}
+
+/// One after the other, because together they would need more files than a process may have.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_half_open_handshakes_take_little_and_end() {
+    allow_many_files();
+    let certificates = Certificates::new();
+    for tls in [None, Some(&certificates)] {
+        let words = if tls.is_some() { GREETING } else { &raw::PREFACE[..9] };
+        let flags = [&OPEN[..], &["--first-request-timeout", "10s"]].concat();
+        let mut site = Site::start(&flags, tls).await;
+        let address = site.server.strip_prefix("http://").unwrap().to_owned();
+        let before = site.distributor.memory();
+        let mut halves = Vec::new();
+        for number in 0..10_000 {
+            let mut half = TcpStream::connect(&address).await.unwrap();
+            if number % 2 == 0 {
+                half.write_all(words).await.unwrap();
+            }
+            halves.push(half);
+            if number % 2000 == 0 {
+                site.goes_on().await;
+            }
+        }
+        site.goes_on().await;
+        let open = site.distributor.metric(CONNECTIONS).await;
+        assert!(open > 5000, "{open}: too few at once to tell");
+        let taken = site.distributor.memory().saturating_sub(before);
+        assert!(taken < 300, "{taken} MiB");
+        // Nobody waits for them for longer than that.
+        until("they are closed", async || site.distributor.metric(CONNECTIONS).await == 1).await;
+        for mut half in halves {
+            let _ = half.read_to_end(&mut Vec::new()).await;
+        }
+        site.goes_on().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_hundred_half_received_requests_take_a_bounded_room() {
+    // Otherwise they would be gone sooner.
+    let flags = [&OPEN[..], &["--first-request-timeout", "60s"]].concat();
+    let mut site = Site::start(&flags, None).await;
+    let before = site.distributor.memory();
+    // A message of 8 MiB, of which half comes.
+    let half: Bytes = [vec![0, 0, 0x80, 0, 0], vec![7; 4 << 20]].concat().into();
+    let mut streams = Vec::new();
+    for _ in 0..500 / 4 {
+        let opener = talker::connect(&site.server).await;
+        for _ in 0..4 {
+            let mut talker = Talker::open_on(opener.clone()).await.unwrap();
+            let half = half.clone();
+            streams.push(tokio::spawn(async move {
+                // Those for which there is no room are told so under way.
+                let _ = talker.say(half).await;
+                talker
+            }));
+        }
+    }
+    let mut talkers = Vec::new();
+    for stream in streams {
+        talkers.push(tokio::time::timeout(DEADLINE, stream).await.unwrap().unwrap());
+        if talkers.len() % 100 == 0 {
+            site.goes_on().await;
+        }
+    }
+    // 32 of them fill the room.
+    until("refusals", async || turned_away(&site, "receiving").await == 500 - 32).await;
+    let taken = site.distributor.memory().saturating_sub(before);
+    assert!(taken < 500, "{taken} MiB, and all of them would be 2000");
+
+    // Small requests pass meanwhile, large ones when there is room again.
+    let names = |count| (0..count).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();
+    let large: Bytes = framed(&request(names(10_000))).into();
+    let ask = async |words: &Bytes| {
+        let mut talker = Talker::open(&site.server).await;
+        let _ = talker.say(words.clone()).await;
+        talker.hear_once().await
+    };
+    assert!(ask(&framed(&request(names(100))).into()).await.is_ok());
+    assert_eq!(ask(&large).await.unwrap_err().code(), Code::Unavailable);
+    drop(talkers);
+    until("room", async || ask(&large).await.is_ok()).await;
+    site.goes_on().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floods_of_resets_and_of_headers_take_no_memory() {
+    let mut site = Site::start(&OPEN, None).await;
+    let before = site.distributor.memory();
+    let mut floods = Vec::new();
+    for number in 0..200 {
+        let mut stream = raw::connect(&site.server).await;
+        floods.push(tokio::spawn(async move {
+            let words: Vec<u8> = match number % 2 {
+                0 => (0..10_000).flat_map(|n| reset(2 * n + 1)).collect(),
+                _ => [raw::begin(1), raw::go_on(1).repeat(100_000)].concat(),
+            };
+            // It is hung up on under way.
+            let _ = stream.write_all(&words).await;
+            let mut said = Vec::new();
+            let _ = stream.read_to_end(&mut said).await;
+        }));
+        if number % 50 == 0 {
+            site.goes_on().await;
+        }
+    }
+    for flood in floods {
+        tokio::time::timeout(DEADLINE, flood).await.unwrap().unwrap();
+    }
+    until("all are gone", async || site.distributor.metric(CONNECTIONS).await == 1).await;
+    let taken = site.distributor.memory().saturating_sub(before);
+    assert!(taken < 100, "{taken} MiB");
+    site.goes_on().await;
+}
+
+/// For this process and those that it starts, as many as it may have.
+fn allow_many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    assert!(limit.maximum.is_none_or(|most| most > 12_000), "raise the hard limit of open files");
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+/// A stream that is opened and given up.
+fn reset(number: u32) -> Vec<u8> {
+    [raw::open(number), raw::cancel(number)].concat()
+}

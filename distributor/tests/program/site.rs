@@ -1,0 +1,117 @@
+//! A distributor with a fleet, and a proxy of it that behaves.
+
+use crate::pki::{Authority, Issued};
+use crate::running::*;
+use heliograph_client::{Client, Options, Protocol, Server, State};
+use heliograph_envoy::Message;
+use heliograph_envoy::envoy::config::cluster::v3::Cluster;
+use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
+use heliograph_store::keys::KeyFile;
+use heliograph_store::redis::link::Link;
+use heliograph_store::redis::{RedisOptions, RedisStore};
+use heliograph_store::{Publication, Store};
+use prometheus::Registry;
+use std::fs;
+use std::sync::Arc;
+use std::time::SystemTime;
+use tempfile::TempDir;
+
+pub(crate) const FLEET: &str = "default/gateway";
+
+pub(crate) struct Site {
+    pub(crate) distributor: Distributor,
+    /// `http://127.0.0.1:PORT`.
+    pub(crate) server: String,
+    /// It was there before whatever comes.
+    client: Client,
+    store: RedisStore,
+    newest: Arc<Snapshot>,
+    _redis: Running,
+}
+
+/// Who signs for the server and for the proxy that behaves, with files for the former.
+pub(crate) struct Certificates {
+    authority: Authority,
+    proxy: Issued,
+    files: TempDir,
+}
+
+impl Certificates {
+    pub(crate) fn new() -> Self {
+        let (authority, files) = (Authority::new(), tempfile::tempdir().unwrap());
+        let server = authority.issue("127.0.0.1");
+        let write = |name: &str, text: &str| fs::write(files.path().join(name), text).unwrap();
+        write("cert.pem", &server.certificate);
+        write("key.pem", &server.key);
+        write("ca.pem", &authority.pem());
+        let proxy = authority.issue("spiffe://example.org/ns/default/sa/envoy");
+        Self { authority, proxy, files }
+    }
+
+    fn flags(&self) -> [String; 6] {
+        let at = |name: &str| self.files.path().join(name).display().to_string();
+        ["--xds-cert", "cert.pem", "--xds-key", "key.pem", "--xds-client-ca", "ca.pem"]
+            .map(|word| if word.ends_with(".pem") { at(word) } else { word.to_owned() })
+    }
+}
+
+impl Site {
+    pub(crate) async fn start(flags: &[&str], certificates: Option<&Certificates>) -> Self {
+        let port = free_port();
+        let redis = redis(port);
+        let tls = certificates.map(Certificates::flags).into_iter().flatten().collect::<Vec<_>>();
+        let all: Vec<&str> = flags.iter().copied().chain(tls.iter().map(String::as_str)).collect();
+        let distributor = Distributor::start(port, &all);
+        until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+        let link = Link::new(format!("redis://127.0.0.1:{port}").parse().unwrap());
+        let keys = KeyFile::open(distributor.keys.clone()).unwrap();
+        let store = RedisStore::new(link, keys, RedisOptions::default(), &Registry::new()).unwrap();
+        until("a claim", async || store.claim(None).await.is_ok()).await;
+        let term = store.claim(None).await.unwrap().term;
+        let head = Head { epoch: term.epoch, fence: term.fence, sequence: 0 };
+        let newest = Arc::new(Snapshot::empty(fleet()).with(head, []));
+        let address = distributor.address("xds=").unwrap();
+        let server = format!("http://{address}");
+        let options = Options::new(server.clone(), Protocol::Delta, FLEET);
+        let client = match certificates {
+            None => Client::connect(options).unwrap(),
+            Some(Certificates { authority, proxy, .. }) => {
+                let (address, tls) = (format!("https://{address}"), authority.client(Some(proxy)));
+                Client::connect_to(Server::new(&address, Some(tls), None).unwrap(), options)
+            }
+        };
+        let mut site = Self { distributor, server, client, store, newest, _redis: redis };
+        site.goes_on().await;
+        site
+    }
+
+    /// The proxy that behaves hears of a change in time.
+    pub(crate) async fn goes_on(&mut self) {
+        let before = self.newest.head;
+        let head = Head { sequence: before.sequence + 1, ..before };
+        let name = format!("cluster-{}", head.sequence);
+        let cluster = Cluster { name: name.clone(), ..Default::default() };
+        let resource = Resource::new(name.as_str(), cluster.encode_to_vec().into());
+        let change = Change::Set(ResourceType::Cluster, Arc::new(resource));
+        let held = std::mem::replace(
+            &mut self.newest,
+            Arc::new(Snapshot::empty(fleet()).with(head, [change])),
+        );
+        let publication = Publication {
+            snapshot: self.newest.clone(),
+            expected: (before.sequence > 0).then_some(before),
+            held: (before.sequence > 0).then_some(held),
+            time: SystemTime::now(),
+            cause: "a test".into(),
+            pinned: None,
+        };
+        self.store.publish(publication).await.unwrap();
+        let there = |state: &State| state.body(ResourceType::Cluster, &name).is_some();
+        self.client.until("the next cluster", DEADLINE, there).await.unwrap();
+        assert_eq!(self.client.state().ended, None);
+    }
+}
+
+fn fleet() -> FleetName {
+    FLEET.parse().unwrap()
+}

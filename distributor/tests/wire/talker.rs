@@ -1,0 +1,82 @@
+//! A stream that says what no client of this project would, and keeps to the rules of HTTP/2.
+
+use super::DELTA;
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use heliograph_envoy::Message;
+use std::future::poll_fn;
+use tokio::net::TcpStream;
+use tonic::Status;
+
+pub(crate) struct Talker {
+    requests: SendStream<Bytes>,
+    answers: ResponseFuture,
+}
+
+/// A connection on which streams can be opened. It ends with the last of them.
+pub(crate) async fn connect(address: &str) -> SendRequest<Bytes> {
+    let tcp = TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap();
+    let mut builder = h2::client::Builder::new();
+    // Room for what nobody reads.
+    builder.initial_window_size(16 << 20).initial_connection_window_size(16 << 20);
+    let (opener, connection) = builder.handshake(tcp).await.unwrap();
+    tokio::spawn(connection);
+    opener
+}
+
+/// A gRPC message.
+pub(crate) fn framed(message: &impl Message) -> Vec<u8> {
+    let message = message.encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    [&[0], &length[..], &message].concat()
+}
+
+impl Talker {
+    /// A stream of its own connection.
+    pub(crate) async fn open(address: &str) -> Self {
+        Self::open_on(connect(address).await).await.unwrap()
+    }
+
+    pub(crate) async fn open_on(opener: SendRequest<Bytes>) -> Result<Self, h2::Error> {
+        let request = http::Request::post(format!("http://server{DELTA}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers");
+        let mut opener = opener.ready().await?;
+        let (answers, requests) = opener.send_request(request.body(()).unwrap(), false)?;
+        Ok(Self { requests, answers })
+    }
+
+    /// Says it as the windows have room for it. An error once the stream has ended.
+    pub(crate) async fn say(&mut self, mut words: Bytes) -> Result<(), h2::Error> {
+        while !words.is_empty() {
+            self.requests.reserve_capacity(words.len());
+            let room = poll_fn(|context| self.requests.poll_capacity(context)).await;
+            let room = room.ok_or(h2::Reason::STREAM_CLOSED)??;
+            self.requests.send_data(words.split_to(room.min(words.len())), false)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the server's first words, good or bad.
+    pub(crate) async fn hear_once(self) -> Result<(), Status> {
+        let (_requests, mut answers) = self.hear().await?;
+        match answers.data().await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err(Status::unavailable(error.to_string())),
+            None => {
+                let trailers = answers.trailers().await.ok().flatten().unwrap_or_default();
+                let status = Status::from_header_map(&trailers);
+                Err(status.unwrap_or_else(|| Status::unknown("no status")))
+            }
+        }
+    }
+
+    async fn hear(self) -> Result<(SendStream<Bytes>, RecvStream), Status> {
+        let answer = self.answers.await.map_err(|error| Status::unavailable(error.to_string()))?;
+        if let Some(status) = Status::from_header_map(answer.headers()) {
+            return Err(status);
+        }
+        Ok((self.requests, answer.into_body()))
+    }
+}
