@@ -227,6 +227,11 @@ impl Client {
             // To a server that presumed something, more may have been in it.
             let alone = told == 1 && !self.freed;
             self.reject(&reply, new.iter().filter(|_| alone));
+            if self.freed {
+                self.rejected.retain(|(kind, name, _), _| {
+                    *kind != reply.kind || new.iter().all(|it| *it.name != **name)
+                });
+            }
             // It may hold what the server does not know of, so that nothing can be left out to find the culprit; or a whole
             // list has what the server presumed that it holds.
             let unsolved = (self.lenient || self.freed) && whole;
