@@ -1,7 +1,8 @@
 //! What the admin port tells of clients and snapshots.
 
-use crate::errors::{DELTA, request};
+use crate::errors::request;
 use crate::views::{connect, listed, prefer_own_zone, zoned};
+use crate::wire::DELTA;
 use crate::world::*;
 use heliograph_client::{Client, Options, Protocol};
 use heliograph_envoy::envoy::config::core::v3::{DataSource, data_source};
