@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Requests are small but for the first of a reconnect, which lists all that the client holds: some round trips more or
-/// less. It is what each client can make us keep for it.
-const RECEIVE_WINDOW: u32 = 64 << 10;
+/// Requests are small but for the first of a reconnect, which lists all that the client holds and takes some round trips. The
+/// connection has a list of what a stream did not take yet, which stays as long as it ever was.
+const RECEIVE_WINDOW: u32 = 32 << 10;
 /// What a client that does not read may hold of our memory beyond the shared bytes.
 const SEND_BUFFER: usize = 64 << 10;
 /// An Envoy opens one, and asks for health now and then.

@@ -65,6 +65,10 @@ impl Frames {
     /// Whether the message has so many bytes, now or already.
     fn fill(&mut self, length: usize) -> bool {
         let missing = length.saturating_sub(self.partial.len());
+        if !self.rest.is_empty() {
+            // At once: to grow with each piece would take twice as much, and copy it.
+            self.partial.reserve(missing);
+        }
         let piece = self.rest.split_to(missing.min(self.rest.len()));
         self.partial.extend_from_slice(&piece);
         self.partial.len() >= length
