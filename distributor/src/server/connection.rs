@@ -14,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 /// Requests are small but for the first of a reconnect, which lists all that the client holds and takes some round trips. The
 /// connection has a list of what a stream did not take yet, which stays as long as it ever was.
 const RECEIVE_WINDOW: u32 = 32 << 10;
+/// For more than its streams together, because it also bounds how many small frames may come in a row before the connection
+/// is taken for a flood, and a client that asks for names one by one sends thousands.
+const CONNECTION_WINDOW: u32 = 1 << 20;
 /// What a client that does not read may hold of our memory beyond the shared bytes.
 const SEND_BUFFER: usize = 64 << 10;
 /// An Envoy opens one, and asks for health now and then.
@@ -86,7 +89,7 @@ fn builder() -> http2::Builder<TokioExecutor> {
     builder
         .timer(TokioTimer::new())
         .initial_stream_window_size(RECEIVE_WINDOW)
-        .initial_connection_window_size(4 * RECEIVE_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .max_header_list_size(HEADERS)
