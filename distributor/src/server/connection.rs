@@ -11,11 +11,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Requests are small but for the first of a reconnect, which lists all that the client holds and takes some round trips. The
-/// connection has a list of what a stream did not take yet, which stays as long as it ever was.
-const RECEIVE_WINDOW: u32 = 32 << 10;
-/// For more than its streams together, because it also bounds how many small frames may come in a row before the connection
-/// is taken for a flood, and a client that asks for names one by one sends thousands.
+/// Requests are small but for the first of a reconnect, which lists all that the client holds. A smaller one would take many
+/// small writes, to let the client go on.
+const RECEIVE_WINDOW: u32 = 256 << 10;
+/// It also bounds how many small frames may come in a row before the connection is taken for a flood, and a client that asks
+/// for names one by one sends thousands.
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// What a client that does not read may hold of our memory beyond the shared bytes.
 const SEND_BUFFER: usize = 64 << 10;

@@ -7,7 +7,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 ///
 /// The connection reads into a buffer of 8 KB that grows to hold the largest frame and whatever came before it, up to 32 KB
 /// after a client that lists once all it holds, and stays so for as long as the client is connected. With frames of half of
-/// the buffer it does not grow.
+/// the buffer it does not grow. It also has a list of frames that their stream did not take yet, which never shrinks: so
+/// after each large frame there is a pause, for the stream to take it.
 #[derive(Debug)]
 pub(super) struct Portioned<IO> {
     io: IO,
@@ -23,6 +24,8 @@ struct Cutter {
     pass: usize,
     /// What follows them of a frame that is cut.
     cut: Option<Cut>,
+    /// Whether they are the last of a frame that was cut, and a pause follows them.
+    then_pause: bool,
 }
 
 /// The rest of a DATA frame.
@@ -48,7 +51,11 @@ const END_STREAM: u8 = 1;
 
 impl<IO> Portioned<IO> {
     pub(super) fn new(io: IO) -> Self {
-        Self { io, cutter: Cutter { pass: PREFACE, cut: None }, kept: Vec::new() }
+        Self {
+            io,
+            cutter: Cutter { pass: PREFACE, cut: None, then_pause: false },
+            kept: Vec::new(),
+        }
     }
 }
 
@@ -71,6 +78,10 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Portioned<IO> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let start = buffer.filled().len();
+        if this.cutter.takes_pause() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         loop {
             this.cutter.hand_on(&mut this.kept, buffer);
             if buffer.filled().len() > start || buffer.remaining() == 0 {
@@ -79,7 +90,9 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Portioned<IO> {
             if !this.kept.is_empty() {
                 if ready!(this.poll_header(context))? == 0 {
                     // The client left within it. The connection is to see all that it said.
-                    buffer.put_slice(&std::mem::take(&mut this.kept));
+                    let length = this.kept.len().min(buffer.remaining());
+                    buffer.put_slice(&this.kept[..length]);
+                    this.kept = this.kept.split_off(length);
                     return Poll::Ready(Ok(()));
                 }
                 continue;
@@ -128,13 +141,20 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Portioned<IO> {
 }
 
 impl Cutter {
+    /// Whether it is time for one. Only once: then it is over.
+    fn takes_pause(&mut self) -> bool {
+        let is_due = self.pass == 0 && self.then_pause;
+        self.then_pause &= !is_due;
+        is_due
+    }
+
     /// How many of these bytes are handed on as they are.
     fn pass(&mut self, bytes: &[u8]) -> usize {
         let mut passed = 0;
         loop {
             let length = self.pass.min(bytes.len() - passed);
             (self.pass, passed) = (self.pass - length, passed + length);
-            if self.pass > 0 || self.cut.is_some() {
+            if self.pass > 0 || self.cut.is_some() || self.then_pause {
                 return passed;
             }
             match bytes[passed..].first_chunk().map(Cut::of) {
@@ -151,7 +171,7 @@ impl Cutter {
             let length = self.pass.min(kept.len() - taken).min(buffer.remaining());
             buffer.put_slice(&kept[taken..taken + length]);
             (self.pass, taken) = (self.pass - length, taken + length);
-            if self.pass > 0 {
+            if self.pass > 0 || self.then_pause {
                 break;
             }
             if let Some(cut) = self.cut.take() {
@@ -349,5 +369,6 @@ mod tests {
     async fn a_client_that_leaves_within_a_header_is_heard_to_the_end() {
         let bytes = [&[b'P'; PREFACE][..], &[0, 0, 9]].concat();
         assert_eq!(portioned(&bytes, &[1_000], &[8_192]).await, bytes);
+        assert_eq!(portioned(&bytes, &[1_000], &[1]).await, bytes);
     }
 }
