@@ -3,11 +3,6 @@
 
 use heliograph_distributor::program;
 use std::process::ExitCode;
-use tikv_jemallocator::Jemalloc;
-
-/// See `.cargo/config.toml` for how it is set.
-#[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     match program::run() {

@@ -1,7 +1,6 @@
 use super::door::Visit;
 use super::guard::Guard;
 use super::patient::Patient;
-use super::portions::Portioned;
 use crate::load::Ending;
 use futures::FutureExt;
 use hyper::server::conn::http2;
@@ -11,8 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Requests are small but for the first of a reconnect, which lists all that the client holds. A smaller one would take many
-/// small writes, to let the client go on.
+/// Requests are small but for the first of a reconnect, which lists all that the client holds.
 const RECEIVE_WINDOW: u32 = 256 << 10;
 /// It also bounds how many small frames may come in a row before the connection is taken for a flood, and a client that asks
 /// for names one by one sends thousands.
@@ -51,7 +49,7 @@ pub(super) fn serve<IO>(
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = Portioned::new(Patient::new(io, visit.tenure.clone(), visit.send_timeout()));
+    let io = Patient::new(io, visit.tenure.clone(), visit.send_timeout());
     let mut connection = Box::pin(builder().serve_connection(TokioIo::new(io), guard));
     async move {
         let tenure = &visit.tenure;

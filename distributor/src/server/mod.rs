@@ -8,7 +8,6 @@ mod frames;
 mod guard;
 mod pace;
 mod patient;
-mod portions;
 mod rebalancer;
 mod request;
 mod stream;
