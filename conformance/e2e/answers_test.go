@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+func TestAGatewayAnswersThroughItsEnvoy(t *testing.T) {
+	s := newSite(t)
+	s.apply(t, "web.yaml")
+	address := s.address(t, "web")
+	answers(t, "http", address, "web.example.com", "/")
+	pod, err := ask(t.Context(), "http", address, "web.example.com", "/")
+	must(t, err)
+	if !strings.HasPrefix(pod, "backend-") {
+		t.Errorf("%q answered, and not the backend", pod)
+	}
+	eventually(t, "the Gateway counts its route", func() error {
+		var gateway gatewayv1.Gateway
+		if err := s.get(t, "web", &gateway); err != nil {
+			return err
+		}
+		return attached(gateway, "http", 1)
+	})
+}
+
+func TestARouteWithABadRegexSaysSoAndHarmsNobody(t *testing.T) {
+	s := newSite(t)
+	s.apply(t, "web.yaml")
+	address := s.address(t, "web")
+	answers(t, "http", address, "web.example.com", "/")
+	under := begin(t, "http", address, "web.example.com", "/")
+
+	s.apply(t, "bad-regex.yaml")
+	eventually(t, "the route says what is wrong with it", func() error {
+		accepted, err := s.parentCondition(t, "bad-regex", "Accepted")
+		if err != nil {
+			return err
+		}
+		return expected(accepted, metav1.ConditionFalse, "UnsupportedValue", "/(a")
+	})
+	under.goOn(t, 50)
+	accepted, err := s.parentCondition(t, "web", "Accepted")
+	must(t, err)
+	must(t, expected(accepted, metav1.ConditionTrue, "Accepted", ""))
+
+	// What is mended is served, so the Gateway was not stuck either.
+	var route gatewayv1.HTTPRoute
+	must(t, s.get(t, "bad-regex", &route))
+	*route.Spec.Rules[0].Matches[0].Path.Value = "/(a|b)"
+	must(t, s.client.Update(t.Context(), &route))
+	answers(t, "http", address, "regex.example.com", "/b")
+	under.mustBeWhole(t)
+}

@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// What a Gateway may be given.
+var generated = []schema.GroupVersionKind{
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
+	{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+	{Version: "v1", Kind: "ConfigMap"},
+	{Version: "v1", Kind: "Pod"},
+	{Version: "v1", Kind: "Service"},
+	{Version: "v1", Kind: "ServiceAccount"},
+}
+
+func TestADeletedGatewayLeavesNothing(t *testing.T) {
+	s := newSite(t)
+	s.apply(t, "web.yaml")
+	answers(t, "http", s.address(t, "web"), "web.example.com", "/")
+	there, err := s.generatedFor(t, "web")
+	must(t, err)
+	for _, kind := range []string{"Deployment", "Service", "ServiceAccount", "ConfigMap", "Pod"} {
+		if !strings.Contains(strings.Join(there, " "), kind+"/") {
+			t.Errorf("the Gateway works without a %s that is labelled with its name: %s", kind, there)
+		}
+	}
+
+	var gateway gatewayv1.Gateway
+	must(t, s.get(t, "web", &gateway))
+	must(t, s.client.Delete(t.Context(), &gateway))
+	eventually(t, "nothing is left of the Gateway", func() error {
+		left, err := s.generatedFor(t, "web")
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left: %s", left)
+		}
+		return err
+	})
+}
+
+// generatedFor lists what carries a Gateway's name, as KIND/NAME.
+func (s *site) generatedFor(t *testing.T, gateway string) ([]string, error) {
+	labels := client.MatchingLabels{"gateway.networking.k8s.io/gateway-name": gateway}
+	var names []string
+	for _, kind := range generated {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		if err := s.client.List(t.Context(), list, client.InNamespace(s.namespace), labels); err != nil {
+			return nil, err
+		}
+		for _, object := range list.Items {
+			names = append(names, kind.Kind+"/"+object.Name)
+		}
+	}
+	return names, nil
+}
