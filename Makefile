@@ -1,6 +1,6 @@
 # Everything a newcomer, a developer or CI runs. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis bench bench-store test lint deny fuzz golden tools clean
+.PHONY: help demo demo-redis bench bench-store test e2e conformance lint deny fuzz golden tools clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,12 @@ bench-store: ## The store in Redis against the naive way; a table for docs/bench
 
 test: ## Everything that CI runs: lint, deny, and all tests with a real Envoy
 	@scripts/test
+
+e2e: ## Our end-to-end cases in the cluster that KUBECONFIG names; installs the system there
+	@scripts/e2e
+
+conformance: ## The official suite of Gateway API in the cluster that KUBECONFIG names, and a table for each profile
+	@scripts/conformance
 
 lint: ## Format and clippy, warnings as errors
 	cargo fmt --all --check

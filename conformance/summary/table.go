@@ -17,7 +17,10 @@ func Print(out io.Writer, run *Run) {
 		}
 	}
 	names(out, run, "failed", Failed)
-	names(out, run, "cut off", CutOff)
+	// Of a run that did not begin, there is nothing to say test by test.
+	if len(run.verdicts) > 0 {
+		names(out, run, "cut off", CutOff)
+	}
 	// Who asked for one test knows that the others were skipped.
 	if !run.Narrowed {
 		names(out, run, "skipped", Skipped)
