@@ -5,11 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
+
+// What is made for a Gateway carries its name.
+const gatewayLabel = "gateway.networking.k8s.io/gateway-name"
 
 // What a Gateway may be given.
 var generated = []schema.GroupVersionKind{
@@ -47,9 +51,39 @@ func TestADeletedGatewayLeavesNothing(t *testing.T) {
 	})
 }
 
+func TestWhatIsDeletedByHandComesBack(t *testing.T) {
+	s := newSite(t)
+	s.apply(t, "web.yaml")
+	answers(t, "http", s.address(t, "web"), "web.example.com", "/")
+	labels := client.MatchingLabels{gatewayLabel: "web"}
+	deployments := func() ([]appsv1.Deployment, error) {
+		var list appsv1.DeploymentList
+		err := s.client.List(t.Context(), &list, client.InNamespace(s.namespace), labels)
+		return list.Items, err
+	}
+	before, err := deployments()
+	must(t, err)
+	if len(before) != 1 {
+		t.Fatalf("%d Deployments are there for the Gateway, and not one", len(before))
+	}
+
+	must(t, s.client.Delete(t.Context(), &before[0]))
+	eventually(t, "there is another Deployment, with a pod that is ready", func() error {
+		after, err := deployments()
+		if err != nil {
+			return err
+		}
+		if len(after) != 1 || after[0].UID == before[0].UID || after[0].Status.ReadyReplicas == 0 {
+			return fmt.Errorf("there are %d Deployments: %+v", len(after), after)
+		}
+		return nil
+	})
+	answers(t, "http", s.address(t, "web"), "web.example.com", "/")
+}
+
 // generatedFor lists what carries a Gateway's name, as KIND/NAME.
 func (s *site) generatedFor(t *testing.T, gateway string) ([]string, error) {
-	labels := client.MatchingLabels{"gateway.networking.k8s.io/gateway-name": gateway}
+	labels := client.MatchingLabels{gatewayLabel: gateway}
 	var names []string
 	for _, kind := range generated {
 		list := &metav1.PartialObjectMetadataList{}
