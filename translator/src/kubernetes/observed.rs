@@ -88,7 +88,7 @@ mod tests {
     use serde_json::json;
 
     fn key(name: &str) -> ObjectKey {
-        ObjectName::new("shop", name).of(Kind::HttpRoute)
+        ObjectName::new("shop", name).of(Kind::HTTPRoute)
     }
 
     fn seen(generation: i64) -> Seen {
