@@ -1,9 +1,10 @@
 use crate::metrics::TranslatorMetrics;
 use crate::provider::Input;
+use crate::proxies::{Blame, Proxies};
 use crate::publish::{Answers, Decision, News, Publisher, TermError};
 use crate::report::{Report, count, in_words};
 use heliograph_shared::admin::Guard;
-use heliograph_snapshot::FleetName;
+use heliograph_snapshot::{Change, FleetName};
 use heliograph_store::Store;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
@@ -28,6 +29,7 @@ pub struct Translator {
     report: watch::Sender<Report>,
     damage: watch::Sender<BTreeSet<FleetName>>,
     answers: watch::Sender<BTreeMap<FleetName, Answers>>,
+    proxies: watch::Sender<Option<Arc<Proxies>>>,
     metrics: TranslatorMetrics,
     /// The objects that changed since the last settling.
     changed: BTreeSet<ObjectKey>,
@@ -57,6 +59,7 @@ impl Translator {
             report: watch::Sender::new(Report::default()),
             damage: watch::Sender::default(),
             answers: watch::Sender::default(),
+            proxies: watch::Sender::default(),
             metrics,
             changed: BTreeSet::new(),
             unready: Some(unready),
@@ -78,6 +81,11 @@ impl Translator {
         self.answers.clone()
     }
 
+    /// Where to say how many proxies have what was published, and what they reject.
+    pub(crate) fn proxies(&self) -> watch::Sender<Option<Arc<Proxies>>> {
+        self.proxies.clone()
+    }
+
     /// Claims the store, and translates what comes, until it is stopped or the term ends. A store that is away holds
     /// up nothing but what is written to it.
     pub async fn run(
@@ -87,6 +95,7 @@ impl Translator {
     ) -> Result<(), TermError> {
         let (mut provided, mut synced) = (true, false);
         let (mut damage, mut answers) = (self.damage.subscribe(), self.answers.subscribe());
+        let mut proxies = self.proxies.subscribe();
         loop {
             let round = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
@@ -101,6 +110,10 @@ impl Translator {
                 }
                 Ok(()) = answers.changed() => {
                     self.publisher.heard(&answers.borrow_and_update());
+                    continue;
+                }
+                Ok(()) = proxies.changed() => {
+                    self.heard(proxies.borrow_and_update().clone());
                     continue;
                 }
                 round = Round::take(&mut inputs), if provided => round,
@@ -183,6 +196,7 @@ impl Translator {
     /// Hands over what changed. When it is in the store is told as news.
     fn publish(&mut self, mut outcome: Outcome) {
         let objects = std::mem::take(&mut self.changed).len();
+        let blamed = self.blamed_anew(&outcome);
         for (fleet, changes) in std::mem::take(&mut outcome.changes) {
             self.publisher.change(&fleet, changes, objects);
         }
@@ -190,7 +204,46 @@ impl Translator {
             self.publisher.retire(fleet);
         }
         self.metrics.fleets(self.publisher.fleets());
-        self.report.send_modify(|report| report.note(outcome));
+        self.report.send_modify(|report| {
+            report.note(outcome, &self.publisher);
+            blamed.into_iter().for_each(|(fleet, blamed)| report.note_blame(&fleet, blamed));
+        });
+    }
+
+    /// Takes note of what proxies say.
+    fn heard(&mut self, proxies: Option<Arc<Proxies>>) {
+        let Some(proxies) = proxies else { return };
+        let known = self.report.borrow().blamed.keys().cloned().collect::<Vec<_>>();
+        let rejecting = proxies.iter().filter(|(_, said)| !said.rejections.is_empty());
+        let mut blamed: BTreeMap<FleetName, _> =
+            rejecting.map(|(fleet, said)| (fleet.clone(), said.blame(fleet, &self.world))).collect();
+        for fleet in known {
+            blamed.entry(fleet).or_default();
+        }
+        self.report.send_modify(|report| {
+            report.note_proxies(proxies);
+            blamed.into_iter().for_each(|(fleet, blamed)| report.note_blame(&fleet, blamed));
+        });
+    }
+
+    /// Who is to blame for what proxies reject, of the fleets where what they reject is another one now.
+    fn blamed_anew(&self, outcome: &Outcome) -> Vec<(FleetName, BTreeMap<ObjectKey, Vec<Blame>>)> {
+        let Some(proxies) = self.proxies.borrow().clone() else { return Vec::new() };
+        let rejecting = outcome.changes.iter().filter_map(|(fleet, changes)| {
+            let said = proxies.get(fleet).filter(|said| !said.rejections.is_empty())?;
+            let is_rejected = |change: &Change| {
+                let (kind, name) = match change {
+                    Change::Set(kind, resource) => (kind, &resource.name),
+                    Change::Remove(kind, name) => (kind, name),
+                    Change::SetInternal(..) | Change::RemoveInternal(..) => return false,
+                };
+                said.rejections.keys().any(|(of, rejected, _)| (of, rejected) == (kind, name))
+            };
+            changes.iter().any(is_rejected).then(|| (fleet, said))
+        });
+        let blamed = rejecting.map(|(fleet, said)| (fleet.clone(), said.blame(fleet, &self.world)));
+        let retired = outcome.retired.iter().map(|fleet| (fleet.clone(), BTreeMap::new()));
+        blamed.chain(retired).collect()
     }
 
     /// Takes note of what is in the store.
@@ -207,7 +260,7 @@ impl Translator {
             }
         }
         if !news.is_empty() {
-            self.report.send_modify(|report| report.note_news(news));
+            self.report.send_modify(|report| report.note_news(news, &self.publisher));
         }
         if let Some(guard) = self.unready.take_if(|_| self.publisher.is_out()) {
             guard.done();

@@ -5,6 +5,7 @@ mod fleet;
 mod ledger;
 mod quarantine;
 
+pub(crate) use fleet::Stands;
 pub use ledger::News;
 pub(crate) use quarantine::Answers;
 pub use quarantine::Decision;
@@ -155,6 +156,16 @@ impl Publisher {
     /// What proxies say: what too many of them reject is kept from the others.
     pub(crate) fn heard(&mut self, answers: &BTreeMap<FleetName, Answers>) {
         self.ledger.heard(answers);
+    }
+
+    /// The number of the last change that this fleet was told.
+    pub(crate) fn revision(&self, fleet: &FleetName) -> u64 {
+        self.ledger.revision(fleet)
+    }
+
+    /// Where a fleet stands in the store, and which changes that holds.
+    pub(crate) fn stands(&self, fleet: &FleetName) -> Option<Stands> {
+        self.ledger.stands(fleet)
     }
 
     /// How many fleets there are to be.

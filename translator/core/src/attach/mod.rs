@@ -19,6 +19,8 @@ pub(crate) struct Attachment {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parent {
+    /// Whose proxies serve it.
+    pub(crate) fleet: FleetName,
     /// As the route has it: status repeats it to the letter.
     pub(crate) reference: gateway::ParentRef,
     pub(crate) accepted: Condition,
@@ -72,6 +74,7 @@ fn attach(
     doors: &Doors,
 ) -> Parent {
     let mut parent = Parent {
+        fleet: doors.fleet.clone(),
         reference: reference.clone(),
         accepted: Condition::yes("Accepted", "Accepted", "The route is attached"),
         listeners: Vec::new(),

@@ -13,6 +13,7 @@ use crate::attach::Parent;
 use crate::objects::heliograph::Proxy;
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::world::Reader;
+use heliograph_snapshot::FleetName;
 use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -40,6 +41,9 @@ pub struct GatewayClassStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatus {
+    /// Whose proxies serve it.
+    #[serde(skip)]
+    pub fleet: FleetName,
     pub conditions: Conditions,
     pub listeners: Vec<ListenerStatus>,
 }
@@ -70,6 +74,9 @@ pub struct RouteStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentStatus {
+    /// Whose proxies serve the parent.
+    #[serde(skip)]
+    pub fleet: FleetName,
     pub parent_ref: gateway::ParentRef,
     pub controller_name: &'static str,
     pub conditions: Conditions,
@@ -105,6 +112,18 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
 }
 
 impl Status {
+    /// The generation of the object that this was found from. `None` where nothing is said that Kubernetes is to hear.
+    pub fn generation(&self) -> Option<i64> {
+        let conditions = match self {
+            Self::Ignored(_) => return None,
+            Self::GatewayClass(status) => &status.conditions,
+            Self::ViewPolicy(status) => &status.conditions,
+            Self::Gateway(status) => &status.conditions,
+            Self::Route(status) => &status.parents.first()?.conditions,
+        };
+        conditions.iter().next().map(|condition| condition.observed_generation)
+    }
+
     pub fn problems(&self, object: &ObjectKey) -> Vec<Problem> {
         if let Self::Ignored(Ignored { ignored }) = self {
             return vec![Problem {
@@ -172,6 +191,7 @@ fn gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayStatus> {
         conditions: listener.conditions.clone().observed(gateway.generation),
     };
     Some(GatewayStatus {
+        fleet: gateway.doors.fleet.clone(),
         conditions: gateway.conditions.clone().observed(gateway.generation),
         listeners: gateway.listeners.iter().map(listener).collect(),
     })
@@ -181,6 +201,7 @@ fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
     let rules = reader.rules(key)?;
     let attachment = reader.attachment(key)?;
     let parent = |parent: &Parent| ParentStatus {
+        fleet: parent.fleet.clone(),
         parent_ref: parent.reference.clone(),
         controller_name: CONTROLLER_NAME,
         conditions: Conditions::from([parent.accepted.clone(), rules.resolved.clone()])

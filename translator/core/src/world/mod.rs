@@ -8,11 +8,13 @@ mod facts;
 mod graph;
 mod outcome;
 mod reader;
+mod sources;
 mod stages;
 mod unit;
 
 pub use outcome::{Outcome, Work};
 pub(crate) use reader::Reader;
+pub use sources::Source;
 
 use crate::ir;
 use crate::objects::{Object, ObjectKey};

@@ -202,6 +202,13 @@ impl Facts {
         self.attached.get(listener).map_or(0, BTreeSet::len)
     }
 
+    pub(in crate::world) fn attached(
+        &self,
+        listener: &ListenerId,
+    ) -> impl Iterator<Item = &ObjectKey> + use<'_> {
+        self.attached.get(listener).into_iter().flatten()
+    }
+
     pub(in crate::world) fn hosted(
         &self,
         table: &TableKey,
@@ -216,6 +223,14 @@ impl Facts {
         table: &TableKey,
     ) -> impl Iterator<Item = &Bytes> + use<'_> {
         self.virtual_hosts.get(table).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub(in crate::world) fn virtual_host(
+        &self,
+        table: &TableKey,
+        host: &Hostname,
+    ) -> Option<&Bytes> {
+        self.virtual_hosts.get(table)?.get(host)
     }
 
     pub(in crate::world) fn statuses(&self) -> impl Iterator<Item = (&ObjectKey, &Status)> {

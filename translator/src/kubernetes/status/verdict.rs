@@ -1,0 +1,176 @@
+//! What is finally said of an object: what translation found, and what proxies answered to it.
+
+use crate::proxies::{Blame, FleetProxies};
+use crate::report::{Published, Report};
+use heliograph_snapshot::FleetName;
+use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::status::{
+    Condition, Conditions, GatewayStatus, RouteStatus, SUPPORTED_FEATURES, Status,
+};
+use serde_json::{Value, json};
+
+/// The condition that proxies have a say in.
+pub(super) const PROGRAMMED: &str = "Programmed";
+
+/// The status of an object, but for the times of transition. `None`: nothing of ours belongs there.
+///
+/// `written` is the status that the object has. A generation that was once programmed stays so, whoever leads now and
+/// whatever became of the proxies since.
+pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Value> {
+    let blame: Vec<&Blame> = report.blame(key).collect();
+    match &**report.statuses.get(key)? {
+        Status::Ignored(_) => None,
+        Status::GatewayClass(status) => {
+            let features: Vec<_> =
+                SUPPORTED_FEATURES.iter().map(|name| json!({"name": name})).collect();
+            Some(json!({"conditions": status.conditions, "supportedFeatures": features}))
+        }
+        Status::ViewPolicy(status) => {
+            let mut status = status.clone();
+            refuse(&mut status.conditions, blame.iter().copied(), report);
+            Some(json!(status))
+        }
+        Status::Route(status) => Some(json!(route(status.clone(), &blame, report))),
+        Status::Gateway(status) => {
+            Some(json!(gateway(key, status.clone(), &blame, report, written)))
+        }
+    }
+}
+
+/// A route is given to proxies as part of a table, which they have or have not. So only what is wrong is said of it: Envoy's
+/// own words, beside `Accepted`, which tells what Gateway API makes of the route and does not change with the proxies.
+fn route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> RouteStatus {
+    for parent in &mut status.parents {
+        let here = blame.iter().copied().filter(|blame| blame.fleet == parent.fleet);
+        refuse(&mut parent.conditions, here, report);
+    }
+    status
+}
+
+fn gateway(
+    key: &ObjectKey,
+    mut status: GatewayStatus,
+    blame: &[&Blame],
+    report: &Report,
+    written: &Value,
+) -> GatewayStatus {
+    let fleet = status.fleet.clone();
+    let published = report.published.get(&fleet).and_then(|gateways| gateways.get(key));
+    let answer = Answer { published, proxies: proxies_of(report, &fleet) };
+    let (mut given, mut rejected) = (0, 0);
+    for listener in &mut status.listeners {
+        let conditions = &mut listener.conditions;
+        // Said also where there is none, so that it need not be found out who said so before.
+        if conditions.get("Conflicted").is_none() {
+            let (reason, message) = ("NoConflicts", "No other listener is in its way");
+            conditions.set(condition("Conflicted", false, reason, message.to_owned(), conditions));
+        }
+        if !conditions.is_true(PROGRAMMED) {
+            continue;
+        }
+        given += 1;
+        let before = entry(&written["listeners"], "name", &listener.name);
+        let before = before.map_or(&Value::Null, |before| &before["conditions"]);
+        answer.give(conditions, before);
+        let here = blame.iter().filter(|it| it.listener.as_deref() == Some(&*listener.name));
+        if refuse(conditions, here.copied(), report) {
+            rejected += 1;
+        }
+    }
+    if status.conditions.is_true(PROGRAMMED) {
+        answer.give(&mut status.conditions, &written["conditions"]);
+        if given > 0 && given == rejected {
+            let message = "Proxies reject every listener: see there".to_owned();
+            let refused = condition(PROGRAMMED, false, "Invalid", message, &status.conditions);
+            status.conditions.set(refused);
+        }
+    }
+    status
+}
+
+/// What is known of how a Gateway was taken.
+struct Answer<'a> {
+    published: Option<&'a Published>,
+    /// `None`: nobody has asked yet.
+    proxies: Option<Option<&'a FleetProxies>>,
+}
+
+impl Answer<'_> {
+    /// Says whether a proxy has this generation, where translation says that they are given it.
+    fn give(&self, conditions: &mut Conditions, written: &Value) {
+        let Some(found) = conditions.get(PROGRAMMED) else { return };
+        let before = entry(written, "type", PROGRAMMED).filter(|before| {
+            before["observedGeneration"] == json!(found.observed_generation)
+                && before["status"] == "True"
+        });
+        let head = self.published.and_then(|published| published.head);
+        let said = self.proxies.flatten();
+        let connected = said.map_or(0, |said| said.connected);
+        let having = said.zip(head).map_or(0, |(said, head)| said.have(head));
+        let (is_true, message) = match before {
+            // Whoever looked last knew more.
+            Some(before) if self.proxies.is_none() => {
+                (true, before["message"].as_str().unwrap_or_default().to_owned())
+            }
+            Some(_) if connected == 0 => {
+                (true, "Accepted by a proxy; none is connected now".to_owned())
+            }
+            Some(_) if head.is_none() => (true, "Accepted by a proxy".to_owned()),
+            before if before.is_some() || having > 0 => {
+                (true, format!("Accepted by {having} of {}", proxies(connected.max(having))))
+            }
+            _ if head.is_none() => (false, "Not yet in the store".to_owned()),
+            _ if connected == 0 => (false, "No proxy is connected yet".to_owned()),
+            _ => (false, format!("None of {} has accepted it yet", proxies(connected))),
+        };
+        let reason = if is_true { PROGRAMMED } else { "Pending" };
+        conditions.set(condition(PROGRAMMED, is_true, reason, message, conditions));
+    }
+}
+
+/// Says what proxies reject, if they do.
+fn refuse<'a>(
+    conditions: &mut Conditions,
+    blame: impl Iterator<Item = &'a Blame>,
+    report: &Report,
+) -> bool {
+    let mut words = Vec::new();
+    for Blame { fleet, words: said, rejected, .. } in blame {
+        let connected = proxies_of(report, fleet).flatten().map_or(0, |said| said.connected);
+        let whom = match rejected {
+            // Counted are only those that are connected still.
+            0 => "proxies".to_owned(),
+            rejected => format!("{rejected} of {}", proxies(connected.max(*rejected))),
+        };
+        words.push(format!("Rejected by {whom}: {said}"));
+    }
+    if words.is_empty() {
+        return false;
+    }
+    conditions.set(condition(PROGRAMMED, false, "Invalid", words.join("; "), conditions));
+    true
+}
+
+fn condition(
+    r#type: &'static str,
+    is_true: bool,
+    reason: &'static str,
+    message: String,
+    others: &Conditions,
+) -> Condition {
+    let observed_generation = others.iter().next().map_or(0, |other| other.observed_generation);
+    Condition { r#type, is_true, reason, message, observed_generation }
+}
+
+fn proxies_of<'a>(report: &'a Report, fleet: &FleetName) -> Option<Option<&'a FleetProxies>> {
+    report.proxies.as_ref().map(|proxies| proxies.get(fleet))
+}
+
+/// The element of a list whose field says this.
+pub(super) fn entry<'a>(list: &'a Value, field: &str, says: &str) -> Option<&'a Value> {
+    list.as_array()?.iter().find(|element| element[field] == says)
+}
+
+fn proxies(count: u64) -> String {
+    format!("{count} prox{}", if count == 1 { "y" } else { "ies" })
+}
