@@ -2,9 +2,11 @@
 //! which are the writer's.
 
 mod condition;
+mod features;
 mod view_policy;
 
 pub use condition::{Condition, Conditions};
+pub use features::SUPPORTED_FEATURES;
 pub use view_policy::ViewPolicyStatus;
 
 use crate::CONTROLLER_NAME;
