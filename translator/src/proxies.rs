@@ -16,14 +16,14 @@ pub struct FleetProxies {
     pub connected: u64,
     /// How many have acknowledged all that they ask for, of which head at most.
     pub acknowledged: BTreeMap<Head, u64>,
-    pub rejections: BTreeMap<Subject, Rejection>,
+    pub(crate) rejections: BTreeMap<Subject, Rejection>,
 }
 
 /// A resource, as it was rejected.
-pub type Subject = (ResourceType, Arc<str>, Version);
+pub(crate) type Subject = (ResourceType, Arc<str>, Version);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rejection {
+pub(crate) struct Rejection {
     /// The proxy's own.
     pub words: Arc<str>,
     /// How many of the connected proxies reject it.
@@ -80,7 +80,11 @@ impl FleetProxies {
     }
 
     /// The objects that what is rejected was made from, as far as it is still what there is.
-    pub(crate) fn blame(&self, fleet: &FleetName, world: &World) -> BTreeMap<ObjectKey, Vec<Blame>> {
+    pub(crate) fn blame(
+        &self,
+        fleet: &FleetName,
+        world: &World,
+    ) -> BTreeMap<ObjectKey, Vec<Blame>> {
         let mut blamed: BTreeMap<ObjectKey, Vec<Blame>> = BTreeMap::new();
         for ((kind, name, version), Rejection { words, rejected }) in &self.rejections {
             for source in world.blamed(fleet, *kind, name, *version, words) {
@@ -109,7 +113,8 @@ mod tests {
     #[test]
     fn replicas_are_added_up() {
         let fleet = FleetName::new("shop", "web");
-        let (kind, name, version) = (ResourceType::Route, Arc::from("http/80"), Version::of(b"bad"));
+        let (kind, name, version) =
+            (ResourceType::Route, Arc::from("http/80"), Version::of(b"bad"));
         let report = |replica: &str, at: u64| AckReport {
             replica: replica.to_owned(),
             fleets: BTreeMap::from([(

@@ -92,7 +92,11 @@ impl Report {
     }
 
     /// Takes over which objects the proxies of a fleet reject.
-    pub(crate) fn note_blame(&mut self, fleet: &FleetName, blamed: BTreeMap<ObjectKey, Vec<Blame>>) {
+    pub(crate) fn note_blame(
+        &mut self,
+        fleet: &FleetName,
+        blamed: BTreeMap<ObjectKey, Vec<Blame>>,
+    ) {
         let before = match blamed.is_empty() {
             true => self.blamed.remove(fleet),
             false => self.blamed.insert(fleet.clone(), blamed.clone()),
@@ -155,6 +159,11 @@ impl Report {
 }
 
 impl Published {
+    #[cfg(test)]
+    pub(crate) fn at(generation: i64, head: Option<Head>) -> Self {
+        Self { generation, served: Vec::new(), revision: 0, head }
+    }
+
     /// Whether this is the first head that holds it.
     fn note(&mut self, stands: Option<Stands>) -> bool {
         let holding = stands.filter(|stands| stands.holds >= self.revision && self.head.is_none());

@@ -215,8 +215,9 @@ impl Translator {
         let Some(proxies) = proxies else { return };
         let known = self.report.borrow().blamed.keys().cloned().collect::<Vec<_>>();
         let rejecting = proxies.iter().filter(|(_, said)| !said.rejections.is_empty());
-        let mut blamed: BTreeMap<FleetName, _> =
-            rejecting.map(|(fleet, said)| (fleet.clone(), said.blame(fleet, &self.world))).collect();
+        let mut blamed: BTreeMap<FleetName, _> = rejecting
+            .map(|(fleet, said)| (fleet.clone(), said.blame(fleet, &self.world)))
+            .collect();
         for fleet in known {
             blamed.entry(fleet).or_default();
         }

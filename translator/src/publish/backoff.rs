@@ -5,7 +5,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// How long to wait before trying again what has failed so many times. `random`, from 0 to 1, spreads those that failed
 /// together.
-pub(super) fn after(attempts: u32, random: f64) -> Duration {
+pub(crate) fn after(attempts: u32, random: f64) -> Duration {
     let doublings = attempts.saturating_sub(1).min(10);
     let whole = FIRST.saturating_mul(1 << doublings).min(LONGEST);
     whole.mul_f64(0.5 + random / 2.0)

@@ -1,6 +1,6 @@
 //! The one writer of the store. [`Ledger`] decides what to ask for; here it is asked, waited for and told.
 
-mod backoff;
+pub(crate) mod backoff;
 mod fleet;
 mod ledger;
 mod quarantine;

@@ -3,7 +3,9 @@
 
 use super::World;
 use super::unit::{Fact, Unit};
-use crate::ir::{Backend, BackendProtocol, Hostname, ListenerId, TableKey, listener_name, secret_name};
+use crate::ir::{
+    Backend, BackendProtocol, Hostname, ListenerId, TableKey, listener_name, secret_name,
+};
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::VirtualHost;
@@ -85,9 +87,12 @@ impl World {
 
     /// The policies that make another resource of this one, for some clients.
     fn overlays(&self, fleet: &FleetName, kind: ResourceType, name: &Arc<str>) -> BTreeSet<Source> {
-        let planned = self.facts.plan(fleet).and_then(|plan| plan.resources.get(&(kind, name.clone())));
+        let planned =
+            self.facts.plan(fleet).and_then(|plan| plan.resources.get(&(kind, name.clone())));
         let policies = planned.into_iter().flat_map(|planned| &planned.overlays);
-        policies.map(|overlay| Source::Object(overlay.policy.clone().of(Kind::ViewPolicy))).collect()
+        policies
+            .map(|overlay| Source::Object(overlay.policy.clone().of(Kind::ViewPolicy)))
+            .collect()
     }
 
     fn blamed_in_table(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {

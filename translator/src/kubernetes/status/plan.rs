@@ -66,12 +66,11 @@ pub(super) fn is_current(desired: Option<i64>, seen: &Seen) -> bool {
 fn of_object(key: &ObjectKey, desired: Value, seen: &Seen, now: Timestamp) -> Option<Write> {
     let old = &*seen.status;
     let mut ours = desired;
-    let mut parts = Vec::new();
-    if ours["conditions"].is_array() {
-        date(&mut ours["conditions"], &old["conditions"], now);
-        parts.push((None, &ours["conditions"], &old["conditions"]));
+    if let Some(conditions) = ours.get_mut("conditions") {
+        date(conditions, &old["conditions"], now);
     }
-    for listener in ours["listeners"].as_array_mut().into_iter().flatten() {
+    let given = ours.get_mut("listeners").and_then(Value::as_array_mut);
+    for listener in given.into_iter().flatten() {
         let before = named(&old["listeners"], &listener["name"]);
         date(&mut listener["conditions"], &before["conditions"], now);
     }
@@ -207,7 +206,10 @@ fn listeners(old: &Value, ours: &Value) -> Value {
         let before = named(old, &listener["name"]);
         let mut fields: Map<String, Value> = before.as_object().cloned().unwrap_or_default();
         fields.extend(listener.as_object().cloned().unwrap_or_default());
-        fields.insert("conditions".to_owned(), merged(&before["conditions"], &listener["conditions"]));
+        fields.insert(
+            "conditions".to_owned(),
+            merged(&before["conditions"], &listener["conditions"]),
+        );
         all.push((in_old_place(listener), Value::Object(fields)));
     }
     // What the Gateway does not have any more goes; what others say of it is theirs.
@@ -249,7 +251,8 @@ fn notices(part: Option<String>, new: &Value, old: &Value) -> impl Iterator<Item
         Some(PROGRAMMED) => condition["status"] == "False" && condition["reason"] == "Invalid",
         _ => condition["status"] == "False",
     };
-    let wrong: Vec<&Value> = new.as_array().into_iter().flatten().filter(|it| is_wrong(it)).collect();
+    let wrong: Vec<&Value> =
+        new.as_array().into_iter().flatten().filter(|it| is_wrong(it)).collect();
     let is_only = wrong.len() == 1;
     let is_news = |condition: &Value| {
         let before = condition["type"].as_str().and_then(|of| entry(old, "type", of));

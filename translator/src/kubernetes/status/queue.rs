@@ -32,7 +32,9 @@ struct Entry {
 enum Turn {
     Waiting(Place),
     /// Whether it changed meanwhile.
-    Working { changed: bool },
+    Working {
+        changed: bool,
+    },
 }
 
 type Place = (Instant, u64);
@@ -46,7 +48,8 @@ impl Queue {
     pub(super) fn mark(&mut self, key: ObjectKey, now: Instant) {
         match self.entries.get_mut(&key) {
             Some(Entry { turn: Turn::Working { changed }, .. }) => *changed = true,
-            Some(Entry { turn: Turn::Waiting((at, _)), attempts }) if *at <= now || *attempts > 0 => {}
+            Some(Entry { turn: Turn::Waiting((at, _)), attempts })
+                if *at <= now || *attempts > 0 => {}
             _ => self.again_at(key, now),
         }
     }

@@ -174,3 +174,6 @@ pub(super) fn entry<'a>(list: &'a Value, field: &str, says: &str) -> Option<&'a 
 fn proxies(count: u64) -> String {
     format!("{count} prox{}", if count == 1 { "y" } else { "ies" })
 }
+
+#[cfg(test)]
+mod tests;
