@@ -3,6 +3,7 @@
 
 #[path = "../../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
+mod status;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
