@@ -96,6 +96,8 @@ impl Translator {
         let (mut provided, mut synced) = (true, false);
         let (mut damage, mut answers) = (self.damage.subscribe(), self.answers.subscribe());
         let mut proxies = self.proxies.subscribe();
+        // What they said before counts.
+        proxies.mark_changed();
         loop {
             let round = tokio::select! {
                 () = stop.cancelled() => return Ok(()),

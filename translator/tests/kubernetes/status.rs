@@ -370,7 +370,7 @@ async fn programmed_follows_the_proxies_and_does_not_flap() {
         ..FleetReport::default()
     };
     stage.report(proxies(2, &[])).await;
-    // Only the words differ, so they are not written at once.
+    stage.until_programmed("False", "None of 2 proxies has accepted it yet").await;
     stage.report(proxies(2, &[(head, 1)])).await;
     stage.until_programmed("True", "Accepted by 1 of 2 proxies").await;
     let since = stage.programmed().await["lastTransitionTime"].clone();

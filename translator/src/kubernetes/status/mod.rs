@@ -36,6 +36,9 @@ const AT_ONCE: usize = 16;
 /// How long the status of an object is left alone if only the number of its proxies is another: they come and go.
 const COUNTS_EVERY: Duration = Duration::from_secs(30);
 
+/// How long whoever begins waits for what proxies say, lest something is taken back that they will say again.
+const HEARING: Duration = Duration::from_secs(5);
+
 /// How long there is nothing to do at most.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -49,11 +52,12 @@ pub struct StatusWriter {
     queue: Queue,
     pace: Pace,
     jobs: JoinSet<Answer>,
+    hearing_until: Instant,
     /// How many changes of the report are known; `None` before the first look.
     read: Option<u64>,
     /// The Gateways, classes and policies that have something of ours, as far as this term knows.
     known: BTreeSet<ObjectKey>,
-    /// When objects were last written that say how many proxies have them.
+    /// When objects were last written.
     written: BTreeMap<ObjectKey, Instant>,
     /// The kinds that cannot be written, so that each is one line.
     failing: BTreeSet<Kind>,
@@ -76,6 +80,7 @@ impl StatusWriter {
             queue: Queue::default(),
             pace: Pace::new(Instant::now()),
             jobs: JoinSet::new(),
+            hearing_until: Instant::now() + HEARING,
             read: None,
             known: BTreeSet::new(),
             written: BTreeMap::new(),
@@ -136,6 +141,9 @@ impl StatusWriter {
         if self.read.is_none() {
             return now + IDLE;
         }
+        if now < self.hearing_until && self.report.borrow().proxies.is_none() {
+            return self.hearing_until;
+        }
         while self.jobs.len() < AT_ONCE {
             let Some(key) = self.queue.next(now) else { break };
             let Some((write, uid)) = self.plan(&key) else {
@@ -168,6 +176,10 @@ impl StatusWriter {
             return None;
         };
         let report = self.report.borrow();
+        // The term is over: nothing that is missing here is missing.
+        if !report.complete {
+            return None;
+        }
         let generation = report.statuses.get(key).and_then(|status| status.generation());
         // Whichever is behind will say so when it has caught up.
         if !plan::is_current(generation, &seen) {
@@ -191,9 +203,7 @@ impl StatusWriter {
         match outcome {
             Outcome::Written(seen) => {
                 self.observed.note(&key, seen);
-                if !key.kind.is_route() {
-                    self.written.insert(key.clone(), now);
-                }
+                self.written.insert(key.clone(), now);
                 if self.failing.remove(&key.kind) {
                     tracing::info!("statuses of {} are written again", key.kind.as_str());
                 }

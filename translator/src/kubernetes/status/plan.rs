@@ -227,20 +227,28 @@ fn named<'a>(list: &'a Value, name: &Value) -> &'a Value {
     name.as_str().and_then(|name| entry(list, "name", name)).unwrap_or(&Value::Null)
 }
 
-/// Whether only the words about proxies differ.
+/// Whether only numbers differ in what is said about proxies.
 fn is_minor(new: &Value, old: &Value) -> bool {
-    fn wordless(value: &Value) -> Value {
+    fn numberless(value: &Value) -> Value {
         match value {
             Value::Object(fields) => {
                 let is_programmed = fields.get("type").is_some_and(|of| of == PROGRAMMED);
-                let kept = fields.iter().filter(|(name, _)| !is_programmed || *name != "message");
-                Value::Object(kept.map(|(name, value)| (name.clone(), wordless(value))).collect())
+                let field = |(name, value): (&String, &Value)| {
+                    let value = match value {
+                        Value::String(words) if is_programmed && name == "message" => {
+                            json!(words.replace(|letter: char| letter.is_ascii_digit(), ""))
+                        }
+                        other => numberless(other),
+                    };
+                    (name.clone(), value)
+                };
+                Value::Object(fields.iter().map(field).collect())
             }
-            Value::Array(elements) => Value::Array(elements.iter().map(wordless).collect()),
+            Value::Array(elements) => Value::Array(elements.iter().map(numberless).collect()),
             other => other.clone(),
         }
     }
-    wordless(new) == wordless(old)
+    numberless(new) == numberless(old)
 }
 
 /// What is wrong in one part of an object, and was not so before. A proxy that is awaited is nothing wrong, and what

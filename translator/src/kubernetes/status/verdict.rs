@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 /// The condition that proxies have a say in.
 pub(super) const PROGRAMMED: &str = "Programmed";
 
+/// The reasons that it has, beside its own name.
+const PENDING: &str = "Pending";
+const INVALID: &str = "Invalid";
+
 /// The status of an object, but for the times of transition. `None`: nothing of ours belongs there.
 ///
 /// `written` is the status that the object has. A generation that was once programmed stays so, whoever leads now and
@@ -81,7 +85,7 @@ fn gateway(
         answer.give(&mut status.conditions, &written["conditions"]);
         if given > 0 && given == rejected {
             let message = "Proxies reject every listener: see there".to_owned();
-            let refused = condition(PROGRAMMED, false, "Invalid", message, &status.conditions);
+            let refused = condition(PROGRAMMED, false, INVALID, message, &status.conditions);
             status.conditions.set(refused);
         }
     }
@@ -99,31 +103,32 @@ impl Answer<'_> {
     /// Says whether a proxy has this generation, where translation says that they are given it.
     fn give(&self, conditions: &mut Conditions, written: &Value) {
         let Some(found) = conditions.get(PROGRAMMED) else { return };
-        let before = entry(written, "type", PROGRAMMED).filter(|before| {
-            before["observedGeneration"] == json!(found.observed_generation)
-                && before["status"] == "True"
-        });
+        let before = entry(written, "type", PROGRAMMED)
+            .filter(|before| before["observedGeneration"] == json!(found.observed_generation));
         let head = self.published.and_then(|published| published.head);
+        // Whoever looked last knew more.
+        if let (Some(before), true) = (before, self.proxies.is_none() || head.is_none()) {
+            let reason =
+                [PROGRAMMED, PENDING, INVALID].into_iter().find(|it| before["reason"] == *it);
+            let (is_true, message) = (before["status"] == "True", before["message"].as_str());
+            let (reason, message) =
+                (reason.unwrap_or(PENDING), message.unwrap_or_default().to_owned());
+            conditions.set(condition(PROGRAMMED, is_true, reason, message, conditions));
+            return;
+        }
+        let was_true = before.is_some_and(|before| before["status"] == "True");
         let said = self.proxies.flatten();
         let connected = said.map_or(0, |said| said.connected);
         let having = said.zip(head).map_or(0, |(said, head)| said.have(head));
-        let (is_true, message) = match before {
-            // Whoever looked last knew more.
-            Some(before) if self.proxies.is_none() => {
-                (true, before["message"].as_str().unwrap_or_default().to_owned())
-            }
-            Some(_) if connected == 0 => {
-                (true, "Accepted by a proxy; none is connected now".to_owned())
-            }
-            Some(_) if head.is_none() => (true, "Accepted by a proxy".to_owned()),
-            before if before.is_some() || having > 0 => {
-                (true, format!("Accepted by {having} of {}", proxies(connected.max(having))))
-            }
-            _ if head.is_none() => (false, "Not yet in the store".to_owned()),
-            _ if connected == 0 => (false, "No proxy is connected yet".to_owned()),
-            _ => (false, format!("None of {} has accepted it yet", proxies(connected))),
+        let is_true = was_true || having > 0;
+        let reason = if is_true { PROGRAMMED } else { PENDING };
+        let message = match is_true {
+            true if connected == 0 => "Accepted by a proxy; none is connected now".to_owned(),
+            true => format!("Accepted by {having} of {}", proxies(connected.max(having))),
+            false if head.is_none() => "Not yet in the store".to_owned(),
+            false if connected == 0 => "No proxy is connected yet".to_owned(),
+            false => format!("None of {} has accepted it yet", proxies(connected)),
         };
-        let reason = if is_true { PROGRAMMED } else { "Pending" };
         conditions.set(condition(PROGRAMMED, is_true, reason, message, conditions));
     }
 }
@@ -147,7 +152,7 @@ fn refuse<'a>(
     if words.is_empty() {
         return false;
     }
-    conditions.set(condition(PROGRAMMED, false, "Invalid", words.join("; "), conditions));
+    conditions.set(condition(PROGRAMMED, false, INVALID, words.join("; "), conditions));
     true
 }
 

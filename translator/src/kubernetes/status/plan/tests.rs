@@ -1,5 +1,8 @@
 use super::*;
 use heliograph_translator_core::objects::ObjectName;
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const EARLIER: &str = "2024-01-01T00:00:00Z";
@@ -249,4 +252,102 @@ fn an_older_generation_never_goes_over_a_newer_one() {
         [false, true, false]
     );
     assert!(is_current(None, &seen));
+}
+
+const THEIRS: &str = "example.com/Checked";
+
+/// Conditions by type: whether they are true, and which reason they have.
+type Described = BTreeMap<&'static str, (bool, u8)>;
+
+fn described(types: &'static [&'static str]) -> impl Strategy<Value = Described> {
+    btree_map(prop::sample::select(types), (any::<bool>(), 0..2_u8), 0..types.len())
+}
+
+fn conditions(described: &Described) -> Vec<Value> {
+    let conditions = described.iter().map(|(of, (is_true, reason))| {
+        condition(of, if *is_true { "True" } else { "False" }, &format!("Reason{reason}"))
+    });
+    conditions.collect()
+}
+
+fn dated(described: &Described) -> Vec<Value> {
+    conditions(described).into_iter().map(|condition| since(condition, EARLIER)).collect()
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_route_has_one_write_settles_it_and_leaves_others_alone(
+        old in vec((any::<bool>(), 0..4_u8, described(&["Accepted", "ResolvedRefs", "Programmed", THEIRS])), 0..5),
+        wanted in btree_map(0..4_u8, described(&["Accepted", "ResolvedRefs", "Programmed"]), 0..4),
+    ) {
+        let mut names: Vec<u8> = Vec::new();
+        let mut parents = Vec::new();
+        for (is_ours, name, described) in &old {
+            let mut entry = parent(&name.to_string(), dated(described));
+            if !*is_ours {
+                entry["controllerName"] = json!("example.com/other");
+            } else if names.contains(name) {
+                continue;
+            } else {
+                names.push(*name);
+            }
+            parents.push(entry);
+        }
+        let of_others = |parents: &[Value]| -> Vec<Value> {
+            parents.iter().filter(|it| it["controllerName"] != CONTROLLER_NAME).cloned().collect()
+        };
+        let desired = wanted.iter().map(|(name, it)| parent(&name.to_string(), conditions(it)));
+        let desired = (!wanted.is_empty()).then(|| json!({"parents": desired.collect::<Vec<_>>()}));
+        let status = json!({"parents": parents});
+        let write = planned(&route(), desired.clone(), status.clone());
+        let new = write.map_or(status, |write| written(&route(), &Value::Null, &write));
+        let entries = new["parents"].as_array().unwrap();
+        prop_assert_eq!(of_others(entries), of_others(&parents));
+        let ours: Vec<&Value> = entries.iter().filter(|it| it["controllerName"] == CONTROLLER_NAME).collect();
+        prop_assert_eq!(ours.len(), wanted.len());
+        for entry in ours {
+            let name: u8 = entry["parentRef"]["name"].as_str().unwrap().parse().unwrap();
+            let before = parents.iter().find(|it| it["controllerName"] == CONTROLLER_NAME && it["parentRef"] == entry["parentRef"]);
+            let before = before.map_or(&Value::Null, |before| &before["conditions"]);
+            let theirs = super::entry(&entry["conditions"], "type", THEIRS);
+            prop_assert_eq!(theirs, super::entry(before, "type", THEIRS));
+            let ours = entry["conditions"].as_array().unwrap().iter().filter(|it| it["type"] != THEIRS);
+            prop_assert_eq!(ours.clone().count(), wanted[&name].len());
+            for condition in ours {
+                let of = condition["type"].as_str().unwrap();
+                let was = super::entry(before, "type", of).is_some_and(|was| was["status"] == condition["status"]);
+                prop_assert_eq!(&condition["lastTransitionTime"], if was { EARLIER } else { NOW });
+            }
+        }
+        prop_assert_eq!(planned(&route(), desired, new), None, "it is settled");
+    }
+
+    #[test]
+    fn whatever_a_gateway_has_one_write_settles_it_and_leaves_others_alone(
+        old in described(&["Accepted", "Programmed", THEIRS]),
+        listeners in btree_map(0..3_u8, described(&["Accepted", "Programmed", "Conflicted", THEIRS]), 0..4),
+        wanted in described(&["Accepted", "Programmed"]),
+        wanted_listeners in btree_map(0..3_u8, described(&["Accepted", "Programmed", "Conflicted"]), 0..4),
+    ) {
+        let listener = |name: &u8, conditions: Vec<Value>| json!({"name": name.to_string(), "attachedRoutes": 0, "conditions": conditions});
+        let status = json!({
+            "addresses": [{"value": "10.0.0.1"}],
+            "conditions": dated(&old),
+            "listeners": listeners.iter().map(|(name, it)| listener(name, dated(it))).collect::<Vec<_>>(),
+        });
+        let desired = json!({
+            "conditions": conditions(&wanted),
+            "listeners": wanted_listeners.iter().map(|(name, it)| listener(name, conditions(it))).collect::<Vec<_>>(),
+        });
+        let write = planned(&gateway(), Some(desired.clone()), status.clone());
+        let new = write.map_or(status.clone(), |write| written(&gateway(), &status, &write));
+        prop_assert_eq!(&new["addresses"], &status["addresses"]);
+        let theirs = |status: &Value| super::entry(&status["conditions"], "type", THEIRS).cloned();
+        prop_assert_eq!(theirs(&new), theirs(&status));
+        for name in wanted_listeners.keys().map(u8::to_string) {
+            let of = |status: &Value| super::entry(&status["listeners"], "name", &name).and_then(&theirs);
+            prop_assert_eq!(of(&new), of(&status));
+        }
+        prop_assert_eq!(planned(&gateway(), Some(desired), new), None, "it is settled");
+    }
 }

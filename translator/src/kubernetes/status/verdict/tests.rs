@@ -104,7 +104,7 @@ fn what_was_programmed_stays_so_whoever_leads_and_whatever_becomes_of_the_proxie
     let cases = [
         // A new leader that has not asked yet, or not found the head yet.
         (None, None, "Accepted by 2 of 2 proxies"),
-        (None, Some(proxies(2, &[(5, 2)])), "Accepted by a proxy"),
+        (None, Some(proxies(1, &[(5, 1)])), "Accepted by 2 of 2 proxies"),
         // All proxies restart.
         (Some(5), Some(proxies(0, &[])), "Accepted by a proxy; none is connected now"),
         (Some(5), Some(proxies(2, &[])), "Accepted by 0 of 2 proxies"),
@@ -117,12 +117,18 @@ fn what_was_programmed_stays_so_whoever_leads_and_whatever_becomes_of_the_proxie
     }
 
     let mut older = written;
-    for part in [&mut older["conditions"]] {
-        part[1]["observedGeneration"] = json!(2);
-    }
+    older["conditions"][1]["observedGeneration"] = json!(2);
     older["listeners"] = Value::Null;
     let (status, reason, _) = programmed(&report(Some(9), Some(proxies(2, &[(5, 2)]))), &older);
     assert_eq!((&*status, &*reason), ("False", "Pending"), "that was of another generation");
+}
+
+#[test]
+fn who_does_not_know_yet_keeps_what_was_said() {
+    let waiting =
+        of(&gateway_key(), &report(Some(5), Some(proxies(0, &[]))), &Value::Null).unwrap();
+    let (status, reason, message) = programmed(&report(None, None), &waiting);
+    assert_eq!([&*status, &*reason, &*message], ["False", "Pending", "No proxy is connected yet"]);
 }
 
 #[test]
