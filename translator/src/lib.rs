@@ -18,7 +18,7 @@ mod term;
 
 pub use acks::AckReader;
 pub use metrics::{FileMetrics, TranslatorMetrics};
-pub use proxies::{Blame, FleetProxies, Proxies};
+pub use proxies::{Blame, Blamed, FleetProxies, Proxies};
 pub use publish::{Decision, News, Publisher, TermError};
 pub use recent::Recent;
 pub use report::{Published, Report, in_words};

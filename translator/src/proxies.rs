@@ -1,14 +1,17 @@
 //! What the proxies of all replicas say to what was published, added up: how many have it, and what they reject.
 
-use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
+use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Version};
 use heliograph_store::{AckReport, FleetReport, RejectionReport};
 use heliograph_translator_core::objects::ObjectKey;
-use heliograph_translator_core::{Source, World};
+use heliograph_translator_core::{Outcome, Source, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What the proxies of each fleet say.
 pub type Proxies = BTreeMap<FleetName, FleetProxies>;
+
+/// The objects that proxies reject something of, by fleet.
+pub type Blamed = BTreeMap<FleetName, BTreeMap<ObjectKey, Vec<Blame>>>;
 
 /// What the proxies of one fleet say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,11 +83,7 @@ impl FleetProxies {
     }
 
     /// The objects that what is rejected was made from, as far as it is still what there is.
-    pub(crate) fn blame(
-        &self,
-        fleet: &FleetName,
-        world: &World,
-    ) -> BTreeMap<ObjectKey, Vec<Blame>> {
+    fn blame(&self, fleet: &FleetName, world: &World) -> BTreeMap<ObjectKey, Vec<Blame>> {
         let mut blamed: BTreeMap<ObjectKey, Vec<Blame>> = BTreeMap::new();
         for ((kind, name, version), Rejection { words, rejected }) in &self.rejections {
             for source in world.blamed(fleet, *kind, name, *version, words) {
@@ -99,6 +98,30 @@ impl FleetProxies {
         }
         blamed
     }
+}
+
+/// Which objects the fleets mean that reject something.
+pub(crate) fn blamed(proxies: &Proxies, world: &World) -> Blamed {
+    let rejecting = proxies.iter().filter(|(_, said)| !said.rejections.is_empty());
+    rejecting.map(|(fleet, said)| (fleet.clone(), said.blame(fleet, world))).collect()
+}
+
+/// The same, of the fleets where what is rejected is another one now, or which are no more.
+pub(crate) fn blamed_anew(proxies: &Proxies, world: &World, outcome: &Outcome) -> Blamed {
+    let rejecting = outcome.changes.iter().filter_map(|(fleet, changes)| {
+        let said = proxies.get(fleet).filter(|said| !said.rejections.is_empty())?;
+        let is_rejected = |change: &Change| {
+            let (kind, name) = match change {
+                Change::Set(kind, resource) => (kind, &resource.name),
+                Change::Remove(kind, name) => (kind, name),
+                Change::SetInternal(..) | Change::RemoveInternal(..) => return false,
+            };
+            said.rejections.keys().any(|(of, rejected, _)| (of, rejected) == (kind, name))
+        };
+        changes.iter().any(is_rejected).then(|| (fleet.clone(), said.blame(fleet, world)))
+    });
+    let retired = outcome.retired.iter().map(|fleet| (fleet.clone(), BTreeMap::new()));
+    rejecting.chain(retired).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use crate::proxies::{Blame, Proxies};
+use crate::proxies::{Blame, Blamed, Proxies};
 use crate::publish::{News, Publisher, Stands};
 use crate::recent::Recent;
 use heliograph_snapshot::{FleetName, Head};
@@ -24,7 +24,7 @@ pub struct Report {
     /// What proxies say; `None` until someone has asked them.
     pub proxies: Option<Arc<Proxies>>,
     /// The objects that proxies reject something of, by fleet.
-    pub blamed: BTreeMap<FleetName, BTreeMap<ObjectKey, Vec<Blame>>>,
+    pub blamed: Blamed,
     /// The objects of which there is something else to say.
     pub changed: Recent<ObjectKey>,
 }
@@ -91,20 +91,18 @@ impl Report {
         }
     }
 
-    /// Takes over which objects the proxies of a fleet reject.
-    pub(crate) fn note_blame(
-        &mut self,
-        fleet: &FleetName,
-        blamed: BTreeMap<ObjectKey, Vec<Blame>>,
-    ) {
-        let before = match blamed.is_empty() {
-            true => self.blamed.remove(fleet),
-            false => self.blamed.insert(fleet.clone(), blamed.clone()),
-        };
-        let before = before.unwrap_or_default();
-        let objects: BTreeSet<&ObjectKey> = before.keys().chain(blamed.keys()).collect();
-        for object in objects.into_iter().filter(|it| before.get(it) != blamed.get(it)) {
-            self.changed.push(object.clone());
+    /// Takes over which objects proxies mean, of the fleets that are named.
+    pub(crate) fn note_blame(&mut self, blamed: Blamed) {
+        for (fleet, blamed) in blamed {
+            let before = match blamed.is_empty() {
+                true => self.blamed.remove(&fleet),
+                false => self.blamed.insert(fleet, blamed.clone()),
+            };
+            let before = before.unwrap_or_default();
+            let objects: BTreeSet<&ObjectKey> = before.keys().chain(blamed.keys()).collect();
+            for object in objects.into_iter().filter(|it| before.get(it) != blamed.get(it)) {
+                self.changed.push(object.clone());
+            }
         }
     }
 

@@ -1,10 +1,10 @@
 use crate::metrics::TranslatorMetrics;
 use crate::provider::Input;
-use crate::proxies::{Blame, Proxies};
+use crate::proxies::{self, Blamed, Proxies};
 use crate::publish::{Answers, Decision, News, Publisher, TermError};
 use crate::report::{Report, count, in_words};
 use heliograph_shared::admin::Guard;
-use heliograph_snapshot::{Change, FleetName};
+use heliograph_snapshot::FleetName;
 use heliograph_store::Store;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
@@ -198,7 +198,10 @@ impl Translator {
     /// Hands over what changed. When it is in the store is told as news.
     fn publish(&mut self, mut outcome: Outcome) {
         let objects = std::mem::take(&mut self.changed).len();
-        let blamed = self.blamed_anew(&outcome);
+        let blamed = match &*self.proxies.borrow() {
+            Some(proxies) => proxies::blamed_anew(proxies, &self.world, &outcome),
+            None => Blamed::new(),
+        };
         for (fleet, changes) in std::mem::take(&mut outcome.changes) {
             self.publisher.change(&fleet, changes, objects);
         }
@@ -208,45 +211,22 @@ impl Translator {
         self.metrics.fleets(self.publisher.fleets());
         self.report.send_modify(|report| {
             report.note(outcome, &self.publisher);
-            blamed.into_iter().for_each(|(fleet, blamed)| report.note_blame(&fleet, blamed));
+            report.note_blame(blamed);
         });
     }
 
     /// Takes note of what proxies say.
     fn heard(&mut self, proxies: Option<Arc<Proxies>>) {
         let Some(proxies) = proxies else { return };
-        let known = self.report.borrow().blamed.keys().cloned().collect::<Vec<_>>();
-        let rejecting = proxies.iter().filter(|(_, said)| !said.rejections.is_empty());
-        let mut blamed: BTreeMap<FleetName, _> = rejecting
-            .map(|(fleet, said)| (fleet.clone(), said.blame(fleet, &self.world)))
-            .collect();
-        for fleet in known {
-            blamed.entry(fleet).or_default();
+        let mut blamed = proxies::blamed(&proxies, &self.world);
+        // Those that reject nothing any more are named too.
+        for fleet in self.report.borrow().blamed.keys() {
+            blamed.entry(fleet.clone()).or_default();
         }
         self.report.send_modify(|report| {
             report.note_proxies(proxies);
-            blamed.into_iter().for_each(|(fleet, blamed)| report.note_blame(&fleet, blamed));
+            report.note_blame(blamed);
         });
-    }
-
-    /// Who is to blame for what proxies reject, of the fleets where what they reject is another one now.
-    fn blamed_anew(&self, outcome: &Outcome) -> Vec<(FleetName, BTreeMap<ObjectKey, Vec<Blame>>)> {
-        let Some(proxies) = self.proxies.borrow().clone() else { return Vec::new() };
-        let rejecting = outcome.changes.iter().filter_map(|(fleet, changes)| {
-            let said = proxies.get(fleet).filter(|said| !said.rejections.is_empty())?;
-            let is_rejected = |change: &Change| {
-                let (kind, name) = match change {
-                    Change::Set(kind, resource) => (kind, &resource.name),
-                    Change::Remove(kind, name) => (kind, name),
-                    Change::SetInternal(..) | Change::RemoveInternal(..) => return false,
-                };
-                said.rejections.keys().any(|(of, rejected, _)| (of, rejected) == (kind, name))
-            };
-            changes.iter().any(is_rejected).then(|| (fleet, said))
-        });
-        let blamed = rejecting.map(|(fleet, said)| (fleet.clone(), said.blame(fleet, &self.world)));
-        let retired = outcome.retired.iter().map(|fleet| (fleet.clone(), BTreeMap::new()));
-        blamed.chain(retired).collect()
     }
 
     /// Takes note of what is in the store.

@@ -86,6 +86,44 @@ impl Term {
     }
 }
 
+/// What a route changes of a Gateway's status, proxies need not answer to; what the Gateway itself says they must.
+#[tokio::test(start_paused = true)]
+async fn since_which_head_a_generation_is_published_is_known() {
+    let generation = |number: u32, port| {
+        gateway(port).replace("{name: edge}", &format!("{{name: edge, generation: {number}}}"))
+    };
+    let route = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: cart}
+spec: {parentRefs: [{name: edge}]}
+";
+    let store = Faulty::new();
+    let mut term = Term::begin(store.clone(), 1);
+    let (fleet, key) = (FleetName::new("default", "edge"), object(&gateway(1)).key());
+    let published = |report: &Report| {
+        let published = report.published.get(&fleet)?.get(&key)?;
+        Some((published.generation, published.head?.sequence))
+    };
+    term.send(applied(&[CLASS, &generation(1, 8080)])).await;
+    term.send(Input::Synced).await;
+    term.reports(|report| published(report) == Some((1, 1))).await;
+    let read = term.report.borrow().changed.count();
+    term.send(applied(&[route])).await;
+    let report = term.reports(|report| report.heads[&fleet].sequence == 2).await;
+    assert_eq!(published(&report), Some((1, 1)), "it was published before");
+    let changed: BTreeSet<_> = report.changed.since(read).unwrap().cloned().collect();
+    assert_eq!(changed, BTreeSet::from([key.clone(), object(route).key()]));
+
+    term.send(applied(&[&generation(2, 9090)])).await;
+    term.reports(|report| published(report) == Some((2, 3))).await;
+    // What does not reach the proxies is published already.
+    term.send(applied(&[&generation(3, 9090)])).await;
+    term.reports(|report| published(report) == Some((3, 3))).await;
+    term.stop.cancel();
+    term.end().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_published_before_everything_is_known() {
     let store = Faulty::new();

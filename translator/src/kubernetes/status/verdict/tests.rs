@@ -1,5 +1,5 @@
 use super::*;
-use crate::proxies::Proxies;
+use crate::proxies::{Blamed, Proxies};
 use heliograph_snapshot::Head;
 use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
 use heliograph_translator_core::{Event, World};
@@ -156,13 +156,17 @@ fn blame(listener: Option<&str>, rejected: u64) -> Blame {
     Blame { fleet: fleet(), listener: listener.map(Into::into), words, rejected }
 }
 
+fn of_fleet(blamed: BTreeMap<ObjectKey, Vec<Blame>>) -> Blamed {
+    Blamed::from([(fleet(), blamed)])
+}
+
 #[test]
 fn a_rejected_route_has_envoys_words_and_stays_accepted() {
     let mut report = report(Some(5), Some(proxies(2, &[(4, 2)])));
     let clean = of(&route_key(), &report, &Value::Null).unwrap();
     assert_eq!(entry(&clean["parents"][0]["conditions"], "type", PROGRAMMED), None);
 
-    report.note_blame(&fleet(), BTreeMap::from([(route_key(), vec![blame(None, 2)])]));
+    report.note_blame(of_fleet(BTreeMap::from([(route_key(), vec![blame(None, 2)])])));
     let status = of(&route_key(), &report, &Value::Null).unwrap();
     let conditions = &status["parents"][0]["conditions"];
     assert_eq!(entry(conditions, "type", "Accepted").unwrap()["status"], "True");
@@ -176,7 +180,7 @@ fn a_rejected_route_has_envoys_words_and_stays_accepted() {
     assert_eq!(entry(conditions, "type", PROGRAMMED), Some(&expected));
     assert_eq!(report.changed.since(0).unwrap().collect::<Vec<_>>(), [&route_key()]);
 
-    report.note_blame(&fleet(), BTreeMap::new());
+    report.note_blame(of_fleet(BTreeMap::new()));
     assert_eq!(of(&route_key(), &report, &Value::Null), Some(clean));
 }
 
@@ -191,11 +195,11 @@ fn a_rejected_listener_is_not_programmed_and_the_others_are() {
         (programmed["reason"].clone(), whole["reason"].clone())
     };
     let one = BTreeMap::from([(gateway_key(), vec![blame(Some("http"), 1)])]);
-    report.note_blame(&fleet(), one);
+    report.note_blame(of_fleet(one));
     assert_eq!(of_listener(&report, "http"), (json!("Invalid"), json!("Programmed")));
     assert_eq!(of_listener(&report, "other"), (json!("Programmed"), json!("Programmed")));
     let both = vec![blame(Some("http"), 1), blame(Some("other"), 0)];
-    report.note_blame(&fleet(), BTreeMap::from([(gateway_key(), both)]));
+    report.note_blame(of_fleet(BTreeMap::from([(gateway_key(), both)])));
     assert_eq!(of_listener(&report, "http"), (json!("Invalid"), json!("Invalid")));
 }
 
