@@ -193,13 +193,19 @@ fn what_was_applied_is_taken_back_only_where_it_is_known_to_be_ours() {
 
 #[test]
 fn only_how_many_proxies_there_are_can_wait() {
-    let first =
-        planned(&gateway(), Some(of_gateway("Programmed", &["http"])), Value::Null).unwrap();
+    let counted = |message: &str| {
+        let mut status = of_gateway("Programmed", &["http"]);
+        status["conditions"][0]["message"] = json!(message);
+        status["listeners"][0]["conditions"][0]["message"] = json!(message);
+        status
+    };
+    let first = planned(&gateway(), Some(counted("Accepted by 9 of 12 proxies")), Value::Null);
+    let first = first.unwrap();
     assert!(!first.is_minor);
     let status = written(&gateway(), &Value::Null, &first);
-    let mut counted = of_gateway("Programmed", &["http"]);
-    counted["conditions"][0]["message"] = json!("Accepted by 2 of 2 proxies");
-    counted["listeners"][0]["conditions"][0]["message"] = json!("Accepted by 2 of 2 proxies");
+    let words = counted("Accepted by a proxy; none is connected now");
+    assert!(!planned(&gateway(), Some(words), status.clone()).unwrap().is_minor);
+    let mut counted = counted("Accepted by 12 of 12 proxies");
     assert!(planned(&gateway(), Some(counted.clone()), status.clone()).unwrap().is_minor);
     counted["listeners"][0]["attachedRoutes"] = json!(2);
     assert!(!planned(&gateway(), Some(counted), status).unwrap().is_minor);
