@@ -4,6 +4,7 @@
 
 mod edits;
 mod envoys;
+mod features;
 mod golden;
 mod harness;
 mod redis_access;

@@ -55,8 +55,7 @@ fn conflict(one: &Listener, other: &Listener) -> Option<Conflict> {
     if one.port != other.port {
         return Some((PORT_UNAVAILABLE, "a port that proxies bind at the same number"));
     }
-    if one.protocol != other.protocol {
-        return Some(("ProtocolConflict", "the same port and another protocol"));
-    }
-    (one.hostname == other.hostname).then_some(("HostnameConflict", "the same port and hostname"))
+    // Whether a connection begins with TLS tells plain HTTP from HTTPS.
+    (one.protocol == other.protocol && one.hostname == other.hostname)
+        .then_some(("HostnameConflict", "the same port, protocol and hostname"))
 }

@@ -129,7 +129,8 @@ pub(super) fn accept(
             certificates.into_iter().filter_map(Result::ok).collect()
         }
     };
-    accepted.listener = Some(Listener { id, port, protocol, hostname, certificates });
+    accepted.listener =
+        Some(Listener { id, port, protocol, hostname, certificates, client_validation: None });
     accepted
 }
 

@@ -9,12 +9,14 @@ use crate::routes::Rules;
 use crate::status::Condition;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of each parentRef that leads to a Gateway of ours.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Attachment {
     pub(crate) parents: Vec<Parent>,
+    /// What the route's rules refer to.
+    mentions: BTreeSet<ObjectKey>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +46,17 @@ impl Attachment {
         self.parents.iter().flat_map(|parent| &parent.hosts)
     }
 
+    /// Which Gateways lead to what, by way of this route.
+    pub(crate) fn leads(&self) -> BTreeSet<(ObjectKey, ObjectName)> {
+        let gateways = self.listeners().map(|listener| &listener.owner.name);
+        let gateways: BTreeSet<&ObjectName> = gateways.collect();
+        let to = |gateway: &ObjectName| {
+            let mentions = self.mentions.iter();
+            mentions.map(|it| (it.clone(), gateway.clone())).collect::<Vec<_>>()
+        };
+        gateways.into_iter().flat_map(to).collect()
+    }
+
     /// The listeners that count the route as attached, also those that cannot be served.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = &ListenerId> {
         self.parents.iter().flat_map(|parent| &parent.listeners)
@@ -63,7 +76,7 @@ pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
         let doors = reader.doors(&gateway)?;
         Some(attach(reader, key, rules, reference, doors))
     });
-    Attachment { parents: parents.collect() }
+    Attachment { parents: parents.collect(), mentions: rules.mentions.clone() }
 }
 
 fn attach(

@@ -5,28 +5,49 @@
 pub mod heliograph;
 mod key;
 mod manifest;
+pub(crate) mod policy;
 
 pub use key::{ObjectKey, ObjectName};
 pub use manifest::{Document, Fault, parse};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 /// Gateway API's own types, under the names that the specification uses.
 pub mod gateway {
+    pub use gateway_api::backendtlspolicies::{
+        BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsPolicyValidation as BackendTlsValidation,
+        BackendTlsPolicyValidationSubjectAltNames as SubjectAltName,
+        BackendTlsPolicyValidationSubjectAltNamesType as SubjectAltNameType,
+    };
     pub use gateway_api::experimental::gatewayclasses::GatewayClass;
     pub use gateway_api::experimental::gateways::{
         Gateway, GatewayListeners as Listener,
         GatewayListenersAllowedRoutesNamespacesFrom as NamespacesFrom,
         GatewayListenersAllowedRoutesNamespacesSelector as NamespaceSelector,
         GatewayListenersTls as ListenerTls, GatewayListenersTlsCertificateRefs as CertificateRef,
-        GatewayListenersTlsMode as TlsMode, GatewaySpec,
+        GatewayListenersTlsMode as TlsMode, GatewaySpec, GatewayTls,
+        GatewayTlsBackendClientCertificateRef as ClientCertificateRef,
+        GatewayTlsFrontendDefaultValidation as Validation,
+        GatewayTlsFrontendDefaultValidationCaCertificateRefs as AuthorityRef,
+        GatewayTlsFrontendDefaultValidationMode as ValidationMode,
+        GatewayTlsFrontendPerPortTlsValidation as PortValidation,
+        GatewayTlsFrontendPerPortTlsValidationCaCertificateRefs as PortAuthorityRef,
+        GatewayTlsFrontendPerPortTlsValidationMode as PortValidationMode,
+    };
+    pub use gateway_api::experimental::grpcroutes::{
+        GrpcRoute, GrpcRouteParentRefs as GrpcParentRef, GrpcRouteRules as GrpcRule,
+        GrpcRouteRulesBackendRefs as GrpcBackendRef, GrpcRouteRulesMatches as GrpcMatch,
+        GrpcRouteRulesMatchesHeadersType as GrpcHeaderMatchType,
+        GrpcRouteRulesMatchesMethod as RpcMatch, GrpcRouteRulesMatchesMethodType as RpcMatchType,
+        GrpcRouteSpec,
     };
     pub use gateway_api::experimental::httproutes::{
         HttpRoute, HttpRouteParentRefs as ParentRef, HttpRouteRules as HttpRule,
         HttpRouteRulesBackendRefs as HttpBackendRef, HttpRouteRulesFilters as HttpFilter,
-        HttpRouteRulesFiltersRequestMirror as RequestMirror,
+        HttpRouteRulesFiltersCors as Cors, HttpRouteRulesFiltersRequestMirror as RequestMirror,
         HttpRouteRulesFiltersRequestRedirect as RequestRedirect,
         HttpRouteRulesFiltersRequestRedirectPathType as RedirectPathType,
         HttpRouteRulesFiltersRequestRedirectScheme as RedirectScheme,
@@ -34,7 +55,8 @@ pub mod gateway {
         HttpRouteRulesFiltersUrlRewritePathType as RewritePathType,
         HttpRouteRulesMatches as HttpMatch, HttpRouteRulesMatchesHeadersType as HeaderMatchType,
         HttpRouteRulesMatchesPath as PathMatch, HttpRouteRulesMatchesPathType as PathMatchType,
-        HttpRouteRulesMatchesQueryParamsType as QueryMatchType, HttpRouteSpec,
+        HttpRouteRulesMatchesQueryParamsType as QueryMatchType, HttpRouteRulesRetry as Retry,
+        HttpRouteSpec,
     };
     pub use gateway_api::experimental::referencegrants::ReferenceGrant;
 
@@ -43,7 +65,7 @@ pub mod gateway {
 
 /// Kubernetes' own types.
 pub mod core {
-    pub use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+    pub use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
     pub use k8s_openapi::api::discovery::v1::EndpointSlice;
 }
 
@@ -144,10 +166,13 @@ kinds! {
     GatewayClass: gateway::GatewayClass, "gateway.networking.k8s.io", Cluster, status;
     Gateway: gateway::Gateway, "gateway.networking.k8s.io", Namespaced, status;
     HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io", Namespaced, status;
+    GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io", Namespaced, status;
+    BackendTLSPolicy: gateway::BackendTlsPolicy, "gateway.networking.k8s.io", Namespaced, status;
     ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io", Namespaced;
     Service: core::Service, "", Namespaced, status;
     EndpointSlice: core::EndpointSlice, "discovery.k8s.io", Namespaced;
     Secret: core::Secret, "", Namespaced;
+    ConfigMap: core::ConfigMap, "", Namespaced;
     ViewPolicy: heliograph::ViewPolicy, "heliograph.dev", Namespaced, status;
     Proxy: heliograph::Proxy, "heliograph.dev", Namespaced;
 }
@@ -166,7 +191,7 @@ impl fmt::Debug for Object {
 }
 
 impl Object {
-    /// The objects that this one is about, and that have to find it: a Service its EndpointSlices.
+    /// The objects that this one is about, and that have to find it, each once: a Service its EndpointSlices.
     pub(crate) fn points_at(&self) -> Vec<ObjectKey> {
         match self {
             Self::EndpointSlice(slice) => {
@@ -175,6 +200,11 @@ impl Object {
                 let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
                 let key = |service: &String| ObjectName::new(namespace, service).of(Kind::Service);
                 service.map(key).into_iter().collect()
+            }
+            Self::BackendTLSPolicy(policy) => {
+                let services: BTreeSet<ObjectKey> =
+                    policy::targets(policy).map(|(service, _)| service).collect();
+                services.into_iter().collect()
             }
             _ => Vec::new(),
         }

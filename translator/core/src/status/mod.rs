@@ -1,10 +1,12 @@
 //! What there is to say about each object: its `status`, as the Kubernetes API has it, but for the times of transition,
 //! which are the writer's.
 
+mod backend_tls_policy;
 mod condition;
 mod features;
 mod view_policy;
 
+pub use backend_tls_policy::{AncestorStatus, PolicyStatus};
 pub use condition::{Condition, Conditions};
 pub use features::SUPPORTED_FEATURES;
 pub use view_policy::ViewPolicyStatus;
@@ -25,6 +27,7 @@ pub enum Status {
     Gateway(GatewayStatus),
     Route(RouteStatus),
     ViewPolicy(ViewPolicyStatus),
+    Policy(PolicyStatus),
     /// Not for Kubernetes, where the object may be another controller's: nobody here takes it, and why.
     Ignored(Ignored),
 }
@@ -106,6 +109,12 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
         }
         Kind::ViewPolicy => view_policy::status(reader, key).map(Status::ViewPolicy),
         Kind::Proxy => stray_proxy(reader, key),
+        Kind::BackendTLSPolicy => {
+            let status = backend_tls_policy::status(reader, key);
+            status.map(Status::Policy).or_else(|| {
+                ignored("no route of a Gateway here leads to what it is about".to_owned())
+            })
+        }
         kind if kind.is_route() => {
             route(reader, key).map(Status::Route).or_else(|| stray_route(reader, key))
         }
@@ -146,6 +155,12 @@ impl Status {
                     (Some(format!("listener {}", listener.name)), &listener.conditions)
                 });
                 own.into_iter().chain(listeners).collect()
+            }
+            Self::Policy(status) => {
+                let ancestors = status.ancestors.iter().map(|ancestor| {
+                    (Some(format!("Gateway {}", ancestor.ancestor_ref.name)), &ancestor.conditions)
+                });
+                ancestors.collect()
             }
             Self::Route(status) => {
                 let parents = status.parents.iter().map(|parent| {

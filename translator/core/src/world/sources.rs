@@ -182,7 +182,8 @@ impl World {
     }
 
     fn listeners_of(&self, table: &TableKey) -> impl Iterator<Item = &ListenerId> {
-        self.facts.listeners_of(table).iter().map(|(listener, _)| listener)
+        let here = self.facts.listeners_of(table).iter().filter(|candidate| candidate.is_here);
+        here.map(|candidate| &candidate.listener)
     }
 
     fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = &ObjectKey> {
