@@ -24,6 +24,7 @@ use serde::Serialize;
 pub enum Status {
     GatewayClass(GatewayClassStatus),
     Gateway(GatewayStatus),
+    ListenerSet(ListenerSetStatus),
     Route(RouteStatus),
     ViewPolicy(ViewPolicyStatus),
     Policy(PolicyStatus),
@@ -45,6 +46,16 @@ pub struct GatewayClassStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatus {
+    pub conditions: Conditions,
+    pub listeners: Vec<ListenerStatus>,
+    /// How many ListenerSets are accepted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attached_listener_sets: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerSetStatus {
     pub conditions: Conditions,
     pub listeners: Vec<ListenerStatus>,
 }
@@ -100,6 +111,9 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
         Kind::Gateway => {
             gateway(reader, key).map(Status::Gateway).or_else(|| stray_gateway(reader, key))
         }
+        Kind::ListenerSet => {
+            listener_set(reader, key).map(Status::ListenerSet).or_else(|| stray_set(reader, key))
+        }
         Kind::ViewPolicy => view_policy::status(reader, key).map(Status::ViewPolicy),
         Kind::Proxy => stray_proxy(reader, key),
         Kind::BackendTLSPolicy => {
@@ -130,9 +144,10 @@ impl Status {
             Self::Ignored(_) => Vec::new(),
             Self::GatewayClass(status) => vec![(None, &status.conditions)],
             Self::ViewPolicy(status) => vec![(None, &status.conditions)],
-            Self::Gateway(status) => {
-                let own = [(None, &status.conditions)];
-                let listeners = status.listeners.iter().map(|listener| {
+            Self::Gateway(GatewayStatus { conditions, listeners, .. })
+            | Self::ListenerSet(ListenerSetStatus { conditions, listeners }) => {
+                let own = [(None, conditions)];
+                let listeners = listeners.iter().map(|listener| {
                     (Some(format!("listener {}", listener.name)), &listener.conditions)
                 });
                 own.into_iter().chain(listeners).collect()
@@ -178,20 +193,48 @@ fn class(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayClassStatus> {
 
 fn gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayStatus> {
     let gateway = reader.gateway(&key.name)?;
-    let listener = |listener: &AcceptedListener| ListenerStatus {
-        name: listener.id.name.to_string(),
-        attached_routes: reader.attached_routes(&listener.id),
-        supported_kinds: listener
-            .kinds
-            .iter()
-            .map(|kind| RouteGroupKind { group: kind.group(), kind: kind.as_str() })
-            .collect(),
-        conditions: listener.conditions.clone().observed(gateway.generation),
-    };
     Some(GatewayStatus {
         conditions: gateway.conditions.clone().observed(gateway.generation),
-        listeners: gateway.listeners.iter().map(listener).collect(),
+        listeners: listeners(reader, &gateway.listeners, gateway.generation),
+        attached_listener_sets: gateway.sets.iter().filter(|set| set.is_accepted()).count(),
     })
+}
+
+fn listener_set(reader: &Reader<'_>, key: &ObjectKey) -> Option<ListenerSetStatus> {
+    let gateway = reader.gateway(&accept::gateway_of(reader, &key.name)?)?;
+    let set = gateway.sets.iter().find(|set| set.name == key.name)?;
+    Some(ListenerSetStatus {
+        conditions: set.conditions.clone().observed(set.generation),
+        listeners: listeners(reader, &set.listeners, set.generation),
+    })
+}
+
+fn listeners(
+    reader: &Reader<'_>,
+    listeners: &[AcceptedListener],
+    generation: i64,
+) -> Vec<ListenerStatus> {
+    let kind = |kind: &Kind| RouteGroupKind { group: kind.group(), kind: kind.as_str() };
+    let status = |listener: &AcceptedListener| ListenerStatus {
+        name: listener.id.name.to_string(),
+        attached_routes: reader.attached_routes(&listener.id),
+        supported_kinds: listener.kinds.iter().map(kind).collect(),
+        conditions: listener.conditions.clone().observed(generation),
+    };
+    listeners.iter().map(status).collect()
+}
+
+/// A set for a Gateway that is not ours, or that is not there.
+fn stray_set(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
+    let parent = accept::gateway_of(reader, &key.name);
+    ignored(match parent {
+        Some(gateway) => format!("no Gateway {gateway} takes listeners here"),
+        None => "its parentRef names no Gateway".to_owned(),
+    })
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
