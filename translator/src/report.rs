@@ -19,7 +19,7 @@ pub struct Report {
     pub heads: BTreeMap<FleetName, Head>,
     /// All objects that there are have been translated: one that has no status here is to have none of ours.
     pub complete: bool,
-    /// The Gateways of each fleet, and since when it holds them as they are now.
+    /// The Gateways and ListenerSets of each fleet, and since when it holds them as they are now.
     pub published: BTreeMap<FleetName, BTreeMap<ObjectKey, Published>>,
     /// What proxies say; `None` until someone has asked them.
     pub proxies: Option<Arc<Proxies>>,
@@ -29,7 +29,7 @@ pub struct Report {
     pub changed: Recent<ObjectKey>,
 }
 
-/// Since when the fleet of a Gateway holds it as it is.
+/// Since when a fleet holds a Gateway, or a ListenerSet, as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
     pub generation: i64,
@@ -46,7 +46,7 @@ impl Report {
     pub(crate) fn note(&mut self, outcome: Outcome, publisher: &Publisher) {
         let Outcome { changes: _, retired: _, statuses, infra, work: _ } = outcome;
         for (key, status) in statuses {
-            self.note_gateway(&key, status.as_ref(), publisher);
+            self.note_listeners(&key, status.as_ref(), publisher);
             self.changed.push(key.clone());
             match status {
                 Some(status) => self.statuses.insert(key, Arc::new(status)),
@@ -111,39 +111,37 @@ impl Report {
         self.blamed.values().filter_map(|blamed| blamed.get(object)).flatten()
     }
 
-    fn note_gateway(&mut self, key: &ObjectKey, status: Option<&Status>, publisher: &Publisher) {
-        let status = match status {
-            Some(Status::Gateway(status)) => Some(status),
-            _ => None,
-        };
+    /// Takes over since when a Gateway, or a ListenerSet, is as it is.
+    fn note_listeners(&mut self, key: &ObjectKey, status: Option<&Status>, publisher: &Publisher) {
+        let listeners = status.and_then(Status::listeners);
         // It may have moved from one fleet to another.
-        if let Some(Status::Gateway(before)) = self.statuses.get(key).map(|before| &**before)
-            && status.is_none_or(|status| status.fleet != before.fleet)
-            && let Some(gateways) = self.published.get_mut(&before.fleet)
+        if let Some((before, _)) = self.statuses.get(key).and_then(|before| before.listeners())
+            && listeners.is_none_or(|(fleet, _)| fleet != before)
+            && let Some(others) = self.published.get_mut(before)
         {
-            gateways.remove(key);
-            if gateways.is_empty() {
-                self.published.remove(&before.fleet);
+            others.remove(key);
+            if others.is_empty() {
+                self.published.remove(before);
             }
         }
-        let Some(status) = status else { return };
+        let Some((fleet, listeners)) = listeners else { return };
         let is_given = |listener: &&ListenerStatus| listener.conditions.is_true("Programmed");
-        let served = status.listeners.iter().filter(is_given).map(|it| it.name.clone()).collect();
-        let generation = status.conditions.iter().next().map(|it| it.observed_generation);
+        let served = listeners.iter().filter(is_given).map(|it| it.name.clone()).collect();
+        let generation = status.and_then(Status::generation);
         let mut published = Published {
             generation: generation.unwrap_or_default(),
             served,
-            revision: publisher.revision(&status.fleet),
+            revision: publisher.revision(fleet),
             head: None,
         };
-        let gateways = self.published.entry(status.fleet.clone()).or_default();
+        let all = self.published.entry(fleet.clone()).or_default();
         // What else changed, say how many routes it has, proxies need not answer to.
         let is_same = |before: &&Published| {
             before.generation == published.generation && before.served == published.served
         };
-        if gateways.get(key).filter(is_same).is_none() {
-            published.note(publisher.stands(&status.fleet));
-            gateways.insert(key.clone(), published);
+        if all.get(key).filter(is_same).is_none() {
+            published.note(publisher.stands(fleet));
+            all.insert(key.clone(), published);
         }
     }
 

@@ -7,6 +7,7 @@ mod envoys;
 mod features;
 mod golden;
 mod harness;
+mod mutual_tls;
 mod redis_access;
 mod redis_flips;
 mod redis_keys;

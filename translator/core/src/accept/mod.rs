@@ -5,11 +5,15 @@ mod certificates;
 mod conflicts;
 mod grants;
 mod listener;
+mod namespaces;
+mod sets;
 mod tls;
 
 pub(crate) use certificates::key_pair;
 pub(crate) use grants::is_granted;
 pub(crate) use listener::{AcceptedListener, Door, NamespaceRule};
+pub(crate) use namespaces::allows;
+pub(crate) use sets::{AcceptedSet, gateway_of};
 
 use crate::CONTROLLER_NAME;
 use crate::ir;
@@ -25,6 +29,8 @@ pub(crate) struct AcceptedGateway {
     pub(crate) conditions: Conditions,
     /// All listeners of the Gateway, in its order.
     pub(crate) listeners: Vec<AcceptedListener>,
+    /// What others add, in order of precedence.
+    pub(crate) sets: Vec<AcceptedSet>,
     pub(crate) doors: Doors,
 }
 
@@ -63,9 +69,14 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
             listener.withhold(&refused.message);
         }
     }
+    let sets = sets::accept(reader, &owner, &object.spec, refused.as_ref(), &listeners);
     let doors = Doors {
         fleet: FleetName::new(&name.namespace, &name.name),
-        doors: listeners.iter().map(AcceptedListener::door).collect(),
+        doors: listeners
+            .iter()
+            .chain(sets.iter().flat_map(|set| &set.listeners))
+            .map(AcceptedListener::door)
+            .collect(),
         client_certificate: certificate.clone().and_then(Result::ok),
     };
     let mut conditions = conditions(refused, &listeners);
@@ -85,6 +96,7 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         generation: object.metadata.generation.unwrap_or_default(),
         conditions,
         listeners,
+        sets,
         doors,
     })
 }
@@ -124,7 +136,7 @@ fn refusal(class: &gateway::GatewayClass, spec: &gateway::GatewaySpec) -> Option
     // All fields by name: one that is not understood must not be ignored.
     let gateway::GatewaySpec {
         addresses,
-        // Nobody is allowed by default, and nobody is.
+        // See `sets`.
         allowed_listeners: _,
         default_scope,
         gateway_class_name,

@@ -4,6 +4,7 @@
 
 pub mod heliograph;
 mod key;
+pub(crate) mod listener_set;
 mod manifest;
 pub(crate) mod policy;
 
@@ -24,7 +25,9 @@ pub mod gateway {
     };
     pub use gateway_api::experimental::gatewayclasses::GatewayClass;
     pub use gateway_api::experimental::gateways::{
-        Gateway, GatewayListeners as Listener,
+        Gateway, GatewayAllowedListenersNamespacesFrom as ListenersFrom,
+        GatewayAllowedListenersNamespacesSelector as ListenersSelector,
+        GatewayListeners as Listener,
         GatewayListenersAllowedRoutesNamespacesFrom as NamespacesFrom,
         GatewayListenersAllowedRoutesNamespacesSelector as NamespaceSelector,
         GatewayListenersTls as ListenerTls, GatewayListenersTlsCertificateRefs as CertificateRef,
@@ -57,6 +60,9 @@ pub mod gateway {
         HttpRouteRulesMatchesPath as PathMatch, HttpRouteRulesMatchesPathType as PathMatchType,
         HttpRouteRulesMatchesQueryParamsType as QueryMatchType, HttpRouteRulesRetry as Retry,
         HttpRouteSpec,
+    };
+    pub use gateway_api::experimental::listenersets::{
+        ListenerSet, ListenerSetListeners as SetListener,
     };
     pub use gateway_api::experimental::referencegrants::ReferenceGrant;
 
@@ -165,6 +171,7 @@ kinds! {
     Namespace: core::Namespace, "", Cluster, status;
     GatewayClass: gateway::GatewayClass, "gateway.networking.k8s.io", Cluster, status;
     Gateway: gateway::Gateway, "gateway.networking.k8s.io", Namespaced, status;
+    ListenerSet: gateway::ListenerSet, "gateway.networking.k8s.io", Namespaced, status;
     HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io", Namespaced, status;
     GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io", Namespaced, status;
     BackendTLSPolicy: gateway::BackendTlsPolicy, "gateway.networking.k8s.io", Namespaced, status;
@@ -201,6 +208,7 @@ impl Object {
                 let key = |service: &String| ObjectName::new(namespace, service).of(Kind::Service);
                 service.map(key).into_iter().collect()
             }
+            Self::ListenerSet(set) => listener_set::parent(set).into_iter().collect(),
             Self::BackendTLSPolicy(policy) => {
                 let services: BTreeSet<ObjectKey> =
                     policy::targets(policy).map(|(service, _)| service).collect();

@@ -41,5 +41,6 @@ pub const SUPPORTED_FEATURES: &[&str] = &[
     "HTTPRouteRetryCodes",
     "HTTPRouteRetryConnectionError",
     "HTTPRouteSchemeRedirect",
+    "ListenerSet",
     "ReferenceGrant",
 ];

@@ -25,6 +25,7 @@ use serde::Serialize;
 pub enum Status {
     GatewayClass(GatewayClassStatus),
     Gateway(GatewayStatus),
+    ListenerSet(ListenerSetStatus),
     Route(RouteStatus),
     ViewPolicy(ViewPolicyStatus),
     Policy(PolicyStatus),
@@ -46,6 +47,19 @@ pub struct GatewayClassStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatus {
+    /// Whose proxies serve it.
+    #[serde(skip)]
+    pub fleet: FleetName,
+    pub conditions: Conditions,
+    pub listeners: Vec<ListenerStatus>,
+    /// How many ListenerSets are accepted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attached_listener_sets: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerSetStatus {
     /// Whose proxies serve it.
     #[serde(skip)]
     pub fleet: FleetName,
@@ -107,6 +121,9 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
         Kind::Gateway => {
             gateway(reader, key).map(Status::Gateway).or_else(|| stray_gateway(reader, key))
         }
+        Kind::ListenerSet => {
+            listener_set(reader, key).map(Status::ListenerSet).or_else(|| stray_set(reader, key))
+        }
         Kind::ViewPolicy => view_policy::status(reader, key).map(Status::ViewPolicy),
         Kind::Proxy => stray_proxy(reader, key),
         Kind::BackendTLSPolicy => {
@@ -123,6 +140,15 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
 }
 
 impl Status {
+    /// What serves: the listeners of a Gateway, or those that are added to one, and whose proxies serve them.
+    pub fn listeners(&self) -> Option<(&FleetName, &[ListenerStatus])> {
+        match self {
+            Self::Gateway(status) => Some((&status.fleet, &status.listeners)),
+            Self::ListenerSet(status) => Some((&status.fleet, &status.listeners)),
+            _ => None,
+        }
+    }
+
     /// The generation of the object that this was found from. `None` where nothing is said that Kubernetes is to hear.
     pub fn generation(&self) -> Option<i64> {
         let conditions = match self {
@@ -130,7 +156,9 @@ impl Status {
             Self::GatewayClass(status) => &status.conditions,
             Self::ViewPolicy(status) => &status.conditions,
             Self::Gateway(status) => &status.conditions,
+            Self::ListenerSet(status) => &status.conditions,
             Self::Route(status) => &status.parents.first()?.conditions,
+            Self::Policy(status) => &status.ancestors.first()?.conditions,
         };
         conditions.iter().next().map(|condition| condition.observed_generation)
     }
@@ -149,9 +177,10 @@ impl Status {
             Self::Ignored(_) => Vec::new(),
             Self::GatewayClass(status) => vec![(None, &status.conditions)],
             Self::ViewPolicy(status) => vec![(None, &status.conditions)],
-            Self::Gateway(status) => {
-                let own = [(None, &status.conditions)];
-                let listeners = status.listeners.iter().map(|listener| {
+            Self::Gateway(GatewayStatus { conditions, listeners, .. })
+            | Self::ListenerSet(ListenerSetStatus { conditions, listeners, .. }) => {
+                let own = [(None, conditions)];
+                let listeners = listeners.iter().map(|listener| {
                     (Some(format!("listener {}", listener.name)), &listener.conditions)
                 });
                 own.into_iter().chain(listeners).collect()
@@ -197,21 +226,50 @@ fn class(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayClassStatus> {
 
 fn gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayStatus> {
     let gateway = reader.gateway(&key.name)?;
-    let listener = |listener: &AcceptedListener| ListenerStatus {
-        name: listener.id.name.to_string(),
-        attached_routes: reader.attached_routes(&listener.id),
-        supported_kinds: listener
-            .kinds
-            .iter()
-            .map(|kind| RouteGroupKind { group: kind.group(), kind: kind.as_str() })
-            .collect(),
-        conditions: listener.conditions.clone().observed(gateway.generation),
-    };
     Some(GatewayStatus {
         fleet: gateway.doors.fleet.clone(),
         conditions: gateway.conditions.clone().observed(gateway.generation),
-        listeners: gateway.listeners.iter().map(listener).collect(),
+        listeners: listeners(reader, &gateway.listeners, gateway.generation),
+        attached_listener_sets: gateway.sets.iter().filter(|set| set.is_accepted()).count(),
     })
+}
+
+fn listener_set(reader: &Reader<'_>, key: &ObjectKey) -> Option<ListenerSetStatus> {
+    let gateway = reader.gateway(&accept::gateway_of(reader, &key.name)?)?;
+    let set = gateway.sets.iter().find(|set| set.name == key.name)?;
+    Some(ListenerSetStatus {
+        fleet: gateway.doors.fleet.clone(),
+        conditions: set.conditions.clone().observed(set.generation),
+        listeners: listeners(reader, &set.listeners, set.generation),
+    })
+}
+
+fn listeners(
+    reader: &Reader<'_>,
+    listeners: &[AcceptedListener],
+    generation: i64,
+) -> Vec<ListenerStatus> {
+    let kind = |kind: &Kind| RouteGroupKind { group: kind.group(), kind: kind.as_str() };
+    let status = |listener: &AcceptedListener| ListenerStatus {
+        name: listener.id.name.to_string(),
+        attached_routes: reader.attached_routes(&listener.id),
+        supported_kinds: listener.kinds.iter().map(kind).collect(),
+        conditions: listener.conditions.clone().observed(generation),
+    };
+    listeners.iter().map(status).collect()
+}
+
+/// A set for a Gateway that is not ours, or that is not there.
+fn stray_set(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
+    let parent = accept::gateway_of(reader, &key.name);
+    ignored(match parent {
+        Some(gateway) => format!("no Gateway {gateway} takes listeners here"),
+        None => "its parentRef names no Gateway".to_owned(),
+    })
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {

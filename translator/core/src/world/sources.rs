@@ -167,11 +167,16 @@ impl World {
         self.blamed_of_port(fleet, name, "")
     }
 
+    /// What shows the certificate of a Secret: listeners to their clients, or a Gateway to its backends.
     fn listeners_with(&self, fleet: &FleetName, secret: &str) -> BTreeSet<Source> {
-        let listeners = self.facts.fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
+        let Some(of_fleet) = self.facts.fleet(fleet) else { return BTreeSet::new() };
+        let is_it = |certificate: &ObjectName| secret_name(certificate) == secret;
+        let listeners = of_fleet.listeners.iter().filter(|it| it.certificates.iter().any(is_it));
+        let listeners = listeners.map(|listener| Source::Listener(listener.id.clone()));
+        let to_backends = of_fleet.client_certificate.as_ref().filter(|it| is_it(it));
+        let members = to_backends.into_iter().flat_map(|_| self.facts.members(fleet));
         listeners
-            .filter(|listener| listener.certificates.iter().any(|it| secret_name(it) == secret))
-            .map(|listener| Source::Listener(listener.id.clone()))
+            .chain(members.map(|name| Source::Object(name.clone().of(Kind::Gateway))))
             .collect()
     }
 

@@ -66,7 +66,7 @@ pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
 pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
     let status = Unit::Status(key.clone());
     match key.kind {
-        Kind::GatewayClass | Kind::BackendTLSPolicy => BTreeSet::from([status]),
+        Kind::GatewayClass | Kind::ListenerSet | Kind::BackendTLSPolicy => BTreeSet::from([status]),
         Kind::Gateway => BTreeSet::from([Unit::Gateway(key.name.clone()), status]),
         Kind::ViewPolicy => BTreeSet::from([Unit::Policy(key.name.clone()), status]),
         Kind::Proxy => BTreeSet::from([Unit::Proxy(key.name.clone()), status]),

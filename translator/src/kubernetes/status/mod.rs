@@ -188,7 +188,7 @@ impl StatusWriter {
         let desired = verdict::of(key, &report, &seen.status);
         drop(report);
         let is_known = self.known.contains(key);
-        match (&desired, key.kind.is_route()) {
+        match (&desired, plan::is_signed(key.kind)) {
             (_, true) => false,
             (Some(_), false) => self.known.insert(key.clone()),
             (None, false) => self.known.remove(key),

@@ -23,7 +23,7 @@ pub(super) struct Write {
 pub(super) enum Method {
     /// Server-side apply: lists are merged by key, and others' elements stay.
     Apply,
-    /// The list of parents is atomic: it is replaced, with others' entries in it as they were read.
+    /// The list is atomic: it is replaced, with others' entries in it as they were read.
     Merge,
 }
 
@@ -32,6 +32,14 @@ pub(super) enum Method {
 pub(super) struct Notice {
     pub(super) reason: String,
     pub(super) note: String,
+}
+
+/// A list of a status whose entries are of different controllers. It is atomic.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    name: &'static str,
+    /// The field that tells entries of one controller apart.
+    reference: &'static str,
 }
 
 /// The conditions that are ours wherever we write. All others are somebody else's.
@@ -49,12 +57,24 @@ pub(super) fn plan(
     is_known: bool,
     now: Timestamp,
 ) -> Option<Write> {
-    if key.kind.is_route() {
-        let parents = desired.map_or(Value::Null, |mut desired| desired["parents"].take());
-        of_route(&parents, seen, now)
-    } else {
-        let desired = desired.or_else(|| is_known.then(|| json!({})))?;
-        of_object(key, desired, seen, now)
+    if let Some(list) = list_of(key.kind) {
+        let entries = desired.map_or(Value::Null, |mut desired| desired[list.name].take());
+        return of_list(list, &entries, seen, now);
+    }
+    let desired = desired.or_else(|| is_known.then(|| json!({})))?;
+    of_object(key, desired, seen, now)
+}
+
+/// Whether what we say of this kind is in entries of a list, which name their controller.
+pub(super) fn is_signed(kind: Kind) -> bool {
+    list_of(kind).is_some()
+}
+
+fn list_of(kind: Kind) -> Option<List> {
+    match kind {
+        Kind::BackendTLSPolicy => Some(List { name: "ancestors", reference: "ancestorRef" }),
+        kind if kind.is_route() => Some(List { name: "parents", reference: "parentRef" }),
+        _ => None,
     }
 }
 
@@ -109,44 +129,45 @@ fn of_object(key: &ObjectKey, desired: Value, seen: &Seen, now: Timestamp) -> Op
 }
 
 /// In place of each entry of ours the new one, others' as they are, and what is new behind them.
-fn of_route(desired: &Value, seen: &Seen, now: Timestamp) -> Option<Write> {
-    let old: &[Value] = seen.status["parents"].as_array().map_or(&[], Vec::as_slice);
+fn of_list(list: List, desired: &Value, seen: &Seen, now: Timestamp) -> Option<Write> {
+    let List { name, reference } = list;
+    let old: &[Value] = seen.status[name].as_array().map_or(&[], Vec::as_slice);
     let mut wanted: Vec<&Value> = desired.as_array().into_iter().flatten().collect();
-    let (mut parents, mut found) = (Vec::new(), Vec::new());
+    let (mut entries, mut found) = (Vec::new(), Vec::new());
     for before in old {
         if before["controllerName"] != CONTROLLER_NAME {
-            parents.push(before.clone());
+            entries.push(before.clone());
             continue;
         }
-        let is_same = |entry: &&Value| is_same_parent(&entry["parentRef"], &before["parentRef"]);
+        let is_same = |entry: &&Value| is_same_reference(&entry[reference], &before[reference]);
         let Some(index) = wanted.iter().position(is_same) else { continue };
         let mut entry = wanted.remove(index).clone();
         // As the API server completed it.
-        entry["parentRef"] = before["parentRef"].clone();
+        entry[reference] = before[reference].clone();
         date(&mut entry["conditions"], &before["conditions"], now);
-        found.extend(notices(part(&entry), &entry["conditions"], &before["conditions"]));
+        let part = part(&entry[reference]);
+        found.extend(notices(part, &entry["conditions"], &before["conditions"]));
         entry["conditions"] = merged(&before["conditions"], &entry["conditions"]);
-        parents.push(entry);
+        entries.push(entry);
     }
     for entry in wanted {
         let mut entry = entry.clone();
         date(&mut entry["conditions"], &Value::Null, now);
-        found.extend(notices(part(&entry), &entry["conditions"], &Value::Null));
-        parents.push(entry);
+        found.extend(notices(part(&entry[reference]), &entry["conditions"], &Value::Null));
+        entries.push(entry);
     }
-    if parents == old {
+    if entries == old {
         return None;
     }
-    let parents = Value::Array(parents);
-    let is_minor = is_minor(&parents, &seen.status["parents"]);
+    let entries = Value::Array(entries);
+    let is_minor = is_minor(&entries, &seen.status[name]);
     let metadata = json!({"resourceVersion": seen.resource_version});
-    let body = json!({"metadata": metadata, "status": {"parents": parents}});
+    let body = json!({"metadata": metadata, "status": {name: entries}});
     Some(Write { method: Method::Merge, body, is_minor, notices: found })
 }
 
-/// `web` or `web/http`, as its author wrote it.
-fn part(parent: &Value) -> Option<String> {
-    let reference = &parent["parentRef"];
+/// `parent web` or `parent web/http`, as its author wrote it.
+fn part(reference: &Value) -> Option<String> {
     let name = reference["name"].as_str()?;
     Some(match reference["sectionName"].as_str() {
         Some(section) => format!("parent {name}/{section}"),
@@ -155,7 +176,7 @@ fn part(parent: &Value) -> Option<String> {
 }
 
 /// The API server fills in what is left out.
-fn is_same_parent(one: &Value, other: &Value) -> bool {
+fn is_same_reference(one: &Value, other: &Value) -> bool {
     let completed = |reference: &Value| {
         let mut fields = reference.as_object().cloned().unwrap_or_default();
         fields.retain(|_, value| !value.is_null());

@@ -127,7 +127,7 @@ impl Pace {
 /// Gateways and their classes are few, and people wait for them: they do not wait for ten thousand routes.
 fn rank(key: &ObjectKey) -> usize {
     match key.kind {
-        Kind::GatewayClass | Kind::Gateway => 0,
+        Kind::GatewayClass | Kind::Gateway | Kind::ListenerSet => 0,
         _ => 1,
     }
 }

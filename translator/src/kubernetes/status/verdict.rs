@@ -5,7 +5,7 @@ use crate::report::{Published, Report};
 use heliograph_snapshot::FleetName;
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_translator_core::status::{
-    Condition, Conditions, GatewayStatus, RouteStatus, SUPPORTED_FEATURES, Status,
+    Condition, Conditions, ListenerStatus, RouteStatus, SUPPORTED_FEATURES, Status,
 };
 use serde_json::{Value, json};
 
@@ -35,8 +35,24 @@ pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Va
             Some(json!(status))
         }
         Status::Route(status) => Some(json!(route(status.clone(), &blame, report))),
+        // Proxies have no say in it.
+        Status::Policy(status) => Some(json!(status)),
         Status::Gateway(status) => {
-            Some(json!(gateway(key, status.clone(), &blame, report, written)))
+            let mut status = status.clone();
+            let answer = Answer::of(key, &status.fleet, report);
+            answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
+            let mut said = json!(status);
+            // Left out where there is none; where there was one, that is to be said.
+            if written["attachedListenerSets"].is_number() {
+                said["attachedListenerSets"] = json!(status.attached_listener_sets);
+            }
+            Some(said)
+        }
+        Status::ListenerSet(status) => {
+            let mut status = status.clone();
+            let answer = Answer::of(key, &status.fleet, report);
+            answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
+            Some(json!(status))
         }
     }
 }
@@ -51,55 +67,59 @@ fn route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> RouteSta
     status
 }
 
-fn gateway(
-    key: &ObjectKey,
-    mut status: GatewayStatus,
-    blame: &[&Blame],
-    report: &Report,
-    written: &Value,
-) -> GatewayStatus {
-    let fleet = status.fleet.clone();
-    let published = report.published.get(&fleet).and_then(|gateways| gateways.get(key));
-    let answer = Answer { published, proxies: proxies_of(report, &fleet) };
-    let (mut given, mut rejected) = (0, 0);
-    for listener in &mut status.listeners {
-        let conditions = &mut listener.conditions;
-        // Said also where there is none, so that it need not be found out who said so before.
-        if conditions.get("Conflicted").is_none() {
-            let (reason, message) = ("NoConflicts", "No other listener is in its way");
-            conditions.set(condition("Conflicted", false, reason, message.to_owned(), conditions));
-        }
-        if !conditions.is_true(PROGRAMMED) {
-            continue;
-        }
-        given += 1;
-        let before = entry(&written["listeners"], "name", &listener.name);
-        let before = before.map_or(&Value::Null, |before| &before["conditions"]);
-        answer.give(conditions, before);
-        let here = blame.iter().filter(|it| it.listener.as_deref() == Some(&*listener.name));
-        if refuse(conditions, here.copied(), report) {
-            rejected += 1;
-        }
-    }
-    if status.conditions.is_true(PROGRAMMED) {
-        answer.give(&mut status.conditions, &written["conditions"]);
-        if given > 0 && given == rejected {
-            let message = "Proxies reject every listener: see there".to_owned();
-            let refused = condition(PROGRAMMED, false, INVALID, message, &status.conditions);
-            status.conditions.set(refused);
-        }
-    }
-    status
-}
-
-/// What is known of how a Gateway was taken.
+/// What is known of how a Gateway, or a ListenerSet, was taken.
 struct Answer<'a> {
     published: Option<&'a Published>,
     /// `None`: nobody has asked yet.
     proxies: Option<Option<&'a FleetProxies>>,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    fn of(key: &ObjectKey, fleet: &FleetName, report: &'a Report) -> Self {
+        let published = report.published.get(fleet).and_then(|all| all.get(key));
+        Self { published, proxies: proxies_of(report, fleet) }
+    }
+
+    /// Says of a Gateway, or a ListenerSet, and of its listeners whether proxies have them.
+    fn judge(
+        &self,
+        conditions: &mut Conditions,
+        listeners: &mut [ListenerStatus],
+        blame: &[&Blame],
+        report: &Report,
+        written: &Value,
+    ) {
+        let (mut given, mut rejected) = (0, 0);
+        for ListenerStatus { name, conditions, .. } in listeners {
+            // Said also where there is none, so that it need not be found out who said so before.
+            if conditions.get("Conflicted").is_none() {
+                let message = "No other listener is in its way".to_owned();
+                let none = condition("Conflicted", false, "NoConflicts", message, conditions);
+                conditions.set(none);
+            }
+            if !conditions.is_true(PROGRAMMED) {
+                continue;
+            }
+            given += 1;
+            let before = entry(&written["listeners"], "name", name);
+            self.give(conditions, before.map_or(&Value::Null, |before| &before["conditions"]));
+            let here = blame.iter().filter(|it| it.listener.as_deref() == Some(&**name));
+            if refuse(conditions, here.copied(), report) {
+                rejected += 1;
+            }
+        }
+        if !conditions.is_true(PROGRAMMED) {
+            return;
+        }
+        self.give(conditions, &written["conditions"]);
+        if given > 0 && given == rejected {
+            let message = "Proxies reject every listener: see there".to_owned();
+            conditions.set(condition(PROGRAMMED, false, INVALID, message, conditions));
+        }
+        let whole = blame.iter().filter(|blame| blame.listener.is_none());
+        refuse(conditions, whole.copied(), report);
+    }
+
     /// Says whether a proxy has this generation, where translation says that they are given it.
     fn give(&self, conditions: &mut Conditions, written: &Value) {
         let Some(found) = conditions.get(PROGRAMMED) else { return };
