@@ -325,7 +325,7 @@ async fn a_thousand_routes_are_written_once_each_and_the_next_leader_writes_noth
     let first = Stage::new("thousand").await;
     let stage = &first;
     futures::stream::iter(0..ROUTES)
-        .for_each_concurrent(16, async |index| {
+        .for_each_concurrent(16, |index| async move {
             stage.route(&format!("route-{index:04}"), to_web()).await;
         })
         .await;

@@ -43,7 +43,14 @@ struct List {
 }
 
 /// The conditions that are ours wherever we write. All others are somebody else's.
-const OURS: [&str; 5] = ["Accepted", "ResolvedRefs", PROGRAMMED, "Conflicted", "PartiallyInvalid"];
+const OURS: [&str; 6] = [
+    "Accepted",
+    "ResolvedRefs",
+    PROGRAMMED,
+    "Conflicted",
+    "PartiallyInvalid",
+    "InsecureFrontendValidationMode",
+];
 
 /// What the API allows for a message, in bytes to be safe.
 const MESSAGE: usize = 32_768;
