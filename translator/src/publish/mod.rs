@@ -1,6 +1,5 @@
 //! The one writer of the store. [`Ledger`] decides what to ask for; here it is asked, waited for and told.
 
-pub(crate) mod backoff;
 mod fleet;
 mod ledger;
 mod quarantine;
@@ -10,6 +9,7 @@ pub use ledger::News;
 pub(crate) use quarantine::Answers;
 pub use quarantine::Decision;
 
+use crate::backoff;
 use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use fleet::Step;
@@ -30,6 +30,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How soon to look when a write was refused.
 const LOOK_SOON: Duration = Duration::from_millis(50);
+
+/// The longest time between two tries of what fails.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// How often fleets are looked after that do not change.
 const TEND_EVERY: Duration = Duration::from_secs(30);
@@ -270,7 +273,7 @@ impl Publisher {
             Verdict::GoOn => {}
             Verdict::Survey => self.survey_at = self.survey_at.min(Instant::now() + LOOK_SOON),
             Verdict::Rest(attempts) => {
-                let pause = backoff::after(attempts, fastrand::f64());
+                let pause = backoff::after(attempts, LONGEST_PAUSE, fastrand::f64());
                 self.jobs.spawn(async move {
                     sleep(pause).await;
                     Done::Rested(fleet)
@@ -312,7 +315,8 @@ impl Publisher {
         self.note_failure(None, &error);
         self.surveying = false;
         self.attempts = self.attempts.saturating_add(1);
-        self.survey_at = Instant::now() + backoff::after(self.attempts, fastrand::f64());
+        self.survey_at =
+            Instant::now() + backoff::after(self.attempts, LONGEST_PAUSE, fastrand::f64());
         Ok(())
     }
 

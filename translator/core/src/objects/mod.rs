@@ -7,9 +7,11 @@ mod key;
 pub(crate) mod listener_set;
 mod manifest;
 pub(crate) mod policy;
+mod served;
 
 pub use key::{ObjectKey, ObjectName};
 pub use manifest::{Document, Fault, parse};
+pub use served::Unreadable;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
@@ -89,7 +91,7 @@ pub enum Scope {
 }
 
 macro_rules! kinds {
-    ($($kind:ident: $type:ty, $group:literal, $scope:ident $(, $status:ident)?;)*) => {
+    ($($kind:ident: $type:ty, $group:literal $(/ $version:ident)?, $scope:ident $(, $status:ident)?;)*) => {
         /// The kinds of objects that are understood.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind { $($kind),* }
@@ -113,6 +115,41 @@ macro_rules! kinds {
 
             pub fn scope(self) -> Scope {
                 match self { $(Self::$kind => Scope::$scope),* }
+            }
+
+            /// The version of the API that is read here. None for a kind that no API serves.
+            pub fn api_version(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$kind => {
+                        let version: &[&'static str] = &[$(stringify!($version))?];
+                        version.first().copied()
+                    })*
+                }
+            }
+
+            pub fn has_status(self) -> bool {
+                match self {
+                    $(Self::$kind => {
+                        let status: &[&'static str] = &[$(stringify!($status))?];
+                        !status.is_empty()
+                    })*
+                }
+            }
+
+            /// Decodes an object of this kind as the API serves it. Its metadata may be left out of the value, since who
+            /// watches has it apart.
+            pub fn read(
+                self,
+                metadata: ObjectMeta,
+                value: &mut serde_json::Value,
+            ) -> Result<Object, served::Unreadable> {
+                match self {
+                    $(Self::$kind => {
+                        let mut object: $type = served::decode(self, value)?;
+                        object.metadata = metadata;
+                        Ok(Object::$kind(Arc::new(object)))
+                    })*
+                }
             }
 
             /// Decodes one manifest that is known to be of this kind.
@@ -167,20 +204,22 @@ macro_rules! kinds {
     };
 }
 
+// The kind, its type, its group, the version that the API serves it in if any does, its scope, and whether it has a
+// status.
 kinds! {
-    Namespace: core::Namespace, "", Cluster, status;
-    GatewayClass: gateway::GatewayClass, "gateway.networking.k8s.io", Cluster, status;
-    Gateway: gateway::Gateway, "gateway.networking.k8s.io", Namespaced, status;
-    ListenerSet: gateway::ListenerSet, "gateway.networking.k8s.io", Namespaced, status;
-    HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io", Namespaced, status;
-    GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io", Namespaced, status;
-    BackendTLSPolicy: gateway::BackendTlsPolicy, "gateway.networking.k8s.io", Namespaced, status;
-    ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io", Namespaced;
-    Service: core::Service, "", Namespaced, status;
-    EndpointSlice: core::EndpointSlice, "discovery.k8s.io", Namespaced;
-    Secret: core::Secret, "", Namespaced;
-    ConfigMap: core::ConfigMap, "", Namespaced;
-    ViewPolicy: heliograph::ViewPolicy, "heliograph.dev", Namespaced, status;
+    Namespace: core::Namespace, "" / v1, Cluster, status;
+    GatewayClass: gateway::GatewayClass, "gateway.networking.k8s.io" / v1, Cluster, status;
+    Gateway: gateway::Gateway, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    ListenerSet: gateway::ListenerSet, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    BackendTLSPolicy: gateway::BackendTlsPolicy, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io" / v1, Namespaced;
+    Service: core::Service, "" / v1, Namespaced, status;
+    EndpointSlice: core::EndpointSlice, "discovery.k8s.io" / v1, Namespaced;
+    Secret: core::Secret, "" / v1, Namespaced;
+    ConfigMap: core::ConfigMap, "" / v1, Namespaced;
+    ViewPolicy: heliograph::ViewPolicy, "heliograph.dev" / v1alpha1, Namespaced, status;
     Proxy: heliograph::Proxy, "heliograph.dev", Namespaced;
 }
 

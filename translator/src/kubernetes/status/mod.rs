@@ -14,7 +14,7 @@ mod write;
 pub use metrics::StatusMetrics;
 
 use super::Observed;
-use crate::publish::backoff;
+use crate::backoff;
 use crate::report::Report;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use jiff::Timestamp;
@@ -38,6 +38,9 @@ const COUNTS_EVERY: Duration = Duration::from_secs(30);
 
 /// How long whoever begins waits for what proxies say, lest something is taken back that they will say again.
 const HEARING: Duration = Duration::from_secs(5);
+
+/// The longest time between two tries of what fails.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long there is nothing to do at most.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -228,6 +231,6 @@ impl StatusWriter {
 
     fn again(&mut self, key: ObjectKey, now: Instant) {
         let attempts = self.queue.failed(&key);
-        self.queue.again_at(key, now + backoff::after(attempts, fastrand::f64()));
+        self.queue.again_at(key, now + backoff::after(attempts, LONGEST_PAUSE, fastrand::f64()));
     }
 }

@@ -127,7 +127,7 @@ fn of_object(key: &ObjectKey, desired: Value, seen: &Seen, now: Timestamp) -> Op
         metadata["namespace"] = json!(key.name.namespace);
     }
     let body = json!({
-        "apiVersion": format!("{}/{}", key.kind.group(), version(key.kind)),
+        "apiVersion": format!("{}/{}", key.kind.group(), key.kind.api_version().unwrap_or_default()),
         "kind": key.kind.as_str(),
         "metadata": metadata,
         "status": ours,
@@ -310,11 +310,6 @@ fn notices(part: Option<String>, new: &Value, old: &Value) -> impl Iterator<Item
         Notice { reason: reason.to_owned(), note }
     });
     told.collect::<Vec<_>>().into_iter()
-}
-
-/// Of which version of its group a kind is written.
-pub(super) fn version(kind: Kind) -> &'static str {
-    if kind.group() == Kind::Gateway.group() { "v1" } else { "v1alpha1" }
 }
 
 /// Kubernetes has times of conditions in seconds.

@@ -38,12 +38,10 @@ pub(super) enum Outcome {
 
 /// How to reach the objects of a kind whose status we write.
 pub(super) fn resource(kind: Kind) -> Option<ApiResource> {
-    let is_ours =
-        kind.is_route() || matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::ViewPolicy);
-    is_ours.then(|| {
-        let version = plan::version(kind);
-        ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group(), version, kind.as_str()))
-    })
+    let is_applied =
+        matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::ListenerSet | Kind::ViewPolicy);
+    let version = kind.api_version().filter(|_| is_applied || plan::is_signed(kind))?;
+    Some(ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group(), version, kind.as_str())))
 }
 
 pub(super) async fn write(client: Client, key: ObjectKey, uid: String, write: Write) -> Answer {

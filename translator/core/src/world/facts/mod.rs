@@ -77,6 +77,14 @@ impl Facts {
         touched
     }
 
+    pub(in crate::world) fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.objects.keys()
+    }
+
+    pub(in crate::world) fn into_objects(self) -> impl Iterator<Item = Object> {
+        self.objects.into_values()
+    }
+
     /// Keeps the product of a unit; an empty one is forgotten.
     pub(in crate::world) fn set_product(&mut self, unit: &Unit, product: Product) -> Vec<Fact> {
         let mut touched = Vec::new();
