@@ -84,9 +84,26 @@ impl Site {
                 "listeners": [{ "name": "http", "protocol": "HTTP", "port": port }],
             },
         });
+        self.cluster.apply(&self.gateway(), gateway).await;
+    }
+
+    fn gateway(&self) -> String {
         let api = "/apis/gateway.networking.k8s.io/v1";
-        let path = format!("{api}/namespaces/{}/gateways/edge", self.namespace);
-        self.cluster.apply(&path, gateway).await;
+        format!("{api}/namespaces/{}/gateways/edge", self.namespace)
+    }
+
+    /// Waits until the status of the Gateway tells of the generation that it has.
+    async fn told(&self) {
+        until("the status tells of this generation", async || {
+            let gateway = self.cluster.get(&self.gateway()).await;
+            let conditions = gateway["status"]["conditions"].as_array().cloned();
+            conditions.unwrap_or_default().iter().any(|found| {
+                found["type"] == "Programmed"
+                    && found["message"] == "No proxy is connected yet"
+                    && found["observedGeneration"] == gateway["metadata"]["generation"]
+            })
+        })
+        .await;
     }
 
     fn translator(&self, name: &str) -> Translator {
@@ -192,4 +209,22 @@ async fn a_leader_that_is_stopped_or_killed_is_followed_by_another() {
     first.program.signal("TERM");
     third.leads().await;
     assert!(first.log().contains("does not lead any more"), "{}", first.log());
+}
+
+#[tokio::test]
+async fn who_leads_writes_statuses() {
+    let site = Site::new().await;
+    let first = site.translator("first");
+    site.told().await;
+    let second = site.translator("second");
+    second.is_ready().await;
+    let written = "heliograph_translator_status_writes_total{kind=\"Gateway\"";
+    assert!(first.says("/metrics", written).await);
+    first.program.signal("TERM");
+    second.leads().await;
+    site.newer(None).await;
+    assert!(!second.says("/metrics", written).await, "there is nothing else to say");
+    site.listen_at(8081).await;
+    site.told().await;
+    assert!(second.says("/metrics", written).await, "{}", second.log());
 }
