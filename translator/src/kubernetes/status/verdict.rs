@@ -43,8 +43,10 @@ pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Va
             answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
             let mut said = json!(status);
             // Left out where there is none; where there was one, that is to be said.
-            if written["attachedListenerSets"].is_number() {
-                said["attachedListenerSets"] = json!(status.attached_listener_sets);
+            for (field, none) in [("attachedListenerSets", json!(0)), ("addresses", json!([]))] {
+                if said.get(field).is_none() && written.get(field).is_some() {
+                    said[field] = none;
+                }
             }
             Some(said)
         }

@@ -204,6 +204,16 @@ fn a_rejected_listener_is_not_programmed_and_the_others_are() {
 }
 
 #[test]
+fn what_a_gateway_has_no_more_is_said() {
+    let report = report(None, None);
+    let status = of(&gateway_key(), &report, &Value::Null).unwrap();
+    assert_eq!((status.get("addresses"), status.get("attachedListenerSets")), (None, None));
+    let written = json!({"addresses": [{"value": "10.0.0.1"}], "attachedListenerSets": 2});
+    let status = of(&gateway_key(), &report, &written).unwrap();
+    assert_eq!((&status["addresses"], &status["attachedListenerSets"]), (&json!([]), &json!(0)));
+}
+
+#[test]
 fn a_class_says_what_works_in_order() {
     let class = ObjectName::new("", "heliograph").of(Kind::GatewayClass);
     let status = of(&class, &report(None, None), &Value::Null).unwrap();
