@@ -1,5 +1,6 @@
 //! What the proxies say to what was published, read from the store.
 
+use crate::proxies::{FleetProxies, Proxies};
 use crate::publish::Answers;
 use crate::report::Report;
 use crate::term::Translator;
@@ -16,8 +17,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How often the reports of the replicas are read. They are written about as often.
-const READ_EVERY: Duration = Duration::from_secs(3);
+/// How often the reports of the replicas are read. What a proxy rejects is in its replica's report within a second, and is to be
+/// in the status of its object within five.
+const READ_EVERY: Duration = Duration::from_secs(2);
 
 /// Reads the reports of the replicas, and passes on what follows from them.
 pub struct AckReader {
@@ -26,6 +28,7 @@ pub struct AckReader {
     /// The fleets of which a replica says that it cannot load them.
     damage: watch::Sender<BTreeSet<FleetName>>,
     answers: watch::Sender<BTreeMap<FleetName, Answers>>,
+    proxies: watch::Sender<Option<Arc<Proxies>>>,
 }
 
 /// What the replicas said last.
@@ -95,7 +98,8 @@ struct Rejected<'a> {
 impl AckReader {
     pub fn new(store: Arc<dyn Store>, translator: &Translator) -> Self {
         let (damage, answers) = (translator.damage(), translator.answers());
-        Self { store, latest: watch::Sender::default(), damage, answers }
+        let (latest, proxies) = (watch::Sender::default(), translator.proxies());
+        Self { store, latest, damage, answers, proxies }
     }
 
     /// Adds what the proxies say to the admin port.
@@ -124,6 +128,14 @@ impl AckReader {
                 self.answers.send_if_modified(|known| {
                     let is_news = *known != answers;
                     *known = answers;
+                    is_news
+                });
+                let proxies = FleetProxies::of(reports);
+                self.proxies.send_if_modified(|known| {
+                    let is_news = known.as_deref() != Some(&proxies);
+                    if is_news {
+                        *known = Some(Arc::new(proxies));
+                    }
                     is_news
                 });
             }
@@ -200,8 +212,9 @@ mod tests {
         let store = Arc::new(Embedded::new());
         let (damage, mut damaged) = watch::channel(BTreeSet::new());
         let (latest, answers) = (watch::Sender::default(), watch::Sender::default());
+        let proxies = watch::Sender::default();
         let stop = CancellationToken::new();
-        let reader = AckReader { store: store.clone(), latest, damage, answers };
+        let reader = AckReader { store: store.clone(), latest, damage, answers, proxies };
         let task = tokio::spawn(reader.run(stop.clone()));
         for expected in [BTreeSet::from([fleet]), BTreeSet::new()] {
             let replica = "one".to_owned();

@@ -5,17 +5,27 @@
 //! of its own, over Redis.
 
 mod acks;
+mod backoff;
+mod connect;
+pub mod election;
+pub mod kubernetes;
 mod metrics;
+mod pace;
 pub mod program;
 pub mod provider;
+mod proxies;
 mod publish;
+mod recent;
 mod report;
 mod status;
 mod term;
 
 pub use acks::AckReader;
-pub use metrics::{FileMetrics, TranslatorMetrics};
+pub use connect::{ConnectError, KubernetesArgs};
+pub use metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
+pub use proxies::{Blame, Blamed, FleetProxies, Proxies};
 pub use publish::{Decision, News, Publisher, TermError};
-pub use report::{Report, in_words};
-pub use status::StatusPage;
+pub use recent::Recent;
+pub use report::{Published, Report, in_words};
+pub use status::{Remarks, StatusPage};
 pub use term::Translator;

@@ -1,7 +1,10 @@
 use crate::provider::file::{Remark, RemarkKind};
 use heliograph_store::StoreError;
+use heliograph_translator_core::objects::Kind;
 use heliograph_translator_core::{Event, Work};
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 use std::time::Duration;
 
 /// From a tenth of a millisecond, which one endpoint takes, to the first translation of a large cluster.
@@ -27,6 +30,23 @@ pub struct TranslatorMetrics {
 pub struct FileMetrics {
     faults: IntGauge,
     duplicates: IntGauge,
+}
+
+/// What the Kubernetes provider counts.
+#[derive(Clone, Debug)]
+pub struct KubernetesMetrics {
+    objects: IntGaugeVec,
+    unreadable: IntGaugeVec,
+    watched: IntGaugeVec,
+    failures: IntCounterVec,
+}
+
+/// What the election counts.
+#[derive(Clone, Debug)]
+pub struct ElectionMetrics {
+    leader: IntGauge,
+    transitions: IntCounter,
+    failures: IntCounter,
 }
 
 impl TranslatorMetrics {
@@ -170,6 +190,77 @@ impl FileMetrics {
         let count = |kind| gauge(remarks.iter().filter(|remark| remark.kind == kind).count());
         self.faults.set(count(RemarkKind::Fault));
         self.duplicates.set(count(RemarkKind::Duplicate));
+    }
+}
+
+impl KubernetesMetrics {
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let by_kind = |name: &str, help: &str| IntGaugeVec::new(Opts::new(name, help), &["kind"]);
+        let objects = by_kind("heliograph_kubernetes_objects", "Objects that the API serves.")?;
+        let unreadable = by_kind(
+            "heliograph_kubernetes_unreadable_objects",
+            "Objects that cannot be read, and count as absent.",
+        )?;
+        let watched = by_kind(
+            "heliograph_kubernetes_watched",
+            "1 while a kind is watched; 0 if its CRD or the permission for it is missing, or the API is away.",
+        )?;
+        let failures = IntCounterVec::new(
+            Opts::new(
+                "heliograph_kubernetes_watch_failures_total",
+                "Lists and watches that failed. All of them are begun again.",
+            ),
+            &["kind", "reason"],
+        )?;
+        registry.register(Box::new(objects.clone()))?;
+        registry.register(Box::new(unreadable.clone()))?;
+        registry.register(Box::new(watched.clone()))?;
+        registry.register(Box::new(failures.clone()))?;
+        Ok(Self { objects, unreadable, watched, failures })
+    }
+
+    pub(crate) fn objects(&self, kind: Kind, all: usize, unreadable: usize) {
+        self.objects.with_label_values(&[kind.as_str()]).set(gauge(all));
+        self.unreadable.with_label_values(&[kind.as_str()]).set(gauge(unreadable));
+    }
+
+    pub(crate) fn watched(&self, kind: Kind, is_watched: bool) {
+        self.watched.with_label_values(&[kind.as_str()]).set(is_watched.into());
+    }
+
+    /// `reason` is one of a few.
+    pub(crate) fn failed(&self, kind: Kind, reason: &'static str) {
+        self.failures.with_label_values(&[kind.as_str(), reason]).inc();
+    }
+}
+
+impl ElectionMetrics {
+    pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let leader = IntGauge::new(
+            "heliograph_election_leader",
+            "1 while this translator is the elected one.",
+        )?;
+        let transitions = IntCounter::new(
+            "heliograph_election_transitions_total",
+            "How often this translator began or ceased to lead.",
+        )?;
+        let failures = IntCounter::new(
+            "heliograph_election_failures_total",
+            "Calls for the Lease that failed or had no answer in time.",
+        )?;
+        registry.register(Box::new(leader.clone()))?;
+        registry.register(Box::new(transitions.clone()))?;
+        registry.register(Box::new(failures.clone()))?;
+        Ok(Self { leader, transitions, failures })
+    }
+
+    pub(crate) fn leads(&self, leads: bool) {
+        self.leader.set(leads.into());
+        self.transitions.inc();
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failures.inc();
     }
 }
 

@@ -1,11 +1,16 @@
 //! The program `translator`: this crate over Redis, with an admin port.
 
 use crate::acks::AckReader;
-use crate::metrics::{FileMetrics, TranslatorMetrics};
-use crate::provider::file::{self, File, Remark};
+use crate::connect::KubernetesArgs;
+use crate::election::{Election, ElectionArgs, each_term};
+use crate::kubernetes::{Observed, StatusMetrics, StatusWriter};
+use crate::metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
+use crate::provider::file::{self, File};
+use crate::provider::kubernetes::{Kubernetes, Scope};
 use crate::report::Report;
-use crate::status;
+use crate::status::{self, Remarks};
 use crate::term::Translator;
+use anyhow::bail;
 use clap::Parser;
 use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
 use heliograph_shared::settings::{self, SettingsArgs};
@@ -13,6 +18,8 @@ use heliograph_shared::shutdown;
 use heliograph_shared::tasks::Tasks;
 use heliograph_shared::telemetry::{self, LogArgs, Logging};
 use heliograph_store::{Store, StoreArgs};
+use kube::Client;
+use prometheus::Registry;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,13 +29,19 @@ use tokio_util::sync::CancellationToken;
 /// How many batches of events may wait for the translator.
 pub const WAITING_BATCHES: usize = 16;
 
-/// Translate a directory of Gateway API objects into snapshots for distributors
+/// Translate Gateway API objects, of a Kubernetes API or a directory, into snapshots for distributors
 #[derive(Clone, Debug, Parser)]
 #[command(name = "translator", version)]
 pub struct Program {
-    /// The directory of manifests
+    /// A directory of manifests; without an election, so let one translator write to a store
     #[arg(long, env = "HELIO_DIR", value_name = "DIR")]
-    pub dir: PathBuf,
+    pub dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub kubernetes: KubernetesArgs,
+
+    #[command(flatten)]
+    pub election: ElectionArgs,
 
     #[command(flatten)]
     pub store: StoreArgs,
@@ -68,45 +81,132 @@ pub fn run() -> anyhow::Result<()> {
 }
 
 /// Adds what a translator has to show to the admin port.
-pub fn add_pages(
-    pages: Pages,
-    report: watch::Receiver<Report>,
-    remarks: watch::Receiver<Arc<[Remark]>>,
-) -> Pages {
+pub fn add_pages(pages: Pages, report: watch::Receiver<Report>, remarks: Remarks) -> Pages {
     pages.page("/status", "the conditions of every object", status::page(report, remarks))
 }
 
+/// Where objects come from.
+enum Source {
+    Files(Box<File>),
+    Api(Box<Api>),
+}
+
+/// A Kubernetes API, with an election among all translators of the same Lease.
+struct Api {
+    client: Client,
+    objects: Kubernetes,
+    observed: Observed,
+    election: Election,
+    statuses: StatusMetrics,
+}
+
 impl Program {
-    /// The way of the data: files, translator, store. Everything that can be refused is, before anything runs. A Redis
-    /// that is away is not: what is to be written to it waits.
+    /// The way of the data: objects, translator, store. Everything that can be refused is, before anything runs. A Redis or
+    /// an API that is away is not: it is waited for.
     pub async fn start(&self, logging: Logging) -> anyhow::Result<Started> {
         let stop = CancellationToken::new();
         let readiness = Readiness::new();
         let registry = telemetry::registry("translator")?;
-        let (dir, metrics) = (self.dir.clone(), FileMetrics::register(&registry)?);
-        let file = tokio::task::spawn_blocking(move || File::open(&dir, metrics)).await??;
-        let remarks = file.remarks();
-        file::refuse_faults(&remarks.borrow())?;
+        let source = self.source(&registry).await?;
         let store: Arc<dyn Store> = Arc::new(self.store.open(&registry)?);
         let metrics = TranslatorMetrics::register(&registry)?;
         let admin = admin::bind(self.admin.admin_address).await?;
 
-        // Without an election there is no fence: the store finds one above all it has seen.
-        let guard = readiness.guard("translation");
+        // The fence of a term comes with it; without an election the store finds one above all it has seen.
+        let guard = readiness.guard(source.awaited());
         let translator = Translator::new(store.clone(), None, metrics, guard);
         let report = translator.report();
         let acks = AckReader::new(store, &translator);
         let (inputs, outputs) = mpsc::channel(WAITING_BATCHES);
         let admin_address = admin.address();
-        tracing::info!(dir = %self.dir.display(), admin = %admin_address, "translating");
+        tracing::info!(admin = %admin_address, "translating {}", self.place());
         let pages = Pages::new(registry, readiness).logging(logging);
-        let pages = acks.add_page(add_pages(pages, report.clone(), remarks), report);
+        let pages = add_pages(pages, report.clone(), source.remarks());
+        let pages = acks.add_page(pages, report.clone());
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("admin port", admin.serve(pages, stop.clone().cancelled_owned()));
         tasks.spawn("acknowledgements", acks.run(stop.clone()));
-        tasks.spawn("translator", translator.run(outputs, stop.clone()));
-        tasks.spawn("files", file.run(inputs, stop));
+        match source {
+            Source::Files(file) => {
+                tasks.spawn("translator", translator.run(outputs, stop.clone()));
+                tasks.spawn("files", file.run(inputs, stop));
+            }
+            Source::Api(api) => {
+                let Api { client, objects, observed, election, statuses } = *api;
+                let write_statuses = move |_, term| {
+                    let (client, report) = (client.clone(), report.clone());
+                    StatusWriter::new(client, report, observed.clone(), statuses.clone()).run(term)
+                };
+                let writing = each_term(election.leadership(), stop.clone(), write_statuses);
+                tasks.spawn("statuses", writing);
+                let translation = translator.run_elected(
+                    outputs,
+                    election.leadership(),
+                    objects.refresh(),
+                    election.resign(),
+                    stop.clone(),
+                );
+                tasks.spawn("translator", translation);
+                tasks.spawn("election", election.run(stop.clone()));
+                tasks.spawn("watches", objects.run(inputs, stop));
+            }
+        }
         Ok(Started { tasks, admin: admin_address })
+    }
+
+    async fn source(&self, registry: &Registry) -> anyhow::Result<Source> {
+        let args = &self.kubernetes;
+        match (&self.dir, args.kubernetes) {
+            (Some(dir), false) => {
+                let (dir, metrics) = (dir.clone(), FileMetrics::register(registry)?);
+                let file = tokio::task::spawn_blocking(move || File::open(&dir, metrics)).await??;
+                file::refuse_faults(&file.remarks().borrow())?;
+                Ok(Source::Files(Box::new(file)))
+            }
+            (None, true) => {
+                let client = args.connect().await?;
+                let scope = Scope {
+                    namespace_selector: args.namespace_selector.clone(),
+                    ignored: args.ignore_kind.iter().copied().collect(),
+                };
+                let metrics = ElectionMetrics::register(registry)?;
+                let election = Election::new(client.clone(), &self.election, metrics);
+                let metrics = KubernetesMetrics::register(registry)?;
+                let (observed, statuses) =
+                    (Observed::default(), StatusMetrics::register(registry)?);
+                let objects = Kubernetes::new(client.clone(), scope, observed.clone(), metrics);
+                let api = Api { client, objects, observed, election, statuses };
+                Ok(Source::Api(Box::new(api)))
+            }
+            (None, false) => bail!("say where objects come from: --kubernetes, or --dir DIR"),
+            (Some(_), true) => bail!("objects come from --kubernetes or from --dir, not from both"),
+        }
+    }
+
+    /// Where objects come from, for people.
+    fn place(&self) -> String {
+        match (&self.dir, &self.kubernetes.kubeconfig) {
+            (Some(dir), _) => format!("the files of {}", dir.display()),
+            (None, Some(file)) => format!("the objects of the API that {} names", file.display()),
+            (None, None) => "the objects of this cluster's API".to_owned(),
+        }
+    }
+}
+
+impl Source {
+    /// What a program with it is ready after.
+    fn awaited(&self) -> &'static str {
+        match self {
+            Self::Files(_) => "translation",
+            Self::Api(_) => "objects",
+        }
+    }
+
+    fn remarks(&self) -> Remarks {
+        match self {
+            Self::Files(file) => Remarks::Files(file.remarks()),
+            Self::Api(api) => Remarks::Api(api.objects.board()),
+        }
     }
 }
 

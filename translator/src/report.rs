@@ -1,9 +1,11 @@
-use crate::publish::News;
+use crate::proxies::{Blame, Blamed, Proxies};
+use crate::publish::{News, Publisher, Stands};
+use crate::recent::Recent;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_translator_core::objects::ObjectKey;
-use heliograph_translator_core::status::{Problem, Status};
+use heliograph_translator_core::status::{ListenerStatus, Problem, Status};
 use heliograph_translator_core::{Outcome, ir};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What the translator last found, for all who want to read it. A copy costs pointers.
@@ -15,13 +17,37 @@ pub struct Report {
     pub infra: BTreeMap<FleetName, Arc<ir::Infra>>,
     /// Where each fleet stands in the store.
     pub heads: BTreeMap<FleetName, Head>,
+    /// All objects that there are have been translated: one that has no status here is to have none of ours.
+    pub complete: bool,
+    /// The Gateways and ListenerSets of each fleet, and since when it holds them as they are now.
+    pub published: BTreeMap<FleetName, BTreeMap<ObjectKey, Published>>,
+    /// What proxies say; `None` until someone has asked them.
+    pub proxies: Option<Arc<Proxies>>,
+    /// The objects that proxies reject something of, by fleet.
+    pub blamed: Blamed,
+    /// The objects of which there is something else to say.
+    pub changed: Recent<ObjectKey>,
+}
+
+/// Since when a fleet holds a Gateway, or a ListenerSet, as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    pub generation: i64,
+    /// The listeners that proxies are given.
+    served: Vec<String>,
+    /// The change of the fleet that brought it about.
+    revision: u64,
+    /// The first head that is known to hold it.
+    pub head: Option<Head>,
 }
 
 impl Report {
-    /// Takes over what was translated.
-    pub(crate) fn note(&mut self, outcome: Outcome) {
+    /// Takes over what was translated and handed to the publisher.
+    pub(crate) fn note(&mut self, outcome: Outcome, publisher: &Publisher) {
         let Outcome { changes: _, retired: _, statuses, infra, work: _ } = outcome;
         for (key, status) in statuses {
+            self.note_listeners(&key, status.as_ref(), publisher);
+            self.changed.push(key.clone());
             match status {
                 Some(status) => self.statuses.insert(key, Arc::new(status)),
                 None => self.statuses.remove(&key),
@@ -33,17 +59,112 @@ impl Report {
                 None => self.infra.remove(&fleet),
             };
         }
+        self.complete = true;
     }
 
     /// Takes over what is in the store.
-    pub(crate) fn note_news(&mut self, news: Vec<News>) {
+    pub(crate) fn note_news(&mut self, news: Vec<News>, publisher: &Publisher) {
         for news in news {
             match news {
-                News::Stands { fleet, head, .. } => self.heads.insert(fleet, head),
-                News::Retired { fleet, .. } => self.heads.remove(&fleet),
-                News::Decided { .. } => None,
-            };
+                News::Stands { fleet, head, .. } => {
+                    if let Some(stands) = publisher.stands(&fleet) {
+                        self.note_stands(&fleet, stands);
+                    }
+                    self.heads.insert(fleet, head);
+                }
+                News::Retired { fleet, .. } => {
+                    self.heads.remove(&fleet);
+                }
+                News::Decided { .. } => {}
+            }
         }
+    }
+
+    /// Takes over what proxies say.
+    pub(crate) fn note_proxies(&mut self, proxies: Arc<Proxies>) {
+        let before = self.proxies.replace(proxies.clone());
+        for (fleet, gateways) in &self.published {
+            let known = before.as_ref().map(|before| before.get(fleet));
+            if known != Some(proxies.get(fleet)) {
+                gateways.keys().for_each(|gateway| self.changed.push(gateway.clone()));
+            }
+        }
+    }
+
+    /// Takes over which objects proxies mean, of the fleets that are named.
+    pub(crate) fn note_blame(&mut self, blamed: Blamed) {
+        for (fleet, blamed) in blamed {
+            let before = match blamed.is_empty() {
+                true => self.blamed.remove(&fleet),
+                false => self.blamed.insert(fleet, blamed.clone()),
+            };
+            let before = before.unwrap_or_default();
+            let objects: BTreeSet<&ObjectKey> = before.keys().chain(blamed.keys()).collect();
+            for object in objects.into_iter().filter(|it| before.get(it) != blamed.get(it)) {
+                self.changed.push(object.clone());
+            }
+        }
+    }
+
+    /// What proxies reject of an object.
+    pub fn blame<'a>(&'a self, object: &'a ObjectKey) -> impl Iterator<Item = &'a Blame> {
+        self.blamed.values().filter_map(|blamed| blamed.get(object)).flatten()
+    }
+
+    /// Takes over since when a Gateway, or a ListenerSet, is as it is.
+    fn note_listeners(&mut self, key: &ObjectKey, status: Option<&Status>, publisher: &Publisher) {
+        let listeners = status.and_then(Status::listeners);
+        // It may have moved from one fleet to another.
+        if let Some((before, _)) = self.statuses.get(key).and_then(|before| before.listeners())
+            && listeners.is_none_or(|(fleet, _)| fleet != before)
+            && let Some(others) = self.published.get_mut(before)
+        {
+            others.remove(key);
+            if others.is_empty() {
+                self.published.remove(before);
+            }
+        }
+        let Some((fleet, listeners)) = listeners else { return };
+        let is_given = |listener: &&ListenerStatus| listener.conditions.is_true("Programmed");
+        let served = listeners.iter().filter(is_given).map(|it| it.name.clone()).collect();
+        let generation = status.and_then(Status::generation);
+        let mut published = Published {
+            generation: generation.unwrap_or_default(),
+            served,
+            revision: publisher.revision(fleet),
+            head: None,
+        };
+        let all = self.published.entry(fleet.clone()).or_default();
+        // What else changed, say how many routes it has, proxies need not answer to.
+        let is_same = |before: &&Published| {
+            before.generation == published.generation && before.served == published.served
+        };
+        if all.get(key).filter(is_same).is_none() {
+            published.note(publisher.stands(fleet));
+            all.insert(key.clone(), published);
+        }
+    }
+
+    fn note_stands(&mut self, fleet: &FleetName, stands: Stands) {
+        for (key, published) in self.published.get_mut(fleet).into_iter().flatten() {
+            if published.note(Some(stands)) {
+                self.changed.push(key.clone());
+            }
+        }
+    }
+}
+
+impl Published {
+    #[cfg(test)]
+    pub(crate) fn at(generation: i64, head: Option<Head>) -> Self {
+        Self { generation, served: Vec::new(), revision: 0, head }
+    }
+
+    /// Whether this is the first head that holds it.
+    fn note(&mut self, stands: Option<Stands>) -> bool {
+        let holding = stands.filter(|stands| stands.holds >= self.revision && self.head.is_none());
+        self.head = self.head.or(holding.map(|stands| stands.head));
+        holding.is_some()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The Gateway API conditions of every object, as the Kubernetes provider would write them.
 
 use crate::provider::file::Remark;
+use crate::provider::kubernetes::{ApiRemark, Board};
 use crate::report::Report;
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
@@ -21,7 +22,18 @@ use tokio::sync::watch;
 pub struct StatusPage {
     objects: Vec<ObjectStatus>,
     /// What is wrong with the files themselves.
-    files: Vec<Remark>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<Vec<Remark>>,
+    /// What is wrong with what the Kubernetes API serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api: Option<Vec<ApiRemark>>,
+}
+
+/// What there is to say of the place that objects come from.
+#[derive(Clone, Debug)]
+pub enum Remarks {
+    Files(watch::Receiver<Arc<[Remark]>>),
+    Api(Board),
 }
 
 #[derive(Debug, Serialize)]
@@ -68,7 +80,7 @@ impl StatusPage {
             })
         });
         let objects = objects.collect::<Result<_, serde_json::Error>>()?;
-        Ok(Self { objects, files: files.to_vec() })
+        Ok(Self { objects, files: Some(files.to_vec()), api: None })
     }
 
     /// For people.
@@ -89,7 +101,10 @@ impl StatusPage {
         let head =
             ["OBJECT", "PART", "CONDITION", "STATUS", "REASON", "MESSAGE"].map(str::to_owned);
         let mut text = columns(&[vec![head], rows].concat());
-        for remark in &self.files {
+        for remark in self.files.iter().flatten() {
+            let _ = writeln!(text, "{remark}");
+        }
+        for remark in self.api.iter().flatten() {
             let _ = writeln!(text, "{remark}");
         }
         text
@@ -112,18 +127,15 @@ impl StatusPage {
 }
 
 /// The page of the admin port.
-pub(crate) fn page(
-    report: watch::Receiver<Report>,
-    remarks: watch::Receiver<Arc<[Remark]>>,
-) -> MethodRouter {
+pub(crate) fn page(report: watch::Receiver<Report>, remarks: Remarks) -> MethodRouter {
     get(async move |asked: Result<Query<Asked>, QueryRejection>| {
         let Ok(Query(Asked { format })) = asked else {
             let said = "format is not one of json, yaml, text\n";
             return (StatusCode::BAD_REQUEST, said).into_response();
         };
-        let (report, remarks) = (report.borrow().clone(), remarks.borrow().clone());
+        let report = report.borrow().clone();
         let statuses = report.statuses.iter().map(|(key, status)| (key, &**status));
-        match StatusPage::new(statuses, &remarks) {
+        match remarks.page(statuses) {
             Ok(page) => page.answer(format.unwrap_or(Format::Json)),
             Err(error) => failure(&error),
         }
@@ -132,6 +144,21 @@ pub(crate) fn page(
 
 fn failure(error: &dyn std::error::Error) -> Response {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response()
+}
+
+impl Remarks {
+    fn page<'a>(
+        &self,
+        statuses: impl IntoIterator<Item = (&'a ObjectKey, &'a Status)>,
+    ) -> Result<StatusPage, serde_json::Error> {
+        match self {
+            Self::Files(remarks) => StatusPage::new(statuses, &remarks.borrow()),
+            Self::Api(board) => {
+                let page = StatusPage::new(statuses, &[])?;
+                Ok(StatusPage { files: None, api: Some(board.remarks()), ..page })
+            }
+        }
+    }
 }
 
 impl ObjectStatus {
@@ -202,7 +229,8 @@ mod tests {
                     }]}),
                 },
             ],
-            files: vec![],
+            files: Some(vec![]),
+            api: None,
         };
         assert_eq!(
             page.table(),

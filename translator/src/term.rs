@@ -1,5 +1,9 @@
+use crate::election::{Lead, Resign, lost, won};
 use crate::metrics::TranslatorMetrics;
+use crate::pace::Pace;
 use crate::provider::Input;
+use crate::provider::kubernetes::Refresh;
+use crate::proxies::{self, Blamed, Proxies};
 use crate::publish::{Answers, Decision, News, Publisher, TermError};
 use crate::report::{Report, count, in_words};
 use heliograph_shared::admin::Guard;
@@ -9,42 +13,58 @@ use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
 use heliograph_translator_core::{Event, Outcome, World};
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How many inputs are merged into one publish at most, which bounds how stale a publish can be in a storm.
-const MERGED: usize = 256;
+/// How many events are merged into one publish at most, which bounds what a storm takes of memory.
+const MERGED: usize = 20_000;
 
 const QUARANTINED: &str =
     "proxies reject it: others are served the last version that was accepted, until it changes";
 const LIFTED: &str = "more proxies have it than reject it: it is served to all";
 
-/// One term of the translator: owns the world, and publishes what follows from it.
+/// Owns the world, and publishes what follows from it for as long as it leads.
 pub struct Translator {
+    store: Arc<dyn Store>,
+    fence: Option<u128>,
     world: World,
-    publisher: Publisher,
     report: watch::Sender<Report>,
     damage: watch::Sender<BTreeSet<FleetName>>,
     answers: watch::Sender<BTreeMap<FleetName, Answers>>,
+    proxies: watch::Sender<Option<Arc<Proxies>>>,
     metrics: TranslatorMetrics,
     /// The objects that changed since the last settling.
     changed: BTreeSet<ObjectKey>,
-    /// Done once every fleet is out.
+    /// Done once every fleet is out, or once there is nothing to do but stand by.
     unready: Option<Guard>,
 }
 
-/// What one round took from the channel.
-#[derive(Default)]
-struct Round {
+/// What the provider tells.
+struct Source {
+    inputs: mpsc::Receiver<Input>,
+    /// Whether it may tell more.
+    goes_on: bool,
+    /// What has come and is not worked off.
     events: Vec<Event>,
     synced: bool,
+    /// Up to which asking everything has been told.
+    fresh: u64,
+}
+
+/// Why a term is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Stopped,
+    /// Somebody else leads, or soon will.
+    Lost,
 }
 
 impl Translator {
-    /// `fence` is the token of whatever elected this translator; without an election there is none. `unready` is done
-    /// once every fleet has been published, or found to be what it should be.
+    /// `fence` is the token of a term that was won elsewhere; without it the store finds one. `unready` is done once every
+    /// fleet has been published, or found to be what it should be; or, of one that is elected, once it can stand by.
     pub fn new(
         store: Arc<dyn Store>,
         fence: Option<u128>,
@@ -52,18 +72,20 @@ impl Translator {
         unready: Guard,
     ) -> Self {
         Self {
+            store,
+            fence,
             world: World::new(),
-            publisher: Publisher::new(store, fence, metrics.clone()),
             report: watch::Sender::new(Report::default()),
             damage: watch::Sender::default(),
             answers: watch::Sender::default(),
+            proxies: watch::Sender::default(),
             metrics,
             changed: BTreeSet::new(),
             unready: Some(unready),
         }
     }
 
-    /// What was last found.
+    /// What was last found. It is empty while somebody else leads.
     pub fn report(&self) -> watch::Receiver<Report> {
         self.report.subscribe()
     }
@@ -78,54 +100,195 @@ impl Translator {
         self.answers.clone()
     }
 
-    /// Claims the store, and translates what comes, until it is stopped or the term ends. A store that is away holds
-    /// up nothing but what is written to it.
+    /// Where to say how many proxies have what was published, and what they reject.
+    pub(crate) fn proxies(&self) -> watch::Sender<Option<Arc<Proxies>>> {
+        self.proxies.clone()
+    }
+
+    /// Leads from the start: claims the store, and translates what comes, until it is stopped or the term ends. A store that
+    /// is away holds up nothing but what is written to it.
     pub async fn run(
         mut self,
-        mut inputs: mpsc::Receiver<Input>,
+        inputs: mpsc::Receiver<Input>,
         stop: CancellationToken,
     ) -> Result<(), TermError> {
-        let (mut provided, mut synced) = (true, false);
-        let (mut damage, mut answers) = (self.damage.subscribe(), self.answers.subscribe());
+        let over = async {
+            stop.cancelled().await;
+            Over::Stopped
+        };
+        let fence = self.fence;
+        self.lead(&mut Source::new(inputs), fence, over).await.map(drop)
+    }
+
+    /// Leads in each term that is won, and stands by in between, until it is stopped. The world is kept all the time; what
+    /// follows from it is only there in a term.
+    pub async fn run_elected(
+        mut self,
+        inputs: mpsc::Receiver<Input>,
+        mut leadership: watch::Receiver<Option<Lead>>,
+        refresh: Refresh,
+        resign: Resign,
+        stop: CancellationToken,
+    ) -> Result<(), TermError> {
+        let mut source = Source::new(inputs);
         loop {
-            let round = tokio::select! {
+            let lead = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                news = self.publisher.news() => {
-                    self.note(news?);
+                lead = self.stand_by(&mut source, &mut leadership, &refresh) => lead,
+            };
+            let over = async {
+                tokio::select! {
+                    () = stop.cancelled() => Over::Stopped,
+                    () = lost(&mut leadership, lead.fence) => Over::Lost,
+                }
+            };
+            match self.lead(&mut source, Some(lead.fence), over).await {
+                Ok(Over::Stopped) => return Ok(()),
+                Ok(Over::Lost) => {}
+                Err(TermError::Fenced(error)) => {
+                    tracing::error!("gives up the lead: {error}");
+                    resign.resign();
+                    tokio::select! {
+                        () = stop.cancelled() => return Ok(()),
+                        () = lost(&mut leadership, lead.fence) => {}
+                    }
+                }
+                Err(died) => return Err(died),
+            }
+            self.forget().await?;
+        }
+    }
+
+    /// Takes note of what comes, until a term is won and everything is known that there was at that moment: a watch may be
+    /// behind, and what is published must not go back.
+    async fn stand_by(
+        &mut self,
+        source: &mut Source,
+        leadership: &mut watch::Receiver<Option<Lead>>,
+        refresh: &Refresh,
+    ) -> Lead {
+        let mut won_term: Option<(Lead, u64)> = None;
+        loop {
+            self.apply(std::mem::take(&mut source.events));
+            // Nobody asks what changed meanwhile.
+            self.changed.clear();
+            if source.synced
+                && let Some(guard) = self.unready.take()
+            {
+                guard.done();
+            }
+            if let Some((lead, asking)) = won_term
+                && source.synced
+                && source.fresh >= asking
+            {
+                return lead;
+            }
+            let standing = async {
+                match won_term {
+                    None => Some(won(leadership).await),
+                    Some((lead, _)) => {
+                        lost(leadership, lead.fence).await;
+                        None
+                    }
+                }
+            };
+            tokio::select! {
+                lead = standing => won_term = lead.map(|lead| (lead, refresh.ask())),
+                () = source.fill() => {}
+            }
+        }
+    }
+
+    /// One term.
+    async fn lead(
+        &mut self,
+        source: &mut Source,
+        fence: Option<u128>,
+        over: impl Future<Output = Over>,
+    ) -> Result<Over, TermError> {
+        let mut publisher = Publisher::new(self.store.clone(), fence, self.metrics.clone());
+        let (mut damage, mut answers) = (self.damage.subscribe(), self.answers.subscribe());
+        // What proxies said in an earlier term is new to this one.
+        if !answers.borrow().is_empty() {
+            answers.mark_changed();
+        }
+        let mut proxies = self.proxies.subscribe();
+        proxies.mark_changed();
+        let (mut over, mut pace, mut is_first) = (pin!(over), Pace::default(), true);
+        // Who stood by knows everything.
+        let mut due = source.synced.then(Instant::now);
+        self.changed.extend(self.world.objects().cloned());
+        loop {
+            tokio::select! {
+                biased;
+                over = &mut over => return Ok(over),
+                news = publisher.news() => {
+                    self.note(news?, &publisher);
                     continue;
                 }
                 Ok(()) = damage.changed() => {
                     let damaged = damage.borrow_and_update().clone();
-                    self.publisher.mend(&damaged);
+                    publisher.mend(&damaged);
                     continue;
                 }
                 Ok(()) = answers.changed() => {
-                    self.publisher.heard(&answers.borrow_and_update());
+                    publisher.heard(&answers.borrow_and_update());
                     continue;
                 }
-                round = Round::take(&mut inputs), if provided => round,
-            };
-            let Some(round) = round else {
-                // The provider has ended, and it is for it to say why. What it told goes on to be kept in the store.
-                provided = false;
-                continue;
-            };
-            self.apply(round.events);
-            if !synced && !round.synced {
+                Ok(()) = proxies.changed() => {
+                    self.heard(proxies.borrow_and_update().clone());
+                    continue;
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = source.fill(), if source.has_room() => {
+                    due.get_or_insert_with(|| pace.due(Instant::now()));
+                    continue;
+                }
+            }
+            due = None;
+            self.apply(std::mem::take(&mut source.events));
+            if !source.synced {
                 continue;
             }
-            let outcome = tokio::select! {
-                () = stop.cancelled() => return Ok(()),
-                outcome = self.settle() => outcome?,
+            let outcome = {
+                let mut settle = pin!(self.settle());
+                tokio::select! {
+                    biased;
+                    over = &mut over => {
+                        // Nothing is written from here on. The world comes back when it is settled.
+                        drop(publisher);
+                        if over == Over::Lost {
+                            settle.await?;
+                        }
+                        return Ok(over);
+                    }
+                    outcome = &mut settle => outcome?,
+                }
             };
-            self.tell(&outcome, !synced);
-            self.publish(outcome);
-            if !synced {
-                self.publisher.complete();
+            pace.worked(Instant::now());
+            self.tell(&outcome, is_first);
+            self.publish(outcome, &mut publisher);
+            if is_first {
+                publisher.complete();
             }
-            synced = true;
-            self.note(vec![]);
+            is_first = false;
+            self.note(vec![], &publisher);
         }
+    }
+
+    /// Drops all that follows from the objects: the next term may be far away, and begins with everything.
+    async fn forget(&mut self) -> Result<(), TermError> {
+        self.changed.clear();
+        self.metrics.standing(0, false);
+        self.metrics.fleets(0);
+        self.report.send_replace(Report::default());
+        let mut world = std::mem::take(&mut self.world);
+        self.world = tokio::task::spawn_blocking(move || {
+            world.forget_derived();
+            world
+        })
+        .await?;
+        Ok(())
     }
 
     fn apply(&mut self, events: Vec<Event>) {
@@ -181,20 +344,41 @@ impl Translator {
     }
 
     /// Hands over what changed. When it is in the store is told as news.
-    fn publish(&mut self, mut outcome: Outcome) {
+    fn publish(&mut self, mut outcome: Outcome, publisher: &mut Publisher) {
         let objects = std::mem::take(&mut self.changed).len();
+        let blamed = match &*self.proxies.borrow() {
+            Some(proxies) => proxies::blamed_anew(proxies, &self.world, &outcome),
+            None => Blamed::new(),
+        };
         for (fleet, changes) in std::mem::take(&mut outcome.changes) {
-            self.publisher.change(&fleet, changes, objects);
+            publisher.change(&fleet, changes, objects);
         }
         for fleet in &outcome.retired {
-            self.publisher.retire(fleet);
+            publisher.retire(fleet);
         }
-        self.metrics.fleets(self.publisher.fleets());
-        self.report.send_modify(|report| report.note(outcome));
+        self.metrics.fleets(publisher.fleets());
+        self.report.send_modify(|report| {
+            report.note(outcome, publisher);
+            report.note_blame(blamed);
+        });
+    }
+
+    /// Takes note of what proxies say.
+    fn heard(&mut self, proxies: Option<Arc<Proxies>>) {
+        let Some(proxies) = proxies else { return };
+        let mut blamed = proxies::blamed(&proxies, &self.world);
+        // Those that reject nothing any more are named too.
+        for fleet in self.report.borrow().blamed.keys() {
+            blamed.entry(fleet.clone()).or_default();
+        }
+        self.report.send_modify(|report| {
+            report.note_proxies(proxies);
+            report.note_blame(blamed);
+        });
     }
 
     /// Takes note of what is in the store.
-    fn note(&mut self, news: Vec<News>) {
+    fn note(&mut self, news: Vec<News>, publisher: &Publisher) {
         for news in &news {
             match news {
                 News::Stands { fleet, head, written } if *written => {
@@ -207,9 +391,9 @@ impl Translator {
             }
         }
         if !news.is_empty() {
-            self.report.send_modify(|report| report.note_news(news));
+            self.report.send_modify(|report| report.note_news(news, publisher));
         }
-        if let Some(guard) = self.unready.take_if(|_| self.publisher.is_out()) {
+        if let Some(guard) = self.unready.take_if(|_| publisher.is_out()) {
             guard.done();
         }
     }
@@ -224,24 +408,37 @@ fn tell_decision(fleet: &FleetName, decision: &Decision) {
     }
 }
 
-impl Round {
-    /// Waits for one input and takes what has come behind it, so that the first change goes at once and a storm
-    /// is merged. None once nothing can come any more.
-    async fn take(inputs: &mut mpsc::Receiver<Input>) -> Option<Self> {
-        let mut round = Self::default();
-        round.add(inputs.recv().await?);
-        // Nothing is taken that this round has no room for: it would be lost.
-        for _ in 1..MERGED {
-            let Ok(input) = inputs.try_recv() else { break };
-            round.add(input);
+impl Source {
+    fn new(inputs: mpsc::Receiver<Input>) -> Self {
+        Self { inputs, goes_on: true, events: Vec::new(), synced: false, fresh: 0 }
+    }
+
+    fn has_room(&self) -> bool {
+        self.goes_on && self.events.len() < MERGED
+    }
+
+    /// Waits for an input, and takes what has come behind it. Dropping the future loses nothing.
+    async fn fill(&mut self) {
+        if !self.goes_on {
+            return std::future::pending().await;
         }
-        Some(round)
+        match self.inputs.recv().await {
+            Some(input) => self.add(input),
+            // The provider has ended, and it is for it to say why. What it told goes on to be kept in the store.
+            None => self.goes_on = false,
+        }
+        while self.has_room()
+            && let Ok(input) = self.inputs.try_recv()
+        {
+            self.add(input);
+        }
     }
 
     fn add(&mut self, input: Input) {
         match input {
             Input::Batch(events) => self.events.extend(events),
             Input::Synced => self.synced = true,
+            Input::Fresh(asking) => self.fresh = asking,
         }
     }
 }
@@ -251,19 +448,23 @@ mod tests {
     use super::*;
     use heliograph_translator_core::objects::ObjectName;
 
-    /// A storm that is longer than a round is cut into rounds, and nothing of it is lost.
+    /// A storm that is longer than there is room for is taken in parts, and nothing of it is lost.
     #[tokio::test]
-    async fn rounds_together_take_all_there_is() {
-        let (sender, mut inputs) = mpsc::channel(3 * MERGED);
-        for number in 0..2 * MERGED + 1 {
-            let key = ObjectName::new("", &number.to_string()).of(Kind::Namespace);
-            sender.try_send(Input::Batch(vec![Event::Deleted(key)])).unwrap();
+    async fn what_comes_is_taken_in_parts_and_whole() {
+        const BATCH: usize = MERGED / 2 + 1;
+        let (sender, inputs) = mpsc::channel(8);
+        let key = ObjectName::new("", "shop").of(Kind::Namespace);
+        for _ in 0..3 {
+            sender.try_send(Input::Batch(vec![Event::Deleted(key.clone()); BATCH])).unwrap();
         }
+        sender.try_send(Input::Synced).unwrap();
         drop(sender);
-        let mut taken = Vec::new();
-        while let Some(round) = Round::take(&mut inputs).await {
-            taken.push(round.events.len());
+        let (mut source, mut taken) = (Source::new(inputs), Vec::new());
+        while source.goes_on {
+            source.fill().await;
+            taken.push(std::mem::take(&mut source.events).len());
         }
-        assert_eq!(taken, [MERGED, MERGED, 1]);
+        assert_eq!(taken[..2], [2 * BATCH, BATCH]);
+        assert!(source.synced);
     }
 }

@@ -161,6 +161,7 @@ fn translator() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_translator"));
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.env_remove("HELIO_STORE").env_remove("HELIO_STORE_KEYS").env_remove("HELIO_DIR");
+    command.env_remove("KUBERNETES_SERVICE_HOST");
     command
 }
 
@@ -255,6 +256,22 @@ fn what_is_wrong_is_one_line() {
     refused(&scene.path("nowhere"), &store, "does not exist");
     refused(&objects, &[], "--store");
     refused(&objects, &store, "helio store keys new");
+    refused(&objects, &[&store[..], &["--kubernetes"]].concat(), "not from both");
     fs::write(objects.join("broken.yaml"), "kind: [").unwrap();
     refused(&objects, &store, "broken.yaml");
+}
+
+#[test]
+fn where_objects_come_from_has_to_be_said() {
+    let refused = |args: &[&str], expected: &str| {
+        let store = ["--store", "redis://127.0.0.1:1"];
+        let Output { status, stderr, .. } = translator().args(store).args(args).output().unwrap();
+        let stderr = String::from_utf8(stderr).unwrap();
+        assert!(!status.success());
+        assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{stderr}");
+        assert!(stderr.contains(expected), "{expected:?} is not in {stderr}");
+    };
+    refused(&[], "--kubernetes, or --dir");
+    refused(&["--kubernetes"], "--kubeconfig");
+    refused(&["--kubernetes", "--kubeconfig", "/nowhere"], "/nowhere");
 }

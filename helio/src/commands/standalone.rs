@@ -7,7 +7,9 @@ use heliograph_shared::{shutdown, telemetry};
 use heliograph_store::Embedded;
 use heliograph_translator::program::{WAITING_BATCHES, add_pages};
 use heliograph_translator::provider::file::{self, File, RemarkKind};
-use heliograph_translator::{AckReader, FileMetrics, StatusPage, Translator, TranslatorMetrics};
+use heliograph_translator::{
+    AckReader, FileMetrics, Remarks, StatusPage, Translator, TranslatorMetrics,
+};
 use heliograph_translator_core::World;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,8 +77,8 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
     args.xds.check_beside(args.admin.admin_address)?;
     let (dir, metrics) = (args.dir.clone(), FileMetrics::register(&registry)?);
     let file = tokio::task::spawn_blocking(move || File::open(&dir, metrics)).await??;
-    let remarks = file.remarks();
-    file::refuse_faults(&remarks.borrow())?;
+    file::refuse_faults(&file.remarks().borrow())?;
+    let remarks = Remarks::Files(file.remarks());
     let store = Arc::new(Embedded::new());
     let metrics = TranslatorMetrics::register(&registry)?;
     let translator = Translator::new(store.clone(), None, metrics, readiness.guard("translation"));

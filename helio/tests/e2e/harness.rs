@@ -158,7 +158,7 @@ pub(crate) struct Asked<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    pub(crate) location: Option<String>,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
@@ -166,6 +166,12 @@ pub(crate) struct Answer {
 pub(crate) struct Client {
     port: u16,
     connection: Option<http1::SendRequest<Empty<Bytes>>>,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
 }
 
 impl Asked<'_> {
@@ -209,10 +215,9 @@ impl Client {
         let connection = self.connection.as_mut().unwrap();
         let response = connection.send_request(request.body(Empty::new())?).await?;
         let status = response.status().as_u16();
-        let location =
-            response.headers().get("location").map(|value| value.to_str().unwrap().to_owned());
+        let headers = response.headers().clone();
         let body = response.into_body().collect().await?.to_bytes();
-        Ok(Answer { status, location, body: String::from_utf8_lossy(&body).into_owned() })
+        Ok(Answer { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
     }
 }
 

@@ -4,8 +4,10 @@
 
 mod edits;
 mod envoys;
+mod features;
 mod golden;
 mod harness;
+mod mutual_tls;
 mod redis_access;
 mod redis_flips;
 mod redis_keys;

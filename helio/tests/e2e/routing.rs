@@ -62,6 +62,8 @@ const ROWS: &[Row] = &[
     row("GET rewrite.test /gone/x", 200, "one rewrite.test /x"),
     row("GET below.test /", 200, "one below.test /deep/"),
     row("GET below.test /x", 200, "one below.test /deep/x"),
+    row("GET rewrite.test /by-backend/x", 200, "one other.test /new/x x-backend=one"),
+    row("GET rewrite.test /full-by-backend/x", 200, "two rewrite.test /new"),
     // What leads nowhere.
     row("GET broken.test /missing", 500, ""),
     row("GET broken.test /nothing", 500, ""),
@@ -91,7 +93,9 @@ const ROUTES: &str = r#"
   {matches: [{path: {value: /host}}], filters: [{type: URLRewrite, urlRewrite: {hostname: other.test}}], backendRefs: [ONE]},
   {matches: [{path: {value: /full}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /new}}}], backendRefs: [ONE]},
   {matches: [{path: {value: /old}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}}}], backendRefs: [ONE]},
-  {matches: [{path: {value: /gone}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}], backendRefs: [ONE]}]}
+  {matches: [{path: {value: /gone}}], filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}], backendRefs: [ONE]},
+  {matches: [{path: {value: /by-backend}}], backendRefs: [{name: one, port: 80, filters: [{type: URLRewrite, urlRewrite: {hostname: other.test, path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}}}, {type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Backend, value: one}]}}]}]},
+  {matches: [{path: {value: /full-by-backend}}], backendRefs: [{name: two, port: 80, filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: /new}}}]}]}]}
 {host: below.test, rules: [
   {filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /deep}}}], backendRefs: [ONE]}]}
 {host: broken.test, rules: [
@@ -121,7 +125,7 @@ async fn every_request_is_answered_as_the_table_says() {
         let answer = asked.ask(port).await.unwrap();
         let expected =
             row.answer.replace("PORT", &port.to_string()).replace(":1234", &format!(":{port}"));
-        let shown = answer.location.unwrap_or(answer.body);
+        let shown = answer.header("location").unwrap_or(&answer.body);
         if (answer.status, shown.trim()) != (row.status, expected.trim()) {
             let _ = writeln!(
                 wrong,

@@ -41,6 +41,11 @@ async fn a_client_gets_the_certificate_and_the_routes_of_the_name_it_asks_for() 
     assert_eq!(wildcard.ask(port, "x.b.test").await.unwrap(), "two x.b.test /");
     assert!(wildcard.ask(port, "a.test").await.is_err(), "a.test has a certificate of its own");
     assert!(exact.ask(port, "nobody.test").await.is_err(), "no listener has this name");
+    // A client may ask on one connection for what belongs to another.
+    let misdirected = async |host: &str| exact.ask_for(port, "a.test", host).await.unwrap().0;
+    assert_eq!(misdirected("a.test").await, 200);
+    assert_eq!(misdirected("x.b.test").await, 421, "it is the other listener's");
+    assert_eq!(misdirected("nobody.test").await, 404, "it is nobody's");
 
     let renewed = Identity::new("exact", "a.test");
     write(&helio.directory(), "exact.yaml", &renewed.secret);
@@ -82,6 +87,16 @@ stringData:
         port: u16,
         host: &str,
     ) -> Result<String, Box<dyn Error + Send + Sync>> {
+        self.ask_for(port, host, host).await.map(|(_, body)| body)
+    }
+
+    /// Asks on a connection for one name for a host of another. The status and the body.
+    async fn ask_for(
+        &self,
+        port: u16,
+        name: &str,
+        host: &str,
+    ) -> Result<(u16, String), Box<dyn Error + Send + Sync>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -89,15 +104,16 @@ stringData:
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let name = ServerName::try_from(host.to_owned())?;
+        let name = ServerName::try_from(name.to_owned())?;
         let stream = TcpStream::connect(("127.0.0.1", port)).await?;
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
         let (mut connection, driver) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(driver);
         let request = Request::get("/").header("host", host).body(Empty::<Bytes>::new())?;
         let response = connection.send_request(request).await?;
+        let status = response.status().as_u16();
         let body = response.into_body().collect().await?.to_bytes();
-        Ok(String::from_utf8_lossy(&body).trim().to_owned())
+        Ok((status, String::from_utf8_lossy(&body).trim().to_owned()))
     }
 }
 

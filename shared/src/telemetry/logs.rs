@@ -98,8 +98,13 @@ pub(super) fn parse_level(text: &str) -> Result<EnvFilter, String> {
             "use error, warn, info, debug, trace or off, also per part: PART=LEVEL".to_owned()
         );
     }
+    // What is said later and more closely counts.
+    let text = if text == "off" { text.to_owned() } else { format!("{QUIET},{text}") };
     EnvFilter::try_new(text).map_err(|error| error.to_string())
 }
+
+/// Parts of others that say the same again and again, of which our own parts tell once.
+const QUIET: &str = "kube_leader_election=warn,kube_runtime=error";
 
 #[cfg(test)]
 mod tests {

@@ -7,23 +7,31 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 /// A program that is killed when this is dropped, or when the tests are killed.
-pub(super) struct Running {
+pub(crate) struct Running {
+    id: u32,
     end: Option<mpsc::Sender<()>>,
     keeper: Option<JoinHandle<()>>,
 }
 
 impl Running {
-    pub(super) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         lifeline::tie(&mut command);
-        let (end, ended) = mpsc::channel();
+        let ((started, id), (end, ended)) = (mpsc::channel(), mpsc::channel());
         // The kernel ends it with the thread that started it, and a server may be shared by tests of several threads.
         let keeper = thread::spawn(move || {
             let mut child = command.spawn().unwrap();
+            started.send(child.id()).unwrap();
             let _ = ended.recv();
             let _ = child.kill();
             let _ = child.wait();
         });
-        Self { end: Some(end), keeper: Some(keeper) }
+        Self { id: id.recv().unwrap(), end: Some(end), keeper: Some(keeper) }
+    }
+
+    /// Sends it a signal, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        assert!(kill.arg(format!("-{name}")).arg(self.id.to_string()).status().unwrap().success());
     }
 }
 

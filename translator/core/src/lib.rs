@@ -18,7 +18,7 @@ pub mod status;
 mod views;
 mod world;
 
-pub use world::{Event, Outcome, Work, World};
+pub use world::{Event, Outcome, Source, Work, World};
 
 /// Which GatewayClasses are ours.
 pub const CONTROLLER_NAME: &str = "heliograph.dev/gateway-controller";

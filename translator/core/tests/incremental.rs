@@ -249,3 +249,31 @@ fn a_bad_route_touches_no_other() {
     assert_eq!(before, after);
     assert_eq!(world.problems().count(), 1);
 }
+
+#[test]
+fn a_policy_for_one_of_a_thousand_services_translates_one_cluster() {
+    let mut world = world(1_000);
+    let policy = |host: &str| {
+        object(&format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: BackendTLSPolicy
+metadata: {{name: policy, namespace: shop}}
+spec:
+  targetRefs: [{{group: '', kind: Service, name: service-500}}]
+  validation: {{wellKnownCACertificates: System, hostname: '{host}'}}
+"
+        ))
+    };
+    let cluster = (ResourceType::Cluster, "service/shop/service-500/80".to_owned());
+    for host in ["one.example.com", "two.example.com"] {
+        let outcome = change(&mut world, policy(host));
+        assert_eq!(work(&outcome), [("cluster", 1), ("rules", 1), ("status", 1)]);
+        assert_eq!(changed(&outcome), std::slice::from_ref(&cluster));
+    }
+    // One that asks for what cannot be done: the backend is not spoken to any more.
+    let outcome = change(&mut world, policy("*.example.com"));
+    let gone = "-service/shop/service-500/80".to_owned();
+    assert!(changed(&outcome).contains(&(ResourceType::Cluster, gone)), "{outcome:?}");
+    assert!(outcome.work.total() < 20, "{:?}", outcome.work);
+}

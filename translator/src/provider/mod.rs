@@ -1,6 +1,7 @@
 //! Where objects come from. A provider fills one bounded channel of [`Input`].
 
 pub mod file;
+pub mod kubernetes;
 
 use heliograph_translator_core::Event;
 
@@ -12,4 +13,6 @@ pub enum Input {
     /// Everything that was there at the start has been told. Before this nothing is published, since half of the
     /// objects would give half of a configuration.
     Synced,
+    /// Everything that was there at the asking with this number has been told.
+    Fresh(u64),
 }

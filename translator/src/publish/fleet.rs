@@ -37,6 +37,14 @@ pub(super) enum Wanted {
     Content(Arc<Snapshot>),
 }
 
+/// Where a fleet stands in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stands {
+    pub(crate) head: Head,
+    /// The last revision that this head holds.
+    pub(crate) holds: u64,
+}
+
 /// A fleet is worked on by one step at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
@@ -66,8 +74,12 @@ pub(super) struct Fleet {
     highest: u64,
     /// How many objects changed since the last publication was made.
     objects: usize,
-    /// Where the fleet stands in the store, once this term has found or made it what it is to be.
-    stands: Option<Head>,
+    /// How often it was told that something changed.
+    revision: u64,
+    /// The last revision that the write under way holds.
+    writing: u64,
+    /// Where the fleet stands, once this term has found or made it what it is to be.
+    stands: Option<Stands>,
     /// For how many rounds it has waited to be tended, if it is to be.
     untended: Option<u32>,
 }
@@ -113,6 +125,8 @@ impl Fleet {
             quarantine: Quarantine::default(),
             highest: 0,
             objects: 0,
+            revision: 0,
+            writing: 0,
             stands: None,
             untended: None,
         }
@@ -132,6 +146,7 @@ impl Fleet {
         };
         self.wanted = Wanted::Content(Arc::new(before.with(Head::default(), changes)));
         self.objects = self.objects.saturating_add(objects);
+        self.revision += 1;
     }
 
     /// What to ask the store for next, if anything.
@@ -165,6 +180,11 @@ impl Fleet {
             },
         };
         let content = self.quarantine.applied_to(content);
+        // A fleet that is pinned holds nothing that came later.
+        let holds = match self.pin {
+            None => self.revision,
+            Some(_) => self.stands.map_or(0, |stands| stands.holds),
+        };
         let (expected, held) = match &mut self.believed {
             Believed::Nothing => (None, None),
             Believed::Unread(head) => (Some(*head), None),
@@ -176,7 +196,7 @@ impl Fleet {
                     if held.is_none() {
                         self.quarantine.published(held.insert(Arc::new(content.at(record.head))));
                     }
-                    self.stands = Some(record.head);
+                    self.stands = Some(Stands { head: record.head, holds });
                     self.objects = 0;
                     let lost = self.pin.as_ref().filter(|pinned| pinned.lost)?;
                     return Some(Step::Pin(Pin { record: record.clone(), ..lost.pin.clone() }));
@@ -194,6 +214,7 @@ impl Fleet {
         let snapshot = Arc::new(content.at(head));
         let write =
             Step::Publish(Publication { snapshot, expected, held, time: now, cause, pinned });
+        self.writing = holds;
         self.in_flight = Some(write.clone());
         Some(write)
     }
@@ -222,7 +243,8 @@ impl Fleet {
     pub(super) fn written(&mut self, record: Record, held: Option<Arc<Snapshot>>) {
         self.in_flight = None;
         self.repair = None;
-        self.stands = record.is_live().then_some(record.head);
+        let holds = self.writing;
+        self.stands = record.is_live().then_some(Stands { head: record.head, holds });
         self.untended = record.is_live().then(|| self.untended.unwrap_or_default());
         if let Some(held) = &held {
             self.quarantine.published(held);
@@ -359,8 +381,12 @@ impl Fleet {
         self.unsure
     }
 
-    pub(super) fn stands(&self) -> Option<Head> {
+    pub(super) fn stands(&self) -> Option<Stands> {
         self.stands
+    }
+
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
     }
 
     pub(super) fn is_pinned(&self) -> bool {

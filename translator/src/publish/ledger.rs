@@ -1,6 +1,6 @@
 //! All fleets of the writer's. Decides what is asked of the store, and what its answers mean; asks nothing itself.
 
-use super::fleet::{Activity, Fleet, Step, Wanted};
+use super::fleet::{Activity, Fleet, Stands, Step, Wanted};
 use super::quarantine::{Answers, Decision};
 use heliograph_snapshot::{Change, FleetName, Head};
 use heliograph_store::{Claim, Inspection, Loaded, Pin, StoreError, Term};
@@ -318,6 +318,14 @@ impl Ledger {
         self.begun && self.complete && !self.fleets.values().any(awaited)
     }
 
+    pub(super) fn stands(&self, fleet: &FleetName) -> Option<Stands> {
+        self.fleets.get(fleet).and_then(Fleet::stands)
+    }
+
+    pub(super) fn revision(&self, fleet: &FleetName) -> u64 {
+        self.fleets.get(fleet).map_or(0, Fleet::revision)
+    }
+
     /// How many fleets there are to be.
     pub(super) fn wanted(&self) -> usize {
         let wanted = self.fleets.values().filter(|it| matches!(it.wanted, Wanted::Content(_)));
@@ -453,7 +461,7 @@ impl Ledger {
     }
 
     fn tell(&mut self, name: &FleetName, written: bool) {
-        if let Some(head) = self.fleets.get(name).and_then(Fleet::stands) {
+        if let Some(Stands { head, .. }) = self.stands(name) {
             self.news.push(News::Stands { fleet: name.clone(), head, written });
         }
     }

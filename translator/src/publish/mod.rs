@@ -1,14 +1,15 @@
 //! The one writer of the store. [`Ledger`] decides what to ask for; here it is asked, waited for and told.
 
-mod backoff;
 mod fleet;
 mod ledger;
 mod quarantine;
 
+pub(crate) use fleet::Stands;
 pub use ledger::News;
 pub(crate) use quarantine::Answers;
 pub use quarantine::Decision;
 
+use crate::backoff;
 use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use fleet::Step;
@@ -29,6 +30,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How soon to look when a write was refused.
 const LOOK_SOON: Duration = Duration::from_millis(50);
+
+/// The longest time between two tries of what fails.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// How often fleets are looked after that do not change.
 const TEND_EVERY: Duration = Duration::from_secs(30);
@@ -157,6 +161,16 @@ impl Publisher {
         self.ledger.heard(answers);
     }
 
+    /// The number of the last change that this fleet was told.
+    pub(crate) fn revision(&self, fleet: &FleetName) -> u64 {
+        self.ledger.revision(fleet)
+    }
+
+    /// Where a fleet stands in the store, and which changes that holds.
+    pub(crate) fn stands(&self, fleet: &FleetName) -> Option<Stands> {
+        self.ledger.stands(fleet)
+    }
+
     /// How many fleets there are to be.
     pub fn fleets(&self) -> usize {
         self.ledger.wanted()
@@ -259,7 +273,7 @@ impl Publisher {
             Verdict::GoOn => {}
             Verdict::Survey => self.survey_at = self.survey_at.min(Instant::now() + LOOK_SOON),
             Verdict::Rest(attempts) => {
-                let pause = backoff::after(attempts, fastrand::f64());
+                let pause = backoff::after(attempts, LONGEST_PAUSE, fastrand::f64());
                 self.jobs.spawn(async move {
                     sleep(pause).await;
                     Done::Rested(fleet)
@@ -301,7 +315,8 @@ impl Publisher {
         self.note_failure(None, &error);
         self.surveying = false;
         self.attempts = self.attempts.saturating_add(1);
-        self.survey_at = Instant::now() + backoff::after(self.attempts, fastrand::f64());
+        self.survey_at =
+            Instant::now() + backoff::after(self.attempts, LONGEST_PAUSE, fastrand::f64());
         Ok(())
     }
 

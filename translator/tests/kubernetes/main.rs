@@ -1,28 +1,29 @@
-//! On a real API server: what is watched, who leads, and what is written back.
+//! On a Kubernetes API: what is watched, who leads, and what is written back. The API is a real one, but where it is to do
+//! what a real one does not do on demand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod elections;
+mod faulty;
 #[path = "../../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
+mod programs;
+mod relists;
+mod status;
+mod watches;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use kubernetes::Kubernetes;
+use std::time::Duration;
+
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A client of the cluster's administrator.
 async fn client(cluster: &Kubernetes) -> Client {
-    let kubeconfig = Kubeconfig::read_from(cluster.file("kubeconfig")).unwrap();
-    let options = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-    Client::try_from(config).unwrap()
+    client_of(cluster, "kubeconfig").await
 }
 
-#[tokio::test]
-async fn the_kinds_of_gateway_api_are_served() {
-    let cluster = Kubernetes::shared().await;
-    let served = client(&cluster).await;
-    let resources = served.list_api_group_resources("gateway.networking.k8s.io/v1").await.unwrap();
-    let kinds: Vec<&str> = resources.resources.iter().map(|found| found.kind.as_str()).collect();
-    for kind in ["Gateway", "GatewayClass", "HTTPRoute", "GRPCRoute", "ReferenceGrant"] {
-        assert!(kinds.contains(&kind), "{kind} is not among {kinds:?}");
-    }
+/// A client of whom a kubeconfig of the cluster names.
+async fn client_of(cluster: &Kubernetes, kubeconfig: &str) -> Client {
+    let kubeconfig = Some(cluster.file(kubeconfig));
+    watches::args(kubeconfig).connect().await.unwrap()
 }

@@ -5,16 +5,19 @@ use crate::faulty::Faulty;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_store::Store;
+use heliograph_translator::election::{Lead, Resign};
 use heliograph_translator::provider::Input;
+use heliograph_translator::provider::kubernetes::Refresh;
 use heliograph_translator::{Report, TermError, Translator, TranslatorMetrics};
 use heliograph_translator_core::Event;
 use heliograph_translator_core::objects::{Document, Object, parse};
 use prometheus::Registry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 const CLASS: &str = "
@@ -84,6 +87,44 @@ impl Term {
     async fn end(self) -> Result<(), TermError> {
         timeout(DEADLINE, self.task).await.expect("in time").unwrap()
     }
+}
+
+/// What a route changes of a Gateway's status, proxies need not answer to; what the Gateway itself says they must.
+#[tokio::test(start_paused = true)]
+async fn since_which_head_a_generation_is_published_is_known() {
+    let generation = |number: u32, port| {
+        gateway(port).replace("{name: edge}", &format!("{{name: edge, generation: {number}}}"))
+    };
+    let route = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: cart}
+spec: {parentRefs: [{name: edge}]}
+";
+    let store = Faulty::new();
+    let mut term = Term::begin(store.clone(), 1);
+    let (fleet, key) = (FleetName::new("default", "edge"), object(&gateway(1)).key());
+    let published = |report: &Report| {
+        let published = report.published.get(&fleet)?.get(&key)?;
+        Some((published.generation, published.head?.sequence))
+    };
+    term.send(applied(&[CLASS, &generation(1, 8080)])).await;
+    term.send(Input::Synced).await;
+    term.reports(|report| published(report) == Some((1, 1))).await;
+    let read = term.report.borrow().changed.count();
+    term.send(applied(&[route])).await;
+    let report = term.reports(|report| report.heads[&fleet].sequence == 2).await;
+    assert_eq!(published(&report), Some((1, 1)), "it was published before");
+    let changed: BTreeSet<_> = report.changed.since(read).unwrap().cloned().collect();
+    assert_eq!(changed, BTreeSet::from([key.clone(), object(route).key()]));
+
+    term.send(applied(&[&generation(2, 9090)])).await;
+    term.reports(|report| published(report) == Some((2, 3))).await;
+    // What does not reach the proxies is published already.
+    term.send(applied(&[&generation(3, 9090)])).await;
+    term.reports(|report| published(report) == Some((3, 3))).await;
+    term.stop.cancel();
+    term.end().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,4 +244,68 @@ async fn what_is_said_to_be_damaged_is_published_again() {
     term.reports(|report| report.heads[&fleet].sequence == 2).await;
     term.stop.cancel();
     term.end().await.unwrap();
+}
+
+/// Who is elected stands by until it leads, and again when it does not, with a world that is kept.
+#[tokio::test(start_paused = true)]
+async fn an_elected_one_publishes_in_its_terms_only() {
+    let store = Faulty::new();
+    let (readiness, registry) = (Readiness::new(), Registry::new());
+    let metrics = TranslatorMetrics::register(&registry).unwrap();
+    let translator = Translator::new(store.clone(), None, metrics, readiness.guard("objects"));
+    let (mut report, stop) = (translator.report(), CancellationToken::new());
+    let (inputs, receiver) = mpsc::channel(16);
+    let (leadership, refresh, resign) =
+        (watch::Sender::new(None), Refresh::default(), Resign::default());
+    let running = translator.run_elected(
+        receiver,
+        leadership.subscribe(),
+        refresh.clone(),
+        resign.clone(),
+        stop.clone(),
+    );
+    let task = tokio::spawn(running);
+    let (fleet, mut asked) = (FleetName::new("default", "edge"), refresh.asked());
+    let lead = |fence| Some(Lead { fence, until: Instant::now() + Duration::from_secs(1000) });
+
+    inputs.send(applied(&[CLASS, &gateway(8080)])).await.unwrap();
+    inputs.send(Input::Synced).await.unwrap();
+    timeout(DEADLINE, readiness.ready()).await.expect("who stands by is ready");
+    assert_eq!(store.noted().claims, 0, "it does not touch the store");
+
+    // It leads once it knows that what it has is all there is.
+    leadership.send_replace(lead(7));
+    timeout(DEADLINE, asked.changed()).await.unwrap().unwrap();
+    inputs.send(applied(&[&gateway(8081)])).await.unwrap();
+    assert_eq!(store.noted().claims, 0);
+    inputs.send(Input::Fresh(*asked.borrow_and_update())).await.unwrap();
+    let published = timeout(DEADLINE, report.wait_for(|report| !report.heads.is_empty()));
+    let first = published.await.unwrap().unwrap().clone();
+    assert_eq!((first.heads[&fleet].fence, first.heads[&fleet].sequence), (7, 1));
+    assert_eq!(first.infra[&fleet].ports[0].port, 8081);
+
+    // What is lost is forgotten, and what comes meanwhile is not published.
+    leadership.send_replace(None);
+    timeout(DEADLINE, report.wait_for(|report| report.statuses.is_empty())).await.unwrap().unwrap();
+    inputs.send(applied(&[&gateway(8082)])).await.unwrap();
+    leadership.send_replace(lead(9));
+    timeout(DEADLINE, asked.changed()).await.unwrap().unwrap();
+    inputs.send(Input::Fresh(*asked.borrow_and_update())).await.unwrap();
+    let published = timeout(DEADLINE, report.wait_for(|report| !report.heads.is_empty()));
+    let second = published.await.unwrap().unwrap().clone();
+    assert_eq!(second.heads[&fleet].fence, 9);
+    assert_eq!(second.infra[&fleet].ports[0].port, 8082);
+    assert_eq!(store.live().await.len(), 1);
+
+    // A term that the store refuses is given up, and not the program.
+    store.claim(Some(11)).await.unwrap();
+    inputs.send(applied(&[&gateway(8083)])).await.unwrap();
+    timeout(DEADLINE, resign.asked()).await.expect("it resigns");
+    leadership.send_replace(lead(13));
+    timeout(DEADLINE, asked.changed()).await.unwrap().unwrap();
+    inputs.send(Input::Fresh(*asked.borrow_and_update())).await.unwrap();
+    let is_out = |report: &Report| report.heads.get(&fleet).is_some_and(|head| head.fence == 13);
+    timeout(DEADLINE, report.wait_for(is_out)).await.unwrap().unwrap();
+    stop.cancel();
+    timeout(DEADLINE, task).await.unwrap().unwrap().unwrap();
 }

@@ -37,21 +37,23 @@ pub(super) fn resolve(
     if references.is_empty() {
         return vec![Err(invalid("An HTTPS listener needs tls.certificateRefs"))];
     }
-    references.into_iter().map(|reference| certificate(reader, owner, reference)).collect()
+    let certificate = |reference| certificate(reader, owner, reference, "InvalidCertificateRef");
+    references.into_iter().map(certificate).collect()
 }
 
-fn certificate(
+/// `reason` is of those that do not lead to a certificate.
+pub(super) fn certificate(
     reader: &Reader<'_>,
     owner: &ObjectKey,
     reference: &gateway::CertificateRef,
+    reason: &'static str,
 ) -> Certificate {
     let group = reference.group.as_deref().unwrap_or_default();
     let kind = reference.kind.as_deref().unwrap_or("Secret");
     let namespace = reference.namespace.as_deref().unwrap_or(&owner.name.namespace);
     let name = ObjectName::new(namespace, &reference.name);
-    let invalid = |reason: &str| {
-        Condition::no("ResolvedRefs", "InvalidCertificateRef", format!("{kind} {name}: {reason}"))
-    };
+    let invalid =
+        |why: &str| Condition::no("ResolvedRefs", reason, format!("{kind} {name}: {why}"));
     if Kind::find(group, kind) != Some(Kind::Secret) {
         return Err(invalid("only Secrets can hold certificates"));
     }
@@ -67,7 +69,7 @@ fn certificate(
     let Some(secret) = reader.object::<core::Secret>(&name) else {
         return Err(invalid("it does not exist"));
     };
-    key_pair(secret).map_err(|reason| invalid(&reason))?;
+    key_pair(secret).map_err(|why| invalid(&why))?;
     Ok(name)
 }
 

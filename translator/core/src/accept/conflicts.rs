@@ -1,6 +1,5 @@
 use super::AcceptedListener;
 use crate::ir::{InfraPort, Listener, ListenerId};
-use crate::status::Condition;
 use std::collections::BTreeMap;
 
 /// Listeners of one Gateway that are in each other's way. Gateway API: all of them lose, so that the order in which
@@ -37,10 +36,36 @@ pub(super) fn mark(listeners: &mut [AcceptedListener]) {
             })
             .collect();
         for (index, (reason, _), message) in verdicts {
-            let listener = &mut listeners[index];
-            listener.refuse(reason, &message);
-            if reason != PORT_UNAVAILABLE {
-                listener.conditions.set(Condition::yes("Conflicted", reason, message));
+            match reason {
+                PORT_UNAVAILABLE => listeners[index].refuse(reason, &message),
+                _ => listeners[index].conflicts(reason, &message),
+            }
+        }
+    }
+}
+
+/// Listeners of a ListenerSet that are in the way of those that come before them, of the Gateway or of older sets. These stay as
+/// they are. Nothing is told of whose they are: the author of a set need not know the others.
+pub(super) fn give_way<'a>(
+    listeners: &mut [AcceptedListener],
+    before: impl Iterator<Item = &'a AcceptedListener> + Clone,
+) {
+    for listener in listeners {
+        let mut before = before.clone().filter(|before| before.is_accepted());
+        let conflict = before.find_map(|before| match (&listener.listener, &before.listener) {
+            (Some(ours), Some(theirs)) => conflict(ours, theirs),
+            // It speaks what is not understood here, and could share the port with nobody.
+            (None, _) => (listener.port == before.port && listener.protocol != before.protocol)
+                .then_some(("ProtocolConflict", "the same port and another protocol")),
+            (Some(_), None) => None,
+        });
+        match conflict {
+            None => {}
+            Some((PORT_UNAVAILABLE, what)) => {
+                listener.refuse(PORT_UNAVAILABLE, &format!("Another listener has {what}"));
+            }
+            Some((reason, what)) => {
+                listener.conflicts(reason, &format!("Another listener has {what}"));
             }
         }
     }
@@ -55,8 +80,7 @@ fn conflict(one: &Listener, other: &Listener) -> Option<Conflict> {
     if one.port != other.port {
         return Some((PORT_UNAVAILABLE, "a port that proxies bind at the same number"));
     }
-    if one.protocol != other.protocol {
-        return Some(("ProtocolConflict", "the same port and another protocol"));
-    }
-    (one.hostname == other.hostname).then_some(("HostnameConflict", "the same port and hostname"))
+    // Whether a connection begins with TLS tells plain HTTP from HTTPS.
+    (one.protocol == other.protocol && one.hostname == other.hostname)
+        .then_some(("HostnameConflict", "the same port, protocol and hostname"))
 }

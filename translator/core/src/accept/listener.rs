@@ -5,6 +5,7 @@ use crate::routes;
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use std::collections::BTreeMap;
 
 /// A listener as its Gateway has it, valid or not.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +14,9 @@ pub(crate) struct AcceptedListener {
     /// The route kinds that are both allowed and understood.
     pub(crate) kinds: Vec<Kind>,
     pub(crate) conditions: Conditions,
-    port: i32,
+    pub(super) port: i32,
+    /// As it is written, understood or not.
+    pub(super) protocol: String,
     namespaces: NamespaceRule,
     /// What it would serve; `None` if that cannot be told.
     pub(super) listener: Option<Listener>,
@@ -59,6 +62,13 @@ impl AcceptedListener {
         }
     }
 
+    /// Another listener is in its way.
+    pub(super) fn conflicts(&mut self, reason: &'static str, message: &str) {
+        self.conditions.set(Condition::no("Accepted", reason, message));
+        self.conditions.set(Condition::no("Programmed", reason, message));
+        self.conditions.set(Condition::yes("Conflicted", reason, message));
+    }
+
     pub(super) fn refuse(&mut self, reason: &'static str, message: &str) {
         self.conditions.set(Condition::no("Accepted", reason, message));
         self.withhold(message);
@@ -69,7 +79,7 @@ impl AcceptedListener {
         self.conditions.set(Condition::no("Programmed", "Invalid", message));
     }
 
-    fn is_accepted(&self) -> bool {
+    pub(super) fn is_accepted(&self) -> bool {
         self.listener.is_some() && self.conditions.is_true("Accepted")
     }
 }
@@ -92,6 +102,7 @@ pub(super) fn accept(
             Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
         ]),
         port: *port,
+        protocol: given.protocol.clone(),
         namespaces: namespaces(given),
         listener: None,
     };
@@ -129,7 +140,8 @@ pub(super) fn accept(
             certificates.into_iter().filter_map(Result::ok).collect()
         }
     };
-    accepted.listener = Some(Listener { id, port, protocol, hostname, certificates });
+    accepted.listener =
+        Some(Listener { id, port, protocol, hostname, certificates, client_validation: None });
     accepted
 }
 
@@ -168,23 +180,30 @@ fn namespaces(listener: &gateway::Listener) -> NamespaceRule {
         Some(gateway::NamespacesFrom::Selector) => {
             // Kubernetes: an empty selector selects all, and none selects nothing.
             match allowed.and_then(|namespaces| namespaces.selector.as_ref()) {
-                Some(selector) => NamespaceRule::Selector(selector_of(selector)),
+                Some(gateway::NamespaceSelector { match_expressions, match_labels }) => {
+                    let expressions = match_expressions.iter().flatten();
+                    let expressions = expressions.map(|it| (&it.key, &it.operator, &it.values));
+                    NamespaceRule::Selector(selector_of(match_labels.clone(), expressions))
+                }
                 None => NamespaceRule::Nobody,
             }
         }
     }
 }
 
-fn selector_of(selector: &gateway::NamespaceSelector) -> LabelSelector {
-    let expressions = selector.match_expressions.iter().flatten();
+/// The generated types of selectors differ in name alone.
+pub(super) fn selector_of<'a>(
+    match_labels: Option<BTreeMap<String, String>>,
+    expressions: impl Iterator<Item = (&'a String, &'a String, &'a Option<Vec<String>>)>,
+) -> LabelSelector {
     LabelSelector {
-        match_labels: selector.match_labels.clone(),
+        match_labels,
         match_expressions: Some(
             expressions
-                .map(|expression| LabelSelectorRequirement {
-                    key: expression.key.clone(),
-                    operator: expression.operator.clone(),
-                    values: expression.values.clone(),
+                .map(|(key, operator, values)| LabelSelectorRequirement {
+                    key: key.clone(),
+                    operator: operator.clone(),
+                    values: values.clone(),
                 })
                 .collect(),
         ),

@@ -1,13 +1,19 @@
 //! Which Gateways are ours, and which of their listeners can be served.
 
+pub(crate) mod authorities;
 mod certificates;
 mod conflicts;
 mod grants;
 mod listener;
+mod namespaces;
+mod sets;
+mod tls;
 
 pub(crate) use certificates::key_pair;
 pub(crate) use grants::is_granted;
 pub(crate) use listener::{AcceptedListener, Door, NamespaceRule};
+pub(crate) use namespaces::allows;
+pub(crate) use sets::{AcceptedSet, gateway_of};
 
 use crate::CONTROLLER_NAME;
 use crate::ir;
@@ -23,6 +29,8 @@ pub(crate) struct AcceptedGateway {
     pub(crate) conditions: Conditions,
     /// All listeners of the Gateway, in its order.
     pub(crate) listeners: Vec<AcceptedListener>,
+    /// What others add, in order of precedence.
+    pub(crate) sets: Vec<AcceptedSet>,
     pub(crate) doors: Doors,
 }
 
@@ -32,6 +40,8 @@ pub(crate) struct Doors {
     /// Whose proxies serve it.
     pub(crate) fleet: FleetName,
     pub(crate) doors: Vec<Door>,
+    /// The Secret with the certificate that backends are shown.
+    client_certificate: Option<ObjectName>,
 }
 
 /// `None` for a Gateway of another controller, about which there is nothing to say.
@@ -50,6 +60,8 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         .map(|listener| listener::accept(reader, &owner, listener))
         .collect();
     conflicts::mark(&mut listeners);
+    tls::verify_clients(reader, &owner, object.spec.tls.as_ref(), &mut listeners);
+    let certificate = tls::client_certificate(reader, &owner, object.spec.tls.as_ref());
 
     let refused = refusal(class, &object.spec);
     if let Some(refused) = &refused {
@@ -57,24 +69,46 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
             listener.withhold(&refused.message);
         }
     }
+    let sets = sets::accept(reader, &owner, &object.spec, refused.as_ref(), &listeners);
     let doors = Doors {
         fleet: FleetName::new(&name.namespace, &name.name),
-        doors: listeners.iter().map(AcceptedListener::door).collect(),
+        doors: listeners
+            .iter()
+            .chain(sets.iter().flat_map(|set| &set.listeners))
+            .map(AcceptedListener::door)
+            .collect(),
+        client_certificate: certificate.clone().and_then(Result::ok),
     };
+    let mut conditions = conditions(refused, &listeners);
+    if let Some(certificate) = certificate {
+        let resolved =
+            || Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved");
+        conditions.set(certificate.map_or_else(|unresolved| unresolved, |_| resolved()));
+    }
+    if tls::has_insecure_fallback(object.spec.tls.as_ref()) {
+        conditions.set(Condition::yes(
+            "InsecureFrontendValidationMode",
+            "ConfigurationChanged",
+            "Clients without a valid certificate are served too",
+        ));
+    }
     Some(AcceptedGateway {
         generation: object.metadata.generation.unwrap_or_default(),
-        conditions: conditions(refused, &listeners),
+        conditions,
         listeners,
+        sets,
         doors,
     })
 }
 
 /// What the proxies of a fleet serve, of all its Gateways.
 pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> ir::Fleet {
-    let members = reader.members(name).filter_map(|gateway| reader.doors(gateway));
-    let doors = members.flat_map(|doors| &doors.doors);
+    let members: Vec<&Doors> =
+        reader.members(name).filter_map(|gateway| reader.doors(gateway)).collect();
+    let doors = members.iter().flat_map(|doors| &doors.doors);
     ir::Fleet {
         name: name.clone(),
+        client_certificate: members.iter().find_map(|doors| doors.client_certificate.clone()),
         listeners: doors
             .filter(|door| door.served)
             .filter_map(|door| door.listener.clone())
@@ -102,13 +136,14 @@ fn refusal(class: &gateway::GatewayClass, spec: &gateway::GatewaySpec) -> Option
     // All fields by name: one that is not understood must not be ignored.
     let gateway::GatewaySpec {
         addresses,
-        // Nobody is allowed by default, and nobody is.
+        // See `sets`.
         allowed_listeners: _,
         default_scope,
         gateway_class_name,
         infrastructure,
         listeners: _,
-        tls,
+        // Its listeners and conditions say what is wrong with it.
+        tls: _,
     } = spec;
     let refused =
         |reason: &'static str, message: String| Some(Condition::no("Accepted", reason, message));
@@ -128,10 +163,6 @@ fn refusal(class: &gateway::GatewayClass, spec: &gateway::GatewaySpec) -> Option
     if let Some(address) = addresses.iter().flatten().next() {
         let kind = address.r#type.as_deref().unwrap_or("IPAddress");
         return refused("UnsupportedAddress", format!("addresses: {kind} cannot be requested"));
-    }
-    // To serve without the checks that were asked for would be worse than not to serve.
-    if tls.is_some() {
-        return refused("UnsupportedValue", "tls of the whole Gateway is not supported".to_owned());
     }
     if default_scope.is_some() {
         return refused("UnsupportedValue", "defaultScope is not supported".to_owned());

@@ -1,27 +1,31 @@
 //! Which listeners a route belongs to, and for which hosts.
 
-mod namespaces;
-
-use crate::accept::{Door, Doors};
+use crate::accept::{self, Door, Doors, allows};
 use crate::ir::{Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::routes::Rules;
 use crate::status::Condition;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of each parentRef that leads to a Gateway of ours.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Attachment {
     pub(crate) parents: Vec<Parent>,
+    /// What the route's rules refer to.
+    mentions: BTreeSet<ObjectKey>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parent {
+    /// Whose proxies serve it.
+    pub(crate) fleet: FleetName,
     /// As the route has it: status repeats it to the letter.
     pub(crate) reference: gateway::ParentRef,
     pub(crate) accepted: Condition,
+    /// Whose proxies serve it.
+    gateway: ObjectName,
     listeners: Vec<ListenerId>,
     hosts: Vec<Host>,
 }
@@ -42,6 +46,21 @@ impl Attachment {
         self.parents.iter().flat_map(|parent| &parent.hosts)
     }
 
+    /// Which Gateways lead to what, by way of this route.
+    pub(crate) fn leads(&self) -> BTreeSet<(ObjectKey, ObjectName)> {
+        let gateways: BTreeSet<&ObjectName> = self
+            .parents
+            .iter()
+            .filter(|it| !it.listeners.is_empty())
+            .map(|it| &it.gateway)
+            .collect();
+        let to = |gateway: &ObjectName| {
+            let mentions = self.mentions.iter();
+            mentions.map(|it| (it.clone(), gateway.clone())).collect::<Vec<_>>()
+        };
+        gateways.into_iter().flat_map(to).collect()
+    }
+
     /// The listeners that count the route as attached, also those that cannot be served.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = &ListenerId> {
         self.parents.iter().flat_map(|parent| &parent.listeners)
@@ -53,15 +72,17 @@ pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
     let parents = rules.parents.iter().filter_map(|reference| {
         let group = reference.group.as_deref().unwrap_or(gateway::GROUP);
         let kind = reference.kind.as_deref().unwrap_or(Kind::Gateway.as_str());
-        if Kind::find(group, kind) != Some(Kind::Gateway) {
-            return None;
-        }
         let namespace = reference.namespace.as_deref().unwrap_or(&key.name.namespace);
-        let gateway = ObjectName::new(namespace, &reference.name);
+        let owner = ObjectName::new(namespace, &reference.name).of(Kind::find(group, kind)?);
+        let gateway = match owner.kind {
+            Kind::Gateway => owner.name.clone(),
+            Kind::ListenerSet => accept::gateway_of(reader, &owner.name)?,
+            _ => return None,
+        };
         let doors = reader.doors(&gateway)?;
-        Some(attach(reader, key, rules, reference, doors))
+        Some(attach(reader, key, rules, reference, &owner, &gateway, doors))
     });
-    Attachment { parents: parents.collect() }
+    Attachment { parents: parents.collect(), mentions: rules.mentions.clone() }
 }
 
 fn attach(
@@ -69,11 +90,15 @@ fn attach(
     key: &ObjectKey,
     rules: &Rules,
     reference: &gateway::ParentRef,
+    owner: &ObjectKey,
+    gateway: &ObjectName,
     doors: &Doors,
 ) -> Parent {
     let mut parent = Parent {
+        fleet: doors.fleet.clone(),
         reference: reference.clone(),
         accepted: Condition::yes("Accepted", "Accepted", "The route is attached"),
+        gateway: gateway.clone(),
         listeners: Vec::new(),
         hosts: Vec::new(),
     };
@@ -81,7 +106,7 @@ fn attach(
         parent.accepted = refusal.clone();
         return parent;
     }
-    match allowed(reader, key, reference, doors) {
+    match allowed(reader, key, reference, owner, doors) {
         Err(refused) => parent.accepted = refused,
         Ok(open) => {
             for door in open {
@@ -104,22 +129,24 @@ fn allowed<'a>(
     reader: &Reader<'_>,
     key: &ObjectKey,
     reference: &gateway::ParentRef,
+    owner: &ObjectKey,
     doors: &'a Doors,
 ) -> Result<Vec<&'a Door>, Condition> {
     let named = |door: &&Door| {
         reference.section_name.as_deref().is_none_or(|section| *section == *door.id.name)
     };
     let at_port = |door: &&Door| reference.port.is_none_or(|port| port == door.port);
-    let meant: Vec<_> = doors.doors.iter().filter(named).filter(at_port).collect();
+    let owned = |door: &&Door| door.id.owner == *owner;
+    let meant: Vec<_> = doors.doors.iter().filter(owned).filter(named).filter(at_port).collect();
     if meant.is_empty() {
-        let message = format!("Gateway {} has no such listener", doors.fleet);
+        let message = format!("{owner} has no such listener");
         return Err(Condition::no("Accepted", "NoMatchingParent", message));
     }
     let lets_in = |door: &&Door| {
         let home = &door.id.owner.name.namespace;
         door.listener.is_some()
             && door.kinds.contains(&key.kind)
-            && namespaces::allows(reader, &door.namespaces, home, &key.name.namespace)
+            && allows(reader, &door.namespaces, home, &key.name.namespace)
     };
     let open: Vec<_> = meant.into_iter().filter(lets_in).collect();
     match open.is_empty() {
@@ -128,8 +155,8 @@ fn allowed<'a>(
             "Accepted",
             "NotAllowedByListeners",
             format!(
-                "No listener of Gateway {} lets a route of this kind from namespace {} in",
-                doors.fleet, key.name.namespace
+                "No listener of {owner} lets a route of this kind from namespace {} in",
+                key.name.namespace
             ),
         )),
     }

@@ -1,9 +1,10 @@
 //! What routes send requests to: one file per kind of backend.
 
+pub(crate) mod policy;
 mod service;
 
 use crate::accept::is_granted;
-use crate::ir::{Backend, Endpoints};
+use crate::ir::{Backend, BackendProtocol, Endpoints, Target};
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::status::Condition;
 use crate::world::Reader;
@@ -20,13 +21,14 @@ pub(crate) struct Reference<'a> {
 /// Why a reference leads nowhere: the reason that Gateway API has for it, and words.
 type Lost = (&'static str, String);
 
-/// Follows a reference of the route `from`, or says with a condition why it leads nowhere. A new kind of backend is a
+/// Follows a reference of the route `from`, which speaks so to a backend that does not say; or says with a condition why it leads nowhere. A new kind of backend is a
 /// file here and an arm in each of the two functions.
 pub(crate) fn resolve(
     reader: &Reader<'_>,
     from: &ObjectKey,
+    speaks: BackendProtocol,
     reference: &Reference<'_>,
-) -> Result<Backend, Condition> {
+) -> Result<Target, Condition> {
     let lost = |(reason, why): Lost| {
         let message = format!("backend {} {}: {why}", reference.kind, reference.name);
         Condition::no("ResolvedRefs", reason, message)
@@ -44,7 +46,12 @@ pub(crate) fn resolve(
     if !is_granted(reader, from, &to) {
         return Err(lost(("RefNotPermitted", "no ReferenceGrant allows it".to_owned())));
     }
-    follow(reader, to, reference.port).map_err(lost)
+    let backend = follow(reader, to, reference.port, speaks).map_err(lost)?;
+    Ok(match policy::upstream(reader, &backend) {
+        // To speak to it otherwise than its policy asks would be worse than not to. The policy says what is wrong.
+        Some(None) => Target::Invalid,
+        None | Some(Some(_)) => Target::Backend(backend),
+    })
 }
 
 /// Of their labels, only those are taken that clients prefer endpoints by.

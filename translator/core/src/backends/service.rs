@@ -14,6 +14,7 @@ pub(super) fn resolve(
     reader: &Reader<'_>,
     to: ObjectKey,
     port: Option<i32>,
+    speaks: BackendProtocol,
 ) -> Result<Backend, Lost> {
     const NOT_FOUND: &str = "BackendNotFound";
     let Some(service) = reader.object::<Service>(&to.name) else {
@@ -32,7 +33,9 @@ pub(super) fn resolve(
     };
     let protocol = match found.app_protocol.as_deref() {
         Some("kubernetes.io/h2c") => BackendProtocol::Http2,
-        _ => BackendProtocol::Http1,
+        // Upgrades are possible everywhere, and begin in HTTP/1.1.
+        Some("kubernetes.io/ws" | "kubernetes.io/wss") => BackendProtocol::Http1,
+        _ => speaks,
     };
     Ok(Backend { object: to, port, protocol })
 }
@@ -127,7 +130,7 @@ fn labelled(
     (place, labels)
 }
 
-fn port_of(service: &Service, number: u16) -> Option<&ServicePort> {
+pub(super) fn port_of(service: &Service, number: u16) -> Option<&ServicePort> {
     let ports = service.spec.as_ref()?.ports.iter().flatten();
     ports
         .filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP")

@@ -1,26 +1,45 @@
-use super::{ads, duration};
+use super::{ads, duration, tls};
+use crate::backends::policy;
 use crate::ir::{Backend, BackendProtocol};
+use crate::world::Reader;
 use heliograph_envoy::envoy::config::cluster::v3 as envoy;
-use heliograph_envoy::envoy::config::core::v3::{Http2ProtocolOptions, HttpProtocolOptions as Common};
+use heliograph_envoy::envoy::config::core::v3::{
+    Http2ProtocolOptions, HttpProtocolOptions as Common, TransportSocket,
+};
 use heliograph_envoy::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
 use heliograph_envoy::envoy::extensions::upstreams::http::v3::http_protocol_options::explicit_http_config::ProtocolConfig;
 use heliograph_envoy::envoy::extensions::upstreams::http::v3::http_protocol_options::{
     ExplicitHttpConfig, UpstreamProtocolOptions,
 };
 use heliograph_envoy::{Message, any};
-use heliograph_snapshot::Resource;
+use heliograph_snapshot::{FleetName, Resource};
 use std::sync::Arc;
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn cluster(backend: &Backend) -> Arc<Resource> {
-    let message = build(backend);
-    Arc::new(Resource::new(message.name.as_str(), message.encode_to_vec().into()))
+/// `None` for a backend that cannot be spoken to as its policy asks.
+pub(crate) fn cluster(
+    reader: &Reader<'_>,
+    fleet: &FleetName,
+    backend: &Backend,
+) -> Option<Arc<Resource>> {
+    let socket = match policy::upstream(reader, backend) {
+        None => None,
+        Some(asked) => {
+            let asked = asked?;
+            let fleet = reader.fleet(fleet);
+            let certificate = fleet.and_then(|fleet| fleet.client_certificate.as_ref());
+            Some(tls::upstream(&asked, backend.protocol, certificate))
+        }
+    };
+    let message = build(backend, socket);
+    Some(Arc::new(Resource::new(message.name.as_str(), message.encode_to_vec().into())))
 }
 
-fn build(backend: &Backend) -> envoy::Cluster {
+fn build(backend: &Backend, transport_socket: Option<TransportSocket>) -> envoy::Cluster {
     envoy::Cluster {
+        transport_socket,
         name: backend.to_string(),
         cluster_discovery_type: Some(envoy::cluster::ClusterDiscoveryType::Type(
             envoy::cluster::DiscoveryType::Eds.into(),

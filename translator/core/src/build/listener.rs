@@ -1,9 +1,8 @@
-use super::ads;
 use super::endpoints::socket_address;
+use super::{ads, tls};
 use crate::filters;
 use crate::ir::{self, Hostname, InfraPort, Protocol, TableKey};
 use crate::world::Reader;
-use heliograph_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
 use heliograph_envoy::envoy::config::listener::v3::{
     self as envoy, Filter, FilterChain, FilterChainMatch, ListenerFilter, filter, listener_filter,
 };
@@ -13,9 +12,6 @@ use heliograph_envoy::envoy::extensions::filters::network::http_connection_manag
 };
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, Rds,
-};
-use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
-    CommonTlsContext, DownstreamTlsContext, SdsSecretConfig,
 };
 use heliograph_envoy::google::protobuf::{BoolValue, UInt32Value};
 use heliograph_envoy::{Message, any};
@@ -27,7 +23,7 @@ const CONNECTION_BUFFER: u32 = 32 * 1024;
 
 /// What a fleet binds for one port of its Gateway.
 pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Option<Arc<Resource>> {
-    let chains = filter_chains(reader.fleet(fleet)?, port);
+    let chains = filter_chains(reader, reader.fleet(fleet)?, port);
     if chains.is_empty() {
         return None;
     }
@@ -44,18 +40,24 @@ pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Opt
     Some(Arc::new(Resource::new(name, message.encode_to_vec().into())))
 }
 
-/// One chain for all HTTP listeners of the port, or one for each HTTPS listener, chosen by SNI.
-fn filter_chains(fleet: &ir::Fleet, port: u16) -> Vec<FilterChain> {
+/// One chain for all HTTP listeners of the port, and one for each HTTPS listener, chosen by SNI.
+fn filter_chains(reader: &Reader<'_>, fleet: &ir::Fleet, port: u16) -> Vec<FilterChain> {
     let mut chains: Vec<FilterChain> = Vec::new();
-    for listener in fleet.listeners.iter().filter(|listener| listener.port == port) {
+    let listeners = || fleet.listeners.iter().filter(|listener| listener.port == port);
+    let speaks = |protocol: Protocol| listeners().any(|listener| listener.protocol == protocol);
+    let is_mixed = speaks(Protocol::Http) && speaks(Protocol::Https);
+    for listener in listeners() {
         let table = TableKey::of(&fleet.name, listener).to_string();
         if chains.iter().any(|chain| chain.name == table) {
             continue;
         }
         chains.push(FilterChain {
-            filter_chain_match: sni(listener),
+            filter_chain_match: chosen_by(listener, is_mixed),
             filters: vec![connection_manager(&table)],
-            transport_socket: tls(listener),
+            transport_socket: match listener.protocol {
+                Protocol::Http => None,
+                Protocol::Https => Some(tls::downstream(reader, listener)),
+            },
             name: table,
             ..Default::default()
         });
@@ -65,14 +67,21 @@ fn filter_chains(fleet: &ir::Fleet, port: u16) -> Vec<FilterChain> {
     chains
 }
 
-fn sni(listener: &ir::Listener) -> Option<FilterChainMatch> {
-    match (listener.protocol, &listener.hostname) {
-        (Protocol::Http, _) | (Protocol::Https, Hostname::Any) => None,
-        (Protocol::Https, hostname) => Some(FilterChainMatch {
-            server_names: vec![hostname.to_string()],
-            ..Default::default()
-        }),
-    }
+/// Which connections are the listener's. On a port with both, HTTP and HTTPS are told apart by their first bytes.
+fn chosen_by(listener: &ir::Listener, is_mixed: bool) -> Option<FilterChainMatch> {
+    let chosen = FilterChainMatch {
+        server_names: match (listener.protocol, &listener.hostname) {
+            (Protocol::Http, _) | (Protocol::Https, Hostname::Any) => Vec::new(),
+            (Protocol::Https, hostname) => vec![hostname.to_string()],
+        },
+        transport_protocol: match (is_mixed, listener.protocol) {
+            (false, _) => String::new(),
+            (true, Protocol::Http) => "raw_buffer".to_owned(),
+            (true, Protocol::Https) => "tls".to_owned(),
+        },
+        ..Default::default()
+    };
+    (chosen != FilterChainMatch::default()).then_some(chosen)
 }
 
 fn connection_manager(table: &str) -> Filter {
@@ -98,28 +107,6 @@ fn connection_manager(table: &str) -> Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(filter::ConfigType::TypedConfig(any(&manager))),
     }
-}
-
-fn tls(listener: &ir::Listener) -> Option<TransportSocket> {
-    if listener.protocol != Protocol::Https {
-        return None;
-    }
-    let secrets = listener
-        .certificates
-        .iter()
-        .map(|secret| SdsSecretConfig { name: ir::secret_name(secret), sds_config: Some(ads()) });
-    let context = DownstreamTlsContext {
-        common_tls_context: Some(CommonTlsContext {
-            tls_certificate_sds_secret_configs: secrets.collect(),
-            alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
-            ..Default::default()
-        }),
-        ..Default::default()
-    };
-    Some(TransportSocket {
-        name: "envoy.transport_sockets.tls".to_owned(),
-        config_type: Some(transport_socket::ConfigType::TypedConfig(any(&context))),
-    })
 }
 
 fn tls_inspector() -> ListenerFilter {

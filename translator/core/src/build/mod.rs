@@ -6,16 +6,20 @@ mod listener;
 mod route;
 mod secret;
 mod table;
+mod tls;
 
 pub(crate) use cluster::cluster;
 pub(crate) use endpoints::endpoints;
 pub(crate) use listener::listener;
-pub(crate) use route::route;
+pub(crate) use route::{misdirected, routes};
 pub(crate) use secret::secret;
 pub(crate) use table::table;
 
 use heliograph_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
-use heliograph_envoy::envoy::config::core::v3::{AggregatedConfigSource, ApiVersion, ConfigSource};
+use heliograph_envoy::envoy::config::core::v3::{
+    AggregatedConfigSource, ApiVersion, ConfigSource, RuntimeFractionalPercent,
+};
+use heliograph_envoy::envoy::r#type::v3::{FractionalPercent, fractional_percent::DenominatorType};
 use heliograph_envoy::google::protobuf;
 use std::time::Duration;
 
@@ -24,6 +28,17 @@ fn ads() -> ConfigSource {
     ConfigSource {
         resource_api_version: ApiVersion::V3.into(),
         config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+        ..Default::default()
+    }
+}
+
+/// So many of a million requests.
+pub(crate) fn per_million(numerator: u32) -> RuntimeFractionalPercent {
+    RuntimeFractionalPercent {
+        default_value: Some(FractionalPercent {
+            numerator,
+            denominator: DenominatorType::Million.into(),
+        }),
         ..Default::default()
     }
 }

@@ -1,14 +1,17 @@
-use super::duration;
+use super::{duration, per_million};
 use crate::filters;
 use crate::ir::{
-    HttpMatch, HttpRule, PathMatch, StringMatch, TableKey, Target, Timeouts, WeightedTarget,
+    Filter, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target, WeightedTarget,
 };
 use heliograph_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use heliograph_envoy::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
+use heliograph_envoy::envoy::config::route::v3::retry_policy::RetryBackOff;
 use heliograph_envoy::envoy::config::route::v3::route_action::{
     ClusterNotFoundResponseCode, ClusterSpecifier,
 };
-use heliograph_envoy::envoy::config::route::v3::route_match::PathSpecifier;
+use heliograph_envoy::envoy::config::route::v3::route_match::{
+    GrpcRouteMatchOptions, PathSpecifier,
+};
 use heliograph_envoy::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 use heliograph_envoy::envoy::config::route::v3::{
     DirectResponseAction, HeaderMatcher, QueryParameterMatcher, RetryPolicy, Route, RouteAction,
@@ -22,21 +25,78 @@ use heliograph_envoy::google::protobuf::UInt32Value;
 /// Names no cluster: Envoy answers what is sent there with the code for a cluster that is not found, 500.
 const NO_CLUSTER: &str = "invalid-backend";
 
-/// One match of a rule as Envoy reads it.
-pub(crate) fn route(
-    name: String,
+/// One match of a rule as Envoy reads it: one route, and one more for each backend with filters that Envoy has for routes
+/// only.
+pub(crate) fn routes(
+    name: &str,
     rule: &HttpRule,
     http_match: &HttpMatch,
     table: &TableKey,
-) -> Route {
-    let mut route = Route {
-        name,
-        r#match: Some(route_match(http_match)),
-        action: Some(action(rule)),
-        ..Default::default()
+) -> Vec<Route> {
+    let portions = portions(rule);
+    let one = portions.len() == 1;
+    let route = |(index, portion): (usize, Portion<'_>)| {
+        let mut route = Route {
+            name: if one { name.to_owned() } else { format!("{name}/{index}") },
+            r#match: Some(RouteMatch {
+                runtime_fraction: portion.below.map(per_million),
+                ..route_match(http_match)
+            }),
+            action: Some(action(rule, &portion.targets)),
+            ..Default::default()
+        };
+        filters::build(&rule.filters, http_match, table, &mut route);
+        filters::build(&portion.filters, http_match, table, &mut route);
+        route
     };
-    filters::build(&rule.filters, http_match, table, &mut route);
-    route
+    portions.into_iter().enumerate().map(route).collect()
+}
+
+/// For hosts of another listener. RFC 9110, 15.5.20: the client may ask again on another connection.
+pub(crate) fn misdirected() -> Route {
+    Route {
+        name: "misdirected".to_owned(),
+        r#match: Some(RouteMatch {
+            path_specifier: Some(PathSpecifier::Prefix("/".to_owned())),
+            ..Default::default()
+        }),
+        action: Some(answer(421)),
+        ..Default::default()
+    }
+}
+
+/// A part of a rule's requests.
+struct Portion<'a> {
+    targets: Vec<&'a WeightedTarget>,
+    /// What is done to them beside what the rule asks for.
+    filters: Vec<Filter>,
+    /// Which requests, as a bound in a million: Envoy rolls one die for a request, and asks each route in turn whether it is
+    /// below. `None`: all that are left.
+    below: Option<u32>,
+}
+
+const MILLION: u64 = 1_000_000;
+
+fn portions(rule: &HttpRule) -> Vec<Portion<'_>> {
+    let has_own_route = |target: &&WeightedTarget| {
+        target.target != Target::Invalid && target.filters.iter().any(filters::is_of_route)
+    };
+    let live = rule.targets.iter().filter(|target| target.weight > 0);
+    let (alone, together): (Vec<_>, Vec<_>) = live.partition(has_own_route);
+    let total: u64 = rule.targets.iter().map(|target| u64::from(target.weight)).sum();
+    let (mut portions, mut taken) = (Vec::new(), 0);
+    for target in alone {
+        taken += u64::from(target.weight);
+        portions.push(Portion {
+            targets: vec![target],
+            filters: target.filters.iter().filter(|it| filters::is_of_route(it)).cloned().collect(),
+            below: u32::try_from(taken * MILLION / total.max(1)).ok().filter(|_| taken < total),
+        });
+    }
+    if taken < total || portions.is_empty() {
+        portions.push(Portion { targets: together, filters: Vec::new(), below: None });
+    }
+    portions
 }
 
 fn route_match(http_match: &HttpMatch) -> RouteMatch {
@@ -45,6 +105,7 @@ fn route_match(http_match: &HttpMatch) -> RouteMatch {
         PathMatch::Prefix(prefix) if prefix.is_empty() => PathSpecifier::Prefix("/".to_owned()),
         PathMatch::Prefix(prefix) => PathSpecifier::PathSeparatedPrefix(prefix.clone()),
         PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern)),
+        PathMatch::Rpc(rpc) => rpc_path(rpc),
     };
     let method = http_match
         .method
@@ -53,6 +114,7 @@ fn route_match(http_match: &HttpMatch) -> RouteMatch {
     let headers = http_match.headers.iter().map(|(name, value)| header(name, value));
     RouteMatch {
         path_specifier: Some(path),
+        grpc: matches!(http_match.path, PathMatch::Rpc(_)).then(GrpcRouteMatchOptions::default),
         headers: method.chain(headers).collect(),
         query_parameters: http_match
             .query
@@ -65,6 +127,25 @@ fn route_match(http_match: &HttpMatch) -> RouteMatch {
             })
             .collect(),
         ..Default::default()
+    }
+}
+
+/// The path of a call is `/service/method`.
+fn rpc_path(rpc: &RpcMatch) -> PathSpecifier {
+    let pattern = |part: &Option<StringMatch>| match part {
+        None => "[^/]+".to_owned(),
+        Some(StringMatch::Exact(text)) => regex::escape(text),
+        Some(StringMatch::Regex(pattern)) => format!("(?:{pattern})"),
+    };
+    match (&rpc.service, &rpc.method) {
+        (None, None) => PathSpecifier::Prefix("/".to_owned()),
+        (Some(StringMatch::Exact(service)), None) => PathSpecifier::Prefix(format!("/{service}/")),
+        (Some(StringMatch::Exact(service)), Some(StringMatch::Exact(method))) => {
+            PathSpecifier::Path(format!("/{service}/{method}"))
+        }
+        (service, method) => {
+            PathSpecifier::SafeRegex(regex(&format!("/{}/{}", pattern(service), pattern(method))))
+        }
     }
 }
 
@@ -89,17 +170,15 @@ fn regex(pattern: &str) -> RegexMatcher {
 }
 
 /// What is done with a request, before filters have their say.
-fn action(rule: &HttpRule) -> route::Action {
-    let targets: Vec<&WeightedTarget> =
-        rule.targets.iter().filter(|target| target.weight > 0).collect();
-    let cluster = match targets.as_slice() {
+fn action(rule: &HttpRule, targets: &[&WeightedTarget]) -> route::Action {
+    let cluster = match targets {
         // Gateway API: a rule that leads nowhere answers 500.
-        [] => return internal_error(),
+        [] => return answer(500),
         targets if targets.iter().all(|target| target.target == Target::Invalid) => {
-            return internal_error();
+            return answer(500);
         }
         [WeightedTarget { target: Target::Backend(backend), filters, .. }]
-            if filters.is_empty() =>
+            if filters.iter().all(filters::is_of_route) =>
         {
             ClusterSpecifier::Cluster(backend.to_string())
         }
@@ -113,7 +192,7 @@ fn action(rule: &HttpRule) -> route::Action {
         cluster_not_found_response_code: ClusterNotFoundResponseCode::InternalServerError.into(),
         // Envoy's own default of 15 s would end long answers; who wants a limit says so.
         timeout: Some(duration(rule.timeouts.request.unwrap_or_default())),
-        retry_policy: per_try_timeout(&rule.timeouts),
+        retry_policy: retry_policy(rule),
         ..Default::default()
     })
 }
@@ -131,16 +210,33 @@ fn share(target: &WeightedTarget) -> ClusterWeight {
     share
 }
 
-/// Envoy has the timeout of one attempt in the policy for retries; this one retries nothing.
-fn per_try_timeout(timeouts: &Timeouts) -> Option<RetryPolicy> {
-    let timeout = timeouts.backend_request.filter(|timeout| !timeout.is_zero())?;
+/// What no backend can have acted on: it was not reached, or it said so.
+const UNSEEN: &str = "connect-failure,refused-stream,reset-before-request";
+
+/// Envoy has the timeout of one attempt here too, also where nothing is tried again.
+fn retry_policy(rule: &HttpRule) -> Option<RetryPolicy> {
+    let per_try = rule.timeouts.backend_request.filter(|timeout| !timeout.is_zero());
+    let retry = rule.retry.as_ref().filter(|retry| retry.attempts > 0);
+    if per_try.is_none() && retry.is_none() {
+        return None;
+    }
+    let codes = retry.map_or(&[][..], |retry| &retry.codes);
     Some(RetryPolicy {
-        num_retries: Some(UInt32Value { value: 0 }),
-        per_try_timeout: Some(duration(timeout)),
+        retry_on: match retry {
+            None => String::new(),
+            Some(_) if codes.is_empty() => UNSEEN.to_owned(),
+            Some(_) => format!("{UNSEEN},retriable-status-codes"),
+        },
+        num_retries: Some(UInt32Value { value: retry.map_or(0, |retry| retry.attempts) }),
+        retriable_status_codes: codes.iter().map(|code| u32::from(*code)).collect(),
+        per_try_timeout: per_try.map(duration),
+        retry_back_off: retry
+            .and_then(|retry| retry.backoff)
+            .map(|base| RetryBackOff { base_interval: Some(duration(base)), ..Default::default() }),
         ..Default::default()
     })
 }
 
-fn internal_error() -> route::Action {
-    route::Action::DirectResponse(DirectResponseAction { status: 500, ..Default::default() })
+fn answer(status: u32) -> route::Action {
+    route::Action::DirectResponse(DirectResponseAction { status, ..Default::default() })
 }

@@ -1,13 +1,12 @@
 use super::Refusal;
 use crate::backends::Reference;
+use crate::build::per_million;
 use crate::ir::{Filter, Mirror, Target};
 use crate::objects::ObjectName;
 use crate::objects::gateway::{HttpFilter, RequestMirror};
 use crate::routes::Scope;
-use heliograph_envoy::envoy::config::core::v3::RuntimeFractionalPercent;
 use heliograph_envoy::envoy::config::route::v3::route_action::RequestMirrorPolicy;
 use heliograph_envoy::envoy::config::route::v3::{Route, route};
-use heliograph_envoy::envoy::r#type::v3::{FractionalPercent, fractional_percent::DenominatorType};
 
 const MILLION: u64 = 1_000_000;
 
@@ -50,13 +49,7 @@ pub(super) fn build(mirror: &Mirror, route: &mut Route) {
     };
     action.request_mirror_policies.push(RequestMirrorPolicy {
         cluster: backend.to_string(),
-        runtime_fraction: Some(RuntimeFractionalPercent {
-            default_value: Some(FractionalPercent {
-                numerator: mirror.per_million,
-                denominator: DenominatorType::Million.into(),
-            }),
-            ..Default::default()
-        }),
+        runtime_fraction: Some(per_million(mirror.per_million)),
         ..Default::default()
     });
 }

@@ -3,6 +3,7 @@
 //! A new filter is a file here, a variant of [`Filter`], and a line in each of the lists below; [`in_connection_manager`] is
 //! for those that Envoy has as filters of its own.
 
+mod cors;
 mod headers;
 mod mirror;
 mod path;
@@ -21,6 +22,7 @@ use heliograph_envoy::envoy::extensions::filters::http::router::v3::Router;
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpFilter as ManagerFilter, http_filter,
 };
+use serde::Serialize;
 
 /// Where filters stand.
 #[derive(Clone, Copy)]
@@ -28,19 +30,23 @@ pub(crate) enum Place<'a> {
     Rule {
         matches: &'a [HttpMatch],
     },
-    /// On one backend of several, where Envoy can do less.
-    Backend,
+    /// On one backend of several.
+    Backend {
+        matches: &'a [HttpMatch],
+    },
 }
 
 /// Why a filter cannot be served, as a clause.
 type Refusal = String;
 
-/// `scope` is for filters that refer to something: a mirror to its backend.
-pub(crate) fn accept(
+/// `scope` is for filters that refer to something: a mirror to its backend. The generated types of filters differ in name
+/// alone, of whatever kind of route they are and wherever they stand.
+pub(crate) fn accept<F: Serialize>(
     scope: &mut Scope<'_>,
-    filters: &[HttpFilter],
+    filters: &[F],
     place: Place<'_>,
 ) -> Result<Vec<Filter>, Refusal> {
+    let filters: Vec<HttpFilter> = filters.iter().map(as_http).collect::<Result<_, _>>()?;
     let accepted: Vec<Filter> =
         filters.iter().map(|filter| accept_one(scope, filter, place)).collect::<Result<_, _>>()?;
     for (index, filter) in accepted.iter().enumerate() {
@@ -72,10 +78,15 @@ fn accept_one(
         (HttpFilterType::RequestRedirect, Place::Rule { matches }) => {
             redirect::accept(filter, matches)
         }
-        (HttpFilterType::UrlRewrite, Place::Rule { matches }) => rewrite::accept(filter, matches),
-        (HttpFilterType::RequestMirror, Place::Rule { .. }) => mirror::accept(scope, filter),
+        (HttpFilterType::UrlRewrite, Place::Rule { matches } | Place::Backend { matches }) => {
+            rewrite::accept(filter, matches)
+        }
+        (HttpFilterType::RequestMirror, _) => mirror::accept(scope, filter),
+        (HttpFilterType::Cors, Place::Rule { .. }) => cors::accept(filter),
         (other, Place::Rule { .. }) => Err(format!("filter {other:?} is not supported")),
-        (other, Place::Backend) => Err(format!("filter {other:?} is not supported on a backend")),
+        (other, Place::Backend { .. }) => {
+            Err(format!("filter {other:?} is not supported on a backend"))
+        }
     }
 }
 
@@ -93,7 +104,18 @@ pub(crate) fn build(
             Filter::Redirect(redirect) => redirect::build(redirect, http_match, table, route),
             Filter::Rewrite(rewrite) => rewrite::build(rewrite, http_match, route),
             Filter::Mirror(mirror) => mirror::build(mirror, route),
+            Filter::Cors(cors) => cors::build(cors, route),
         }
+    }
+}
+
+/// Whether Envoy has this filter for a route only, and not for one backend of several.
+pub(crate) fn is_of_route(filter: &Filter) -> bool {
+    match filter {
+        Filter::Rewrite(_) | Filter::Mirror(_) => true,
+        Filter::RequestHeaders(_) | Filter::ResponseHeaders(_) => false,
+        // Refused by `accept` on a backend.
+        Filter::Redirect(_) | Filter::Cors(_) => false,
     }
 }
 
@@ -106,7 +128,7 @@ pub(crate) fn in_connection_manager() -> Vec<ManagerFilter> {
         config_type: Some(http_filter::ConfigType::TypedConfig(any(&Router::default()))),
         ..Default::default()
     };
-    vec![router]
+    vec![cors::in_manager(), router]
 }
 
 /// Adds the filters of one backend to its share.
@@ -115,14 +137,13 @@ pub(crate) fn build_backend(filters: &[Filter], share: &mut ClusterWeight) {
         match filter {
             Filter::RequestHeaders(edits) => headers::build_request(edits, share),
             Filter::ResponseHeaders(edits) => headers::build_response(edits, share),
-            // Refused by `accept`.
-            Filter::Redirect(_) | Filter::Rewrite(_) | Filter::Mirror(_) => {}
+            // A route of its own has them, or `accept` refused them.
+            Filter::Redirect(_) | Filter::Rewrite(_) | Filter::Mirror(_) | Filter::Cors(_) => {}
         }
     }
 }
 
-/// The generated types of a filter on a rule and of one on a backend differ in name alone.
-pub(crate) fn of_backend(filter: &impl serde::Serialize) -> Result<HttpFilter, Refusal> {
+fn as_http(filter: &impl Serialize) -> Result<HttpFilter, Refusal> {
     serde_json::to_value(filter)
         .and_then(serde_json::from_value)
         .map_err(|error| format!("filter: {error}"))

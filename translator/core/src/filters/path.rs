@@ -54,7 +54,9 @@ pub(super) fn change(rewrite: &PathRewrite, http_match: &HttpMatch) -> Option<Ch
             }
         }
         // Refused by `accept_prefix`.
-        (PathRewrite::Prefix(_), PathMatch::Exact(_) | PathMatch::Regex(_)) => None,
+        (PathRewrite::Prefix(_), PathMatch::Exact(_) | PathMatch::Regex(_) | PathMatch::Rpc(_)) => {
+            None
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-use super::Hostname;
+use super::{ClientValidation, Hostname};
 use crate::objects::{ObjectKey, ObjectName};
 use heliograph_snapshot::FleetName;
 use serde::{Serialize, Serializer};
@@ -12,6 +12,9 @@ pub struct Fleet {
     pub name: FleetName,
     /// Only those that can be served, in the order of their owners.
     pub listeners: Vec<Listener>,
+    /// The Secret with the certificate that backends are shown where TLS is spoken to them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_certificate: Option<ObjectName>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,6 +27,9 @@ pub struct Listener {
     /// The Secrets with the certificates of an HTTPS listener.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<ObjectName>,
+    /// What its clients have to show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_validation: Option<ClientValidation>,
 }
 
 /// Names of listeners are their owners' choice, so two owners in a fleet may have the same.
@@ -48,6 +54,31 @@ pub struct TableKey {
     pub port: u16,
     /// The listener, where it does not share.
     pub listener: Option<ListenerId>,
+}
+
+/// A listener that hosts of a table may belong to: one that uses the table, or, where a client chose the table by SNI, any
+/// other that it could have chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub(crate) listener: ListenerId,
+    pub(crate) hostname: Hostname,
+    /// Whether it uses the table.
+    pub(crate) is_here: bool,
+}
+
+impl Fleet {
+    /// The other listeners that a client who asks for this one by SNI could have asked for.
+    pub(crate) fn beside<'a>(
+        &'a self,
+        listener: &'a Listener,
+    ) -> impl Iterator<Item = &'a Listener> {
+        self.listeners.iter().filter(move |other| {
+            listener.protocol == Protocol::Https
+                && other.protocol == Protocol::Https
+                && other.port == listener.port
+                && other.id != listener.id
+        })
+    }
 }
 
 impl TableKey {

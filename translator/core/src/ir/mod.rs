@@ -8,12 +8,17 @@ mod hostname;
 mod infra;
 mod listener;
 mod route;
+mod tls;
 
 pub use cluster::{Backend, Endpoint, Endpoints, Locality, Place, Protocol as BackendProtocol};
 pub use hostname::{Hostname, InvalidHostname};
 pub use infra::{Infra, InfraPort};
+pub(crate) use listener::Candidate;
 pub use listener::{Fleet, Listener, ListenerId, Protocol, TableKey, listener_name, secret_name};
 pub use route::{
-    Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, Mirror, PathMatch,
-    PathRewrite, Redirect, Rewrite, Route, Scheme, StringMatch, Target, Timeouts, WeightedTarget,
+    Cors, Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, Mirror, PathMatch,
+    PathRewrite, Redirect, Retry, Rewrite, Route, RpcMatch, Scheme, StringMatch, Target, Timeouts,
+    WeightedTarget,
 };
+pub use tls::ClientValidation;
+pub(crate) use tls::{SubjectName, Trust, UpstreamTls};

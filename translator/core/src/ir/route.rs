@@ -26,6 +26,8 @@ pub struct HttpRule {
     pub targets: Vec<WeightedTarget>,
     #[serde(skip_serializing_if = "Timeouts::is_default")]
     pub timeouts: Timeouts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
 }
 
 /// All of these at once.
@@ -49,6 +51,18 @@ pub enum PathMatch {
     /// By path element, without a trailing slash: empty for `/`.
     Prefix(String),
     Regex(String),
+    /// A call of gRPC, and nothing else that has its path.
+    Rpc(RpcMatch),
+}
+
+/// What is not given may be anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RpcMatch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<StringMatch>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<StringMatch>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -85,6 +99,7 @@ pub enum Filter {
     Rewrite(Rewrite),
     /// The only one that a rule may have several times.
     Mirror(Mirror),
+    Cors(Cors),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -151,6 +166,31 @@ pub struct Mirror {
     pub per_million: u32,
 }
 
+/// Which pages of other origins may read answers. `*` among methods or headers stands for whatever is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cors {
+    pub origins: Vec<StringMatch>,
+    pub methods: Vec<String>,
+    pub headers: Vec<String>,
+    pub exposed_headers: Vec<String>,
+    pub credentials: bool,
+    /// In seconds.
+    pub max_age: u32,
+}
+
+/// What is tried again: what a backend has not seen, and what it answered with one of these codes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Retry {
+    /// After the first one. Zero: never.
+    pub attempts: u32,
+    pub codes: Vec<u16>,
+    /// From one attempt to the next, at the least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Duration>,
+}
+
 /// `None`: nothing was said. `Some` of zero: no timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -175,6 +215,15 @@ impl HttpRule {
     }
 }
 
+impl StringMatch {
+    /// How long its text is: of two matches the longer is the more specific.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Exact(text) | Self::Regex(text) => text.len(),
+        }
+    }
+}
+
 impl Filter {
     /// The backend that a filter speaks to by itself.
     fn backend(&self) -> Option<&Backend> {
@@ -184,7 +233,8 @@ impl Filter {
             | Self::RequestHeaders(_)
             | Self::ResponseHeaders(_)
             | Self::Redirect(_)
-            | Self::Rewrite(_) => None,
+            | Self::Rewrite(_)
+            | Self::Cors(_) => None,
         }
     }
 }

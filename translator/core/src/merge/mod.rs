@@ -1,8 +1,8 @@
 //! Many routes, one virtual host: who answers for a host, and in which order routes are tried.
 
+use crate::build;
 use crate::ir::{Hostname, TableKey};
 use crate::objects::ObjectKey;
-use crate::routes::PieceRoute;
 use crate::world::Reader;
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::route::v3::VirtualHost;
@@ -16,23 +16,26 @@ const ROUTES: u32 = 3;
 /// The routes for one host of a table, encoded.
 ///
 /// A request belongs to the most specific listener for its host, and to no other: what matches nothing there is
-/// answered with 404. Envoy's virtual hosts do not fall through either, so routes for wider hostnames are copied into
+/// answered with 404, and what came to another, since the client chose that by SNI, with 421. Envoy's virtual hosts do not fall through either, so routes for wider hostnames are copied into
 /// this one, behind those for narrower ones.
 pub(crate) fn virtual_host(
     reader: &Reader<'_>,
     table: &TableKey,
     host: &Hostname,
 ) -> Option<Bytes> {
-    let (owner, _) = reader
+    let owner = reader
         .listeners_of(table)
         .iter()
-        .filter(|(_, hostname)| hostname.covers(host))
-        .max_by(|(_, one), (_, other)| Hostname::by_specificity(one, other))?;
+        .filter(|candidate| candidate.hostname.covers(host))
+        .max_by(|one, other| Hostname::by_specificity(&one.hostname, &other.hostname))?;
+    if !owner.is_here {
+        return Some(encode(host, [&*build::misdirected().encode_to_vec()]));
+    }
 
     // Each route once, under the most specific of its hostnames.
     let mut written: BTreeMap<&ObjectKey, &Hostname> = BTreeMap::new();
     for wider in host.covering() {
-        for (route, hostname) in reader.hosted(table, owner, &wider) {
+        for (route, hostname) in reader.hosted(table, &owner.listener, &wider) {
             let best = written.entry(route).or_insert(hostname);
             if Hostname::by_specificity(hostname, best).is_gt() {
                 *best = hostname;
@@ -55,15 +58,15 @@ pub(crate) fn virtual_host(
         }));
     }
     routes.sort_by(|one, other| one.0.cmp(&other.0));
-    Some(encode(host, routes.into_iter().map(|(_, route)| route)))
+    Some(encode(host, routes.into_iter().map(|(_, route)| &*route.encoded)))
 }
 
-fn encode<'a>(host: &Hostname, routes: impl Iterator<Item = &'a PieceRoute>) -> Bytes {
+fn encode<'a>(host: &Hostname, routes: impl IntoIterator<Item = &'a [u8]>) -> Bytes {
     let host = host.to_string();
     let frame = VirtualHost { name: host.clone(), domains: vec![host], ..Default::default() };
     let mut encoded = frame.encode_to_vec();
     for route in routes {
-        append_message(&mut encoded, ROUTES, &route.encoded);
+        append_message(&mut encoded, ROUTES, route);
     }
     encoded.into()
 }

@@ -4,29 +4,55 @@
 
 pub mod heliograph;
 mod key;
+pub(crate) mod listener_set;
 mod manifest;
+pub(crate) mod policy;
+mod served;
 
 pub use key::{ObjectKey, ObjectName};
 pub use manifest::{Document, Fault, parse};
+pub use served::Unreadable;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 /// Gateway API's own types, under the names that the specification uses.
 pub mod gateway {
+    pub use gateway_api::backendtlspolicies::{
+        BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsPolicyValidation as BackendTlsValidation,
+        BackendTlsPolicyValidationSubjectAltNames as SubjectAltName,
+        BackendTlsPolicyValidationSubjectAltNamesType as SubjectAltNameType,
+    };
     pub use gateway_api::experimental::gatewayclasses::GatewayClass;
     pub use gateway_api::experimental::gateways::{
-        Gateway, GatewayListeners as Listener,
+        Gateway, GatewayAllowedListenersNamespacesFrom as ListenersFrom,
+        GatewayAllowedListenersNamespacesSelector as ListenersSelector,
+        GatewayListeners as Listener,
         GatewayListenersAllowedRoutesNamespacesFrom as NamespacesFrom,
         GatewayListenersAllowedRoutesNamespacesSelector as NamespaceSelector,
         GatewayListenersTls as ListenerTls, GatewayListenersTlsCertificateRefs as CertificateRef,
-        GatewayListenersTlsMode as TlsMode, GatewaySpec,
+        GatewayListenersTlsMode as TlsMode, GatewaySpec, GatewayTls,
+        GatewayTlsBackendClientCertificateRef as ClientCertificateRef,
+        GatewayTlsFrontendDefaultValidation as Validation,
+        GatewayTlsFrontendDefaultValidationCaCertificateRefs as AuthorityRef,
+        GatewayTlsFrontendDefaultValidationMode as ValidationMode,
+        GatewayTlsFrontendPerPortTlsValidation as PortValidation,
+        GatewayTlsFrontendPerPortTlsValidationCaCertificateRefs as PortAuthorityRef,
+        GatewayTlsFrontendPerPortTlsValidationMode as PortValidationMode,
+    };
+    pub use gateway_api::experimental::grpcroutes::{
+        GrpcRoute, GrpcRouteParentRefs as GrpcParentRef, GrpcRouteRules as GrpcRule,
+        GrpcRouteRulesBackendRefs as GrpcBackendRef, GrpcRouteRulesMatches as GrpcMatch,
+        GrpcRouteRulesMatchesHeadersType as GrpcHeaderMatchType,
+        GrpcRouteRulesMatchesMethod as RpcMatch, GrpcRouteRulesMatchesMethodType as RpcMatchType,
+        GrpcRouteSpec,
     };
     pub use gateway_api::experimental::httproutes::{
         HttpRoute, HttpRouteParentRefs as ParentRef, HttpRouteRules as HttpRule,
         HttpRouteRulesBackendRefs as HttpBackendRef, HttpRouteRulesFilters as HttpFilter,
-        HttpRouteRulesFiltersRequestMirror as RequestMirror,
+        HttpRouteRulesFiltersCors as Cors, HttpRouteRulesFiltersRequestMirror as RequestMirror,
         HttpRouteRulesFiltersRequestRedirect as RequestRedirect,
         HttpRouteRulesFiltersRequestRedirectPathType as RedirectPathType,
         HttpRouteRulesFiltersRequestRedirectScheme as RedirectScheme,
@@ -34,7 +60,11 @@ pub mod gateway {
         HttpRouteRulesFiltersUrlRewritePathType as RewritePathType,
         HttpRouteRulesMatches as HttpMatch, HttpRouteRulesMatchesHeadersType as HeaderMatchType,
         HttpRouteRulesMatchesPath as PathMatch, HttpRouteRulesMatchesPathType as PathMatchType,
-        HttpRouteRulesMatchesQueryParamsType as QueryMatchType, HttpRouteSpec,
+        HttpRouteRulesMatchesQueryParamsType as QueryMatchType, HttpRouteRulesRetry as Retry,
+        HttpRouteSpec,
+    };
+    pub use gateway_api::experimental::listenersets::{
+        ListenerSet, ListenerSetListeners as SetListener,
     };
     pub use gateway_api::experimental::referencegrants::ReferenceGrant;
 
@@ -43,7 +73,7 @@ pub mod gateway {
 
 /// Kubernetes' own types.
 pub mod core {
-    pub use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+    pub use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
     pub use k8s_openapi::api::discovery::v1::EndpointSlice;
 }
 
@@ -61,7 +91,7 @@ pub enum Scope {
 }
 
 macro_rules! kinds {
-    ($($kind:ident: $type:ty, $group:literal, $scope:ident $(, $status:ident)?;)*) => {
+    ($($kind:ident: $type:ty, $group:literal $(/ $version:ident)?, $scope:ident $(, $status:ident)?;)*) => {
         /// The kinds of objects that are understood.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind { $($kind),* }
@@ -85,6 +115,41 @@ macro_rules! kinds {
 
             pub fn scope(self) -> Scope {
                 match self { $(Self::$kind => Scope::$scope),* }
+            }
+
+            /// The version of the API that is read here. None for a kind that no API serves.
+            pub fn api_version(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$kind => {
+                        let version: &[&'static str] = &[$(stringify!($version))?];
+                        version.first().copied()
+                    })*
+                }
+            }
+
+            pub fn has_status(self) -> bool {
+                match self {
+                    $(Self::$kind => {
+                        let status: &[&'static str] = &[$(stringify!($status))?];
+                        !status.is_empty()
+                    })*
+                }
+            }
+
+            /// Decodes an object of this kind as the API serves it. Its metadata may be left out of the value, since who
+            /// watches has it apart.
+            pub fn read(
+                self,
+                metadata: ObjectMeta,
+                value: &mut serde_json::Value,
+            ) -> Result<Object, served::Unreadable> {
+                match self {
+                    $(Self::$kind => {
+                        let mut object: $type = served::decode(self, value)?;
+                        object.metadata = metadata;
+                        Ok(Object::$kind(Arc::new(object)))
+                    })*
+                }
             }
 
             /// Decodes one manifest that is known to be of this kind.
@@ -139,16 +204,22 @@ macro_rules! kinds {
     };
 }
 
+// The kind, its type, its group, the version that the API serves it in if any does, its scope, and whether it has a
+// status.
 kinds! {
-    Namespace: core::Namespace, "", Cluster, status;
-    GatewayClass: gateway::GatewayClass, "gateway.networking.k8s.io", Cluster, status;
-    Gateway: gateway::Gateway, "gateway.networking.k8s.io", Namespaced, status;
-    HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io", Namespaced, status;
-    ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io", Namespaced;
-    Service: core::Service, "", Namespaced, status;
-    EndpointSlice: core::EndpointSlice, "discovery.k8s.io", Namespaced;
-    Secret: core::Secret, "", Namespaced;
-    ViewPolicy: heliograph::ViewPolicy, "heliograph.dev", Namespaced, status;
+    Namespace: core::Namespace, "" / v1, Cluster, status;
+    GatewayClass: gateway::GatewayClass, "gateway.networking.k8s.io" / v1, Cluster, status;
+    Gateway: gateway::Gateway, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    ListenerSet: gateway::ListenerSet, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    BackendTLSPolicy: gateway::BackendTlsPolicy, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io" / v1, Namespaced;
+    Service: core::Service, "" / v1, Namespaced, status;
+    EndpointSlice: core::EndpointSlice, "discovery.k8s.io" / v1, Namespaced;
+    Secret: core::Secret, "" / v1, Namespaced;
+    ConfigMap: core::ConfigMap, "" / v1, Namespaced;
+    ViewPolicy: heliograph::ViewPolicy, "heliograph.dev" / v1alpha1, Namespaced, status;
     Proxy: heliograph::Proxy, "heliograph.dev", Namespaced;
 }
 
@@ -166,7 +237,7 @@ impl fmt::Debug for Object {
 }
 
 impl Object {
-    /// The objects that this one is about, and that have to find it: a Service its EndpointSlices.
+    /// The objects that this one is about, and that have to find it, each once: a Service its EndpointSlices.
     pub(crate) fn points_at(&self) -> Vec<ObjectKey> {
         match self {
             Self::EndpointSlice(slice) => {
@@ -175,6 +246,12 @@ impl Object {
                 let namespace = slice.metadata.namespace.as_deref().unwrap_or_default();
                 let key = |service: &String| ObjectName::new(namespace, service).of(Kind::Service);
                 service.map(key).into_iter().collect()
+            }
+            Self::ListenerSet(set) => listener_set::parent(set).into_iter().collect(),
+            Self::BackendTLSPolicy(policy) => {
+                let services: BTreeSet<ObjectKey> =
+                    policy::targets(policy).map(|(service, _)| service).collect();
+                services.into_iter().collect()
             }
             _ => Vec::new(),
         }

@@ -1,22 +1,16 @@
+use super::rules::{self, BackendRef, Given};
 use super::{Rules, Scope, regex};
-use crate::backends::Reference;
 use crate::filters::{self, Place};
-use crate::ir::{
-    Hostname, HttpMatch, HttpRoute, HttpRule, PathMatch, Route, StringMatch, Timeouts,
-    WeightedTarget,
-};
-use crate::objects::{ObjectKey, ObjectName, gateway};
-use crate::status::Condition;
+use crate::ir::{BackendProtocol, HttpMatch, HttpRule, PathMatch, Retry, Timeouts};
+use crate::objects::{ObjectKey, gateway};
 use crate::world::Reader;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Envoy's bound.
 const LONGEST_QUERY_NAME: usize = 1024;
-/// The API's bound. Envoy refuses weights whose sum does not fit in 32 bits.
-const LARGEST_WEIGHT: u32 = 1_000_000;
 
-pub(super) fn rules(reader: &Reader<'_>, key: &ObjectKey) -> Option<Rules> {
+pub(super) fn accept(reader: &Reader<'_>, key: &ObjectKey) -> Option<Rules> {
     let object = reader.object::<gateway::HttpRoute>(&key.name)?;
     let gateway::HttpRouteSpec {
         hostnames,
@@ -25,55 +19,14 @@ pub(super) fn rules(reader: &Reader<'_>, key: &ObjectKey) -> Option<Rules> {
         // No Gateway is one by default.
         use_default_gateways: _,
     } = &object.spec;
-    let mut resolved = super::resolved();
-    let hostnames = accept_hostnames(hostnames.as_deref().unwrap_or_default());
-    let accepted = accept(reader, key, rules.as_deref(), &mut resolved);
-    let (hostnames, route, refusal) = match hostnames
-        .and_then(|hostnames| Ok((hostnames, accepted?)))
-    {
-        Ok((hostnames, route)) => (hostnames, Some(Route::Http(route)), None),
-        Err(reason) => {
-            (vec![Hostname::Any], None, Some(Condition::no("Accepted", "UnsupportedValue", reason)))
-        }
-    };
-    let created = object.metadata.creation_timestamp.as_ref();
-    Some(Rules {
-        generation: object.metadata.generation.unwrap_or_default(),
-        created: created.map_or(i64::MAX, |time| time.0.as_second()),
+    let given = Given {
+        metadata: &object.metadata,
         parents: parent_refs.clone().unwrap_or_default(),
-        hostnames,
-        route,
-        refusal,
-        resolved,
-    })
-}
-
-fn accept_hostnames(given: &[String]) -> Result<Vec<Hostname>, String> {
-    if given.is_empty() {
-        return Ok(vec![Hostname::Any]);
-    }
-    let parse = |hostname: &String| hostname.parse().map_err(|error| format!("hostnames: {error}"));
-    given.iter().map(parse).collect()
-}
-
-/// A value that cannot be served refuses the route as a whole, with the reason; a reference that leads nowhere does not,
-/// and is told in `resolved`.
-fn accept(
-    reader: &Reader<'_>,
-    key: &ObjectKey,
-    given: Option<&[gateway::HttpRule]>,
-    resolved: &mut Condition,
-) -> Result<HttpRoute, String> {
-    let mut scope = Scope { reader, route: key, resolved };
-    let Some(given) = given else {
-        // Without rules there is one for all paths, as the API defaults it.
-        return Ok(HttpRoute { rules: vec![rule(&mut scope, &gateway::HttpRule::default())?] });
+        hostnames: hostnames.as_deref().unwrap_or_default(),
+        rules: rules.as_deref(),
+        speaks: BackendProtocol::Http1,
     };
-    let mut rules = Vec::new();
-    for (index, given) in given.iter().enumerate() {
-        rules.push(rule(&mut scope, given).map_err(|reason| format!("rule {index}: {reason}"))?);
-    }
-    Ok(HttpRoute { rules })
+    Some(rules::accept(reader, key, given, rule))
 }
 
 fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, String> {
@@ -87,9 +40,6 @@ fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, Str
         session_persistence,
         timeouts,
     } = rule;
-    if retry.is_some() {
-        return Err("retry is not supported".to_owned());
-    }
     if session_persistence.is_some() {
         return Err("sessionPersistence is not supported".to_owned());
     }
@@ -101,49 +51,41 @@ fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, Str
     let filters = filters::accept(scope, filters.as_deref().unwrap_or_default(), place)?;
     let mut targets = Vec::new();
     for reference in backend_refs.iter().flatten() {
-        targets.push(target(scope, reference)?);
+        let gateway::HttpBackendRef { filters, group, kind, name, namespace, port, weight } =
+            reference;
+        let reference = BackendRef {
+            group: group.as_deref(),
+            kind: kind.as_deref(),
+            name,
+            namespace: namespace.as_deref(),
+            port: *port,
+            weight: *weight,
+        };
+        targets.push(rules::target(scope, &reference, filters.as_deref(), &matches)?);
     }
     let timeouts = match timeouts {
         None => Timeouts::default(),
         Some(timeouts) => Timeouts {
-            request: duration(timeouts.request.as_deref())?,
-            backend_request: duration(timeouts.backend_request.as_deref())?,
+            request: duration("timeouts", timeouts.request.as_deref())?,
+            backend_request: duration("timeouts", timeouts.backend_request.as_deref())?,
         },
     };
-    Ok(HttpRule { matches, filters, targets, timeouts })
+    let retry = retry.as_ref().map(accept_retry).transpose()?;
+    Ok(HttpRule { matches, filters, targets, timeouts, retry })
 }
 
 fn http_match(given: &gateway::HttpMatch) -> Result<HttpMatch, String> {
     let gateway::HttpMatch { headers, method, path, query_params } = given;
-    // Gateway API: of several entries with equivalent names, the first counts.
-    let mut seen = BTreeSet::new();
-    let mut matched_headers = Vec::new();
-    for header in headers.iter().flatten() {
-        let name = header.name.to_ascii_lowercase();
-        filters::check_header_name(&name)?;
-        let value = match &header.r#type {
-            None | Some(gateway::HeaderMatchType::Exact) => {
-                StringMatch::Exact(header.value.clone())
-            }
-            Some(gateway::HeaderMatchType::RegularExpression) => {
-                StringMatch::Regex(regex::accept(&header.value)?)
-            }
-        };
-        if seen.insert(name.clone()) {
-            matched_headers.push((name, value));
-        }
-    }
+    let headers = headers.iter().flatten().map(|header| {
+        let is_pattern = header.r#type == Some(gateway::HeaderMatchType::RegularExpression);
+        (header.name.as_str(), is_pattern, header.value.as_str())
+    });
+    // Gateway API: of several entries with the same name, the first counts.
     let mut seen = BTreeSet::new();
     let mut query = Vec::new();
     for parameter in query_params.iter().flatten() {
-        let value = match &parameter.r#type {
-            None | Some(gateway::QueryMatchType::Exact) => {
-                StringMatch::Exact(parameter.value.clone())
-            }
-            Some(gateway::QueryMatchType::RegularExpression) => {
-                StringMatch::Regex(regex::accept(&parameter.value)?)
-            }
-        };
+        let is_pattern = parameter.r#type == Some(gateway::QueryMatchType::RegularExpression);
+        let value = rules::text(is_pattern, &parameter.value)?;
         if !(1..=LONGEST_QUERY_NAME).contains(&parameter.name.len()) {
             return Err("the name of a query parameter is empty or too long".to_owned());
         }
@@ -151,13 +93,12 @@ fn http_match(given: &gateway::HttpMatch) -> Result<HttpMatch, String> {
             query.push((parameter.name.clone(), value));
         }
     }
-    // The order in which headers are written decides nothing, so it must not make another version.
-    matched_headers.sort_by(|one, other| one.0.cmp(&other.0));
+    // The order in which parameters are written decides nothing, so it must not make another version.
     query.sort_by(|one, other| one.0.cmp(&other.0));
     Ok(HttpMatch {
         path: path_match(path.as_ref())?,
         method: method.as_ref().map(method_name),
-        headers: matched_headers,
+        headers: rules::headers(headers)?,
         query,
     })
 }
@@ -185,37 +126,30 @@ fn method_name(method: &impl serde::Serialize) -> String {
     }
 }
 
-fn duration(text: Option<&str>) -> Result<Option<Duration>, String> {
-    let Some(text) = text else { return Ok(None) };
-    let parsed: gateway_api::Duration =
-        text.parse().map_err(|_| format!("timeouts: {text:?} is not a duration like 10s"))?;
-    // Gateway API's durations are whole milliseconds below 100,000 hours.
-    Ok(Some(Duration::from_millis(u64::try_from(parsed.as_millis()).unwrap_or(u64::MAX))))
-}
-
-fn target(
-    scope: &mut Scope<'_>,
-    reference: &gateway::HttpBackendRef,
-) -> Result<WeightedTarget, String> {
-    let gateway::HttpBackendRef { filters, group, kind, name, namespace, port, weight } = reference;
-    let target = scope.resolve(&Reference {
-        group: group.as_deref().unwrap_or_default(),
-        kind: kind.as_deref().unwrap_or("Service"),
-        name: ObjectName::new(namespace.as_deref().unwrap_or(scope.namespace()), name),
-        port: *port,
-    });
-    let filters: Vec<gateway::HttpFilter> =
-        filters.iter().flatten().map(filters::of_backend).collect::<Result<_, _>>()?;
-    Ok(WeightedTarget {
-        weight: share(weight.unwrap_or(1))?,
-        target,
-        filters: filters::accept(scope, &filters, Place::Backend)?,
+fn accept_retry(given: &gateway::Retry) -> Result<Retry, String> {
+    let gateway::Retry { attempts, backoff, codes } = given;
+    let attempts = attempts.unwrap_or(1);
+    let mut accepted: BTreeSet<u16> = BTreeSet::new();
+    for code in codes.iter().flatten() {
+        let code = u16::try_from(*code).ok().filter(|code| (400..600).contains(code));
+        accepted.insert(code.ok_or("retry: codes are from 400 to 599")?);
+    }
+    let backoff = duration("retry", backoff.as_deref())?;
+    if backoff.is_some_and(|backoff| backoff.is_zero()) {
+        return Err("retry: there is always a backoff, so it cannot be zero".to_owned());
+    }
+    Ok(Retry {
+        attempts: u32::try_from(attempts)
+            .map_err(|_| format!("retry: {attempts} is not a number of attempts"))?,
+        codes: accepted.into_iter().collect(),
+        backoff,
     })
 }
 
-fn share(weight: i32) -> Result<u32, String> {
-    u32::try_from(weight)
-        .ok()
-        .filter(|weight| *weight <= LARGEST_WEIGHT)
-        .ok_or_else(|| format!("weight {weight} is not between 0 and {LARGEST_WEIGHT}"))
+fn duration(field: &str, text: Option<&str>) -> Result<Option<Duration>, String> {
+    let Some(text) = text else { return Ok(None) };
+    let parsed: gateway_api::Duration =
+        text.parse().map_err(|_| format!("{field}: {text:?} is not a duration like 10s"))?;
+    // Gateway API's durations are whole milliseconds below 100,000 hours.
+    Ok(Some(Duration::from_millis(u64::try_from(parsed.as_millis()).unwrap_or(u64::MAX))))
 }

@@ -1,22 +1,28 @@
 //! Routes: one file per kind. Its rules become an [`ir::Route`], and that, over HTTP, a [`Piece`] of the tables that it is
 //! attached to.
 
+mod grpc;
 mod http;
 mod piece;
 mod regex;
+mod rules;
 mod scope;
 
-pub(crate) use piece::{Piece, PieceRoute, piece};
+pub(crate) use piece::{Piece, piece};
 pub(crate) use scope::Scope;
 
 use crate::ir::{self, Hostname, Protocol};
 use crate::objects::{Kind, ObjectKey, gateway};
 use crate::status::Condition;
 use crate::world::Reader;
+use std::collections::BTreeSet;
 
 /// The kinds of routes, and the protocols of the listeners that they can be attached to. A new one is a file here, an
 /// entry in this list and an arm in [`rules`].
-const KINDS: &[(Kind, &[Protocol])] = &[(Kind::HTTPRoute, &[Protocol::Http, Protocol::Https])];
+const KINDS: &[(Kind, &[Protocol])] = &[
+    (Kind::HTTPRoute, &[Protocol::Http, Protocol::Https]),
+    (Kind::GRPCRoute, &[Protocol::Http, Protocol::Https]),
+];
 
 /// A route as it is understood, apart from what it is attached to.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,11 +39,14 @@ pub(crate) struct Rules {
     pub(crate) refusal: Option<Condition>,
     /// Whether all its references lead somewhere.
     pub(crate) resolved: Condition,
+    /// The objects that its rules refer to, wherever that leads.
+    pub(crate) mentions: BTreeSet<ObjectKey>,
 }
 
 pub(crate) fn rules(reader: &Reader<'_>, key: &ObjectKey) -> Rules {
     let rules = match key.kind {
-        Kind::HTTPRoute => http::rules(reader, key),
+        Kind::HTTPRoute => http::accept(reader, key),
+        Kind::GRPCRoute => grpc::accept(reader, key),
         _ => None,
     };
     rules.unwrap_or_else(Rules::none)
@@ -67,6 +76,7 @@ impl Rules {
             route: None,
             refusal: None,
             resolved: resolved(),
+            mentions: BTreeSet::new(),
         }
     }
 }

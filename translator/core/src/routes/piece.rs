@@ -1,5 +1,5 @@
 use crate::build;
-use crate::ir::{Backend, HttpMatch, PathMatch, Route, TableKey};
+use crate::ir::{Backend, HttpMatch, PathMatch, Route, RpcMatch, StringMatch, TableKey};
 use crate::objects::ObjectKey;
 use crate::world::Reader;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) created: i64,
-    /// One per rule and match, in the order of the route.
+    /// In the order of the route's rules and matches.
     pub(crate) routes: Vec<PieceRoute>,
     /// The backends that the route leads to.
     pub(crate) backends: BTreeSet<Backend>,
@@ -23,19 +23,25 @@ pub(crate) struct PieceRoute {
     pub(crate) encoded: Bytes,
 }
 
-/// How specific a match is: the least comes first. Gateway API: an exact path, then the longest, then a method, then
-/// the most headers, then the most query parameters. Where regular expressions stand is left open: here it is
-/// between exact paths and prefixes, so that a prefix can catch what they leave.
+/// How specific a match is: the least comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Precedence {
-    path: (PathRank, Reverse<usize>),
-    method: Reverse<bool>,
-    headers: Reverse<usize>,
-    query: Reverse<usize>,
+pub(crate) enum Precedence {
+    /// Gateway API: the longest service, then the longest method, then the most headers. Before whatever is not of gRPC,
+    /// since it leaves that alone.
+    Rpc { service: Reverse<usize>, method: Reverse<usize>, headers: Reverse<usize> },
+    /// Gateway API: an exact path, then the longest, then a method, then the most headers, then the most query parameters.
+    /// Where regular expressions stand is left open: here it is between exact paths and prefixes, so that a prefix can
+    /// catch what they leave.
+    Http {
+        path: (PathRank, Reverse<usize>),
+        method: Reverse<bool>,
+        headers: Reverse<usize>,
+        query: Reverse<usize>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum PathRank {
+pub(crate) enum PathRank {
     Exact,
     Regex,
     Prefix,
@@ -55,11 +61,11 @@ pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> P
         piece.backends.extend(rule.backends().cloned());
         for (alternative, http_match) in rule.matches.iter().enumerate() {
             let name = format!("{}/{index}/{alternative}", route_name(key));
-            let route = build::route(name, rule, http_match, table);
-            piece.routes.push(PieceRoute {
+            let routes = build::routes(&name, rule, http_match, table);
+            piece.routes.extend(routes.into_iter().map(|route| PieceRoute {
                 precedence: Precedence::of(http_match),
                 encoded: route.encode_to_vec().into(),
-            });
+            }));
         }
     }
     piece
@@ -71,8 +77,18 @@ impl Precedence {
             PathMatch::Exact(path) => (PathRank::Exact, Reverse(path.len())),
             PathMatch::Regex(pattern) => (PathRank::Regex, Reverse(pattern.len())),
             PathMatch::Prefix(prefix) => (PathRank::Prefix, Reverse(prefix.len())),
+            PathMatch::Rpc(RpcMatch { service, method }) => {
+                let length = |part: &Option<StringMatch>| {
+                    Reverse(part.as_ref().map_or(0, StringMatch::length))
+                };
+                return Self::Rpc {
+                    service: length(service),
+                    method: length(method),
+                    headers: Reverse(http_match.headers.len()),
+                };
+            }
         };
-        Self {
+        Self::Http {
             path,
             method: Reverse(http_match.method.is_some()),
             headers: Reverse(http_match.headers.len()),

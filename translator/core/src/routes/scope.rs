@@ -1,21 +1,29 @@
 use crate::backends::{self, Reference};
-use crate::ir::Target;
-use crate::objects::ObjectKey;
+use crate::ir::{BackendProtocol, Target};
+use crate::objects::{Kind, ObjectKey};
 use crate::status::Condition;
 use crate::world::Reader;
+use std::collections::BTreeSet;
 
 /// What the rules and filters of a route may look at, and where they say which references lead nowhere.
 pub(crate) struct Scope<'a> {
     pub(super) reader: &'a Reader<'a>,
     pub(super) route: &'a ObjectKey,
+    /// What is spoken to a backend that does not say.
+    pub(super) speaks: BackendProtocol,
     pub(super) resolved: &'a mut Condition,
+    /// What was referred to, wherever that leads.
+    pub(super) mentions: &'a mut BTreeSet<ObjectKey>,
 }
 
 impl Scope<'_> {
     /// Follows a reference to a backend. The first that leads nowhere is told; all of them answer 500.
     pub(crate) fn resolve(&mut self, reference: &Reference<'_>) -> Target {
-        match backends::resolve(self.reader, self.route, reference) {
-            Ok(backend) => Target::Backend(backend),
+        if let Some(kind) = Kind::find(reference.group, reference.kind) {
+            self.mentions.insert(reference.name.clone().of(kind));
+        }
+        match backends::resolve(self.reader, self.route, self.speaks, reference) {
+            Ok(target) => target,
             Err(unresolved) => {
                 if self.resolved.is_true {
                     *self.resolved = unresolved;

@@ -46,11 +46,15 @@ impl Condition {
 }
 
 impl Conditions {
-    pub(crate) fn set(&mut self, condition: Condition) {
+    pub fn set(&mut self, condition: Condition) {
         self.0.insert(condition.r#type, condition);
     }
 
-    pub(crate) fn is_true(&self, r#type: &str) -> bool {
+    pub fn get(&self, r#type: &str) -> Option<&Condition> {
+        self.0.get(r#type)
+    }
+
+    pub fn is_true(&self, r#type: &str) -> bool {
         self.0.get(r#type).is_some_and(|condition| condition.is_true)
     }
 

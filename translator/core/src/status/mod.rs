@@ -1,10 +1,14 @@
 //! What there is to say about each object: its `status`, as the Kubernetes API has it, but for the times of transition,
 //! which are the writer's.
 
+mod backend_tls_policy;
 mod condition;
+mod features;
 mod view_policy;
 
+pub use backend_tls_policy::{AncestorStatus, PolicyStatus};
 pub use condition::{Condition, Conditions};
+pub use features::SUPPORTED_FEATURES;
 pub use view_policy::ViewPolicyStatus;
 
 use crate::CONTROLLER_NAME;
@@ -13,6 +17,7 @@ use crate::attach::Parent;
 use crate::objects::heliograph::Proxy;
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::world::Reader;
+use heliograph_snapshot::FleetName;
 use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,8 +25,10 @@ use serde::Serialize;
 pub enum Status {
     GatewayClass(GatewayClassStatus),
     Gateway(GatewayStatus),
+    ListenerSet(ListenerSetStatus),
     Route(RouteStatus),
     ViewPolicy(ViewPolicyStatus),
+    Policy(PolicyStatus),
     /// Not for Kubernetes, where the object may be another controller's: nobody here takes it, and why.
     Ignored(Ignored),
 }
@@ -40,6 +47,22 @@ pub struct GatewayClassStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatus {
+    /// Whose proxies serve it.
+    #[serde(skip)]
+    pub fleet: FleetName,
+    pub conditions: Conditions,
+    pub listeners: Vec<ListenerStatus>,
+    /// How many ListenerSets are accepted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attached_listener_sets: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListenerSetStatus {
+    /// Whose proxies serve it.
+    #[serde(skip)]
+    pub fleet: FleetName,
     pub conditions: Conditions,
     pub listeners: Vec<ListenerStatus>,
 }
@@ -70,6 +93,9 @@ pub struct RouteStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentStatus {
+    /// Whose proxies serve the parent.
+    #[serde(skip)]
+    pub fleet: FleetName,
     pub parent_ref: gateway::ParentRef,
     pub controller_name: &'static str,
     pub conditions: Conditions,
@@ -95,8 +121,17 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
         Kind::Gateway => {
             gateway(reader, key).map(Status::Gateway).or_else(|| stray_gateway(reader, key))
         }
+        Kind::ListenerSet => {
+            listener_set(reader, key).map(Status::ListenerSet).or_else(|| stray_set(reader, key))
+        }
         Kind::ViewPolicy => view_policy::status(reader, key).map(Status::ViewPolicy),
         Kind::Proxy => stray_proxy(reader, key),
+        Kind::BackendTLSPolicy => {
+            let status = backend_tls_policy::status(reader, key);
+            status.map(Status::Policy).or_else(|| {
+                ignored("no route of a Gateway here leads to what it is about".to_owned())
+            })
+        }
         kind if kind.is_route() => {
             route(reader, key).map(Status::Route).or_else(|| stray_route(reader, key))
         }
@@ -105,6 +140,29 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
 }
 
 impl Status {
+    /// What serves: the listeners of a Gateway, or those that are added to one, and whose proxies serve them.
+    pub fn listeners(&self) -> Option<(&FleetName, &[ListenerStatus])> {
+        match self {
+            Self::Gateway(status) => Some((&status.fleet, &status.listeners)),
+            Self::ListenerSet(status) => Some((&status.fleet, &status.listeners)),
+            _ => None,
+        }
+    }
+
+    /// The generation of the object that this was found from. `None` where nothing is said that Kubernetes is to hear.
+    pub fn generation(&self) -> Option<i64> {
+        let conditions = match self {
+            Self::Ignored(_) => return None,
+            Self::GatewayClass(status) => &status.conditions,
+            Self::ViewPolicy(status) => &status.conditions,
+            Self::Gateway(status) => &status.conditions,
+            Self::ListenerSet(status) => &status.conditions,
+            Self::Route(status) => &status.parents.first()?.conditions,
+            Self::Policy(status) => &status.ancestors.first()?.conditions,
+        };
+        conditions.iter().next().map(|condition| condition.observed_generation)
+    }
+
     pub fn problems(&self, object: &ObjectKey) -> Vec<Problem> {
         if let Self::Ignored(Ignored { ignored }) = self {
             return vec![Problem {
@@ -119,12 +177,19 @@ impl Status {
             Self::Ignored(_) => Vec::new(),
             Self::GatewayClass(status) => vec![(None, &status.conditions)],
             Self::ViewPolicy(status) => vec![(None, &status.conditions)],
-            Self::Gateway(status) => {
-                let own = [(None, &status.conditions)];
-                let listeners = status.listeners.iter().map(|listener| {
+            Self::Gateway(GatewayStatus { conditions, listeners, .. })
+            | Self::ListenerSet(ListenerSetStatus { conditions, listeners, .. }) => {
+                let own = [(None, conditions)];
+                let listeners = listeners.iter().map(|listener| {
                     (Some(format!("listener {}", listener.name)), &listener.conditions)
                 });
                 own.into_iter().chain(listeners).collect()
+            }
+            Self::Policy(status) => {
+                let ancestors = status.ancestors.iter().map(|ancestor| {
+                    (Some(format!("Gateway {}", ancestor.ancestor_ref.name)), &ancestor.conditions)
+                });
+                ancestors.collect()
             }
             Self::Route(status) => {
                 let parents = status.parents.iter().map(|parent| {
@@ -161,26 +226,57 @@ fn class(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayClassStatus> {
 
 fn gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayStatus> {
     let gateway = reader.gateway(&key.name)?;
-    let listener = |listener: &AcceptedListener| ListenerStatus {
+    Some(GatewayStatus {
+        fleet: gateway.doors.fleet.clone(),
+        conditions: gateway.conditions.clone().observed(gateway.generation),
+        listeners: listeners(reader, &gateway.listeners, gateway.generation),
+        attached_listener_sets: gateway.sets.iter().filter(|set| set.is_accepted()).count(),
+    })
+}
+
+fn listener_set(reader: &Reader<'_>, key: &ObjectKey) -> Option<ListenerSetStatus> {
+    let gateway = reader.gateway(&accept::gateway_of(reader, &key.name)?)?;
+    let set = gateway.sets.iter().find(|set| set.name == key.name)?;
+    Some(ListenerSetStatus {
+        fleet: gateway.doors.fleet.clone(),
+        conditions: set.conditions.clone().observed(set.generation),
+        listeners: listeners(reader, &set.listeners, set.generation),
+    })
+}
+
+fn listeners(
+    reader: &Reader<'_>,
+    listeners: &[AcceptedListener],
+    generation: i64,
+) -> Vec<ListenerStatus> {
+    let kind = |kind: &Kind| RouteGroupKind { group: kind.group(), kind: kind.as_str() };
+    let status = |listener: &AcceptedListener| ListenerStatus {
         name: listener.id.name.to_string(),
         attached_routes: reader.attached_routes(&listener.id),
-        supported_kinds: listener
-            .kinds
-            .iter()
-            .map(|kind| RouteGroupKind { group: kind.group(), kind: kind.as_str() })
-            .collect(),
-        conditions: listener.conditions.clone().observed(gateway.generation),
+        supported_kinds: listener.kinds.iter().map(kind).collect(),
+        conditions: listener.conditions.clone().observed(generation),
     };
-    Some(GatewayStatus {
-        conditions: gateway.conditions.clone().observed(gateway.generation),
-        listeners: gateway.listeners.iter().map(listener).collect(),
+    listeners.iter().map(status).collect()
+}
+
+/// A set for a Gateway that is not ours, or that is not there.
+fn stray_set(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
+    let parent = accept::gateway_of(reader, &key.name);
+    ignored(match parent {
+        Some(gateway) => format!("no Gateway {gateway} takes listeners here"),
+        None => "its parentRef names no Gateway".to_owned(),
     })
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
     let rules = reader.rules(key)?;
     let attachment = reader.attachment(key)?;
     let parent = |parent: &Parent| ParentStatus {
+        fleet: parent.fleet.clone(),
         parent_ref: parent.reference.clone(),
         controller_name: CONTROLLER_NAME,
         conditions: Conditions::from([parent.accepted.clone(), rules.resolved.clone()])

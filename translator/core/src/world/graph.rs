@@ -60,6 +60,14 @@ impl Graph {
         turnover
     }
 
+    /// The units from this one on, in order, each with what it exists because of.
+    pub(crate) fn demanded_from(
+        &self,
+        unit: &Unit,
+    ) -> impl Iterator<Item = (&Unit, &BTreeSet<Fact>)> + use<'_> {
+        self.demanders.range(unit.clone()..)
+    }
+
     pub(crate) fn units(&self) -> usize {
         self.demanders.len()
     }

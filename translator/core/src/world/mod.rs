@@ -8,11 +8,13 @@ mod facts;
 mod graph;
 mod outcome;
 mod reader;
+mod sources;
 mod stages;
 mod unit;
 
 pub use outcome::{Outcome, Work};
 pub(crate) use reader::Reader;
+pub use sources::Source;
 
 use crate::ir;
 use crate::objects::{Object, ObjectKey};
@@ -63,6 +65,12 @@ impl World {
         self.touch(touched);
     }
 
+    /// Forgets all that follows from the objects, and keeps them: the next call of [`World::settle`] returns everything.
+    pub fn forget_derived(&mut self) {
+        let World { facts, graph: _, dirty: _ } = std::mem::take(self);
+        facts.into_objects().for_each(|object| self.apply(Event::Applied(object)));
+    }
+
     /// Works out what follows from the events since the last call, and returns what changed.
     pub fn settle(&mut self) -> Outcome {
         let mut work = Work::default();
@@ -73,6 +81,11 @@ impl World {
             }
         }
         self.facts.take_outcome(work)
+    }
+
+    /// All objects that are known.
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.facts.objects()
     }
 
     pub fn statuses(&self) -> impl Iterator<Item = (&ObjectKey, &Status)> {

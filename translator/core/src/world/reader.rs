@@ -2,7 +2,7 @@ use super::facts::Facts;
 use super::unit::{Fact, Unit};
 use crate::accept::{AcceptedGateway, Doors};
 use crate::attach::Attachment;
-use crate::ir::{self, Backend, Hostname, ListenerId, TableKey};
+use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::objects::{ObjectKey, ObjectName, Typed};
 use crate::routes::{Piece, Rules};
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
@@ -79,8 +79,8 @@ impl<'a> Reader<'a> {
         self.facts.fleet(fleet)
     }
 
-    /// The listeners that share a table.
-    pub(crate) fn listeners_of(&self, table: &TableKey) -> &'a [(ListenerId, Hostname)] {
+    /// The listeners that hosts of a table may belong to.
+    pub(crate) fn listeners_of(&self, table: &TableKey) -> &'a [Candidate] {
         self.saw(Fact::Listeners(table.clone()));
         self.facts.listeners_of(table)
     }
@@ -103,6 +103,15 @@ impl<'a> Reader<'a> {
     pub(crate) fn attached_routes(&self, listener: &ListenerId) -> usize {
         self.saw(Fact::Attached(listener.clone()));
         self.facts.attached_routes(listener)
+    }
+
+    /// The Gateways whose routes refer to an object, wherever that leads.
+    pub(crate) fn leading_to(
+        &self,
+        object: &ObjectKey,
+    ) -> impl Iterator<Item = &'a ObjectName> + use<'a> {
+        self.saw(Fact::LeadingTo(object.clone()));
+        self.facts.leading_to(object)
     }
 
     /// The routes that a listener has for a host, each with the hostname that its author wrote.

@@ -5,7 +5,7 @@ use super::unit::Unit;
 use crate::accept::AcceptedGateway;
 use crate::attach::Attachment;
 use crate::ir::{self, TableKey};
-use crate::objects::{Kind, ObjectKey};
+use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::routes::{Piece, Rules};
 use crate::status::Status;
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
@@ -47,7 +47,7 @@ pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
             Product::VirtualHost(merge::virtual_host(reader, table, host))
         }
         Unit::Secret(_, secret) => Product::Resource(build::secret(reader, secret)),
-        Unit::Cluster(_, backend) => Product::Resource(Some(build::cluster(backend))),
+        Unit::Cluster(fleet, backend) => Product::Resource(build::cluster(reader, fleet, backend)),
         Unit::Endpoints(fleet, backend) => {
             Product::Resource(Some(build::endpoints(reader, fleet, backend)))
         }
@@ -66,7 +66,7 @@ pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
 pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
     let status = Unit::Status(key.clone());
     match key.kind {
-        Kind::GatewayClass => BTreeSet::from([status]),
+        Kind::GatewayClass | Kind::ListenerSet | Kind::BackendTLSPolicy => BTreeSet::from([status]),
         Kind::Gateway => BTreeSet::from([Unit::Gateway(key.name.clone()), status]),
         Kind::ViewPolicy => BTreeSet::from([Unit::Policy(key.name.clone()), status]),
         Kind::Proxy => BTreeSet::from([Unit::Proxy(key.name.clone()), status]),
@@ -148,18 +148,18 @@ fn demanded_by_plan(fleet: &FleetName, plan: &Plan) -> BTreeSet<Unit> {
 
 fn demanded_by_fleet(fleet: &ir::Fleet) -> BTreeSet<Unit> {
     let mut units = BTreeSet::from([Unit::Plan(fleet.name.clone())]);
+    let secret = |name: &ObjectName| Unit::Secret(fleet.name.clone(), name.clone());
+    units.extend(fleet.client_certificate.iter().map(secret));
     for listener in &fleet.listeners {
         let table = TableKey::of(&fleet.name, listener);
         units.insert(Unit::Listener(fleet.name.clone(), listener.port));
         // Also without a route: a host that belongs to this listener must not fall to a less specific one.
         units.insert(Unit::VirtualHost(table.clone(), listener.hostname.clone()));
+        // A client that asks here for a host of another listener is to be told so.
+        let elsewhere = fleet.beside(listener).map(|other| other.hostname.clone());
+        units.extend(elsewhere.map(|host| Unit::VirtualHost(table.clone(), host)));
         units.insert(Unit::Table(table));
-        units.extend(
-            listener
-                .certificates
-                .iter()
-                .map(|secret| Unit::Secret(fleet.name.clone(), secret.clone())),
-        );
+        units.extend(listener.certificates.iter().map(secret));
     }
     units
 }

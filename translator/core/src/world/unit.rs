@@ -57,10 +57,12 @@ pub(crate) enum Fact {
     Doors(ObjectName),
     /// The Gateways of a fleet.
     Members(FleetName),
-    /// The listeners that share a table, and their hostnames.
+    /// The listeners that hosts of a table may belong to.
     Listeners(TableKey),
     /// The routes that are attached to a listener.
     Attached(ListenerId),
+    /// The Gateways whose routes refer to an object.
+    LeadingTo(ObjectKey),
     /// The routes that a listener of a table has for a host.
     Hosted(TableKey, ListenerId, Hostname),
     /// All virtual hosts of a table.

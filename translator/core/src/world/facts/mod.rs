@@ -1,8 +1,9 @@
+mod attachments;
 mod views;
 
 use crate::accept::AcceptedGateway;
 use crate::attach::Attachment;
-use crate::ir::{self, Backend, Hostname, ListenerId, TableKey};
+use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
 use crate::routes::{Piece, Rules};
 use crate::status::Status;
@@ -24,10 +25,12 @@ pub(in crate::world) struct Facts {
     gateways: BTreeMap<ObjectName, AcceptedGateway>,
     members: BTreeMap<FleetName, BTreeSet<ObjectName>>,
     fleets: BTreeMap<FleetName, ir::Fleet>,
-    listeners: BTreeMap<TableKey, Vec<(ListenerId, Hostname)>>,
+    listeners: BTreeMap<TableKey, Vec<Candidate>>,
     rules: BTreeMap<ObjectKey, Rules>,
     attachments: BTreeMap<ObjectKey, Attachment>,
     attached: BTreeMap<ListenerId, BTreeSet<ObjectKey>>,
+    /// The routes by which a Gateway leads to an object.
+    leads: BTreeMap<(ObjectKey, ObjectName), BTreeSet<ObjectKey>>,
     hosted: BTreeMap<HostOf, BTreeMap<ObjectKey, Hostname>>,
     pieces: BTreeMap<(ObjectKey, TableKey), Piece>,
     virtual_hosts: BTreeMap<TableKey, BTreeMap<Hostname, Bytes>>,
@@ -72,6 +75,14 @@ impl Facts {
             None => self.objects.remove(key),
         };
         touched
+    }
+
+    pub(in crate::world) fn objects(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.objects.keys()
+    }
+
+    pub(in crate::world) fn into_objects(self) -> impl Iterator<Item = Object> {
+        self.objects.into_values()
     }
 
     /// Keeps the product of a unit; an empty one is forgotten.
@@ -182,7 +193,7 @@ impl Facts {
         self.fleets.get(name)
     }
 
-    pub(in crate::world) fn listeners_of(&self, table: &TableKey) -> &[(ListenerId, Hostname)] {
+    pub(in crate::world) fn listeners_of(&self, table: &TableKey) -> &[Candidate] {
         self.listeners.get(table).map_or(&[], Vec::as_slice)
     }
 
@@ -198,24 +209,19 @@ impl Facts {
         self.pieces.get(&(route.clone(), table.clone()))
     }
 
-    pub(in crate::world) fn attached_routes(&self, listener: &ListenerId) -> usize {
-        self.attached.get(listener).map_or(0, BTreeSet::len)
-    }
-
-    pub(in crate::world) fn hosted(
-        &self,
-        table: &TableKey,
-        listener: &ListenerId,
-        host: &Hostname,
-    ) -> impl Iterator<Item = (&ObjectKey, &Hostname)> + use<'_> {
-        self.hosted.get(&(table.clone(), listener.clone(), host.clone())).into_iter().flatten()
-    }
-
     pub(in crate::world) fn virtual_hosts(
         &self,
         table: &TableKey,
     ) -> impl Iterator<Item = &Bytes> + use<'_> {
         self.virtual_hosts.get(table).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub(in crate::world) fn virtual_host(
+        &self,
+        table: &TableKey,
+        host: &Hostname,
+    ) -> Option<&Bytes> {
+        self.virtual_hosts.get(table)?.get(host)
     }
 
     pub(in crate::world) fn statuses(&self) -> impl Iterator<Item = (&ObjectKey, &Status)> {
@@ -311,50 +317,6 @@ impl Facts {
         touched
     }
 
-    fn index_attachment(&mut self, route: &ObjectKey, new: Option<&Attachment>) -> Vec<Fact> {
-        let old = self.attachments.get(route);
-        let listeners = |attachment: Option<&Attachment>| -> BTreeSet<ListenerId> {
-            attachment.into_iter().flat_map(Attachment::listeners).cloned().collect()
-        };
-        let hosts = |attachment: Option<&Attachment>| -> BTreeMap<HostOf, Hostname> {
-            let hosts = attachment.into_iter().flat_map(Attachment::hosts);
-            hosts
-                .map(|host| {
-                    let at = (host.table.clone(), host.listener.clone(), host.host.clone());
-                    (at, host.written.clone())
-                })
-                .collect()
-        };
-        let mut touched = Vec::new();
-
-        let (before, after) = (listeners(old), listeners(new));
-        for gone in before.difference(&after) {
-            drop_member(&mut self.attached, gone, route);
-        }
-        for come in after.difference(&before) {
-            self.attached.entry(come.clone()).or_default().insert(route.clone());
-        }
-        touched.extend(before.symmetric_difference(&after).cloned().map(Fact::Attached));
-
-        let (before, after) = (hosts(old), hosts(new));
-        for (at, written) in &after {
-            if before.get(at) != Some(written) {
-                self.hosted.entry(at.clone()).or_default().insert(route.clone(), written.clone());
-                touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
-            }
-        }
-        for at in before.keys().filter(|at| !after.contains_key(*at)) {
-            if let Some(routes) = self.hosted.get_mut(at) {
-                routes.remove(route);
-                if routes.is_empty() {
-                    self.hosted.remove(at);
-                }
-            }
-            touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
-        }
-        touched
-    }
-
     fn set_virtual_host(&mut self, table: &TableKey, host: &Hostname, new: Option<Bytes>) -> bool {
         let hosts = self.virtual_hosts.entry(table.clone()).or_default();
         let changed = set(hosts, host, new);
@@ -441,15 +403,20 @@ fn drop_member<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, me
     }
 }
 
-/// The listeners of each table of a fleet.
-fn tables(fleet: Option<&ir::Fleet>) -> BTreeMap<TableKey, Vec<(ListenerId, Hostname)>> {
-    let mut tables: BTreeMap<TableKey, Vec<(ListenerId, Hostname)>> = BTreeMap::new();
-    let listeners = fleet.into_iter().flat_map(|fleet| {
-        fleet.listeners.iter().map(|listener| (TableKey::of(&fleet.name, listener), listener))
-    });
-    for (table, listener) in listeners {
-        let table = tables.entry(table).or_default();
-        table.push((listener.id.clone(), listener.hostname.clone()));
+/// The listeners that hosts of each table of a fleet may belong to.
+fn tables(fleet: Option<&ir::Fleet>) -> BTreeMap<TableKey, Vec<Candidate>> {
+    let mut tables: BTreeMap<TableKey, Vec<Candidate>> = BTreeMap::new();
+    if let Some(fleet) = fleet {
+        for listener in &fleet.listeners {
+            let table = tables.entry(TableKey::of(&fleet.name, listener)).or_default();
+            let candidate = |listener: &ir::Listener, is_here: bool| Candidate {
+                listener: listener.id.clone(),
+                hostname: listener.hostname.clone(),
+                is_here,
+            };
+            table.push(candidate(listener, true));
+            table.extend(fleet.beside(listener).map(|other| candidate(other, false)));
+        }
     }
     tables
 }

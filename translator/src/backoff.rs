@@ -1,13 +1,12 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(2);
 
 /// How long to wait before trying again what has failed so many times. `random`, from 0 to 1, spreads those that failed
 /// together.
-pub(super) fn after(attempts: u32, random: f64) -> Duration {
+pub(crate) fn after(attempts: u32, longest: Duration, random: f64) -> Duration {
     let doublings = attempts.saturating_sub(1).min(10);
-    let whole = FIRST.saturating_mul(1 << doublings).min(LONGEST);
+    let whole = FIRST.saturating_mul(1 << doublings).min(longest);
     whole.mul_f64(0.5 + random / 2.0)
 }
 
@@ -17,8 +16,9 @@ mod tests {
 
     #[test]
     fn waits_grow_up_to_a_bound() {
-        let whole = |attempts| after(attempts, 1.0).as_millis();
+        let longest = Duration::from_secs(2);
+        let whole = |attempts| after(attempts, longest, 1.0).as_millis();
         assert_eq!([1, 2, 3, 5, 6, u32::MAX].map(whole), [100, 200, 400, 1600, 2000, 2000]);
-        assert_eq!(after(1, 0.0).as_millis(), 50);
+        assert_eq!(after(1, longest, 0.0).as_millis(), 50);
     }
 }

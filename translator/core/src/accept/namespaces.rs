@@ -1,10 +1,10 @@
-use crate::accept::NamespaceRule;
+use super::NamespaceRule;
 use crate::objects::{ObjectName, core};
 use crate::world::Reader;
 use kube::core::{Selector, SelectorExt};
 
-/// Whether routes of a namespace may attach to a listener of a Gateway in namespace `home`.
-pub(super) fn allows(
+/// Whether what is in a namespace may attach to something in namespace `home`.
+pub(crate) fn allows(
     reader: &Reader<'_>,
     rule: &NamespaceRule,
     home: &str,

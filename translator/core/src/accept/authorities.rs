@@ -1,0 +1,82 @@
+use super::is_granted;
+use crate::objects::{Kind, ObjectKey, ObjectName, core};
+use crate::world::Reader;
+use bytes::Bytes;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::ParsedCertificate;
+
+/// A reference to certificates of authorities.
+pub(crate) struct AuthorityRef<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) name: ObjectName,
+}
+
+/// Why certificates of authorities cannot be used. Who refers to them has reasons of its own for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    Kind(String),
+    NotPermitted(String),
+    Content(String),
+}
+
+/// The ConfigMap that a reference leads to, if Envoy would take what is in it.
+pub(crate) fn resolve(
+    reader: &Reader<'_>,
+    owner: &ObjectKey,
+    reference: &AuthorityRef<'_>,
+) -> Result<ObjectName, Unusable> {
+    let AuthorityRef { group, kind, name } = reference;
+    if Kind::find(group, kind) != Some(Kind::ConfigMap) {
+        let message =
+            format!("{kind} {name}: only ConfigMaps can hold certificates of authorities");
+        return Err(Unusable::Kind(message));
+    }
+    // The grant is asked first: without one, nobody learns whether the ConfigMap exists.
+    let to = name.clone().of(Kind::ConfigMap);
+    if !is_granted(reader, owner, &to) {
+        return Err(Unusable::NotPermitted(format!("{to}: no ReferenceGrant allows it")));
+    }
+    let unusable = |reason: &str| Unusable::Content(format!("{to}: {reason}"));
+    let object =
+        reader.object::<core::ConfigMap>(name).ok_or_else(|| unusable("it does not exist"))?;
+    certificates(object).map_err(unusable)?;
+    Ok(name.clone())
+}
+
+/// The certificates of several ConfigMaps, in PEM. Those that cannot be used are left out.
+pub(crate) fn pem(reader: &Reader<'_>, names: &[ObjectName]) -> Bytes {
+    let mut all = String::new();
+    for name in names {
+        let object = reader.object::<core::ConfigMap>(name);
+        if let Some(Ok(text)) = object.map(certificates) {
+            all.push_str(text.trim_end());
+            all.push('\n');
+        }
+    }
+    all.into()
+}
+
+fn certificates(object: &core::ConfigMap) -> Result<&str, &'static str> {
+    let text =
+        object.data.as_ref().and_then(|data| data.get("ca.crt")).ok_or("it has no ca.crt")?;
+    let found: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(text.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|_| "ca.crt is not PEM")?;
+    if found.is_empty() {
+        return Err("ca.crt holds no certificate");
+    }
+    match found.iter().all(|found| ParsedCertificate::try_from(found).is_ok()) {
+        true => Ok(text),
+        false => Err("ca.crt holds something that is not a certificate"),
+    }
+}
+
+impl Unusable {
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Self::Kind(message) | Self::NotPermitted(message) | Self::Content(message) => message,
+        }
+    }
+}

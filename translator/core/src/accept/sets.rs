@@ -1,0 +1,143 @@
+//! ListenerSets: listeners that others add to a Gateway.
+
+use super::listener::{self, AcceptedListener, NamespaceRule, selector_of};
+use super::{allows, conflicts, tls};
+use crate::objects::gateway::{self, GatewaySpec, ListenerSet, ListenersFrom, SetListener};
+use crate::objects::{Kind, ObjectKey, ObjectName, listener_set};
+use crate::status::{Condition, Conditions};
+use crate::world::Reader;
+
+/// A ListenerSet of a Gateway of ours, and all there is to say about it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AcceptedSet {
+    pub(crate) name: ObjectName,
+    pub(crate) generation: i64,
+    pub(crate) conditions: Conditions,
+    /// None of a set that is not allowed.
+    pub(crate) listeners: Vec<AcceptedListener>,
+}
+
+/// The Gateway that a ListenerSet adds to, whether or not that allows it.
+pub(crate) fn gateway_of(reader: &Reader<'_>, set: &ObjectName) -> Option<ObjectName> {
+    listener_set::parent(reader.object::<ListenerSet>(set)?).map(|gateway| gateway.name)
+}
+
+/// The sets of a Gateway, in order of precedence: each gives way to the Gateway's own listeners and to older sets.
+pub(super) fn accept(
+    reader: &Reader<'_>,
+    gateway: &ObjectKey,
+    spec: &GatewaySpec,
+    refused: Option<&Condition>,
+    own: &[AcceptedListener],
+) -> Vec<AcceptedSet> {
+    let mut objects: Vec<&ListenerSet> = reader.pointing(gateway).collect();
+    objects.sort_by_key(|set| {
+        let created = set.metadata.creation_timestamp.as_ref();
+        (created.map_or(i64::MAX, |time| time.0.as_second()), name_of(set).to_string())
+    });
+    let rule = rule(spec);
+    let mut sets: Vec<AcceptedSet> = Vec::new();
+    for object in objects {
+        let name = name_of(object);
+        let mut set = AcceptedSet {
+            generation: object.metadata.generation.unwrap_or_default(),
+            conditions: Conditions::default(),
+            listeners: Vec::new(),
+            name,
+        };
+        let home = &gateway.name.namespace;
+        if !allows(reader, &rule, home, &set.name.namespace) {
+            set.refuse("NotAllowed", "The Gateway does not allow it");
+        } else if let Some(refused) = refused {
+            set.refuse("ParentNotAccepted", &refused.message);
+        } else {
+            let owner = set.name.clone().of(Kind::ListenerSet);
+            let given = object.spec.listeners.iter().map(as_listener);
+            set.listeners = given.map(|given| listener::accept(reader, &owner, &given)).collect();
+            conflicts::mark(&mut set.listeners);
+            let before = sets.iter().flat_map(|set| &set.listeners);
+            conflicts::give_way(&mut set.listeners, own.iter().chain(before));
+            tls::verify_clients(reader, gateway, spec.tls.as_ref(), &mut set.listeners);
+            set.conclude();
+        }
+        sets.push(set);
+    }
+    sets
+}
+
+impl AcceptedSet {
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.conditions.is_true("Accepted")
+    }
+
+    fn refuse(&mut self, reason: &'static str, message: &str) {
+        self.conditions = Conditions::from([
+            Condition::no("Accepted", reason, message),
+            Condition::no("Programmed", reason, message),
+        ]);
+    }
+
+    fn conclude(&mut self) {
+        let invalid: Vec<&str> = self
+            .listeners
+            .iter()
+            .filter(|listener| !listener.is_served())
+            .map(|listener| &*listener.id.name)
+            .collect();
+        if invalid.len() == self.listeners.len() {
+            return self.refuse("ListenersNotValid", "No listener can be served");
+        }
+        let accepted = match invalid.as_slice() {
+            [] => Condition::yes("Accepted", "Accepted", "The ListenerSet is valid"),
+            invalid => {
+                let message = format!("Not served: listener {}", invalid.join(", "));
+                Condition::yes("Accepted", "ListenersNotValid", message)
+            }
+        };
+        let message = "The proxies are given this configuration";
+        let programmed = Condition::yes("Programmed", "Programmed", message);
+        self.conditions = Conditions::from([accepted, programmed]);
+    }
+}
+
+/// Gateway API: nobody may add listeners unless the Gateway says so.
+fn rule(spec: &GatewaySpec) -> NamespaceRule {
+    let allowed = spec.allowed_listeners.as_ref().and_then(|allowed| allowed.namespaces.as_ref());
+    match allowed.and_then(|namespaces| namespaces.from.as_ref()) {
+        None | Some(ListenersFrom::None) => NamespaceRule::Nobody,
+        Some(ListenersFrom::Same) => NamespaceRule::Same,
+        Some(ListenersFrom::All) => NamespaceRule::All,
+        Some(ListenersFrom::Selector) => {
+            match allowed.and_then(|namespaces| namespaces.selector.as_ref()) {
+                None => NamespaceRule::Nobody,
+                Some(gateway::ListenersSelector { match_expressions, match_labels }) => {
+                    let expressions = match_expressions.iter().flatten();
+                    let expressions = expressions.map(|it| (&it.key, &it.operator, &it.values));
+                    NamespaceRule::Selector(selector_of(match_labels.clone(), expressions))
+                }
+            }
+        }
+    }
+}
+
+fn name_of(set: &ListenerSet) -> ObjectName {
+    let part = |part: &Option<String>| part.clone().unwrap_or_default();
+    ObjectName::new(&part(&set.metadata.namespace), &part(&set.metadata.name))
+}
+
+/// The generated types of listeners differ in name alone.
+fn as_listener(listener: &SetListener) -> gateway::Listener {
+    let SetListener { allowed_routes, hostname, name, port, protocol, tls } = listener;
+    gateway::Listener {
+        allowed_routes: allowed_routes.as_ref().and_then(same_shape),
+        hostname: hostname.clone(),
+        name: name.clone(),
+        port: *port,
+        protocol: protocol.clone(),
+        tls: tls.as_ref().and_then(same_shape),
+    }
+}
+
+fn same_shape<T: serde::de::DeserializeOwned>(from: &impl serde::Serialize) -> Option<T> {
+    serde_json::to_value(from).and_then(serde_json::from_value).ok()
+}

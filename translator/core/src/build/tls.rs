@@ -1,0 +1,115 @@
+//! TLS towards clients and towards backends.
+
+use super::ads;
+use crate::accept::authorities;
+use crate::ir::{
+    self, BackendProtocol, ClientValidation, SubjectName, Trust, UpstreamTls,
+};
+use crate::objects::ObjectName;
+use crate::world::Reader;
+use bytes::Bytes;
+use heliograph_envoy::envoy::config::core::v3::{
+    DataSource, TransportSocket, data_source::Specifier, transport_socket,
+};
+use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::{
+    SystemRootCerts, TrustChainVerification,
+};
+use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
+use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::subject_alt_name_matcher::SanType;
+use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
+    CertificateValidationContext, CommonTlsContext, DownstreamTlsContext, SdsSecretConfig,
+    SubjectAltNameMatcher, UpstreamTlsContext,
+};
+use heliograph_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
+use heliograph_envoy::google::protobuf::BoolValue;
+use heliograph_envoy::{Any, any};
+
+/// What an HTTPS listener shows its clients, and asks of them.
+pub(super) fn downstream(reader: &Reader<'_>, listener: &ir::Listener) -> TransportSocket {
+    let validation = listener.client_validation.as_ref();
+    socket(any(&DownstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            tls_certificate_sds_secret_configs: listener.certificates.iter().map(secret).collect(),
+            alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
+            validation_context_type: validation.map(|it| of_clients(reader, it)),
+            ..Default::default()
+        }),
+        require_client_certificate: validation
+            .map(|validation| BoolValue { value: !validation.insecure_fallback }),
+        ..Default::default()
+    }))
+}
+
+/// `certificate` is what a backend is shown.
+pub(super) fn upstream(
+    tls: &UpstreamTls,
+    protocol: BackendProtocol,
+    certificate: Option<&ObjectName>,
+) -> TransportSocket {
+    let alpn = match protocol {
+        BackendProtocol::Http1 => "http/1.1",
+        BackendProtocol::Http2 => "h2",
+    };
+    let (trusted_ca, system_root_certs) = match &tls.trust {
+        Trust::System => (None, Some(SystemRootCerts::default())),
+        Trust::Authorities(pem) => (Some(inline(pem.clone())), None),
+    };
+    let validation = CertificateValidationContext {
+        trusted_ca,
+        system_root_certs,
+        match_typed_subject_alt_names: tls.names.iter().map(name).collect(),
+        ..Default::default()
+    };
+    socket(any(&UpstreamTlsContext {
+        common_tls_context: Some(CommonTlsContext {
+            tls_certificate_sds_secret_configs: certificate.map(secret).into_iter().collect(),
+            alpn_protocols: vec![alpn.to_owned()],
+            validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
+            ..Default::default()
+        }),
+        sni: tls.sni.clone(),
+        ..Default::default()
+    }))
+}
+
+fn of_clients(reader: &Reader<'_>, validation: &ClientValidation) -> ValidationContextType {
+    ValidationContextType::ValidationContext(CertificateValidationContext {
+        trusted_ca: Some(inline(authorities::pem(reader, &validation.authorities))),
+        trust_chain_verification: match validation.insecure_fallback {
+            true => TrustChainVerification::AcceptUntrusted,
+            false => TrustChainVerification::VerifyTrustChain,
+        }
+        .into(),
+        ..Default::default()
+    })
+}
+
+fn name(name: &SubjectName) -> SubjectAltNameMatcher {
+    let (san_type, text) = match name {
+        SubjectName::Dns(name) => (SanType::Dns, name),
+        SubjectName::Uri(uri) => (SanType::Uri, uri),
+    };
+    SubjectAltNameMatcher {
+        san_type: san_type.into(),
+        matcher: Some(StringMatcher {
+            match_pattern: Some(MatchPattern::Exact(text.clone())),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn secret(name: &ObjectName) -> SdsSecretConfig {
+    SdsSecretConfig { name: ir::secret_name(name), sds_config: Some(ads()) }
+}
+
+fn inline(bytes: Bytes) -> DataSource {
+    DataSource { specifier: Some(Specifier::InlineBytes(bytes)), ..Default::default() }
+}
+
+fn socket(context: Any) -> TransportSocket {
+    TransportSocket {
+        name: "envoy.transport_sockets.tls".to_owned(),
+        config_type: Some(transport_socket::ConfigType::TypedConfig(context)),
+    }
+}

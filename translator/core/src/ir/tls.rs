@@ -1,0 +1,38 @@
+use crate::objects::ObjectName;
+use bytes::Bytes;
+use serde::Serialize;
+
+/// How the certificate of a client is verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientValidation {
+    /// The ConfigMaps with the certificates of authorities; never empty.
+    pub authorities: Vec<ObjectName>,
+    /// Whether clients without a valid certificate are served all the same.
+    pub insecure_fallback: bool,
+}
+
+/// How a backend is spoken to over TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UpstreamTls {
+    /// The name that is asked for.
+    pub(crate) sni: String,
+    /// The certificate must have one of these; never empty.
+    pub(crate) names: Vec<SubjectName>,
+    pub(crate) trust: Trust,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SubjectName {
+    Dns(String),
+    Uri(String),
+}
+
+/// Who may have signed a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// Whom the proxy's system trusts.
+    System,
+    /// Certificates in PEM.
+    Authorities(Bytes),
+}

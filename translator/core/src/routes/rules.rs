@@ -1,0 +1,151 @@
+//! What the kinds of routes over HTTP have in common.
+
+use super::{Rules, Scope, regex};
+use crate::backends::Reference;
+use crate::filters::{self, Place};
+use crate::ir::{
+    BackendProtocol, Hostname, HttpMatch, HttpRoute, HttpRule, Route, StringMatch, WeightedTarget,
+};
+use crate::objects::{ObjectKey, ObjectName, gateway};
+use crate::status::Condition;
+use crate::world::Reader;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
+
+/// The API's bound. Envoy refuses weights whose sum does not fit in 32 bits.
+const LARGEST_WEIGHT: u32 = 1_000_000;
+
+/// A route as its object has it.
+pub(super) struct Given<'a, R> {
+    pub(super) metadata: &'a ObjectMeta,
+    pub(super) parents: Vec<gateway::ParentRef>,
+    pub(super) hostnames: &'a [String],
+    /// Without rules there is one for everything, as the API defaults it.
+    pub(super) rules: Option<&'a [R]>,
+    /// What is spoken to a backend that does not say.
+    pub(super) speaks: BackendProtocol,
+}
+
+/// A backendRef of any kind of route.
+pub(super) struct BackendRef<'a> {
+    pub(super) group: Option<&'a str>,
+    pub(super) kind: Option<&'a str>,
+    pub(super) name: &'a str,
+    pub(super) namespace: Option<&'a str>,
+    pub(super) port: Option<i32>,
+    pub(super) weight: Option<i32>,
+}
+
+/// A value that cannot be served refuses the route as a whole, with the reason; a reference that leads nowhere does not,
+/// and is told in `resolved`.
+pub(super) fn accept<R: Default>(
+    reader: &Reader<'_>,
+    key: &ObjectKey,
+    given: Given<'_, R>,
+    rule: fn(&mut Scope<'_>, &R) -> Result<HttpRule, String>,
+) -> Rules {
+    let mut resolved = super::resolved();
+    let mut mentions = BTreeSet::new();
+    let mut scope = Scope {
+        reader,
+        route: key,
+        speaks: given.speaks,
+        resolved: &mut resolved,
+        mentions: &mut mentions,
+    };
+    let hostnames = hostnames(given.hostnames);
+    let rules = rules(&mut scope, given.rules, rule);
+    let (hostnames, route, refusal) = match hostnames.and_then(|hostnames| Ok((hostnames, rules?)))
+    {
+        Ok((hostnames, rules)) => (hostnames, Some(Route::Http(HttpRoute { rules })), None),
+        Err(reason) => {
+            (vec![Hostname::Any], None, Some(Condition::no("Accepted", "UnsupportedValue", reason)))
+        }
+    };
+    let created = given.metadata.creation_timestamp.as_ref();
+    Rules {
+        generation: given.metadata.generation.unwrap_or_default(),
+        created: created.map_or(i64::MAX, |time| time.0.as_second()),
+        parents: given.parents,
+        hostnames,
+        route,
+        refusal,
+        resolved,
+        mentions,
+    }
+}
+
+/// A header and what its value must be, for each of them once.
+pub(super) fn headers<'a>(
+    given: impl Iterator<Item = (&'a str, bool, &'a str)>,
+) -> Result<Vec<(String, StringMatch)>, String> {
+    // Gateway API: of several entries with equivalent names, the first counts.
+    let mut seen = BTreeSet::new();
+    let mut headers = Vec::new();
+    for (name, is_pattern, value) in given {
+        let name = name.to_ascii_lowercase();
+        filters::check_header_name(&name)?;
+        let value = text(is_pattern, value)?;
+        if seen.insert(name.clone()) {
+            headers.push((name, value));
+        }
+    }
+    // The order in which headers are written decides nothing, so it must not make another version.
+    headers.sort_by(|one, other| one.0.cmp(&other.0));
+    Ok(headers)
+}
+
+pub(super) fn text(is_pattern: bool, value: &str) -> Result<StringMatch, String> {
+    match is_pattern {
+        true => regex::accept(value).map(StringMatch::Regex),
+        false => Ok(StringMatch::Exact(value.to_owned())),
+    }
+}
+
+/// A backend with its share of a rule's requests, and what is done to those.
+pub(super) fn target<F: serde::Serialize>(
+    scope: &mut Scope<'_>,
+    reference: &BackendRef<'_>,
+    given: Option<&[F]>,
+    matches: &[HttpMatch],
+) -> Result<WeightedTarget, String> {
+    let target = scope.resolve(&Reference {
+        group: reference.group.unwrap_or_default(),
+        kind: reference.kind.unwrap_or("Service"),
+        name: ObjectName::new(reference.namespace.unwrap_or(scope.namespace()), reference.name),
+        port: reference.port,
+    });
+    Ok(WeightedTarget {
+        weight: share(reference.weight.unwrap_or(1))?,
+        target,
+        filters: filters::accept(scope, given.unwrap_or_default(), Place::Backend { matches })?,
+    })
+}
+
+fn hostnames(given: &[String]) -> Result<Vec<Hostname>, String> {
+    if given.is_empty() {
+        return Ok(vec![Hostname::Any]);
+    }
+    let parse = |hostname: &String| hostname.parse().map_err(|error| format!("hostnames: {error}"));
+    given.iter().map(parse).collect()
+}
+
+fn rules<R: Default>(
+    scope: &mut Scope<'_>,
+    given: Option<&[R]>,
+    rule: fn(&mut Scope<'_>, &R) -> Result<HttpRule, String>,
+) -> Result<Vec<HttpRule>, String> {
+    let Some(given) = given else { return Ok(vec![rule(scope, &R::default())?]) };
+    let mut rules = Vec::new();
+    for (index, given) in given.iter().enumerate() {
+        rules.push(rule(scope, given).map_err(|reason| format!("rule {index}: {reason}"))?);
+    }
+    Ok(rules)
+}
+
+fn share(weight: i32) -> Result<u32, String> {
+    u32::try_from(weight)
+        .ok()
+        .filter(|weight| *weight <= LARGEST_WEIGHT)
+        .ok_or_else(|| format!("weight {weight} is not between 0 and {LARGEST_WEIGHT}"))
+}

@@ -1,0 +1,98 @@
+use super::{Facts, HostOf, drop_member};
+use crate::attach::Attachment;
+use crate::ir::{Hostname, ListenerId, TableKey};
+use crate::objects::{ObjectKey, ObjectName};
+use crate::world::unit::Fact;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What follows from which listeners routes belong to.
+impl Facts {
+    pub(in crate::world) fn attached_routes(&self, listener: &ListenerId) -> usize {
+        self.attached.get(listener).map_or(0, BTreeSet::len)
+    }
+
+    pub(in crate::world) fn attached(
+        &self,
+        listener: &ListenerId,
+    ) -> impl Iterator<Item = &ObjectKey> + use<'_> {
+        self.attached.get(listener).into_iter().flatten()
+    }
+
+    pub(in crate::world) fn leading_to(
+        &self,
+        object: &ObjectKey,
+    ) -> impl Iterator<Item = &ObjectName> + use<'_> {
+        let (object, first) = (object.clone(), ObjectName::new("", ""));
+        let leads = self.leads.range((object.clone(), first)..);
+        leads.map(|(lead, _)| lead).take_while(move |(to, _)| *to == object).map(|(_, from)| from)
+    }
+
+    pub(in crate::world) fn hosted(
+        &self,
+        table: &TableKey,
+        listener: &ListenerId,
+        host: &Hostname,
+    ) -> impl Iterator<Item = (&ObjectKey, &Hostname)> + use<'_> {
+        self.hosted.get(&(table.clone(), listener.clone(), host.clone())).into_iter().flatten()
+    }
+
+    pub(super) fn index_attachment(
+        &mut self,
+        route: &ObjectKey,
+        new: Option<&Attachment>,
+    ) -> Vec<Fact> {
+        let old = self.attachments.get(route);
+        let listeners = |attachment: Option<&Attachment>| -> BTreeSet<ListenerId> {
+            attachment.into_iter().flat_map(Attachment::listeners).cloned().collect()
+        };
+        let hosts = |attachment: Option<&Attachment>| -> BTreeMap<HostOf, Hostname> {
+            let hosts = attachment.into_iter().flat_map(Attachment::hosts);
+            hosts
+                .map(|host| {
+                    let at = (host.table.clone(), host.listener.clone(), host.host.clone());
+                    (at, host.written.clone())
+                })
+                .collect()
+        };
+        let mut touched = Vec::new();
+
+        let (before, after) = (listeners(old), listeners(new));
+        for gone in before.difference(&after) {
+            drop_member(&mut self.attached, gone, route);
+        }
+        for come in after.difference(&before) {
+            self.attached.entry(come.clone()).or_default().insert(route.clone());
+        }
+        touched.extend(before.symmetric_difference(&after).cloned().map(Fact::Attached));
+
+        let leads =
+            |attachment: Option<&Attachment>| attachment.map(Attachment::leads).unwrap_or_default();
+        let (before, after) = (leads(old), leads(new));
+        for gone in before.difference(&after) {
+            drop_member(&mut self.leads, gone, route);
+        }
+        for come in after.difference(&before) {
+            self.leads.entry(come.clone()).or_default().insert(route.clone());
+        }
+        let changed = before.symmetric_difference(&after);
+        touched.extend(changed.map(|(to, _)| Fact::LeadingTo(to.clone())));
+
+        let (before, after) = (hosts(old), hosts(new));
+        for (at, written) in &after {
+            if before.get(at) != Some(written) {
+                self.hosted.entry(at.clone()).or_default().insert(route.clone(), written.clone());
+                touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
+            }
+        }
+        for at in before.keys().filter(|at| !after.contains_key(*at)) {
+            if let Some(routes) = self.hosted.get_mut(at) {
+                routes.remove(route);
+                if routes.is_empty() {
+                    self.hosted.remove(at);
+                }
+            }
+            touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
+        }
+        touched
+    }
+}

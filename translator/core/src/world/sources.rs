@@ -1,0 +1,253 @@
+//! From a resource back to the objects that it was made from, so that what proxies say of the one lands on the others.
+//! Nothing is kept for this: it is worked out from the facts when someone asks.
+
+use super::World;
+use super::unit::{Fact, Unit};
+use crate::ir::{
+    Backend, BackendProtocol, Hostname, ListenerId, TableKey, listener_name, secret_name,
+};
+use crate::objects::{Kind, ObjectKey, ObjectName};
+use heliograph_envoy::Message;
+use heliograph_envoy::envoy::config::route::v3::VirtualHost;
+use heliograph_snapshot::{FleetName, ResourceType, Version};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a resource was made from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    Listener(ListenerId),
+    /// A route, a Service, a Secret, a ViewPolicy.
+    Object(ObjectKey),
+}
+
+/// How many sources of a resource are blamed: a Service that a thousand routes lead to is one mistake, not a thousand.
+const BLAMED: usize = 16;
+
+/// Words shorter than this are in every route.
+const TELLING: usize = 4;
+
+impl World {
+    /// All that a resource was made from.
+    pub fn sources(&self, fleet: &FleetName, kind: ResourceType, name: &str) -> BTreeSet<Source> {
+        match kind {
+            ResourceType::Listener => self.listeners_at(fleet, name),
+            ResourceType::Secret => {
+                let secret = name.strip_prefix("secret/").and_then(|name| name.split_once('/'));
+                let secret = secret.map(|(namespace, name)| {
+                    Source::Object(ObjectName::new(namespace, name).of(Kind::Secret))
+                });
+                self.listeners_with(fleet, name).into_iter().chain(secret).collect()
+            }
+            ResourceType::Cluster | ResourceType::Endpoints => {
+                let service = Backend::service_of(name).map(|name| name.of(Kind::Service));
+                let routes = self.routes_to(fleet, name);
+                routes.into_iter().chain(service).map(Source::Object).collect()
+            }
+            ResourceType::Route => {
+                let Some(table) = self.table(fleet, name) else { return BTreeSet::new() };
+                let listeners = self.listeners_of(&table).cloned().map(Source::Listener);
+                let routes = self.routes_of(&table).cloned().map(Source::Object);
+                listeners.chain(routes).collect()
+            }
+        }
+    }
+
+    /// Who is to be told that a proxy rejects a resource: the sources that its words mean, as precisely as they tell. A
+    /// Service or a Secret has no status of ours, so what leads to it is told.
+    ///
+    /// `version` is what was rejected. Empty where it is not what there is now: then it is no one's any more.
+    pub fn blamed(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &str,
+        version: Version,
+        words: &str,
+    ) -> BTreeSet<Source> {
+        let name: Arc<str> = name.into();
+        let Some(resource) = self.facts.resource(fleet, kind, &name) else {
+            return BTreeSet::new();
+        };
+        // Versions of secrets are the store's, which tells nothing of their content.
+        let is_current = resource.version == version || kind == ResourceType::Secret;
+        if !is_current {
+            return self.overlays(fleet, kind, &name);
+        }
+        let found: BTreeSet<Source> = match kind {
+            ResourceType::Route => self.blamed_in_table(fleet, &name, words),
+            ResourceType::Listener => self.blamed_of_port(fleet, &name, words),
+            ResourceType::Secret => self.listeners_with(fleet, &name),
+            ResourceType::Cluster | ResourceType::Endpoints => {
+                self.routes_to(fleet, &name).into_iter().map(Source::Object).collect()
+            }
+        };
+        found.into_iter().take(BLAMED).collect()
+    }
+
+    /// The policies that make another resource of this one, for some clients.
+    fn overlays(&self, fleet: &FleetName, kind: ResourceType, name: &Arc<str>) -> BTreeSet<Source> {
+        let planned =
+            self.facts.plan(fleet).and_then(|plan| plan.resources.get(&(kind, name.clone())));
+        let policies = planned.into_iter().flat_map(|planned| &planned.overlays);
+        policies
+            .map(|overlay| Source::Object(overlay.policy.clone().of(Kind::ViewPolicy)))
+            .collect()
+    }
+
+    fn blamed_in_table(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
+        let Some(table) = self.table(fleet, name) else { return BTreeSet::new() };
+        let routes: BTreeSet<&ObjectKey> = self.routes_of(&table).collect();
+        let known = |route: &ObjectKey| routes.contains(route);
+        let steps: [&dyn Fn() -> BTreeSet<ObjectKey>; 4] = [
+            &|| names(words).filter_map(route_named).filter(known).collect(),
+            &|| self.route_at(&table, words).into_iter().filter(known).collect(),
+            &|| self.route_of_host(&table, words).into_iter().filter(known).collect(),
+            &|| self.route_that_says(&table, &routes, words).into_iter().collect(),
+        ];
+        let blamed = steps.iter().map(|step| step()).find(|found| !found.is_empty());
+        match blamed {
+            Some(routes) => routes.into_iter().map(Source::Object).collect(),
+            // One route is the table's only content.
+            None if routes.len() == 1 => routes.into_iter().cloned().map(Source::Object).collect(),
+            None => self.listeners_of(&table).cloned().map(Source::Listener).collect(),
+        }
+    }
+
+    /// Envoy's validation counts: `VirtualHosts[0]: … Routes[3]: …`.
+    fn route_at(&self, table: &TableKey, words: &str) -> Option<ObjectKey> {
+        let host = self.facts.virtual_hosts(table).nth(index(words, "VirtualHosts[")?)?;
+        let host = VirtualHost::decode(host.as_ref()).ok()?;
+        route_named(&host.routes.get(index(words, "Routes[")?)?.name)
+    }
+
+    /// The route of a virtual host that is named, if it is the only one there.
+    fn route_of_host(&self, table: &TableKey, words: &str) -> Option<ObjectKey> {
+        let routes_of = |word: &str| {
+            let host = self.facts.virtual_host(table, &word.parse::<Hostname>().ok()?)?;
+            let host = VirtualHost::decode(host.as_ref()).ok()?;
+            let routes = host.routes.iter().filter_map(|route| route_named(&route.name));
+            Some(routes.collect::<BTreeSet<ObjectKey>>())
+        };
+        let mut found = names(words).filter_map(routes_of);
+        found.find(|routes| routes.len() == 1)?.pop_first()
+    }
+
+    /// The only route with something that Envoy quotes.
+    fn route_that_says(
+        &self,
+        table: &TableKey,
+        routes: &BTreeSet<&ObjectKey>,
+        words: &str,
+    ) -> Option<ObjectKey> {
+        let says = |route: &ObjectKey, quoted: &str| {
+            let piece = self.facts.piece(route, table);
+            let mut encoded = piece.into_iter().flat_map(|piece| &piece.routes);
+            encoded.any(|route| contains(&route.encoded, quoted.as_bytes()))
+        };
+        quotes(words).find_map(|quoted| {
+            let mut saying = routes.iter().filter(|route| says(route, quoted));
+            let only = saying.next()?;
+            saying.next().is_none().then(|| (*only).clone())
+        })
+    }
+
+    /// Listeners that share a port have filter chains of their own, named after their tables.
+    fn blamed_of_port(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
+        let named: BTreeSet<&str> = names(words).collect();
+        let listeners = self.facts.fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
+        let at_port = listeners.filter(|listener| listener_name(listener.port) == name);
+        let (meant, others): (Vec<_>, Vec<_>) = at_port
+            .partition(|listener| named.contains(&*TableKey::of(fleet, listener).to_string()));
+        let blamed = if meant.is_empty() { others } else { meant };
+        blamed.into_iter().map(|listener| Source::Listener(listener.id.clone())).collect()
+    }
+
+    fn listeners_at(&self, fleet: &FleetName, name: &str) -> BTreeSet<Source> {
+        self.blamed_of_port(fleet, name, "")
+    }
+
+    /// What shows the certificate of a Secret: listeners to their clients, or a Gateway to its backends.
+    fn listeners_with(&self, fleet: &FleetName, secret: &str) -> BTreeSet<Source> {
+        let Some(of_fleet) = self.facts.fleet(fleet) else { return BTreeSet::new() };
+        let is_it = |certificate: &ObjectName| secret_name(certificate) == secret;
+        let listeners = of_fleet.listeners.iter().filter(|it| it.certificates.iter().any(is_it));
+        let listeners = listeners.map(|listener| Source::Listener(listener.id.clone()));
+        let to_backends = of_fleet.client_certificate.as_ref().filter(|it| is_it(it));
+        let members = to_backends.into_iter().flat_map(|_| self.facts.members(fleet));
+        listeners
+            .chain(members.map(|name| Source::Object(name.clone().of(Kind::Gateway))))
+            .collect()
+    }
+
+    fn table(&self, fleet: &FleetName, name: &str) -> Option<TableKey> {
+        let listeners = &self.facts.fleet(fleet)?.listeners;
+        let mut tables = listeners.iter().map(|listener| TableKey::of(fleet, listener));
+        tables.find(|table| table.to_string() == name)
+    }
+
+    fn listeners_of(&self, table: &TableKey) -> impl Iterator<Item = &ListenerId> {
+        let here = self.facts.listeners_of(table).iter().filter(|candidate| candidate.is_here);
+        here.map(|candidate| &candidate.listener)
+    }
+
+    fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = &ObjectKey> {
+        self.listeners_of(table).flat_map(|listener| self.facts.attached(listener))
+    }
+
+    /// The routes that lead to a cluster: it is there because they ask for it.
+    fn routes_to(&self, fleet: &FleetName, cluster: &str) -> BTreeSet<ObjectKey> {
+        let Some(service) = Backend::service_of(cluster) else { return BTreeSet::new() };
+        let object = service.of(Kind::Service);
+        let first = Backend { object: object.clone(), port: 0, protocol: BackendProtocol::Http1 };
+        let demanded = self.graph.demanded_from(&Unit::Cluster(fleet.clone(), first));
+        let of_service = demanded.take_while(|(unit, _)| {
+            matches!(unit, Unit::Cluster(of, backend) if of == fleet && backend.object == object)
+        });
+        let causes = of_service.filter(
+            |(unit, _)| matches!(unit, Unit::Cluster(_, backend) if backend.to_string() == cluster),
+        );
+        let routes = causes.flat_map(|(_, causes)| causes).filter_map(|cause| match cause {
+            Fact::Product(Unit::Piece(route, _)) => Some(route.clone()),
+            _ => None,
+        });
+        routes.collect()
+    }
+}
+
+/// The names in a text: whatever stands between spaces and punctuation that names of ours do not have.
+fn names(words: &str) -> impl Iterator<Item = &str> {
+    let is_part = |letter: char| letter.is_alphanumeric() || "/-._*".contains(letter);
+    let parts = words.split(move |letter| !is_part(letter));
+    parts.map(|name| name.trim_end_matches('.')).filter(|name| !name.is_empty())
+}
+
+/// The route of an Envoy route: `httproute/shop/cart/0/0` is of HTTPRoute shop/cart.
+fn route_named(name: &str) -> Option<ObjectKey> {
+    let mut parts = name.split('/');
+    let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_named = |known: &Kind| known.is_route() && known.as_str().eq_ignore_ascii_case(kind);
+    let kind = Kind::ALL.iter().copied().find(is_named)?;
+    Some(ObjectName::new(namespace, name).of(kind))
+}
+
+/// The number behind this.
+fn index(words: &str, before: &str) -> Option<usize> {
+    let (_, rest) = words.split_once(before)?;
+    rest.split_once(']')?.0.parse().ok()
+}
+
+/// What stands in quotation marks, the longest first.
+fn quotes(words: &str) -> impl Iterator<Item = &str> {
+    let mut quoted: Vec<&str> = ['\'', '"', '`']
+        .into_iter()
+        .flat_map(|mark| words.split(mark).skip(1).step_by(2))
+        .filter(|quoted| quoted.len() >= TELLING)
+        .collect();
+    quoted.sort_by_key(|quoted| std::cmp::Reverse(quoted.len()));
+    quoted.into_iter()
+}
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}

@@ -1,0 +1,361 @@
+//! Which of several translators leads: the one that holds a Lease.
+//!
+//! The crate that asks for the Lease lets two lead, and waits for ever for an answer. So [`Candidacy`] believes an answer
+//! only if it names us, and for no longer than the Lease would last if the call had been answered at once; every call has a
+//! time limit; and the term's token fences off a writer that went on too long.
+
+mod candidacy;
+
+pub use candidacy::Lead;
+
+use crate::metrics::ElectionMetrics;
+use candidacy::Candidacy;
+use heliograph_shared::duration;
+use kube::Client;
+use kube_leader_election::{LeaseLock, LeaseLockParams};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// The flags of the election.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ElectionArgs {
+    /// The Lease that the leader holds
+    #[arg(
+        long,
+        help_heading = "Election",
+        env = "HELIO_LEASE_NAME",
+        value_name = "NAME",
+        default_value = "heliograph-translator"
+    )]
+    pub lease_name: String,
+
+    /// The namespace of the Lease; by default the one of this pod, or of the kubeconfig's context
+    #[arg(
+        long,
+        help_heading = "Election",
+        env = "HELIO_LEASE_NAMESPACE",
+        value_name = "NAMESPACE"
+    )]
+    pub lease_namespace: Option<String>,
+
+    /// How long a leader that does not answer is waited for, in whole seconds, at least 3s
+    #[arg(
+        long,
+        help_heading = "Election",
+        env = "HELIO_LEASE_DURATION",
+        value_name = "DURATION",
+        value_parser = lease_duration,
+        default_value = "15s"
+    )]
+    pub lease_duration: Duration,
+}
+
+/// A candidate, for as long as the program runs.
+pub struct Election {
+    lock: LeaseLock,
+    candidacy: Candidacy,
+    leadership: watch::Sender<Option<Lead>>,
+    resign: Resign,
+    metrics: ElectionMetrics,
+    /// Whether people know that the Lease cannot be asked for.
+    told: bool,
+}
+
+/// Gives up the lead.
+#[derive(Clone, Debug, Default)]
+pub struct Resign(Arc<Notify>);
+
+/// Whether to ask again.
+enum Turn {
+    Ask,
+    Resign,
+    Stop,
+}
+
+impl Election {
+    pub fn new(client: Client, args: &ElectionArgs, metrics: ElectionMetrics) -> Self {
+        let ttl = args.lease_duration;
+        let name = identity();
+        let namespace =
+            args.lease_namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        let params = LeaseLockParams {
+            lease_name: args.lease_name.clone(),
+            holder_id: name.clone(),
+            lease_ttl: ttl,
+        };
+        Self {
+            lock: LeaseLock::new(client, &namespace, params),
+            candidacy: Candidacy::new(name, ttl),
+            leadership: watch::Sender::new(None),
+            resign: Resign::default(),
+            metrics,
+            told: false,
+        }
+    }
+
+    /// What it leads with, while it does.
+    pub fn leadership(&self) -> watch::Receiver<Option<Lead>> {
+        self.leadership.subscribe()
+    }
+
+    pub fn resign(&self) -> Resign {
+        self.resign.clone()
+    }
+
+    /// Asks for the Lease again and again, until it is stopped; then it is given back.
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), Infallible> {
+        tracing::info!(candidate = self.candidacy.name(), "stands for election");
+        loop {
+            let asked = Instant::now();
+            match self.ask(asked, &stop).await {
+                Turn::Ask => {}
+                Turn::Resign => {
+                    self.step_down().await;
+                    // Whoever else wants to lead has time to.
+                    let pause = self.candidacy.ttl();
+                    tokio::select! {
+                        () = stop.cancelled() => return Ok(()),
+                        () = sleep(pause) => {}
+                    }
+                }
+                Turn::Stop => {
+                    self.step_down().await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Asks for the Lease once, and waits until it is time to ask again.
+    async fn ask(&mut self, asked: Instant, stop: &CancellationToken) -> Turn {
+        let limit = self.candidacy.call_limit();
+        let next = asked + self.candidacy.pause(fastrand::f64());
+        let mut call = std::pin::pin!(timeout(limit, self.lock.try_acquire_or_renew()));
+        let mut answered = false;
+        loop {
+            let until = self.candidacy.lead().map(|lead| lead.until);
+            tokio::select! {
+                // In this order, so that a term that is over is not kept by an answer that came late.
+                biased;
+                () = stop.cancelled() => return Turn::Stop,
+                () = self.resign.asked() => return Turn::Resign,
+                () = sleep_until(until.unwrap_or(asked)), if until.is_some() => {
+                    self.candidacy.overdue(Instant::now());
+                    publish(&self.leadership, &self.candidacy, &self.metrics);
+                }
+                answer = &mut call, if !answered => {
+                    answered = true;
+                    let trouble = match answer {
+                        Ok(Ok(answer)) => answer
+                            .lease()
+                            .and_then(|lease| self.candidacy.heard(asked, lease).err())
+                            .map(|refusal| refusal.to_string()),
+                        Ok(Err(error)) => Some(error.to_string()),
+                        Err(_) => Some(format!("no answer within {limit:?}")),
+                    };
+                    note(&mut self.told, &self.metrics, trouble);
+                    publish(&self.leadership, &self.candidacy, &self.metrics);
+                }
+                () = sleep_until(next), if answered => return Turn::Ask,
+            }
+        }
+    }
+
+    /// Ends the term, then tells the API, so that nobody has to wait until the Lease runs out.
+    async fn step_down(&mut self) {
+        if !self.candidacy.give_up(Instant::now()) {
+            return;
+        }
+        publish(&self.leadership, &self.candidacy, &self.metrics);
+        match timeout(self.candidacy.call_limit(), self.lock.step_down()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("the Lease was not given back: {error}"),
+            Err(_) => tracing::warn!("the Lease was not given back: no answer"),
+        }
+    }
+}
+
+impl Resign {
+    /// For a leader whom the store refuses: somebody else may do better, and the next term has another token.
+    pub fn resign(&self) {
+        self.0.notify_one();
+    }
+
+    /// For who is to answer: waits until it is asked.
+    pub async fn asked(&self) {
+        self.0.notified().await;
+    }
+}
+
+/// Runs what only a leader does, once for each term, until it is stopped. The token that `begin` gets is cancelled when the
+/// term is over, and the next one begins when all of the last one has ended.
+pub async fn each_term<F: Future<Output = ()>>(
+    mut leadership: watch::Receiver<Option<Lead>>,
+    stop: CancellationToken,
+    mut begin: impl FnMut(Lead, CancellationToken) -> F,
+) -> Result<(), Infallible> {
+    loop {
+        let lead = tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            lead = won(&mut leadership) => lead,
+        };
+        // Also cancelled by `stop`.
+        let term = stop.child_token();
+        let work = begin(lead, term.clone());
+        let over = async {
+            tokio::select! {
+                () = lost(&mut leadership, lead.fence) => term.cancel(),
+                () = term.cancelled() => {}
+            }
+        };
+        tokio::join!(work, over);
+    }
+}
+
+/// Waits until this candidate leads.
+pub(crate) async fn won(leadership: &mut watch::Receiver<Option<Lead>>) -> Lead {
+    let is_valid = |lead: &Option<Lead>| lead.is_some_and(|lead| Instant::now() < lead.until);
+    loop {
+        match leadership.wait_for(is_valid).await.map(|lead| *lead) {
+            Ok(Some(lead)) => return lead,
+            Ok(None) => {}
+            // There is no candidate any more.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Waits until the term with this token is over.
+pub(crate) async fn lost(leadership: &mut watch::Receiver<Option<Lead>>, fence: u128) {
+    loop {
+        let lead = *leadership.borrow_and_update();
+        let Some(lead) = lead.filter(|lead| lead.fence == fence) else { return };
+        tokio::select! {
+            changed = leadership.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            () = sleep_until(lead.until) => return,
+        }
+    }
+}
+
+fn publish(
+    leadership: &watch::Sender<Option<Lead>>,
+    candidacy: &Candidacy,
+    metrics: &ElectionMetrics,
+) {
+    let (before, now) = (*leadership.borrow(), candidacy.lead());
+    if before == now {
+        return;
+    }
+    leadership.send_replace(now);
+    match (before, now) {
+        (None, Some(lead)) => {
+            metrics.leads(true);
+            tracing::info!(fence = %lead.fence, "leads");
+        }
+        (Some(before), Some(lead)) if before.fence != lead.fence => {
+            metrics.leads(true);
+            tracing::warn!(fence = %lead.fence, "leads again: somebody else did in between");
+        }
+        (Some(lead), None) => {
+            metrics.leads(false);
+            tracing::warn!(fence = %lead.fence, "does not lead any more, and stands by");
+        }
+        _ => {}
+    }
+}
+
+/// Tells of trouble when it begins and when it is over.
+fn note(told: &mut bool, metrics: &ElectionMetrics, trouble: Option<String>) {
+    match trouble {
+        Some(trouble) => {
+            metrics.failed();
+            if !std::mem::replace(told, true) {
+                tracing::error!("the Lease cannot be asked for: {}", one_line(&trouble));
+            }
+        }
+        None if std::mem::take(told) => tracing::info!("the Lease can be asked for again"),
+        None => {}
+    }
+}
+
+fn one_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// Whom the Lease is to name: the pod, and a random part, since a container that is started again is another candidate.
+fn identity() -> String {
+    const LONGEST: usize = 128;
+    let pod = std::env::var("HOSTNAME").unwrap_or_else(|_| "translator".to_owned());
+    let random = format!("{:016x}", fastrand::u64(..));
+    let pod: String = pod.chars().filter(char::is_ascii_graphic).take(LONGEST - 17).collect();
+    format!("{pod}-{random}")
+}
+
+fn lease_duration(text: &str) -> Result<Duration, String> {
+    let duration = duration::parse(text).map_err(|error| error.to_string())?;
+    if duration < Duration::from_secs(3) || duration.subsec_nanos() != 0 {
+        return Err("a Lease lasts for whole seconds, and for 3s at least".to_owned());
+    }
+    Ok(duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_of_one_pod_have_names_of_their_own() {
+        let (one, other) = (identity(), identity());
+        assert_ne!(one, other);
+        assert!(one.len() <= 128 && one.is_ascii(), "{one}");
+    }
+
+    #[test]
+    fn a_lease_lasts_for_whole_seconds() {
+        assert_eq!(lease_duration("15s"), Ok(Duration::from_secs(15)));
+        assert!(lease_duration("2s").is_err());
+        assert!(lease_duration("4500ms").is_err());
+    }
+
+    fn lead(fence: u128) -> Lead {
+        Lead { fence, until: Instant::now() + Duration::from_secs(10) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_term_is_ended_before_the_next_begins() {
+        let (leadership, stop) = (watch::Sender::new(None), CancellationToken::new());
+        let (log, mut logged) = tokio::sync::mpsc::unbounded_channel();
+        let terms = each_term(leadership.subscribe(), stop.clone(), |lead, term| {
+            let log = log.clone();
+            async move {
+                log.send(format!("{} begins", lead.fence)).unwrap();
+                term.cancelled().await;
+                log.send(format!("{} ends", lead.fence)).unwrap();
+            }
+        });
+        let tasks = async {
+            let mut next = async || logged.recv().await.unwrap();
+            leadership.send_replace(Some(lead(7)));
+            assert_eq!(next().await, "7 begins");
+            leadership.send_replace(Some(lead(7)));
+            leadership.send_replace(Some(lead(9)));
+            assert_eq!(next().await, "7 ends");
+            assert_eq!(next().await, "9 begins");
+            // Nobody renews it.
+            assert_eq!(next().await, "9 ends");
+            leadership.send_replace(None);
+            leadership.send_replace(Some(lead(12)));
+            assert_eq!(next().await, "12 begins");
+            stop.cancel();
+        };
+        tokio::join!(terms, tasks).0.unwrap();
+    }
+}

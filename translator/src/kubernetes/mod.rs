@@ -1,0 +1,7 @@
+//! What is written to the Kubernetes API. What is read from it is in [`provider`](crate::provider).
+
+mod observed;
+mod status;
+
+pub use observed::{Observed, Seen};
+pub use status::{StatusMetrics, StatusWriter};

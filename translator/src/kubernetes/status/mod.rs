@@ -1,0 +1,236 @@
+//! Writes what there is to say of objects into their `status`: only what differs, only of the generation that it was found
+//! from, and nothing that is others'.
+//!
+//! [`verdict`] says what an object is to have, [`plan`] what to write for that, [`queue`] whose turn it is; all three
+//! are pure. [`write`] asks the API server.
+
+mod metrics;
+mod notices;
+mod plan;
+mod queue;
+mod verdict;
+mod write;
+
+pub use metrics::StatusMetrics;
+
+use super::Observed;
+use crate::backoff;
+use crate::report::Report;
+use heliograph_translator_core::objects::{Kind, ObjectKey};
+use jiff::Timestamp;
+use kube::Client;
+use notices::Notices;
+use plan::Write;
+use queue::{Pace, Queue};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use write::{Answer, Outcome};
+
+/// How many writes are under way at a time.
+const AT_ONCE: usize = 16;
+
+/// How long the status of an object is left alone if only the number of its proxies is another: they come and go.
+const COUNTS_EVERY: Duration = Duration::from_secs(30);
+
+/// How long whoever begins waits for what proxies say, lest something is taken back that they will say again.
+const HEARING: Duration = Duration::from_secs(5);
+
+/// The longest time between two tries of what fails.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long there is nothing to do at most.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Writes statuses, for as long as its term lasts.
+pub struct StatusWriter {
+    client: Client,
+    report: watch::Receiver<Report>,
+    observed: Observed,
+    metrics: StatusMetrics,
+    notices: Notices,
+    queue: Queue,
+    pace: Pace,
+    jobs: JoinSet<Answer>,
+    hearing_until: Instant,
+    /// How many changes of the report are known; `None` before the first look.
+    read: Option<u64>,
+    /// The Gateways, classes and policies that have something of ours, as far as this term knows.
+    known: BTreeSet<ObjectKey>,
+    /// When objects were last written.
+    written: BTreeMap<ObjectKey, Instant>,
+    /// The kinds that cannot be written, so that each is one line.
+    failing: BTreeSet<Kind>,
+}
+
+impl StatusWriter {
+    /// `observed` is what the provider saw of the objects.
+    pub fn new(
+        client: Client,
+        report: watch::Receiver<Report>,
+        observed: Observed,
+        metrics: StatusMetrics,
+    ) -> Self {
+        Self {
+            notices: Notices::new(client.clone(), metrics.clone()),
+            client,
+            report,
+            observed,
+            metrics,
+            queue: Queue::default(),
+            pace: Pace::new(Instant::now()),
+            jobs: JoinSet::new(),
+            hearing_until: Instant::now() + HEARING,
+            read: None,
+            known: BTreeSet::new(),
+            written: BTreeMap::new(),
+            failing: BTreeSet::new(),
+        }
+    }
+
+    /// Writes until it is stopped. What is under way then is given up: whoever leads next looks at everything.
+    pub async fn run(mut self, stop: CancellationToken) {
+        self.report.mark_changed();
+        loop {
+            let wake = self.begin_writes(Instant::now());
+            self.metrics.waiting(self.queue.len());
+            let observed = self.observed.clone();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                changed = self.report.changed() => match changed {
+                    Ok(()) => self.note_report(),
+                    // Nobody translates any more: the term is about to end.
+                    Err(_) => return stop.cancelled().await,
+                },
+                changed = observed.changed() => self.mark(changed),
+                Some(done) = self.jobs.join_next() => {
+                    if let Ok(answer) = done {
+                        self.take(answer, Instant::now());
+                    }
+                }
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    /// What is to be looked at because of what was translated, published or answered.
+    fn note_report(&mut self) {
+        let report = self.report.borrow_and_update();
+        if !report.complete {
+            return;
+        }
+        let changed: Vec<ObjectKey> = match self.read.and_then(|read| report.changed.since(read)) {
+            Some(changed) => changed.cloned().collect(),
+            None => report.statuses.keys().cloned().chain(self.observed.keys()).collect(),
+        };
+        self.read = Some(report.changed.count());
+        drop(report);
+        self.mark(changed);
+    }
+
+    fn mark(&mut self, keys: impl IntoIterator<Item = ObjectKey>) {
+        let now = Instant::now();
+        for key in keys.into_iter().filter(|key| write::resource(key.kind).is_some()) {
+            self.queue.mark(key, now);
+        }
+    }
+
+    /// Plans for those that have their turn, and begins their writes. Returns when to look again.
+    fn begin_writes(&mut self, now: Instant) -> Instant {
+        // Before everything is translated, an object without a status is one that is not known yet.
+        if self.read.is_none() {
+            return now + IDLE;
+        }
+        if now < self.hearing_until && self.report.borrow().proxies.is_none() {
+            return self.hearing_until;
+        }
+        while self.jobs.len() < AT_ONCE {
+            let Some(key) = self.queue.next(now) else { break };
+            let Some((write, uid)) = self.plan(&key) else {
+                self.queue.done(key, now);
+                continue;
+            };
+            let last = self.written.get(&key).filter(|_| write.is_minor);
+            if let Some(due) = last.map(|at| *at + COUNTS_EVERY).filter(|due| *due > now) {
+                self.queue.again_at(key, due);
+                continue;
+            }
+            if let Err(due) = self.pace.take(now) {
+                self.queue.again_at(key, now);
+                return due;
+            }
+            self.jobs.spawn(write::write(self.client.clone(), key, uid, write));
+        }
+        match self.queue.next_at() {
+            // Something ends first.
+            Some(at) if self.jobs.len() < AT_ONCE => at,
+            _ => now + IDLE,
+        }
+    }
+
+    /// What is to be written to an object, and which object that is.
+    fn plan(&mut self, key: &ObjectKey) -> Option<(Write, String)> {
+        let Some(seen) = self.observed.get(key) else {
+            self.known.remove(key);
+            self.written.remove(key);
+            return None;
+        };
+        let report = self.report.borrow();
+        // The term is over: nothing that is missing here is missing.
+        if !report.complete {
+            return None;
+        }
+        let generation = report.statuses.get(key).and_then(|status| status.generation());
+        // Whichever is behind will say so when it has caught up.
+        if !plan::is_current(generation, &seen) {
+            return None;
+        }
+        let desired = verdict::of(key, &report, &seen.status);
+        drop(report);
+        let is_known = self.known.contains(key);
+        match (&desired, plan::is_signed(key.kind)) {
+            (_, true) => false,
+            (Some(_), false) => self.known.insert(key.clone()),
+            (None, false) => self.known.remove(key),
+        };
+        let write = plan::plan(key, desired, &seen, is_known, Timestamp::now())?;
+        Some((write, seen.uid))
+    }
+
+    fn take(&mut self, answer: Answer, now: Instant) {
+        let Answer { key, uid, notices, outcome } = answer;
+        self.metrics.wrote(key.kind, &outcome);
+        match outcome {
+            Outcome::Written(seen) => {
+                self.observed.note(&key, seen);
+                self.written.insert(key.clone(), now);
+                if self.failing.remove(&key.kind) {
+                    tracing::info!("statuses of {} are written again", key.kind.as_str());
+                }
+                self.notices.tell(&key, &uid, notices, now);
+                self.queue.done(key, now);
+            }
+            Outcome::Gone => self.queue.done(key, now),
+            Outcome::Conflict(seen) => {
+                if let Some(seen) = seen {
+                    self.observed.note(&key, seen);
+                }
+                self.again(key, now);
+            }
+            Outcome::Failed(why) => {
+                if self.failing.insert(key.kind) {
+                    tracing::warn!("the status of {key} cannot be written, trying again: {why}");
+                }
+                self.again(key, now);
+            }
+        }
+    }
+
+    fn again(&mut self, key: ObjectKey, now: Instant) {
+        let attempts = self.queue.failed(&key);
+        self.queue.again_at(key, now + backoff::after(attempts, LONGEST_PAUSE, fastrand::f64()));
+    }
+}

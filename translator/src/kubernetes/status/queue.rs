@@ -1,0 +1,203 @@
+//! Which object has its turn: each waits once, however often it changed, and the latest is written.
+
+use heliograph_translator_core::objects::{Kind, ObjectKey};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::Instant;
+
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    entries: BTreeMap<ObjectKey, Entry>,
+    /// Who waits, by rank and then by the time from which it may be its turn.
+    waiting: [BTreeMap<Place, ObjectKey>; 2],
+    /// Tells apart what came at the same time.
+    count: u64,
+}
+
+/// How many writes may be made: so many at once, and then so many a second.
+#[derive(Debug)]
+pub(super) struct Pace {
+    left: f64,
+    at: Instant,
+}
+
+#[derive(Debug)]
+struct Entry {
+    turn: Turn,
+    /// How often the write at hand has failed.
+    attempts: u32,
+}
+
+#[derive(Debug)]
+enum Turn {
+    Waiting(Place),
+    /// Whether it changed meanwhile.
+    Working {
+        changed: bool,
+    },
+}
+
+type Place = (Instant, u64);
+
+/// Ten thousand routes take less than two minutes, and leave the API server to others.
+const A_SECOND: f64 = 100.0;
+const AT_ONCE: f64 = 100.0;
+
+impl Queue {
+    /// There may be something to write. One that has failed keeps its pause.
+    pub(super) fn mark(&mut self, key: ObjectKey, now: Instant) {
+        match self.entries.get_mut(&key) {
+            Some(Entry { turn: Turn::Working { changed }, .. }) => *changed = true,
+            Some(Entry { turn: Turn::Waiting((at, _)), attempts })
+                if *at <= now || *attempts > 0 => {}
+            _ => self.again_at(key, now),
+        }
+    }
+
+    /// Who has its turn now. It is worked on until [`Queue::done`] or [`Queue::again_at`] is called with it.
+    pub(super) fn next(&mut self, now: Instant) -> Option<ObjectKey> {
+        let mut ranks = self.waiting.iter_mut().filter_map(BTreeMap::first_entry);
+        let key = ranks.find(|first| first.key().0 <= now)?.remove();
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.turn = Turn::Working { changed: false };
+        }
+        Some(key)
+    }
+
+    /// It is as it is to be, as far as was known when it had its turn.
+    pub(super) fn done(&mut self, key: ObjectKey, now: Instant) {
+        let entry = self.entries.remove(&key);
+        if let Some(Entry { turn: Turn::Working { changed: true }, .. }) = entry {
+            self.again_at(key, now);
+        }
+    }
+
+    /// It has another turn, from then on.
+    pub(super) fn again_at(&mut self, key: ObjectKey, at: Instant) {
+        self.count += 1;
+        let place = (at, self.count);
+        let waiting = &mut self.waiting[rank(&key)];
+        let entry = self.entries.entry(key.clone());
+        let entry = entry.or_insert(Entry { turn: Turn::Working { changed: false }, attempts: 0 });
+        if let Turn::Waiting(before) = entry.turn {
+            waiting.remove(&before);
+        }
+        entry.turn = Turn::Waiting(place);
+        waiting.insert(place, key);
+    }
+
+    /// Counts that it failed. Returns how often it has.
+    pub(super) fn failed(&mut self, key: &ObjectKey) -> u32 {
+        self.entries.get_mut(key).map_or(1, |entry| {
+            entry.attempts = entry.attempts.saturating_add(1);
+            entry.attempts
+        })
+    }
+
+    /// When the next has its turn, if nothing else happens.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        let first = self.waiting.iter().filter_map(BTreeMap::first_key_value);
+        first.map(|((at, _), _)| *at).min()
+    }
+
+    /// How many wait or are worked on.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+impl Pace {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { left: AT_ONCE, at: now }
+    }
+
+    /// Whether one more may be made. If not, from when on.
+    pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
+        let earned = now.saturating_duration_since(self.at).as_secs_f64() * A_SECOND;
+        self.left = (self.left + earned).min(AT_ONCE);
+        self.at = now;
+        if self.left >= 1.0 {
+            self.left -= 1.0;
+            return Ok(());
+        }
+        Err(now + Duration::from_secs_f64((1.0 - self.left) / A_SECOND))
+    }
+}
+
+/// Gateways and their classes are few, and people wait for them: they do not wait for ten thousand routes.
+fn rank(key: &ObjectKey) -> usize {
+    match key.kind {
+        Kind::GatewayClass | Kind::Gateway | Kind::ListenerSet => 0,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heliograph_translator_core::objects::ObjectName;
+
+    fn route(name: &str) -> ObjectKey {
+        ObjectName::new("shop", name).of(Kind::HTTPRoute)
+    }
+
+    #[test]
+    fn each_waits_once_and_gateways_come_first() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let gateway = ObjectName::new("shop", "web").of(Kind::Gateway);
+        for key in [route("b"), route("a"), gateway.clone(), route("b")] {
+            queue.mark(key, now);
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
+        assert_eq!(order, [gateway, route("b"), route("a")]);
+        assert_eq!((queue.next_at(), queue.len()), (None, 3));
+        order.into_iter().for_each(|key| queue.done(key, now));
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn what_changes_while_it_is_worked_on_has_another_turn() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.mark(route("a"), now);
+        let key = queue.next(now).unwrap();
+        queue.mark(route("a"), now);
+        assert_eq!(queue.next(now), None, "one at a time");
+        queue.done(key, now);
+        assert_eq!(queue.next(now), Some(route("a")));
+        queue.done(route("a"), now);
+        assert_eq!(queue.next(now), None);
+    }
+
+    #[test]
+    fn what_failed_keeps_its_pause_and_what_can_wait_does_not() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let later = now + Duration::from_secs(5);
+        for (name, fails) in [("bad", true), ("minor", false)] {
+            queue.mark(route(name), now);
+            let key = queue.next(now).unwrap();
+            if fails {
+                assert_eq!(queue.failed(&key), 1);
+            }
+            queue.again_at(key, later);
+        }
+        assert_eq!(queue.next_at(), Some(later));
+        queue.mark(route("bad"), now);
+        queue.mark(route("minor"), now);
+        assert_eq!((queue.next(now), queue.next(now)), (Some(route("minor")), None));
+        assert_eq!(queue.next(later), Some(route("bad")));
+        assert_eq!(queue.failed(&route("bad")), 2);
+    }
+
+    #[test]
+    fn a_storm_is_spread() {
+        let start = Instant::now();
+        let (mut pace, mut now, mut made) = (Pace::new(start), start, 0);
+        while now < start + Duration::from_secs(10) {
+            match pace.take(now) {
+                Ok(()) => made += 1,
+                Err(at) => now = at,
+            }
+        }
+        assert!((1_090..=1_101).contains(&made), "{made}");
+    }
+}

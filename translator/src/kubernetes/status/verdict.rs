@@ -1,0 +1,206 @@
+//! What is finally said of an object: what translation found, and what proxies answered to it.
+
+use crate::proxies::{Blame, FleetProxies};
+use crate::report::{Published, Report};
+use heliograph_snapshot::FleetName;
+use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::status::{
+    Condition, Conditions, ListenerStatus, RouteStatus, SUPPORTED_FEATURES, Status,
+};
+use serde_json::{Value, json};
+
+/// The condition that proxies have a say in.
+pub(super) const PROGRAMMED: &str = "Programmed";
+
+/// The reasons that it has, beside its own name.
+const PENDING: &str = "Pending";
+const INVALID: &str = "Invalid";
+
+/// The status of an object, but for the times of transition. `None`: nothing of ours belongs there.
+///
+/// `written` is the status that the object has. A generation that was once programmed stays so, whoever leads now and
+/// whatever became of the proxies since.
+pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Value> {
+    let blame: Vec<&Blame> = report.blame(key).collect();
+    match &**report.statuses.get(key)? {
+        Status::Ignored(_) => None,
+        Status::GatewayClass(status) => {
+            let features: Vec<_> =
+                SUPPORTED_FEATURES.iter().map(|name| json!({"name": name})).collect();
+            Some(json!({"conditions": status.conditions, "supportedFeatures": features}))
+        }
+        Status::ViewPolicy(status) => {
+            let mut status = status.clone();
+            refuse(&mut status.conditions, blame.iter().copied(), report);
+            Some(json!(status))
+        }
+        Status::Route(status) => Some(json!(route(status.clone(), &blame, report))),
+        // Proxies have no say in it.
+        Status::Policy(status) => Some(json!(status)),
+        Status::Gateway(status) => {
+            let mut status = status.clone();
+            let answer = Answer::of(key, &status.fleet, report);
+            answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
+            let mut said = json!(status);
+            // Left out where there is none; where there was one, that is to be said.
+            for (field, none) in [("attachedListenerSets", json!(0)), ("addresses", json!([]))] {
+                if said.get(field).is_none() && written.get(field).is_some() {
+                    said[field] = none;
+                }
+            }
+            Some(said)
+        }
+        Status::ListenerSet(status) => {
+            let mut status = status.clone();
+            let answer = Answer::of(key, &status.fleet, report);
+            answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
+            Some(json!(status))
+        }
+    }
+}
+
+/// A route is given to proxies as part of a table, which they have or have not. So only what is wrong is said of it: Envoy's
+/// own words, beside `Accepted`, which tells what Gateway API makes of the route and does not change with the proxies.
+fn route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> RouteStatus {
+    for parent in &mut status.parents {
+        let here = blame.iter().copied().filter(|blame| blame.fleet == parent.fleet);
+        refuse(&mut parent.conditions, here, report);
+    }
+    status
+}
+
+/// What is known of how a Gateway, or a ListenerSet, was taken.
+struct Answer<'a> {
+    published: Option<&'a Published>,
+    /// `None`: nobody has asked yet.
+    proxies: Option<Option<&'a FleetProxies>>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(key: &ObjectKey, fleet: &FleetName, report: &'a Report) -> Self {
+        let published = report.published.get(fleet).and_then(|all| all.get(key));
+        Self { published, proxies: proxies_of(report, fleet) }
+    }
+
+    /// Says of a Gateway, or a ListenerSet, and of its listeners whether proxies have them.
+    fn judge(
+        &self,
+        conditions: &mut Conditions,
+        listeners: &mut [ListenerStatus],
+        blame: &[&Blame],
+        report: &Report,
+        written: &Value,
+    ) {
+        let (mut given, mut rejected) = (0, 0);
+        for ListenerStatus { name, conditions, .. } in listeners {
+            // Said also where there is none, so that it need not be found out who said so before.
+            if conditions.get("Conflicted").is_none() {
+                let message = "No other listener is in its way".to_owned();
+                let none = condition("Conflicted", false, "NoConflicts", message, conditions);
+                conditions.set(none);
+            }
+            if !conditions.is_true(PROGRAMMED) {
+                continue;
+            }
+            given += 1;
+            let before = entry(&written["listeners"], "name", name);
+            self.give(conditions, before.map_or(&Value::Null, |before| &before["conditions"]));
+            let here = blame.iter().filter(|it| it.listener.as_deref() == Some(&**name));
+            if refuse(conditions, here.copied(), report) {
+                rejected += 1;
+            }
+        }
+        if !conditions.is_true(PROGRAMMED) {
+            return;
+        }
+        self.give(conditions, &written["conditions"]);
+        if given > 0 && given == rejected {
+            let message = "Proxies reject every listener: see there".to_owned();
+            conditions.set(condition(PROGRAMMED, false, INVALID, message, conditions));
+        }
+        let whole = blame.iter().filter(|blame| blame.listener.is_none());
+        refuse(conditions, whole.copied(), report);
+    }
+
+    /// Says whether a proxy has this generation, where translation says that they are given it.
+    fn give(&self, conditions: &mut Conditions, written: &Value) {
+        let Some(found) = conditions.get(PROGRAMMED) else { return };
+        let before = entry(written, "type", PROGRAMMED)
+            .filter(|before| before["observedGeneration"] == json!(found.observed_generation));
+        let head = self.published.and_then(|published| published.head);
+        // Whoever looked last knew more.
+        if let (Some(before), true) = (before, self.proxies.is_none() || head.is_none()) {
+            let reason =
+                [PROGRAMMED, PENDING, INVALID].into_iter().find(|it| before["reason"] == *it);
+            let (is_true, message) = (before["status"] == "True", before["message"].as_str());
+            let (reason, message) =
+                (reason.unwrap_or(PENDING), message.unwrap_or_default().to_owned());
+            conditions.set(condition(PROGRAMMED, is_true, reason, message, conditions));
+            return;
+        }
+        let was_true = before.is_some_and(|before| before["status"] == "True");
+        let said = self.proxies.flatten();
+        let connected = said.map_or(0, |said| said.connected);
+        let having = said.zip(head).map_or(0, |(said, head)| said.have(head));
+        let is_true = was_true || having > 0;
+        let reason = if is_true { PROGRAMMED } else { PENDING };
+        let message = match is_true {
+            true if connected == 0 => "Accepted by a proxy; none is connected now".to_owned(),
+            true => format!("Accepted by {having} of {}", proxies(connected.max(having))),
+            false if head.is_none() => "Not yet in the store".to_owned(),
+            false if connected == 0 => "No proxy is connected yet".to_owned(),
+            false => format!("None of {} has accepted it yet", proxies(connected)),
+        };
+        conditions.set(condition(PROGRAMMED, is_true, reason, message, conditions));
+    }
+}
+
+/// Says what proxies reject, if they do.
+fn refuse<'a>(
+    conditions: &mut Conditions,
+    blame: impl Iterator<Item = &'a Blame>,
+    report: &Report,
+) -> bool {
+    let mut words = Vec::new();
+    for Blame { fleet, words: said, rejected, .. } in blame {
+        let connected = proxies_of(report, fleet).flatten().map_or(0, |said| said.connected);
+        let whom = match rejected {
+            // Counted are only those that are connected still.
+            0 => "proxies".to_owned(),
+            rejected => format!("{rejected} of {}", proxies(connected.max(*rejected))),
+        };
+        words.push(format!("Rejected by {whom}: {said}"));
+    }
+    if words.is_empty() {
+        return false;
+    }
+    conditions.set(condition(PROGRAMMED, false, INVALID, words.join("; "), conditions));
+    true
+}
+
+fn condition(
+    r#type: &'static str,
+    is_true: bool,
+    reason: &'static str,
+    message: String,
+    others: &Conditions,
+) -> Condition {
+    let observed_generation = others.iter().next().map_or(0, |other| other.observed_generation);
+    Condition { r#type, is_true, reason, message, observed_generation }
+}
+
+fn proxies_of<'a>(report: &'a Report, fleet: &FleetName) -> Option<Option<&'a FleetProxies>> {
+    report.proxies.as_ref().map(|proxies| proxies.get(fleet))
+}
+
+/// The element of a list whose field says this.
+pub(super) fn entry<'a>(list: &'a Value, field: &str, says: &str) -> Option<&'a Value> {
+    list.as_array()?.iter().find(|element| element[field] == says)
+}
+
+fn proxies(count: u64) -> String {
+    format!("{count} prox{}", if count == 1 { "y" } else { "ies" })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! One write, and what the API server says to it.
+
+use super::plan::{self, Method, Notice, Write};
+use crate::kubernetes::Seen;
+use heliograph_translator_core::objects::{Kind, ObjectKey, Scope};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::{Client, Error};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// As which writer the API server knows us. Every replica is the same one.
+const FIELD_MANAGER: &str = "heliograph-status";
+
+/// How long the API server may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What became of a write.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) key: ObjectKey,
+    pub(super) uid: String,
+    pub(super) notices: Vec<Notice>,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The object as it is now.
+    Written(Seen),
+    /// The object is another one than the write was made for; as it is now, if that could be read.
+    Conflict(Option<Seen>),
+    /// There is no such object any more.
+    Gone,
+    Failed(String),
+}
+
+/// How to reach the objects of a kind whose status we write.
+pub(super) fn resource(kind: Kind) -> Option<ApiResource> {
+    let is_applied =
+        matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::ListenerSet | Kind::ViewPolicy);
+    let version = kind.api_version().filter(|_| is_applied || plan::is_signed(kind))?;
+    Some(ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group(), version, kind.as_str())))
+}
+
+pub(super) async fn write(client: Client, key: ObjectKey, uid: String, write: Write) -> Answer {
+    let Write { method, body, is_minor: _, notices } = write;
+    let outcome = match resource(key.kind) {
+        Some(resource) => send(&api(client, &key, &resource), &key.name.name, method, body).await,
+        None => Outcome::Gone,
+    };
+    Answer { key, uid, notices, outcome }
+}
+
+async fn send(api: &Api<DynamicObject>, name: &str, method: Method, body: Value) -> Outcome {
+    let (params, patch) = match method {
+        // Nobody else answers for these conditions, whoever wrote them first.
+        Method::Apply => (PatchParams::apply(FIELD_MANAGER).force(), Patch::Apply(body)),
+        Method::Merge => {
+            let field_manager = Some(FIELD_MANAGER.to_owned());
+            (PatchParams { field_manager, ..PatchParams::default() }, Patch::Merge(body))
+        }
+    };
+    let Ok(answer) = timeout(PATIENCE, api.patch_status(name, &params, &patch)).await else {
+        return Outcome::Failed("the API server does not answer".to_owned());
+    };
+    match answer {
+        Ok(object) => Outcome::Written(seen(&object)),
+        Err(Error::Api(status)) if status.code == 404 => Outcome::Gone,
+        Err(Error::Api(status)) if status.code == 409 => {
+            match timeout(PATIENCE, api.get(name)).await {
+                Ok(Ok(object)) => Outcome::Conflict(Some(seen(&object))),
+                Ok(Err(Error::Api(status))) if status.code == 404 => Outcome::Gone,
+                Ok(Err(_)) | Err(_) => Outcome::Conflict(None),
+            }
+        }
+        Err(Error::Api(status)) if status.code == 403 => {
+            Outcome::Failed(format!("{}; grant patch on the subresource status", status.message))
+        }
+        Err(Error::Api(status)) => Outcome::Failed(status.message.clone()),
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+fn api(client: Client, key: &ObjectKey, resource: &ApiResource) -> Api<DynamicObject> {
+    match key.kind.scope() {
+        Scope::Cluster => Api::all_with(client, resource),
+        Scope::Namespaced => Api::namespaced_with(client, &key.name.namespace, resource),
+    }
+}
+
+fn seen(object: &DynamicObject) -> Seen {
+    let metadata = &object.metadata;
+    Seen {
+        generation: metadata.generation.unwrap_or_default(),
+        resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        status: Arc::new(object.data.get("status").cloned().unwrap_or_default()),
+    }
+}

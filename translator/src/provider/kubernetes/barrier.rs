@@ -1,0 +1,59 @@
+use crate::provider::Input;
+use heliograph_translator_core::objects::Kind;
+use std::collections::BTreeMap;
+
+/// Until when each kind is known to be complete, counted in askings: those of [`Refresh`](super::Refresh), and before the
+/// first one 0.
+#[derive(Debug)]
+pub(super) struct Barrier {
+    reached: BTreeMap<Kind, Option<u64>>,
+    told: Option<u64>,
+}
+
+impl Barrier {
+    pub(super) fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
+        Self { reached: kinds.into_iter().map(|kind| (kind, None)).collect(), told: None }
+    }
+
+    /// A kind has been listed, or found not to be served, after it was asked for so many times. Returns what that
+    /// completes.
+    pub(super) fn reach(&mut self, kind: Kind, asking: u64) -> Vec<Input> {
+        let reached = self.reached.entry(kind).or_default();
+        *reached = (*reached).max(Some(asking));
+        let all = self.reached.values().copied().min().flatten();
+        if all <= self.told {
+            return vec![];
+        }
+        let first = self.told.is_none().then_some(Input::Synced);
+        self.told = all;
+        first.into_iter().chain(all.filter(|asking| *asking > 0).map(Input::Fresh)).collect()
+    }
+
+    /// The kinds that have never been listed.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = Kind> {
+        self.reached.iter().filter(|(_, reached)| reached.is_none()).map(|(kind, _)| *kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_kind_completes_and_it_is_told_once() {
+        let mut barrier = Barrier::new([Kind::Gateway, Kind::HTTPRoute]);
+        assert!(barrier.reach(Kind::Gateway, 0).is_empty());
+        assert_eq!(barrier.awaited().collect::<Vec<_>>(), [Kind::HTTPRoute]);
+        assert!(matches!(barrier.reach(Kind::HTTPRoute, 0)[..], [Input::Synced]));
+        assert!(barrier.reach(Kind::HTTPRoute, 0).is_empty(), "a list that is repeated");
+        assert!(barrier.reach(Kind::HTTPRoute, 1).is_empty());
+        assert!(matches!(barrier.reach(Kind::Gateway, 2)[..], [Input::Fresh(1)]));
+        assert!(matches!(barrier.reach(Kind::HTTPRoute, 3)[..], [Input::Fresh(2)]));
+    }
+
+    #[test]
+    fn who_is_asked_before_the_first_list_answers_both() {
+        let mut barrier = Barrier::new([Kind::Gateway]);
+        assert!(matches!(barrier.reach(Kind::Gateway, 1)[..], [Input::Synced, Input::Fresh(1)]));
+    }
+}

@@ -1,0 +1,134 @@
+use super::trouble::{Reason, Trouble};
+use crate::metrics::KubernetesMetrics;
+use heliograph_translator_core::objects::{Kind, ObjectKey, Unreadable};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Something an operator should know of what the API serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ApiRemark {
+    /// An object, or a kind.
+    pub of: String,
+    pub text: String,
+}
+
+/// All that is to be said of what the API serves. A copy costs a pointer.
+#[derive(Clone, Debug)]
+pub struct Board(Arc<Shared>);
+
+/// How many objects a page shows; the metric counts them all.
+const MOST_SHOWN: usize = 1000;
+
+#[derive(Debug)]
+struct Shared {
+    metrics: KubernetesMetrics,
+    said: Mutex<Said>,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    unreadable: BTreeMap<ObjectKey, Unreadable>,
+    troubles: BTreeMap<Kind, (Reason, String)>,
+}
+
+impl fmt::Display for ApiRemark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.of, self.text)
+    }
+}
+
+impl Board {
+    pub(super) fn new(metrics: KubernetesMetrics) -> Self {
+        Self(Arc::new(Shared { metrics, said: Mutex::default() }))
+    }
+
+    pub fn remarks(&self) -> Vec<ApiRemark> {
+        let said = self.said();
+        let of_kinds = said.troubles.iter().map(|(kind, (_, text))| ApiRemark {
+            of: kind.as_str().to_owned(),
+            text: text.clone(),
+        });
+        let of_objects = said.unreadable.iter().take(MOST_SHOWN);
+        let of_objects = of_objects
+            .map(|(key, reason)| ApiRemark { of: key.to_string(), text: cannot_be_read(reason) });
+        of_kinds.chain(of_objects).collect()
+    }
+
+    /// What there is to say of an object has changed.
+    pub(super) fn note_object(&self, key: &ObjectKey, unreadable: Option<Unreadable>) {
+        match unreadable {
+            Some(reason) => {
+                tracing::warn!("{key}: {}", cannot_be_read(&reason));
+                self.said().unreadable.insert(key.clone(), reason);
+            }
+            None => {
+                if self.said().unreadable.remove(key).is_some() {
+                    tracing::info!("{key}: can be read again");
+                }
+            }
+        }
+    }
+
+    /// An object is no more.
+    pub(super) fn forget_object(&self, key: &ObjectKey) {
+        self.said().unreadable.remove(key);
+    }
+
+    /// A kind has been listed, with so many objects, of which so many cannot be read.
+    pub(super) fn count(&self, kind: Kind, objects: usize, unreadable: usize) {
+        self.0.metrics.objects(kind, objects, unreadable);
+    }
+
+    /// A kind cannot be listed or watched. It is told when that is new, and what is true of the whole API once.
+    pub(super) fn note_trouble(&self, kind: Kind, plural: &str, trouble: &Trouble) {
+        self.0.metrics.failed(kind, trouble.reason.as_str());
+        self.0.metrics.watched(kind, false);
+        let text = trouble.in_words(kind, plural);
+        let mut said = self.said();
+        let reason = trouble.reason;
+        let is_known = match reason.is_of_all() {
+            true => said.troubles.values().any(|(known, _)| *known == reason),
+            false => said.troubles.get(&kind).is_some_and(|(known, _)| *known == reason),
+        };
+        said.troubles.insert(kind, (reason, text.clone()));
+        drop(said);
+        match reason {
+            _ if is_known => {}
+            Reason::Absent => tracing::warn!("{text}"),
+            _ => tracing::error!("{text}"),
+        }
+    }
+
+    /// The watch of a kind broke in a way that happens every day.
+    pub(super) fn note_hiccup(&self, kind: Kind, trouble: &Trouble) {
+        self.0.metrics.failed(kind, trouble.reason.as_str());
+        tracing::debug!(kind = kind.as_str(), cause = trouble.cause, "the watch is begun again");
+    }
+
+    /// A kind is listed and watched.
+    pub(super) fn note_watched(&self, kind: Kind) {
+        self.0.metrics.watched(kind, true);
+        let mut said = self.said();
+        let Some((reason, _)) = said.troubles.remove(&kind) else { return };
+        let is_over = !said.troubles.values().any(|(other, _)| *other == reason);
+        drop(said);
+        match reason {
+            Reason::Unauthorised | Reason::Unavailable if is_over => {
+                tracing::info!("the API answers again");
+            }
+            Reason::Absent => tracing::info!("the API serves {} now", kind.as_str()),
+            Reason::Forbidden => tracing::info!("{} may be read now", kind.as_str()),
+            _ => {}
+        }
+    }
+
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.0.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn cannot_be_read(reason: &Unreadable) -> String {
+    format!("cannot be read, and counts as absent until it can: {reason}")
+}

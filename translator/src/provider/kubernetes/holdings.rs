@@ -1,0 +1,276 @@
+use heliograph_translator_core::Event;
+use heliograph_translator_core::objects::{Kind, Object, ObjectName, Unreadable};
+use std::collections::BTreeMap;
+
+/// Which objects of one kind have been told, and in which version. It does no IO.
+///
+/// A list is taken whole: what it lacks is deleted when it is complete, and not before. A list that breaks off changes
+/// nothing.
+#[derive(Debug)]
+pub(super) struct Holdings {
+    kind: Kind,
+    held: BTreeMap<ObjectName, Held>,
+    /// How many of them cannot be read.
+    unreadable: usize,
+    listing: Option<Listing>,
+}
+
+/// What became of one object that the API told of.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    pub(super) event: Option<Event>,
+    /// What there is to say of the object now, if that is new.
+    pub(super) remark: Option<Option<Unreadable>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held {
+    version: Box<str>,
+    /// Why it counts as absent.
+    unreadable: Option<Unreadable>,
+}
+
+#[derive(Debug, Default)]
+struct Listing {
+    found: BTreeMap<ObjectName, Held>,
+    events: Vec<Event>,
+}
+
+impl Holdings {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { kind, held: BTreeMap::new(), unreadable: 0, listing: None }
+    }
+
+    /// Whether a list has begun and is not complete.
+    pub(super) fn is_listing(&self) -> bool {
+        self.listing.is_some()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(super) fn unreadable(&self) -> usize {
+        self.unreadable
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &ObjectName> {
+        self.held.keys()
+    }
+
+    /// Whether the object is known in this version, so that there is no need to decode it.
+    pub(super) fn has(&self, name: &ObjectName, version: &str) -> bool {
+        self.held.get(name).is_some_and(|held| &*held.version == version)
+    }
+
+    /// A list begins. One that has begun before and is not complete is forgotten.
+    pub(super) fn begin(&mut self) {
+        self.listing = Some(Listing::default());
+    }
+
+    /// An object is in the list, in the version that is known.
+    pub(super) fn listed_as_known(&mut self, name: ObjectName) {
+        if let (Some(listing), Some(held)) = (&mut self.listing, self.held.get(&name)) {
+            listing.found.insert(name, held.clone());
+        }
+    }
+
+    /// An object is in the list, in another version than is known.
+    pub(super) fn listed(
+        &mut self,
+        name: ObjectName,
+        version: &str,
+        object: Result<Object, Unreadable>,
+    ) -> Change {
+        let before = self.held.get(&name);
+        let (held, change) = self.compare(&name, before, version, object);
+        let Some(listing) = &mut self.listing else { return Change::default() };
+        listing.events.extend(change.event);
+        listing.found.insert(name, held);
+        Change { event: None, remark: change.remark }
+    }
+
+    /// The list is complete. Returns what follows from it, and which objects are gone.
+    pub(super) fn complete(&mut self) -> (Vec<Event>, Vec<ObjectName>) {
+        let Some(Listing { found, mut events }) = self.listing.take() else {
+            return Default::default();
+        };
+        let before = std::mem::replace(&mut self.held, found);
+        let mut gone = Vec::new();
+        for (name, held) in before {
+            if !self.held.contains_key(&name) {
+                if held.unreadable.is_none() {
+                    events.push(Event::Deleted(name.clone().of(self.kind)));
+                }
+                gone.push(name);
+            }
+        }
+        self.unreadable = self.held.values().filter(|held| held.unreadable.is_some()).count();
+        (events, gone)
+    }
+
+    /// An object is new, or has changed.
+    pub(super) fn applied(
+        &mut self,
+        name: ObjectName,
+        version: &str,
+        object: Result<Object, Unreadable>,
+    ) -> Change {
+        let (held, change) = self.compare(&name, self.held.get(&name), version, object);
+        self.unreadable += usize::from(held.unreadable.is_some());
+        if let Some(before) = self.held.insert(name, held) {
+            self.unreadable -= usize::from(before.unreadable.is_some());
+        }
+        change
+    }
+
+    /// An object is no more.
+    pub(super) fn deleted(&mut self, name: ObjectName) -> Option<Event> {
+        let held = self.held.remove(&name)?;
+        self.unreadable -= usize::from(held.unreadable.is_some());
+        held.unreadable.is_none().then(|| Event::Deleted(name.of(self.kind)))
+    }
+
+    /// An object that cannot be read counts as absent, at once and whatever it was before: a replica that starts later
+    /// knows no earlier version of it, and which one counts must not depend on who leads.
+    fn compare(
+        &self,
+        name: &ObjectName,
+        before: Option<&Held>,
+        version: &str,
+        object: Result<Object, Unreadable>,
+    ) -> (Held, Change) {
+        let version = version.into();
+        let was_unreadable = before.and_then(|before| before.unreadable.as_ref());
+        let (event, unreadable) = match object {
+            Ok(object) => (Some(Event::Applied(object)), None),
+            Err(reason) => {
+                let was_told = before.is_some() && was_unreadable.is_none();
+                (was_told.then(|| Event::Deleted(name.clone().of(self.kind))), Some(reason))
+            }
+        };
+        let is_new = was_unreadable != unreadable.as_ref();
+        let remark = is_new.then(|| unreadable.clone());
+        (Held { version, unreadable }, Change { event, remark })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::json;
+
+    fn name(name: &str) -> ObjectName {
+        ObjectName::new("shop", name)
+    }
+
+    fn read(name: &str, from: &str) -> Result<Object, Unreadable> {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("shop".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let grants = json!({ "spec": { "from": [], "to": from } });
+        let mut value =
+            if from.is_empty() { json!({ "spec": { "from": [], "to": [] } }) } else { grants };
+        Kind::ReferenceGrant.read(metadata, &mut value)
+    }
+
+    fn good(name: &str) -> Result<Object, Unreadable> {
+        read(name, "")
+    }
+
+    fn bad(name: &str) -> Result<Object, Unreadable> {
+        read(name, "nonsense")
+    }
+
+    fn words(events: impl IntoIterator<Item = Event>) -> Vec<String> {
+        let words = |event| match event {
+            Event::Applied(object) => format!("applied {}", object.key().name.name),
+            Event::Deleted(key) => format!("deleted {}", key.name.name),
+        };
+        events.into_iter().map(words).collect()
+    }
+
+    fn holding(names: &[&str]) -> Holdings {
+        let mut holdings = Holdings::new(Kind::ReferenceGrant);
+        holdings.begin();
+        for each in names {
+            holdings.listed(name(each), "1", good(each));
+        }
+        holdings.complete();
+        holdings
+    }
+
+    #[test]
+    fn a_list_is_told_when_it_is_complete() {
+        let mut holdings = Holdings::new(Kind::ReferenceGrant);
+        holdings.begin();
+        assert!(holdings.listed(name("a"), "1", good("a")).event.is_none());
+        holdings.listed(name("b"), "1", good("b"));
+        assert!(holdings.is_listing());
+        let (events, gone) = holdings.complete();
+        assert_eq!(words(events), ["applied a", "applied b"]);
+        assert_eq!(gone, []);
+    }
+
+    /// What 410 leads to: a second list, of which only the differences are told, and deletions last.
+    #[test]
+    fn a_second_list_tells_the_difference_only() {
+        let mut holdings = holding(&["a", "b", "c"]);
+        holdings.begin();
+        assert!(holdings.has(&name("a"), "1"));
+        holdings.listed_as_known(name("a"));
+        assert!(!holdings.has(&name("b"), "2"));
+        holdings.listed(name("b"), "2", good("b"));
+        holdings.listed(name("d"), "1", good("d"));
+        let (events, gone) = holdings.complete();
+        assert_eq!(words(events), ["applied b", "applied d", "deleted c"]);
+        assert_eq!(gone, [name("c")]);
+    }
+
+    #[test]
+    fn a_list_that_breaks_off_deletes_nothing() {
+        let mut holdings = holding(&["a", "b"]);
+        holdings.begin();
+        holdings.listed_as_known(name("a"));
+        holdings.begin();
+        holdings.listed_as_known(name("a"));
+        holdings.listed_as_known(name("b"));
+        let (events, _) = holdings.complete();
+        assert_eq!(words(events), Vec::<String>::new());
+        assert_eq!(holdings.len(), 2);
+    }
+
+    #[test]
+    fn changes_are_told_at_once() {
+        let mut holdings = holding(&["a"]);
+        assert_eq!(words(holdings.applied(name("a"), "2", good("a")).event), ["applied a"]);
+        assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
+        assert_eq!(holdings.deleted(name("a")), None, "it is told once");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_absent_until_it_can() {
+        let mut holdings = holding(&["a"]);
+        let change = holdings.applied(name("a"), "2", bad("a"));
+        assert_eq!(words(change.event), ["deleted a"]);
+        assert!(change.remark.flatten().is_some());
+        let change = holdings.applied(name("a"), "3", bad("a"));
+        assert!(change.event.is_none(), "it is absent already");
+        assert_eq!(change.remark, None, "and that was said");
+        assert_eq!(holdings.unreadable(), 1);
+        let change = holdings.applied(name("a"), "4", good("a"));
+        assert_eq!(words(change.event), ["applied a"]);
+        assert_eq!(change.remark, Some(None), "it can be read again");
+        holdings.applied(name("a"), "5", bad("a"));
+        assert_eq!(holdings.unreadable(), 1);
+        assert_eq!(holdings.deleted(name("a")), None, "nobody was told of it");
+        assert_eq!(holdings.unreadable(), 0);
+    }
+}

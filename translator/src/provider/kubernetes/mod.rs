@@ -1,0 +1,129 @@
+//! Objects from a Kubernetes API: one watch for each kind of the core's list.
+//!
+//! [`Holdings`](holdings::Holdings) decides what follows from a list or an event, [`Barrier`](barrier::Barrier) when
+//! everything is known, [`Trouble`](trouble::Trouble) what an error means. The rest asks and waits.
+
+mod barrier;
+mod board;
+mod holdings;
+mod selection;
+mod served;
+mod trouble;
+mod watch;
+
+pub use board::{ApiRemark, Board};
+
+use crate::kubernetes::Observed;
+use crate::metrics::KubernetesMetrics;
+use crate::provider::Input;
+use barrier::Barrier;
+use heliograph_translator_core::objects::Kind;
+use kube::Client;
+use selection::Selection;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, watch as latest};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use watch::{KindWatch, Told};
+
+/// Which objects are watched.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// Labels of the namespaces whose objects count; all do without it.
+    pub namespace_selector: Option<String>,
+    /// Kinds that are left out.
+    pub ignored: BTreeSet<Kind>,
+}
+
+/// An API whose objects are told, all and then every change.
+pub struct Kubernetes {
+    client: Client,
+    scope: Scope,
+    observed: Observed,
+    board: Board,
+    refresh: Refresh,
+}
+
+/// Asks the provider to make sure that it has told everything there is.
+#[derive(Clone, Debug, Default)]
+pub struct Refresh(latest::Sender<u64>);
+
+#[derive(Debug, thiserror::Error)]
+#[error("a watch failed: {0}")]
+pub struct WatchError(#[from] JoinError);
+
+impl Kubernetes {
+    pub fn new(
+        client: Client,
+        scope: Scope,
+        observed: Observed,
+        metrics: KubernetesMetrics,
+    ) -> Self {
+        let board = Board::new(metrics);
+        Self { client, scope, observed, board, refresh: Refresh::default() }
+    }
+
+    /// What is to be said of what the API serves.
+    pub fn board(&self) -> Board {
+        self.board.clone()
+    }
+
+    pub fn refresh(&self) -> Refresh {
+        self.refresh.clone()
+    }
+
+    /// Tells everything, then every change, until it is stopped. An API that is away is waited for.
+    pub async fn run(
+        self,
+        inputs: mpsc::Sender<Input>,
+        stop: CancellationToken,
+    ) -> Result<(), WatchError> {
+        let is_watched =
+            |kind: &Kind| kind.api_version().is_some() && !self.scope.ignored.contains(kind);
+        let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(is_watched).collect();
+        let selection = Selection::new(self.scope.namespace_selector.as_deref());
+        let told = Told {
+            inputs,
+            board: self.board.clone(),
+            observed: self.observed.clone(),
+            barrier: Arc::new(Mutex::new(Barrier::new(kinds.iter().copied()))),
+        };
+        let mut watches = JoinSet::new();
+        for kind in kinds {
+            let asked = self.refresh.asked();
+            let watch = KindWatch::new(kind, &self.client, selection.clone(), asked, told.clone());
+            if let Some(watch) = watch {
+                let stop = stop.clone();
+                watches.spawn(async move {
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = watch.run() => {}
+                    }
+                });
+            }
+        }
+        drop(told);
+        while let Some(ended) = watches.join_next().await {
+            ended?;
+        }
+        Ok(())
+    }
+}
+
+impl Refresh {
+    /// The answer is [`Input::Fresh`] with this number, or a higher one.
+    pub fn ask(&self) -> u64 {
+        let mut asking = 0;
+        self.0.send_modify(|asked| {
+            *asked += 1;
+            asking = *asked;
+        });
+        asking
+    }
+
+    /// For who is to answer: how often it was asked.
+    pub fn asked(&self) -> latest::Receiver<u64> {
+        self.0.subscribe()
+    }
+}

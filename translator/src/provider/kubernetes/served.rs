@@ -1,0 +1,108 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ApiResource, DynamicObject};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// Any object as the API serves it, without what is of no use here.
+///
+/// Decoding it cannot fail because of what an object says, so one that is not understood is its own problem and not the
+/// watch's. It is what kube's `DeserializeGuard` is for; that one copies each object twice, and has no place for its status.
+#[derive(Clone, Debug)]
+pub(super) struct Served {
+    pub(super) metadata: ObjectMeta,
+    pub(super) status: Value,
+    /// All other fields, or why the metadata could not be decoded.
+    pub(super) fields: Result<Map<String, Value>, String>,
+}
+
+/// What `kubectl apply` keeps for itself: the whole object again.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+impl<'de> Deserialize<'de> for Served {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut fields = Map::deserialize(deserializer)?;
+        let mut metadata = fields.remove("metadata").unwrap_or_default();
+        // Often half of an object. It says who wrote which field.
+        metadata.as_object_mut().and_then(|metadata| metadata.remove("managedFields"));
+        let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
+        annotations.and_then(|annotations| annotations.remove(LAST_APPLIED));
+        let status = fields.remove("status").unwrap_or_default();
+        Ok(match ObjectMeta::deserialize(&metadata) {
+            Ok(metadata) => Self { metadata, status, fields: Ok(fields) },
+            Err(error) => {
+                let text = |field: &str| metadata[field].as_str().map(str::to_owned);
+                let metadata = ObjectMeta {
+                    name: text("name"),
+                    namespace: text("namespace"),
+                    resource_version: text("resourceVersion"),
+                    ..ObjectMeta::default()
+                };
+                Self { metadata, status, fields: Err(format!("metadata: {error}")) }
+            }
+        })
+    }
+}
+
+impl kube::Resource for Served {
+    type DynamicType = ApiResource;
+    type Scope = <DynamicObject as kube::Resource>::Scope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::kind(resource)
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::group(resource)
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::version(resource)
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::plural(resource)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_of_no_use_is_dropped() {
+        let served: Served = serde_json::from_value(json!({
+            "kind": "HTTPRoute",
+            "metadata": {
+                "name": "cart", "managedFields": [{}],
+                "annotations": { LAST_APPLIED: "{}", "mine": "1" },
+            },
+            "spec": {}, "status": { "parents": [] },
+        }))
+        .unwrap();
+        assert_eq!(served.metadata.managed_fields, None);
+        assert_eq!(served.metadata.annotations.unwrap().len(), 1);
+        assert_eq!(served.status, json!({ "parents": [] }));
+        assert_eq!(served.fields.unwrap().keys().collect::<Vec<_>>(), ["kind", "spec"]);
+    }
+
+    #[test]
+    fn metadata_that_is_wrong_still_names_the_object() {
+        let metadata = json!({ "name": "cart", "namespace": "shop", "generation": "one" });
+        let served: Served = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        assert_eq!(served.metadata.name.as_deref(), Some("cart"));
+        assert_eq!(served.metadata.namespace.as_deref(), Some("shop"));
+        assert!(served.fields.unwrap_err().starts_with("metadata: "));
+        let bare: Served = serde_json::from_value(json!({})).unwrap();
+        assert_eq!(bare.metadata.name, None);
+    }
+}

@@ -1,0 +1,149 @@
+use heliograph_translator_core::objects::Kind;
+use kube::runtime::watcher;
+use std::error::Error as _;
+
+/// Why a kind cannot be listed or watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    pub(super) reason: Reason,
+    /// In the words of whoever refused.
+    pub(super) cause: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reason {
+    /// The API does not serve the kind: its CRD is not installed. Only discovery can tell for sure.
+    Absent,
+    Forbidden,
+    /// The API does not know who asks.
+    Unauthorised,
+    /// The watch began too long ago: list again.
+    Expired,
+    Unavailable,
+}
+
+impl Reason {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::Forbidden => "forbidden",
+            Self::Unauthorised => "unauthorised",
+            Self::Expired => "expired",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// Whether it is said of the API, and so of every kind.
+    pub(super) fn is_of_all(self) -> bool {
+        matches!(self, Self::Unauthorised | Self::Unavailable)
+    }
+}
+
+impl Trouble {
+    pub(super) fn of_watch(error: &watcher::Error) -> Self {
+        match error {
+            watcher::Error::InitialListFailed(error)
+            | watcher::Error::WatchStartFailed(error)
+            | watcher::Error::WatchFailed(error) => Self::of(error),
+            watcher::Error::WatchError(status) => Self::of_answer(status.code, &status.message),
+            watcher::Error::NoResourceVersion => Self::unavailable("it tells no resourceVersion"),
+        }
+    }
+
+    pub(super) fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::of_answer(status.code, &status.message),
+            other => {
+                // The innermost error says what happened, the others where.
+                let mut innermost = other.source();
+                while let Some(next) = innermost.and_then(|error| error.source()) {
+                    innermost = Some(next);
+                }
+                Self::unavailable(&innermost.map_or(other.to_string(), ToString::to_string))
+            }
+        }
+    }
+
+    pub(super) fn unavailable(cause: &str) -> Self {
+        Self { reason: Reason::Unavailable, cause: first_line(cause) }
+    }
+
+    /// One line that says what to do.
+    pub(super) fn in_words(&self, kind: Kind, plural: &str) -> String {
+        let cause = &self.cause;
+        let group = kind.group();
+        let served = match (group, kind.api_version().unwrap_or_default()) {
+            ("", version) => version.to_owned(),
+            (group, version) => format!("{group}/{version}"),
+        };
+        match self.reason {
+            Reason::Absent => format!(
+                "the API does not serve {kind} of {served}: install its CRD; until then there are none",
+                kind = kind.as_str()
+            ),
+            Reason::Forbidden => format!(
+                "{plural} may not be read: allow this account to list and watch {plural} in the API group {group:?}, or \
+                 say --ignore-kind {kind}; until then nothing is published that was not before ({cause})",
+                kind = kind.as_str()
+            ),
+            Reason::Unauthorised => format!(
+                "the API does not accept our credentials: renew them where --kubeconfig says, or the token of the \
+                 service account ({cause})"
+            ),
+            Reason::Expired => format!("{plural} are listed again ({cause})"),
+            Reason::Unavailable => {
+                format!(
+                    "the API cannot be asked; what is known stays, and it is tried again ({cause})"
+                )
+            }
+        }
+    }
+
+    fn of_answer(code: u16, message: &str) -> Self {
+        let reason = match code {
+            401 => Reason::Unauthorised,
+            403 => Reason::Forbidden,
+            404 => Reason::Absent,
+            410 => Reason::Expired,
+            _ => Reason::Unavailable,
+        };
+        let cause = if message.is_empty() { format!("status {code}") } else { first_line(message) };
+        Self { reason, cause }
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn of(code: u16) -> Trouble {
+        let status = Status::failure("in its words\nand more", "Reason").with_code(code);
+        Trouble::of(&kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn an_answer_is_told_by_its_code_and_in_one_line() {
+        let reasons = [401, 403, 404, 410, 500].map(|code| of(code).reason.as_str());
+        assert_eq!(reasons, ["unauthorised", "forbidden", "absent", "expired", "unavailable"]);
+        for code in [401, 403, 404, 410, 500] {
+            let words = of(code).in_words(Kind::HTTPRoute, "httproutes");
+            assert_eq!(words.lines().count(), 1, "{words}");
+        }
+        let words = of(403).in_words(Kind::HTTPRoute, "httproutes");
+        for expected in ["httproutes", "gateway.networking.k8s.io", "in its words"] {
+            assert!(words.contains(expected), "{expected} is not in {words}");
+        }
+    }
+
+    #[test]
+    fn of_an_error_the_innermost_is_told() {
+        let io = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
+        let trouble = Trouble::of(&kube::Error::Service(Box::new(io)));
+        assert_eq!(trouble, Trouble::unavailable("connection refused"));
+    }
+}

@@ -1,0 +1,458 @@
+//! The watch of one kind.
+
+use super::barrier::Barrier;
+use super::board::Board;
+use super::holdings::{Change, Holdings};
+use super::selection::Selection;
+use super::served::Served;
+use super::trouble::{Reason, Trouble};
+use crate::backoff;
+use crate::kubernetes::{Observed, Seen};
+use crate::provider::Input;
+use futures::{Stream, StreamExt};
+use heliograph_translator_core::Event;
+use heliograph_translator_core::objects::{Kind, Object, ObjectName, Unreadable};
+use kube::api::{ApiResource, GroupVersionKind, ListParams};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use serde_json::Value;
+use std::future::pending;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long the API may take for one page of a list, or for a word of what it serves.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// After so long without a change the server ends a watch and it is begun again where it was, so that a connection that
+/// died unnoticed costs no more than that.
+const WATCH_SECONDS: u32 = 90;
+
+/// How often to ask for a kind that is not served, or not to us.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// After so long a failure has nothing to do with the one before.
+const LONG_AGO: Duration = Duration::from_secs(60);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often in a row a kind that had objects must be found not to be served before they are gone. Who deletes a CRD
+/// deletes its objects first, and the watch tells of it.
+const ABSENT: u32 = 3;
+
+const PAGE: u32 = 500;
+
+pub(super) struct KindWatch {
+    kind: Kind,
+    resource: ApiResource,
+    client: Client,
+    api: Api<Served>,
+    fields: Option<&'static str>,
+    selection: Selection,
+    holdings: Holdings,
+    told: Told,
+    asked: watch::Receiver<u64>,
+    /// After how many askings the list began that is being taken.
+    listing_for: u64,
+    /// After how many askings all objects were known.
+    fresh_for: Option<u64>,
+    /// In a row.
+    failures: u32,
+    failed_at: Instant,
+    absent: u32,
+}
+
+/// Where a watch tells what it finds.
+#[derive(Clone)]
+pub(super) struct Told {
+    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) board: Board,
+    pub(super) observed: Observed,
+    pub(super) barrier: Arc<Mutex<Barrier>>,
+}
+
+/// What to do with a stream of events.
+#[derive(PartialEq, Eq)]
+enum Next {
+    GoOn,
+    ListAgain,
+}
+
+impl KindWatch {
+    /// None for a kind that no API serves.
+    pub(super) fn new(
+        kind: Kind,
+        client: &Client,
+        selection: Selection,
+        asked: watch::Receiver<u64>,
+        told: Told,
+    ) -> Option<Self> {
+        let gvk = GroupVersionKind::gvk(kind.group(), kind.api_version()?, kind.as_str());
+        let resource = ApiResource::from_gvk(&gvk);
+        // Most Secrets of a cluster are releases of charts and tokens, of no use here.
+        let fields = (kind == Kind::Secret).then_some("type=kubernetes.io/tls");
+        Some(Self {
+            kind,
+            api: Api::all_with(client.clone(), &resource),
+            resource,
+            client: client.clone(),
+            fields,
+            selection,
+            holdings: Holdings::new(kind),
+            told,
+            asked,
+            listing_for: 0,
+            fresh_for: None,
+            failures: 0,
+            failed_at: Instant::now(),
+            absent: 0,
+        })
+    }
+
+    /// Tells everything, then every change. It does not end.
+    pub(super) async fn run(mut self) {
+        while !self.told.inputs.is_closed() {
+            self.selection.known(self.kind).await;
+            let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
+            config.field_selector = self.fields.map(str::to_owned);
+            config.label_selector = self.selection.labels_of(self.kind);
+            let stream = watcher::watcher(self.api.clone(), config);
+            self.follow(pin!(stream)).await;
+        }
+        // Nobody listens: whoever did has ended, and it is for them to say why.
+        pending().await
+    }
+
+    /// Takes events until there is reason to begin with a new list.
+    async fn follow(
+        &mut self,
+        mut stream: Pin<&mut impl Stream<Item = watcher::Result<watcher::Event<Served>>>>,
+    ) {
+        while !self.told.inputs.is_closed() {
+            if self.is_behind() {
+                if self.verify().await == Next::ListAgain {
+                    return;
+                }
+                continue;
+            }
+            let patience = if self.holdings.is_listing() { ANSWER } else { Duration::MAX };
+            let next = tokio::select! {
+                // Looked at above.
+                Ok(()) = self.asked.changed() => continue,
+                () = self.selection.changed(self.kind) => return,
+                next = timeout(patience, stream.next()) => next,
+            };
+            let next = match next {
+                Ok(Some(Ok(event))) => {
+                    self.take(event).await;
+                    Next::GoOn
+                }
+                Ok(Some(Err(error))) => self.recover(&error).await,
+                Ok(None) => Next::ListAgain,
+                Err(_) => {
+                    self.mend(Trouble::unavailable("no answer to a list")).await;
+                    Next::ListAgain
+                }
+            };
+            if next == Next::ListAgain {
+                return;
+            }
+        }
+    }
+
+    async fn take(&mut self, event: watcher::Event<Served>) {
+        match event {
+            watcher::Event::Init => {
+                self.listing_for = *self.asked.borrow_and_update();
+                self.holdings.begin();
+            }
+            watcher::Event::InitApply(served) => self.take_listed(served),
+            watcher::Event::InitDone => {
+                self.listed().await;
+                self.watched();
+            }
+            watcher::Event::Apply(served) => {
+                self.watched();
+                self.take_applied(served).await;
+            }
+            watcher::Event::Delete(served) => {
+                self.watched();
+                let name = name_of(&served);
+                self.forget(&name);
+                if let Some(event) = self.holdings.deleted(name) {
+                    self.tell(vec![event]).await;
+                }
+                self.count();
+            }
+        }
+    }
+
+    fn take_listed(&mut self, served: Served) {
+        let name = name_of(&served);
+        if !self.selection.has(self.kind, &name) {
+            return;
+        }
+        let version = version_of(&served);
+        if self.holdings.has(&name, &version) {
+            return self.holdings.listed_as_known(name);
+        }
+        let object = self.read(&name, served);
+        let change = self.holdings.listed(name.clone(), &version, object);
+        self.remark(&name, change);
+    }
+
+    async fn take_applied(&mut self, served: Served) {
+        let name = name_of(&served);
+        let version = version_of(&served);
+        if !self.selection.has(self.kind, &name) || self.holdings.has(&name, &version) {
+            return;
+        }
+        let object = self.read(&name, served);
+        let change = self.holdings.applied(name.clone(), &version, object);
+        if let Some(event) = self.remark(&name, change) {
+            self.tell(vec![event]).await;
+        }
+        self.count();
+    }
+
+    /// A list is complete, or there is nothing to list.
+    async fn listed(&mut self) {
+        let (events, gone) = self.holdings.complete();
+        for name in gone {
+            self.forget(&name);
+        }
+        if !events.is_empty() {
+            self.tell(events).await;
+        }
+        self.count();
+        self.reach(self.listing_for).await;
+    }
+
+    fn read(&self, name: &ObjectName, served: Served) -> Result<Object, Unreadable> {
+        let Served { metadata, status, fields } = served;
+        if self.kind.has_status() {
+            let seen = Seen {
+                generation: metadata.generation.unwrap_or_default(),
+                resource_version: metadata.resource_version.clone().unwrap_or_default(),
+                uid: metadata.uid.clone().unwrap_or_default(),
+                status: Arc::new(status),
+            };
+            self.told.observed.note(&name.clone().of(self.kind), seen);
+        }
+        let fields = fields.map_err(Unreadable::new)?;
+        self.kind.read(metadata, &mut Value::Object(fields))
+    }
+
+    fn remark(&self, name: &ObjectName, change: Change) -> Option<Event> {
+        if let Some(unreadable) = change.remark {
+            self.told.board.note_object(&name.clone().of(self.kind), unreadable);
+        }
+        change.event
+    }
+
+    fn forget(&self, name: &ObjectName) {
+        let key = name.clone().of(self.kind);
+        self.told.board.forget_object(&key);
+        if self.kind.has_status() {
+            self.told.observed.forget(&key);
+        }
+    }
+
+    /// For metrics; and the namespaces decide whose objects count.
+    fn count(&self) {
+        if self.kind == Kind::Namespace {
+            self.selection.choose(&self.holdings);
+        }
+        let (all, unreadable) = (self.holdings.len(), self.holdings.unreadable());
+        self.told.board.count(self.kind, all, unreadable);
+    }
+
+    fn watched(&mut self) {
+        (self.failures, self.absent) = (0, 0);
+        self.told.board.note_watched(self.kind);
+    }
+
+    async fn tell(&self, events: Vec<Event>) {
+        // If nobody listens, it shows elsewhere.
+        let _ = self.told.inputs.send(Input::Batch(events)).await;
+    }
+
+    /// All objects that there were at that asking have been told.
+    async fn reach(&mut self, asking: u64) {
+        self.fresh_for = Some(asking);
+        let complete = {
+            let mut barrier = self.told.barrier.lock().unwrap_or_else(PoisonError::into_inner);
+            let complete = barrier.reach(self.kind, asking);
+            let awaited: Vec<&str> = barrier.awaited().map(Kind::as_str).collect();
+            tracing::debug!(kind = self.kind.as_str(), asking, ?awaited, "listed");
+            complete
+        };
+        for input in complete {
+            let _ = self.told.inputs.send(input).await;
+        }
+    }
+
+    /// Whether someone wants to know if this is all there is, and a list does not tell anyway.
+    fn is_behind(&self) -> bool {
+        let asked = *self.asked.borrow();
+        !self.holdings.is_listing() && self.fresh_for.is_some_and(|fresh| fresh < asked)
+    }
+
+    /// Compares names and versions with a list that is as new as the API can tell. Usually they are the same, and no object
+    /// has to be fetched.
+    async fn verify(&mut self) -> Next {
+        let asking = *self.asked.borrow_and_update();
+        match self.is_as_listed().await {
+            Ok(true) => {
+                self.watched();
+                self.reach(asking).await;
+                Next::GoOn
+            }
+            Ok(false) => Next::ListAgain,
+            Err(trouble) => self.mend(trouble).await,
+        }
+    }
+
+    async fn is_as_listed(&self) -> Result<bool, Trouble> {
+        let mut params = ListParams::default().limit(PAGE);
+        params.field_selector = self.fields.map(str::to_owned);
+        params.label_selector = self.selection.labels_of(self.kind);
+        let mut known = 0;
+        loop {
+            let list = answer(self.api.list_metadata(&params)).await?;
+            for found in &list.items {
+                let metadata = &found.metadata;
+                let name = ObjectName::new(
+                    metadata.namespace.as_deref().unwrap_or_default(),
+                    metadata.name.as_deref().unwrap_or_default(),
+                );
+                if !self.selection.has(self.kind, &name) {
+                    continue;
+                }
+                let version = metadata.resource_version.as_deref().unwrap_or_default();
+                if !self.holdings.has(&name, version) {
+                    return Ok(false);
+                }
+                known += 1;
+            }
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(known == self.holdings.len()),
+            }
+        }
+    }
+
+    async fn recover(&mut self, error: &watcher::Error) -> Next {
+        let trouble = Trouble::of_watch(error);
+        if trouble.reason == Reason::Expired {
+            self.told.board.note_hiccup(self.kind, &trouble);
+            // A watch that is refused with 410 would be begun at the same place for ever.
+            return match error {
+                watcher::Error::WatchStartFailed(_) => Next::ListAgain,
+                _ => Next::GoOn,
+            };
+        }
+        let is_first = self.failures == 0 || self.failed_at.elapsed() > LONG_AGO;
+        self.failed_at = Instant::now();
+        if is_first && trouble.reason == Reason::Unavailable {
+            // A watch that breaks off is begun again where it was, and nobody needs to know.
+            self.failures = 1;
+            self.told.board.note_hiccup(self.kind, &trouble);
+            self.pause(trouble.reason).await;
+            return Next::GoOn;
+        }
+        self.mend(trouble).await
+    }
+
+    /// Waits until the kind can be listed.
+    async fn mend(&mut self, mut trouble: Trouble) -> Next {
+        let mut next = Next::GoOn;
+        loop {
+            self.failures = self.failures.saturating_add(1);
+            if matches!(trouble.reason, Reason::Absent | Reason::Forbidden) {
+                trouble = match (self.is_served().await, trouble.reason) {
+                    // Whether one may read it is asked before whether it is there.
+                    (Ok(false), _) => Trouble { reason: Reason::Absent, ..trouble },
+                    (Ok(true), Reason::Absent) => Trouble::unavailable(&trouble.cause),
+                    (Ok(true), _) => trouble,
+                    (Err(other), _) => other,
+                };
+            }
+            self.told.board.note_trouble(self.kind, &self.resource.plural, &trouble);
+            if trouble.reason == Reason::Absent {
+                next = Next::ListAgain;
+                self.be_without().await;
+            } else {
+                self.absent = 0;
+            }
+            self.pause(trouble.reason).await;
+            match answer(self.api.list_metadata(&ListParams::default().limit(1))).await {
+                Ok(_) => break,
+                Err(other) => trouble = other,
+            }
+        }
+        self.told.board.note_watched(self.kind);
+        next
+    }
+
+    /// Nothing serves the kind, so there is nothing of it.
+    async fn be_without(&mut self) {
+        self.absent = self.absent.saturating_add(1);
+        if self.absent >= ABSENT || self.holdings.is_empty() {
+            self.listing_for = *self.asked.borrow_and_update();
+            self.holdings.begin();
+            self.listed().await;
+        }
+    }
+
+    /// Asks what the API serves: a 404 alone may be of something in between.
+    async fn is_served(&self) -> Result<bool, Trouble> {
+        let (group, version) = (self.kind.group(), self.kind.api_version().unwrap_or_default());
+        if group.is_empty() {
+            return Ok(true);
+        }
+        let groups = answer(self.client.list_api_groups()).await?;
+        let versions = groups.groups.iter().filter(|found| found.name == group);
+        if !versions.flat_map(|found| &found.versions).any(|found| found.version == version) {
+            return Ok(false);
+        }
+        let served = self.client.list_api_group_resources(&self.resource.api_version);
+        let served = answer(served).await?;
+        Ok(served.resources.iter().any(|found| found.name == self.resource.plural))
+    }
+
+    async fn pause(&mut self, reason: Reason) {
+        let random = fastrand::f64();
+        let pause = match reason {
+            Reason::Absent | Reason::Forbidden => LOOK_EVERY.mul_f64(0.5 + random / 2.0),
+            _ => backoff::after(self.failures, LONGEST_PAUSE, random),
+        };
+        let asked = *self.asked.borrow();
+        tokio::select! {
+            () = sleep(pause) => {}
+            // Someone waits for it.
+            _ = self.asked.wait_for(|now| *now > asked) => {}
+        }
+    }
+}
+
+async fn answer<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    match timeout(ANSWER, answer).await {
+        Ok(answer) => answer.map_err(|error| Trouble::of(&error)),
+        Err(_) => Err(Trouble::unavailable("no answer")),
+    }
+}
+
+fn name_of(served: &Served) -> ObjectName {
+    let metadata = &served.metadata;
+    ObjectName::new(
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+fn version_of(served: &Served) -> String {
+    served.metadata.resource_version.clone().unwrap_or_default()
+}

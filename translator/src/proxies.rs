@@ -1,0 +1,172 @@
+//! What the proxies of all replicas say to what was published, added up: how many have it, and what they reject.
+
+use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Version};
+use heliograph_store::{AckReport, FleetReport, RejectionReport};
+use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::{Outcome, Source, World};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the proxies of each fleet say.
+pub type Proxies = BTreeMap<FleetName, FleetProxies>;
+
+/// The objects that proxies reject something of, by fleet.
+pub type Blamed = BTreeMap<FleetName, BTreeMap<ObjectKey, Vec<Blame>>>;
+
+/// What the proxies of one fleet say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FleetProxies {
+    pub connected: u64,
+    /// How many have acknowledged all that they ask for, of which head at most.
+    pub acknowledged: BTreeMap<Head, u64>,
+    pub(crate) rejections: BTreeMap<Subject, Rejection>,
+}
+
+/// A resource, as it was rejected.
+pub(crate) type Subject = (ResourceType, Arc<str>, Version);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    /// The proxy's own.
+    pub words: Arc<str>,
+    /// How many of the connected proxies reject it.
+    pub rejected: u64,
+}
+
+/// That proxies reject what was made from an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Blame {
+    /// Whose proxies.
+    pub fleet: FleetName,
+    /// The listener that is meant, of a Gateway.
+    pub listener: Option<Arc<str>>,
+    pub words: Arc<str>,
+    /// How many of the connected proxies.
+    pub rejected: u64,
+}
+
+impl FleetProxies {
+    /// What each fleet's proxies say, from what every replica says.
+    pub(crate) fn of(reports: &[AckReport]) -> Proxies {
+        let mut proxies = Proxies::new();
+        for (fleet, report) in reports.iter().flat_map(|report| &report.fleets) {
+            proxies.entry(fleet.clone()).or_default().add(report);
+        }
+        proxies
+    }
+
+    /// How many have acknowledged a head, or one after it.
+    pub fn have(&self, head: Head) -> u64 {
+        self.acknowledged.range(head..).map(|(_, count)| count).sum()
+    }
+
+    fn add(&mut self, report: &FleetReport) {
+        self.connected = self.connected.saturating_add(report.connected);
+        for (head, count) in &report.acknowledged {
+            let sum = self.acknowledged.entry(*head).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        for RejectionReport { kind, detail, resources, .. } in &report.rejections {
+            for (name, version) in resources {
+                // That something is not let go of is no fault of what there is.
+                let Some(version) = version else { continue };
+                let subject = (*kind, name.clone(), *version);
+                self.rejections.entry(subject).or_default().words = detail.as_str().into();
+            }
+        }
+        for dispute in &report.disputes {
+            let subject = (dispute.kind, dispute.name.clone(), dispute.version);
+            if let Some(rejection) = self.rejections.get_mut(&subject) {
+                rejection.rejected = rejection.rejected.saturating_add(dispute.rejected);
+            }
+        }
+    }
+
+    /// The objects that what is rejected was made from, as far as it is still what there is.
+    fn blame(&self, fleet: &FleetName, world: &World) -> BTreeMap<ObjectKey, Vec<Blame>> {
+        let mut blamed: BTreeMap<ObjectKey, Vec<Blame>> = BTreeMap::new();
+        for ((kind, name, version), Rejection { words, rejected }) in &self.rejections {
+            for source in world.blamed(fleet, *kind, name, *version, words) {
+                let (object, listener) = match source {
+                    Source::Listener(id) => (id.owner, Some(id.name)),
+                    Source::Object(object) => (object, None),
+                };
+                let (fleet, words) = (fleet.clone(), words.clone());
+                let blame = Blame { fleet, listener, words, rejected: *rejected };
+                blamed.entry(object).or_default().push(blame);
+            }
+        }
+        blamed
+    }
+}
+
+/// Which objects the fleets mean that reject something.
+pub(crate) fn blamed(proxies: &Proxies, world: &World) -> Blamed {
+    let rejecting = proxies.iter().filter(|(_, said)| !said.rejections.is_empty());
+    rejecting.map(|(fleet, said)| (fleet.clone(), said.blame(fleet, world))).collect()
+}
+
+/// The same, of the fleets where what is rejected is another one now, or which are no more.
+pub(crate) fn blamed_anew(proxies: &Proxies, world: &World, outcome: &Outcome) -> Blamed {
+    let rejecting = outcome.changes.iter().filter_map(|(fleet, changes)| {
+        let said = proxies.get(fleet).filter(|said| !said.rejections.is_empty())?;
+        let is_rejected = |change: &Change| {
+            let (kind, name) = match change {
+                Change::Set(kind, resource) => (kind, &resource.name),
+                Change::Remove(kind, name) => (kind, name),
+                Change::SetInternal(..) | Change::RemoveInternal(..) => return false,
+            };
+            said.rejections.keys().any(|(of, rejected, _)| (of, rejected) == (kind, name))
+        };
+        changes.iter().any(is_rejected).then(|| (fleet.clone(), said.blame(fleet, world)))
+    });
+    let retired = outcome.retired.iter().map(|fleet| (fleet.clone(), BTreeMap::new()));
+    rejecting.chain(retired).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heliograph_store::Dispute;
+
+    fn head(sequence: u64) -> Head {
+        Head { epoch: 0, fence: 7, sequence }
+    }
+
+    #[test]
+    fn replicas_are_added_up() {
+        let fleet = FleetName::new("shop", "web");
+        let (kind, name, version) =
+            (ResourceType::Route, Arc::from("http/80"), Version::of(b"bad"));
+        let report = |replica: &str, at: u64| AckReport {
+            replica: replica.to_owned(),
+            fleets: BTreeMap::from([(
+                fleet.clone(),
+                FleetReport {
+                    connected: 3,
+                    acknowledged: BTreeMap::from([(head(at), 2)]),
+                    rejections: vec![RejectionReport {
+                        kind,
+                        detail: "no".to_owned(),
+                        resources: vec![(Arc::clone(&name), Some(version)), ("gone".into(), None)],
+                        count: 9,
+                    }],
+                    disputes: vec![Dispute {
+                        kind,
+                        name: Arc::clone(&name),
+                        version,
+                        rejected: 1,
+                        accepted: 2,
+                    }],
+                },
+            )]),
+            ..AckReport::default()
+        };
+        let proxies = FleetProxies::of(&[report("one", 4), report("two", 6)]);
+        let of_fleet = &proxies[&fleet];
+        assert_eq!(of_fleet.connected, 6);
+        assert_eq!([3, 4, 5, 6, 7].map(|at| of_fleet.have(head(at))), [4, 4, 2, 2, 0]);
+        let rejection = Rejection { words: "no".into(), rejected: 2 };
+        assert_eq!(of_fleet.rejections, BTreeMap::from([((kind, name, version), rejection)]));
+    }
+}
