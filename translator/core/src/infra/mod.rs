@@ -1,0 +1,3 @@
+//! What runs for a Gateway, as Kubernetes objects.
+
+pub mod names;
