@@ -11,7 +11,7 @@ mod route;
 
 pub use cluster::{Backend, Endpoint, Endpoints, Locality, Place, Protocol as BackendProtocol};
 pub use hostname::{Hostname, InvalidHostname};
-pub use infra::{Infra, InfraPort};
+pub use infra::{Infra, InfraPort, Proxies};
 pub use listener::{Fleet, Listener, ListenerId, Protocol, TableKey, listener_name, secret_name};
 pub use route::{
     Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, Mirror, PathMatch,

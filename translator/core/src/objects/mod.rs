@@ -5,6 +5,7 @@
 pub mod heliograph;
 mod key;
 mod manifest;
+pub mod proxy_config;
 
 pub use key::{ObjectKey, ObjectName};
 pub use manifest::{Document, Fault, parse};
@@ -145,10 +146,12 @@ kinds! {
     Gateway: gateway::Gateway, "gateway.networking.k8s.io", Namespaced, status;
     HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io", Namespaced, status;
     ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io", Namespaced;
-    Service: core::Service, "", Namespaced, status;
+    // Its status has the addresses of a Gateway.
+    Service: core::Service, "", Namespaced;
     EndpointSlice: core::EndpointSlice, "discovery.k8s.io", Namespaced;
     Secret: core::Secret, "", Namespaced;
     ViewPolicy: heliograph::ViewPolicy, "heliograph.dev", Namespaced, status;
+    ProxyConfig: proxy_config::ProxyConfig, "heliograph.dev", Namespaced, status;
     Proxy: heliograph::Proxy, "heliograph.dev", Namespaced;
 }
 

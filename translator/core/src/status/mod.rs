@@ -153,7 +153,7 @@ fn class(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayClassStatus> {
     if !accept::is_ours(class) {
         return None;
     }
-    let accepted = accept::class_refusal(class)
+    let accepted = accept::class_refusal(reader, class)
         .unwrap_or_else(|| Condition::yes("Accepted", "Accepted", "The GatewayClass is valid"));
     let generation = class.metadata.generation.unwrap_or_default();
     Some(GatewayClassStatus { conditions: Conditions::from([accepted]).observed(generation) })
