@@ -5,6 +5,7 @@
 //! of its own, over Redis.
 
 mod acks;
+pub mod kubernetes;
 mod metrics;
 pub mod program;
 pub mod provider;

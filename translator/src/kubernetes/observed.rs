@@ -1,0 +1,121 @@
+use heliograph_translator_core::objects::ObjectKey;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// What the API server last said of the objects that have a status: that which the world forgets on purpose, because
+/// nothing follows from it. The provider notes it, and who writes statuses compares with it. A copy costs a pointer.
+#[derive(Clone, Debug, Default)]
+pub struct Observed(Arc<Shared>);
+
+/// One object as it was last seen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    pub generation: i64,
+    pub resource_version: String,
+    pub uid: String,
+    /// Null if there is none.
+    pub status: Arc<Value>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    objects: Mutex<Objects>,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Objects {
+    seen: BTreeMap<ObjectKey, Seen>,
+    /// Which of them were noted since someone last asked.
+    changed: BTreeSet<ObjectKey>,
+}
+
+impl Observed {
+    /// Notes an object as the API server shows it.
+    pub fn note(&self, key: &ObjectKey, seen: Seen) {
+        let mut objects = self.objects();
+        if objects.seen.get(key) == Some(&seen) {
+            return;
+        }
+        objects.seen.insert(key.clone(), seen);
+        let is_first = objects.changed.is_empty();
+        objects.changed.insert(key.clone());
+        drop(objects);
+        if is_first {
+            self.0.news.notify_one();
+        }
+    }
+
+    /// Notes that an object is gone.
+    pub fn forget(&self, key: &ObjectKey) {
+        let mut objects = self.objects();
+        objects.seen.remove(key);
+        objects.changed.remove(key);
+    }
+
+    pub fn get(&self, key: &ObjectKey) -> Option<Seen> {
+        self.objects().seen.get(key).cloned()
+    }
+
+    /// All objects that are known. It is for who begins; who goes on asks for [`changed`](Self::changed).
+    pub(crate) fn keys(&self) -> Vec<ObjectKey> {
+        self.objects().seen.keys().cloned().collect()
+    }
+
+    /// Waits until objects were noted, and says which, each once however often it was. There is one who asks.
+    pub(crate) async fn changed(&self) -> BTreeSet<ObjectKey> {
+        loop {
+            let changed = std::mem::take(&mut self.objects().changed);
+            if !changed.is_empty() {
+                return changed;
+            }
+            self.0.news.notified().await;
+        }
+    }
+
+    fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use heliograph_translator_core::objects::{Kind, ObjectName};
+    use serde_json::json;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectName::new("shop", name).of(Kind::HTTPRoute)
+    }
+
+    fn seen(generation: i64) -> Seen {
+        let status = Arc::new(json!({"parents": []}));
+        Seen { generation, resource_version: "7".to_owned(), uid: "u".to_owned(), status }
+    }
+
+    #[tokio::test]
+    async fn each_change_is_told_once_and_what_is_gone_is_not() {
+        let observed = Observed::default();
+        let provider = observed.clone();
+        for (name, generation) in [("cart", 1), ("cart", 2), ("gone", 1), ("checkout", 1)] {
+            provider.note(&key(name), seen(generation));
+        }
+        provider.forget(&key("gone"));
+        assert_eq!(observed.changed().await, BTreeSet::from([key("cart"), key("checkout")]));
+        assert_eq!(observed.get(&key("cart")), Some(seen(2)));
+        assert_eq!(observed.get(&key("gone")), None);
+        assert_eq!(observed.keys(), vec![key("cart"), key("checkout")]);
+
+        provider.note(&key("cart"), seen(2));
+        assert_eq!(observed.changed().now_or_never(), None, "it says what is known");
+        let waiting = tokio::spawn({
+            let observed = observed.clone();
+            async move { observed.changed().await }
+        });
+        provider.note(&key("cart"), seen(3));
+        assert_eq!(waiting.await.unwrap(), BTreeSet::from([key("cart")]));
+    }
+}
