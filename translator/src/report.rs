@@ -15,12 +15,15 @@ pub struct Report {
     pub infra: BTreeMap<FleetName, Arc<ir::Infra>>,
     /// Where each fleet stands in the store.
     pub heads: BTreeMap<FleetName, Head>,
+    /// All objects that there are have been translated: what is not here is not wanted.
+    pub complete: bool,
 }
 
 impl Report {
     /// Takes over what was translated.
     pub(crate) fn note(&mut self, outcome: Outcome) {
         let Outcome { changes: _, retired: _, statuses, infra, work: _ } = outcome;
+        self.complete = true;
         for (key, status) in statuses {
             match status {
                 Some(status) => self.statuses.insert(key, Arc::new(status)),

@@ -1,5 +1,7 @@
 //! What is written to the Kubernetes API. What is read from it is in [`provider`](crate::provider).
 
+mod infra;
 mod observed;
 
+pub use infra::{Infra, ProxyArgs};
 pub use observed::{Observed, Seen};

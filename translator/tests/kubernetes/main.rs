@@ -1,6 +1,7 @@
 //! On a real API server: what is watched, who leads, and what is written back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod infra;
 #[path = "../../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
 

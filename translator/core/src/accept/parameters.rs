@@ -31,10 +31,7 @@ pub(super) fn of_gateway(
         .map_err(|why| refused(format!("infrastructure.parametersRef: {why}")))
 }
 
-fn of_class(
-    reader: &Reader<'_>,
-    class: &gateway::GatewayClass,
-) -> Result<ProxyConfigSpec, String> {
+fn of_class(reader: &Reader<'_>, class: &gateway::GatewayClass) -> Result<ProxyConfigSpec, String> {
     let Some(reference) = &class.spec.parameters_ref else {
         return Ok(ProxyConfigSpec::default());
     };

@@ -312,7 +312,8 @@ fn readiness() -> Value {
 }
 
 fn stats() -> Value {
-    let route = json!({ "match": { "path": "/stats/prometheus" }, "route": { "cluster": ADMIN_CLUSTER } });
+    let route =
+        json!({ "match": { "path": "/stats/prometheus" }, "route": { "cluster": ADMIN_CLUSTER } });
     http_listener("stats", STATS, vec![], &json!([route]))
 }
 

@@ -80,7 +80,9 @@ mod tests {
     fn every_name_of_a_gateway_gives_one_of_a_service() {
         let long = "a".repeat(253);
         let dotted = format!("{}.b", "a".repeat(51));
-        for name in ["web", "1", "a.b", &long, &dotted, &"a.".repeat(126), &"a".repeat(52), &"a".repeat(53)] {
+        for name in
+            ["web", "1", "a.b", &long, &dotted, &"a.".repeat(126), &"a".repeat(52), &"a".repeat(53)]
+        {
             assert!(is_name_of_a_service(&named(name)), "{name}: {}", named(name));
             let label = label_value(name);
             assert!(label.len() <= 63 && label_value(name) == label, "{label}");

@@ -62,8 +62,7 @@ mod tests {
     #[test]
     fn only_what_differs_is_applied() {
         let wanted = service(json!({ "spec": { "ports": [{ "port": 80 }] } }));
-        let defaulted =
-            json!({ "spec": { "ports": [{ "port": 80, "nodePort": 30000 }], "type": "ClusterIP" } });
+        let defaulted = json!({ "spec": { "ports": [{ "port": 80, "nodePort": 30000 }], "type": "ClusterIP" } });
         assert_eq!(plan("shop", vec![wanted.clone()], &live(defaulted)), []);
         for drifted in [
             json!({ "spec": { "ports": [{ "port": 81 }] } }),

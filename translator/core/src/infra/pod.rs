@@ -1,6 +1,4 @@
-use super::bootstrap::{
-    ADMIN, BOOTSTRAP_FILE, Bootstrap, Distributors, OwnPorts, READINESS, STATS, Tls,
-};
+use super::bootstrap::{BOOTSTRAP_FILE, Bootstrap, Distributors, OwnPorts, READINESS, STATS, Tls};
 use super::render::Renderer;
 use super::{ProxyIdentity, drain};
 use k8s_openapi::api::apps::v1::{
@@ -8,11 +6,12 @@ use k8s_openapi::api::apps::v1::{
     RollingUpdateDeployment,
 };
 use k8s_openapi::api::core::v1::{
-    Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource, ExecAction,
-    HTTPGetAction, Lifecycle, LifecycleHandler, ObjectFieldSelector, PodSecurityContext, PodSpec,
-    PodTemplateSpec, Probe, ProjectedVolumeSource, ResourceRequirements, SeccompProfile,
-    SecretVolumeSource, SecurityContext, ServiceAccountTokenProjection, SleepAction,
-    TopologySpreadConstraint, Volume, VolumeMount, VolumeProjection,
+    Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource,
+    ExecAction, HTTPGetAction, Lifecycle, LifecycleHandler, ObjectFieldSelector,
+    PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ProjectedVolumeSource,
+    ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext,
+    ServiceAccountTokenProjection, SleepAction, TopologySpreadConstraint, Volume, VolumeMount,
+    VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -168,11 +167,9 @@ fn container(renderer: &Renderer<'_>, mounts: Vec<VolumeMount>) -> Container {
     .to_vec();
     if let Some(concurrency) = config.concurrency {
         args.extend(["--concurrency".to_owned(), concurrency.to_string()]);
-    } else {
-        // Otherwise it has a thread for every processor of the node, whatever it may use of them.
-        args.push("--cpuset-threads".to_owned());
     }
-    let ports = renderer.infra.ports.iter().map(|port| (format!("p-{}", port.bind_port), port.bind_port));
+    let ports =
+        renderer.infra.ports.iter().map(|port| (format!("p-{}", port.bind_port), port.bind_port));
     let own = [("readiness".to_owned(), READINESS), ("stats".to_owned(), STATS)];
     Container {
         name: "envoy".to_owned(),
@@ -366,6 +363,5 @@ mod tests {
     fn the_authorities_are_beside_the_bootstrap() {
         assert_eq!(AUTHORITIES, format!("{FOLDER}/{AUTHORITIES_FILE}"));
         assert_eq!(TOKEN_FILE, format!("{TOKEN}/token"));
-        assert_ne!(ADMIN, READINESS);
     }
 }

@@ -74,7 +74,10 @@ impl Part {
 }
 
 /// All objects of a Gateway. `None`: leave what there is as it is.
-pub fn render(infra: &Infra, settings: &ProxySettings) -> serde_json::Result<Option<Vec<Rendered>>> {
+pub fn render(
+    infra: &Infra,
+    settings: &ProxySettings,
+) -> serde_json::Result<Option<Vec<Rendered>>> {
     // Without a port there is nothing that a Service could be made of: no listener is valid now.
     let (Some(proxies), false) = (&infra.proxies, infra.ports.is_empty()) else { return Ok(None) };
     if proxies.config.self_managed == Some(true) {
@@ -106,8 +109,10 @@ impl Renderer<'_> {
             automount_service_account_token: Some(false),
             ..ServiceAccount::default()
         };
-        let mut data: BTreeMap<String, String> =
-            files.iter().map(|(name, content)| ((*name).to_owned(), format!("{content:#}"))).collect();
+        let mut data: BTreeMap<String, String> = files
+            .iter()
+            .map(|(name, content)| ((*name).to_owned(), format!("{content:#}")))
+            .collect();
         if let Some(authorities) = &self.settings.authorities {
             data.insert(AUTHORITIES_FILE.to_owned(), authorities.clone());
         }

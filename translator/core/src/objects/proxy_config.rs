@@ -84,7 +84,6 @@ pub enum LogLevel {
     Warning,
     Error,
     Critical,
-    Off,
 }
 
 /// The Service in front of the Envoys.

@@ -1,9 +1,11 @@
 //! What there is to say about each object: its `status`, as the Kubernetes API has it, but for the times of transition,
 //! which are the writer's.
 
+mod addresses;
 mod condition;
 mod view_policy;
 
+pub use addresses::Address;
 pub use condition::{Condition, Conditions};
 pub use view_policy::ViewPolicyStatus;
 
@@ -40,6 +42,8 @@ pub struct GatewayClassStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatus {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<Address>,
     pub conditions: Conditions,
     pub listeners: Vec<ListenerStatus>,
 }
@@ -171,8 +175,10 @@ fn gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayStatus> {
             .collect(),
         conditions: listener.conditions.clone().observed(gateway.generation),
     };
+    let mut conditions = gateway.conditions.clone();
     Some(GatewayStatus {
-        conditions: gateway.conditions.clone().observed(gateway.generation),
+        addresses: addresses::of(reader, &key.name, &mut conditions),
+        conditions: conditions.observed(gateway.generation),
         listeners: gateway.listeners.iter().map(listener).collect(),
     })
 }
