@@ -3,5 +3,5 @@
 mod infra;
 mod observed;
 
-pub use infra::{Infra, ProxyArgs};
+pub use infra::{Infra, InfraMetrics, ProxyArgs};
 pub use observed::{Observed, Seen};

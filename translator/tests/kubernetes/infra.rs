@@ -4,10 +4,11 @@ use crate::client;
 use crate::kubernetes::{Kubernetes, until};
 use heliograph_snapshot::FleetName;
 use heliograph_translator::Report;
-use heliograph_translator::kubernetes::Infra;
+use heliograph_translator::kubernetes::{Infra, InfraMetrics};
 use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings};
 use heliograph_translator_core::objects::{Document, parse};
 use heliograph_translator_core::{Event, World};
+use prometheus::Registry;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +47,9 @@ impl Leader {
         };
         let (report, reports) = watch::channel(Report::default());
         let stop = CancellationToken::new();
-        tokio::spawn(Infra::new(client(cluster).await, reports, settings).run(stop.clone()));
+        let metrics = InfraMetrics::register(&Registry::new()).unwrap();
+        let infra = Infra::new(client(cluster).await, reports, settings, metrics);
+        tokio::spawn(infra.run(stop.clone()));
         Self { report, _stop: stop.drop_guard(), _alone: alone }
     }
 

@@ -145,6 +145,11 @@ impl Desk {
         self.dirty.insert(fleet.clone());
     }
 
+    /// For how many fleets the last attempt failed.
+    pub(super) fn failing(&self) -> i64 {
+        i64::try_from(self.failures.len()).unwrap_or(i64::MAX)
+    }
+
     /// When to look again for something to do.
     pub(super) fn next_retry(&self) -> Option<Instant> {
         let waiting = self.dirty.iter().filter(|fleet| !self.busy.contains(*fleet));

@@ -5,8 +5,10 @@
 mod api;
 mod args;
 mod desk;
+mod metrics;
 
 pub use args::ProxyArgs;
+pub use metrics::InfraMetrics;
 
 use crate::report::Report;
 use desk::Desk;
@@ -28,6 +30,7 @@ pub struct Infra {
     client: Client,
     report: watch::Receiver<Report>,
     desk: Desk,
+    metrics: InfraMetrics,
     /// The parts whose watch fails, so that it is told once.
     unwatched: BTreeSet<Part>,
 }
@@ -39,8 +42,14 @@ type Events = BoxStream<'static, (Part, watcher::Result<watcher::Event<DynamicOb
 type Outcome = (FleetName, Result<usize, String>);
 
 impl Infra {
-    pub fn new(client: Client, report: watch::Receiver<Report>, settings: ProxySettings) -> Self {
-        Self { client, report, desk: Desk::new(settings), unwatched: BTreeSet::new() }
+    pub fn new(
+        client: Client,
+        report: watch::Receiver<Report>,
+        settings: ProxySettings,
+        metrics: InfraMetrics,
+    ) -> Self {
+        let desk = Desk::new(settings);
+        Self { client, report, desk, metrics, unwatched: BTreeSet::new() }
     }
 
     /// Keeps what there is as it should be, until it is stopped.
@@ -104,11 +113,16 @@ impl Infra {
     fn finish(&mut self, (fleet, outcome): Outcome) {
         match &outcome {
             Ok(steps) => {
-                tracing::info!(%fleet, steps, "what runs for the Gateway is brought up to date")
+                self.metrics.calls.inc_by(*steps as u64);
+                tracing::info!("what runs for Gateway {fleet} is up to date: {steps} changes");
             }
-            Err(why) => tracing::warn!("what runs for Gateway {fleet}: {why}"),
+            Err(why) => {
+                self.metrics.failures.inc();
+                tracing::warn!("what runs for Gateway {fleet}: {why}; trying again");
+            }
         }
         self.desk.done(&fleet, outcome.is_ok(), Instant::now());
+        self.metrics.failing.set(self.desk.failing());
     }
 }
 
