@@ -37,7 +37,7 @@ fuzz: ## Random bytes for the request decoder and the session, chosen by coverag
 	@scripts/fuzz
 
 golden: ## Rewrite the golden files of the translator and of reports; read the difference before you commit it
-	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator-core --test golden
+	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator-core --test golden --test infra --test crds
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-report --test report
 
 tools: ## Find or install Envoy, Redis, Kubernetes, its CRDs and cargo-deny, and print their paths

@@ -3,8 +3,9 @@
 use crate::acks::AckReader;
 use crate::connect::KubernetesArgs;
 use crate::election::{Election, ElectionArgs, each_term};
-use crate::kubernetes::{Observed, StatusMetrics, StatusWriter};
+use crate::kubernetes::{Infra, InfraMetrics, Observed, ProxyArgs, StatusMetrics, StatusWriter};
 use crate::metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
+use crate::provider::directory::Directory;
 use crate::provider::file::{self, File};
 use crate::provider::kubernetes::{Kubernetes, Scope};
 use crate::report::Report;
@@ -18,6 +19,7 @@ use heliograph_shared::shutdown;
 use heliograph_shared::tasks::Tasks;
 use heliograph_shared::telemetry::{self, LogArgs, Logging};
 use heliograph_store::{Store, StoreArgs};
+use heliograph_translator_core::infra::ProxySettings;
 use kube::Client;
 use prometheus::Registry;
 use std::net::SocketAddr;
@@ -42,6 +44,9 @@ pub struct Program {
 
     #[command(flatten)]
     pub election: ElectionArgs,
+
+    #[command(flatten, next_help_heading = "Proxies")]
+    pub proxies: ProxyArgs,
 
     #[command(flatten)]
     pub store: StoreArgs,
@@ -98,6 +103,8 @@ struct Api {
     observed: Observed,
     election: Election,
     statuses: StatusMetrics,
+    /// How Envoys are run, if any are.
+    proxies: Option<(ProxySettings, InfraMetrics)>,
 }
 
 impl Program {
@@ -132,7 +139,30 @@ impl Program {
                 tasks.spawn("files", file.run(inputs, stop));
             }
             Source::Api(api) => {
-                let Api { client, objects, observed, election, statuses } = *api;
+                let Api { client, objects, observed, election, statuses, proxies } = *api;
+                if let Some((settings, metrics)) = proxies {
+                    let (client, report) = (client.clone(), report.clone());
+                    let run_envoys = {
+                        let client = client.clone();
+                        move |_, term| {
+                            let (client, report) = (client.clone(), report.clone());
+                            let infra =
+                                Infra::new(client, report, settings.clone(), metrics.clone());
+                            async move {
+                                if let Err(error) = infra.run(term).await {
+                                    tracing::error!(%error, "the Envoys of Gateways are left alone");
+                                }
+                            }
+                        }
+                    };
+                    let envoys = each_term(election.leadership(), stop.clone(), run_envoys);
+                    tasks.spawn("envoys", envoys);
+                    let (inputs, stop) = (inputs.clone(), stop.clone());
+                    tasks.spawn("directory", async move {
+                        Directory::new(client).run(inputs, stop).await;
+                        Ok::<_, std::convert::Infallible>(())
+                    });
+                }
                 let write_statuses = move |_, term| {
                     let (client, report) = (client.clone(), report.clone());
                     StatusWriter::new(client, report, observed.clone(), statuses.clone()).run(term)
@@ -175,7 +205,12 @@ impl Program {
                 let (observed, statuses) =
                     (Observed::default(), StatusMetrics::register(registry)?);
                 let objects = Kubernetes::new(client.clone(), scope, observed.clone(), metrics);
-                let api = Api { client, objects, observed, election, statuses };
+                let settings = self.proxies.settings()?;
+                let proxies = match settings {
+                    Some(settings) => Some((settings, InfraMetrics::register(registry)?)),
+                    None => None,
+                };
+                let api = Api { client, objects, observed, election, statuses, proxies };
                 Ok(Source::Api(Box::new(api)))
             }
             (None, false) => bail!("say where objects come from: --kubernetes, or --dir DIR"),

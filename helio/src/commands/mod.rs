@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bootstrap;
 mod snapshot;
 mod standalone;
 mod store;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     Standalone(standalone::Args),
     Translate(translate::Args),
+    Bootstrap(bootstrap::Args),
     Snapshot(snapshot::Args),
     Store(store::Args),
 }
@@ -23,6 +25,7 @@ impl Command {
         match self {
             Self::Standalone(args) => standalone::run(args, logging),
             Self::Translate(args) => translate::run(args),
+            Self::Bootstrap(args) => bootstrap::run(args),
             Self::Snapshot(args) => snapshot::run(args),
             Self::Store(args) => store::run(args),
         }

@@ -317,7 +317,7 @@ mod tests {
     fn infra(name: &str, ports: &[u16]) -> (FleetName, Arc<Infra>) {
         let fleet = FleetName::new("default", name);
         let ports = ports.iter().copied().map(InfraPort::new).collect();
-        (fleet.clone(), Arc::new(Infra { fleet, ports }))
+        (fleet.clone(), Arc::new(Infra { fleet, ports, proxies: None }))
     }
 
     #[test]

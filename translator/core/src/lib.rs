@@ -3,13 +3,14 @@
 //!
 //! The walk, each step a folder: [`objects`] ▶ `accept` (Gateways and listeners) ▶ `routes` (rules, with `filters` and
 //! `backends`) ▶ `attach` (routes to listeners) ▶ [`ir`] ▶ `merge` (virtual hosts) ▶ `build` (protobuf), and `status`
-//! beside it; `views` is what some clients see otherwise. [`World`] does only the steps that a change asks for.
+//! beside it; `views` is what some clients see otherwise, and [`infra`] what runs for a Gateway. [`World`] does only the steps that a change asks for.
 
 mod accept;
 mod attach;
 mod backends;
 mod build;
 mod filters;
+pub mod infra;
 pub mod ir;
 mod merge;
 pub mod objects;

@@ -1,7 +1,9 @@
 //! What is written to the Kubernetes API. What is read from it is in [`provider`](crate::provider).
 
+mod infra;
 mod observed;
 mod status;
 
+pub use infra::{Infra, InfraMetrics, ProxyArgs};
 pub use observed::{Observed, Seen};
 pub use status::{StatusMetrics, StatusWriter};

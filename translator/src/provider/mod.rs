@@ -1,5 +1,6 @@
 //! Where objects come from. A provider fills one bounded channel of [`Input`].
 
+pub mod directory;
 pub mod file;
 pub mod kubernetes;
 

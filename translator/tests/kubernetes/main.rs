@@ -4,6 +4,7 @@
 
 mod elections;
 mod faulty;
+mod infra;
 #[path = "../../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
 mod programs;

@@ -1,4 +1,5 @@
 use super::certificates::{self, Certificate};
+use crate::infra::bootstrap::OWN_PORTS;
 use crate::ir::{Hostname, Listener, ListenerId, Protocol};
 use crate::objects::{Kind, ObjectKey, gateway};
 use crate::routes;
@@ -122,6 +123,10 @@ pub(super) fn accept(
         accepted.refuse("PortUnavailable", &format!("{port} is not a port"));
         return accepted;
     };
+    if OWN_PORTS.contains(&port) {
+        accepted.refuse("PortUnavailable", &format!("{port} is a port of the proxies' own"));
+        return accepted;
+    }
     let hostname = match Hostname::parse(hostname.as_deref()) {
         Ok(hostname) => hostname,
         Err(error) => {

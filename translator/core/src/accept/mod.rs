@@ -4,19 +4,24 @@ pub(crate) mod authorities;
 mod certificates;
 mod conflicts;
 mod grants;
+mod infra;
 mod listener;
 mod namespaces;
+mod parameters;
 mod sets;
 mod tls;
 
 pub(crate) use certificates::key_pair;
 pub(crate) use grants::is_granted;
+pub(crate) use infra::infra;
 pub(crate) use listener::{AcceptedListener, Door, NamespaceRule};
 pub(crate) use namespaces::allows;
+pub(crate) use parameters::class_refusal;
 pub(crate) use sets::{AcceptedSet, gateway_of};
 
 use crate::CONTROLLER_NAME;
 use crate::ir;
+use crate::objects::proxy_config::ProxyConfigSpec;
 use crate::objects::{Kind, ObjectName, gateway};
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
@@ -32,6 +37,8 @@ pub(crate) struct AcceptedGateway {
     /// What others add, in order of precedence.
     pub(crate) sets: Vec<AcceptedSet>,
     pub(crate) doors: Doors,
+    /// How its proxies are run; `None` for a Gateway that is refused.
+    pub(crate) config: Option<ProxyConfigSpec>,
 }
 
 /// What routes and fleets see of a Gateway: not its conditions, so that those are no concern of theirs.
@@ -63,7 +70,12 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
     tls::verify_clients(reader, &owner, object.spec.tls.as_ref(), &mut listeners);
     let certificate = tls::client_certificate(reader, &owner, object.spec.tls.as_ref());
 
-    let refused = refusal(class, &object.spec);
+    let config = parameters::of_gateway(reader, class, object)
+        .and_then(|config| refusal(&object.spec).map_or(Ok(config), Err));
+    let (config, refused) = match config {
+        Ok(config) => (Some(config), None),
+        Err(refused) => (None, Some(refused)),
+    };
     if let Some(refused) = &refused {
         for listener in &mut listeners {
             listener.withhold(&refused.message);
@@ -98,6 +110,7 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         listeners,
         sets,
         doors,
+        config,
     })
 }
 
@@ -121,48 +134,28 @@ pub(crate) fn is_ours(class: &gateway::GatewayClass) -> bool {
     class.spec.controller_name == CONTROLLER_NAME
 }
 
-/// Why a GatewayClass of ours cannot be used.
-pub(crate) fn class_refusal(class: &gateway::GatewayClass) -> Option<Condition> {
-    let parameters = class.spec.parameters_ref.as_ref()?;
-    Some(Condition::no(
-        "Accepted",
-        "InvalidParameters",
-        format!("parametersRef: {} {} is not supported", parameters.kind, parameters.name),
-    ))
-}
-
 /// Why a Gateway of ours is refused as a whole.
-fn refusal(class: &gateway::GatewayClass, spec: &gateway::GatewaySpec) -> Option<Condition> {
+fn refusal(spec: &gateway::GatewaySpec) -> Option<Condition> {
     // All fields by name: one that is not understood must not be ignored.
     let gateway::GatewaySpec {
         addresses,
         // See `sets`.
         allowed_listeners: _,
         default_scope,
-        gateway_class_name,
-        infrastructure,
+        gateway_class_name: _,
+        // Looked at by `parameters` and `infra`.
+        infrastructure: _,
         listeners: _,
         // Its listeners and conditions say what is wrong with it.
         tls: _,
     } = spec;
     let refused =
         |reason: &'static str, message: String| Some(Condition::no("Accepted", reason, message));
-    if let Some(class) = class_refusal(class) {
-        let message = format!("GatewayClass {gateway_class_name}: {}", class.message);
-        return refused("InvalidParameters", message);
-    }
-    if let Some(parameters) =
-        infrastructure.as_ref().and_then(|infra| infra.parameters_ref.as_ref())
-    {
-        let what = format!("{} {}", parameters.kind, parameters.name);
-        return refused(
-            "InvalidParameters",
-            format!("infrastructure.parametersRef: {what} is not supported"),
-        );
-    }
-    if let Some(address) = addresses.iter().flatten().next() {
-        let kind = address.r#type.as_deref().unwrap_or("IPAddress");
-        return refused("UnsupportedAddress", format!("addresses: {kind} cannot be requested"));
+    for address in addresses.iter().flatten() {
+        let kind = address.r#type.as_deref().unwrap_or(infra::IP_ADDRESS);
+        if kind != infra::IP_ADDRESS {
+            return refused("UnsupportedAddress", format!("addresses: {kind} cannot be requested"));
+        }
     }
     if default_scope.is_some() {
         return refused("UnsupportedValue", "defaultScope is not supported".to_owned());

@@ -1,14 +1,40 @@
 use super::Fleet;
+use crate::objects::ObjectName;
+use crate::objects::proxy_config::ProxyConfigSpec;
 use heliograph_snapshot::FleetName;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What to run for a Gateway.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Infra {
     pub fleet: FleetName,
     pub ports: Vec<InfraPort>,
+    /// `None` while that cannot be told, as when its parameters are missing: what runs then stays as it is.
+    #[serde(flatten)]
+    pub proxies: Option<Proxies>,
+}
+
+/// How the proxies of a Gateway are run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Proxies {
+    #[serde(skip)]
+    pub gateway: ObjectName,
+    /// Tells this Gateway from one of the same name that was there before.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// For everything that is made.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// The addresses that are asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
+    #[serde(flatten)]
+    pub config: ProxyConfigSpec,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -29,8 +55,9 @@ impl InfraPort {
 }
 
 impl Infra {
-    pub fn of(fleet: &Fleet) -> Self {
+    pub(crate) fn new(fleet: &Fleet, proxies: Option<Proxies>) -> Self {
         let ports: BTreeSet<u16> = fleet.listeners.iter().map(|listener| listener.port).collect();
-        Self { fleet: fleet.name.clone(), ports: ports.into_iter().map(InfraPort::new).collect() }
+        let ports = ports.into_iter().map(InfraPort::new).collect();
+        Self { fleet: fleet.name.clone(), ports, proxies }
     }
 }

@@ -12,7 +12,7 @@ mod tls;
 
 pub use cluster::{Backend, Endpoint, Endpoints, Locality, Place, Protocol as BackendProtocol};
 pub use hostname::{Hostname, InvalidHostname};
-pub use infra::{Infra, InfraPort};
+pub use infra::{Infra, InfraPort, Proxies};
 pub(crate) use listener::Candidate;
 pub use listener::{Fleet, Listener, ListenerId, Protocol, TableKey, listener_name, secret_name};
 pub use route::{

@@ -7,6 +7,7 @@ mod key;
 pub(crate) mod listener_set;
 mod manifest;
 pub(crate) mod policy;
+pub mod proxy_config;
 mod served;
 
 pub use key::{ObjectKey, ObjectName};
@@ -215,11 +216,13 @@ kinds! {
     GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
     BackendTLSPolicy: gateway::BackendTlsPolicy, "gateway.networking.k8s.io" / v1, Namespaced, status;
     ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io" / v1, Namespaced;
-    Service: core::Service, "" / v1, Namespaced, status;
+    // Its status has the addresses of a Gateway.
+    Service: core::Service, "" / v1, Namespaced;
     EndpointSlice: core::EndpointSlice, "discovery.k8s.io" / v1, Namespaced;
     Secret: core::Secret, "" / v1, Namespaced;
     ConfigMap: core::ConfigMap, "" / v1, Namespaced;
     ViewPolicy: heliograph::ViewPolicy, "heliograph.dev" / v1alpha1, Namespaced, status;
+    ProxyConfig: proxy_config::ProxyConfig, "heliograph.dev" / v1alpha1, Namespaced, status;
     Proxy: heliograph::Proxy, "heliograph.dev", Namespaced;
 }
 

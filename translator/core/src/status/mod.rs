@@ -1,11 +1,13 @@
 //! What there is to say about each object: its `status`, as the Kubernetes API has it, but for the times of transition,
 //! which are the writer's.
 
+mod addresses;
 mod backend_tls_policy;
 mod condition;
 mod features;
 mod view_policy;
 
+pub use addresses::Address;
 pub use backend_tls_policy::{AncestorStatus, PolicyStatus};
 pub use condition::{Condition, Conditions};
 pub use features::SUPPORTED_FEATURES;
@@ -50,6 +52,8 @@ pub struct GatewayStatus {
     /// Whose proxies serve it.
     #[serde(skip)]
     pub fleet: FleetName,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<Address>,
     pub conditions: Conditions,
     pub listeners: Vec<ListenerStatus>,
     /// How many ListenerSets are accepted.
@@ -218,7 +222,7 @@ fn class(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayClassStatus> {
     if !accept::is_ours(class) {
         return None;
     }
-    let accepted = accept::class_refusal(class)
+    let accepted = accept::class_refusal(reader, class)
         .unwrap_or_else(|| Condition::yes("Accepted", "Accepted", "The GatewayClass is valid"));
     let generation = class.metadata.generation.unwrap_or_default();
     Some(GatewayClassStatus { conditions: Conditions::from([accepted]).observed(generation) })
@@ -226,9 +230,11 @@ fn class(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayClassStatus> {
 
 fn gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayStatus> {
     let gateway = reader.gateway(&key.name)?;
+    let mut conditions = gateway.conditions.clone();
     Some(GatewayStatus {
         fleet: gateway.doors.fleet.clone(),
-        conditions: gateway.conditions.clone().observed(gateway.generation),
+        addresses: addresses::of(reader, &key.name, &mut conditions),
+        conditions: conditions.observed(gateway.generation),
         listeners: listeners(reader, &gateway.listeners, gateway.generation),
         attached_listener_sets: gateway.sets.iter().filter(|set| set.is_accepted()).count(),
     })

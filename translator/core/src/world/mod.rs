@@ -125,8 +125,8 @@ impl World {
         self.facts.fleets()
     }
 
-    pub fn infra(&self) -> impl Iterator<Item = ir::Infra> {
-        self.fleets().map(ir::Infra::of)
+    pub fn infra(&self) -> impl Iterator<Item = &ir::Infra> {
+        self.facts.infra()
     }
 
     /// The routes that were understood, whether or not they are attached, with their hostnames.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 pub(super) enum Product {
     Gateway(Option<AcceptedGateway>),
     Fleet(Option<ir::Fleet>),
+    Infra(Option<Arc<ir::Infra>>),
     Policy(Option<AcceptedPolicy>),
     Proxy(Option<ListedProxy>),
     Rules(Option<Rules>),
@@ -37,6 +38,7 @@ pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
     match unit {
         Unit::Gateway(name) => Product::Gateway(accept::gateway(reader, name)),
         Unit::Fleet(name) => Product::Fleet(Some(accept::fleet(reader, name))),
+        Unit::Infra(fleet) => Product::Infra(accept::infra(reader, fleet).map(Arc::new)),
         Unit::Policy(name) => Product::Policy(views::policy(reader, name)),
         Unit::Proxy(name) => Product::Proxy(views::proxy(reader, name)),
         Unit::Rules(route) => Product::Rules(Some(routes::rules(reader, route))),
@@ -83,6 +85,7 @@ impl Product {
         match unit {
             Unit::Gateway(_) => Self::Gateway(None),
             Unit::Fleet(_) => Self::Fleet(None),
+            Unit::Infra(_) => Self::Infra(None),
             Unit::Policy(_) => Self::Policy(None),
             Unit::Proxy(_) => Self::Proxy(None),
             Unit::Rules(_) => Self::Rules(None),
@@ -147,7 +150,8 @@ fn demanded_by_plan(fleet: &FleetName, plan: &Plan) -> BTreeSet<Unit> {
 }
 
 fn demanded_by_fleet(fleet: &ir::Fleet) -> BTreeSet<Unit> {
-    let mut units = BTreeSet::from([Unit::Plan(fleet.name.clone())]);
+    let mut units =
+        BTreeSet::from([Unit::Infra(fleet.name.clone()), Unit::Plan(fleet.name.clone())]);
     let secret = |name: &ObjectName| Unit::Secret(fleet.name.clone(), name.clone());
     units.extend(fleet.client_certificate.iter().map(secret));
     for listener in &fleet.listeners {

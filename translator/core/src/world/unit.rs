@@ -13,6 +13,8 @@ pub(crate) enum Unit {
     Gateway(ObjectName),
     /// What do the proxies of a fleet serve?
     Fleet(FleetName),
+    /// What is to run for a fleet?
+    Infra(FleetName),
     /// What does this ViewPolicy say?
     Policy(ObjectName),
     /// Which fleet is this proxy of?
@@ -88,6 +90,7 @@ impl Unit {
         match self {
             Self::Gateway(_) => "gateway",
             Self::Fleet(_) => "fleet",
+            Self::Infra(_) => "infra",
             Self::Policy(_) => "policy",
             Self::Proxy(_) => "proxy",
             Self::Rules(_) => "rules",

@@ -25,6 +25,7 @@ pub(in crate::world) struct Facts {
     gateways: BTreeMap<ObjectName, AcceptedGateway>,
     members: BTreeMap<FleetName, BTreeSet<ObjectName>>,
     fleets: BTreeMap<FleetName, ir::Fleet>,
+    infra: BTreeMap<FleetName, Arc<ir::Infra>>,
     listeners: BTreeMap<TableKey, Vec<Candidate>>,
     rules: BTreeMap<ObjectKey, Rules>,
     attachments: BTreeMap<ObjectKey, Attachment>,
@@ -96,6 +97,13 @@ impl Facts {
             (Unit::Fleet(name), Product::Fleet(new)) => {
                 touched = self.index_fleet(name, new.as_ref());
                 set(&mut self.fleets, name, new)
+            }
+            (Unit::Infra(fleet), Product::Infra(new)) => {
+                let changed = set(&mut self.infra, fleet, new.clone());
+                if changed {
+                    self.outcome.infra.insert(fleet.clone(), new);
+                }
+                changed
             }
             (Unit::Policy(name), Product::Policy(new)) => {
                 let (changed, moved) = self.set_policy(name, new);
@@ -254,6 +262,10 @@ impl Facts {
         self.fleets.values()
     }
 
+    pub(in crate::world) fn infra(&self) -> impl Iterator<Item = &ir::Infra> {
+        self.infra.values().map(Arc::as_ref)
+    }
+
     pub(in crate::world) fn routes(
         &self,
     ) -> impl Iterator<Item = (&ObjectKey, &[Hostname], &ir::Route)> {
@@ -290,10 +302,6 @@ impl Facts {
 
     fn index_fleet(&mut self, name: &FleetName, new: Option<&ir::Fleet>) -> Vec<Fact> {
         let old = self.fleets.get(name);
-        if old.map(ir::Infra::of) != new.map(ir::Infra::of) {
-            let infra = new.map(|new| Arc::new(ir::Infra::of(new)));
-            self.outcome.infra.insert(name.clone(), infra);
-        }
         match (old, new) {
             (Some(_), None) => self.outcome.retired.push(name.clone()),
             // A fleet without a listener has no resource, and yet its proxies are to be told so.

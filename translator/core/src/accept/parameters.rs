@@ -1,0 +1,63 @@
+use crate::objects::proxy_config::{ProxyConfig, ProxyConfigSpec};
+use crate::objects::{Kind, ObjectName, gateway};
+use crate::status::Condition;
+use crate::world::Reader;
+
+/// Why a GatewayClass of ours cannot be used.
+pub(crate) fn class_refusal(
+    reader: &Reader<'_>,
+    class: &gateway::GatewayClass,
+) -> Option<Condition> {
+    of_class(reader, class).err().map(|why| refused(format!("parametersRef: {why}")))
+}
+
+/// What the parameters of a Gateway and of its class say together, or why the Gateway is refused.
+pub(super) fn of_gateway(
+    reader: &Reader<'_>,
+    class: &gateway::GatewayClass,
+    object: &gateway::Gateway,
+) -> Result<ProxyConfigSpec, Condition> {
+    let of_class = of_class(reader, class).map_err(|why| {
+        let name = &object.spec.gateway_class_name;
+        refused(format!("GatewayClass {name}: parametersRef: {why}"))
+    })?;
+    let infrastructure = object.spec.infrastructure.as_ref();
+    let Some(reference) = infrastructure.and_then(|infra| infra.parameters_ref.as_ref()) else {
+        return Ok(of_class);
+    };
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    let own = find(reader, &reference.group, &reference.kind, namespace, &reference.name);
+    own.and_then(|own| own.over(&of_class).map_err(|error| error.to_string()))
+        .map_err(|why| refused(format!("infrastructure.parametersRef: {why}")))
+}
+
+fn of_class(reader: &Reader<'_>, class: &gateway::GatewayClass) -> Result<ProxyConfigSpec, String> {
+    let Some(reference) = &class.spec.parameters_ref else {
+        return Ok(ProxyConfigSpec::default());
+    };
+    let Some(namespace) = &reference.namespace else {
+        return Err(format!("{} {} has no namespace", reference.kind, reference.name));
+    };
+    find(reader, &reference.group, &reference.kind, namespace, &reference.name).cloned()
+}
+
+fn find<'a>(
+    reader: &Reader<'a>,
+    group: &str,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<&'a ProxyConfigSpec, String> {
+    if Kind::find(group, kind) != Some(Kind::ProxyConfig) {
+        return Err(format!("{kind} {name} is not supported: name a ProxyConfig of {GROUP}"));
+    }
+    let name = ObjectName::new(namespace, name);
+    let found = reader.object::<ProxyConfig>(&name);
+    found.map(|found| &found.spec).ok_or_else(|| format!("there is no ProxyConfig {name}"))
+}
+
+const GROUP: &str = "heliograph.dev";
+
+fn refused(why: String) -> Condition {
+    Condition::no("Accepted", "InvalidParameters", why)
+}

@@ -1,0 +1,72 @@
+use super::{Condition, Conditions};
+use crate::infra::names;
+use crate::objects::core::Service;
+use crate::objects::{ObjectName, gateway};
+use crate::world::Reader;
+use serde::Serialize;
+
+/// An address at which a Gateway is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Address {
+    pub r#type: &'static str,
+    pub value: String,
+}
+
+/// The addresses of a Gateway, as its Service has them. Of a Gateway that is programmed but for its addresses, the
+/// conditions are told so.
+pub(super) fn of(
+    reader: &Reader<'_>,
+    gateway: &ObjectName,
+    conditions: &mut Conditions,
+) -> Vec<Address> {
+    let name = ObjectName::new(&gateway.namespace, &names::object_name(gateway));
+    // One that somebody else made says nothing of this Gateway.
+    let service = reader.object::<Service>(&name).filter(|service| is_ours(service));
+    let found = service.map(given).unwrap_or_default();
+    let object = reader.object::<gateway::Gateway>(gateway);
+    let requested = object.iter().flat_map(|object| object.spec.addresses.iter().flatten());
+    let mut requested = requested.filter_map(|address| address.value.as_deref());
+    let unusable = requested.find(|wanted| !found.iter().any(|given| given.value == **wanted));
+    if let Some(unusable) = unusable {
+        let why = format!("addresses: {unusable} is not given to the Gateway's Service {name}");
+        unprogrammed(conditions, "AddressNotUsable", why);
+    } else if service.is_some() && found.is_empty() {
+        let why = format!("The Gateway's Service {name} has no address yet");
+        unprogrammed(conditions, "AddressNotAssigned", why);
+    }
+    found
+}
+
+fn unprogrammed(conditions: &mut Conditions, reason: &'static str, why: String) {
+    if conditions.is_true("Programmed") {
+        conditions.set(Condition::no("Programmed", reason, why));
+    }
+}
+
+fn is_ours(service: &Service) -> bool {
+    let (managed_by, us) = names::MANAGED_BY;
+    let labels = service.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(managed_by)).is_some_and(|found| found == us)
+}
+
+/// Those outside of the cluster, where there are to be any.
+fn given(service: &Service) -> Vec<Address> {
+    let spec = service.spec.as_ref();
+    if spec.and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer") {
+        let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+        let ingress = status.into_iter().flat_map(|status| status.ingress.iter().flatten());
+        return ingress
+            .filter_map(|ingress| match (&ingress.ip, &ingress.hostname) {
+                (Some(ip), _) => Some(Address { r#type: "IPAddress", value: ip.clone() }),
+                (None, Some(name)) => Some(Address { r#type: "Hostname", value: name.clone() }),
+                (None, None) => None,
+            })
+            .collect();
+    }
+    // Which nodes a NodePort is reached at is not the Gateway's to say.
+    let addresses = spec.into_iter().flat_map(|spec| spec.cluster_ips.iter().flatten());
+    addresses
+        .filter(|address| *address != "None")
+        .map(|address| Address { r#type: "IPAddress", value: address.clone() })
+        .collect()
+}

@@ -1,0 +1,71 @@
+use super::PATIENCE;
+use heliograph_translator_core::infra::{Part, Rendered, Step, names};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::{Api, Client};
+use tokio::time::timeout;
+
+/// Who we are among those who write to objects.
+const FIELD_MANAGER: &str = "heliograph-infra";
+
+pub(super) fn all(client: &Client, part: Part) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &resource(part))
+}
+
+/// Takes the steps, one after the other, until one fails. Returns how many they were.
+pub(super) async fn take(client: &Client, steps: Vec<Step>) -> Result<usize, String> {
+    let count = steps.len();
+    for step in steps {
+        match step {
+            Step::Apply(rendered) => apply(client, &rendered).await?,
+            Step::Delete { part, namespace, name } => {
+                delete(client, part, &namespace, &name).await?;
+            }
+        }
+    }
+    Ok(count)
+}
+
+async fn apply(client: &Client, rendered: &Rendered) -> Result<(), String> {
+    let Rendered { part, namespace, name, object } = rendered;
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource(*part));
+    let at = |error: String| format!("{} {namespace}/{name}: {error}", part.kind());
+    let there = bounded(api.get_metadata_opt(name)).await.map_err(at)?;
+    let (managed_by, us) = names::MANAGED_BY;
+    let is_ours = |labels: &std::collections::BTreeMap<String, String>| {
+        labels.get(managed_by).is_some_and(|found| found == us)
+    };
+    if let Some(there) = there
+        && !there.metadata.labels.as_ref().is_some_and(is_ours)
+    {
+        return Err(at(format!(
+            "there is one without the label {managed_by}={us}: delete or rename it"
+        )));
+    }
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    bounded(api.patch(name, &params, &Patch::Apply(object))).await.map_err(at)?;
+    Ok(())
+}
+
+async fn delete(client: &Client, part: Part, namespace: &str, name: &str) -> Result<(), String> {
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource(part));
+    match bounded(api.delete(name, &DeleteParams::background())).await {
+        Err(error) if !error.contains("NotFound") => {
+            Err(format!("{} {namespace}/{name}: {error}", part.kind()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn resource(part: Part) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(part.group(), part.version(), part.kind()))
+}
+
+/// In one line.
+async fn bounded<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+    match timeout(PATIENCE, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => Err(format!("{} ({})", status.message, status.reason)),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("the API server does not answer within {PATIENCE:?}")),
+    }
+}

@@ -1,0 +1,89 @@
+use anyhow::Context;
+use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings};
+use std::fs;
+use std::path::PathBuf;
+
+/// How the Envoys of Gateways are run, where no ProxyConfig says otherwise
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ProxyArgs {
+    /// Where the Envoys of Gateways find the distributors; without it, none are run
+    #[arg(long, env = "HELIO_PROXY_XDS", value_name = "HOST:PORT")]
+    pub proxy_xds: Option<String>,
+
+    /// The authorities of the distributors' certificates; PEM. Without it, Envoys ask in the clear
+    #[arg(long, env = "HELIO_PROXY_XDS_CA", value_name = "FILE", requires = "proxy_xds")]
+    pub proxy_xds_ca: Option<PathBuf>,
+
+    /// Envoys show a token of their ServiceAccount for this audience
+    #[arg(
+        long,
+        env = "HELIO_PROXY_TOKEN_AUDIENCE",
+        value_name = "AUDIENCE",
+        requires = "proxy_xds_ca",
+        conflicts_with = "proxy_certificate_secret"
+    )]
+    pub proxy_token_audience: Option<String>,
+
+    /// Envoys show the certificate in the Secret of this name in the namespace of their Gateway
+    #[arg(
+        long,
+        env = "HELIO_PROXY_CERTIFICATE_SECRET",
+        value_name = "NAME",
+        requires = "proxy_xds_ca"
+    )]
+    pub proxy_certificate_secret: Option<String>,
+
+    /// The image of Envoy, where no ProxyConfig names one
+    #[arg(long, env = "HELIO_PROXY_IMAGE", value_name = "IMAGE", default_value = DEFAULT_IMAGE)]
+    pub proxy_image: String,
+}
+
+impl ProxyArgs {
+    /// `None`: no Envoys are run here.
+    pub fn settings(&self) -> anyhow::Result<Option<ProxySettings>> {
+        let Some(address) = &self.proxy_xds else { return Ok(None) };
+        let (host, port) = address
+            .rsplit_once(':')
+            .and_then(|(host, port)| Some((host, port.parse().ok()?)))
+            .with_context(|| format!("--proxy-xds: {address:?} is not HOST:PORT"))?;
+        let authorities = match &self.proxy_xds_ca {
+            None => None,
+            Some(path) => Some(
+                fs::read_to_string(path)
+                    .with_context(|| format!("--proxy-xds-ca: cannot read {}", path.display()))?,
+            ),
+        };
+        let identity = match (&self.proxy_token_audience, &self.proxy_certificate_secret) {
+            (Some(audience), _) => ProxyIdentity::Token { audience: audience.clone() },
+            (None, Some(secret)) => ProxyIdentity::Certificate { secret: secret.clone() },
+            (None, None) => ProxyIdentity::None,
+        };
+        Ok(Some(ProxySettings {
+            image: self.proxy_image.clone(),
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port,
+            authorities,
+            identity,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        let args = |address: &str| ProxyArgs {
+            proxy_xds: Some(address.to_owned()),
+            ..ProxyArgs::default()
+        };
+        let found = args("distributor.heliograph.svc:18000").settings().unwrap().unwrap();
+        assert_eq!((&*found.host, found.port), ("distributor.heliograph.svc", 18000));
+        let found = args("[::1]:18000").settings().unwrap().unwrap();
+        assert_eq!((&*found.host, found.port), ("::1", 18000));
+        let error = args("distributor").settings().unwrap_err().to_string();
+        assert_eq!(error, "--proxy-xds: \"distributor\" is not HOST:PORT");
+        assert_eq!(ProxyArgs::default().settings().unwrap(), None);
+    }
+}

@@ -1,0 +1,233 @@
+use crate::report::Report;
+use heliograph_snapshot::FleetName;
+use heliograph_translator_core::infra::{Live, Part, ProxySettings, Step, names, plan, render};
+use heliograph_translator_core::ir;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is wanted, what there is, and whose turn it is.
+pub(super) struct Desk {
+    settings: ProxySettings,
+    wanted: BTreeMap<FleetName, Arc<ir::Infra>>,
+    live: BTreeMap<FleetName, Live>,
+    /// Whether what is not wanted is known not to be.
+    complete: bool,
+    /// The parts of which all are known; others are left alone.
+    listed: BTreeSet<Part>,
+    /// What a list that is under way has not named yet.
+    unseen: BTreeMap<Part, BTreeSet<(FleetName, String)>>,
+    dirty: BTreeSet<FleetName>,
+    busy: BTreeSet<FleetName>,
+    failures: BTreeMap<FleetName, Failure>,
+}
+
+struct Failure {
+    count: u32,
+    again: Instant,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+impl Desk {
+    pub(super) fn new(settings: ProxySettings) -> Self {
+        Self {
+            settings,
+            wanted: BTreeMap::new(),
+            live: BTreeMap::new(),
+            complete: false,
+            listed: BTreeSet::new(),
+            unseen: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+
+    /// What is wanted now. Only the fleets that differ are looked at.
+    pub(super) fn hear(&mut self, report: &Report) {
+        if !report.complete {
+            return;
+        }
+        self.complete = true;
+        for (fleet, infra) in &report.infra {
+            let before = self.wanted.get(fleet);
+            if !before.is_some_and(|before| Arc::ptr_eq(before, infra)) {
+                self.wanted.insert(fleet.clone(), infra.clone());
+                self.touch(fleet.clone());
+            }
+        }
+        let gone: Vec<FleetName> =
+            self.wanted.keys().filter(|fleet| !report.infra.contains_key(fleet)).cloned().collect();
+        for fleet in gone {
+            self.wanted.remove(&fleet);
+            self.touch(fleet);
+        }
+    }
+
+    /// What a watch says of a part.
+    pub(super) fn note(&mut self, part: Part, event: Event<DynamicObject>) {
+        match event {
+            Event::Init => {
+                let known = self.live.iter().flat_map(|(fleet, live)| {
+                    let names = live.keys().filter(move |(of, _)| *of == part);
+                    names.map(move |(_, name)| (fleet.clone(), name.clone()))
+                });
+                let known = known.collect();
+                self.unseen.insert(part, known);
+            }
+            Event::InitApply(object) => {
+                if let Some((fleet, name)) = place(&object) {
+                    if let Some(unseen) = self.unseen.get_mut(&part) {
+                        unseen.remove(&(fleet.clone(), name.clone()));
+                    }
+                    self.put(part, fleet, name, object);
+                }
+            }
+            Event::InitDone => {
+                for (fleet, name) in self.unseen.remove(&part).unwrap_or_default() {
+                    self.drop_one(part, &fleet, name);
+                }
+                if self.listed.insert(part) {
+                    // What was held back until all of this part are known.
+                    let all = self.wanted.keys().chain(self.live.keys()).cloned();
+                    self.dirty.extend(all);
+                }
+            }
+            Event::Apply(object) => {
+                if let Some((fleet, name)) = place(&object) {
+                    self.put(part, fleet, name, object);
+                }
+            }
+            Event::Delete(object) => {
+                if let Some((fleet, name)) = place(&object) {
+                    self.drop_one(part, &fleet, name);
+                }
+            }
+        }
+    }
+
+    /// The next fleet for which there is something to do. It is not given again before it is [done](Self::done).
+    pub(super) fn next(&mut self, now: Instant) -> Option<(FleetName, Vec<Step>)> {
+        if !self.complete {
+            return None;
+        }
+        loop {
+            let is_due = |fleet: &&FleetName| {
+                !self.busy.contains(*fleet)
+                    && self.failures.get(*fleet).is_none_or(|failure| failure.again <= now)
+            };
+            let fleet = self.dirty.iter().find(is_due)?.clone();
+            self.dirty.remove(&fleet);
+            let steps = self.steps(&fleet);
+            if !steps.is_empty() {
+                self.busy.insert(fleet.clone());
+                return Some((fleet, steps));
+            }
+            self.failures.remove(&fleet);
+        }
+    }
+
+    pub(super) fn done(&mut self, fleet: &FleetName, worked: bool, now: Instant) {
+        self.busy.remove(fleet);
+        if worked {
+            self.failures.remove(fleet);
+            return;
+        }
+        let count = self.failures.get(fleet).map_or(0, |failure| failure.count);
+        let pause = FIRST_PAUSE.saturating_mul(1 << count.min(6)).min(LONGEST_PAUSE);
+        let failure = Failure { count: count.saturating_add(1), again: now + pause };
+        self.failures.insert(fleet.clone(), failure);
+        self.dirty.insert(fleet.clone());
+    }
+
+    /// For how many fleets the last attempt failed.
+    pub(super) fn failing(&self) -> i64 {
+        i64::try_from(self.failures.len()).unwrap_or(i64::MAX)
+    }
+
+    /// When to look again for something to do.
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        let waiting = self.dirty.iter().filter(|fleet| !self.busy.contains(*fleet));
+        waiting.filter_map(|fleet| self.failures.get(fleet)).map(|failure| failure.again).min()
+    }
+
+    fn steps(&self, fleet: &FleetName) -> Vec<Step> {
+        let nothing = Live::new();
+        let live = self.live.get(fleet).unwrap_or(&nothing);
+        let wanted = match self.wanted.get(fleet) {
+            None => Vec::new(),
+            Some(infra) => match render(infra, &self.settings) {
+                Ok(Some(wanted)) => wanted,
+                // What runs stays as it is.
+                Ok(None) => return Vec::new(),
+                Err(error) => {
+                    tracing::warn!("what runs for Gateway {fleet} cannot be written: {error}");
+                    return Vec::new();
+                }
+            },
+        };
+        let namespace = fleet.as_str().split('/').next().unwrap_or_default();
+        let wanted = wanted.into_iter().filter(|wanted| self.listed.contains(&wanted.part));
+        plan(namespace, wanted.collect(), live)
+    }
+
+    fn put(&mut self, part: Part, fleet: FleetName, name: String, object: DynamicObject) {
+        let value = as_rendered(part, object);
+        let live = self.live.entry(fleet.clone()).or_default();
+        if live.insert((part, name), value.clone()).as_ref() != Some(&value) {
+            self.touch(fleet);
+        }
+    }
+
+    fn drop_one(&mut self, part: Part, fleet: &FleetName, name: String) {
+        if let Some(live) = self.live.get_mut(fleet) {
+            live.remove(&(part, name));
+            if live.is_empty() {
+                self.live.remove(fleet);
+            }
+            self.touch(fleet.clone());
+        }
+    }
+
+    /// A change is a reason to try at once what failed before.
+    fn touch(&mut self, fleet: FleetName) {
+        if let Some(failure) = self.failures.get(&fleet)
+            && failure.count <= 1
+        {
+            self.failures.remove(&fleet);
+        }
+        self.dirty.insert(fleet);
+    }
+}
+
+/// Whose it is, and its name. `None` if it does not say: then it is not ours.
+fn place(object: &DynamicObject) -> Option<(FleetName, String)> {
+    let metadata = &object.metadata;
+    let gateway = metadata.annotations.as_ref()?.get(names::GATEWAY_ANNOTATION)?;
+    let fleet = FleetName::new(metadata.namespace.as_deref()?, gateway);
+    Some((fleet, metadata.name.clone()?))
+}
+
+/// As the core writes it, without what others say.
+fn as_rendered(part: Part, object: DynamicObject) -> Value {
+    let DynamicObject { types: _, mut metadata, data: mut value } = object;
+    metadata.managed_fields = None;
+    metadata.resource_version = None;
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("status");
+    }
+    let group = if part.group().is_empty() { String::new() } else { format!("{}/", part.group()) };
+    value["apiVersion"] = json!(format!("{group}{}", part.version()));
+    value["kind"] = json!(part.kind());
+    // Metadata that was read can be written.
+    value["metadata"] = serde_json::to_value(metadata).unwrap_or_default();
+    value
+}
+
+#[cfg(test)]
+mod tests;

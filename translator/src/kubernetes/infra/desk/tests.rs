@@ -1,0 +1,153 @@
+use super::*;
+use heliograph_translator_core::infra::ProxyIdentity;
+use heliograph_translator_core::ir::{Infra, InfraPort, Proxies};
+use heliograph_translator_core::objects::ObjectName;
+
+fn fleet() -> FleetName {
+    FleetName::new("shop", "web")
+}
+
+fn infra(port: u16) -> Arc<Infra> {
+    Arc::new(Infra {
+        fleet: fleet(),
+        ports: vec![InfraPort::new(port)],
+        proxies: Some(Proxies {
+            gateway: ObjectName::new("shop", "web"),
+            uid: "1".to_owned(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            addresses: Vec::new(),
+            config: Default::default(),
+        }),
+    })
+}
+
+fn desk() -> Desk {
+    Desk::new(ProxySettings {
+        image: "envoy".to_owned(),
+        host: "distributor".to_owned(),
+        port: 18000,
+        authorities: None,
+        identity: ProxyIdentity::None,
+    })
+}
+
+fn report(infra: Option<Arc<Infra>>) -> Report {
+    let infra = infra.into_iter().map(|infra| (infra.fleet.clone(), infra)).collect();
+    Report { infra, complete: true, ..Report::default() }
+}
+
+fn listed(desk: &mut Desk) {
+    for part in Part::ALL {
+        desk.note(part, Event::Init);
+        desk.note(part, Event::InitDone);
+    }
+}
+
+/// What the API server would tell once the steps are taken.
+fn take(desk: &mut Desk, steps: Vec<Step>) {
+    for step in steps {
+        if let Step::Apply(rendered) = step {
+            let object = serde_json::from_value(rendered.object).unwrap();
+            desk.note(rendered.part, Event::Apply(object));
+        }
+    }
+}
+
+fn kinds(steps: &[Step]) -> Vec<&'static str> {
+    let kind = |step: &Step| match step {
+        Step::Apply(rendered) => rendered.part.kind(),
+        Step::Delete { part, .. } => part.kind(),
+    };
+    steps.iter().map(kind).collect()
+}
+
+#[test]
+fn nothing_is_done_before_all_is_known() {
+    let (mut desk, now) = (desk(), Instant::now());
+    listed(&mut desk);
+    assert!(desk.next(now).is_none());
+    desk.hear(&Report { complete: false, ..report(Some(infra(80))) });
+    assert!(desk.next(now).is_none());
+    desk.hear(&report(Some(infra(80))));
+    let (_, steps) = desk.next(now).unwrap();
+    assert_eq!(kinds(&steps), ["ServiceAccount", "ConfigMap", "Service", "Deployment"]);
+}
+
+#[test]
+fn a_part_that_cannot_be_watched_holds_up_no_other() {
+    let (mut desk, now) = (desk(), Instant::now());
+    desk.hear(&report(Some(infra(80))));
+    assert!(desk.next(now).is_none(), "nothing is listed");
+    desk.note(Part::Service, Event::Init);
+    desk.note(Part::Service, Event::InitDone);
+    let (_, steps) = desk.next(now).unwrap();
+    assert_eq!(kinds(&steps), ["Service"]);
+}
+
+#[test]
+fn what_is_as_it_should_be_is_left_alone_and_drift_is_not() {
+    let (mut desk, now) = (desk(), Instant::now());
+    listed(&mut desk);
+    desk.hear(&report(Some(infra(80))));
+    let (fleet, steps) = desk.next(now).unwrap();
+    assert!(desk.next(now).is_none(), "it is being worked on");
+    let service = steps.iter().find_map(|step| match step {
+        Step::Apply(rendered) if rendered.part == Part::Service => Some(rendered.clone()),
+        _ => None,
+    });
+    take(&mut desk, steps);
+    desk.done(&fleet, true, now);
+    assert!(desk.next(now).is_none());
+
+    let mut drifted = service.unwrap().object;
+    drifted["spec"]["type"] = json!("ClusterIP");
+    desk.note(Part::Service, Event::Apply(serde_json::from_value(drifted).unwrap()));
+    let (_, steps) = desk.next(now).unwrap();
+    assert_eq!(kinds(&steps), ["Service"]);
+}
+
+#[test]
+fn one_changed_gateway_is_one_piece_of_work_and_a_deleted_one_leaves_nothing() {
+    let (mut desk, now) = (desk(), Instant::now());
+    listed(&mut desk);
+    desk.hear(&report(Some(infra(80))));
+    let (fleet, steps) = desk.next(now).unwrap();
+    take(&mut desk, steps);
+    desk.done(&fleet, true, now);
+    desk.next(now);
+    desk.hear(&report(Some(infra(8080))));
+    let (fleet, steps) = desk.next(now).unwrap();
+    assert_eq!(kinds(&steps), ["Service", "Deployment"]);
+    desk.done(&fleet, true, now);
+    desk.hear(&report(None));
+    let (_, steps) = desk.next(now).unwrap();
+    assert_eq!(kinds(&steps), ["ServiceAccount", "ConfigMap", "Service", "Deployment"]);
+    assert!(steps.iter().all(|step| matches!(step, Step::Delete { .. })));
+}
+
+#[test]
+fn a_failure_is_tried_again_later() {
+    let (mut desk, now) = (desk(), Instant::now());
+    listed(&mut desk);
+    desk.hear(&report(Some(infra(80))));
+    let (fleet, _) = desk.next(now).unwrap();
+    desk.done(&fleet, false, now);
+    assert!(desk.next(now).is_none());
+    let again = desk.next_retry().unwrap();
+    assert!(again > now && desk.next(again).is_some());
+    assert_eq!(desk.next_retry(), None, "it is being worked on");
+}
+
+#[test]
+fn a_gateway_of_which_nothing_can_be_told_keeps_what_it_has() {
+    let (mut desk, now) = (desk(), Instant::now());
+    listed(&mut desk);
+    desk.hear(&report(Some(infra(80))));
+    let (fleet, steps) = desk.next(now).unwrap();
+    take(&mut desk, steps);
+    desk.done(&fleet, true, now);
+    let refused = Infra { proxies: None, ports: vec![], ..(*infra(80)).clone() };
+    desk.hear(&report(Some(Arc::new(refused))));
+    assert!(desk.next(now).is_none());
+}

@@ -1,0 +1,288 @@
+//! What runs for Gateways: made, kept as it should be, and taken away.
+
+use crate::client;
+use crate::kubernetes::{Kubernetes, until};
+use heliograph_snapshot::FleetName;
+use heliograph_translator::Report;
+use heliograph_translator::kubernetes::{Infra, InfraMetrics};
+use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings};
+use heliograph_translator_core::objects::{Document, parse};
+use heliograph_translator_core::{Event, World};
+use prometheus::Registry;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A translator that leads, as far as what runs for Gateways is concerned.
+struct Leader {
+    report: watch::Sender<Report>,
+    _stop: DropGuard,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// What one leads, another would take for left over.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+const PARTS: [&str; 7] = [
+    "api/v1/serviceaccounts",
+    "api/v1/configmaps",
+    "api/v1/services",
+    "apis/apps/v1/deployments",
+    "apis/apps/v1/daemonsets",
+    "apis/autoscaling/v2/horizontalpodautoscalers",
+    "apis/policy/v1/poddisruptionbudgets",
+];
+
+impl Leader {
+    async fn start(cluster: &Kubernetes) -> Self {
+        let alone = ALONE.lock().await;
+        let settings = ProxySettings {
+            image: DEFAULT_IMAGE.to_owned(),
+            host: "distributor.heliograph.svc".to_owned(),
+            port: 18000,
+            authorities: Some("authorities".to_owned()),
+            identity: ProxyIdentity::Token { audience: "heliograph".to_owned() },
+        };
+        let (report, reports) = watch::channel(Report::default());
+        let stop = CancellationToken::new();
+        let metrics = InfraMetrics::register(&Registry::new()).unwrap();
+        let infra = Infra::new(client(cluster).await, reports, settings, metrics);
+        tokio::spawn(infra.run(stop.clone()));
+        Self { report, _stop: stop.drop_guard(), _alone: alone }
+    }
+
+    /// What the world says with these objects.
+    fn translate(&self, objects: &[Value]) {
+        let mut world = World::new();
+        let class = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+            "metadata": { "name": "heliograph" },
+            "spec": { "controllerName": "heliograph.dev/gateway-controller" },
+        });
+        for object in objects.iter().chain([&class]) {
+            for document in parse(&object.to_string()) {
+                match document {
+                    Document::Object(object) => world.apply(Event::Applied(object)),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        world.settle();
+        let infra = world.infra().map(|infra| (infra.fleet.clone(), Arc::new(infra.clone())));
+        let infra: std::collections::BTreeMap<FleetName, _> = infra.collect();
+        self.report.send_replace(Report { infra, complete: true, ..Report::default() });
+    }
+}
+
+/// A Gateway as the API server has it.
+async fn gateway(cluster: &Kubernetes, namespace: &str, name: &str) -> Value {
+    let path = format!("/apis/gateway.networking.k8s.io/v1/namespaces/{namespace}/gateways/{name}");
+    cluster
+        .apply(
+            &path,
+            json!({
+                "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+                "metadata": { "name": name },
+                "spec": {
+                    "gatewayClassName": "heliograph",
+                    "infrastructure": { "labels": { "team": "shop" }, "annotations": { "note": "hello" } },
+                    "listeners": [{ "name": "http", "protocol": "HTTP", "port": 80 }],
+                },
+            }),
+        )
+        .await;
+    let mut gateway = cluster.get(&path).await;
+    gateway.as_object_mut().unwrap().remove("status");
+    gateway["metadata"].as_object_mut().unwrap().remove("managedFields");
+    gateway
+}
+
+/// With parameters.
+fn with_config(mut gateway: Value, spec: Value) -> [Value; 2] {
+    gateway["spec"]["infrastructure"]["parametersRef"] =
+        json!({ "group": "heliograph.dev", "kind": "ProxyConfig", "name": "own" });
+    let config = json!({
+        "apiVersion": "heliograph.dev/v1alpha1", "kind": "ProxyConfig",
+        "metadata": { "name": "own", "namespace": gateway["metadata"]["namespace"] },
+        "spec": spec,
+    });
+    [gateway, config]
+}
+
+fn path(namespace: &str, part: &str, name: &str) -> String {
+    let (group, kind) = part.rsplit_once('/').unwrap();
+    format!("/{group}/namespaces/{namespace}/{kind}/{name}")
+}
+
+/// `KIND/NAME` of everything of ours in a namespace.
+async fn made(cluster: &Kubernetes, namespace: &str) -> Vec<String> {
+    let mut made = Vec::new();
+    for part in PARTS {
+        let (group, kind) = part.rsplit_once('/').unwrap();
+        let query = "labelSelector=app.kubernetes.io/managed-by%3Dheliograph";
+        let list = cluster.get(&format!("/{group}/namespaces/{namespace}/{kind}?{query}")).await;
+        for object in list["items"].as_array().unwrap() {
+            made.push(format!("{kind}/{}", object["metadata"]["name"].as_str().unwrap()));
+        }
+    }
+    made
+}
+
+async fn until_made(cluster: &Kubernetes, namespace: &str, expected: &[&str]) {
+    let what = format!("{expected:?} in {namespace}");
+    until(&what, async || made(cluster, namespace).await == expected).await;
+}
+
+const PLAIN: [&str; 4] = [
+    "serviceaccounts/heliograph-web",
+    "configmaps/heliograph-web",
+    "services/heliograph-web",
+    "deployments/heliograph-web",
+];
+
+#[tokio::test]
+async fn a_gateway_gets_its_objects_keeps_them_and_leaves_none() {
+    let cluster = Kubernetes::shared().await;
+    let namespace = cluster.create_namespace("infra").await;
+    let leader = Leader::start(&cluster).await;
+    let web = gateway(&cluster, &namespace, "web").await;
+    leader.translate(std::slice::from_ref(&web));
+    until_made(&cluster, &namespace, &PLAIN).await;
+
+    // Each belongs to its Gateway, and says so.
+    for part in &PARTS[..4] {
+        let object = cluster.get(&path(&namespace, part, "heliograph-web")).await;
+        let metadata = &object["metadata"];
+        assert_eq!(metadata["labels"]["gateway.networking.k8s.io/gateway-name"], "web", "{part}");
+        assert_eq!(metadata["labels"]["team"], "shop", "{part}");
+        assert_eq!(metadata["annotations"]["note"], "hello", "{part}");
+        assert_eq!(metadata["ownerReferences"][0]["uid"], web["metadata"]["uid"], "{part}");
+    }
+    let service = path(&namespace, "api/v1/services", "heliograph-web");
+    let before = cluster.get(&service).await;
+    assert_eq!(before["spec"]["ports"][0]["targetPort"], 10080);
+
+    // What others change is put right; what they add stays.
+    cluster.patch(&service, json!({ "spec": { "type": "ClusterIP" } })).await;
+    cluster.patch(&service, json!({ "metadata": { "annotations": { "theirs": "1" } } })).await;
+    let mended = async || cluster.get(&service).await["spec"]["type"] == "LoadBalancer";
+    until("the type of the Service is mended", mended).await;
+    assert_eq!(cluster.get(&service).await["metadata"]["annotations"]["theirs"], "1");
+    let deployment = path(&namespace, "apis/apps/v1/deployments", "heliograph-web");
+    cluster.patch(&deployment, json!({ "spec": { "replicas": 0 } })).await;
+    let mended = async || cluster.get(&deployment).await["spec"]["replicas"] == 1;
+    until("the Deployment is mended", mended).await;
+    cluster.delete(&path(&namespace, "api/v1/configmaps", "heliograph-web")).await;
+    until_made(&cluster, &namespace, &PLAIN).await;
+
+    // A listener more is a port more, and one label less is one less everywhere.
+    let mut more = web.clone();
+    more["spec"]["listeners"] = json!([
+        { "name": "http", "protocol": "HTTP", "port": 80 },
+        { "name": "more", "protocol": "HTTP", "port": 8080 },
+    ]);
+    more["spec"]["infrastructure"] = json!({});
+    leader.translate(&[more]);
+    let ports = async || {
+        let found = cluster.get(&service).await;
+        found["spec"]["ports"].as_array().unwrap().len() == 2
+            && found["metadata"]["labels"]["team"].is_null()
+            && found["metadata"]["annotations"]["theirs"] == "1"
+    };
+    until("the Service has the second port", ports).await;
+
+    leader.translate(&[]);
+    until_made(&cluster, &namespace, &[]).await;
+}
+
+#[tokio::test]
+async fn parameters_add_objects_and_take_them_away() {
+    let cluster = Kubernetes::shared().await;
+    let namespace = cluster.create_namespace("infra").await;
+    let leader = Leader::start(&cluster).await;
+    let web = gateway(&cluster, &namespace, "web").await;
+    let scaled = with_config(web.clone(), json!({ "hpa": { "maxReplicas": 3 }, "pdb": {} }));
+    leader.translate(&scaled);
+    let mut expected = PLAIN.to_vec();
+    expected.push("horizontalpodautoscalers/heliograph-web");
+    expected.push("poddisruptionbudgets/heliograph-web");
+    until_made(&cluster, &namespace, &expected).await;
+
+    leader.translate(&with_config(web.clone(), json!({ "kind": "DaemonSet" })));
+    let mut expected = PLAIN.to_vec();
+    expected[3] = "daemonsets/heliograph-web";
+    until_made(&cluster, &namespace, &expected).await;
+
+    // Parameters that are gone change nothing that runs.
+    let [refused, _] = with_config(web.clone(), json!({}));
+    leader.translate(&[refused]);
+    leader.translate(&with_config(web.clone(), json!({ "selfManaged": true })));
+    until_made(&cluster, &namespace, &[]).await;
+}
+
+#[tokio::test]
+async fn what_others_made_is_not_touched() {
+    let cluster = Kubernetes::shared().await;
+    let namespace = cluster.create_namespace("infra").await;
+    let theirs = path(&namespace, "api/v1/services", "heliograph-web");
+    let spec = json!({ "ports": [{ "port": 1 }] });
+    let service = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "heliograph-web" }, "spec": spec });
+    cluster.apply(&theirs, service).await;
+    let leader = Leader::start(&cluster).await;
+    let web = gateway(&cluster, &namespace, "web").await;
+    leader.translate(&[web]);
+    until_made(&cluster, &namespace, &PLAIN[..2]).await;
+    assert_eq!(cluster.get(&theirs).await["spec"]["ports"][0]["port"], 1);
+
+    // Once it is out of the way, things go on.
+    cluster.delete(&theirs).await;
+    until_made(&cluster, &namespace, &PLAIN).await;
+}
+
+#[tokio::test]
+async fn our_crds_are_taken_by_an_api_server() {
+    let cluster = Kubernetes::shared().await;
+    let namespace = cluster.create_namespace("crds").await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
+    for plural in ["proxyconfigs", "viewpolicies"] {
+        let file = folder.join(format!("heliograph.dev_{plural}.yaml"));
+        let manifest = std::fs::read_to_string(file).unwrap();
+        cluster.install_crd(&format!("{plural}.heliograph.dev"), &manifest).await;
+    }
+    let of = |plural: &str, name: &str| {
+        format!("/apis/heliograph.dev/v1alpha1/namespaces/{namespace}/{plural}/{name}")
+    };
+    let config = json!({
+        "apiVersion": "heliograph.dev/v1alpha1", "kind": "ProxyConfig", "metadata": { "name": "own" },
+        "spec": {
+            "replicas": 2, "logLevel": "debug", "pdb": { "minAvailable": "50%" },
+            "resources": { "limits": { "memory": "1Gi" } },
+            "bootstrap": { "stats_config": { "use_all_default_tags": false } },
+        },
+    });
+    let made = cluster.apply(&of("proxyconfigs", "own"), &config).await;
+    assert_eq!(made["spec"], config["spec"], "nothing is lost, and nothing added");
+    let policy = json!({
+        "apiVersion": "heliograph.dev/v1alpha1", "kind": "ViewPolicy", "metadata": { "name": "near" },
+        "spec": {
+            "targetRef": { "group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "web" },
+            "rules": [
+                { "prefer": { "labels": ["topology.kubernetes.io/zone"] } },
+                { "overlay": {
+                    "type": "Cluster", "name": "service/default/green/80",
+                    "jsonPatch": [{ "op": "add", "path": "/connect_timeout", "value": "1s" }],
+                } },
+            ],
+        },
+    });
+    let made = cluster.apply(&of("viewpolicies", "near"), &policy).await;
+    assert_eq!(made["spec"], policy["spec"], "nothing is lost, and nothing added");
+    let status = json!({ "status": { "conditions": [{
+        "type": "Accepted", "status": "True", "reason": "Accepted", "message": "",
+        "observedGeneration": 1, "lastTransitionTime": "2030-01-01T00:00:00Z",
+    }] } });
+    let path = of("viewpolicies", "near") + "/status";
+    assert_eq!(cluster.patch(&path, status).await["metadata"]["generation"], 1);
+}
