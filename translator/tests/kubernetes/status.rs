@@ -77,10 +77,16 @@ impl Stage {
         let writer = StatusWriter::new(client.clone(), report.clone(), observed.clone(), metrics);
         let acks = AckReader::new(store.clone(), &translator);
         let (inputs, outputs) = mpsc::channel(16);
+        let (heard, translated) = (acks.run(stop.clone()), translator.run(outputs, stop.clone()));
+        // How they end is of no interest: a translator may be followed by the next.
         let tasks = [
             tokio::spawn(writer.run(stop.clone())),
-            tokio::spawn(acks.run(stop.clone()).map_drop()),
-            tokio::spawn(translator.run(outputs, stop.clone()).map_drop()),
+            tokio::spawn(async move {
+                let _ = heard.await;
+            }),
+            tokio::spawn(async move {
+                let _ = translated.await;
+            }),
         ];
         Self {
             cluster,
@@ -204,15 +210,6 @@ impl Stage {
         count.map_or(0, |count| count.parse().unwrap())
     }
 }
-
-/// For tasks of which nobody asks how they end.
-trait MapDrop: Future + Sized {
-    async fn map_drop(self) {
-        drop(self.await);
-    }
-}
-
-impl<F: Future> MapDrop for F {}
 
 fn plural(kind: &str) -> String {
     let kind = kind.to_ascii_lowercase();
