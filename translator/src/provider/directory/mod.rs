@@ -9,7 +9,8 @@ use futures::StreamExt;
 use heliograph_translator_core::Event;
 use heliograph_translator_core::infra::names;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::runtime::{WatchStreamExt, metadata_watcher, watcher};
+use kube::core::PartialObjectMeta;
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use roll::Roll;
 use std::pin::pin;
@@ -31,8 +32,8 @@ impl Directory {
         let ours = watcher::Config::default().labels(&names::selector());
         let pods = watcher(Api::<Pod>::all(self.client.clone()), ours).default_backoff();
         // Of nodes there is no use but for their labels.
-        let nodes = Api::<Node>::all(self.client);
-        let nodes = metadata_watcher(nodes, watcher::Config::default()).default_backoff();
+        let nodes = Api::<PartialObjectMeta<Node>>::all(self.client);
+        let nodes = watcher(nodes, watcher::Config::default()).default_backoff();
         let (mut pods, mut nodes) = (pin!(pods), pin!(nodes));
         let (mut roll, mut trouble) = (Roll::default(), Trouble::default());
         loop {
