@@ -2,7 +2,7 @@
 
 use crate::run::{Changes, Finished, Options, Plan, Run, RunError};
 use crate::scenario::{Restart, Scenario, Step};
-use crate::servers::Target;
+use crate::servers::{Stop, Target};
 use heliograph_report::Scenario as Told;
 use std::time::Duration;
 
@@ -72,9 +72,10 @@ async fn take(step: &Step, settle: Duration, run: &mut Run) -> Result<(), RunErr
             run.excuse(true).await?;
             match how {
                 Restart::AllAtOnce => run.restart_servers().await?,
-                Restart::OneByOne => {
+                Restart::OneByOne | Restart::Killed => {
+                    let stop = if *how == Restart::Killed { Stop::Kill } else { Stop::Ask };
                     for server in 0..run.servers() {
-                        run.restart_server(server).await?;
+                        run.restart_server(server, stop).await?;
                         run.settle(settle).await?;
                         run.idle(*pause).await?;
                     }

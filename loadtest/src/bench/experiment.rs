@@ -178,6 +178,8 @@ impl Experiment {
             protocols,
             population,
             processes: if self == Self::Survival { 2 } else { 1 },
+            // Some are in their process before them: what is worked out once for all is not the newcomers' to wait for.
+            newcomers: (self == Self::Many).then_some(streams - streams / 100),
             ..Plan::new(scenario, streams + newcomers(streams), resources)
         };
         let mut options = Options::new(bench.programs.clone());

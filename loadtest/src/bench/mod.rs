@@ -9,7 +9,7 @@ mod page;
 mod peak;
 mod table;
 
-pub use page::{PageError, rewrite};
+pub use page::{PageError, find_place, rewrite};
 pub use table::Table;
 
 use crate::run::RunError;

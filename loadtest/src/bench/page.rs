@@ -12,13 +12,25 @@ pub enum PageError {
     NoPlace(PathBuf),
 }
 
+/// Whether a page has a place for a text.
+pub fn find_place(path: &Path) -> Result<(), PageError> {
+    with_text(path, "").map(drop)
+}
+
 /// Writes a text where the page has a place for it, instead of what was there.
 pub fn rewrite(path: &Path, text: &str) -> Result<(), PageError> {
-    let failed =
-        |what: &'static str| move |cause| PageError::File { what, path: path.to_owned(), cause };
-    let page = std::fs::read_to_string(path).map_err(failed("read"))?;
-    let page = replaced(&page, text).ok_or_else(|| PageError::NoPlace(path.to_owned()))?;
-    std::fs::write(path, page).map_err(failed("write"))
+    let page = with_text(path, text)?;
+    std::fs::write(path, page).map_err(failed("write", path))
+}
+
+fn with_text(path: &Path, text: &str) -> Result<String, PageError> {
+    let page = std::fs::read_to_string(path).map_err(failed("read", path))?;
+    replaced(&page, text).ok_or_else(|| PageError::NoPlace(path.to_owned()))
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> PageError {
+    let path = path.to_owned();
+    move |cause| PageError::File { what, path, cause }
 }
 
 fn replaced(page: &str, text: &str) -> Option<String> {

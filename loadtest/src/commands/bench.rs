@@ -1,6 +1,6 @@
 use super::play::stop_at_signal;
 use super::{Outcome, complain, print};
-use crate::bench::{Bench, rewrite};
+use crate::bench::{Bench, find_place, rewrite};
 use crate::servers::Programs;
 use crate::tied::pin;
 use anyhow::Context;
@@ -44,6 +44,10 @@ impl BenchArgs {
             pin(self.pin_clients)?;
         } else {
             complain("note: there is one CPU, so servers and clients share it");
+        }
+        if let Some(page) = &self.write {
+            // Half an hour later would be late to say that there is no place for the table.
+            find_place(page)?;
         }
         let bench = Bench {
             programs: Programs::here()?,

@@ -19,8 +19,8 @@ pub use finish::Finished;
 
 use crate::population::{Conduct, Group};
 use crate::scenario::{Protocols, Share, Span};
-use crate::servers::{Programs, Target};
-use crate::worker::{Begin, Order, Standing};
+use crate::servers::{Programs, Stop, Target};
+use crate::worker::{Begin, Order, Spread, Standing};
 use crate::workload::{Resources, Workload};
 use board::Board;
 use cost::Cost;
@@ -44,6 +44,8 @@ pub struct Plan {
     pub clients: usize,
     /// Of clients; there are more if they need more.
     pub processes: usize,
+    /// From this client on they have a process of their own.
+    pub newcomers: Option<usize>,
     pub fleets: usize,
     /// What clients say instead of the workload's fleets, to servers that know others.
     pub fleet: Option<String>,
@@ -79,6 +81,7 @@ pub struct Run {
     cost: Cost,
     /// How many CPUs the processes of the clients may run on.
     clients_cpus: usize,
+    spread: Spread,
     clients: usize,
     /// The number of the last change.
     changes: u32,
@@ -103,6 +106,7 @@ impl Plan {
             command: Vec::new(),
             clients,
             processes: 1,
+            newcomers: None,
             fleets: 1,
             fleet: None,
             protocols: Protocols::Delta,
@@ -126,12 +130,14 @@ impl Run {
         let Options { programs, clients_cpu, metrics, live, stop } = options;
         let mut workload = Workload::new(&plan.resources, plan.fleets);
         during(&stop, target.driver.set_up(&mut workload)).await??;
-        let board = Arc::new(Board::new(board::processes(plan.clients, plan.processes)));
-        let count = board.clients().len();
+        let crowd = plan.newcomers.unwrap_or(plan.clients);
+        let count = board::processes(crowd, plan.processes) + usize::from(plan.newcomers.is_some());
+        let board = Arc::new(Board::new(count));
+        let spread = Spread { workers: count, newcomers: plan.newcomers };
         let mut workers = Workers::start(&programs, count, clients_cpu, board.clone())?;
         let begin = Begin {
             worker: 0,
-            workers: count,
+            spread,
             servers: target.addresses(),
             security: target.security.clone(),
             streams_per_connection: plan.streams_per_connection,
@@ -172,6 +178,7 @@ impl Run {
             phase: None,
             cost: Cost::default(),
             clients_cpus: clients_cpu.map_or_else(cpus, |_| 1),
+            spread,
             clients: 0,
             changes: 0,
             settled: false,
@@ -214,9 +221,10 @@ impl Run {
             let before = self.sample().await?;
             self.cost.add(before);
         }
-        (self.clients, self.settled) = (clients, false);
+        let first = std::mem::replace(&mut self.clients, clients);
+        self.settled = false;
         self.stage.set(|scene| scene.wanted = clients);
-        let rate = rate.map(|rate| rate / processes as f64);
+        let rate = rate.map(|rate| rate / self.spread.workers_of(first) as f64);
         self.workers.tell(&Order::Connect { clients, rate }).await
     }
 
@@ -262,8 +270,8 @@ impl Run {
     }
 
     /// Stops a server and starts it again. Its streams may end meanwhile, see [`Run::excuse`].
-    pub async fn restart_server(&mut self, server: usize) -> Result<(), RunError> {
-        let old = self.stop_server(server).await?;
+    pub async fn restart_server(&mut self, server: usize, stop: Stop) -> Result<(), RunError> {
+        let old = self.stop_server(server, stop).await?;
         self.start_server(server, old).await
     }
 
@@ -271,7 +279,7 @@ impl Run {
     pub async fn restart_servers(&mut self) -> Result<(), RunError> {
         let mut stopped = Vec::new();
         for server in 0..self.servers() {
-            stopped.push(self.stop_server(server).await?);
+            stopped.push(self.stop_server(server, Stop::Ask).await?);
         }
         for (server, old) in stopped.into_iter().enumerate() {
             self.start_server(server, old).await?;
@@ -327,14 +335,14 @@ impl Run {
     }
 
     /// Which process it was.
-    async fn stop_server(&mut self, server: usize) -> Result<Option<u32>, RunError> {
+    async fn stop_server(&mut self, server: usize, stop: Stop) -> Result<Option<u32>, RunError> {
         self.cost.close();
         let name = self.server_name(server);
         let pid = self.pid(&name);
         // What it used up to now stays counted.
         self.watch.look().await?;
         self.watch.leaves(&name);
-        during_or_failed(&self.stop, &self.board, self.target.stop(server)).await??;
+        during_or_failed(&self.stop, &self.board, self.target.stop(server, stop)).await??;
         Ok(pid)
     }
 

@@ -53,7 +53,7 @@ impl Workers {
 
     pub(super) async fn begin(&mut self, begin: &Begin) -> Result<(), RunError> {
         for worker in 0..self.count() {
-            let begin = Begin { worker, workers: self.count(), ..begin.clone() };
+            let begin = Begin { worker, ..begin.clone() };
             self.give(worker, &Order::Begin(Box::new(begin))).await?;
         }
         self.asked += 1;

@@ -5,13 +5,14 @@ macro_rules! built_in {
 }
 
 /// Name and text, in the order in which they are listed.
-pub const BUILT_IN: [(&str, &str); 12] = built_in![
+pub const BUILT_IN: [(&str, &str); 13] = built_in![
     "connect-storm",
     "idle",
     "endpoint-churn",
     "route-change",
     "full-push",
     "rolling-restart",
+    "replica-loss",
     "scale-out",
     "slow-readers",
     "nack",

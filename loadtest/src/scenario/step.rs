@@ -22,6 +22,8 @@ pub enum Step {
 pub enum Restart {
     OneByOne,
     AllAtOnce,
+    /// One by one, and none is asked to end.
+    Killed,
 }
 
 /// A step as it is written: one verb, and what belongs to it.

@@ -1,5 +1,5 @@
 use super::certificates::Certificates;
-use super::{Program, Programs, ServersError, Start, url, version};
+use super::{Program, Programs, ServersError, Start, Stop, url, version};
 use crate::drive::StoreDriver;
 use heliograph_store::StoreArgs;
 use heliograph_store::keys::KeyRing;
@@ -104,9 +104,9 @@ impl Heliograph {
         versions
     }
 
-    pub(super) async fn stop(&mut self, server: usize) -> Result<(), ServersError> {
+    pub(super) async fn stop(&mut self, server: usize, stop: Stop) -> Result<(), ServersError> {
         match self.replicas.get_mut(server) {
-            Some(replica) => replica.program.stop().await,
+            Some(replica) => replica.program.stop(stop).await,
             None => Ok(()),
         }
     }

@@ -5,8 +5,8 @@ mod heliograph;
 mod peer;
 mod program;
 
-pub use program::Programs;
 pub(crate) use program::{Program, Start};
+pub use program::{Programs, Stop};
 
 use crate::drive::{DriveError, Driver};
 use crate::security::Security;
@@ -171,10 +171,10 @@ impl Target {
         self.len() == 0
     }
 
-    /// Ends a server in order. It does not serve until it is started again.
-    pub async fn stop(&mut self, server: usize) -> Result<(), ServersError> {
+    /// Ends a server. It does not serve until it is started again.
+    pub async fn stop(&mut self, server: usize, stop: Stop) -> Result<(), ServersError> {
         match &mut self.servers {
-            Servers::Heliograph(servers) => servers.stop(server).await,
+            Servers::Heliograph(servers) => servers.stop(server, stop).await,
             Servers::Given(_) | Servers::Peer(_) => Err(ServersError::NotOurs),
         }
     }

@@ -33,6 +33,14 @@ pub(crate) struct Start<'a> {
     pub(crate) cpu: Option<usize>,
 }
 
+/// How a program is made to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It may say goodbye to its clients.
+    Ask,
+    Kill,
+}
+
 /// The last lines that a program printed.
 #[derive(Debug, Default)]
 struct Log {
@@ -166,18 +174,19 @@ impl Program {
         self.before_it_ends(what, met).await
     }
 
-    /// Asks it to end, and sees to it.
-    pub(crate) async fn stop(&mut self) -> Result<(), ServersError> {
-        if let Some(pid) = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
-            // It may have ended already.
-            let _ = kill_process(pid, Signal::TERM);
+    /// Sees to it that it ends.
+    pub(crate) async fn stop(&mut self, stop: Stop) -> Result<(), ServersError> {
+        if stop == Stop::Ask {
+            if let Some(pid) = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+                // It may have ended already.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+            if tokio::time::timeout(GRACE, self.child.wait()).await.is_ok() {
+                return Ok(());
+            }
         }
-        let ended = tokio::time::timeout(GRACE, self.child.wait()).await;
         let failed = |cause| ServersError::Start { name: self.name.clone(), cause };
-        match ended {
-            Ok(_) => Ok(()),
-            Err(_) => self.child.kill().await.map_err(failed),
-        }
+        self.child.kill().await.map_err(failed)
     }
 
     async fn before_it_ends<T>(

@@ -1,6 +1,6 @@
 use super::book::Book;
 use super::desk::Desk;
-use super::order::{Begin, Standing, Trouble};
+use super::order::{Begin, Spread, Standing, Trouble};
 use super::watcher::Watcher;
 use crate::population::{Conduct, Population};
 use crate::scenario::Share;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 /// The clients of a worker, and all that is known of them.
 pub(super) struct Crew {
     worker: usize,
-    workers: usize,
+    spread: Spread,
     security: Security,
     book: Arc<Book>,
     desk: Arc<Desk>,
@@ -56,7 +56,7 @@ impl Crew {
         let population = Population::new(begin.population, begin.protocols, names);
         Ok(Self {
             worker: begin.worker,
-            workers: begin.workers,
+            spread: begin.spread,
             security: begin.security,
             book,
             desk,
@@ -67,7 +67,7 @@ impl Crew {
 
     /// Returns at once; clients arrive by and by.
     pub(super) fn connect(&self, clients: usize, rate: Option<f64>) {
-        let (worker, workers) = (self.worker, self.workers);
+        let (worker, spread) = (self.worker, self.spread);
         let (book, desk, crowd) = (self.book.clone(), self.desk.clone(), self.crowd.clone());
         let recruits = self.recruits.clone();
         let next = move || {
@@ -76,7 +76,7 @@ impl Crew {
                 let number = recruits.seen;
                 recruits.seen += 1;
                 let Some(person) = recruits.population.next() else { return false };
-                if number % workers != worker {
+                if spread.worker_of(number) != worker {
                     continue;
                 }
                 let Some(fleet) = recruits.fleets.get(person.fleet).cloned() else { return false };

@@ -9,7 +9,7 @@ mod desk;
 mod order;
 mod watcher;
 
-pub use order::{Begin, Order, Standing, Tiding, Trouble};
+pub use order::{Begin, Order, Spread, Standing, Tiding, Trouble};
 
 use anyhow::{Context, bail};
 use crew::Crew;

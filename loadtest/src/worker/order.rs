@@ -41,11 +41,20 @@ pub enum Order {
     },
 }
 
+/// Which client is in which worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spread {
+    pub workers: usize,
+    /// From this client on they are in the last worker, and nobody else is. Who comes while the others are busy would wait
+    /// in one process with them for what has nothing to do with the server.
+    pub newcomers: Option<usize>,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Begin {
-    /// Which worker this is, from 0 on, and how many there are: client `n` is that of worker `n % workers`.
+    /// Which worker this is, from 0 on.
     pub worker: usize,
-    pub workers: usize,
+    pub spread: Spread,
     pub servers: Vec<String>,
     pub security: Security,
     pub streams_per_connection: usize,
@@ -96,6 +105,24 @@ pub struct Trouble {
     pub lasting: bool,
 }
 
+impl Spread {
+    pub fn worker_of(self, client: usize) -> usize {
+        match self.newcomers {
+            Some(first) if client >= first => self.workers - 1,
+            _ => client % self.workers_of(client),
+        }
+    }
+
+    /// How many workers share the clients among whom this one is.
+    pub fn workers_of(self, client: usize) -> usize {
+        match self.newcomers {
+            Some(first) if client >= first => 1,
+            Some(_) => (self.workers - 1).max(1),
+            None => self.workers,
+        }
+    }
+}
+
 impl Standing {
     pub fn add(&mut self, other: &Self) {
         let Self { clients, up, warm, lacking, opened, responses } = other;
@@ -105,5 +132,19 @@ impl Standing {
         self.lacking += lacking;
         self.opened += opened;
         self.responses += responses;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newcomers_are_in_a_worker_of_their_own() {
+        let workers_of = |spread: Spread| [0, 1, 2, 3, 4].map(|client| spread.worker_of(client));
+        assert_eq!(workers_of(Spread { workers: 2, newcomers: None }), [0, 1, 0, 1, 0]);
+        let apart = Spread { workers: 3, newcomers: Some(3) };
+        assert_eq!(workers_of(apart), [0, 1, 0, 2, 2]);
+        assert_eq!([0, 3].map(|client| apart.workers_of(client)), [2, 1]);
     }
 }

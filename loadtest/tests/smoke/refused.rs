@@ -1,4 +1,5 @@
 use crate::program::{Ran, loadtest};
+use heliograph_loadtest::scenario::BUILT_IN;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
@@ -95,7 +96,7 @@ fn what_cannot_be_meant_is_said_in_one_line() {
 #[test]
 fn scenarios_are_listed_and_shown() {
     let list = loadtest(&["list"]);
-    assert_eq!((list.status, list.text.lines().count()), (0, 12));
+    assert_eq!((list.status, list.text.lines().count()), (0, BUILT_IN.len()));
     assert!(list.text.contains("endpoint-churn"));
     let shown = loadtest(&["show", "soak"]);
     assert!(shown.status == 0 && shown.text.contains("about: "), "{}", shown.text);

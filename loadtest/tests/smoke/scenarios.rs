@@ -26,6 +26,7 @@ scenarios! {
     route_change: "route-change",
     full_push: "full-push",
     rolling_restart: "rolling-restart",
+    replica_loss: "replica-loss",
     scale_out: "scale-out",
     slow_readers: "slow-readers",
     nack: "nack",
@@ -64,6 +65,14 @@ fn plays(name: &str) {
     let added = usize::from(name == "scale-out");
     assert_eq!(servers, scenario.servers + added + 1, "the distributors and a Redis");
     assert!(report.cpu().is_some() && report.peak_memory().is_some());
+}
+
+#[test]
+fn who_lost_its_server_is_not_sent_again_what_it_has() {
+    let (ran, report) = play("replica-loss", "heliograph");
+    let counters = &report.figures.counters;
+    assert!(counters.opened > report.most_streams(), "they came back: {}", ran.text);
+    assert_eq!(counters.resent, 0, "{}", ran.text);
 }
 
 #[test]
