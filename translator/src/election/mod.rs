@@ -285,17 +285,13 @@ fn publish(
 
 /// Tells of trouble when it begins and when it is over.
 fn note(told: &mut bool, lease: &str, trouble: Option<String>) {
-    match trouble {
-        Some(trouble) => {
-            if !std::mem::replace(told, true) {
-                let trouble = one_line(&trouble);
-                tracing::error!(
-                    "the Lease {lease} cannot be had; this needs get, create and patch of leases there: {trouble}"
-                );
-            }
-        }
-        None if std::mem::take(told) => tracing::info!("the Lease {lease} can be had again"),
-        None => {}
+    let was_told = std::mem::replace(told, trouble.is_some());
+    match trouble.as_deref().map(one_line) {
+        Some(trouble) if !was_told => tracing::error!(
+            "the Lease {lease} cannot be had; this needs get, create and patch of leases there: {trouble}"
+        ),
+        None if was_told => tracing::info!("the Lease {lease} can be had again"),
+        _ => {}
     }
 }
 
