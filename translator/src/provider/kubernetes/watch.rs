@@ -119,6 +119,8 @@ impl KindWatch {
             config.field_selector = self.fields.map(str::to_owned);
             config.label_selector = self.selection.labels_of(self.kind);
             let stream = watcher::watcher(self.api.clone(), config);
+            // It begins with a list, and until that is complete there is nothing to compare with another one.
+            self.holdings.begin();
             self.follow(pin!(stream)).await;
         }
         // Nobody listens: whoever did has ended, and it is for them to say why.
