@@ -23,7 +23,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
@@ -46,11 +46,13 @@ const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Waits for what another process does.
 pub(crate) async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let started = Instant::now();
-    while !condition().await {
-        assert!(started.elapsed() < DEADLINE, "not in time: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let mut look = tokio::time::interval(Duration::from_millis(20));
+    let looking = async {
+        while !condition().await {
+            look.tick().await;
+        }
+    };
+    assert!(tokio::time::timeout(DEADLINE, looking).await.is_ok(), "not in time: {what}");
 }
 
 impl Kubernetes {

@@ -277,3 +277,24 @@ spec:
     assert!(changed(&outcome).contains(&(ResourceType::Cluster, gone)), "{outcome:?}");
     assert!(outcome.work.total() < 20, "{:?}", outcome.work);
 }
+
+/// A new term begins with everything, and with the same: also what was there and is gone leaves no trace.
+#[test]
+fn a_world_that_forgets_what_it_derived_tells_everything_again() {
+    let mut world = world(3);
+    change(&mut world, route("web", 1, "other.example.com", "/"));
+    world.apply(Event::Deleted(service(2).key()));
+    world.settle();
+    world.forget_derived();
+    let again = world.settle();
+
+    let mut fresh = World::new();
+    apply(&mut fresh, [object(CLASS), gateway("web"), service(0), service(1)]);
+    for index in 0..3 {
+        let host = if index == 1 { "other".to_owned() } else { format!("host-{index}") };
+        let route = route("web", index, &format!("{host}.example.com"), "/");
+        apply(&mut fresh, [slice(index, "10.0.0.1"), route]);
+    }
+    assert_eq!(again, fresh.settle());
+    assert_eq!(world.settle(), Outcome::default(), "nothing is told twice");
+}

@@ -20,6 +20,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+/// How long the end of the program may take because of the Lease. Others can wait until it runs out.
+const LONGEST_END: Duration = Duration::from_secs(5);
+
 /// The flags of the election.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ElectionArgs {
@@ -57,6 +60,8 @@ pub struct ElectionArgs {
 /// A candidate, for as long as the program runs.
 pub struct Election {
     lock: LeaseLock,
+    /// Its namespace and name, for people.
+    lease: String,
     candidacy: Candidacy,
     leadership: watch::Sender<Option<Lead>>,
     resign: Resign,
@@ -88,6 +93,7 @@ impl Election {
             lease_ttl: ttl,
         };
         Self {
+            lease: format!("{namespace}/{}", args.lease_name),
             lock: LeaseLock::new(client, &namespace, params),
             candidacy: Candidacy::new(name, ttl),
             leadership: watch::Sender::new(None),
@@ -157,7 +163,10 @@ impl Election {
                         Ok(Err(error)) => Some(error.to_string()),
                         Err(_) => Some(format!("no answer within {limit:?}")),
                     };
-                    note(&mut self.told, &self.metrics, trouble);
+                    if trouble.is_some() {
+                        self.metrics.failed();
+                    }
+                    note(&mut self.told, &self.lease, trouble);
                     publish(&self.leadership, &self.candidacy, &self.metrics);
                 }
                 () = sleep_until(next), if answered => return Turn::Ask,
@@ -167,11 +176,13 @@ impl Election {
 
     /// Ends the term, then tells the API, so that nobody has to wait until the Lease runs out.
     async fn step_down(&mut self) {
-        if !self.candidacy.give_up(Instant::now()) {
+        let is_ours = self.candidacy.give_up(Instant::now());
+        publish(&self.leadership, &self.candidacy, &self.metrics);
+        if !is_ours {
             return;
         }
-        publish(&self.leadership, &self.candidacy, &self.metrics);
-        match timeout(self.candidacy.call_limit(), self.lock.step_down()).await {
+        let limit = self.candidacy.call_limit().min(LONGEST_END);
+        match timeout(limit, self.lock.step_down()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("the Lease was not given back: {error}"),
             Err(_) => tracing::warn!("the Lease was not given back: no answer"),
@@ -273,15 +284,17 @@ fn publish(
 }
 
 /// Tells of trouble when it begins and when it is over.
-fn note(told: &mut bool, metrics: &ElectionMetrics, trouble: Option<String>) {
+fn note(told: &mut bool, lease: &str, trouble: Option<String>) {
     match trouble {
         Some(trouble) => {
-            metrics.failed();
             if !std::mem::replace(told, true) {
-                tracing::error!("the Lease cannot be asked for: {}", one_line(&trouble));
+                let trouble = one_line(&trouble);
+                tracing::error!(
+                    "the Lease {lease} cannot be had; this needs get, create and patch of leases there: {trouble}"
+                );
             }
         }
-        None if std::mem::take(told) => tracing::info!("the Lease can be asked for again"),
+        None if std::mem::take(told) => tracing::info!("the Lease {lease} can be had again"),
         None => {}
     }
 }

@@ -56,9 +56,9 @@ impl Candidate {
 #[tokio::test]
 async fn one_leads_and_the_next_one_when_it_steps_down() {
     let cluster = Kubernetes::shared().await;
-    let mut first = Candidate::start(client(&cluster).await, "one-leads", 3);
+    let mut first = Candidate::start(client(&cluster).await, "one-leads", 10);
     let led = first.leads().await;
-    let mut second = Candidate::start(client(&cluster).await, "one-leads", 3);
+    let mut second = Candidate::start(client(&cluster).await, "one-leads", 10);
     first.stop.cancel();
     (&mut first.task).await.unwrap();
     assert!(!first.is_leader());

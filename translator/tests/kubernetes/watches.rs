@@ -49,7 +49,7 @@ impl Watched {
         let metrics = KubernetesMetrics::register(&registry).unwrap();
         let provider = provider::Kubernetes::new(client, scope, observed.clone(), metrics);
         let (refresh, board) = (provider.refresh(), provider.board());
-        let (sender, inputs) = mpsc::channel(16);
+        let (sender, inputs) = mpsc::channel(1024);
         let stop = CancellationToken::new();
         tokio::spawn(provider.run(sender, stop.clone()));
         Self {
