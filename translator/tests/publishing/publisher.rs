@@ -11,17 +11,18 @@ async fn each_change_is_one_step_and_no_change_is_none() {
     let mut writer = Writer::new(&store, 7);
     writer.publisher.complete();
     let edge = fleet("edge");
-    let steps: [(&[Change], Option<u64>); 4] = [
-        (&[], Some(1)),
-        (&[set("a", "1")], Some(2)),
-        (&[set("a", "1")], None),
-        (&[set("b", "1")], Some(3)),
+    let steps: [(&[Change], News); 4] = [
+        (&[], written("edge", at(7, 1))),
+        (&[set("a", "1")], written("edge", at(7, 2))),
+        // What is there holds this change too.
+        (&[set("a", "1")], found("edge", at(7, 2))),
+        (&[set("b", "1")], written("edge", at(7, 3))),
     ];
     for (changes, expected) in steps {
         writer.change(&edge, changes);
-        let expected = expected.map(|sequence| written("edge", at(7, sequence)));
-        assert_eq!(writer.catch_up().await, Vec::from_iter(expected), "{changes:?}");
+        assert_eq!(writer.catch_up().await, [expected], "{changes:?}");
     }
+    assert_eq!(store.noted().publications.len(), 3);
     assert_eq!(store.live().await[&edge].tree(ResourceType::Cluster).len(), 2);
     for publication in &store.noted().publications[1..] {
         assert_eq!(Noted::written(publication), 1, "only what differs is written");
