@@ -298,3 +298,34 @@ fn a_world_that_forgets_what_it_derived_tells_everything_again() {
     assert_eq!(again, fresh.settle());
     assert_eq!(world.settle(), Outcome::default(), "nothing is told twice");
 }
+
+#[test]
+fn a_listener_set_beside_a_thousand_routes_attaches_its_own() {
+    let mut world = world(1_000);
+    let open = object(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: heliograph
+  allowedListeners: {namespaces: {from: Same}}
+  listeners:
+  - {name: http, port: 8080, protocol: HTTP}
+",
+    );
+    assert_eq!(work(&change(&mut world, open)), [("gateway", 1)]);
+    let set = object(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {name: more, namespace: shop}
+spec:
+  parentRef: {name: web}
+  listeners: [{name: http, port: 8081, protocol: HTTP}]
+",
+    );
+    let outcome = change(&mut world, set);
+    assert_eq!(outcome.work.of("attachment"), 0, "{:?}", outcome.work);
+    assert!(outcome.work.total() < 10, "{:?}", outcome.work);
+}

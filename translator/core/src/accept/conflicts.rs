@@ -16,7 +16,7 @@ pub(super) fn mark(listeners: &mut [AcceptedListener]) {
     let mut by_port: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
     for (index, listener) in listeners.iter().enumerate() {
         if let Some(listener) = &listener.listener {
-            by_port.entry(InfraPort::new(listener.port).bind_port).or_default().push(index);
+            by_port.entry(bound(listener)).or_default().push(index);
         }
     }
     for indexes in by_port.values() {
@@ -53,11 +53,11 @@ pub(super) fn give_way<'a>(
     for listener in listeners {
         let mut before = before.clone().filter(|before| before.is_accepted());
         let conflict = before.find_map(|before| match (&listener.listener, &before.listener) {
-            (Some(ours), Some(theirs)) => conflict(ours, theirs),
+            (Some(ours), Some(theirs)) if bound(ours) == bound(theirs) => conflict(ours, theirs),
             // It speaks what is not understood here, and could share the port with nobody.
             (None, _) => (listener.port == before.port && listener.protocol != before.protocol)
                 .then_some(("ProtocolConflict", "the same port and another protocol")),
-            (Some(_), None) => None,
+            (Some(_), _) => None,
         });
         match conflict {
             None => {}
@@ -76,6 +76,7 @@ type Conflict = (&'static str, &'static str);
 
 const PORT_UNAVAILABLE: &str = "PortUnavailable";
 
+/// Of two that share a port of the proxy.
 fn conflict(one: &Listener, other: &Listener) -> Option<Conflict> {
     if one.port != other.port {
         return Some((PORT_UNAVAILABLE, "a port that proxies bind at the same number"));
@@ -83,4 +84,8 @@ fn conflict(one: &Listener, other: &Listener) -> Option<Conflict> {
     // Whether a connection begins with TLS tells plain HTTP from HTTPS.
     (one.protocol == other.protocol && one.hostname == other.hostname)
         .then_some(("HostnameConflict", "the same port, protocol and hostname"))
+}
+
+fn bound(listener: &Listener) -> u16 {
+    InfraPort::new(listener.port).bind_port
 }

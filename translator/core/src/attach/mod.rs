@@ -1,6 +1,6 @@
 //! Which listeners a route belongs to, and for which hosts.
 
-use crate::accept::{self, Door, Doors, allows};
+use crate::accept::{self, Door, allows};
 use crate::ir::{Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::routes::Rules;
@@ -79,10 +79,20 @@ pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
             Kind::ListenerSet => accept::gateway_of(reader, &owner.name)?,
             _ => return None,
         };
-        let doors = reader.doors(&gateway)?;
-        Some(attach(reader, key, rules, reference, &owner, &gateway, doors))
+        let (fleet, doors) = reader.doors_of(&gateway, &owner)?;
+        Some(attach(reader, key, rules, reference, &Entrance { owner, gateway, fleet, doors }))
     });
     Attachment { parents: parents.collect(), mentions: rules.mentions.clone() }
+}
+
+/// Where a parentRef leads.
+struct Entrance<'a> {
+    /// The Gateway, or a ListenerSet of it.
+    owner: ObjectKey,
+    gateway: ObjectName,
+    fleet: &'a FleetName,
+    /// The owner's.
+    doors: Vec<&'a Door>,
 }
 
 fn attach(
@@ -90,15 +100,13 @@ fn attach(
     key: &ObjectKey,
     rules: &Rules,
     reference: &gateway::ParentRef,
-    owner: &ObjectKey,
-    gateway: &ObjectName,
-    doors: &Doors,
+    entrance: &Entrance<'_>,
 ) -> Parent {
     let mut parent = Parent {
         fleet: doors.fleet.clone(),
         reference: reference.clone(),
         accepted: Condition::yes("Accepted", "Accepted", "The route is attached"),
-        gateway: gateway.clone(),
+        gateway: entrance.gateway.clone(),
         listeners: Vec::new(),
         hosts: Vec::new(),
     };
@@ -106,11 +114,11 @@ fn attach(
         parent.accepted = refusal.clone();
         return parent;
     }
-    match allowed(reader, key, reference, owner, doors) {
+    match allowed(reader, key, reference, entrance) {
         Err(refused) => parent.accepted = refused,
         Ok(open) => {
             for door in open {
-                place(&doors.fleet, rules, door, &mut parent);
+                place(entrance.fleet, rules, door, &mut parent);
             }
             if parent.listeners.is_empty() {
                 parent.accepted = Condition::no(
@@ -129,15 +137,14 @@ fn allowed<'a>(
     reader: &Reader<'_>,
     key: &ObjectKey,
     reference: &gateway::ParentRef,
-    owner: &ObjectKey,
-    doors: &'a Doors,
+    entrance: &Entrance<'a>,
 ) -> Result<Vec<&'a Door>, Condition> {
+    let Entrance { owner, doors, .. } = entrance;
     let named = |door: &&Door| {
         reference.section_name.as_deref().is_none_or(|section| *section == *door.id.name)
     };
     let at_port = |door: &&Door| reference.port.is_none_or(|port| port == door.port);
-    let owned = |door: &&Door| door.id.owner == *owner;
-    let meant: Vec<_> = doors.doors.iter().filter(owned).filter(named).filter(at_port).collect();
+    let meant: Vec<_> = doors.iter().copied().filter(named).filter(at_port).collect();
     if meant.is_empty() {
         let message = format!("{owner} has no such listener");
         return Err(Condition::no("Accepted", "NoMatchingParent", message));

@@ -11,9 +11,7 @@ use bytes::Bytes;
 use heliograph_envoy::envoy::config::core::v3::{
     DataSource, TransportSocket, data_source::Specifier, transport_socket,
 };
-use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::{
-    SystemRootCerts, TrustChainVerification,
-};
+use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
 use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::subject_alt_name_matcher::SanType;
 use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
@@ -23,6 +21,10 @@ use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
 use heliograph_envoy::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
 use heliograph_envoy::google::protobuf::BoolValue;
 use heliograph_envoy::{Any, any};
+
+/// Where Envoy's own images have it, as Debian and its like do. Envoy's `system_root_certs` would look in more places, and Envoy
+/// verifies no names with it.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// What an HTTPS listener shows its clients, and asks of them.
 pub(super) fn downstream(reader: &Reader<'_>, listener: &ir::Listener) -> TransportSocket {
@@ -50,13 +52,15 @@ pub(super) fn upstream(
         BackendProtocol::Http1 => "http/1.1",
         BackendProtocol::Http2 => "h2",
     };
-    let (trusted_ca, system_root_certs) = match &tls.trust {
-        Trust::System => (None, Some(SystemRootCerts::default())),
-        Trust::Authorities(pem) => (Some(inline(pem.clone())), None),
+    let trusted_ca = match &tls.trust {
+        Trust::System => DataSource {
+            specifier: Some(Specifier::Filename(SYSTEM_AUTHORITIES.to_owned())),
+            ..Default::default()
+        },
+        Trust::Authorities(pem) => inline(pem.clone()),
     };
     let validation = CertificateValidationContext {
-        trusted_ca,
-        system_root_certs,
+        trusted_ca: Some(trusted_ca),
         match_typed_subject_alt_names: tls.names.iter().map(name).collect(),
         ..Default::default()
     };

@@ -1,6 +1,6 @@
 use super::facts::Facts;
 use super::unit::{Fact, Unit};
-use crate::accept::{AcceptedGateway, Doors};
+use crate::accept::{AcceptedGateway, Door, Doors};
 use crate::attach::Attachment;
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::objects::{ObjectKey, ObjectName, Typed};
@@ -58,10 +58,22 @@ impl<'a> Reader<'a> {
         self.facts.gateway(name)
     }
 
-    /// What routes and fleets see of a Gateway that is ours.
+    /// What fleets see of a Gateway that is ours.
     pub(crate) fn doors(&self, name: &ObjectName) -> Option<&'a Doors> {
         self.saw(Fact::Doors(name.clone()));
         self.facts.gateway(name).map(|gateway| &gateway.doors)
+    }
+
+    /// What routes see of a Gateway that is ours: its own listeners, or those that a ListenerSet adds to it.
+    pub(crate) fn doors_of(
+        &self,
+        gateway: &ObjectName,
+        owner: &ObjectKey,
+    ) -> Option<(&'a FleetName, Vec<&'a Door>)> {
+        self.saw(Fact::FleetOf(gateway.clone()));
+        self.saw(Fact::DoorsOf(owner.clone()));
+        let Doors { fleet, doors, .. } = &self.facts.gateway(gateway)?.doors;
+        Some((fleet, doors.iter().filter(|door| door.id.owner == *owner).collect()))
     }
 
     /// The Gateways of a fleet.

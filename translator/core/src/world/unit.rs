@@ -55,8 +55,12 @@ pub(crate) enum Fact {
     Pointing(Kind, ObjectKey),
     /// What a unit came to.
     Product(Unit),
-    /// What routes and fleets see of a Gateway.
+    /// What fleets see of a Gateway.
     Doors(ObjectName),
+    /// What routes see of a Gateway or a ListenerSet.
+    DoorsOf(ObjectKey),
+    /// Whose proxies serve a Gateway, if any do.
+    FleetOf(ObjectName),
     /// The Gateways of a fleet.
     Members(FleetName),
     /// The listeners that hosts of a table may belong to.

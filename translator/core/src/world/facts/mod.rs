@@ -1,7 +1,7 @@
 mod attachments;
 mod views;
 
-use crate::accept::AcceptedGateway;
+use crate::accept::{AcceptedGateway, Door, Doors};
 use crate::attach::Attachment;
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
@@ -284,10 +284,16 @@ impl Facts {
         let mut touched = Vec::new();
         if old != new {
             touched.push(Fact::Doors(name.clone()));
+            // A change of one owner's is no concern of the others' routes.
+            let (old, new) = (by_owner(old), by_owner(new));
+            let owners: BTreeSet<&ObjectKey> = old.keys().chain(new.keys()).copied().collect();
+            let changed = owners.into_iter().filter(|owner| old.get(owner) != new.get(owner));
+            touched.extend(changed.cloned().map(Fact::DoorsOf));
         }
         let (old, new) =
             (old.map(|doors| doors.fleet.clone()), new.map(|doors| doors.fleet.clone()));
         if old != new {
+            touched.push(Fact::FleetOf(name.clone()));
             if let Some(old) = old {
                 drop_member(&mut self.members, &old, name);
                 touched.push(Fact::Members(old));
@@ -409,6 +415,14 @@ fn drop_member<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, me
             index.remove(key);
         }
     }
+}
+
+fn by_owner(doors: Option<&Doors>) -> BTreeMap<&ObjectKey, Vec<&Door>> {
+    let mut owners: BTreeMap<&ObjectKey, Vec<&Door>> = BTreeMap::new();
+    for door in doors.into_iter().flat_map(|doors| &doors.doors) {
+        owners.entry(&door.id.owner).or_default().push(door);
+    }
+    owners
 }
 
 /// The listeners that hosts of each table of a fleet may belong to.
