@@ -103,7 +103,7 @@ fn attach(
     entrance: &Entrance<'_>,
 ) -> Parent {
     let mut parent = Parent {
-        fleet: doors.fleet.clone(),
+        fleet: entrance.fleet.clone(),
         reference: reference.clone(),
         accepted: Condition::yes("Accepted", "Accepted", "The route is attached"),
         gateway: entrance.gateway.clone(),
