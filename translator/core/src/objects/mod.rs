@@ -206,7 +206,7 @@ macro_rules! kinds {
 }
 
 // The kind, its type, its group, the version that the API serves it in if any does, its scope, and whether it has a
-// status.
+// status that is no fact to translate from.
 kinds! {
     Namespace: core::Namespace, "" / v1, Cluster, status;
     GatewayClass: gateway::GatewayClass, "gateway.networking.k8s.io" / v1, Cluster, status;

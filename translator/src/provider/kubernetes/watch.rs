@@ -234,6 +234,7 @@ impl KindWatch {
 
     fn read(&self, name: &ObjectName, served: Served) -> Result<Object, Unreadable> {
         let Served { metadata, status, fields } = served;
+        let mut fields = fields.map_err(Unreadable::new);
         if self.kind.has_status() {
             let seen = Seen {
                 generation: metadata.generation.unwrap_or_default(),
@@ -242,9 +243,11 @@ impl KindWatch {
                 status: Arc::new(status),
             };
             self.told.observed.note(&name.clone().of(self.kind), seen);
+        } else if let Ok(fields) = &mut fields {
+            // Somebody else's, and so a fact like the others: the address of a Service.
+            fields.insert("status".to_owned(), status);
         }
-        let fields = fields.map_err(Unreadable::new)?;
-        self.kind.read(metadata, &mut Value::Object(fields))
+        self.kind.read(metadata, &mut Value::Object(fields?))
     }
 
     fn remark(&self, name: &ObjectName, change: Change) -> Option<Event> {
