@@ -48,7 +48,8 @@ fn the_role_of_the_translator_is_what_it_needs() {
 fn granted() -> BTreeSet<Right> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/translator.yaml");
     let manifests = fs::read_to_string(path).unwrap();
-    let role = manifests.split("\n---\n").find(|document| document.contains("\nkind: ClusterRole\n"));
+    let role =
+        manifests.split("\n---\n").find(|document| document.contains("\nkind: ClusterRole\n"));
     let role: ClusterRole = serde_saphyr::from_str(role.unwrap()).unwrap();
     let mut granted = BTreeSet::new();
     for rule in role.rules.unwrap() {

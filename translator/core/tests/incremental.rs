@@ -317,7 +317,8 @@ spec:
   - {name: http, port: 8080, protocol: HTTP}
 ",
     );
-    assert_eq!(work(&change(&mut world, open)), [("gateway", 1)]);
+    let outcome = change(&mut world, open);
+    assert_eq!(work(&outcome), [("gateway", 1), ("infra", 1), ("status", 1)]);
     let set = object(
         "
 apiVersion: gateway.networking.k8s.io/v1

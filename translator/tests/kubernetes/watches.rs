@@ -7,11 +7,12 @@ use heliograph_translator::provider::Input;
 use heliograph_translator::provider::kubernetes::{self as provider, Board, Refresh, Scope};
 use heliograph_translator::{KubernetesArgs, KubernetesMetrics};
 use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Kind, ObjectName};
+use heliograph_translator_core::objects::core::Service;
+use heliograph_translator_core::objects::{Kind, ObjectName, Typed};
 use kube::Client;
 use prometheus::Registry;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -33,6 +34,8 @@ pub(crate) fn args(kubeconfig: Option<PathBuf>) -> KubernetesArgs {
 pub(crate) struct Watched {
     inputs: mpsc::Receiver<Input>,
     pub(crate) objects: BTreeSet<String>,
+    /// Where Services are reached from outside.
+    addresses: BTreeMap<String, String>,
     pub(crate) log: Vec<String>,
     pub(crate) synced: bool,
     pub(crate) fresh: u64,
@@ -55,6 +58,7 @@ impl Watched {
         Self {
             inputs,
             objects: BTreeSet::new(),
+            addresses: BTreeMap::new(),
             log: Vec::new(),
             synced: false,
             fresh: 0,
@@ -113,6 +117,9 @@ impl Watched {
                         Event::Applied(object) => {
                             let key = object.key().to_string();
                             self.log.push(format!("applied {key}"));
+                            if let Some(address) = Service::of(&object).and_then(address) {
+                                self.addresses.insert(key.clone(), address);
+                            }
                             self.objects.insert(key);
                         }
                         Event::Deleted(key) => {
@@ -124,6 +131,11 @@ impl Watched {
             }
         }
     }
+}
+
+fn address(service: &Service) -> Option<String> {
+    let balancer = service.status.as_ref()?.load_balancer.as_ref()?;
+    balancer.ingress.as_ref()?.first()?.ip.clone()
 }
 
 fn selecting(selector: &str) -> Scope {
@@ -188,6 +200,27 @@ async fn everything_is_told_and_then_every_change() {
     watched.log.clear();
     watched.until("what it has is all there is", |watched| watched.fresh >= asking).await;
     assert_eq!(watched.log, [""; 0], "nothing had to be fetched again");
+}
+
+/// What others write there is not ours to forget.
+#[tokio::test]
+async fn the_address_of_a_service_is_told() {
+    let cluster = Kubernetes::shared().await;
+    let namespace = cluster.create_namespace("addressed").await;
+    let services = format!("/api/v1/namespaces/{namespace}/services");
+    let spec = json!({ "type": "LoadBalancer", "ports": [{ "port": 80 }] });
+    cluster.create(&services, json!({ "metadata": { "name": "edge" }, "spec": spec })).await;
+    let mut watched = Watched::start(client(&cluster).await, Scope::default());
+    watched.until_synced().await;
+    let edge = format!("Service {namespace}/edge");
+    assert!(watched.has(&edge));
+    assert_eq!(watched.addresses.get(&edge), None);
+
+    let ingress = json!({ "loadBalancer": { "ingress": [{ "ip": "192.0.2.7" }] } });
+    cluster.patch(&format!("{services}/edge/status"), json!({ "status": ingress })).await;
+    let given =
+        |watched: &Watched| watched.addresses.get(&edge).is_some_and(|ip| ip == "192.0.2.7");
+    watched.until("an address", given).await;
 }
 
 /// A CRD of the kind that allows everything, as one of a newer version allows more.

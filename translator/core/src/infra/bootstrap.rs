@@ -185,11 +185,11 @@ impl Bootstrap<'_> {
         if let Some(tls) = tls {
             let mut context = json!({
                 "tls_params": { "tls_maximum_protocol_version": "TLSv1_3" },
-                "validation_context_sds_secret_config": self.from_file("authorities"),
+                "validation_context_sds_secret_config": self.in_file("authorities"),
             });
             if tls.certificate.is_some() {
                 context["tls_certificate_sds_secret_configs"] =
-                    json!([self.from_file("certificate")]);
+                    json!([self.in_file("certificate")]);
             }
             let mut upstream = json!({
                 "@type": extension("transport_sockets.tls.v3.UpstreamTlsContext"),
@@ -215,7 +215,7 @@ impl Bootstrap<'_> {
                     "name": "envoy.http.injected_credentials.generic",
                     "typed_config": {
                         "@type": extension("http.injected_credentials.generic.v3.Generic"),
-                        "credential": self.from_file("token"),
+                        "credential": self.in_file("token"),
                         "header": "authorization",
                         "header_value_prefix": "Bearer ",
                     },
@@ -224,7 +224,7 @@ impl Bootstrap<'_> {
         })
     }
 
-    fn from_file(&self, name: &str) -> Value {
+    fn in_file(&self, name: &str) -> Value {
         let path = format!("{}/{name}.json", self.distributors.folder);
         json!({
             "name": name,

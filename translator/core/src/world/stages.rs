@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// What a unit comes to. `None`: nothing, as where a Gateway is not ours, or the unit is gone.
 #[derive(Debug)]
 pub(super) enum Product {
-    Gateway(Option<AcceptedGateway>),
+    Gateway(Option<Box<AcceptedGateway>>),
     Fleet(Option<ir::Fleet>),
     Infra(Option<Arc<ir::Infra>>),
     Policy(Option<AcceptedPolicy>),
@@ -36,7 +36,7 @@ pub(super) enum Product {
 /// Every step of translation, in the order of the stages.
 pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
     match unit {
-        Unit::Gateway(name) => Product::Gateway(accept::gateway(reader, name)),
+        Unit::Gateway(name) => Product::Gateway(accept::gateway(reader, name).map(Box::new)),
         Unit::Fleet(name) => Product::Fleet(Some(accept::fleet(reader, name))),
         Unit::Infra(fleet) => Product::Infra(accept::infra(reader, fleet).map(Arc::new)),
         Unit::Policy(name) => Product::Policy(views::policy(reader, name)),

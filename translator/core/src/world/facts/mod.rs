@@ -91,8 +91,8 @@ impl Facts {
         let mut touched = Vec::new();
         let changed = match (unit, product) {
             (Unit::Gateway(name), Product::Gateway(new)) => {
-                touched = self.index_gateway(name, new.as_ref());
-                set(&mut self.gateways, name, new)
+                touched = self.index_gateway(name, new.as_deref());
+                set(&mut self.gateways, name, new.map(|new| *new))
             }
             (Unit::Fleet(name), Product::Fleet(new)) => {
                 touched = self.index_fleet(name, new.as_ref());
