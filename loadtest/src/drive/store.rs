@@ -1,7 +1,9 @@
 use super::DriveError;
 use crate::workload::{Update, Workload};
 use futures::{StreamExt, TryStreamExt, stream};
-use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Snapshot, Tree, Version};
+use heliograph_snapshot::{
+    FleetName, Head, Resource, ResourceType, Section, Snapshot, Tree, Version,
+};
 use heliograph_store::redis::{RedisStore, StoreArgs};
 use heliograph_store::{Publication, Store, Term};
 use prometheus::Registry;
@@ -95,9 +97,9 @@ impl StoreDriver {
         if self.secrets.is_empty() {
             return snapshot.clone();
         }
-        let trees = ResourceType::ALL.map(|kind| match kind {
-            ResourceType::Secret => (kind, self.secrets.clone()),
-            _ => (kind, snapshot.tree(kind).clone()),
+        let trees = Section::all().map(|section| match section {
+            Section::Served(ResourceType::Secret) => (section, self.secrets.clone()),
+            _ => (section, snapshot.section(section).clone()),
         });
         let (fleet, head) = (snapshot.fleet.clone(), snapshot.head);
         Arc::new(Snapshot::assembled(fleet, head, trees))

@@ -33,7 +33,8 @@ use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
 };
 use heliograph_envoy::google::protobuf::{Duration, Struct, UInt32Value, Value, value::Kind};
 use heliograph_envoy::{Message, any};
-use heliograph_snapshot::{Address as Hash, Change, Resource, ResourceType};
+use heliograph_snapshot::{Address as Hash, Change, Internal, Resource, ResourceType};
+use heliograph_views::{Preference, Treatment};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -93,6 +94,18 @@ pub(super) fn endpoints(resources: &Resources, at: usize, number: u32) -> Change
         ..Default::default()
     };
     set(ResourceType::Endpoints, &message.cluster_name, &message)
+}
+
+/// The rule that the endpoints of a cluster are preferred by labels, if there are any.
+pub(super) fn preference(resources: &Resources, at: usize) -> Option<Change> {
+    if resources.preferred_by.is_empty() {
+        return None;
+    }
+    let labels = resources.preferred_by.clone();
+    let preferences = vec![Preference { audience: String::new(), labels }];
+    let treatment = Treatment { preferences, ..Treatment::default() };
+    let rule = treatment.resource(ResourceType::Endpoints, &cluster_name(at));
+    Some(Change::SetInternal(Internal::Rules, Arc::new(rule)))
 }
 
 pub(super) fn listener(at: usize) -> Change {

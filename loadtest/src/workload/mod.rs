@@ -11,7 +11,7 @@ pub(crate) use build::{MARKED_PATH, addresses};
 pub use mark::mark;
 pub use schedule::Schedule;
 
-use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Snapshot};
+use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Section, Snapshot};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,6 +32,9 @@ pub struct Resources {
     pub secrets: usize,
     /// How long the body of a cluster is; it is never shorter than what it says.
     pub cluster_bytes: usize,
+    /// Labels by which clients prefer endpoints: those that differ in one are of different classes. Endpoints here have no
+    /// labels, so that all classes see the same, and the checker knows it.
+    pub preferred_by: Vec<String>,
 }
 
 /// All fleets as they are after the newest change.
@@ -93,6 +96,7 @@ impl Default for Resources {
             routes: 0,
             secrets: 0,
             cluster_bytes: 400,
+            preferred_by: Vec::new(),
         }
     }
 }
@@ -119,7 +123,7 @@ impl Workload {
         let names: Vec<_> = (0..fleets).map(fleet_name).collect();
         let first = Snapshot::empty(fleet_name(0)).with(base, everything(resources));
         let trees: BTreeMap<_, _> =
-            ResourceType::ALL.map(|kind| (kind, first.tree(kind).clone())).into();
+            Section::all().map(|section| (section, first.section(section).clone())).collect();
         let snapshot = |name: &FleetName| Snapshot::assembled(name.clone(), base, trees.clone());
         let snapshots = names.iter().map(|name| Arc::new(snapshot(name))).collect();
         Self { resources: resources.clone(), names, base, snapshots }
@@ -216,7 +220,8 @@ fn everything(resources: &Resources) -> impl Iterator<Item = Change> {
     let services = (0..clusters)
         .flat_map(|at| [build::cluster(resources, at, 0), build::endpoints(resources, at, 0)]);
     let edges = (0..listeners).flat_map(|at| [build::listener(at), build::table(resources, at, 0)]);
-    secrets.chain(services).chain(edges)
+    let rules = (0..clusters).filter_map(|at| build::preference(resources, at));
+    secrets.chain(services).chain(edges).chain(rules)
 }
 
 fn fleet_name(at: usize) -> FleetName {

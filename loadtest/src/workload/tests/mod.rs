@@ -140,3 +140,19 @@ fn without_resources_there_is_nothing_to_change() {
     assert_eq!(workload.snapshots()[0].roots(), BTreeMap::new());
     assert!(Workload::new(&nothing, 0).snapshots().is_empty());
 }
+
+/// In every fleet, and after every change.
+#[test]
+fn clients_are_told_apart_by_what_they_prefer() {
+    let by_zone = Resources { preferred_by: vec!["zone".to_owned()], ..some() };
+    let mut workload = Workload::new(&by_zone, 2);
+    let rules = |workload: &Workload| {
+        let count = |it: &Arc<Snapshot>| it.internal(Internal::Rules).len();
+        workload.snapshots().iter().map(count).collect::<Vec<_>>()
+    };
+    assert_eq!(rules(&workload), [60, 60]);
+    let update = Update { number: 1, kind: UpdateKind::Full, reach: Reach::EveryFleet };
+    workload.change(update);
+    assert_eq!(rules(&workload), [60, 60]);
+    assert_eq!(rules(&Workload::new(&some(), 1)), [0]);
+}
