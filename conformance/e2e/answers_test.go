@@ -3,6 +3,7 @@ package e2e
 import (
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -50,6 +51,39 @@ func TestARouteWithABadRegexSaysSoAndHarmsNobody(t *testing.T) {
 	// What is mended is served, so the Gateway was not stuck either.
 	var route gatewayv1.HTTPRoute
 	must(t, s.get(t, "bad-regex", &route))
+	*route.Spec.Rules[0].Matches[0].Path.Value = "/(a|b)"
+	must(t, s.client.Update(t.Context(), &route))
+	answers(t, "http", address, "regex.example.com", "/b")
+	under.mustBeWhole(t)
+}
+
+func TestWhatOnlyEnvoyRejectsIsToldInItsWords(t *testing.T) {
+	s := newSite(t)
+	s.apply(t, "web.yaml")
+	address := s.address(t, "web")
+	answers(t, "http", address, "web.example.com", "/")
+	under := begin(t, "http", address, "web.example.com", "/")
+
+	s.apply(t, "too-large-a-regex.yaml")
+	began := time.Now()
+	eventually(t, "the route says what Envoy says", func() error {
+		programmed, err := s.parentCondition(t, "too-large-a-regex", "Programmed")
+		if err != nil {
+			return err
+		}
+		return expected(programmed, metav1.ConditionFalse, "Invalid", "program size")
+	})
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	under.goOn(t, 50)
+	accepted, err := s.parentCondition(t, "web", "Accepted")
+	must(t, err)
+	must(t, expected(accepted, metav1.ConditionTrue, "Accepted", ""))
+
+	// What is mended is served.
+	var route gatewayv1.HTTPRoute
+	must(t, s.get(t, "too-large-a-regex", &route))
 	*route.Spec.Rules[0].Matches[0].Path.Value = "/(a|b)"
 	must(t, s.client.Update(t.Context(), &route))
 	answers(t, "http", address, "regex.example.com", "/b")

@@ -2,6 +2,7 @@ mod envoy;
 
 use super::*;
 use heliograph_client::references;
+use heliograph_snapshot::Internal;
 
 fn some() -> Resources {
     Resources { clusters: 60, listeners: 3, routes: 20, secrets: 4, ..Resources::default() }
