@@ -57,6 +57,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-report",
             "heliograph-snapshot",
             "heliograph-store",
+            "heliograph-views",
         ],
         &["heliograph-translator", "heliograph-translator-core"],
     ),

@@ -100,7 +100,14 @@ impl Envoys {
                 },
                 Some(ended) = tasks.join_next() => { ended??; continue }
             }
-            let wanted = report.borrow_and_update().infra.clone();
+            let wanted = {
+                let report = report.borrow_and_update();
+                // It may say something of proxies before anything is translated.
+                if !report.complete {
+                    continue;
+                }
+                report.infra.clone()
+            };
             if unready.is_some() {
                 check_ports(&wanted)?;
             }

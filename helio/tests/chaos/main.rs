@@ -22,5 +22,6 @@ mod scene;
 mod servers;
 mod site;
 mod storm;
+mod upgrade;
 mod world;
 mod writers;

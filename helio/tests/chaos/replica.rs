@@ -26,7 +26,9 @@ pub(crate) struct Replica {
     readiness: Readiness,
     registry: Registry,
     read: watch::Receiver<Snapshots>,
-    _tasks: JoinSet<()>,
+    reader: Arc<str>,
+    log: Log,
+    tasks: JoinSet<()>,
 }
 
 type Snapshots = BTreeMap<FleetName, Arc<Snapshot>>;
@@ -61,8 +63,15 @@ impl Replica {
         let subscription = Subscription::new(Arc::new(store.clone()));
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { bound.run(CancellationToken::new()).await.unwrap() });
-        tasks.spawn(follow(format!("reader of {name}").into(), subscription, log, seen));
-        Self { server, way, store, readiness, registry, read, _tasks: tasks }
+        let reader: Arc<str> = format!("reader of {name}").into();
+        tasks.spawn(follow(reader.clone(), subscription, log.clone(), seen));
+        Self { server, way, store, readiness, registry, read, reader, log, tasks }
+    }
+
+    /// Ends it, as a rollout does that does not wait.
+    pub(crate) async fn end(mut self) {
+        self.tasks.shutdown().await;
+        self.log.note(Event::Leaves { who: self.reader });
     }
 
     pub(crate) fn is_ready(&self) -> bool {

@@ -37,6 +37,8 @@ pub(crate) struct World {
     fence: u128,
     /// How many Envoys there have been.
     named: usize,
+    /// Replicas, also those that have ended.
+    started: usize,
 }
 
 /// Where Redis is.
@@ -68,6 +70,7 @@ impl World {
             directory,
             fence,
             named: 0,
+            started: 0,
         };
         for _ in 0..REPLICAS {
             world.add_replica().await;
@@ -86,7 +89,8 @@ impl World {
     }
 
     pub(crate) async fn add_replica(&mut self) {
-        let name = format!("replica {}", self.replicas.len());
+        let name = format!("replica {}", self.started);
+        self.started += 1;
         let registry = Registry::new();
         let (store, way) = open(&self.place, &self.directory, &registry).await;
         let replica = Replica::start(&name, store, registry, way, self.log.clone()).await;

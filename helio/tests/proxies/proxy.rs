@@ -56,7 +56,9 @@ impl Proxy {
     pub(crate) async fn total_connections(&self) -> u64 {
         let said = self.admin("/stats?filter=^server.total_connections$").await;
         let value = said.split("server.total_connections: ").nth(1).unwrap_or_default();
-        value.trim().parse().unwrap_or(u64::MAX)
+        // The answer may come in chunks.
+        let value = value.split_whitespace().next().unwrap_or_default();
+        value.parse().unwrap_or(u64::MAX)
     }
 
     /// What its container runs before it is told to end.

@@ -253,6 +253,62 @@ fn a_bad_route_touches_no_other() {
     assert_eq!(world.problems().count(), 1);
 }
 
+/// Whatever is wrong with an object, it is that object's problem.
+#[test]
+fn objects_that_are_wrong_touch_no_other() {
+    let mut world = world(3);
+    let open = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: heliograph
+  allowedListeners: {namespaces: {from: Same}}
+  listeners: [{name: http, port: 8080, protocol: HTTP}]
+";
+    change(&mut world, object(open));
+    let fleet = "shop/web".parse().unwrap();
+    let all = |world: &World| world.resources(&fleet).map(|(_, it)| it.clone()).collect::<Vec<_>>();
+    let before = all(&world);
+    let set = |name: &str, parent: &str, listener: &str| {
+        format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: ListenerSet
+metadata: {{name: {name}, namespace: shop}}
+spec: {{parentRef: {{{parent}}}, listeners: [{listener}]}}
+"
+        )
+    };
+    let of_route = |name: &str, rule: &str| {
+        format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {name}, namespace: shop}}
+spec: {{parentRefs: [{{name: web}}], hostnames: [host-0.example.com], rules: [{rule}]}}
+"
+        )
+    };
+    let own = "name: one, port: 9000, protocol: HTTP";
+    let wrong = [
+        // An expression that is none.
+        of_route("regex", "{matches: [{path: {type: RegularExpression, value: '/(a'}}]}"),
+        // Listeners that are there already, or that want a port for something else.
+        set("again", "name: web", "{name: http, port: 8080, protocol: HTTP}"),
+        set("other", "name: web", "{name: tcp, port: 8080, protocol: TCP}"),
+        // In a circle.
+        set("east", "kind: ListenerSet, name: west", &format!("{{{own}}}")),
+        set("west", "kind: ListenerSet, name: east", &format!("{{{own}}}")),
+        set("self", "kind: ListenerSet, name: self", &format!("{{{own}}}")),
+    ];
+    for manifest in wrong {
+        let outcome = change(&mut world, object(&manifest));
+        assert_eq!(changed(&outcome), [], "{manifest}");
+        assert_eq!(all(&world), before, "{manifest}");
+    }
+}
+
 #[test]
 fn a_policy_for_one_of_a_thousand_services_translates_one_cluster() {
     let mut world = world(1_000);
