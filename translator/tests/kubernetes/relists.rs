@@ -80,8 +80,9 @@ async fn who_may_not_read_a_kind_any_more_goes_on_with_what_it_has() {
     let lists = api.probes();
     until("it is tried", || api.probes() > lists).await;
     assert!(watched.remarks("httproutes may not be read"), "{:?}", watched.board.remarks());
-    api.put_route("b", false);
     api.forbid(Forbidden::Nothing);
-    watched.until("the difference", |watched| watched.has("HTTPRoute shop/b")).await;
     until("no line", || watched.board.remarks().is_empty()).await;
+    until("a watch", || api.watches() == 1).await;
+    api.put_route("b", true);
+    watched.until("the next change", |watched| watched.has("HTTPRoute shop/b")).await;
 }

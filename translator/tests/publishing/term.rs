@@ -332,7 +332,7 @@ async fn a_gateway_that_cannot_be_read_keeps_its_fleet_until_it_is_gone() {
     next.send(Input::Synced).await;
     let report = next.reports(|report| report.complete).await;
     assert!(report.infra[&fleet].proxies.is_none(), "what runs is left alone");
-    timeout(DEADLINE, next.readiness.ready()).await.unwrap();
+    until(async || store.noted().claims == 2).await;
     assert!(store.live().await.contains_key(&fleet));
     next.send(unread(&gateway)).await;
     next.send(Input::Unread(class.kind, BTreeSet::new())).await;
@@ -344,12 +344,16 @@ async fn a_gateway_that_cannot_be_read_keeps_its_fleet_until_it_is_gone() {
     // It is gone.
     next.send(Input::Unread(gateway.kind, BTreeSet::new())).await;
     next.reports(|report| !report.infra.contains_key(&fleet)).await;
-    let is_gone = async {
-        while store.live().await.contains_key(&fleet) {
+    until(async || !store.live().await.contains_key(&fleet)).await;
+    next.stop.cancel();
+    next.end().await.unwrap();
+}
+
+async fn until(is_so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !is_so().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(DEADLINE, is_gone).await.expect("in time");
-    next.stop.cancel();
-    next.end().await.unwrap();
+    timeout(DEADLINE, waiting).await.expect("in time");
 }
