@@ -5,8 +5,18 @@ use heliograph_translator_core::objects::Kind;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// After so long without a byte from the API a connection is given up. A watch lasts less, and where nothing changes the API
+/// says once a minute that it is still there.
+pub(crate) const SILENCE: Duration = Duration::from_secs(100);
+
+/// How often a client is made anew from a kubeconfig that says the same: the files that it names may say something else.
+const RENEW_EVERY: Duration = Duration::from_secs(30);
+const RENEW_SOON: Duration = Duration::from_secs(1);
 
 /// The flags of a program that asks a Kubernetes API.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,16 +67,18 @@ pub enum ConnectError {
 impl KubernetesArgs {
     /// A client. The API need not be there yet.
     pub async fn connect(&self) -> Result<Client, ConnectError> {
+        // Before it is used, so that what is written meanwhile is not missed.
+        let text = self.kubeconfig.as_deref().map(text_of);
         let client = self.client().await?;
-        Ok(match self.kubeconfig {
-            Some(_) => renewing(client, self.clone()),
+        Ok(match text {
+            Some(text) => renewing(client, text, self.clone()),
             // The token of a pod is a file, which the client reads again by itself.
             None => client,
         })
     }
 
     async fn client(&self) -> Result<Client, ConnectError> {
-        let config = match &self.kubeconfig {
+        let mut config = match &self.kubeconfig {
             None => Config::incluster().map_err(ConnectError::Outside)?,
             Some(path) => {
                 let wrong = |cause| ConnectError::Kubeconfig { path: path.clone(), cause };
@@ -76,32 +88,88 @@ impl KubernetesArgs {
                 Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(wrong)?
             }
         };
+        config.read_timeout = Some(SILENCE);
         Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
     }
 }
 
 /// A client that becomes another when the API refuses it or cannot be reached, if the file says something else by then: an
 /// expired kubeconfig is mended without a restart.
-fn renewing(client: Client, args: KubernetesArgs) -> Client {
+fn renewing(client: Client, text: Option<Vec<u8>>, args: KubernetesArgs) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let (current, args) = (Arc::new(Mutex::new(client)), Arc::new(args));
+    let renewal = Renewal { client, text, renewed: Instant::now(), is_renewing: false, told: None };
+    let (renewal, args) = (Arc::new(Mutex::new(renewal)), Arc::new(args));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (current, args) = (current.clone(), args.clone());
+        let (renewal, args) = (renewal.clone(), args.clone());
         async move {
-            let client = current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let client = held(&renewal).client.clone();
             let answer: Result<Response<Body>, kube::Error> = client.send(request).await;
-            let is_refused = match &answer {
+            let refused = match &answer {
                 Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
                 Err(_) => true,
             };
             // Whoever asked tries again after a while.
-            if is_refused && let Ok(renewed) = args.client().await {
-                *current.lock().unwrap_or_else(PoisonError::into_inner) = renewed;
+            if refused {
+                let text = args.kubeconfig.as_deref().and_then(text_of);
+                if held(&renewal).begin(text, answer.is_ok(), Instant::now()) {
+                    let client = args.client().await;
+                    held(&renewal).end(client, Instant::now());
+                }
             }
             answer
         }
     });
     Client::new(service, namespace)
+}
+
+/// The client that is used, and what it was made from.
+struct Renewal {
+    client: Client,
+    text: Option<Vec<u8>>,
+    renewed: Instant,
+    /// One at a time.
+    is_renewing: bool,
+    /// What was said of a file that cannot be used, so that it is said once.
+    told: Option<String>,
+}
+
+impl Renewal {
+    /// Whether another client is to be made now: the file says something else, or names files that may by now. That is likely
+    /// where the API answers, and does not know who asks.
+    fn begin(&mut self, text: Option<Vec<u8>>, answers: bool, now: Instant) -> bool {
+        let pause = if answers { RENEW_SOON } else { RENEW_EVERY };
+        let is_due = self.text != text || now.duration_since(self.renewed) >= pause;
+        if self.is_renewing || !is_due {
+            return false;
+        }
+        (self.text, self.is_renewing) = (text, true);
+        true
+    }
+
+    fn end(&mut self, client: Result<Client, ConnectError>, now: Instant) {
+        (self.renewed, self.is_renewing) = (now, false);
+        match client {
+            Ok(client) => (self.client, self.told) = (client, None),
+            Err(error) => {
+                let text = error.to_string();
+                if self.told.as_ref() != Some(&text) {
+                    tracing::error!(
+                        "the kubeconfig cannot be used, and the one before stays: {text}"
+                    );
+                    self.told = Some(text);
+                }
+            }
+        }
+    }
+}
+
+fn held(renewal: &Mutex<Renewal>) -> MutexGuard<'_, Renewal> {
+    renewal.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A small file, on a disk of this machine.
+fn text_of(kubeconfig: &Path) -> Option<Vec<u8>> {
+    std::fs::read(kubeconfig).ok()
 }
 
 fn served_kind(text: &str) -> Result<Kind, String> {
@@ -115,6 +183,33 @@ fn served_kind(text: &str) -> Result<Kind, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_client_is_made_anew_when_there_is_reason_to_and_once_at_a_time() {
+        let client = || {
+            let service = tower::service_fn(async |_: Request<Body>| {
+                Ok::<_, kube::Error>(Response::new(Body::empty()))
+            });
+            Client::new(service, "default")
+        };
+        let (now, text) = (Instant::now(), Some(b"one".to_vec()));
+        let mut renewal = Renewal {
+            client: client(),
+            text: text.clone(),
+            renewed: now,
+            is_renewing: false,
+            told: None,
+        };
+        assert!(!renewal.begin(text.clone(), false, now), "the API is away, and nothing is new");
+        let other = Some(b"two".to_vec());
+        assert!(renewal.begin(other.clone(), false, now));
+        assert!(!renewal.begin(text, false, now), "one at a time");
+        renewal.end(Ok(client()), now);
+        assert!(!renewal.begin(other.clone(), true, now), "it has just been made");
+        assert!(renewal.begin(other.clone(), true, now + RENEW_SOON), "we are not known");
+        renewal.end(Ok(client()), now);
+        assert!(renewal.begin(other, false, now + RENEW_EVERY), "files that it names may differ");
+    }
 
     #[test]
     fn only_kinds_that_are_watched_can_be_ignored() {

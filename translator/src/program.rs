@@ -2,7 +2,7 @@
 
 use crate::acks::AckReader;
 use crate::connect::KubernetesArgs;
-use crate::election::{Election, ElectionArgs, each_term};
+use crate::election::{Election, ElectionArgs, Lead, each_term};
 use crate::kubernetes::{Infra, InfraMetrics, Observed, ProxyArgs, StatusMetrics, StatusWriter};
 use crate::metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
 use crate::provider::directory::Directory;
@@ -144,11 +144,14 @@ impl Program {
                     let (client, report) = (client.clone(), report.clone());
                     let run_envoys = {
                         let client = client.clone();
-                        move |_, term| {
-                            let (client, report) = (client.clone(), report.clone());
-                            let infra =
-                                Infra::new(client, report, settings.clone(), metrics.clone());
+                        move |lead, term: CancellationToken| {
+                            let (client, mut report) = (client.clone(), report.clone());
+                            let (settings, metrics) = (settings.clone(), metrics.clone());
                             async move {
+                                if !is_reported(&mut report, lead, &term).await {
+                                    return;
+                                }
+                                let infra = Infra::new(client, report, settings, metrics);
                                 if let Err(error) = infra.run(term).await {
                                     tracing::error!(%error, "the Envoys of Gateways are left alone");
                                 }
@@ -163,9 +166,14 @@ impl Program {
                         Ok::<_, std::convert::Infallible>(())
                     });
                 }
-                let write_statuses = move |_, term| {
-                    let (client, report) = (client.clone(), report.clone());
-                    StatusWriter::new(client, report, observed.clone(), statuses.clone()).run(term)
+                let write_statuses = move |lead, term: CancellationToken| {
+                    let (client, mut report) = (client.clone(), report.clone());
+                    let (observed, statuses) = (observed.clone(), statuses.clone());
+                    async move {
+                        if is_reported(&mut report, lead, &term).await {
+                            StatusWriter::new(client, report, observed, statuses).run(term).await;
+                        }
+                    }
                 };
                 let writing = each_term(election.leadership(), stop.clone(), write_statuses);
                 tasks.spawn("statuses", writing);
@@ -225,6 +233,19 @@ impl Program {
             (None, Some(file)) => format!("the objects of the API that {} names", file.display()),
             (None, None) => "the objects of this cluster's API".to_owned(),
         }
+    }
+}
+
+/// Waits until what is reported is of this term: what an earlier one found may be there still, and must not be acted on.
+/// Returns whether it came to that.
+async fn is_reported(
+    report: &mut watch::Receiver<Report>,
+    lead: Lead,
+    term: &CancellationToken,
+) -> bool {
+    tokio::select! {
+        () = term.cancelled() => false,
+        reported = report.wait_for(|report| report.fence == Some(lead.fence)) => reported.is_ok(),
     }
 }
 

@@ -31,6 +31,10 @@ pub(crate) struct Rejection {
     pub words: Arc<str>,
     /// How many of the connected proxies reject it.
     pub rejected: u64,
+    /// How many of them have it.
+    pub accepted: u64,
+    /// Whether it is counted: somebody connected rejects it, or it is kept from those that do not have it.
+    pub is_counted: bool,
 }
 
 /// That proxies reject what was made from an object.
@@ -51,6 +55,9 @@ impl FleetProxies {
         let mut proxies = Proxies::new();
         for (fleet, report) in reports.iter().flat_map(|report| &report.fleets) {
             proxies.entry(fleet.clone()).or_default().add(report);
+        }
+        for said in proxies.values_mut() {
+            said.rejections.retain(|_, rejection| rejection.stands());
         }
         proxies
     }
@@ -76,16 +83,22 @@ impl FleetProxies {
         }
         for dispute in &report.disputes {
             let subject = (dispute.kind, dispute.name.clone(), dispute.version);
-            if let Some(rejection) = self.rejections.get_mut(&subject) {
-                rejection.rejected = rejection.rejected.saturating_add(dispute.rejected);
-            }
+            // Another replica may have the words.
+            let rejection = self.rejections.entry(subject).or_default();
+            rejection.rejected = rejection.rejected.saturating_add(dispute.rejected);
+            rejection.accepted = rejection.accepted.saturating_add(dispute.accepted);
+            rejection.is_counted = true;
+        }
+        // There may be more than are counted.
+        if report.disputes.len() >= FleetReport::DISPUTES {
+            self.rejections.values_mut().for_each(|rejection| rejection.is_counted = true);
         }
     }
 
     /// The objects that what is rejected was made from, as far as it is still what there is.
     fn blame(&self, fleet: &FleetName, world: &World) -> BTreeMap<ObjectKey, Vec<Blame>> {
         let mut blamed: BTreeMap<ObjectKey, Vec<Blame>> = BTreeMap::new();
-        for ((kind, name, version), Rejection { words, rejected }) in &self.rejections {
+        for ((kind, name, version), Rejection { words, rejected, .. }) in &self.rejections {
             for source in world.blamed(fleet, *kind, name, *version, words) {
                 let (object, listener) = match source {
                     Source::Listener(id) => (id.owner, Some(id.name)),
@@ -97,6 +110,15 @@ impl FleetProxies {
             }
         }
         blamed
+    }
+}
+
+impl Rejection {
+    /// Whether a proxy that is connected rejects it, or nobody has it because of those that did. Words alone are of proxies that
+    /// are gone.
+    fn stands(&self) -> bool {
+        let is_kept_back = self.is_counted && self.accepted == 0;
+        !self.words.is_empty() && (self.rejected > 0 || is_kept_back)
     }
 }
 
@@ -166,7 +188,22 @@ mod tests {
         let of_fleet = &proxies[&fleet];
         assert_eq!(of_fleet.connected, 6);
         assert_eq!([3, 4, 5, 6, 7].map(|at| of_fleet.have(head(at))), [4, 4, 2, 2, 0]);
-        let rejection = Rejection { words: "no".into(), rejected: 2 };
+        let rejection =
+            Rejection { words: "no".into(), rejected: 2, accepted: 4, is_counted: true };
         assert_eq!(of_fleet.rejections, BTreeMap::from([((kind, name, version), rejection)]));
+    }
+
+    #[test]
+    fn what_no_connected_proxy_rejects_is_no_ones_fault_any_more() {
+        let rejected = |rejected, accepted, is_counted| Rejection {
+            words: "no".into(),
+            rejected,
+            accepted,
+            is_counted,
+        };
+        assert!(rejected(1, 5, true).stands());
+        assert!(!rejected(0, 0, false).stands(), "whoever did is gone");
+        assert!(!rejected(0, 5, true).stands(), "it is served to all again");
+        assert!(rejected(0, 0, true).stands(), "it is kept from all");
     }
 }

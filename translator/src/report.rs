@@ -11,10 +11,14 @@ use std::sync::Arc;
 /// What the translator last found, for all who want to read it. A copy costs pointers.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
+    /// The token of the term that it is of, if that was won.
+    pub fence: Option<u128>,
     /// What is to be said of each object, as `status` of the object in Kubernetes would say it.
     pub statuses: BTreeMap<ObjectKey, Arc<Status>>,
     /// What is to run for each fleet.
     pub infra: BTreeMap<FleetName, Arc<ir::Infra>>,
+    /// The fleets of which nothing is known: what runs for them stays as it is.
+    pub spared: BTreeSet<FleetName>,
     /// Where each fleet stands in the store.
     pub heads: BTreeMap<FleetName, Head>,
     /// All objects that there are have been translated: one that has no status here is to have none of ours.
@@ -54,12 +58,25 @@ impl Report {
             };
         }
         for (fleet, infra) in infra {
+            self.spared.remove(&fleet);
             match infra {
                 Some(infra) => self.infra.insert(fleet, infra),
                 None => self.infra.remove(&fleet),
             };
         }
         self.complete = true;
+    }
+
+    /// Takes over of which fleets nothing is known.
+    pub(crate) fn spare(&mut self, spared: &BTreeSet<FleetName>) {
+        let infra = &mut self.infra;
+        self.spared.retain(|fleet| spared.contains(fleet) || infra.remove(fleet).is_none());
+        for fleet in spared {
+            infra.entry(fleet.clone()).or_insert_with(|| {
+                self.spared.insert(fleet.clone());
+                Arc::new(ir::Infra { fleet: fleet.clone(), ports: Vec::new(), proxies: None })
+            });
+        }
     }
 
     /// Takes over what is in the store.

@@ -1,3 +1,5 @@
+mod source;
+
 use crate::election::{Lead, Resign, lost, won};
 use crate::metrics::TranslatorMetrics;
 use crate::pace::Pace;
@@ -12,15 +14,17 @@ use heliograph_store::Store;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
 use heliograph_translator_core::{Event, Outcome, World};
+use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How many events are merged into one publish at most, which bounds what a storm takes of memory.
-const MERGED: usize = 20_000;
+/// How long one that was elected waits to know everything before people are told.
+const WAITING: Duration = Duration::from_secs(10);
 
 const QUARANTINED: &str =
     "proxies reject it: others are served the last version that was accepted, until it changes";
@@ -40,18 +44,8 @@ pub struct Translator {
     changed: BTreeSet<ObjectKey>,
     /// Done once every fleet is out, or once there is nothing to do but stand by.
     unready: Option<Guard>,
-}
-
-/// What the provider tells.
-struct Source {
-    inputs: mpsc::Receiver<Input>,
-    /// Whether it may tell more.
-    goes_on: bool,
-    /// What has come and is not worked off.
-    events: Vec<Event>,
-    synced: bool,
-    /// Up to which asking everything has been told.
-    fresh: u64,
+    /// Whether statuses of objects tell what is wrong with them, so that the log need not.
+    has_statuses: bool,
 }
 
 /// Why a term is over.
@@ -82,6 +76,7 @@ impl Translator {
             metrics,
             changed: BTreeSet::new(),
             unready: Some(unready),
+            has_statuses: false,
         }
     }
 
@@ -130,6 +125,7 @@ impl Translator {
         resign: Resign,
         stop: CancellationToken,
     ) -> Result<(), TermError> {
+        self.has_statuses = true;
         let mut source = Source::new(inputs);
         loop {
             let lead = tokio::select! {
@@ -168,6 +164,7 @@ impl Translator {
         refresh: &Refresh,
     ) -> Lead {
         let mut won_term: Option<(Lead, u64)> = None;
+        let mut patience = None;
         loop {
             self.apply(std::mem::take(&mut source.events));
             // Nobody asks what changed meanwhile.
@@ -193,8 +190,19 @@ impl Translator {
                 }
             };
             tokio::select! {
-                lead = standing => won_term = lead.map(|lead| (lead, refresh.ask())),
+                lead = standing => {
+                    won_term = lead.map(|lead| (lead, refresh.ask()));
+                    patience = lead.map(|_| Instant::now() + WAITING);
+                }
                 () = source.fill() => {}
+                () = sleep_until(patience.unwrap_or_else(Instant::now)), if patience.is_some() => {
+                    patience = None;
+                    let awaited = refresh.awaited(won_term.map_or(0, |(_, asking)| asking));
+                    tracing::warn!(
+                        "leads, and publishes nothing yet: the API has not listed {} since then; /status says why",
+                        awaited.join(", ")
+                    );
+                }
             }
         }
     }
@@ -207,6 +215,7 @@ impl Translator {
         over: impl Future<Output = Over>,
     ) -> Result<Over, TermError> {
         let mut publisher = Publisher::new(self.store.clone(), fence, self.metrics.clone());
+        self.report.send_modify(|report| report.fence = fence);
         let (mut damage, mut answers) = (self.damage.subscribe(), self.answers.subscribe());
         // What proxies said in an earlier term is new to this one.
         if !answers.borrow().is_empty() {
@@ -267,8 +276,9 @@ impl Translator {
             };
             pace.worked(Instant::now());
             self.tell(&outcome, is_first);
-            self.publish(outcome, &mut publisher);
-            if is_first {
+            let spared = self.spared(source);
+            self.publish(outcome, &spared, &mut publisher);
+            if publisher.spare(spared) || is_first {
                 publisher.complete();
             }
             is_first = false;
@@ -312,8 +322,14 @@ impl Translator {
             let gateways = count(of_kind(|kind| kind == Kind::Gateway), "Gateway");
             let routes = count(of_kind(Kind::is_route), "route");
             tracing::info!("translated {objects}, among them {gateways} and {routes}");
+        } else if self.has_statuses {
+            // Most changes are those of endpoints, and the echo of statuses.
+            tracing::debug!("translated again: {objects} changed");
         } else if !changed.is_empty() {
             tracing::info!("translated again: {objects} changed");
+        }
+        if first && self.has_statuses {
+            return tell_wrong(outcome);
         }
         let report = self.report.borrow();
         for (key, status) in &outcome.statuses {
@@ -343,8 +359,22 @@ impl Translator {
         Ok(outcome)
     }
 
+    /// The fleets of which nothing is known though they may have to be: their Gateways, or the classes of these, are there
+    /// and could not be read. They stay as they are.
+    fn spared(&self, source: &Source) -> BTreeSet<FleetName> {
+        let classes =
+            source.unread(Kind::GatewayClass).flat_map(|class| self.world.gateways_of(class));
+        let gateways = source.unread(Kind::Gateway).chain(classes);
+        gateways.map(|gateway| FleetName::new(&gateway.namespace, &gateway.name)).collect()
+    }
+
     /// Hands over what changed. When it is in the store is told as news.
-    fn publish(&mut self, mut outcome: Outcome, publisher: &mut Publisher) {
+    fn publish(
+        &mut self,
+        mut outcome: Outcome,
+        spared: &BTreeSet<FleetName>,
+        publisher: &mut Publisher,
+    ) {
         let objects = std::mem::take(&mut self.changed).len();
         let blamed = match &*self.proxies.borrow() {
             Some(proxies) => proxies::blamed_anew(proxies, &self.world, &outcome),
@@ -359,6 +389,7 @@ impl Translator {
         self.metrics.fleets(publisher.fleets());
         self.report.send_modify(|report| {
             report.note(outcome, publisher);
+            report.spare(spared);
             report.note_blame(blamed);
         });
     }
@@ -399,72 +430,23 @@ impl Translator {
     }
 }
 
+/// What is wrong is in the statuses of the objects already, as a rule: whoever led before has written it.
+fn tell_wrong(outcome: &Outcome) {
+    let wrong = outcome.statuses.iter().filter(|(key, status)| match status {
+        None | Some(Status::Ignored(_)) => false,
+        Some(status) => !status.problems(key).is_empty(),
+    });
+    let wrong = wrong.count();
+    if wrong > 0 {
+        tracing::warn!("something is wrong with {}: see their statuses", count(wrong, "object"));
+    }
+}
+
 fn tell_decision(fleet: &FleetName, decision: &Decision) {
     let Decision { kind, name, version, rejected, accepted, lifted } = decision;
     if *lifted {
         tracing::info!(%fleet, %kind, name = &**name, %version, rejected, accepted, "{LIFTED}");
     } else {
         tracing::warn!(%fleet, %kind, name = &**name, %version, rejected, accepted, "{QUARANTINED}");
-    }
-}
-
-impl Source {
-    fn new(inputs: mpsc::Receiver<Input>) -> Self {
-        Self { inputs, goes_on: true, events: Vec::new(), synced: false, fresh: 0 }
-    }
-
-    fn has_room(&self) -> bool {
-        self.goes_on && self.events.len() < MERGED
-    }
-
-    /// Waits for an input, and takes what has come behind it. Dropping the future loses nothing.
-    async fn fill(&mut self) {
-        if !self.goes_on {
-            return std::future::pending().await;
-        }
-        match self.inputs.recv().await {
-            Some(input) => self.add(input),
-            // The provider has ended, and it is for it to say why. What it told goes on to be kept in the store.
-            None => self.goes_on = false,
-        }
-        while self.has_room()
-            && let Ok(input) = self.inputs.try_recv()
-        {
-            self.add(input);
-        }
-    }
-
-    fn add(&mut self, input: Input) {
-        match input {
-            Input::Batch(events) => self.events.extend(events),
-            Input::Synced => self.synced = true,
-            Input::Fresh(asking) => self.fresh = asking,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use heliograph_translator_core::objects::ObjectName;
-
-    /// A storm that is longer than there is room for is taken in parts, and nothing of it is lost.
-    #[tokio::test]
-    async fn what_comes_is_taken_in_parts_and_whole() {
-        const BATCH: usize = MERGED / 2 + 1;
-        let (sender, inputs) = mpsc::channel(8);
-        let key = ObjectName::new("", "shop").of(Kind::Namespace);
-        for _ in 0..3 {
-            sender.try_send(Input::Batch(vec![Event::Deleted(key.clone()); BATCH])).unwrap();
-        }
-        sender.try_send(Input::Synced).unwrap();
-        drop(sender);
-        let (mut source, mut taken) = (Source::new(inputs), Vec::new());
-        while source.goes_on {
-            source.fill().await;
-            taken.push(std::mem::take(&mut source.events).len());
-        }
-        assert_eq!(taken[..2], [2 * BATCH, BATCH]);
-        assert!(source.synced);
     }
 }

@@ -12,7 +12,7 @@ use crate::metrics::ElectionMetrics;
 use candidacy::Candidacy;
 use heliograph_shared::duration;
 use kube::Client;
-use kube_leader_election::{LeaseLock, LeaseLockParams};
+use kube_leader_election::{Error as LeaseError, LeaseLock, LeaseLockParams};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,14 @@ pub struct Election {
     leadership: watch::Sender<Option<Lead>>,
     resign: Resign,
     metrics: ElectionMetrics,
-    /// Whether people know that the Lease cannot be asked for.
+    trouble: Trouble,
+}
+
+/// What people know of a Lease that cannot be had.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// In a row.
+    failures: u32,
     told: bool,
 }
 
@@ -99,7 +106,7 @@ impl Election {
             leadership: watch::Sender::new(None),
             resign: Resign::default(),
             metrics,
-            told: false,
+            trouble: Trouble::default(),
         }
     }
 
@@ -160,13 +167,13 @@ impl Election {
                             .lease()
                             .and_then(|lease| self.candidacy.heard(asked, lease).err())
                             .map(|refusal| refusal.to_string()),
-                        Ok(Err(error)) => Some(error.to_string()),
+                        Ok(Err(error)) => Some(in_words(&error)),
                         Err(_) => Some(format!("no answer within {limit:?}")),
                     };
                     if trouble.is_some() {
                         self.metrics.failed();
                     }
-                    note(&mut self.told, &self.lease, trouble);
+                    self.trouble.note(&self.lease, self.candidacy.lead().is_some(), trouble);
                     publish(&self.leadership, &self.candidacy, &self.metrics);
                 }
                 () = sleep_until(next), if answered => return Turn::Ask,
@@ -283,15 +290,51 @@ fn publish(
     }
 }
 
-/// Tells of trouble when it begins and when it is over.
-fn note(told: &mut bool, lease: &str, trouble: Option<String>) {
-    let was_told = std::mem::replace(told, trouble.is_some());
-    match trouble.as_deref().map(one_line) {
-        Some(trouble) if !was_told => tracing::error!(
-            "the Lease {lease} cannot be had; this needs get, create and patch of leases there: {trouble}"
-        ),
-        None if was_told => tracing::info!("the Lease {lease} can be had again"),
-        _ => {}
+impl Trouble {
+    /// Tells of trouble when it begins and when it is over. A term outlasts one call that fails, and nobody needs to know.
+    fn note(&mut self, lease: &str, leads: bool, trouble: Option<String>) {
+        let Some(trouble) = trouble else {
+            let Self { told, .. } = std::mem::take(self);
+            if told {
+                tracing::info!("the Lease {lease} can be had again");
+            }
+            return;
+        };
+        self.failures = self.failures.saturating_add(1);
+        let trouble = one_line(&trouble);
+        match (self.told, leads) {
+            (true, _) => return,
+            (false, true) if self.failures == 1 => {
+                return tracing::debug!("the Lease {lease} was not renewed: {trouble}");
+            }
+            (false, true) => tracing::warn!("the Lease {lease} cannot be renewed: {trouble}"),
+            (false, false) => tracing::error!("the Lease {lease} cannot be had: {trouble}"),
+        }
+        self.told = true;
+    }
+}
+
+/// What the API says, and what to do about it.
+fn in_words(error: &LeaseError) -> String {
+    let refused = match error {
+        LeaseError::ApiError { response } => Some(&**response),
+        LeaseError::GetLease(error)
+        | LeaseError::CreateLease(error)
+        | LeaseError::AcquireLease(error)
+        | LeaseError::RenewLease(error)
+        | LeaseError::ReleaseLease(error)
+        | LeaseError::Kube(error) => match error {
+            kube::Error::Api(status) => Some(&**status),
+            _ => None,
+        },
+        _ => None,
+    };
+    match refused.filter(|status| status.code == 403) {
+        Some(status) => {
+            let words = one_line(&status.message);
+            format!("allow this account to get, create and patch leases there ({words})")
+        }
+        None => one_line(&error.to_string()).to_owned(),
     }
 }
 
@@ -332,6 +375,33 @@ mod tests {
         assert_eq!(lease_duration("15s"), Ok(Duration::from_secs(15)));
         assert!(lease_duration("2s").is_err());
         assert!(lease_duration("4500ms").is_err());
+    }
+
+    #[test]
+    fn rights_are_advised_where_they_are_missing() {
+        let answer = |code| {
+            let status = kube::core::Status::failure("in its words\nand more", "Reason");
+            in_words(&LeaseError::RenewLease(kube::Error::Api(status.with_code(code).boxed())))
+        };
+        assert_eq!(
+            answer(403),
+            "allow this account to get, create and patch leases there (in its words)"
+        );
+        assert!(!answer(500).contains("allow"), "{}", answer(500));
+    }
+
+    #[test]
+    fn one_call_that_fails_within_a_term_is_not_told() {
+        let failed = || Some("no answer".to_owned());
+        let mut trouble = Trouble::default();
+        trouble.note("a/b", true, failed());
+        assert!(!trouble.told);
+        trouble.note("a/b", true, failed());
+        assert!(trouble.told);
+        trouble.note("a/b", true, None);
+        assert!(!trouble.told && trouble.failures == 0);
+        trouble.note("a/b", false, failed());
+        assert!(trouble.told, "who does not lead has nothing to outlast it");
     }
 
     fn lead(fence: u128) -> Lead {

@@ -15,6 +15,8 @@ pub struct Seen {
     pub generation: i64,
     pub resource_version: String,
     pub uid: String,
+    /// Why this version of it is not understood, if it is not.
+    pub unreadable: Option<Arc<str>>,
     /// Null if there is none.
     pub status: Arc<Value>,
 }
@@ -93,7 +95,7 @@ mod tests {
 
     fn seen(generation: i64) -> Seen {
         let status = Arc::new(json!({"parents": []}));
-        Seen { generation, resource_version: "7".to_owned(), uid: "u".to_owned(), status }
+        Seen { generation, resource_version: "7".to_owned(), status, ..Seen::default() }
     }
 
     #[tokio::test]

@@ -5,6 +5,8 @@ pub mod file;
 pub mod kubernetes;
 
 use heliograph_translator_core::Event;
+use heliograph_translator_core::objects::{Kind, ObjectName};
+use std::collections::BTreeSet;
 
 /// What a provider tells the translator.
 #[derive(Debug)]
@@ -14,6 +16,9 @@ pub enum Input {
     /// Everything that was there at the start has been told. Before this nothing is published, since half of the
     /// objects would give half of a configuration.
     Synced,
+    /// These objects of a kind are there, and no version of them could be read. What follows from them is not known, so it
+    /// is left as it is. It replaces what was said of the kind before.
+    Unread(Kind, BTreeSet<ObjectName>),
     /// Everything that was there at the asking with this number has been told.
     Fresh(u64),
 }

@@ -2,6 +2,7 @@
 
 use super::fleet::{Activity, Fleet, Stands, Step, Wanted};
 use super::quarantine::{Answers, Decision};
+pub(super) use super::survey::{Found, Survey};
 use heliograph_snapshot::{Change, FleetName, Head};
 use heliograph_store::{Claim, Inspection, Loaded, Pin, StoreError, Term};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,8 @@ pub(super) struct Ledger {
     begun: bool,
     /// Whether all fleets that there are have been spoken of.
     complete: bool,
+    /// The fleets that are left as they are although nobody speaks of them.
+    spared: BTreeSet<FleetName>,
     fleets: BTreeMap<FleetName, Fleet>,
     /// The fleets that may have a step to take.
     due: BTreeSet<FleetName>,
@@ -60,22 +63,6 @@ pub(super) struct Ledger {
     news: Vec<News>,
     /// The fleets that have become what they are to be since this was asked for.
     settled: Vec<FleetName>,
-}
-
-/// A look at all that the store holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Survey {
-    Claim(Option<u128>),
-    Inspect(Vec<FleetName>),
-}
-
-/// What a survey found wrong.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
-    /// Fleets whose head is not the one that was written.
-    pub(super) lost: usize,
-    /// Fleets that nobody of this term wrote.
-    pub(super) strange: usize,
 }
 
 /// What the store answered to a step.
@@ -116,11 +103,17 @@ impl Ledger {
         self.look_at(fleet);
     }
 
-    /// All fleets that there are have been spoken of: what earlier terms published besides is to go.
+    /// These fleets are left as they are while nobody speaks of them. Returns whether they are others than before.
+    pub(super) fn spare(&mut self, spared: BTreeSet<FleetName>) -> bool {
+        std::mem::replace(&mut self.spared, spared) != self.spared
+    }
+
+    /// All fleets that there are have been spoken of: what earlier terms published besides is to go,
+    /// unless it is spared.
     pub(super) fn complete(&mut self) {
         self.complete = true;
         for (name, fleet) in &mut self.fleets {
-            if let Wanted::Unspoken = fleet.wanted {
+            if matches!(fleet.wanted, Wanted::Unspoken) && !self.spared.contains(name) {
                 fleet.wanted = Wanted::Gone(FORGOTTEN);
                 self.due.insert(name.clone());
                 self.pending.insert(name.clone());
@@ -384,7 +377,7 @@ impl Ledger {
             if !self.fleets.contains_key(name) {
                 found.strange += 1;
                 let stranger = "a translator of an earlier term had left it";
-                let wanted = if self.complete { Wanted::Gone(stranger) } else { Wanted::Unspoken };
+                let wanted = self.unspoken(name, stranger);
                 self.fleets.insert(name.clone(), Fleet::stranger(name.clone(), wanted, *head));
                 self.look_at(name);
             }
@@ -410,9 +403,17 @@ impl Ledger {
     }
 
     fn entry(&mut self, name: &FleetName) -> &mut Fleet {
-        let wanted = if self.complete { Wanted::Gone(FORGOTTEN) } else { Wanted::Unspoken };
+        let wanted = self.unspoken(name, FORGOTTEN);
         let fleet = self.fleets.entry(name.clone());
         fleet.or_insert_with(|| Fleet::new(name.clone(), wanted))
+    }
+
+    /// What is wanted of a fleet that nobody has spoken of.
+    fn unspoken(&self, name: &FleetName, cause: &'static str) -> Wanted {
+        match self.complete && !self.spared.contains(name) {
+            true => Wanted::Gone(cause),
+            false => Wanted::Unspoken,
+        }
     }
 
     fn take_due(&mut self) -> Option<FleetName> {

@@ -3,6 +3,7 @@
 mod fleet;
 mod ledger;
 mod quarantine;
+mod survey;
 
 pub(crate) use fleet::Stands;
 pub use ledger::News;
@@ -133,9 +134,15 @@ impl Publisher {
         self.ledger.unwant(fleet);
     }
 
-    /// All fleets that there are have been told: those of earlier terms that were not are to go.
+    /// All fleets that there are have been told: those of earlier terms that were not, and are not spared, are to go.
     pub fn complete(&mut self) {
         self.ledger.complete();
+    }
+
+    /// These fleets stay as they are while they are not told. Returns whether they are others than before: then whether all
+    /// have been told is to be said again.
+    pub(crate) fn spare(&mut self, spared: BTreeSet<FleetName>) -> bool {
+        self.ledger.spare(spared)
     }
 
     /// Replicas cannot use what the store holds of these fleets: all of it is published again.

@@ -3,6 +3,7 @@
 mod notes;
 mod pins;
 mod quarantine;
+mod spared;
 
 use super::fleet::Step;
 use super::ledger::{Found, Ledger, News, Reply, Survey, Verdict};

@@ -22,8 +22,19 @@ struct Shared {
     hangs: watch::Sender<bool>,
     /// While it is so, lists of routes are not answered.
     lists_hang: watch::Sender<bool>,
+    /// While it is so, routes may not be watched, nor listed.
+    forbidden: watch::Sender<Forbidden>,
     /// How many patches of a Lease must have come before they are answered.
     meeting: watch::Sender<usize>,
+}
+
+/// What one may not do with routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Forbidden {
+    #[default]
+    Nothing,
+    Watches,
+    ListsAndWatches,
 }
 
 #[derive(Default)]
@@ -38,6 +49,8 @@ struct State {
     routes: BTreeMap<String, Value>,
     watches: Vec<mpsc::UnboundedSender<String>>,
     lists: usize,
+    /// Of one route, to find out whether routes can be listed.
+    probes: usize,
 }
 
 type Answer = Result<Response<Body>, Infallible>;
@@ -48,6 +61,7 @@ impl Faulty {
             state: Mutex::new(State { version: 100, ..State::default() }),
             hangs: watch::Sender::new(false),
             lists_hang: watch::Sender::new(false),
+            forbidden: watch::Sender::default(),
             meeting: watch::Sender::new(0),
         }))
     }
@@ -67,6 +81,12 @@ impl Faulty {
 
     pub(crate) fn hang_lists(&self, hangs: bool) {
         self.0.lists_hang.send_replace(hangs);
+    }
+
+    /// Watches that there are end.
+    pub(crate) fn forbid(&self, forbidden: Forbidden) {
+        self.0.forbidden.send_replace(forbidden);
+        self.drop_watches();
     }
 
     /// A Lease that ran out long ago.
@@ -100,6 +120,10 @@ impl Faulty {
     /// How often a list of routes was asked for.
     pub(crate) fn lists(&self) -> usize {
         self.state().lists
+    }
+
+    pub(crate) fn probes(&self) -> usize {
+        self.state().probes
     }
 
     pub(crate) fn put_route(&self, name: &str, told: bool) {
@@ -156,11 +180,27 @@ impl Faulty {
                 .answer_lease(&head.method, &serde_json::from_slice(&body).unwrap_or_default())
                 .await;
         }
+        if let Some(found) = discovery(path) {
+            return Ok(json_answer(StatusCode::OK, &found));
+        }
         let is_routes = path.ends_with("/httproutes");
-        if query.contains("watch=true") {
+        let is_watch = query.contains("watch=true");
+        let is_forbidden = match *self.0.forbidden.borrow() {
+            Forbidden::Nothing => false,
+            Forbidden::Watches => is_watch,
+            Forbidden::ListsAndWatches => true,
+        };
+        if is_routes && is_forbidden {
+            let status = json!({ "kind": "Status", "code": 403, "reason": "Forbidden", "message": "not you" });
+            return Ok(json_answer(StatusCode::FORBIDDEN, &status));
+        }
+        if is_watch {
             return Ok(self.watch(is_routes));
         }
-        if is_routes && !query.contains("limit=1&") && !query.ends_with("limit=1") {
+        let is_probe = query.contains("limit=1&") || query.ends_with("limit=1");
+        if is_routes && is_probe {
+            self.state().probes += 1;
+        } else if is_routes {
             self.state().lists += 1;
             let _ = self.0.lists_hang.subscribe().wait_for(|hangs| !hangs).await;
         }
@@ -223,6 +263,25 @@ impl Faulty {
                 Ok(json_answer(StatusCode::OK, state.lease.as_ref().unwrap()))
             }
         }
+    }
+}
+
+/// That routes are served.
+fn discovery(path: &str) -> Option<Value> {
+    let (group, version) = ("gateway.networking.k8s.io", "gateway.networking.k8s.io/v1");
+    match path {
+        "/apis" => {
+            let versions = json!([{ "groupVersion": version, "version": "v1" }]);
+            Some(json!({ "groups": [{ "name": group, "versions": versions }] }))
+        }
+        "/apis/gateway.networking.k8s.io/v1" => {
+            let routes = json!({
+                "name": "httproutes", "kind": "HTTPRoute", "singularName": "", "namespaced": true,
+                "verbs": ["list", "watch"],
+            });
+            Some(json!({ "groupVersion": version, "resources": [routes] }))
+        }
+        _ => None,
     }
 }
 

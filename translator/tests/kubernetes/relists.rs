@@ -1,6 +1,6 @@
 //! Watches that break, on an API that breaks them.
 
-use crate::faulty::Faulty;
+use crate::faulty::{Faulty, Forbidden};
 use crate::watches::Watched;
 use heliograph_translator::provider::kubernetes::Scope;
 
@@ -62,4 +62,27 @@ async fn what_a_watch_did_not_tell_is_found_when_it_is_asked_for() {
     let asking = watched.refresh.ask();
     watched.until("fresh", |watched| watched.fresh >= asking).await;
     assert_eq!(watched.log, ["applied HTTPRoute shop/c", "deleted HTTPRoute shop/b"]);
+}
+
+/// A kind that may not be read any more does not keep a new leader from leading with what it knows.
+#[tokio::test]
+async fn who_may_not_read_a_kind_any_more_goes_on_with_what_it_has() {
+    let api = Faulty::new();
+    let mut watched = watched(&api, &["a"]).await;
+    api.forbid(Forbidden::ListsAndWatches);
+    until("a line", || watched.remarks("httproutes may not be read")).await;
+    let asking = watched.refresh.ask();
+    watched.until("an answer", |watched| watched.fresh >= asking).await;
+    assert_eq!(watched.log, [""; 0]);
+
+    // Who may list, and not watch, is no better off, and is not told so again and again.
+    api.forbid(Forbidden::Watches);
+    let lists = api.probes();
+    until("it is tried", || api.probes() > lists).await;
+    assert!(watched.remarks("httproutes may not be read"), "{:?}", watched.board.remarks());
+    api.forbid(Forbidden::Nothing);
+    until("no line", || watched.board.remarks().is_empty()).await;
+    until("a watch", || api.watches() == 1).await;
+    api.put_route("b", true);
+    watched.until("the next change", |watched| watched.has("HTTPRoute shop/b")).await;
 }

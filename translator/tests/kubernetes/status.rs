@@ -4,7 +4,7 @@ use crate::kubernetes::{Kubernetes, until};
 use futures::StreamExt;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use heliograph_store::{AckReport, Embedded, FleetReport, RejectionReport, Store};
+use heliograph_store::{AckReport, Dispute, Embedded, FleetReport, RejectionReport, Store};
 use heliograph_translator::kubernetes::{Observed, Seen, StatusMetrics, StatusWriter};
 use heliograph_translator::provider::Input;
 use heliograph_translator::{AckReader, Report, Translator, TranslatorMetrics};
@@ -132,6 +132,7 @@ impl Stage {
             generation: value["metadata"]["generation"].as_i64().unwrap(),
             resource_version: text("resourceVersion"),
             uid: text("uid"),
+            unreadable: None,
             status: Arc::new(value["status"].clone()),
         };
         self.observed.note(&key, seen);
@@ -433,13 +434,12 @@ async fn what_envoy_rejects_is_on_the_route_within_five_seconds_and_goes_when_it
     .await;
 
     let words = format!("route httproute/{}/cart/0/0: no such thing", stage.namespace);
-    let rejection = RejectionReport {
-        kind: ResourceType::Route,
-        detail: words.clone(),
-        resources: vec![("http/80".into(), Some(table_of(&stage).await))],
-        count: 1,
-    };
-    let rejecting = FleetReport { connected: 1, rejections: vec![rejection], ..Default::default() };
+    let (kind, name, version) = (ResourceType::Route, "http/80", table_of(&stage).await);
+    let resources = vec![(name.into(), Some(version))];
+    let rejection = RejectionReport { kind, detail: words.clone(), resources, count: 1 };
+    let dispute = Dispute { kind, name: name.into(), version, rejected: 1, accepted: 0 };
+    let (rejections, disputes) = (vec![rejection], vec![dispute]);
+    let rejecting = FleetReport { connected: 1, rejections, disputes, ..Default::default() };
     let started = Instant::now();
     stage.report(rejecting).await;
     until("Envoy's words are on the route", async || {
@@ -449,7 +449,7 @@ async fn what_envoy_rejects_is_on_the_route_within_five_seconds_and_goes_when_it
     // A distributor reports within a second of the rejection.
     assert!(started.elapsed() < Duration::from_secs(4), "after {:?}", started.elapsed());
     let told = stage.condition("cart", "Programmed").await;
-    assert_eq!(told["message"], format!("Rejected by proxies: {words}"));
+    assert_eq!(told["message"], format!("Rejected by 1 of 1 proxy: {words}"));
     assert_eq!(stage.condition("cart", "Accepted").await["status"], "True");
     assert_eq!(stage.condition("innocent", "Programmed").await, Value::Null);
 

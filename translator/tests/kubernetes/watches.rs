@@ -34,6 +34,8 @@ pub(crate) fn args(kubeconfig: Option<PathBuf>) -> KubernetesArgs {
 pub(crate) struct Watched {
     inputs: mpsc::Receiver<Input>,
     pub(crate) objects: BTreeSet<String>,
+    /// Gateways and classes of which nothing is known.
+    unread: BTreeSet<String>,
     /// Where Services are reached from outside.
     addresses: BTreeMap<String, String>,
     pub(crate) log: Vec<String>,
@@ -58,6 +60,7 @@ impl Watched {
         Self {
             inputs,
             objects: BTreeSet::new(),
+            unread: BTreeSet::new(),
             addresses: BTreeMap::new(),
             log: Vec::new(),
             synced: false,
@@ -111,6 +114,11 @@ impl Watched {
         match input {
             Input::Synced => self.synced = true,
             Input::Fresh(asking) => self.fresh = asking,
+            Input::Unread(kind, names) => {
+                let keys = names.into_iter().map(|name| name.of(kind).to_string());
+                self.unread.retain(|key| !key.starts_with(kind.as_str()));
+                self.unread.extend(keys);
+            }
             Input::Batch(events) => {
                 for event in events {
                     match event {
@@ -266,10 +274,31 @@ async fn a_crd_that_appears_is_picked_up_and_an_object_that_cannot_be_read_harms
     cluster.apply(&format!("{routes}/bad"), route("bad")).await;
     watched.until("a good version", |watched| watched.has("HTTPRoute default/bad")).await;
     assert!(!watched.remarks("HTTPRoute default/bad"));
+    // What was read last counts while what there is cannot be read, for whoever has read it.
     cluster.apply(&format!("{routes}/bad"), &bad).await;
-    let is_absent = |watched: &Watched| !watched.has("HTTPRoute default/bad");
-    watched.until("a bad version, which counts as absent", is_absent).await;
-    assert!(watched.has("HTTPRoute default/good"));
+    until("a remark", async || watched.remarks("what was read of it before counts")).await;
+    let key = ObjectName::new("default", "bad").of(Kind::HTTPRoute);
+    let seen = watched.observed.get(&key).unwrap();
+    assert!(seen.unreadable.unwrap().starts_with("spec.rules[0].filters[0].type"));
+    cluster.apply(&format!("{routes}/last"), route("last")).await;
+    watched.until("what comes later", |watched| watched.has("HTTPRoute default/last")).await;
+    assert!(watched.has("HTTPRoute default/bad") && watched.has("HTTPRoute default/good"));
+
+    let gateways = LAX.replace("httproute", "gateway").replace("HTTPRoute", "Gateway");
+    cluster.install_crd("gateways.gateway.networking.k8s.io", &gateways).await;
+    let mut gateway = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": { "name": "edge" }, "spec": { "gatewayClassName": "heliograph", "listeners": "many" },
+    });
+    let edge = format!("{GATEWAY_API}/namespaces/default/gateways/edge");
+    cluster.apply(&edge, &gateway).await;
+    let is_unread = |watched: &Watched| watched.unread.contains("Gateway default/edge");
+    watched.until("a Gateway that was never read is not taken for none", is_unread).await;
+    gateway["spec"]["listeners"] = json!([]);
+    cluster.apply(&edge, &gateway).await;
+    let is_read =
+        |watched: &Watched| watched.has("Gateway default/edge") && watched.unread.is_empty();
+    watched.until("it can be read", is_read).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use heliograph_translator::provider::Input;
 use heliograph_translator::provider::kubernetes::Refresh;
 use heliograph_translator::{Report, TermError, Translator, TranslatorMetrics};
 use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Document, Object, parse};
+use heliograph_translator_core::objects::{Document, Object, ObjectKey, parse};
 use prometheus::Registry;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -308,4 +308,52 @@ async fn an_elected_one_publishes_in_its_terms_only() {
     timeout(DEADLINE, report.wait_for(is_out)).await.unwrap().unwrap();
     stop.cancel();
     timeout(DEADLINE, task).await.unwrap().unwrap().unwrap();
+}
+
+/// Who starts while a Gateway cannot be read knows nothing of it, and takes nothing down.
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_cannot_be_read_keeps_its_fleet_until_it_is_gone() {
+    let store = Faulty::new();
+    let fleet = FleetName::new("default", "edge");
+    let mut first = Term::begin(store.clone(), 1);
+    first.send(applied(&[CLASS, &gateway(8080)])).await;
+    first.send(Input::Synced).await;
+    first.reports(|report| !report.heads.is_empty()).await;
+    first.stop.cancel();
+    first.end().await.unwrap();
+
+    // Its class cannot be read, and then it cannot itself.
+    let gateway = object(&gateway(8080)).key();
+    let class = object(CLASS).key();
+    let unread = |key: &ObjectKey| Input::Unread(key.kind, BTreeSet::from([key.name.clone()]));
+    let mut next = Term::begin(store.clone(), 2);
+    next.send(applied(&[&self::gateway(8080)])).await;
+    next.send(unread(&class)).await;
+    next.send(Input::Synced).await;
+    let report = next.reports(|report| report.complete).await;
+    assert!(report.infra[&fleet].proxies.is_none(), "what runs is left alone");
+    until(async || store.noted().claims == 2).await;
+    assert!(store.live().await.contains_key(&fleet));
+    next.send(unread(&gateway)).await;
+    next.send(Input::Unread(class.kind, BTreeSet::new())).await;
+    next.send(Input::Batch(vec![Event::Deleted(gateway.clone())])).await;
+    let read = next.report.borrow().statuses.len();
+    next.reports(|report| report.statuses.len() < read).await;
+    assert!(store.live().await.contains_key(&fleet));
+
+    // It is gone.
+    next.send(Input::Unread(gateway.kind, BTreeSet::new())).await;
+    next.reports(|report| !report.infra.contains_key(&fleet)).await;
+    until(async || !store.live().await.contains_key(&fleet)).await;
+    next.stop.cancel();
+    next.end().await.unwrap();
+}
+
+async fn until(is_so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(DEADLINE, waiting).await.expect("in time");
 }

@@ -17,7 +17,7 @@ pub(crate) use reader::Reader;
 pub use sources::Source;
 
 use crate::ir;
-use crate::objects::{Object, ObjectKey};
+use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed, gateway};
 use crate::status::{Problem, Status};
 use facts::Facts;
 use graph::Graph;
@@ -88,6 +88,12 @@ impl World {
         self.facts.objects()
     }
 
+    /// The Gateways that name a class, whether there is one or not.
+    pub fn gateways_of(&self, class: &ObjectName) -> impl Iterator<Item = &ObjectName> {
+        let gateways = self.objects().filter(|key| key.kind == Kind::Gateway);
+        gateways.filter(|key| self.names_class(key, class)).map(|key| &key.name)
+    }
+
     pub fn statuses(&self) -> impl Iterator<Item = (&ObjectKey, &Status)> {
         self.facts.statuses()
     }
@@ -144,6 +150,11 @@ impl World {
             .into_iter()
             .map(|backend| (backend.clone(), endpoints(backend)))
             .collect()
+    }
+
+    fn names_class(&self, gateway: &ObjectKey, class: &ObjectName) -> bool {
+        let gateway = self.facts.object(gateway).and_then(gateway::Gateway::of);
+        gateway.is_some_and(|gateway| *gateway.spec.gateway_class_name == *class.name)
     }
 
     fn compute(&mut self, unit: Unit) {

@@ -41,7 +41,7 @@ impl StatusMetrics {
             Outcome::Written(_) => "written",
             Outcome::Conflict(_) => "conflict",
             Outcome::Gone => "gone",
-            Outcome::Failed(_) => "failed",
+            Outcome::Forbidden(_) | Outcome::Failed(_) => "failed",
         };
         self.writes.with_label_values(&[kind.as_str(), outcome]).inc();
     }

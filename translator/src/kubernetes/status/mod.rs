@@ -13,7 +13,7 @@ mod write;
 
 pub use metrics::StatusMetrics;
 
-use super::Observed;
+use super::{Observed, Seen};
 use crate::backoff;
 use crate::report::Report;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
@@ -64,6 +64,8 @@ pub struct StatusWriter {
     written: BTreeMap<ObjectKey, Instant>,
     /// The kinds that cannot be written, so that each is one line.
     failing: BTreeSet<Kind>,
+    /// The kinds that may not be written, and when to try the next object of theirs.
+    forbidden: BTreeMap<Kind, Instant>,
 }
 
 impl StatusWriter {
@@ -88,6 +90,7 @@ impl StatusWriter {
             known: BTreeSet::new(),
             written: BTreeMap::new(),
             failing: BTreeSet::new(),
+            forbidden: BTreeMap::new(),
         }
     }
 
@@ -120,6 +123,9 @@ impl StatusWriter {
     fn note_report(&mut self) {
         let report = self.report.borrow_and_update();
         if !report.complete {
+            // What comes next is counted anew.
+            drop(report);
+            self.read = None;
             return;
         }
         let changed: Vec<ObjectKey> = match self.read.and_then(|read| report.changed.since(read)) {
@@ -133,8 +139,11 @@ impl StatusWriter {
 
     fn mark(&mut self, keys: impl IntoIterator<Item = ObjectKey>) {
         let now = Instant::now();
+        let report = self.report.borrow();
         for key in keys.into_iter().filter(|key| write::resource(key.kind).is_some()) {
-            self.queue.mark(key, now);
+            // What a proxy rejects, somebody has just changed and looks at.
+            let is_urgent = report.blame(&key).next().is_some();
+            self.queue.mark(key, is_urgent, now);
         }
     }
 
@@ -158,9 +167,17 @@ impl StatusWriter {
                 self.queue.again_at(key, due);
                 continue;
             }
+            if let Some(due) = self.forbidden.get(&key.kind).filter(|due| **due > now) {
+                self.queue.again_at(key, *due);
+                continue;
+            }
             if let Err(due) = self.pace.take(now) {
                 self.queue.again_at(key, now);
                 return due;
+            }
+            // One object tells whether the others may be written.
+            if let Some(due) = self.forbidden.get_mut(&key.kind) {
+                *due = now + LONGEST_PAUSE;
             }
             self.jobs.spawn(write::write(self.client.clone(), key, uid, write));
         }
@@ -183,6 +200,12 @@ impl StatusWriter {
         if !report.complete {
             return None;
         }
+        if let Some(reason) = &seen.unreadable {
+            let (generation, written) = (seen.generation, &seen.status);
+            let desired = verdict::of_unreadable(key, reason, generation, &report, written)?;
+            let write = plan::plan(key, Some(desired), &seen, true, Timestamp::now())?;
+            return Some((write, seen.uid));
+        }
         let generation = report.statuses.get(key).and_then(|status| status.generation());
         // Whichever is behind will say so when it has caught up.
         if !plan::is_current(generation, &seen) {
@@ -191,22 +214,25 @@ impl StatusWriter {
         let desired = verdict::of(key, &report, &seen.status);
         drop(report);
         let is_known = self.known.contains(key);
-        match (&desired, plan::is_signed(key.kind)) {
-            (_, true) => false,
-            (Some(_), false) => self.known.insert(key.clone()),
-            (None, false) => self.known.remove(key),
-        };
+        // It is known until what was ours has been taken back.
+        if desired.is_some() && !plan::is_signed(key.kind) {
+            self.known.insert(key.clone());
+        }
         let write = plan::plan(key, desired, &seen, is_known, Timestamp::now())?;
         Some((write, seen.uid))
     }
 
     fn take(&mut self, answer: Answer, now: Instant) {
-        let Answer { key, uid, notices, outcome } = answer;
+        let Answer { key, uid, notices, takes_back, outcome } = answer;
         self.metrics.wrote(key.kind, &outcome);
         match outcome {
             Outcome::Written(seen) => {
-                self.observed.note(&key, seen);
+                self.note_seen(&key, seen);
                 self.written.insert(key.clone(), now);
+                if takes_back {
+                    self.known.remove(&key);
+                }
+                self.forbidden.remove(&key.kind);
                 if self.failing.remove(&key.kind) {
                     tracing::info!("statuses of {} are written again", key.kind.as_str());
                 }
@@ -216,9 +242,18 @@ impl StatusWriter {
             Outcome::Gone => self.queue.done(key, now),
             Outcome::Conflict(seen) => {
                 if let Some(seen) = seen {
-                    self.observed.note(&key, seen);
+                    self.note_seen(&key, seen);
                 }
                 self.again(key, now);
+            }
+            Outcome::Forbidden(why) => {
+                if self.failing.insert(key.kind) {
+                    let kind = key.kind.as_str();
+                    tracing::warn!("no status of a {kind} may be written, trying again: {why}");
+                }
+                let due = now + LONGEST_PAUSE;
+                self.forbidden.insert(key.kind, due);
+                self.queue.again_at(key, due);
             }
             Outcome::Failed(why) => {
                 if self.failing.insert(key.kind) {
@@ -227,6 +262,14 @@ impl StatusWriter {
                 self.again(key, now);
             }
         }
+    }
+
+    /// Whether it can be read depends on its generation, and was found out by who watches.
+    fn note_seen(&self, key: &ObjectKey, mut seen: Seen) {
+        let before = self.observed.get(key);
+        let same = before.filter(|before| before.generation == seen.generation);
+        seen.unreadable = same.and_then(|same| same.unreadable);
+        self.observed.note(key, seen);
     }
 
     fn again(&mut self, key: ObjectKey, now: Instant) {

@@ -15,6 +15,8 @@ pub(super) struct Write {
     pub(super) body: Value,
     /// Nothing differs but how many proxies have it: that can wait.
     pub(super) is_minor: bool,
+    /// Nothing of ours is to be left.
+    pub(super) takes_back: bool,
     /// What is wrong now and was not before.
     pub(super) notices: Vec<Notice>,
 }
@@ -36,8 +38,8 @@ pub(super) struct Notice {
 
 /// A list of a status whose entries are of different controllers. It is atomic.
 #[derive(Clone, Copy, Debug)]
-struct List {
-    name: &'static str,
+pub(super) struct List {
+    pub(super) name: &'static str,
     /// The field that tells entries of one controller apart.
     reference: &'static str,
 }
@@ -68,8 +70,9 @@ pub(super) fn plan(
         let entries = desired.map_or(Value::Null, |mut desired| desired[list.name].take());
         return of_list(list, &entries, seen, now);
     }
+    let takes_back = desired.is_none();
     let desired = desired.or_else(|| is_known.then(|| json!({})))?;
-    of_object(key, desired, seen, now)
+    Some(Write { takes_back, ..of_object(key, desired, seen, now)? })
 }
 
 /// Whether what we say of this kind is in entries of a list, which name their controller.
@@ -77,7 +80,7 @@ pub(super) fn is_signed(kind: Kind) -> bool {
     list_of(kind).is_some()
 }
 
-fn list_of(kind: Kind) -> Option<List> {
+pub(super) fn list_of(kind: Kind) -> Option<List> {
     match kind {
         Kind::BackendTLSPolicy => Some(List { name: "ancestors", reference: "ancestorRef" }),
         kind if kind.is_route() => Some(List { name: "parents", reference: "parentRef" }),
@@ -132,7 +135,8 @@ fn of_object(key: &ObjectKey, desired: Value, seen: &Seen, now: Timestamp) -> Op
         "metadata": metadata,
         "status": ours,
     });
-    Some(Write { method: Method::Apply, body, is_minor: is_minor(&new, old), notices })
+    let is_minor = is_minor(&new, old);
+    Some(Write { method: Method::Apply, body, is_minor, takes_back: false, notices })
 }
 
 /// In place of each entry of ours the new one, others' as they are, and what is new behind them.
@@ -170,7 +174,7 @@ fn of_list(list: List, desired: &Value, seen: &Seen, now: Timestamp) -> Option<W
     let is_minor = is_minor(&entries, &seen.status[name]);
     let metadata = json!({"resourceVersion": seen.resource_version});
     let body = json!({"metadata": metadata, "status": {name: entries}});
-    Some(Write { method: Method::Merge, body, is_minor, notices: found })
+    Some(Write { method: Method::Merge, body, is_minor, takes_back: false, notices: found })
 }
 
 /// `parent web` or `parent web/http`, as its author wrote it.

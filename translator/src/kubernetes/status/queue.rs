@@ -24,6 +24,8 @@ pub(super) struct Pace {
 #[derive(Debug)]
 struct Entry {
     turn: Turn,
+    /// Among whom it waits: the lower goes first.
+    rank: usize,
     /// How often the write at hand has failed.
     attempts: u32,
 }
@@ -44,13 +46,18 @@ const A_SECOND: f64 = 100.0;
 const AT_ONCE: f64 = 100.0;
 
 impl Queue {
-    /// There may be something to write. One that has failed keeps its pause.
-    pub(super) fn mark(&mut self, key: ObjectKey, now: Instant) {
+    /// There may be something to write. One that has failed keeps its pause. What is urgent goes before what is not.
+    pub(super) fn mark(&mut self, key: ObjectKey, is_urgent: bool, now: Instant) {
+        let rank = if is_urgent { 0 } else { rank(&key) };
         match self.entries.get_mut(&key) {
             Some(Entry { turn: Turn::Working { changed }, .. }) => *changed = true,
-            Some(Entry { turn: Turn::Waiting((at, _)), attempts })
-                if *at <= now || *attempts > 0 => {}
-            _ => self.again_at(key, now),
+            Some(Entry { turn: Turn::Waiting((at, _)), attempts, rank: before })
+                if *before <= rank && (*at <= now || *attempts > 0) => {}
+            Some(Entry { turn: Turn::Waiting((at, _)), attempts, .. }) => {
+                let at = if *attempts > 0 { *at } else { now };
+                self.wait(key, rank, at);
+            }
+            None => self.wait(key, rank, now),
         }
     }
 
@@ -74,16 +81,20 @@ impl Queue {
 
     /// It has another turn, from then on.
     pub(super) fn again_at(&mut self, key: ObjectKey, at: Instant) {
+        let rank = self.entries.get(&key).map_or_else(|| rank(&key), |entry| entry.rank);
+        self.wait(key, rank, at);
+    }
+
+    fn wait(&mut self, key: ObjectKey, rank: usize, at: Instant) {
         self.count += 1;
         let place = (at, self.count);
-        let waiting = &mut self.waiting[rank(&key)];
-        let entry = self.entries.entry(key.clone());
-        let entry = entry.or_insert(Entry { turn: Turn::Working { changed: false }, attempts: 0 });
+        let new = Entry { turn: Turn::Working { changed: false }, rank, attempts: 0 };
+        let entry = self.entries.entry(key.clone()).or_insert(new);
         if let Turn::Waiting(before) = entry.turn {
-            waiting.remove(&before);
+            self.waiting[entry.rank].remove(&before);
         }
-        entry.turn = Turn::Waiting(place);
-        waiting.insert(place, key);
+        (entry.turn, entry.rank) = (Turn::Waiting(place), rank);
+        self.waiting[rank].insert(place, key);
     }
 
     /// Counts that it failed. Returns how often it has.
@@ -146,7 +157,7 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let gateway = ObjectName::new("shop", "web").of(Kind::Gateway);
         for key in [route("b"), route("a"), gateway.clone(), route("b")] {
-            queue.mark(key, now);
+            queue.mark(key, false, now);
         }
         let order: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
         assert_eq!(order, [gateway, route("b"), route("a")]);
@@ -156,11 +167,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_urgent_goes_before_all_others_of_its_kind() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for name in ["a", "b", "c"] {
+            queue.mark(route(name), false, now);
+        }
+        queue.mark(route("c"), true, now);
+        queue.mark(route("c"), false, now);
+        let order: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
+        assert_eq!(order, [route("c"), route("a"), route("b")]);
+    }
+
+    #[test]
     fn what_changes_while_it_is_worked_on_has_another_turn() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.mark(route("a"), now);
+        queue.mark(route("a"), false, now);
         let key = queue.next(now).unwrap();
-        queue.mark(route("a"), now);
+        queue.mark(route("a"), false, now);
         assert_eq!(queue.next(now), None, "one at a time");
         queue.done(key, now);
         assert_eq!(queue.next(now), Some(route("a")));
@@ -173,7 +196,7 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let later = now + Duration::from_secs(5);
         for (name, fails) in [("bad", true), ("minor", false)] {
-            queue.mark(route(name), now);
+            queue.mark(route(name), false, now);
             let key = queue.next(now).unwrap();
             if fails {
                 assert_eq!(queue.failed(&key), 1);
@@ -181,8 +204,8 @@ mod tests {
             queue.again_at(key, later);
         }
         assert_eq!(queue.next_at(), Some(later));
-        queue.mark(route("bad"), now);
-        queue.mark(route("minor"), now);
+        queue.mark(route("bad"), false, now);
+        queue.mark(route("minor"), false, now);
         assert_eq!((queue.next(now), queue.next(now)), (Some(route("minor")), None));
         assert_eq!(queue.next(later), Some(route("bad")));
         assert_eq!(queue.failed(&route("bad")), 2);

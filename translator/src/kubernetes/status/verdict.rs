@@ -1,8 +1,10 @@
 //! What is finally said of an object: what translation found, and what proxies answered to it.
 
+use super::plan;
 use crate::proxies::{Blame, FleetProxies};
 use crate::report::{Published, Report};
 use heliograph_snapshot::FleetName;
+use heliograph_translator_core::CONTROLLER_NAME;
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_translator_core::status::{
     Condition, Conditions, ListenerStatus, RouteStatus, SUPPORTED_FEATURES, Status,
@@ -59,6 +61,48 @@ pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Va
     }
 }
 
+/// The status of an object that cannot be read as it is now: what was said of it when it could be, and why it cannot. `None`:
+/// it may be another controller's, for it could not be read before either, and has no entry that names us.
+pub(super) fn of_unreadable(
+    key: &ObjectKey,
+    reason: &str,
+    generation: i64,
+    report: &Report,
+    written: &Value,
+) -> Option<Value> {
+    let list = plan::list_of(key.kind).map(|list| list.name);
+    let known = of(key, report, written);
+    let message = match known {
+        Some(_) => {
+            format!("It cannot be read as it is now, and stays in force as it was: {reason}")
+        }
+        None => format!("It cannot be read: {reason}"),
+    };
+    let mut said = known.or_else(|| list.map(|list| entries_of_ours(list, written)))?;
+    let accepted = json!({
+        "type": "Accepted", "status": "False", "reason": "UnsupportedValue", "message": message,
+        "observedGeneration": generation,
+    });
+    let parts = match list {
+        Some(list) => said[list].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default(),
+        None => std::slice::from_mut(&mut said),
+    };
+    for part in parts {
+        let conditions = part["conditions"].as_array_mut().into_iter().flatten();
+        for condition in conditions.filter(|condition| condition["type"] == "Accepted") {
+            *condition = accepted.clone();
+        }
+    }
+    Some(said)
+}
+
+/// What a list of a status has of ours.
+fn entries_of_ours(list: &str, written: &Value) -> Value {
+    let entries = written[list].as_array().into_iter().flatten();
+    let ours = entries.filter(|entry| entry["controllerName"] == CONTROLLER_NAME);
+    json!({ list: ours.collect::<Vec<_>>() })
+}
+
 /// A route is given to proxies as part of a table, which they have or have not. So only what is wrong is said of it: Envoy's
 /// own words, beside `Accepted`, which tells what Gateway API makes of the route and does not change with the proxies.
 fn route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> RouteStatus {
@@ -106,7 +150,9 @@ impl<'a> Answer<'a> {
             let before = entry(&written["listeners"], "name", name);
             self.give(conditions, before.map_or(&Value::Null, |before| &before["conditions"]));
             let here = blame.iter().filter(|it| it.listener.as_deref() == Some(&**name));
-            if refuse(conditions, here.copied(), report) {
+            if !self.qualify(conditions, here.clone().copied())
+                && refuse(conditions, here.copied(), report)
+            {
                 rejected += 1;
             }
         }
@@ -119,7 +165,32 @@ impl<'a> Answer<'a> {
             conditions.set(condition(PROGRAMMED, false, INVALID, message, conditions));
         }
         let whole = blame.iter().filter(|blame| blame.listener.is_none());
-        refuse(conditions, whole.copied(), report);
+        if !self.qualify(conditions, whole.clone().copied()) {
+            refuse(conditions, whole.copied(), report);
+        }
+    }
+
+    /// Says beside how many have it what a few reject: a port that is taken on one machine is no fault of the Gateway.
+    /// Returns whether that is all there is to say.
+    fn qualify<'b>(
+        &self,
+        conditions: &mut Conditions,
+        blame: impl Iterator<Item = &'b Blame> + Clone,
+    ) -> bool {
+        let Some(said) = self.proxies.flatten() else { return false };
+        let most = blame.clone().map(|blame| blame.rejected).max().unwrap_or_default();
+        let is_few = most > 0 && most.saturating_mul(2) < said.connected;
+        let Some(given) = conditions.get(PROGRAMMED).filter(|given| given.is_true && is_few) else {
+            return false;
+        };
+        let rejections = blame.map(|Blame { words, rejected, .. }| {
+            format!("{rejected} reject{}: {words}", if *rejected == 1 { "s it" } else { " it" })
+        });
+        let mut message = vec![given.message.clone()];
+        message.extend(rejections);
+        let message = message.join("; ");
+        conditions.set(condition(PROGRAMMED, true, PROGRAMMED, message, conditions));
+        true
     }
 
     /// Says whether a proxy has this generation, where translation says that they are given it.

@@ -22,6 +22,8 @@ pub(super) struct Answer {
     pub(super) key: ObjectKey,
     pub(super) uid: String,
     pub(super) notices: Vec<Notice>,
+    /// Whether nothing of ours was to be left.
+    pub(super) takes_back: bool,
     pub(super) outcome: Outcome,
 }
 
@@ -33,6 +35,8 @@ pub(super) enum Outcome {
     Conflict(Option<Seen>),
     /// There is no such object any more.
     Gone,
+    /// No object of the kind may be written.
+    Forbidden(String),
     Failed(String),
 }
 
@@ -45,12 +49,12 @@ pub(super) fn resource(kind: Kind) -> Option<ApiResource> {
 }
 
 pub(super) async fn write(client: Client, key: ObjectKey, uid: String, write: Write) -> Answer {
-    let Write { method, body, is_minor: _, notices } = write;
+    let Write { method, body, is_minor: _, takes_back, notices } = write;
     let outcome = match resource(key.kind) {
         Some(resource) => send(&api(client, &key, &resource), &key.name.name, method, body).await,
         None => Outcome::Gone,
     };
-    Answer { key, uid, notices, outcome }
+    Answer { key, uid, notices, takes_back, outcome }
 }
 
 async fn send(api: &Api<DynamicObject>, name: &str, method: Method, body: Value) -> Outcome {
@@ -76,7 +80,7 @@ async fn send(api: &Api<DynamicObject>, name: &str, method: Method, body: Value)
             }
         }
         Err(Error::Api(status)) if status.code == 403 => {
-            Outcome::Failed(format!("{}; grant patch on the subresource status", status.message))
+            Outcome::Forbidden(format!("{}; grant patch on the subresource status", status.message))
         }
         Err(Error::Api(status)) => Outcome::Failed(status.message.clone()),
         Err(error) => Outcome::Failed(error.to_string()),
@@ -96,6 +100,7 @@ fn seen(object: &DynamicObject) -> Seen {
         generation: metadata.generation.unwrap_or_default(),
         resource_version: metadata.resource_version.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
+        unreadable: None,
         status: Arc::new(object.data.get("status").cloned().unwrap_or_default()),
     }
 }

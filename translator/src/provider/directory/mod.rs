@@ -5,8 +5,8 @@
 mod roll;
 
 use super::Input;
+use super::kubernetes::WATCH_SECONDS;
 use futures::StreamExt;
-use heliograph_translator_core::Event;
 use heliograph_translator_core::infra::names;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::PartialObjectMeta;
@@ -29,24 +29,26 @@ impl Directory {
 
     /// Tells all proxies, then every change, until it is stopped. An API that is away is waited for.
     pub async fn run(self, inputs: mpsc::Sender<Input>, stop: CancellationToken) {
-        let ours = watcher::Config::default().labels(&names::selector());
-        let pods = watcher(Api::<Pod>::all(self.client.clone()), ours).default_backoff();
+        let config = || watcher::Config::default().timeout(WATCH_SECONDS);
+        let pods = Api::<Pod>::all(self.client.clone());
+        let pods = watcher(pods, config().labels(&names::selector())).default_backoff();
         // Of nodes there is no use but for their labels.
         let nodes = Api::<PartialObjectMeta<Node>>::all(self.client);
-        let nodes = watcher(nodes, watcher::Config::default()).default_backoff();
+        let nodes = watcher(nodes, config()).default_backoff();
         let (mut pods, mut nodes) = (pin!(pods), pin!(nodes));
-        let (mut roll, mut trouble) = (Roll::default(), Trouble::default());
+        let mut roll = Roll::default();
+        let (mut of_pods, mut of_nodes) = (Trouble::of("pods"), Trouble::of("nodes"));
         loop {
             let events = tokio::select! {
                 () = stop.cancelled() => return,
-                Some(pod) = pods.next() => match pod {
-                    Ok(event) => roll.hear_of_pod(event),
-                    Err(error) => trouble.tell("pods", &error),
-                },
-                Some(node) = nodes.next() => match node {
-                    Ok(event) => roll.hear_of_node(event),
-                    Err(error) => trouble.tell("nodes", &error),
-                },
+                Some(pod) = pods.next() => {
+                    of_pods.note(&pod);
+                    pod.map(|event| roll.hear_of_pod(event)).unwrap_or_default()
+                }
+                Some(node) = nodes.next() => {
+                    of_nodes.note(&node);
+                    node.map(|event| roll.hear_of_node(event)).unwrap_or_default()
+                }
             };
             if !events.is_empty() && inputs.send(Input::Batch(events)).await.is_err() {
                 // Whoever listened has ended, and it is for them to say why.
@@ -56,19 +58,37 @@ impl Directory {
     }
 }
 
-/// What was said of failing watches, so that it is said once.
-#[derive(Default)]
-struct Trouble(Option<String>);
+/// What was said of a watch that fails, so that it is said once.
+struct Trouble {
+    of: &'static str,
+    told: Option<String>,
+}
 
 impl Trouble {
-    fn tell(&mut self, what: &str, error: &watcher::Error) -> Vec<Event> {
-        let said = format!(
-            "{what} cannot be watched, so that the zones of proxies are not known: {error}"
-        );
-        if self.0.as_ref() != Some(&said) {
-            tracing::warn!("{said}");
-            self.0 = Some(said);
+    fn of(of: &'static str) -> Self {
+        Self { of, told: None }
+    }
+
+    fn note<K>(&mut self, next: &watcher::Result<watcher::Event<K>>) {
+        match next {
+            // Somebody begins to ask, and is not answered yet.
+            Ok(watcher::Event::Init) => {}
+            Ok(_) => {
+                if self.told.take().is_some() {
+                    tracing::info!("{} are watched again", self.of);
+                }
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.told.as_ref() != Some(&error) {
+                    tracing::warn!(
+                        "{} cannot be watched, so that the zones of proxies are not known; allow this account to list \
+                         and watch them: {error}",
+                        self.of
+                    );
+                    self.told = Some(error);
+                }
+            }
         }
-        Vec::new()
     }
 }

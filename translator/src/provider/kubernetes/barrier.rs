@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Until when each kind is known to be complete, counted in askings: those of [`Refresh`](super::Refresh), and before the
 /// first one 0.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Barrier {
     reached: BTreeMap<Kind, Option<u64>>,
     told: Option<u64>,
@@ -29,9 +29,10 @@ impl Barrier {
         first.into_iter().chain(all.filter(|asking| *asking > 0).map(Input::Fresh)).collect()
     }
 
-    /// The kinds that have never been listed.
-    pub(super) fn awaited(&self) -> impl Iterator<Item = Kind> {
-        self.reached.iter().filter(|(_, reached)| reached.is_none()).map(|(kind, _)| *kind)
+    /// The kinds of which it is not known whether all that there was at this asking has been told.
+    pub(super) fn awaited(&self, asking: u64) -> impl Iterator<Item = Kind> {
+        let reached = self.reached.iter();
+        reached.filter(move |(_, reached)| **reached < Some(asking)).map(|(kind, _)| *kind)
     }
 }
 
@@ -43,10 +44,11 @@ mod tests {
     fn the_last_kind_completes_and_it_is_told_once() {
         let mut barrier = Barrier::new([Kind::Gateway, Kind::HTTPRoute]);
         assert!(barrier.reach(Kind::Gateway, 0).is_empty());
-        assert_eq!(barrier.awaited().collect::<Vec<_>>(), [Kind::HTTPRoute]);
+        assert_eq!(barrier.awaited(0).collect::<Vec<_>>(), [Kind::HTTPRoute]);
         assert!(matches!(barrier.reach(Kind::HTTPRoute, 0)[..], [Input::Synced]));
         assert!(barrier.reach(Kind::HTTPRoute, 0).is_empty(), "a list that is repeated");
         assert!(barrier.reach(Kind::HTTPRoute, 1).is_empty());
+        assert_eq!(barrier.awaited(1).collect::<Vec<_>>(), [Kind::Gateway]);
         assert!(matches!(barrier.reach(Kind::Gateway, 2)[..], [Input::Fresh(1)]));
         assert!(matches!(barrier.reach(Kind::HTTPRoute, 3)[..], [Input::Fresh(2)]));
     }

@@ -1,6 +1,7 @@
+use super::holdings::Remark;
 use super::trouble::{Reason, Trouble};
 use crate::metrics::KubernetesMetrics;
-use heliograph_translator_core::objects::{Kind, ObjectKey, Unreadable};
+use heliograph_translator_core::objects::{Kind, ObjectKey};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +30,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Said {
-    unreadable: BTreeMap<ObjectKey, Unreadable>,
+    unreadable: BTreeMap<ObjectKey, Remark>,
     troubles: BTreeMap<Kind, (Reason, String)>,
 }
 
@@ -52,16 +53,16 @@ impl Board {
         });
         let of_objects = said.unreadable.iter().take(MOST_SHOWN);
         let of_objects = of_objects
-            .map(|(key, reason)| ApiRemark { of: key.to_string(), text: cannot_be_read(reason) });
+            .map(|(key, remark)| ApiRemark { of: key.to_string(), text: cannot_be_read(remark) });
         of_kinds.chain(of_objects).collect()
     }
 
     /// What there is to say of an object has changed.
-    pub(super) fn note_object(&self, key: &ObjectKey, unreadable: Option<Unreadable>) {
-        match unreadable {
-            Some(reason) => {
-                tracing::warn!("{key}: {}", cannot_be_read(&reason));
-                self.said().unreadable.insert(key.clone(), reason);
+    pub(super) fn note_object(&self, key: &ObjectKey, remark: Option<Remark>) {
+        match remark {
+            Some(remark) => {
+                tracing::warn!("{key}: {}", cannot_be_read(&remark));
+                self.said().unreadable.insert(key.clone(), remark);
             }
             None => {
                 if self.said().unreadable.remove(key).is_some() {
@@ -120,6 +121,7 @@ impl Board {
             }
             Reason::Absent => tracing::info!("the API serves {} now", kind.as_str()),
             Reason::Forbidden => tracing::info!("{} may be read now", kind.as_str()),
+            Reason::Failed => tracing::info!("{} can be read again", kind.as_str()),
             _ => {}
         }
     }
@@ -129,6 +131,10 @@ impl Board {
     }
 }
 
-fn cannot_be_read(reason: &Unreadable) -> String {
-    format!("cannot be read, and counts as absent until it can: {reason}")
+fn cannot_be_read(Remark { reason, is_kept }: &Remark) -> String {
+    let what = match is_kept {
+        true => "what was read of it before counts until it can",
+        false => "counts as absent until it can",
+    };
+    format!("cannot be read, and {what}: {reason}")
 }

@@ -1,6 +1,6 @@
 use heliograph_translator_core::Event;
 use heliograph_translator_core::objects::{Kind, Object, ObjectName, Unreadable};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which objects of one kind have been told, and in which version. It does no IO.
 ///
@@ -20,14 +20,24 @@ pub(super) struct Holdings {
 pub(super) struct Change {
     pub(super) event: Option<Event>,
     /// What there is to say of the object now, if that is new.
-    pub(super) remark: Option<Option<Unreadable>>,
+    pub(super) remark: Option<Option<Remark>>,
+}
+
+/// That an object cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remark {
+    pub(super) reason: Unreadable,
+    /// Whether what was read of it before goes on to count.
+    pub(super) is_kept: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     version: Box<str>,
-    /// Why it counts as absent.
+    /// Why this version of it does not count.
     unreadable: Option<Unreadable>,
+    /// Whether a version of it was told, and counts.
+    told: bool,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +66,15 @@ impl Holdings {
 
     pub(super) fn unreadable(&self) -> usize {
         self.unreadable
+    }
+
+    /// Those that cannot be read now and could not before: there are such objects, and nothing is known of them.
+    pub(super) fn never_read(&self) -> BTreeSet<ObjectName> {
+        if self.unreadable == 0 {
+            return BTreeSet::new();
+        }
+        let unread = self.held.iter().filter(|(_, held)| !held.told);
+        unread.map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &ObjectName> {
@@ -103,7 +122,7 @@ impl Holdings {
         let mut gone = Vec::new();
         for (name, held) in before {
             if !self.held.contains_key(&name) {
-                if held.unreadable.is_none() {
+                if held.told {
                     events.push(Event::Deleted(name.clone().of(self.kind)));
                 }
                 gone.push(name);
@@ -132,11 +151,11 @@ impl Holdings {
     pub(super) fn deleted(&mut self, name: ObjectName) -> Option<Event> {
         let held = self.held.remove(&name)?;
         self.unreadable -= usize::from(held.unreadable.is_some());
-        held.unreadable.is_none().then(|| Event::Deleted(name.of(self.kind)))
+        held.told.then(|| Event::Deleted(name.of(self.kind)))
     }
 
-    /// An object that cannot be read counts as absent, at once and whatever it was before: a replica that starts later
-    /// knows no earlier version of it, and which one counts must not depend on who leads.
+    /// Of an object that cannot be read, what was read last goes on to count: an edit that this version does not understand
+    /// takes nothing down. But a grant that cannot be read grants nothing.
     fn compare(
         &self,
         name: &ObjectName,
@@ -144,18 +163,19 @@ impl Holdings {
         version: &str,
         object: Result<Object, Unreadable>,
     ) -> (Held, Change) {
-        let version = version.into();
-        let was_unreadable = before.and_then(|before| before.unreadable.as_ref());
-        let (event, unreadable) = match object {
-            Ok(object) => (Some(Event::Applied(object)), None),
-            Err(reason) => {
-                let was_told = before.is_some() && was_unreadable.is_none();
-                (was_told.then(|| Event::Deleted(name.clone().of(self.kind))), Some(reason))
+        let was_told = before.is_some_and(|before| before.told);
+        let (event, told, unreadable) = match object {
+            Ok(object) => (Some(Event::Applied(object)), true, None),
+            Err(reason) if self.kind == Kind::ReferenceGrant => {
+                let event = was_told.then(|| Event::Deleted(name.clone().of(self.kind)));
+                (event, false, Some(reason))
             }
+            Err(reason) => (None, was_told, Some(reason)),
         };
-        let is_new = was_unreadable != unreadable.as_ref();
-        let remark = is_new.then(|| unreadable.clone());
-        (Held { version, unreadable }, Change { event, remark })
+        let is_new = before.and_then(|before| before.unreadable.as_ref()) != unreadable.as_ref();
+        let remark = |reason: Unreadable| Remark { reason, is_kept: told };
+        let remark = is_new.then(|| unreadable.clone().map(remark));
+        (Held { version: version.into(), unreadable, told }, Change { event, remark })
     }
 }
 
@@ -187,6 +207,15 @@ mod tests {
 
     fn bad(name: &str) -> Result<Object, Unreadable> {
         read(name, "nonsense")
+    }
+
+    fn route(rules: serde_json::Value) -> Result<Object, Unreadable> {
+        let metadata = ObjectMeta {
+            name: Some("a".to_owned()),
+            namespace: Some("shop".to_owned()),
+            ..ObjectMeta::default()
+        };
+        Kind::HTTPRoute.read(metadata, &mut json!({ "spec": { "rules": rules } }))
     }
 
     fn words(events: impl IntoIterator<Item = Event>) -> Vec<String> {
@@ -255,8 +284,29 @@ mod tests {
         assert_eq!(holdings.deleted(name("a")), None, "it is told once");
     }
 
+    /// A replica that starts then knows nothing of the object, and must not take it for one that is gone.
     #[test]
-    fn what_cannot_be_read_is_absent_until_it_can() {
+    fn of_what_cannot_be_read_the_last_that_could_be_counts() {
+        let mut holdings = Holdings::new(Kind::HTTPRoute);
+        holdings.begin();
+        holdings.complete();
+        let is_kept = |change: &Change| change.remark.clone().flatten().map(|it| it.is_kept);
+        let change = holdings.applied(name("a"), "1", route(json!("nonsense")));
+        assert_eq!((words(change.event.clone()), is_kept(&change)), (vec![], Some(false)));
+        assert_eq!(holdings.never_read(), BTreeSet::from([name("a")]));
+        assert_eq!(words(holdings.applied(name("a"), "2", route(json!([]))).event), ["applied a"]);
+        assert_eq!(holdings.never_read(), BTreeSet::new());
+        let change = holdings.applied(name("a"), "3", route(json!("nonsense")));
+        assert_eq!((words(change.event.clone()), is_kept(&change)), (vec![], Some(true)));
+        assert_eq!((holdings.unreadable(), holdings.never_read().len()), (1, 0));
+        holdings.begin();
+        holdings.listed(name("a"), "4", route(json!("other nonsense")));
+        assert_eq!(words(holdings.complete().0), Vec::<String>::new());
+        assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
+    }
+
+    #[test]
+    fn a_grant_that_cannot_be_read_is_absent_until_it_can() {
         let mut holdings = holding(&["a"]);
         let change = holdings.applied(name("a"), "2", bad("a"));
         assert_eq!(words(change.event), ["deleted a"]);

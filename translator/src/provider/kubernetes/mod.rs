@@ -12,6 +12,7 @@ mod trouble;
 mod watch;
 
 pub use board::{ApiRemark, Board};
+pub(super) use watch::WATCH_SECONDS;
 
 use crate::kubernetes::Observed;
 use crate::metrics::KubernetesMetrics;
@@ -21,7 +22,7 @@ use heliograph_translator_core::objects::Kind;
 use kube::Client;
 use selection::Selection;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, watch as latest};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -47,7 +48,10 @@ pub struct Kubernetes {
 
 /// Asks the provider to make sure that it has told everything there is.
 #[derive(Clone, Debug, Default)]
-pub struct Refresh(latest::Sender<u64>);
+pub struct Refresh {
+    asked: latest::Sender<u64>,
+    barrier: Arc<Mutex<Barrier>>,
+}
 
 #[derive(Debug, thiserror::Error)]
 #[error("a watch failed: {0}")]
@@ -87,8 +91,9 @@ impl Kubernetes {
             inputs,
             board: self.board.clone(),
             observed: self.observed.clone(),
-            barrier: Arc::new(Mutex::new(Barrier::new(kinds.iter().copied()))),
+            barrier: self.refresh.barrier.clone(),
         };
+        *told.barrier() = Barrier::new(kinds.iter().copied());
         let mut watches = JoinSet::new();
         for kind in kinds {
             let asked = self.refresh.asked();
@@ -115,7 +120,7 @@ impl Refresh {
     /// The answer is [`Input::Fresh`] with this number, or a higher one.
     pub fn ask(&self) -> u64 {
         let mut asking = 0;
-        self.0.send_modify(|asked| {
+        self.asked.send_modify(|asked| {
             *asked += 1;
             asking = *asked;
         });
@@ -124,6 +129,12 @@ impl Refresh {
 
     /// For who is to answer: how often it was asked.
     pub fn asked(&self) -> latest::Receiver<u64> {
-        self.0.subscribe()
+        self.asked.subscribe()
+    }
+
+    /// The kinds that an asking waits for.
+    pub(crate) fn awaited(&self, asking: u64) -> Vec<&'static str> {
+        let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner);
+        barrier.awaited(asking).map(Kind::as_str).collect()
     }
 }

@@ -1,3 +1,4 @@
+use heliograph_translator_core::objects::Kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, DynamicObject};
 use serde::{Deserialize, Deserializer};
@@ -14,6 +15,19 @@ pub(super) struct Served {
     pub(super) status: Value,
     /// All other fields, or why the metadata could not be decoded.
     pub(super) fields: Result<Map<String, Value>, String>,
+}
+
+impl Served {
+    /// Drops what nobody asks for in objects of this kind. A cluster keeps all sorts of files in ConfigMaps; what is read here
+    /// are the certificates of authorities.
+    pub(super) fn forget_unused(&mut self, kind: Kind) {
+        if let (Kind::ConfigMap, Ok(fields)) = (kind, &mut self.fields) {
+            fields.remove("binaryData");
+            if let Some(Value::Object(data)) = fields.get_mut("data") {
+                data.retain(|name, _| name == "ca.crt");
+            }
+        }
+    }
 }
 
 /// What `kubectl apply` keeps for itself: the whole object again.
@@ -93,6 +107,19 @@ mod tests {
         assert_eq!(served.metadata.annotations.unwrap().len(), 1);
         assert_eq!(served.status, json!({ "parents": [] }));
         assert_eq!(served.fields.unwrap().keys().collect::<Vec<_>>(), ["kind", "spec"]);
+    }
+
+    #[test]
+    fn of_a_config_map_the_certificates_of_authorities_are_kept() {
+        let map = json!({
+            "metadata": { "name": "files" },
+            "data": { "ca.crt": "PEM", "dashboard.json": "{}" }, "binaryData": { "logo": "" },
+        });
+        let mut served: Served = serde_json::from_value(map).unwrap();
+        served.forget_unused(Kind::Secret);
+        assert_eq!(served.fields.as_ref().unwrap().len(), 2);
+        served.forget_unused(Kind::ConfigMap);
+        assert_eq!(json!(served.fields.unwrap()), json!({ "data": { "ca.crt": "PEM" } }));
     }
 
     #[test]

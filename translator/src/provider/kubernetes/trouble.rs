@@ -19,6 +19,9 @@ pub(super) enum Reason {
     Unauthorised,
     /// The watch began too long ago: list again.
     Expired,
+    /// The API answers, but not with objects of this kind.
+    Failed,
+    /// The API does not answer.
     Unavailable,
 }
 
@@ -29,6 +32,7 @@ impl Reason {
             Self::Forbidden => "forbidden",
             Self::Unauthorised => "unauthorised",
             Self::Expired => "expired",
+            Self::Failed => "failed",
             Self::Unavailable => "unavailable",
         }
     }
@@ -64,6 +68,11 @@ impl Trouble {
         }
     }
 
+    /// The API has the kind, and does not find it.
+    pub(super) fn failed(cause: &str) -> Self {
+        Self { reason: Reason::Failed, cause: first_line(cause) }
+    }
+
     pub(super) fn unavailable(cause: &str) -> Self {
         Self { reason: Reason::Unavailable, cause: first_line(cause) }
     }
@@ -91,6 +100,9 @@ impl Trouble {
                  service account ({cause})"
             ),
             Reason::Expired => format!("{plural} are listed again ({cause})"),
+            Reason::Failed => format!(
+                "{plural} cannot be listed or watched; what is known of them stays, and it is tried again ({cause})"
+            ),
             Reason::Unavailable => {
                 format!(
                     "the API cannot be asked; what is known stays, and it is tried again ({cause})"
@@ -105,9 +117,13 @@ impl Trouble {
             403 => Reason::Forbidden,
             404 => Reason::Absent,
             410 => Reason::Expired,
-            _ => Reason::Unavailable,
+            _ => Reason::Failed,
         };
-        let cause = if message.is_empty() { format!("status {code}") } else { first_line(message) };
+        let cause = match (reason, message) {
+            (_, "") => format!("status {code}"),
+            (Reason::Failed, message) => format!("status {code}: {}", first_line(message)),
+            (_, message) => first_line(message),
+        };
         Self { reason, cause }
     }
 }
@@ -129,7 +145,7 @@ mod tests {
     #[test]
     fn an_answer_is_told_by_its_code_and_in_one_line() {
         let reasons = [401, 403, 404, 410, 500].map(|code| of(code).reason.as_str());
-        assert_eq!(reasons, ["unauthorised", "forbidden", "absent", "expired", "unavailable"]);
+        assert_eq!(reasons, ["unauthorised", "forbidden", "absent", "expired", "failed"]);
         for code in [401, 403, 404, 410, 500] {
             let words = of(code).in_words(Kind::HTTPRoute, "httproutes");
             assert_eq!(words.lines().count(), 1, "{words}");
@@ -138,6 +154,18 @@ mod tests {
         for expected in ["httproutes", "gateway.networking.k8s.io", "in its words"] {
             assert!(words.contains(expected), "{expected} is not in {words}");
         }
+    }
+
+    /// One kind that the API fails to list is no API that is away.
+    #[test]
+    fn an_answer_is_about_its_kind() {
+        let failed = of(503);
+        assert!(!failed.reason.is_of_all());
+        let words = failed.in_words(Kind::ViewPolicy, "viewpolicies");
+        for expected in ["viewpolicies", "status 503", "in its words"] {
+            assert!(words.contains(expected), "{expected} is not in {words}");
+        }
+        assert!(Trouble::unavailable("no route").reason.is_of_all());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The watch of one kind.
 
+mod mend;
+
 use super::barrier::Barrier;
 use super::board::Board;
 use super::holdings::{Change, Holdings};
 use super::selection::Selection;
 use super::served::Served;
-use super::trouble::{Reason, Trouble};
-use crate::backoff;
+use super::trouble::Trouble;
 use crate::kubernetes::{Observed, Seen};
 use crate::provider::Input;
 use futures::{Stream, StreamExt};
@@ -16,31 +17,20 @@ use kube::api::{ApiResource, GroupVersionKind, ListParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 /// How long the API may take for one page of a list, or for a word of what it serves.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// After so long without a change the server ends a watch and it is begun again where it was, so that a connection that
-/// died unnoticed costs no more than that.
-const WATCH_SECONDS: u32 = 90;
-
-/// How often to ask for a kind that is not served, or not to us.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-
-/// After so long a failure has nothing to do with the one before.
-const LONG_AGO: Duration = Duration::from_secs(60);
-
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// How often in a row a kind that had objects must be found not to be served before they are gone. Who deletes a CRD
-/// deletes its objects first, and the watch tells of it.
-const ABSENT: u32 = 3;
+/// After so long the server ends a watch, and it is begun again where it was. On a connection that died unnoticed nothing is
+/// heard of that; there the client gives up soon after, see [`SILENCE`](crate::connect::SILENCE).
+pub(crate) const WATCH_SECONDS: u32 = 90;
 
 const PAGE: u32 = 500;
 
@@ -62,6 +52,11 @@ pub(super) struct KindWatch {
     failures: u32,
     failed_at: Instant,
     absent: u32,
+    /// How often in a row it had to be listed again soon after it was.
+    relists: u32,
+    expired_at: Option<Instant>,
+    /// The objects that are known to be there, and no more of them.
+    unread: BTreeSet<ObjectName>,
 }
 
 /// Where a watch tells what it finds.
@@ -71,6 +66,12 @@ pub(super) struct Told {
     pub(super) board: Board,
     pub(super) observed: Observed,
     pub(super) barrier: Arc<Mutex<Barrier>>,
+}
+
+impl Told {
+    pub(super) fn barrier(&self) -> MutexGuard<'_, Barrier> {
+        self.barrier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What to do with a stream of events.
@@ -108,6 +109,9 @@ impl KindWatch {
             failures: 0,
             failed_at: Instant::now(),
             absent: 0,
+            relists: 0,
+            expired_at: None,
+            unread: BTreeSet::new(),
         })
     }
 
@@ -186,6 +190,7 @@ impl KindWatch {
                 if let Some(event) = self.holdings.deleted(name) {
                     self.tell(vec![event]).await;
                 }
+                self.tell_unread().await;
                 self.count();
             }
         }
@@ -216,6 +221,7 @@ impl KindWatch {
         if let Some(event) = self.remark(&name, change) {
             self.tell(vec![event]).await;
         }
+        self.tell_unread().await;
         self.count();
     }
 
@@ -228,26 +234,33 @@ impl KindWatch {
         if !events.is_empty() {
             self.tell(events).await;
         }
+        self.tell_unread().await;
         self.count();
         self.reach(self.listing_for).await;
     }
 
-    fn read(&self, name: &ObjectName, served: Served) -> Result<Object, Unreadable> {
-        let Served { metadata, status, fields } = served;
-        let mut fields = fields.map_err(Unreadable::new);
+    fn read(&self, name: &ObjectName, mut served: Served) -> Result<Object, Unreadable> {
+        served.forget_unused(self.kind);
+        let Served { metadata, mut status, fields } = served;
+        let mut seen = Seen {
+            generation: metadata.generation.unwrap_or_default(),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            ..Seen::default()
+        };
+        let object = fields.map_err(Unreadable::new).and_then(|mut fields| {
+            if !self.kind.has_status() {
+                // Somebody else's, and so a fact like the others: the address of a Service.
+                fields.insert("status".to_owned(), status.take());
+            }
+            self.kind.read(metadata, &mut Value::Object(fields))
+        });
         if self.kind.has_status() {
-            let seen = Seen {
-                generation: metadata.generation.unwrap_or_default(),
-                resource_version: metadata.resource_version.clone().unwrap_or_default(),
-                uid: metadata.uid.clone().unwrap_or_default(),
-                status: Arc::new(status),
-            };
+            seen.status = Arc::new(status);
+            seen.unreadable = object.as_ref().err().map(|reason| reason.to_string().into());
             self.told.observed.note(&name.clone().of(self.kind), seen);
-        } else if let Ok(fields) = &mut fields {
-            // Somebody else's, and so a fact like the others: the address of a Service.
-            fields.insert("status".to_owned(), status);
         }
-        self.kind.read(metadata, &mut Value::Object(fields?))
+        object
     }
 
     fn remark(&self, name: &ObjectName, change: Change) -> Option<Event> {
@@ -284,13 +297,26 @@ impl KindWatch {
         let _ = self.told.inputs.send(Input::Batch(events)).await;
     }
 
+    /// Says of which objects nothing is known, where something must not be taken for gone because of that: what runs for a
+    /// Gateway, and for those of a class.
+    async fn tell_unread(&mut self) {
+        if !matches!(self.kind, Kind::Gateway | Kind::GatewayClass) {
+            return;
+        }
+        let unread = self.holdings.never_read();
+        if unread != self.unread {
+            self.unread = unread.clone();
+            let _ = self.told.inputs.send(Input::Unread(self.kind, unread)).await;
+        }
+    }
+
     /// All objects that there were at that asking have been told.
     async fn reach(&mut self, asking: u64) {
         self.fresh_for = Some(asking);
         let complete = {
-            let mut barrier = self.told.barrier.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut barrier = self.told.barrier();
             let complete = barrier.reach(self.kind, asking);
-            let awaited: Vec<&str> = barrier.awaited().map(Kind::as_str).collect();
+            let awaited: Vec<&str> = barrier.awaited(asking).map(Kind::as_str).collect();
             tracing::debug!(kind = self.kind.as_str(), asking, ?awaited, "listed");
             complete
         };
@@ -326,7 +352,7 @@ impl KindWatch {
         params.label_selector = self.selection.labels_of(self.kind);
         let mut known = 0;
         loop {
-            let list = answer(self.api.list_metadata(&params)).await?;
+            let list = mend::answer(self.api.list_metadata(&params)).await?;
             for found in &list.items {
                 let metadata = &found.metadata;
                 let name = ObjectName::new(
@@ -347,106 +373,6 @@ impl KindWatch {
                 None => return Ok(known == self.holdings.len()),
             }
         }
-    }
-
-    async fn recover(&mut self, error: &watcher::Error) -> Next {
-        let trouble = Trouble::of_watch(error);
-        if trouble.reason == Reason::Expired {
-            self.told.board.note_hiccup(self.kind, &trouble);
-            // A watch that is refused with 410 would be begun at the same place for ever.
-            return match error {
-                watcher::Error::WatchStartFailed(_) => Next::ListAgain,
-                _ => Next::GoOn,
-            };
-        }
-        let is_first = self.failures == 0 || self.failed_at.elapsed() > LONG_AGO;
-        self.failed_at = Instant::now();
-        if is_first && trouble.reason == Reason::Unavailable {
-            // A watch that breaks off is begun again where it was, and nobody needs to know.
-            self.failures = 1;
-            self.told.board.note_hiccup(self.kind, &trouble);
-            self.pause(trouble.reason).await;
-            return Next::GoOn;
-        }
-        self.mend(trouble).await
-    }
-
-    /// Waits until the kind can be listed.
-    async fn mend(&mut self, mut trouble: Trouble) -> Next {
-        let mut next = Next::GoOn;
-        loop {
-            self.failures = self.failures.saturating_add(1);
-            if matches!(trouble.reason, Reason::Absent | Reason::Forbidden) {
-                trouble = match (self.is_served().await, trouble.reason) {
-                    // Whether one may read it is asked before whether it is there.
-                    (Ok(false), _) => Trouble { reason: Reason::Absent, ..trouble },
-                    (Ok(true), Reason::Absent) => Trouble::unavailable(&trouble.cause),
-                    (Ok(true), _) => trouble,
-                    (Err(other), _) => other,
-                };
-            }
-            self.told.board.note_trouble(self.kind, &self.resource.plural, &trouble);
-            if trouble.reason == Reason::Absent {
-                next = Next::ListAgain;
-                self.be_without().await;
-            } else {
-                self.absent = 0;
-            }
-            self.pause(trouble.reason).await;
-            match answer(self.api.list_metadata(&ListParams::default().limit(1))).await {
-                Ok(_) => break,
-                Err(other) => trouble = other,
-            }
-        }
-        self.told.board.note_watched(self.kind);
-        next
-    }
-
-    /// Nothing serves the kind, so there is nothing of it.
-    async fn be_without(&mut self) {
-        self.absent = self.absent.saturating_add(1);
-        if self.absent >= ABSENT || self.holdings.is_empty() {
-            self.listing_for = *self.asked.borrow_and_update();
-            self.holdings.begin();
-            self.listed().await;
-        }
-    }
-
-    /// Asks what the API serves: a 404 alone may be of something in between.
-    async fn is_served(&self) -> Result<bool, Trouble> {
-        let (group, version) = (self.kind.group(), self.kind.api_version().unwrap_or_default());
-        if group.is_empty() {
-            return Ok(true);
-        }
-        let groups = answer(self.client.list_api_groups()).await?;
-        let versions = groups.groups.iter().filter(|found| found.name == group);
-        if !versions.flat_map(|found| &found.versions).any(|found| found.version == version) {
-            return Ok(false);
-        }
-        let served = self.client.list_api_group_resources(&self.resource.api_version);
-        let served = answer(served).await?;
-        Ok(served.resources.iter().any(|found| found.name == self.resource.plural))
-    }
-
-    async fn pause(&mut self, reason: Reason) {
-        let random = fastrand::f64();
-        let pause = match reason {
-            Reason::Absent | Reason::Forbidden => LOOK_EVERY.mul_f64(0.5 + random / 2.0),
-            _ => backoff::after(self.failures, LONGEST_PAUSE, random),
-        };
-        let asked = *self.asked.borrow();
-        tokio::select! {
-            () = sleep(pause) => {}
-            // Someone waits for it.
-            _ = self.asked.wait_for(|now| *now > asked) => {}
-        }
-    }
-}
-
-async fn answer<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
-    match timeout(ANSWER, answer).await {
-        Ok(answer) => answer.map_err(|error| Trouble::of(&error)),
-        Err(_) => Err(Trouble::unavailable("no answer")),
     }
 }
 

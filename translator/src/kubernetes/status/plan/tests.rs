@@ -22,7 +22,7 @@ fn gateway() -> ObjectKey {
 
 fn seen(status: Value) -> Seen {
     let (resource_version, uid) = ("7".to_owned(), "u".to_owned());
-    Seen { generation: 2, resource_version, uid, status: Arc::new(status) }
+    Seen { generation: 2, resource_version, uid, unreadable: None, status: Arc::new(status) }
 }
 
 /// A condition as it is to be: without a time.

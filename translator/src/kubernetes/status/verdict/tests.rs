@@ -222,3 +222,49 @@ fn a_class_says_what_works_in_order() {
     assert!(SUPPORTED_FEATURES.is_sorted());
     assert_eq!(status["conditions"][0]["reason"], "Accepted");
 }
+
+/// A port that is taken on one machine is no fault of the Gateway.
+#[test]
+fn what_a_few_proxies_reject_is_said_beside_how_many_have_it() {
+    let programmed_by = |rejected| {
+        let mut report = report(Some(5), Some(proxies(120, &[(5, 119)])));
+        let blamed = vec![blame(Some("http"), rejected), blame(None, rejected)];
+        report.note_blame(of_fleet(BTreeMap::from([(gateway_key(), blamed)])));
+        programmed(&report, &Value::Null)
+    };
+    let (status, reason, message) = programmed_by(1);
+    assert_eq!((&*status, &*reason), ("True", "Programmed"));
+    assert_eq!(message, "Accepted by 119 of 120 proxies; 1 rejects it: bad regex: no argument");
+    let (status, reason, _) = programmed_by(60);
+    assert_eq!((&*status, &*reason), ("False", "Invalid"));
+}
+
+#[test]
+fn what_cannot_be_read_says_so_and_stays_what_it_was() {
+    let report = report(Some(5), Some(proxies(1, &[(5, 1)])));
+    let reason = "spec.listeners: unknown";
+    let status = of_unreadable(&gateway_key(), reason, 4, &report, &Value::Null).unwrap();
+    let of_type = |of| entry(&status["conditions"], "type", of).unwrap();
+    let accepted = of_type("Accepted");
+    assert_eq!(
+        (&accepted["status"], &accepted["observedGeneration"]),
+        (&json!("False"), &json!(4))
+    );
+    assert_eq!(accepted["reason"], "UnsupportedValue");
+    assert!(accepted["message"].as_str().unwrap().ends_with(reason));
+    let programmed = of_type(PROGRAMMED);
+    assert_eq!(
+        (&programmed["status"], &programmed["observedGeneration"]),
+        (&json!("True"), &json!(3))
+    );
+
+    // Nobody here has read it: what is signed is ours, and what is not may be another's.
+    let empty = Report::default();
+    assert_eq!(of_unreadable(&gateway_key(), reason, 4, &empty, &status), None);
+    let condition = json!({"type": "Accepted", "status": "True", "observedGeneration": 1});
+    let entry = |controller: &str| json!({"controllerName": controller, "conditions": [condition]});
+    let written = json!({"parents": [entry("example.com/other"), entry(CONTROLLER_NAME)]});
+    let said = of_unreadable(&route_key(), reason, 2, &empty, &written).unwrap();
+    assert_eq!(said["parents"].as_array().unwrap().len(), 1);
+    assert_eq!(said["parents"][0]["conditions"][0]["status"], "False");
+}

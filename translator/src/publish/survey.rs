@@ -1,0 +1,17 @@
+use heliograph_snapshot::FleetName;
+
+/// A look at all that the store holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Survey {
+    Claim(Option<u128>),
+    Inspect(Vec<FleetName>),
+}
+
+/// What a survey found wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Fleets whose head is not the one that was written.
+    pub(super) lost: usize,
+    /// Fleets that nobody of this term wrote.
+    pub(super) strange: usize,
+}
