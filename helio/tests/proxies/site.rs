@@ -152,6 +152,7 @@ impl Site {
             host: "127.0.0.1".to_owned(),
             port: self.xds.rsplit_once(':').unwrap().1.parse().unwrap(),
             authorities: Some(self.authority.pem()),
+            authorities_file: None,
             identity: ProxyIdentity::Token { audience: "heliograph".to_owned() },
         };
         let infra = self.world.infra().next().unwrap();

@@ -374,7 +374,7 @@ spec:
 ",
     );
     let outcome = change(&mut world, open);
-    assert_eq!(work(&outcome), [("gateway", 1), ("infra", 1), ("status", 1)]);
+    assert_eq!(work(&outcome), [("gateway", 1), ("infra", 1)]);
     let set = object(
         "
 apiVersion: gateway.networking.k8s.io/v1

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use heliograph_translator_core::infra::{
-    DEFAULT_IMAGE, ProxyIdentity, ProxySettings, Rendered, names, render,
+    DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, names, render,
 };
 use heliograph_translator_core::objects::{Document, parse};
 use heliograph_translator_core::{Event, World};
@@ -60,6 +60,7 @@ impl Case {
             host: "distributor.heliograph.svc".to_owned(),
             port: 18000,
             authorities: Some("the authorities, in PEM\n".to_owned()),
+            authorities_file: None,
             identity,
         }
     }
@@ -95,7 +96,8 @@ fn everything_is_labelled_owned_and_in_the_namespace_of_its_gateway() {
             let of = format!("{}: {} {namespace}/{name}", case.path.display(), part.kind());
             let metadata = &object["metadata"];
             assert_eq!(metadata["namespace"], *namespace, "{of}");
-            assert!(name.len() <= 63, "{of}");
+            let longest = if part == Part::ServiceAccount { 253 } else { 63 };
+            assert!(name.len() <= longest, "{of}");
             let (managed_by, us) = names::MANAGED_BY;
             assert_eq!(metadata["labels"][managed_by], us, "{of}");
             assert_eq!(metadata["labels"][names::FLEET_NAMESPACE_LABEL], *namespace, "{of}");

@@ -43,6 +43,7 @@ impl Leader {
             host: "distributor.heliograph.svc".to_owned(),
             port: 18000,
             authorities: Some("authorities".to_owned()),
+            authorities_file: None,
             identity: ProxyIdentity::Token { audience: "heliograph".to_owned() },
         };
         let (report, reports) = watch::channel(Report::default());
@@ -193,8 +194,20 @@ async fn a_gateway_gets_its_objects_keeps_them_and_leaves_none() {
     };
     until("the Service has the second port", ports).await;
 
+    // What has our labels and a name of its own is somebody's copy.
+    let mut copy = cluster.get(&service).await;
+    let metadata = copy["metadata"].take();
+    copy["metadata"] = json!({
+        "name": "copy", "labels": metadata["labels"], "annotations": metadata["annotations"],
+    });
+    copy["spec"] = json!({ "ports": [{ "port": 1 }] });
+    copy.as_object_mut().unwrap().remove("status");
+    cluster.apply(&path(&namespace, "api/v1/services", "copy"), copy).await;
+
+    // A Gateway that is not there any more has nothing deleted: Kubernetes does that. One that says so has.
     leader.translate(&[]);
-    until_made(&cluster, &namespace, &[]).await;
+    leader.translate(&with_config(web, json!({ "selfManaged": true })));
+    until_made(&cluster, &namespace, &["services/copy"]).await;
 }
 
 #[tokio::test]
@@ -235,6 +248,19 @@ async fn what_others_made_is_not_touched() {
     leader.translate(&[web]);
     until_made(&cluster, &namespace, &PLAIN[..2]).await;
     assert_eq!(cluster.get(&theirs).await["spec"]["ports"][0]["port"], 1);
+
+    // The Gateway says why, to those who look at it.
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    let told = async || {
+        let events = cluster.get(&events).await;
+        let about = |event: &Value| {
+            event["regarding"]["name"] == "web"
+                && event["reason"] == "InfrastructureFailed"
+                && event["note"].as_str().unwrap().contains("there is one without the label")
+        };
+        events["items"].as_array().unwrap().iter().any(about)
+    };
+    until("an event of the Gateway", told).await;
 
     // Once it is out of the way, things go on.
     cluster.delete(&theirs).await;

@@ -37,7 +37,7 @@ pub(crate) struct AcceptedGateway {
     /// What others add, in order of precedence.
     pub(crate) sets: Vec<AcceptedSet>,
     pub(crate) doors: Doors,
-    /// How its proxies are run; `None` for a Gateway that is refused.
+    /// How its proxies are run; `None` for a Gateway that is refused, or whose parameters are.
     pub(crate) config: Option<ProxyConfigSpec>,
 }
 
@@ -70,18 +70,23 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
     tls::verify_clients(reader, &owner, object.spec.tls.as_ref(), &mut listeners);
     let certificate = tls::client_certificate(reader, &owner, object.spec.tls.as_ref());
 
-    let config = parameters::of_gateway(reader, class, object)
-        .and_then(|config| refusal(&object.spec).map_or(Ok(config), Err));
-    let (config, refused) = match config {
-        Ok(config) => (Some(config), None),
-        Err(refused) => (None, Some(refused)),
-    };
+    let refused = refusal(&object.spec);
     if let Some(refused) = &refused {
         for listener in &mut listeners {
             listener.withhold(&refused.message);
         }
     }
-    let sets = sets::accept(reader, &owner, &object.spec, refused.as_ref(), &listeners);
+    let mut sets = sets::accept(reader, &owner, &object.spec, refused.as_ref(), &listeners);
+    let (config, refused) = match (refused, parameters::of_gateway(reader, class, object)) {
+        (None, Ok(config)) => (Some(config), None),
+        // What runs goes on as it is, and so do the listeners: a ProxyConfig that is gone for a moment must not take the
+        // traffic of all Gateways of its class with it.
+        (None, Err(refused)) => {
+            sets.iter_mut().for_each(|set| set.disown(&refused.message));
+            (None, Some(refused))
+        }
+        (Some(refused), _) => (None, Some(refused)),
+    };
     let doors = Doors {
         fleet: FleetName::new(&name.namespace, &name.name),
         doors: listeners
@@ -91,7 +96,7 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
             .collect(),
         client_certificate: certificate.clone().and_then(Result::ok),
     };
-    let mut conditions = conditions(refused, &listeners);
+    let mut conditions = conditions(refused, &listeners, &sets);
     if let Some(certificate) = certificate {
         let resolved =
             || Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved");
@@ -163,12 +168,17 @@ fn refusal(spec: &gateway::GatewaySpec) -> Option<Condition> {
     None
 }
 
-fn conditions(refused: Option<Condition>, listeners: &[AcceptedListener]) -> Conditions {
+fn conditions(
+    refused: Option<Condition>,
+    listeners: &[AcceptedListener],
+    sets: &[AcceptedSet],
+) -> Conditions {
     if let Some(refused) = refused {
         let programmed = Condition::no("Programmed", "Invalid", refused.message.clone());
         return Conditions::from([refused, programmed]);
     }
-    let served = listeners.iter().any(AcceptedListener::is_served);
+    let mut all = listeners.iter().chain(sets.iter().flat_map(|set| &set.listeners));
+    let served = all.any(AcceptedListener::is_served);
     let invalid: Vec<&str> = listeners
         .iter()
         .filter(|listener| !listener.is_served())

@@ -70,6 +70,13 @@ impl AcceptedSet {
         self.conditions.is_true("Accepted")
     }
 
+    /// Its Gateway is not accepted. Its listeners stay as they are.
+    pub(super) fn disown(&mut self, message: &str) {
+        if self.is_accepted() {
+            self.refuse("ParentNotAccepted", message);
+        }
+    }
+
     fn refuse(&mut self, reason: &'static str, message: &str) {
         self.conditions = Conditions::from([
             Condition::no("Accepted", reason, message),

@@ -24,7 +24,7 @@ pub(crate) struct Parent {
     /// As the route has it: status repeats it to the letter.
     pub(crate) reference: gateway::ParentRef,
     pub(crate) accepted: Condition,
-    /// Whose proxies serve it.
+    /// The Gateway that it is, or that it adds to.
     gateway: ObjectName,
     listeners: Vec<ListenerId>,
     hosts: Vec<Host>,

@@ -32,6 +32,9 @@ fn ads() -> ConfigSource {
     }
 }
 
+/// What shares of requests are counted in.
+pub(crate) const MILLION: u64 = 1_000_000;
+
 /// So many of a million requests.
 pub(crate) fn per_million(numerator: u32) -> RuntimeFractionalPercent {
     RuntimeFractionalPercent {

@@ -1,4 +1,4 @@
-use super::{duration, per_million};
+use super::{MILLION, duration, per_million};
 use crate::filters;
 use crate::ir::{
     Filter, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target, WeightedTarget,
@@ -22,7 +22,7 @@ use heliograph_envoy::envoy::r#type::matcher::v3::{
 };
 use heliograph_envoy::google::protobuf::UInt32Value;
 
-/// Names no cluster: Envoy answers what is sent there with the code for a cluster that is not found, 500.
+/// Names no cluster: Envoy answers what is sent there with the code for a cluster that is not found.
 const NO_CLUSTER: &str = "invalid-backend";
 
 /// One match of a rule as Envoy reads it: one route, and one more for each backend with filters that Envoy has for routes
@@ -42,7 +42,7 @@ pub(crate) fn routes(
                 runtime_fraction: portion.below.map(per_million),
                 ..route_match(http_match)
             }),
-            action: Some(action(rule, &portion.targets)),
+            action: Some(action(rule, http_match, &portion.targets)),
             ..Default::default()
         };
         filters::build(&rule.filters, http_match, table, &mut route);
@@ -74,8 +74,6 @@ struct Portion<'a> {
     /// below. `None`: all that are left.
     below: Option<u32>,
 }
-
-const MILLION: u64 = 1_000_000;
 
 fn portions(rule: &HttpRule) -> Vec<Portion<'_>> {
     let has_own_route = |target: &&WeightedTarget| {
@@ -170,12 +168,15 @@ fn regex(pattern: &str) -> RegexMatcher {
 }
 
 /// What is done with a request, before filters have their say.
-fn action(rule: &HttpRule, targets: &[&WeightedTarget]) -> route::Action {
+fn action(rule: &HttpRule, http_match: &HttpMatch, targets: &[&WeightedTarget]) -> route::Action {
+    // Gateway API: what leads nowhere is answered with 500, and a call with UNAVAILABLE, which is what Envoy makes of 503.
+    let (status, not_found) = match http_match.path {
+        PathMatch::Rpc(_) => (503, ClusterNotFoundResponseCode::ServiceUnavailable),
+        _ => (500, ClusterNotFoundResponseCode::InternalServerError),
+    };
     let cluster = match targets {
-        // Gateway API: a rule that leads nowhere answers 500.
-        [] => return answer(500),
         targets if targets.iter().all(|target| target.target == Target::Invalid) => {
-            return answer(500);
+            return answer(status);
         }
         [WeightedTarget { target: Target::Backend(backend), filters, .. }]
             if filters.iter().all(filters::is_of_route) =>
@@ -189,7 +190,7 @@ fn action(rule: &HttpRule, targets: &[&WeightedTarget]) -> route::Action {
     };
     route::Action::Route(RouteAction {
         cluster_specifier: Some(cluster),
-        cluster_not_found_response_code: ClusterNotFoundResponseCode::InternalServerError.into(),
+        cluster_not_found_response_code: not_found.into(),
         // Envoy's own default of 15 s would end long answers; who wants a limit says so.
         timeout: Some(duration(rule.timeouts.request.unwrap_or_default())),
         retry_policy: retry_policy(rule),

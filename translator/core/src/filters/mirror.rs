@@ -1,14 +1,12 @@
 use super::Refusal;
 use crate::backends::Reference;
-use crate::build::per_million;
+use crate::build::{MILLION, per_million};
 use crate::ir::{Filter, Mirror, Target};
 use crate::objects::ObjectName;
 use crate::objects::gateway::{HttpFilter, RequestMirror};
 use crate::routes::Scope;
 use heliograph_envoy::envoy::config::route::v3::route_action::RequestMirrorPolicy;
 use heliograph_envoy::envoy::config::route::v3::{Route, route};
-
-const MILLION: u64 = 1_000_000;
 
 pub(super) fn accept(scope: &mut Scope<'_>, filter: &HttpFilter) -> Result<Filter, Refusal> {
     let mirror = filter.request_mirror.as_ref().ok_or("requestMirror is missing")?;

@@ -28,7 +28,15 @@ pub(super) fn build(rewrite: &Rewrite, http_match: &HttpMatch, route: &mut Route
     }
     match rewrite.path.as_ref().and_then(|rewrite| path::change(rewrite, http_match)) {
         None => {}
-        Some(path::Change::Prefix(prefix)) => action.prefix_rewrite = prefix,
-        Some(path::Change::Regex(regex)) => action.regex_rewrite = Some(regex),
+        // Envoy takes one of the two and rejects both with the whole table. The rule may have set the other: what its backend
+        // asks for comes later, and counts.
+        Some(path::Change::Prefix(prefix)) => {
+            action.prefix_rewrite = prefix;
+            action.regex_rewrite = None;
+        }
+        Some(path::Change::Regex(regex)) => {
+            action.regex_rewrite = Some(regex);
+            action.prefix_rewrite.clear();
+        }
     }
 }

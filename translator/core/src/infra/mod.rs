@@ -14,6 +14,8 @@ pub use drain::script as drain_script;
 pub use plan::{Live, Step, plan};
 pub use render::{Part, Rendered, render};
 
+use std::path::PathBuf;
+
 /// What holds for the proxies of all Gateways, unless a ProxyConfig says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxySettings {
@@ -24,6 +26,8 @@ pub struct ProxySettings {
     pub port: u16,
     /// The authorities of the distributors, in PEM; without them, Envoys ask in the clear.
     pub authorities: Option<String>,
+    /// The file that they are from, for who follows it.
+    pub authorities_file: Option<PathBuf>,
     pub identity: ProxyIdentity,
 }
 

@@ -12,13 +12,23 @@ pub const FLEET_NAMESPACE_LABEL: &str = "heliograph.dev/fleet-namespace";
 /// The Gateway's whole name, which a label may have no room for.
 pub const GATEWAY_ANNOTATION: &str = "heliograph.dev/gateway";
 
-/// The name of everything that is made for a Gateway, in its namespace: of its Service, its Deployment and the rest.
+/// The name of everything that is made for a Gateway, in its namespace, but for its ServiceAccount: of its Service, its
+/// Deployment and the rest.
 ///
 /// The first of the names of Services is a letter, and they have no dots: both may be otherwise in a Gateway's name.
 pub fn object_name(gateway: &ObjectName) -> String {
     let name = &gateway.name;
     let plain = format!("{PREFIX}{}", name.replace('.', "-"));
-    if plain.len() <= LONGEST && !name.contains('.') { plain } else { cut(&plain, name) }
+    let fits = plain.len() <= LONGEST && !name.contains('.');
+    if fits { plain } else { cut(&plain, name, LONGEST) }
+}
+
+/// The name of a Gateway's ServiceAccount. It has room for the whole name, so that a rule of access can tell the Gateway from
+/// it; of the few that are longer still, it cannot.
+pub fn account_name(gateway: &ObjectName) -> String {
+    let name = &gateway.name;
+    let plain = format!("{PREFIX}{name}");
+    if plain.len() <= LONGEST_ACCOUNT { plain } else { cut(&plain, name, LONGEST_ACCOUNT) }
 }
 
 /// The labels of everything that is made for a Gateway; no two Gateways have the same.
@@ -39,18 +49,20 @@ pub fn selector() -> String {
 
 /// A name as the value of a label.
 pub fn label_value(name: &str) -> String {
-    if name.len() <= LONGEST { name.to_owned() } else { cut(name, name) }
+    if name.len() <= LONGEST { name.to_owned() } else { cut(name, name, LONGEST) }
 }
 
 const PREFIX: &str = "heliograph-";
 /// Of a label's value, and of a Service's name.
 const LONGEST: usize = 63;
+/// Of a ServiceAccount's name.
+const LONGEST_ACCOUNT: usize = 253;
 const HASH: usize = 10;
 
 /// `text` with a hash of `whole` at its end, which tells apart what is the same when it is cut.
-fn cut(text: &str, whole: &str) -> String {
+fn cut(text: &str, whole: &str, longest: usize) -> String {
     let hash = blake3::hash(whole.as_bytes()).to_hex();
-    let kept: String = text.chars().take(LONGEST - HASH - 1).collect();
+    let kept: String = text.chars().take(longest - HASH - 1).collect();
     format!("{}-{}", kept.trim_end_matches(['-', '.', '_']), &hash[..HASH])
 }
 
@@ -95,5 +107,17 @@ mod tests {
         assert_ne!(named(&one), named(&two));
         assert_ne!(label_value(&one), label_value(&two));
         assert_ne!(named("a.b"), named("a-b"));
+    }
+
+    #[test]
+    fn a_service_account_has_the_whole_name_where_there_is_room() {
+        let account = |name: &str| account_name(&ObjectName::new("shop", name));
+        let long = "a".repeat(242);
+        for name in ["web", "a.b", &long] {
+            assert_eq!(account(name), format!("heliograph-{name}"));
+        }
+        let (one, two) = ("a".repeat(252) + "1", "a".repeat(252) + "2");
+        assert_eq!(account(&one).len(), 253);
+        assert_ne!(account(&one), account(&two));
     }
 }

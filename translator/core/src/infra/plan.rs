@@ -9,7 +9,13 @@ pub type Live = BTreeMap<(Part, String), Value>;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     Apply(Rendered),
-    Delete { part: Part, namespace: String, name: String },
+    /// Only the one that was seen: what has its name since is another.
+    Delete {
+        part: Part,
+        namespace: String,
+        name: String,
+        uid: String,
+    },
 }
 
 /// What to do so that there is what is wanted, and no more. What is as it should be is left alone, also where others
@@ -22,10 +28,12 @@ pub fn plan(namespace: &str, wanted: Vec<Rendered>, live: &Live) -> Vec<Step> {
         !there.is_some_and(|there| is_within(&wanted.object, there))
     };
     let applied = wanted.into_iter().filter(differs).map(Step::Apply);
-    let deleted = live.keys().filter(|key| !keys.contains(key)).map(|(part, name)| Step::Delete {
+    let left_over = live.iter().filter(|(key, _)| !keys.contains(key));
+    let deleted = left_over.map(|((part, name), there)| Step::Delete {
         part: *part,
         namespace: namespace.to_owned(),
         name: name.clone(),
+        uid: there["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
     });
     applied.chain(deleted).collect()
 }
@@ -76,8 +84,8 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_any_more_goes() {
-        let steps = plan("shop", vec![], &live(json!({})));
-        let (namespace, name) = ("shop".to_owned(), "web".to_owned());
-        assert_eq!(steps, [Step::Delete { part: Part::Service, namespace, name }]);
+        let steps = plan("shop", vec![], &live(json!({ "metadata": { "uid": "1" } })));
+        let (namespace, name, uid) = ("shop".to_owned(), "web".to_owned(), "1".to_owned());
+        assert_eq!(steps, [Step::Delete { part: Part::Service, namespace, name, uid }]);
     }
 }

@@ -115,7 +115,7 @@ pub(super) fn template(
             ..ObjectMeta::default()
         }),
         spec: Some(PodSpec {
-            service_account_name: Some(renderer.name()),
+            service_account_name: Some(renderer.account()),
             automount_service_account_token: Some(false),
             termination_grace_period_seconds: Some(longest + END_SECONDS),
             security_context: Some(PodSecurityContext {
@@ -168,9 +168,6 @@ fn container(renderer: &Renderer<'_>, mounts: Vec<VolumeMount>) -> Container {
     if let Some(concurrency) = config.concurrency {
         args.extend(["--concurrency".to_owned(), concurrency.to_string()]);
     }
-    let ports =
-        renderer.infra.ports.iter().map(|port| (format!("p-{}", port.bind_port), port.bind_port));
-    let own = [("readiness".to_owned(), READINESS), ("stats".to_owned(), STATS)];
     Container {
         name: "envoy".to_owned(),
         image: Some(config.image.clone().unwrap_or_else(|| renderer.settings.image.clone())),
@@ -182,17 +179,8 @@ fn container(renderer: &Renderer<'_>, mounts: Vec<VolumeMount>) -> Container {
             // Where Kubernetes tells pods of their zone; otherwise it is empty, and the directory knows it.
             from_field("ZONE", "metadata.labels['topology.kubernetes.io/zone']"),
         ]),
-        ports: Some(
-            ports
-                .chain(own)
-                .map(|(name, port)| ContainerPort {
-                    name: Some(name),
-                    container_port: port.into(),
-                    protocol: Some("TCP".to_owned()),
-                    ..ContainerPort::default()
-                })
-                .collect(),
-        ),
+        // Not those of listeners, which the Service knows by number: one more would replace every pod.
+        ports: Some(vec![port("readiness", READINESS), port("stats", STATS)]),
         resources: config.resources.clone(),
         // No liveness probe: Envoy ends itself when one of its threads hangs, and a fleet that waits for a distributor
         // must not be restarted.
@@ -216,6 +204,15 @@ fn container(renderer: &Renderer<'_>, mounts: Vec<VolumeMount>) -> Container {
         }),
         volume_mounts: Some(mounts),
         ..Container::default()
+    }
+}
+
+fn port(name: &str, number: u16) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: number.into(),
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
     }
 }
 

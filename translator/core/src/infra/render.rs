@@ -2,6 +2,7 @@ use super::bootstrap::{BOOTSTRAP_FILE, overlay};
 use super::pod::{self, AUTHORITIES_FILE};
 use super::{ProxySettings, names, scaling, service};
 use crate::ir::{Infra, Proxies};
+use crate::objects::ObjectName;
 use crate::objects::proxy_config::Workload;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -71,6 +72,14 @@ impl Part {
             Self::PodDisruptionBudget => "PodDisruptionBudget",
         }
     }
+
+    /// The name of this part of a Gateway.
+    pub fn name_for(self, gateway: &ObjectName) -> String {
+        match self {
+            Self::ServiceAccount => names::account_name(gateway),
+            _ => names::object_name(gateway),
+        }
+    }
 }
 
 /// All objects of a Gateway. `None`: leave what there is as it is.
@@ -104,7 +113,7 @@ impl Renderer<'_> {
         let template = pod::template(self, &files);
         let metadata = self.metadata();
         let account = ServiceAccount {
-            metadata: metadata.clone(),
+            metadata: ObjectMeta { name: Some(self.account()), ..metadata.clone() },
             // Envoy has no use for the API server.
             automount_service_account_token: Some(false),
             ..ServiceAccount::default()
@@ -149,6 +158,10 @@ impl Renderer<'_> {
         names::object_name(&self.proxies.gateway)
     }
 
+    pub(super) fn account(&self) -> String {
+        Part::ServiceAccount.name_for(&self.proxies.gateway)
+    }
+
     /// The labels that no two Gateways share.
     pub(super) fn selector(&self) -> BTreeMap<String, String> {
         names::labels(&self.proxies.gateway)
@@ -163,9 +176,14 @@ impl Renderer<'_> {
 
     pub(super) fn annotations(&self) -> BTreeMap<String, String> {
         let mut annotations = self.proxies.annotations.clone();
+        self.claim(&mut annotations);
+        annotations
+    }
+
+    /// Says whose an object is, whatever others say.
+    pub(super) fn claim(&self, annotations: &mut BTreeMap<String, String>) {
         let gateway = self.proxies.gateway.name.to_string();
         annotations.insert(names::GATEWAY_ANNOTATION.to_owned(), gateway);
-        annotations
     }
 
     pub(super) fn metadata(&self) -> ObjectMeta {
@@ -194,6 +212,7 @@ impl Renderer<'_> {
         let hash = blake3::hash(object.to_string().as_bytes()).to_hex();
         object["metadata"]["annotations"][RENDERED] = json!(&hash[..16]);
         let namespace = self.proxies.gateway.namespace.to_string();
-        Ok(Rendered { part, namespace, name: self.name(), object })
+        let name = part.name_for(&self.proxies.gateway);
+        Ok(Rendered { part, namespace, name, object })
     }
 }

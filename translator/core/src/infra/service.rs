@@ -8,7 +8,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub(super) fn service(renderer: &Renderer<'_>, mut metadata: ObjectMeta) -> Service {
     let config = renderer.proxies.config.service.clone().unwrap_or_default();
     let kind = config.r#type.unwrap_or_default();
-    metadata.annotations.get_or_insert_default().extend(config.annotations.unwrap_or_default());
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.extend(config.annotations.unwrap_or_default());
+    // Nobody may change whose it is.
+    renderer.claim(annotations);
     let ports = renderer.infra.ports.iter().map(|port| ServicePort {
         name: Some(format!("port-{}", port.port)),
         port: port.port.into(),

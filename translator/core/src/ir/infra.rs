@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Infra {
     pub fleet: FleetName,
     pub ports: Vec<InfraPort>,
-    /// `None` while that cannot be told, as when its parameters are missing: what runs then stays as it is.
+    /// `None` while that cannot be told, as when its parameters are missing: what runs then stays as it is, and goes on to be
+    /// given what it serves.
     #[serde(flatten)]
     pub proxies: Option<Proxies>,
 }

@@ -222,7 +222,7 @@ kinds! {
     Secret: core::Secret, "" / v1, Namespaced;
     ConfigMap: core::ConfigMap, "" / v1, Namespaced;
     ViewPolicy: heliograph::ViewPolicy, "heliograph.dev" / v1alpha1, Namespaced, status;
-    ProxyConfig: proxy_config::ProxyConfig, "heliograph.dev" / v1alpha1, Namespaced, status;
+    ProxyConfig: proxy_config::ProxyConfig, "heliograph.dev" / v1alpha1, Namespaced;
     Proxy: heliograph::Proxy, "heliograph.dev", Namespaced;
 }
 

@@ -1,6 +1,5 @@
 //! How the Envoys of a Gateway are run.
 
-use super::heliograph::Said;
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
@@ -16,7 +15,6 @@ use std::collections::BTreeMap;
     version = "v1alpha1",
     kind = "ProxyConfig",
     namespaced,
-    status = "Said",
     derive = "PartialEq",
     doc = "How the Envoys of a Gateway are run."
 )]

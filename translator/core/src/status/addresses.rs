@@ -22,7 +22,9 @@ pub(super) fn of(
     let name = ObjectName::new(&gateway.namespace, &names::object_name(gateway));
     // One that somebody else made says nothing of this Gateway.
     let service = reader.object::<Service>(&name).filter(|service| is_ours(service));
-    let found = service.map(given).unwrap_or_default();
+    // Until there is one, nothing is known of addresses; where the Envoys are somebody else's, that is for good.
+    let Some(service) = service else { return Vec::new() };
+    let found = given(service);
     let object = reader.object::<gateway::Gateway>(gateway);
     let requested = object.iter().flat_map(|object| object.spec.addresses.iter().flatten());
     let mut requested = requested.filter_map(|address| address.value.as_deref());
@@ -30,7 +32,7 @@ pub(super) fn of(
     if let Some(unusable) = unusable {
         let why = format!("addresses: {unusable} is not given to the Gateway's Service {name}");
         unprogrammed(conditions, "AddressNotUsable", why);
-    } else if service.is_some() && found.is_empty() {
+    } else if found.is_empty() {
         let why = format!("The Gateway's Service {name} has no address yet");
         unprogrammed(conditions, "AddressNotAssigned", why);
     }

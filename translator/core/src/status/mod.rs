@@ -38,6 +38,9 @@ pub enum Status {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ignored {
     pub ignored: String,
+    /// Another controller has it. Otherwise what would say whose it is may only be missing.
+    #[serde(skip)]
+    pub elsewhere: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -168,7 +171,7 @@ impl Status {
     }
 
     pub fn problems(&self, object: &ObjectKey) -> Vec<Problem> {
-        if let Self::Ignored(Ignored { ignored }) = self {
+        if let Self::Ignored(Ignored { ignored, elsewhere: _ }) = self {
             return vec![Problem {
                 object: object.clone(),
                 part: None,
@@ -296,13 +299,14 @@ fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
 fn stray_gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
     let class = &reader.object::<gateway::Gateway>(&key.name)?.spec.gateway_class_name;
     let found = reader.object::<gateway::GatewayClass>(&ObjectName::new("", class));
-    ignored(match found {
+    let ignored = match found {
         None => format!("its GatewayClass {class} does not exist"),
         Some(found) => format!(
             "its GatewayClass {class} is of the controller {}, not {CONTROLLER_NAME}",
             found.spec.controller_name
         ),
-    })
+    };
+    Some(Status::Ignored(Ignored { ignored, elsewhere: found.is_some() }))
 }
 
 /// A route whose parents are nobody's here.
@@ -331,5 +335,5 @@ fn stray_proxy(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
 }
 
 fn ignored(reason: String) -> Option<Status> {
-    Some(Status::Ignored(Ignored { ignored: reason }))
+    Some(Status::Ignored(Ignored { ignored: reason, elsewhere: false }))
 }

@@ -1,6 +1,8 @@
 use super::PATIENCE;
 use heliograph_translator_core::infra::{Part, Rendered, Step, names};
-use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
+};
 use kube::{Api, Client};
 use tokio::time::timeout;
 
@@ -17,8 +19,8 @@ pub(super) async fn take(client: &Client, steps: Vec<Step>) -> Result<usize, Str
     for step in steps {
         match step {
             Step::Apply(rendered) => apply(client, &rendered).await?,
-            Step::Delete { part, namespace, name } => {
-                delete(client, part, &namespace, &name).await?;
+            Step::Delete { part, namespace, name, uid } => {
+                delete(client, part, &namespace, &name, uid).await?;
             }
         }
     }
@@ -46,14 +48,26 @@ async fn apply(client: &Client, rendered: &Rendered) -> Result<(), String> {
     Ok(())
 }
 
-async fn delete(client: &Client, part: Part, namespace: &str, name: &str) -> Result<(), String> {
+async fn delete(
+    client: &Client,
+    part: Part,
+    namespace: &str,
+    name: &str,
+    uid: String,
+) -> Result<(), String> {
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource(part));
-    match bounded(api.delete(name, &DeleteParams::background())).await {
-        Err(error) if !error.contains("NotFound") => {
-            Err(format!("{} {namespace}/{name}: {error}", part.kind()))
+    let only = Preconditions { uid: Some(uid), resource_version: None };
+    let params = DeleteParams::background().preconditions(only);
+    let deletion = async {
+        match api.delete(name, &params).await {
+            // It is gone, and what has its name since is another.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+                Ok(())
+            }
+            other => other.map(|_| ()),
         }
-        _ => Ok(()),
-    }
+    };
+    bounded(deletion).await.map_err(|error| format!("{} {namespace}/{name}: {error}", part.kind()))
 }
 
 fn resource(part: Part) -> ApiResource {

@@ -1,6 +1,6 @@
-use anyhow::Context;
+use super::authorities;
+use anyhow::{Context, anyhow};
 use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings};
-use std::fs;
 use std::path::PathBuf;
 
 /// How the Envoys of Gateways are run, where no ProxyConfig says otherwise
@@ -10,7 +10,7 @@ pub struct ProxyArgs {
     #[arg(long, env = "HELIO_PROXY_XDS", value_name = "HOST:PORT")]
     pub proxy_xds: Option<String>,
 
-    /// The authorities of the distributors' certificates; PEM. Without it, Envoys ask in the clear
+    /// The authorities of the distributors' certificates; PEM. It is followed. Without it, Envoys ask in the clear
     #[arg(long, env = "HELIO_PROXY_XDS_CA", value_name = "FILE", requires = "proxy_xds")]
     pub proxy_xds_ca: Option<PathBuf>,
 
@@ -48,10 +48,10 @@ impl ProxyArgs {
             .with_context(|| format!("--proxy-xds: {address:?} is not HOST:PORT"))?;
         let authorities = match &self.proxy_xds_ca {
             None => None,
-            Some(path) => Some(
-                fs::read_to_string(path)
-                    .with_context(|| format!("--proxy-xds-ca: cannot read {}", path.display()))?,
-            ),
+            Some(path) => {
+                let read = authorities::read(path);
+                Some(read.map_err(|why| anyhow!("--proxy-xds-ca: {}: {why}", path.display()))?)
+            }
         };
         let identity = match (&self.proxy_token_audience, &self.proxy_certificate_secret) {
             (Some(audience), _) => ProxyIdentity::Token { audience: audience.clone() },
@@ -63,6 +63,7 @@ impl ProxyArgs {
             host: host.trim_matches(['[', ']']).to_owned(),
             port,
             authorities,
+            authorities_file: self.proxy_xds_ca.clone(),
             identity,
         }))
     }

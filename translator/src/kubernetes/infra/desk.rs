@@ -2,6 +2,8 @@ use crate::report::Report;
 use heliograph_snapshot::FleetName;
 use heliograph_translator_core::infra::{Live, Part, ProxySettings, Step, names, plan, render};
 use heliograph_translator_core::ir;
+use heliograph_translator_core::objects::{Kind, ObjectKey, ObjectName};
+use heliograph_translator_core::status::{Ignored, Status};
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
@@ -14,6 +16,10 @@ pub(super) struct Desk {
     settings: ProxySettings,
     wanted: BTreeMap<FleetName, Arc<ir::Infra>>,
     live: BTreeMap<FleetName, Live>,
+    /// The Gateways that another controller has: nothing of ours is to be left of them.
+    elsewhere: BTreeSet<FleetName>,
+    /// How many changes of statuses were read.
+    read: u64,
     /// Whether what is not wanted is known not to be.
     complete: bool,
     /// The parts of which all are known; others are left alone.
@@ -27,6 +33,7 @@ pub(super) struct Desk {
 
 struct Failure {
     count: u32,
+    why: String,
     again: Instant,
 }
 
@@ -39,6 +46,8 @@ impl Desk {
             settings,
             wanted: BTreeMap::new(),
             live: BTreeMap::new(),
+            elsewhere: BTreeSet::new(),
+            read: 0,
             complete: false,
             listed: BTreeSet::new(),
             unseen: BTreeMap::new(),
@@ -67,6 +76,36 @@ impl Desk {
             self.wanted.remove(&fleet);
             self.touch(fleet);
         }
+        match report.changed.since(self.read) {
+            Some(changed) => changed.for_each(|key| self.hear_of(key, report)),
+            None => report.statuses.keys().for_each(|key| self.hear_of(key, report)),
+        }
+        self.read = report.changed.count();
+    }
+
+    /// Takes over whose a Gateway is.
+    fn hear_of(&mut self, key: &ObjectKey, report: &Report) {
+        if key.kind != Kind::Gateway {
+            return;
+        }
+        let fleet = FleetName::new(&key.name.namespace, &key.name.name);
+        let status = report.statuses.get(key).map(|status| &**status);
+        if matches!(status, Some(Status::Ignored(Ignored { elsewhere: true, .. }))) {
+            self.elsewhere.insert(fleet.clone());
+            self.touch(fleet);
+        } else {
+            self.elsewhere.remove(&fleet);
+        }
+    }
+
+    /// The authorities of the distributors, which all Envoys are given.
+    pub(super) fn set_authorities(&mut self, authorities: String) {
+        self.settings.authorities = Some(authorities);
+        self.dirty.extend(self.wanted.keys().cloned());
+    }
+
+    pub(super) fn authorities(&self) -> Option<&str> {
+        self.settings.authorities.as_deref()
     }
 
     /// What a watch says of a part.
@@ -81,7 +120,7 @@ impl Desk {
                 self.unseen.insert(part, known);
             }
             Event::InitApply(object) => {
-                if let Some((fleet, name)) = place(&object) {
+                if let Some((fleet, name)) = place(part, &object) {
                     if let Some(unseen) = self.unseen.get_mut(&part) {
                         unseen.remove(&(fleet.clone(), name.clone()));
                     }
@@ -99,12 +138,12 @@ impl Desk {
                 }
             }
             Event::Apply(object) => {
-                if let Some((fleet, name)) = place(&object) {
+                if let Some((fleet, name)) = place(part, &object) {
                     self.put(part, fleet, name, object);
                 }
             }
             Event::Delete(object) => {
-                if let Some((fleet, name)) = place(&object) {
+                if let Some((fleet, name)) = place(part, &object) {
                     self.drop_one(part, &fleet, name);
                 }
             }
@@ -132,17 +171,27 @@ impl Desk {
         }
     }
 
-    pub(super) fn done(&mut self, fleet: &FleetName, worked: bool, now: Instant) {
+    pub(super) fn done(&mut self, fleet: &FleetName, outcome: Result<(), String>, now: Instant) {
         self.busy.remove(fleet);
-        if worked {
+        let Err(why) = outcome else {
             self.failures.remove(fleet);
             return;
-        }
+        };
         let count = self.failures.get(fleet).map_or(0, |failure| failure.count);
         let pause = FIRST_PAUSE.saturating_mul(1 << count.min(6)).min(LONGEST_PAUSE);
-        let failure = Failure { count: count.saturating_add(1), again: now + pause };
+        let failure = Failure { count: count.saturating_add(1), why, again: now + pause };
         self.failures.insert(fleet.clone(), failure);
         self.dirty.insert(fleet.clone());
+    }
+
+    /// Why the last attempt failed, if it did.
+    pub(super) fn failure(&self, fleet: &FleetName) -> Option<&str> {
+        self.failures.get(fleet).map(|failure| &*failure.why)
+    }
+
+    /// How the Gateway of a fleet is to run, if that is known.
+    pub(super) fn proxies(&self, fleet: &FleetName) -> Option<&ir::Proxies> {
+        self.wanted.get(fleet)?.proxies.as_ref()
     }
 
     /// For how many fleets the last attempt failed.
@@ -160,7 +209,10 @@ impl Desk {
         let nothing = Live::new();
         let live = self.live.get(fleet).unwrap_or(&nothing);
         let wanted = match self.wanted.get(fleet) {
-            None => Vec::new(),
+            None if self.elsewhere.contains(fleet) => Vec::new(),
+            // What a deleted Gateway owned, Kubernetes deletes. One that is only not known now, as while its class is
+            // replaced, keeps what runs for it, and its addresses.
+            None => return Vec::new(),
             Some(infra) => match render(infra, &self.settings) {
                 Ok(Some(wanted)) => wanted,
                 // What runs stays as it is.
@@ -205,12 +257,14 @@ impl Desk {
     }
 }
 
-/// Whose it is, and its name. `None` if it does not say: then it is not ours.
-fn place(object: &DynamicObject) -> Option<(FleetName, String)> {
+/// Whose it is, and its name. `None` if it does not say, or has a name that we would not give it, as a copy of ours has: then it
+/// is not ours.
+fn place(part: Part, object: &DynamicObject) -> Option<(FleetName, String)> {
     let metadata = &object.metadata;
     let gateway = metadata.annotations.as_ref()?.get(names::GATEWAY_ANNOTATION)?;
-    let fleet = FleetName::new(metadata.namespace.as_deref()?, gateway);
-    Some((fleet, metadata.name.clone()?))
+    let gateway = ObjectName::new(metadata.namespace.as_deref()?, gateway);
+    let name = metadata.name.clone().filter(|name| *name == part.name_for(&gateway))?;
+    Some((FleetName::new(&gateway.namespace, &gateway.name), name))
 }
 
 /// As the core writes it, without what others say.

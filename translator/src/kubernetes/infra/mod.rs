@@ -4,25 +4,32 @@
 
 mod api;
 mod args;
+mod authorities;
 mod desk;
 mod metrics;
+mod notice;
 
 pub use args::ProxyArgs;
 pub use metrics::InfraMetrics;
 
 use crate::report::Report;
+use authorities::Authorities;
 use desk::Desk;
+use futures::FutureExt;
 use futures::stream::{self, BoxStream, StreamExt};
 use heliograph_snapshot::FleetName;
-use heliograph_translator_core::infra::{Part, ProxySettings, names};
+use heliograph_translator_core::infra::{Part, ProxySettings, Step, names};
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::{WatchStreamExt, watcher};
+use notice::Notices;
 use std::collections::BTreeSet;
 use std::future::pending;
+use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 /// What runs for Gateways.
@@ -31,12 +38,18 @@ pub struct Infra {
     report: watch::Receiver<Report>,
     desk: Desk,
     metrics: InfraMetrics,
+    notices: Notices,
+    /// What the Envoys know the distributors by, if it is in a file.
+    authorities: Option<Authorities>,
     /// The parts whose watch fails, so that it is told once.
     unwatched: BTreeSet<Part>,
 }
 
 /// How many Gateways are worked on at once.
 const AT_ONCE: usize = 8;
+
+/// How often files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 type Events = BoxStream<'static, (Part, watcher::Result<watcher::Event<DynamicObject>>)>;
 type Outcome = (FleetName, Result<usize, String>);
@@ -48,21 +61,31 @@ impl Infra {
         settings: ProxySettings,
         metrics: InfraMetrics,
     ) -> Self {
-        let desk = Desk::new(settings);
-        Self { client, report, desk, metrics, unwatched: BTreeSet::new() }
+        Self {
+            notices: Notices::new(client.clone()),
+            client,
+            report,
+            authorities: settings.authorities_file.clone().map(Authorities::new),
+            desk: Desk::new(settings),
+            metrics,
+            unwatched: BTreeSet::new(),
+        }
     }
 
     /// Keeps what there is as it should be, until it is stopped.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), JoinError> {
         let mut events = self.events();
         let mut work: JoinSet<Outcome> = JoinSet::new();
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // What was read when the program started may be of an earlier term.
+        self.follow();
         self.desk.hear(&self.report.borrow_and_update());
         loop {
             while work.len() < AT_ONCE
                 && let Some((fleet, steps)) = self.desk.next(Instant::now())
             {
-                let client = self.client.clone();
-                work.spawn(async move { (fleet, api::take(&client, steps).await) });
+                work.spawn(self.attempt(fleet, steps));
             }
             let retry = self.desk.next_retry();
             tokio::select! {
@@ -72,12 +95,43 @@ impl Infra {
                 }
                 Some((part, event)) = events.next() => self.note(part, event),
                 Some(done) = work.join_next() => self.finish(done?),
+                _ = looks.tick() => self.follow(),
                 () = at(retry) => {}
             }
         }
         // A call that has begun may have been heard: nothing is lost by not waiting for its answer.
         work.shutdown().await;
         Ok(())
+    }
+
+    /// Takes the steps for a Gateway. A failure that is not that of the last attempt is told on the Gateway too.
+    fn attempt(
+        &self,
+        fleet: FleetName,
+        steps: Vec<Step>,
+    ) -> impl Future<Output = Outcome> + Send + use<> {
+        let (client, notices) = (self.client.clone(), self.notices.clone());
+        let told = self.desk.failure(&fleet).map(str::to_owned);
+        let about = self.desk.proxies(&fleet).map(notice::about);
+        async move {
+            // A fault of ours with one Gateway is not to end the work for all.
+            let taken = AssertUnwindSafe(api::take(&client, steps)).catch_unwind().await;
+            let outcome = taken.unwrap_or_else(|_| Err("a fault of the translator".to_owned()));
+            if let (Err(why), Some(about)) = (&outcome, about)
+                && told.as_ref() != Some(why)
+            {
+                notices.tell(&about, why).await;
+            }
+            (fleet, outcome)
+        }
+    }
+
+    fn follow(&mut self) {
+        let Some(authorities) = &mut self.authorities else { return };
+        if let Some(found) = authorities.look(self.desk.authorities()) {
+            tracing::info!("the authorities of the distributors changed: Envoys are given them");
+            self.desk.set_authorities(found);
+        }
     }
 
     /// Everything that has our labels, of every part.
@@ -121,7 +175,7 @@ impl Infra {
                 tracing::warn!("what runs for Gateway {fleet}: {why}; trying again");
             }
         }
-        self.desk.done(&fleet, outcome.is_ok(), Instant::now());
+        self.desk.done(&fleet, outcome.map(|_| ()), Instant::now());
         self.metrics.failing.set(self.desk.failing());
     }
 }

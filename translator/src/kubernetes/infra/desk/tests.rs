@@ -28,6 +28,7 @@ fn desk() -> Desk {
         host: "distributor".to_owned(),
         port: 18000,
         authorities: None,
+        authorities_file: None,
         identity: ProxyIdentity::None,
     })
 }
@@ -35,6 +36,16 @@ fn desk() -> Desk {
 fn report(infra: Option<Arc<Infra>>) -> Report {
     let infra = infra.into_iter().map(|infra| (infra.fleet.clone(), infra)).collect();
     Report { infra, complete: true, ..Report::default() }
+}
+
+/// Nothing is to run for the Gateway, because of this.
+fn unwanted(elsewhere: bool) -> Report {
+    let mut report = report(None);
+    let key = ObjectName::new("shop", "web").of(Kind::Gateway);
+    let ignored = Ignored { ignored: "it is not ours".to_owned(), elsewhere };
+    report.statuses.insert(key.clone(), Arc::new(Status::Ignored(ignored)));
+    report.changed.push(key);
+    report
 }
 
 fn listed(desk: &mut Desk) {
@@ -97,7 +108,7 @@ fn what_is_as_it_should_be_is_left_alone_and_drift_is_not() {
         _ => None,
     });
     take(&mut desk, steps);
-    desk.done(&fleet, true, now);
+    desk.done(&fleet, Ok(()), now);
     assert!(desk.next(now).is_none());
 
     let mut drifted = service.unwrap().object;
@@ -108,22 +119,72 @@ fn what_is_as_it_should_be_is_left_alone_and_drift_is_not() {
 }
 
 #[test]
-fn one_changed_gateway_is_one_piece_of_work_and_a_deleted_one_leaves_nothing() {
+fn one_changed_gateway_is_one_piece_of_work() {
     let (mut desk, now) = (desk(), Instant::now());
     listed(&mut desk);
     desk.hear(&report(Some(infra(80))));
     let (fleet, steps) = desk.next(now).unwrap();
     take(&mut desk, steps);
-    desk.done(&fleet, true, now);
+    desk.done(&fleet, Ok(()), now);
     desk.next(now);
     desk.hear(&report(Some(infra(8080))));
+    let (_, steps) = desk.next(now).unwrap();
+    assert_eq!(kinds(&steps), ["Service"], "a port more replaces no pod");
+}
+
+#[test]
+fn what_runs_goes_when_another_controller_has_the_gateway_and_not_before() {
+    let (mut desk, now) = (desk(), Instant::now());
+    listed(&mut desk);
+    desk.hear(&report(Some(infra(80))));
     let (fleet, steps) = desk.next(now).unwrap();
-    assert_eq!(kinds(&steps), ["Service", "Deployment"]);
-    desk.done(&fleet, true, now);
+    take(&mut desk, steps);
+    desk.done(&fleet, Ok(()), now);
     desk.hear(&report(None));
+    assert!(desk.next(now).is_none(), "the Gateway is deleted, or cannot be read");
+    desk.hear(&unwanted(false));
+    assert!(desk.next(now).is_none(), "its class is missing");
+    let mut report = unwanted(true);
+    report.changed.push(ObjectName::new("shop", "web").of(Kind::Gateway));
+    desk.hear(&report);
     let (_, steps) = desk.next(now).unwrap();
     assert_eq!(kinds(&steps), ["ServiceAccount", "ConfigMap", "Service", "Deployment"]);
     assert!(steps.iter().all(|step| matches!(step, Step::Delete { .. })));
+}
+
+#[test]
+fn a_copy_of_ours_with_another_name_is_somebody_elses() {
+    let (mut desk, now) = (desk(), Instant::now());
+    listed(&mut desk);
+    desk.hear(&unwanted(true));
+    let copy = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "name": "copy", "namespace": "shop", "uid": "1",
+            "annotations": { names::GATEWAY_ANNOTATION: "web" },
+        },
+    });
+    desk.note(Part::Service, Event::Apply(serde_json::from_value(copy.clone()).unwrap()));
+    assert!(desk.next(now).is_none());
+    let mut ours = copy;
+    ours["metadata"]["name"] = json!("heliograph-web");
+    desk.note(Part::Service, Event::Apply(serde_json::from_value(ours).unwrap()));
+    assert!(desk.next(now).is_some());
+}
+
+#[test]
+fn new_authorities_are_for_all_and_replace_no_pod() {
+    let (mut desk, now) = (desk(), Instant::now());
+    desk.set_authorities("old".to_owned());
+    listed(&mut desk);
+    desk.hear(&report(Some(infra(80))));
+    let (fleet, steps) = desk.next(now).unwrap();
+    take(&mut desk, steps);
+    desk.done(&fleet, Ok(()), now);
+    assert!(desk.next(now).is_none());
+    desk.set_authorities("new".to_owned());
+    let (_, steps) = desk.next(now).unwrap();
+    assert_eq!(kinds(&steps), ["ConfigMap"]);
 }
 
 #[test]
@@ -132,7 +193,7 @@ fn a_failure_is_tried_again_later() {
     listed(&mut desk);
     desk.hear(&report(Some(infra(80))));
     let (fleet, _) = desk.next(now).unwrap();
-    desk.done(&fleet, false, now);
+    desk.done(&fleet, Err("no".to_owned()), now);
     assert!(desk.next(now).is_none());
     let again = desk.next_retry().unwrap();
     assert!(again > now && desk.next(again).is_some());
@@ -146,7 +207,7 @@ fn a_gateway_of_which_nothing_can_be_told_keeps_what_it_has() {
     desk.hear(&report(Some(infra(80))));
     let (fleet, steps) = desk.next(now).unwrap();
     take(&mut desk, steps);
-    desk.done(&fleet, true, now);
+    desk.done(&fleet, Ok(()), now);
     let refused = Infra { proxies: None, ports: vec![], ..(*infra(80)).clone() };
     desk.hear(&report(Some(Arc::new(refused))));
     assert!(desk.next(now).is_none());

@@ -1,0 +1,50 @@
+use heliograph_translator_core::CONTROLLER_NAME;
+use heliograph_translator_core::ir::Proxies;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Tells users, on their Gateway, why what is to run for it does not.
+#[derive(Clone)]
+pub(super) struct Notices(Recorder);
+
+/// How long the API server may take for one. Nothing depends on it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the API allows for a note.
+const NOTE: usize = 1024;
+
+impl Notices {
+    pub(super) fn new(client: Client) -> Self {
+        let reporter = Reporter { controller: CONTROLLER_NAME.to_owned(), instance: None };
+        Self(Recorder::new(client, reporter))
+    }
+
+    pub(super) async fn tell(&self, about: &ObjectReference, why: &str) {
+        let note = format!("What runs for this Gateway is not as it should be: {why}");
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "InfrastructureFailed".to_owned(),
+            note: Some(note[..note.floor_char_boundary(NOTE)].to_owned()),
+            action: "Run".to_owned(),
+            secondary: None,
+        };
+        if let Ok(Err(error)) = timeout(PATIENCE, self.0.publish(&event, about)).await {
+            tracing::debug!("an event was not taken: {error}");
+        }
+    }
+}
+
+/// The Gateway.
+pub(super) fn about(proxies: &Proxies) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("gateway.networking.k8s.io/v1".to_owned()),
+        kind: Some("Gateway".to_owned()),
+        name: Some(proxies.gateway.name.to_string()),
+        namespace: Some(proxies.gateway.namespace.to_string()),
+        uid: Some(proxies.uid.clone()),
+        ..ObjectReference::default()
+    }
+}
