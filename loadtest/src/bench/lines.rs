@@ -173,7 +173,7 @@ pub(super) const LINES: &[Line] = &[
         .own(300.0 * 1024.0 * 1024.0),
     plane(
         9,
-        "3,000 routes one by one through an Envoy: until it answers, median",
+        "routes one by one through an Envoy: until it answers, median",
         &[Figure::ProbeMedian],
         Unit::Seconds,
     ),

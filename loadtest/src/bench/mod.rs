@@ -36,6 +36,8 @@ pub struct Bench {
     pub without_peers: bool,
     /// How long objects change all the time.
     pub churn: Duration,
+    /// How many routes are asked for through an Envoy.
+    pub probes: usize,
     pub server_cpu: Option<usize>,
     pub clients_cpu: Option<usize>,
     pub stop: CancellationToken,

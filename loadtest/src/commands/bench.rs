@@ -25,6 +25,9 @@ pub(super) struct BenchArgs {
     /// How long objects change all the time, in row 8
     #[arg(long, value_name = "DURATION", default_value = "15m")]
     churn: Span,
+    /// How many routes are added one by one and asked for through an Envoy, in row 9
+    #[arg(long, value_name = "NUMBER", default_value = "3000")]
+    probes: usize,
     /// The servers run on this CPU
     #[arg(long, value_name = "CPU", default_value = "0")]
     pin_server: usize,
@@ -56,6 +59,7 @@ impl BenchArgs {
             brief: self.brief,
             without_peers: self.without_peers,
             churn: self.churn.0,
+            probes: self.probes,
             server_cpu: apart.then_some(self.pin_server),
             clients_cpu: apart.then_some(self.pin_clients),
             stop: stop.clone(),

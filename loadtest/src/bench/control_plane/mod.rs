@@ -83,7 +83,7 @@ impl Trial {
                 Changes { bench, contender, apps, count, churn, results }.measure().await
             }
             Self::Gateways => gateways(bench, 1_000 / part, results).await,
-            Self::Probe => probe::measure(bench, contender, 3_000 / part, results).await,
+            Self::Probe => probe::measure(bench, contender, bench.probes / part, results).await,
             Self::Attach => attach::measure(bench, contender, 1_000 / part, results).await,
         }
     }
@@ -239,12 +239,17 @@ async fn burst(stand: &mut Stand, proxy: &Proxy) -> Result<f64, BenchError> {
 /// How many fleets are published when a route of one of many Gateways changes.
 async fn gateways(bench: &Bench, count: usize, results: &mut Results) -> Result<(), BenchError> {
     const ROUTES: usize = 10;
-    let world = World::imagined(0, count * ROUTES);
-    let mut stand = Stand::start(bench, Contender::Ours, world).await?;
+    let mut stand = Stand::start(bench, Contender::Ours, World::imagined(0, 0)).await?;
+    stand.kubernetes.create_all(objects::namespaces_of_apps(count * ROUTES)).await?;
     let name = |gateway: usize| format!("gateway-{gateway}");
     let gateways = (0..count).map(|gateway| objects::gateway(&name(gateway), 10_080));
     stand.kubernetes.create_all(gateways).await?;
-    let routes = (0..count * ROUTES).map(|app| App(app).route(&name(app / ROUTES), App(app)));
+    // One Service for all in a namespace: there are enough objects.
+    let services = (0..count * ROUTES).step_by(objects::APPS);
+    let services = services.flat_map(|app| App(app).service(objects::Backend::Imagined(0)));
+    stand.kubernetes.create_all(services).await?;
+    let routes = (0..count * ROUTES).map(App);
+    let routes = routes.map(|app| app.route(&name(app.0 / ROUTES), app.first_of_namespace()));
     stand.kubernetes.create_all(routes).await?;
     stand.until_quiet(Duration::from_secs(10)).await?;
     let ControlPlane::Heliograph(ours) = &stand.plane else { return Ok(()) };

@@ -8,7 +8,7 @@ pub(super) const NAMESPACE: &str = "loadtest";
 pub(super) const CLASS: &str = "bench";
 pub(super) const GATEWAY: &str = "gateway";
 /// In each namespace.
-const APPS: usize = 100;
+pub(super) const APPS: usize = 100;
 
 const GATEWAY_API: &str = "/apis/gateway.networking.k8s.io/v1";
 
@@ -34,6 +34,10 @@ impl App {
 
     pub(super) fn namespace(self) -> String {
         format!("apps-{}", self.0 / APPS)
+    }
+
+    pub(super) fn first_of_namespace(self) -> Self {
+        Self(self.0 / APPS * APPS)
     }
 
     pub(super) fn host(self) -> String {
@@ -109,10 +113,17 @@ impl App {
 
 /// The namespaces of applications up to a number, and that of Gateways.
 pub(super) fn namespaces(apps: usize) -> Vec<Object> {
-    let names = (0..apps.div_ceil(APPS)).map(|number| format!("apps-{number}"));
-    let object = |name: String| json!({ "metadata": { "name": name } });
-    let names = names.chain([NAMESPACE.to_owned()]);
-    names.map(|name| ("/api/v1/namespaces".to_owned(), object(name))).collect()
+    let mut namespaces = namespaces_of_apps(apps);
+    namespaces.push(namespace(NAMESPACE));
+    namespaces
+}
+
+pub(super) fn namespaces_of_apps(apps: usize) -> Vec<Object> {
+    (0..apps).step_by(APPS).map(|app| namespace(&App(app).namespace())).collect()
+}
+
+fn namespace(name: &str) -> Object {
+    ("/api/v1/namespaces".to_owned(), json!({ "metadata": { "name": name } }))
 }
 
 pub(super) fn class(controller_name: &str) -> Object {

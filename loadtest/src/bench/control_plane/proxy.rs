@@ -1,6 +1,6 @@
 use crate::bench::BenchError;
 use crate::security::Security;
-use heliograph_client::{Client, Options, Protocol};
+use heliograph_client::{Client, ClientError, Options, Protocol, State};
 use heliograph_snapshot::ResourceType;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ pub(super) struct Heard {
     /// Responses with route tables.
     pub(super) tables: u64,
 }
+
+const AGAIN: Duration = Duration::from_millis(200);
 
 impl Proxy {
     /// Connects, and waits until it has what an Envoy needs before it takes traffic.
@@ -55,15 +57,22 @@ impl Proxy {
                 }
             });
         });
-        let client = Client::connect_to(server, options);
-        let proxy = Self { client, heard };
-        let has_routes = |state: &heliograph_client::State| {
-            state.is_warm()
-                && !state.received.is_empty()
-                && state.held.contains_key(&ResourceType::Route)
-        };
-        proxy.client.until("route table", within, has_routes).await.map_err(failed)?;
-        Ok(proxy)
+        let mut proxy = Self { client: Client::connect_to(server, options), heard };
+        let begun = Instant::now();
+        loop {
+            let left = within.saturating_sub(begun.elapsed());
+            let known = |state: &State| state.ended.is_some() || has_routes(state);
+            let state = proxy.client.until("route table", left, known).await.map_err(failed)?;
+            match state.ended {
+                None => return Ok(proxy),
+                Some((code, why)) if left.is_zero() => {
+                    return Err(BenchError::Proxy(format!("{code:?}: {why}")));
+                }
+                // It may not listen yet.
+                Some(_) => tokio::time::sleep(AGAIN).await,
+            }
+            proxy.client.reconnect();
+        }
     }
 
     /// From now on it is looked for a text in resources of a type.
@@ -91,7 +100,11 @@ impl Proxy {
     }
 }
 
-fn failed(error: heliograph_client::ClientError) -> BenchError {
+fn has_routes(state: &State) -> bool {
+    state.is_warm() && state.held.contains_key(&ResourceType::Route)
+}
+
+fn failed(error: ClientError) -> BenchError {
     let mut text = error.to_string();
     // It lists all that the client has.
     if let Some((end, _)) = text.char_indices().nth(200) {
