@@ -11,7 +11,7 @@ demo: ## A directory of Gateway API objects, served by a real Envoy, on this mac
 demo-redis: ## The programs apart: Redis, a translator, three distributors, three Envoys, and a change that reaches all
 	@scripts/demo-redis
 
-bench: ## Ours and go-control-plane with the same clients, in half an hour; the table goes into docs/benchmarks.md
+bench: ## Ours, go-control-plane and Envoy Gateway with the same clients, in two hours; the tables go into docs/benchmarks.md
 	@scripts/bench
 
 bench-store: ## The store in Redis against the naive way; a table for docs/benchmarks.md
@@ -47,6 +47,7 @@ tools: ## Find or install Envoy, Redis, Kubernetes, its CRDs and cargo-deny, and
 	@scripts/tools crds
 	@scripts/tools cargo-deny
 	@scripts/tools peer || true
+	@scripts/tools envoy-gateway || true
 
 clean: ## Delete what was built; the cache of tools stays
 	cargo clean

@@ -248,7 +248,13 @@ impl Translator {
                     self.heard(proxies.borrow_and_update().clone());
                     continue;
                 }
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    let later = pace.put_off(Instant::now(), source.events.len());
+                    if later.is_some() {
+                        due = later;
+                        continue;
+                    }
+                }
                 () = source.fill(), if source.has_room() => {
                     due.get_or_insert_with(|| pace.due(Instant::now()));
                     continue;

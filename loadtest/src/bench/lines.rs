@@ -38,6 +38,10 @@ const fn line(row: u8, what: &'static str, figures: &'static [Figure], unit: Uni
     Line { row, what, figures, unit, peer: Some(Contender::Snapshot), target: Target::None }
 }
 
+const fn plane(row: u8, what: &'static str, figures: &'static [Figure], unit: Unit) -> Line {
+    line(row, what, figures, unit).against(Contender::EnvoyGateway)
+}
+
 impl Line {
     const fn at_most(self, ratio: f64) -> Self {
         Self { target: Target::AtMost(ratio), ..self }
@@ -125,4 +129,66 @@ pub(super) const LINES: &[Line] = &[
         Unit::Count,
     )
     .at_least(20.0),
+    plane(6, "one HTTPRoute added at 5,000: CPU", &[Figure::RouteCpu], Unit::Microseconds)
+        .at_most(0.01),
+    plane(6, "until a proxy has it", &[Figure::RouteTime], Unit::Seconds),
+    plane(6, "bytes sent to a proxy for it", &[Figure::RouteBytes], Unit::Bytes),
+    plane(6, "that CPU at 5,000 routes over 500", &[Figure::RouteGrowth], Unit::Times),
+    plane(6, "units translated for it, at 5,000 over 500", &[Figure::UnitsGrowth], Unit::Times)
+        .own(1.2),
+    plane(
+        6,
+        "ten routes within 100 ms: responses with route tables",
+        &[Figure::BurstResponses],
+        Unit::Count,
+    )
+    .own(2.0),
+    plane(
+        6,
+        "1,000 Gateways with 10 routes each: fleets that one changed route touches",
+        &[Figure::TouchedFleets],
+        Unit::Count,
+    )
+    .own(1.0),
+    plane(
+        7,
+        "one endpoint changed at 5,000 routes: CPU",
+        &[Figure::EndpointCpu],
+        Unit::Microseconds,
+    )
+    .at_most(0.003),
+    plane(7, "until a proxy has it", &[Figure::EndpointTime], Unit::Seconds).at_most(0.02),
+    plane(7, "until the store has it", &[Figure::EndpointStored], Unit::Seconds).own(0.020),
+    plane(
+        7,
+        "cold start with 5,000 routes: from all objects known to the first snapshot",
+        &[Figure::ColdStart],
+        Unit::Seconds,
+    )
+    .own(5.0),
+    plane(8, "four changes a second: CPU a minute", &[Figure::ChurnCpu], Unit::Seconds)
+        .at_most(0.03),
+    plane(8, "the most memory of all programs", &[Figure::ChurnMemory], Unit::Bytes).at_most(0.15),
+    plane(8, "memory of the translator afterwards", &[Figure::TranslatorMemory], Unit::Bytes)
+        .own(300.0 * 1024.0 * 1024.0),
+    plane(
+        9,
+        "routes one by one through an Envoy: until it answers, median",
+        &[Figure::ProbeMedian],
+        Unit::Seconds,
+    ),
+    plane(9, "the same, 99 %", &[Figure::ProbeLate], Unit::Seconds).at_most(0.1),
+    plane(9, "wrong answers meanwhile", &[Figure::ProbeWrong], Unit::Count).own(0.0),
+    plane(9, "the median of the last 20 over the first 20", &[Figure::ProbeGrowth], Unit::Times)
+        .own(1.3),
+    plane(
+        10,
+        "1,000 routes at once: until every status says so",
+        &[Figure::AttachTime],
+        Unit::Seconds,
+    )
+    .at_most(0.1),
+    plane(10, "writes of statuses", &[Figure::AttachWrites], Unit::Count),
+    plane(10, "those among them that changed nothing", &[Figure::AttachIdleWrites], Unit::Count)
+        .own(0.0),
 ];

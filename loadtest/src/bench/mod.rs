@@ -1,8 +1,10 @@
 //! Ours and the peers in one run on the same cores with the same clients: the figures of each, and their ratios.
 //!
-//! An [`experiment`] is done for each contender in turn, and again from the first if there are several rounds: what
-//! changes on the machine meanwhile then changes for all.
+//! There are two lanes, each with a table of its own: what serves xDS, and what makes it of Kubernetes objects. An
+//! [`experiment`] or a [`control_plane`] trial is done for each contender in turn, and again from the first if there are
+//! several rounds: what changes on the machine meanwhile then changes for all.
 
+mod control_plane;
 mod experiment;
 mod lines;
 mod page;
@@ -14,9 +16,11 @@ pub use table::Table;
 
 use crate::run::RunError;
 use crate::servers::{Launch, Programs, ServersError};
+use control_plane::Trial;
 use experiment::Experiment;
 use lines::LINES;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// What to measure, and how.
@@ -28,8 +32,12 @@ pub struct Bench {
     pub rounds: usize,
     /// A tenth of everything, to see whether it works. The figures are not comparable.
     pub brief: bool,
-    /// Without go-control-plane there is nothing to compare with, but ours can be looked at.
+    /// Without the peers there is nothing to compare with, but ours can be looked at.
     pub without_peers: bool,
+    /// How long objects change all the time.
+    pub churn: Duration,
+    /// How many routes are asked for through an Envoy.
+    pub probes: usize,
     pub server_cpu: Option<usize>,
     pub clients_cpu: Option<usize>,
     pub stop: CancellationToken,
@@ -48,8 +56,19 @@ pub enum BenchError {
     NoSample(&'static str),
     #[error("it is still busy after {0:?}")]
     Busy(std::time::Duration),
-    #[error("row {0} is not measured here: choose among 1, 2, 3, 4, 5, 11 and 12")]
+    #[error("a proxy: {0}")]
+    Proxy(String),
+    #[error("there is no row {0}: choose among 1 to 12")]
     Row(u8),
+}
+
+/// A part of the bench with a table of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The distributor against go-control-plane.
+    Distributor,
+    /// All of ours against Envoy Gateway.
+    ControlPlane,
 }
 
 /// What is compared.
@@ -59,6 +78,7 @@ pub enum Contender {
     Snapshot,
     Linear,
     PerClient,
+    EnvoyGateway,
 }
 
 /// A kind of figure that an experiment has of each contender.
@@ -94,6 +114,37 @@ pub enum Figure {
     ReconnectBytes,
     /// Clients until the memory is used up.
     Survivors,
+    /// One HTTPRoute more: microseconds of CPU, seconds until a proxy has it, and bytes that it is sent.
+    RouteCpu,
+    RouteTime,
+    RouteBytes,
+    /// That CPU over the same with a tenth of the routes, and the same of the units that were translated.
+    RouteGrowth,
+    UnitsGrowth,
+    /// Responses with route tables for ten routes that are added within 100 ms.
+    BurstResponses,
+    /// Fleets that a changed route of one Gateway among many touches.
+    TouchedFleets,
+    /// One endpoint: microseconds of CPU, seconds until it is in the store and until a proxy has it.
+    EndpointCpu,
+    EndpointStored,
+    EndpointTime,
+    /// Seconds from all objects known to the first snapshot.
+    ColdStart,
+    /// Bytes, of the translator alone.
+    TranslatorMemory,
+    /// While objects change all the time: seconds of CPU a minute, and the most bytes of memory.
+    ChurnCpu,
+    ChurnMemory,
+    /// Through an Envoy: seconds until a new route answers, answers that are wrong, the last routes over the first.
+    ProbeMedian,
+    ProbeLate,
+    ProbeWrong,
+    ProbeGrowth,
+    /// Many routes at once: seconds until every status says so, writes of statuses, those among them that said nothing new.
+    AttachTime,
+    AttachWrites,
+    AttachIdleWrites,
 }
 
 /// How much there is to serve.
@@ -117,7 +168,8 @@ pub struct Results {
 impl Contender {
     fn launch(self) -> Launch {
         match self {
-            Self::Ours => Launch::Heliograph,
+            // The latter is not launched with clients of its own.
+            Self::Ours | Self::EnvoyGateway => Launch::Heliograph,
             Self::Snapshot => Launch::SnapshotCache,
             Self::Linear => Launch::LinearCache,
             Self::PerClient => Launch::SnapshotCachePerClient,
@@ -130,6 +182,7 @@ impl Contender {
             Self::Snapshot => "SnapshotCache",
             Self::Linear => "LinearCache",
             Self::PerClient => "SnapshotCache, one per client",
+            Self::EnvoyGateway => "Envoy Gateway",
         }
     }
 }
@@ -158,39 +211,102 @@ impl Results {
     }
 }
 
+impl Lane {
+    pub const ALL: [Self; 2] = [Self::Distributor, Self::ControlPlane];
+
+    fn has(self, row: u8) -> bool {
+        (self == Self::ControlPlane) == (6..=10).contains(&row)
+    }
+
+    fn contenders(self) -> &'static [Contender] {
+        match self {
+            Self::Distributor => {
+                &[Contender::Ours, Contender::Snapshot, Contender::Linear, Contender::PerClient]
+            }
+            Self::ControlPlane => &[Contender::Ours, Contender::EnvoyGateway],
+        }
+    }
+}
+
 impl Bench {
-    /// Measures, and says on the way what it does. A contender that fails has no figures, and a note says why.
-    pub async fn run(&self, mut say: impl FnMut(&str)) -> Result<Table, BenchError> {
+    /// The parts that are asked for.
+    pub fn lanes(&self) -> Result<Vec<Lane>, BenchError> {
         let known = |row: &u8| LINES.iter().any(|line| line.row == *row);
         if let Some(row) = self.rows.iter().find(|row| !known(row)) {
             return Err(BenchError::Row(*row));
         }
+        let asked =
+            |lane: &Lane| self.rows.is_empty() || self.rows.iter().any(|row| lane.has(*row));
+        Ok(Lane::ALL.into_iter().filter(asked).collect())
+    }
+
+    /// Measures, and says on the way what it does. A contender that fails has no figures, and a note says why.
+    pub async fn run(&self, lane: Lane, say: impl FnMut(&str)) -> Table {
         let mut results = Results::default();
+        match lane {
+            Lane::Distributor => self.run_distributors(&mut results, say).await,
+            Lane::ControlPlane => self.run_control_planes(&mut results, say).await,
+        }
+        Table::new(results, lane, self)
+    }
+
+    async fn run_distributors(&self, results: &mut Results, mut say: impl FnMut(&str)) {
         let experiments: Vec<_> =
             Experiment::ALL.into_iter().filter(|it| it.is_for(&self.rows)).collect();
         for round in 1..=self.rounds {
             for experiment in &experiments {
-                for contender in experiment.contenders() {
-                    if self.without_peers && *contender != Contender::Ours {
-                        continue;
-                    }
+                for contender in self.present(experiment.contenders()) {
                     let what = format!("{}: {}", experiment.name(), contender.name());
                     say(&format!("round {round} of {}, {what}", self.rounds));
-                    match experiment.measure(self, *contender, &mut results).await {
-                        Ok(found) => results.add(*contender, found),
+                    match experiment.measure(self, contender, results).await {
+                        Ok(found) => results.add(contender, found),
                         // What was measured until then is worth showing.
                         Err(BenchError::Run(RunError::Interrupted)) => {
-                            results.note("interrupted: the rest was not measured".to_owned());
-                            return Ok(Table::new(results, self));
+                            results.note(INTERRUPTED.to_owned());
+                            return;
                         }
-                        Err(error) => {
-                            say(&format!("{what}: {error}"));
-                            results.note(format!("{what}: {error}"));
+                        Err(error) => failed(&what, &error, results, &mut say),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn run_control_planes(&self, results: &mut Results, mut say: impl FnMut(&str)) {
+        let trials: Vec<_> = Trial::ALL.into_iter().filter(|it| it.is_for(&self.rows)).collect();
+        for round in 1..=self.rounds {
+            for trial in &trials {
+                for contender in self.present(trial.contenders()) {
+                    let what = format!("{}: {}", trial.name(), contender.name());
+                    say(&format!("round {round} of {}, {what}", self.rounds));
+                    let measured = tokio::select! {
+                        measured = trial.measure(self, contender, results) => Some(measured),
+                        () = self.stop.cancelled() => None,
+                    };
+                    match measured {
+                        Some(Ok(())) => {}
+                        Some(Err(error)) => failed(&what, &error, results, &mut say),
+                        None => {
+                            results.note(INTERRUPTED.to_owned());
+                            return;
                         }
                     }
                 }
             }
         }
-        Ok(Table::new(results, self))
     }
+
+    /// Those that there are here.
+    fn present(&self, contenders: &'static [Contender]) -> impl Iterator<Item = Contender> {
+        let alone = self.without_peers;
+        contenders.iter().copied().filter(move |it| !alone || *it == Contender::Ours)
+    }
+}
+
+const INTERRUPTED: &str = "interrupted: the rest was not measured";
+
+fn failed(what: &str, error: &BenchError, results: &mut Results, say: &mut impl FnMut(&str)) {
+    let text = format!("{what}: {error}");
+    say(&text);
+    results.note(text);
 }

@@ -1,11 +1,12 @@
 use super::lines::{LINES, Line, Target, Unit};
-use super::{Bench, Contender, Results};
+use super::{Bench, Contender, Lane, Results};
 use heliograph_report::Machine;
 use std::fmt::Write;
 
 /// The figures of all contenders side by side, as Markdown.
 #[derive(Clone, Debug)]
 pub struct Table {
+    lane: Lane,
     results: Results,
     rows: Vec<u8>,
     brief: bool,
@@ -24,14 +25,11 @@ enum Verdict {
     Open,
 }
 
-const CONTENDERS: [Contender; 4] =
-    [Contender::Ours, Contender::Snapshot, Contender::Linear, Contender::PerClient];
-
 impl Table {
-    pub(super) fn new(results: Results, bench: &Bench) -> Self {
+    pub(super) fn new(results: Results, lane: Lane, bench: &Bench) -> Self {
         let Bench { rows, brief, rounds, .. } = bench;
         let (rows, machine) = (rows.clone(), Machine::here());
-        Self { results, rows, brief: *brief, rounds: *rounds, machine }
+        Self { lane, results, rows, brief: *brief, rounds: *rounds, machine }
     }
 
     pub fn markdown(&self) -> String {
@@ -41,16 +39,19 @@ impl Table {
                 "A brief run, with a tenth of everything: the figures are not comparable.\n\n",
             );
         }
-        text.push_str("| # | what | ours | SC | LC | SC per client | ratio | target | |\n");
-        text.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+        let contenders = self.lane.contenders();
+        let names: Vec<_> = contenders.iter().map(|contender| short(*contender)).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| # | what | {} | ratio | target | |", names.join(" | "));
+        let _ = writeln!(text, "|{}", " --- |".repeat(contenders.len() + 5));
         for line in self.lines() {
-            let [ours, snapshot, linear, per_client] =
-                CONTENDERS.map(|contender| shown_value(line, self.value(line, contender)));
+            let values = contenders.iter().map(|it| shown_value(line, self.value(line, *it)));
+            let values = values.collect::<Vec<_>>().join(" | ");
             let ratio = self.ratio(line).map_or_else(|| "–".to_owned(), significant);
             let target = match line.target {
                 Target::AtMost(most) => format!("{most} × {}", peer(line)),
                 Target::AtLeast(least) => format!("at least {least} × {}", peer(line)),
-                Target::Own(most) => format!("at most {most}"),
+                Target::Own(most) => format!("at most {}", shown_value(line, Some(most))),
                 Target::None => "–".to_owned(),
             };
             let verdict = match self.verdict(line) {
@@ -60,11 +61,8 @@ impl Table {
                 Verdict::Open => "",
             };
             let (row, what) = (line.row, line.what);
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "| {row} | {what} | {ours} | {snapshot} | {linear} | {per_client} | {ratio} | {target} | {verdict} |"
-            );
+            let _ =
+                writeln!(text, "| {row} | {what} | {values} | {ratio} | {target} | {verdict} |");
         }
         text.push_str(&self.circumstances());
         text
@@ -78,7 +76,8 @@ impl Table {
     }
 
     fn lines(&self) -> impl Iterator<Item = &'static Line> {
-        LINES.iter().filter(|line| self.rows.is_empty() || self.rows.contains(&line.row))
+        let asked = |row: u8| self.rows.is_empty() || self.rows.contains(&row);
+        LINES.iter().filter(move |line| self.lane.has(line.row) && asked(line.row))
     }
 
     fn circumstances(&self) -> String {
@@ -136,9 +135,16 @@ impl Table {
 }
 
 fn peer(line: &Line) -> &'static str {
-    match line.peer {
-        Some(Contender::Linear) => "LC",
-        _ => "SC",
+    short(line.peer.unwrap_or(Contender::Snapshot))
+}
+
+fn short(contender: Contender) -> &'static str {
+    match contender {
+        Contender::Ours => "ours",
+        Contender::Snapshot => "SC",
+        Contender::Linear => "LC",
+        Contender::PerClient => "SC per client",
+        Contender::EnvoyGateway => "EG",
     }
 }
 
@@ -172,7 +178,7 @@ mod tests {
 
     fn table(rows: &[u8], brief: bool) -> Table {
         let (results, rows) = (results(), rows.to_vec());
-        Table { results, rows, brief, rounds: 1, machine: Machine::here() }
+        Table { lane: Lane::Distributor, results, rows, brief, rounds: 1, machine: Machine::here() }
     }
 
     fn results() -> Results {
@@ -205,7 +211,7 @@ mod tests {
         assert!(line("a newcomer during the push, median").ends_with("| – | – |  |"));
         assert!(text.ends_with("- the clients were busy\n"));
         // One is missed, and of the others with a target all but two are not measured.
-        let targets = LINES.iter().filter(|line| !matches!(line.target, Target::None)).count();
+        let targets = table.lines().filter(|line| !matches!(line.target, Target::None)).count();
         assert_eq!(table.missed(), targets - 2);
     }
 

@@ -1,6 +1,7 @@
 use super::play::stop_at_signal;
 use super::{Outcome, complain, print};
 use crate::bench::{Bench, find_place, rewrite};
+use crate::scenario::Span;
 use crate::servers::Programs;
 use crate::tied::pin;
 use anyhow::Context;
@@ -21,6 +22,12 @@ pub(super) struct BenchArgs {
     /// Only ours: there is no Go to build the peers with
     #[arg(long)]
     without_peers: bool,
+    /// How long objects change all the time, in row 8
+    #[arg(long, value_name = "DURATION", default_value = "15m")]
+    churn: Span,
+    /// How many routes are added one by one and asked for through an Envoy, in row 9
+    #[arg(long, value_name = "NUMBER", default_value = "3000")]
+    probes: usize,
     /// The servers run on this CPU
     #[arg(long, value_name = "CPU", default_value = "0")]
     pin_server: usize,
@@ -45,34 +52,41 @@ impl BenchArgs {
         } else {
             complain("note: there is one CPU, so servers and clients share it");
         }
-        if let Some(page) = &self.write {
-            // Half an hour later would be late to say that there is no place for the table.
-            find_place(page)?;
-        }
         let bench = Bench {
             programs: Programs::here()?,
             rows: self.rows,
             rounds: self.rounds.into(),
             brief: self.brief,
             without_peers: self.without_peers,
+            churn: self.churn.0,
+            probes: self.probes,
             server_cpu: apart.then_some(self.pin_server),
             clients_cpu: apart.then_some(self.pin_clients),
             stop: stop.clone(),
         };
-        let table = bench.run(complain).await?;
-        let command: Vec<_> = std::env::args().skip(1).collect();
-        let text = format!("{}\nCommand: `loadtest {}`.\n", table.markdown(), command.join(" "));
-        print(&text);
-        match &self.write {
-            Some(page) if stop.is_cancelled() => {
-                complain(&format!("interrupted, so {} stays as it is", page.display()));
-            }
-            Some(page) => rewrite(page, &text)?,
-            None => {}
+        let lanes = bench.lanes()?;
+        if let Some(page) = &self.write {
+            // Half an hour later would be late to say that there is no place for the table.
+            lanes.iter().try_for_each(|lane| find_place(page, *lane))?;
         }
-        match table.missed() {
-            0 => {}
-            missed => complain(&format!("{missed} targets are missed or not measured")),
+        for lane in lanes {
+            let table = bench.run(lane, complain).await;
+            let command: Vec<_> = std::env::args().skip(1).collect();
+            let text =
+                format!("{}\nCommand: `loadtest {}`.\n", table.markdown(), command.join(" "));
+            print(&text);
+            match &self.write {
+                Some(page) if stop.is_cancelled() => {
+                    complain(&format!("interrupted, so {} stays as it is", page.display()));
+                    break;
+                }
+                Some(page) => rewrite(page, lane, &text)?,
+                None => {}
+            }
+            match table.missed() {
+                0 => {}
+                missed => complain(&format!("{missed} targets are missed or not measured")),
+            }
         }
         Ok(Outcome::Good)
     }

@@ -25,7 +25,7 @@ enum Command {
     Show(show::ShowArgs),
     /// Play a scenario against servers, and report
     Run(Box<play::RunArgs>),
-    /// Measure ours and go-control-plane in one run, and print the table of ratios
+    /// Measure ours, go-control-plane and Envoy Gateway in one run, and print the tables of ratios
     Bench(bench::BenchArgs),
     /// Compare two reports; exits with 1 if a figure got worse past a bound
     Compare(compare::CompareArgs),

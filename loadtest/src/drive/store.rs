@@ -5,7 +5,7 @@ use heliograph_snapshot::{
     FleetName, Head, Resource, ResourceType, Section, Snapshot, Tree, Version,
 };
 use heliograph_store::redis::{RedisStore, StoreArgs};
-use heliograph_store::{Publication, Store, Term};
+use heliograph_store::{Publication, Store, Term, Watch};
 use prometheus::Registry;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +35,11 @@ impl StoreDriver {
     pub fn open(args: &StoreArgs) -> Result<Self, DriveError> {
         let store = args.open(&Registry::new())?;
         Ok(Self { store, published: BTreeMap::new(), secrets: Tree::new() })
+    }
+
+    /// What is published from now on, by whomever.
+    pub(crate) fn watch(&self) -> Box<dyn Watch> {
+        self.store.watch()
     }
 
     /// The version of a secret, which a store keeps to those who have its key.

@@ -85,6 +85,16 @@ impl Heliograph {
         self.replicas.iter().map(|replica| url(tls, replica.xds)).collect()
     }
 
+    /// Where its Redis is, as the programs are told.
+    pub(super) fn store(&self) -> &str {
+        &self.store
+    }
+
+    /// The file with the key ring of its store.
+    pub(super) fn keys(&self) -> &Path {
+        &self.keys
+    }
+
     pub(super) fn name(&self, server: usize) -> Option<&str> {
         self.replicas.get(server).map(|replica| replica.program.name())
     }
@@ -211,12 +221,12 @@ fn write_keys(path: &Path) -> Result<(), ServersError> {
 }
 
 /// The address behind some text in a line of a log.
-fn address_in(line: &str, before: &str) -> Option<SocketAddr> {
+pub(super) fn address_in(line: &str, before: &str) -> Option<SocketAddr> {
     let (_, rest) = line.split_once(before)?;
     rest.split(|char: char| char.is_whitespace() || char == '\u{1b}').next()?.parse().ok()
 }
 
-async fn is_ready(admin: SocketAddr) -> bool {
+pub(super) async fn is_ready(admin: SocketAddr) -> bool {
     let request = b"GET /readyz HTTP/1.0\r\n\r\n";
     ask(admin, request).await.is_some_and(|answer| answer.contains(" 200 "))
 }
@@ -224,6 +234,15 @@ async fn is_ready(admin: SocketAddr) -> bool {
 async fn answers(port: u16) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     ask(address, b"PING\r\n").await.is_some_and(|answer| answer.starts_with("+PONG"))
+}
+
+/// A page of an admin port, with its head.
+pub(super) async fn get(admin: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(admin).await.ok()?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.ok()?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).await.ok()?;
+    Some(page)
 }
 
 /// The beginning of the answer.

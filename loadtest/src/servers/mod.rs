@@ -1,10 +1,16 @@
 //! The servers under test: others', or such that the harness starts, on loopback and for the time of a run.
 
 mod certificates;
+mod control_plane;
+mod envoy_gateway;
 mod heliograph;
+mod kubernetes;
 mod peer;
 mod program;
 
+pub(crate) use control_plane::{CONTROLLER_NAME as HELIOGRAPH, ControlPlane, Ours};
+pub(crate) use envoy_gateway::{CONTROLLER_NAME as ENVOY_GATEWAY, EnvoyGateway};
+pub(crate) use kubernetes::{Kubernetes, free_ports};
 pub(crate) use program::{Program, Start};
 pub use program::{Programs, Stop};
 
@@ -72,6 +78,8 @@ pub enum ServersError {
     Drive(#[from] DriveError),
     #[error("{0} is one process: it cannot be started more than once")]
     Single(&'static str),
+    #[error("the Kubernetes API: {0}")]
+    Api(String),
     #[error("the servers are not ours to restart or to add to: use --launch")]
     NotOurs,
 }

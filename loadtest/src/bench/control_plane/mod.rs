@@ -1,0 +1,271 @@
+//! Ours and Envoy Gateway, each over a Kubernetes API of its own that holds the same objects: what a change costs until a
+//! proxy has it. The proxy is simulated, but where a request is to go through it.
+
+mod attach;
+mod churn;
+mod objects;
+mod probe;
+mod proxy;
+mod stand;
+mod status;
+
+use super::{Bench, BenchError, Contender, Figure, Results};
+use crate::servers::ControlPlane;
+use futures::future::try_join_all;
+use heliograph_report::Sampler;
+use heliograph_snapshot::ResourceType;
+use heliograph_store::{Notice, Watch};
+use objects::{App, GATEWAY};
+use proxy::Proxy;
+use stand::{PATIENCE, Stand, World};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Some figures that belong to one stretch of a control plane's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// Routes and endpoints change among 5,000, and then all the time: rows 6, 7 and 8.
+    Changes,
+    /// Many Gateways, one of which is changed: row 6, ours only.
+    Gateways,
+    /// Requests through an Envoy: row 9.
+    Probe,
+    /// Many routes at once: row 10.
+    Attach,
+}
+
+/// How many times a change is made, in full.
+const CHANGES: usize = 20;
+/// Of routes that are added together.
+const BURST: u32 = 10;
+const BURST_WITHIN: Duration = Duration::from_millis(90);
+
+impl Trial {
+    pub(super) const ALL: [Self; 4] = [Self::Attach, Self::Changes, Self::Gateways, Self::Probe];
+
+    pub(super) fn is_for(self, rows: &[u8]) -> bool {
+        let own: &[u8] = match self {
+            Self::Changes => &[6, 7, 8],
+            Self::Gateways => &[6],
+            Self::Probe => &[9],
+            Self::Attach => &[10],
+        };
+        rows.is_empty() || rows.iter().any(|row| own.contains(row))
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Changes => "changes among 5,000 routes",
+            Self::Gateways => "a change among 1,000 Gateways",
+            Self::Probe => "3,000 routes one by one, through an Envoy",
+            Self::Attach => "1,000 routes at once",
+        }
+    }
+
+    pub(super) fn contenders(self) -> &'static [Contender] {
+        match self {
+            Self::Gateways => &[Contender::Ours],
+            _ => &[Contender::Ours, Contender::EnvoyGateway],
+        }
+    }
+
+    pub(super) async fn measure(
+        self,
+        bench: &Bench,
+        contender: Contender,
+        results: &mut Results,
+    ) -> Result<(), BenchError> {
+        let part = if bench.brief { 10 } else { 1 };
+        match self {
+            Self::Changes => {
+                let (apps, count) = (5_000 / part, CHANGES / part);
+                let churn = bench.churn / part as u32;
+                Changes { bench, contender, apps, count, churn, results }.measure().await
+            }
+            Self::Gateways => gateways(bench, 1_000 / part, results).await,
+            Self::Probe => probe::measure(bench, contender, bench.probes / part, results).await,
+            Self::Attach => attach::measure(bench, contender, 1_000 / part, results).await,
+        }
+    }
+}
+
+struct Changes<'a> {
+    bench: &'a Bench,
+    contender: Contender,
+    apps: usize,
+    /// How many times a change is made.
+    count: usize,
+    churn: Duration,
+    results: &'a mut Results,
+}
+
+impl Changes<'_> {
+    async fn measure(mut self) -> Result<(), BenchError> {
+        let (few, settled_few) = self.among_few().await?;
+        let world = World::imagined(self.apps, self.spare());
+        let mut stand = Stand::start(self.bench, self.contender, world).await?;
+        self.cold_start(&stand).await?;
+        let proxy = stand.proxy().await?;
+        stand.until_quiet(Duration::from_secs(5)).await?;
+        let before = translated(&stand).await;
+        let many = stand.add_routes(&proxy, self.count).await?;
+        let settled = since(before, translated(&stand).await);
+        self.note(vec![
+            (Figure::RouteCpu, many.cpu * 1e6),
+            (Figure::RouteTime, many.median()),
+            (Figure::RouteBytes, many.bytes),
+            (Figure::RouteGrowth, many.cpu / few.cpu),
+        ]);
+        if let (Some(many), Some(few)) = (settled, settled_few) {
+            self.note(vec![(Figure::UnitsGrowth, many / few)]);
+        }
+        let responses = burst(&mut stand, &proxy).await?;
+        self.note(vec![(Figure::BurstResponses, responses)]);
+        let moved = stand.move_endpoints(&proxy, self.count).await?;
+        let found =
+            vec![(Figure::EndpointCpu, moved.cpu * 1e6), (Figure::EndpointTime, moved.median())];
+        self.note(found);
+        self.stored(&mut stand).await?;
+        let (cpu, memory) = churn::measure(&mut stand, self.churn).await?;
+        self.note(vec![(Figure::ChurnCpu, cpu), (Figure::ChurnMemory, memory)]);
+        self.results.note(format!("row 8 lasted {:?}", self.churn));
+        self.memory(&stand)?;
+        self.results.versions.extend(stand.plane.versions().await);
+        Ok(())
+    }
+
+    fn note(&mut self, found: Vec<(Figure, f64)>) {
+        self.results.add(self.contender, found);
+    }
+
+    fn spare(&self) -> usize {
+        self.count + BURST as usize + churn::ROUTES
+    }
+
+    /// What a route costs among a tenth of all, and how much of the translation is done again for it.
+    async fn among_few(&self) -> Result<(stand::Cost, Option<f64>), BenchError> {
+        let world = World::imagined(self.apps / 10, self.spare());
+        let mut stand = Stand::start(self.bench, self.contender, world).await?;
+        let proxy = stand.proxy().await?;
+        stand.until_quiet(Duration::from_secs(5)).await?;
+        let before = translated(&stand).await;
+        let cost = stand.add_routes(&proxy, self.count).await?;
+        Ok((cost, since(before, translated(&stand).await)))
+    }
+
+    /// From all objects known to the first snapshot in the store.
+    async fn cold_start(&mut self, stand: &Stand) -> Result<(), BenchError> {
+        let ControlPlane::Heliograph(ours) = &stand.plane else { return Ok(()) };
+        let mut watch = ours.store().watch();
+        let published = async {
+            loop {
+                if let Notice::Fleet(_) = watch.next().await {
+                    return Instant::now();
+                }
+            }
+        };
+        let (synced, published) =
+            tokio::join!(ours.synced(PATIENCE), tokio::time::timeout(PATIENCE, published));
+        let published = published.map_err(|_| BenchError::Busy(PATIENCE))?;
+        let took = published.saturating_duration_since(synced?).as_secs_f64();
+        self.note(vec![(Figure::ColdStart, took)]);
+        Ok(())
+    }
+
+    /// How long an endpoint takes into the store.
+    async fn stored(&mut self, stand: &mut Stand) -> Result<(), BenchError> {
+        let ControlPlane::Heliograph(ours) = &stand.plane else { return Ok(()) };
+        let mut watch = ours.store().watch();
+        while !matches!(watch.next().await, Notice::Synced) {}
+        let mut times = Vec::new();
+        for _ in 0..self.count {
+            let (app, backend) = stand.next_move();
+            let (path, change) = app.moved(backend);
+            let begun = Instant::now();
+            let published = tokio::time::timeout(PATIENCE, published(&mut *watch));
+            let (changed, at) = tokio::join!(stand.kubernetes.patch(&path, &change), published);
+            changed?;
+            let at = at.map_err(|_| BenchError::Busy(PATIENCE))?;
+            times.push(at.duration_since(begun).as_secs_f64());
+            stand.until_quiet(Duration::from_millis(500)).await?;
+        }
+        times.sort_by(f64::total_cmp);
+        let median = stand::quantile(&times, 0.5);
+        self.note(vec![(Figure::EndpointStored, median)]);
+        Ok(())
+    }
+
+    fn memory(&mut self, stand: &Stand) -> Result<(), BenchError> {
+        let ControlPlane::Heliograph(ours) = &stand.plane else { return Ok(()) };
+        let sample = Sampler::pids(ours.translator_pid()).sample(0, 0);
+        let sample = sample.map_err(|_| BenchError::NoSample("what the translator uses"))?;
+        self.note(vec![(Figure::TranslatorMemory, sample.memory() as f64)]);
+        Ok(())
+    }
+}
+
+async fn published(watch: &mut dyn Watch) -> Instant {
+    while !matches!(watch.next().await, Notice::Fleet(_)) {}
+    Instant::now()
+}
+
+/// How many units of translation were computed, of ours.
+async fn translated(stand: &Stand) -> Option<f64> {
+    let ControlPlane::Heliograph(ours) = &stand.plane else { return None };
+    ours.metric("heliograph_translator_work_total").await
+}
+
+fn since(before: Option<f64>, after: Option<f64>) -> Option<f64> {
+    Some(after? - before?)
+}
+
+/// In how many responses with route tables ten routes come that are added together.
+async fn burst(stand: &mut Stand, proxy: &Proxy) -> Result<f64, BenchError> {
+    let apps: Vec<_> = (0..BURST).map(|_| stand.next_app()).collect();
+    let last = apps.last().map(|app| app.host()).unwrap_or_default();
+    proxy.look_for(ResourceType::Route, last);
+    let (begun, kubernetes) = (tokio::time::Instant::now(), &stand.kubernetes);
+    let creating = apps.into_iter().zip(0..).map(|(app, number): (App, u32)| async move {
+        tokio::time::sleep_until(begun + BURST_WITHIN / (BURST - 1) * number).await;
+        let (path, route) = app.route(GATEWAY, app);
+        kubernetes.create(&path, &route).await
+    });
+    try_join_all(creating).await?;
+    proxy.found(PATIENCE).await?;
+    stand.until_quiet(Duration::from_secs(3)).await?;
+    Ok(proxy.heard().tables as f64)
+}
+
+/// How many fleets are published when a route of one of many Gateways changes.
+async fn gateways(bench: &Bench, count: usize, results: &mut Results) -> Result<(), BenchError> {
+    const ROUTES: usize = 10;
+    let mut stand = Stand::start(bench, Contender::Ours, World::imagined(0, 0)).await?;
+    stand.kubernetes.create_all(objects::namespaces_of_apps(count * ROUTES)).await?;
+    let name = |gateway: usize| format!("gateway-{gateway}");
+    let gateways = (0..count).map(|gateway| objects::gateway(&name(gateway), 10_080));
+    stand.kubernetes.create_all(gateways).await?;
+    // One Service for all in a namespace: there are enough objects.
+    let services = (0..count * ROUTES).step_by(objects::APPS);
+    let services = services.flat_map(|app| App(app).service(objects::Backend::Imagined(0)));
+    stand.kubernetes.create_all(services).await?;
+    let routes = (0..count * ROUTES).map(App);
+    let routes = routes.map(|app| app.route(&name(app.0 / ROUTES), app.first_of_namespace()));
+    stand.kubernetes.create_all(routes).await?;
+    stand.until_quiet(Duration::from_secs(10)).await?;
+    let ControlPlane::Heliograph(ours) = &stand.plane else { return Ok(()) };
+    let mut watch = ours.store().watch();
+    while !matches!(watch.next().await, Notice::Synced) {}
+    let app = App(count * ROUTES / 2);
+    let path = format!("{}/{}", app.routes(), app.name());
+    let change = serde_json::json!({ "spec": { "hostnames": ["other.example.com"] } });
+    stand.kubernetes.patch(&path, &change).await?;
+    let mut touched = BTreeSet::new();
+    let quiet = Duration::from_secs(5);
+    while let Ok(notice) = tokio::time::timeout(quiet, watch.next()).await {
+        if let Notice::Fleet(record) = notice {
+            touched.insert(record.fleet.clone());
+        }
+    }
+    results.add(Contender::Ours, vec![(Figure::TouchedFleets, touched.len() as f64)]);
+    Ok(())
+}
