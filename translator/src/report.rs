@@ -70,7 +70,9 @@ impl Report {
     /// Takes over of which fleets nothing is known.
     pub(crate) fn spare(&mut self, spared: &BTreeSet<FleetName>) {
         let infra = &mut self.infra;
-        self.spared.retain(|fleet| spared.contains(fleet) || infra.remove(fleet).is_none());
+        for known in self.spared.extract_if(.., |fleet| !spared.contains(fleet)) {
+            infra.remove(&known);
+        }
         for fleet in spared {
             infra.entry(fleet.clone()).or_insert_with(|| {
                 self.spared.insert(fleet.clone());

@@ -79,7 +79,10 @@ async fn send(api: &Api<DynamicObject>, name: &str, method: Method, body: Value)
                 Ok(Err(_)) | Err(_) => Outcome::Conflict(None),
             }
         }
-        Err(Error::Api(status)) if status.code == 403 => {
+        // A webhook that does not let one object through answers with 403, too.
+        Err(Error::Api(status))
+            if status.code == 403 && status.message.contains("cannot patch resource") =>
+        {
             Outcome::Forbidden(format!("{}; grant patch on the subresource status", status.message))
         }
         Err(Error::Api(status)) => Outcome::Failed(status.message.clone()),
