@@ -47,7 +47,7 @@ pub struct Bench {
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     #[error(transparent)]
-    Run(#[from] RunError),
+    Run(Box<RunError>),
     #[error(transparent)]
     Servers(#[from] ServersError),
     #[error(transparent)]
@@ -60,6 +60,12 @@ pub enum BenchError {
     Proxy(String),
     #[error("there is no row {0}: choose among 1 to 12")]
     Row(u8),
+}
+
+impl From<RunError> for BenchError {
+    fn from(error: RunError) -> Self {
+        Self::Run(Box::new(error))
+    }
 }
 
 /// A part of the bench with a table of its own.
@@ -261,7 +267,7 @@ impl Bench {
                     match experiment.measure(self, contender, results).await {
                         Ok(found) => results.add(contender, found),
                         // What was measured until then is worth showing.
-                        Err(BenchError::Run(RunError::Interrupted)) => {
+                        Err(BenchError::Run(error)) if matches!(*error, RunError::Interrupted) => {
                             results.note(INTERRUPTED.to_owned());
                             return;
                         }

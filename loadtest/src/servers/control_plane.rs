@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) enum ControlPlane {
     Heliograph(Box<Ours>),
-    EnvoyGateway(EnvoyGateway),
+    EnvoyGateway(Box<EnvoyGateway>),
 }
 
 /// Redis, a distributor and a translator.

@@ -88,7 +88,7 @@ impl Stand {
         let (programs, cpu) = (&bench.programs, bench.server_cpu);
         let plane = if contender == Contender::EnvoyGateway {
             let started = EnvoyGateway::start(programs, &kubernetes, cpu).await?;
-            ControlPlane::EnvoyGateway(started)
+            ControlPlane::EnvoyGateway(Box::new(started))
         } else {
             let started = Ours::start(programs, &kubernetes, cpu).await?;
             ControlPlane::Heliograph(Box::new(started))

@@ -12,6 +12,7 @@ mod notice;
 pub use args::ProxyArgs;
 pub use metrics::InfraMetrics;
 
+use crate::provider::kubernetes::WATCH_SECONDS;
 use crate::report::Report;
 use authorities::Authorities;
 use desk::Desk;
@@ -137,7 +138,8 @@ impl Infra {
     /// Everything that has our labels, of every part.
     fn events(&self) -> Events {
         let streams = Part::ALL.map(|part| {
-            let config = watcher::Config::default().labels(&names::selector());
+            let config =
+                watcher::Config::default().timeout(WATCH_SECONDS).labels(&names::selector());
             let stream = watcher(api::all(&self.client, part), config).default_backoff();
             stream.map(move |event| (part, event)).boxed()
         });
@@ -147,7 +149,8 @@ impl Infra {
     fn note(&mut self, part: Part, event: watcher::Result<watcher::Event<DynamicObject>>) {
         match event {
             Ok(event) => {
-                if self.unwatched.remove(&part) {
+                // A list that begins is not yet answered.
+                if !matches!(event, watcher::Event::Init) && self.unwatched.remove(&part) {
                     tracing::info!("{}s are watched again", part.kind());
                 }
                 self.desk.note(part, event);

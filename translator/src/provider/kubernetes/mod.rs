@@ -12,7 +12,7 @@ mod trouble;
 mod watch;
 
 pub use board::{ApiRemark, Board};
-pub(super) use watch::WATCH_SECONDS;
+pub(crate) use watch::WATCH_SECONDS;
 
 use crate::kubernetes::Observed;
 use crate::metrics::KubernetesMetrics;
