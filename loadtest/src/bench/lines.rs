@@ -133,9 +133,9 @@ pub(super) const LINES: &[Line] = &[
         .at_most(0.01),
     plane(6, "until a proxy has it", &[Figure::RouteTime], Unit::Seconds),
     plane(6, "bytes sent to a proxy for it", &[Figure::RouteBytes], Unit::Bytes),
-    plane(6, "that CPU at 5,000 routes over 500", &[Figure::RouteGrowth], Unit::Times),
-    plane(6, "units translated for it, at 5,000 over 500", &[Figure::UnitsGrowth], Unit::Times)
-        .own(1.2),
+    // The target leaves out the copying of finished bytes; what is measured does not.
+    plane(6, "that CPU at 5,000 routes over 500", &[Figure::RouteGrowth], Unit::Times).own(1.2),
+    plane(6, "units translated for it, at 5,000 over 500", &[Figure::UnitsGrowth], Unit::Times),
     plane(
         6,
         "ten routes within 100 ms: responses with route tables",
