@@ -350,9 +350,10 @@ async fn a_gateway_that_cannot_be_read_keeps_its_fleet_until_it_is_gone() {
 }
 
 async fn until(is_so: impl AsyncFn() -> bool) {
+    let mut look = tokio::time::interval(Duration::from_millis(10));
     let waiting = async {
         while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            look.tick().await;
         }
     };
     timeout(DEADLINE, waiting).await.expect("in time");
