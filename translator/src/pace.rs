@@ -1,9 +1,8 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When changes are worked off: the first one at once, one that follows it closely a moment later, and if more come in that
-/// moment, a storm has begun and ever more of them go together. No change waits for longer than [`LONGEST`] because of it, so
-/// what follows from one is out within a second.
+/// When changes are worked off: the first one at once, and in a storm ever more of them together. No change waits for
+/// longer than [`LONGEST`] because of it, so what follows from one is out within a second.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// How long changes are gathered after the last time.
@@ -11,11 +10,8 @@ pub(crate) struct Pace {
     last: Option<Instant>,
 }
 
-/// Long enough to see whether more is coming, too short to be noticed by somebody who makes one change after the other.
-const SHORTEST: Duration = Duration::from_millis(25);
-
-/// What is applied together comes within this, and every route table costs every proxy: it is to be sent once.
-const STORM: Duration = Duration::from_millis(120);
+/// What a busy minute of a deployment is merged into: too short to be noticed.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);
 
@@ -30,15 +26,6 @@ impl Pace {
         }
         self.hold = (self.hold * 2).clamp(SHORTEST, LONGEST);
         now.max(last + self.hold)
-    }
-
-    /// When to work off changes that are due now, if that is to be later: so many have come since one was put off.
-    pub(crate) fn put_off(&mut self, now: Instant, changes: usize) -> Option<Instant> {
-        if self.hold != SHORTEST || changes < 2 {
-            return None;
-        }
-        self.hold = STORM;
-        Some(now + STORM)
     }
 
     /// All that had come has been worked off.
@@ -58,7 +45,7 @@ mod tests {
         let (mut pace, start) = (Pace::default(), Instant::now());
         assert_eq!(pace.due(start), start);
         pace.worked(start);
-        let quiet = start + SHORTEST + MS;
+        let quiet = start + 11 * MS;
         assert_eq!(pace.due(quiet), quiet);
         pace.worked(quiet);
         let mut now = quiet;
@@ -81,40 +68,7 @@ mod tests {
             pace.worked(now);
             waits.push((now - came).as_millis() + 1);
         }
-        assert_eq!(waits, [25, 50, 100, 200, 400, 500, 500, 500]);
-    }
-
-    /// Ten within 100 ms: the first, and all others.
-    #[test]
-    fn what_is_applied_together_goes_in_two_parts() {
-        let (mut pace, start) = (Pace::default(), Instant::now());
-        let (mut due, mut pending, mut parts) = (None, 0, 0);
-        for now in (0..400).map(|ms| start + ms * MS) {
-            if now < start + 100 * MS && (now - start).as_millis().is_multiple_of(10) {
-                due = due.or_else(|| Some(pace.due(now)));
-                pending += 1;
-            }
-            if due.is_some_and(|due| due <= now) {
-                due = pace.put_off(now, pending);
-                if due.is_none() {
-                    pace.worked(now);
-                    (pending, parts) = (0, parts + 1);
-                }
-            }
-        }
-        assert_eq!((pending, parts), (0, 2));
-    }
-
-    #[test]
-    fn one_change_after_the_other_waits_for_a_moment_only() {
-        let (mut pace, mut now) = (Pace::default(), Instant::now());
-        pace.worked(now);
-        let due = pace.due(now + MS);
-        assert_eq!(due, now + SHORTEST);
-        assert_eq!(pace.put_off(due, 1), None);
-        now = due + SHORTEST + MS;
-        pace.worked(due);
-        assert_eq!(pace.due(now), now);
+        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 500, 500]);
     }
 
     /// Once a second is no storm.

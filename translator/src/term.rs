@@ -248,13 +248,7 @@ impl Translator {
                     self.heard(proxies.borrow_and_update().clone());
                     continue;
                 }
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    let later = pace.put_off(Instant::now(), source.events.len());
-                    if later.is_some() {
-                        due = later;
-                        continue;
-                    }
-                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 () = source.fill(), if source.has_room() => {
                     due.get_or_insert_with(|| pace.due(Instant::now()));
                     continue;
