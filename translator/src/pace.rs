@@ -1,36 +1,40 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When changes are worked off: the first one at once, and in a storm ever more of them together. No change waits for
-/// longer than [`LONGEST`] because of it, so what follows from one is out within a second.
+/// When changes are worked off: one that comes alone at once, and those that come close behind one another together, when
+/// no more come. None waits for longer than [`LONGEST`], so what follows from one is out within a second.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// How long changes are gathered after the last time.
-    hold: Duration,
+    /// When changes were worked off last.
     last: Option<Instant>,
+    /// Since when the oldest that is not worked off waits.
+    waiting: Option<Instant>,
 }
 
-/// What a busy minute of a deployment is merged into: too short to be noticed.
-const SHORTEST: Duration = Duration::from_millis(10);
+/// What comes so soon after others were worked off may be followed by more: a directory that is applied, a deployment.
+const CLOSE: Duration = Duration::from_millis(100);
+
+/// No more come. Whoever waits for each change before the next does not notice it.
+const QUIET: Duration = Duration::from_millis(25);
 
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);
 
 impl Pace {
-    /// When to work off a change that came now, with all that come until then.
+    /// When to work off a change that came now, with all that wait.
     pub(crate) fn due(&mut self, now: Instant) -> Instant {
-        let Some(last) = self.last else { return now };
-        // Quiet for as long as changes were held before: the storm is over.
-        if now.saturating_duration_since(last) > self.hold.max(SHORTEST) {
-            self.hold = Duration::ZERO;
-            return now;
+        let is_close = self.last.is_some_and(|last| now.saturating_duration_since(last) < CLOSE);
+        match self.waiting {
+            None if !is_close => now,
+            since => {
+                let since = *self.waiting.insert(since.unwrap_or(now));
+                (now + QUIET).min(since + LONGEST)
+            }
         }
-        self.hold = (self.hold * 2).clamp(SHORTEST, LONGEST);
-        now.max(last + self.hold)
     }
 
     /// All that had come has been worked off.
     pub(crate) fn worked(&mut self, now: Instant) {
-        self.last = Some(now);
+        (self.last, self.waiting) = (Some(now), None);
     }
 }
 
@@ -40,45 +44,45 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    #[test]
-    fn the_first_change_goes_at_once_also_after_a_storm() {
-        let (mut pace, start) = (Pace::default(), Instant::now());
-        assert_eq!(pace.due(start), start);
-        pace.worked(start);
-        let quiet = start + 11 * MS;
-        assert_eq!(pace.due(quiet), quiet);
-        pace.worked(quiet);
-        let mut now = quiet;
-        for _ in 0..10 {
-            now = pace.due(now + MS);
-            pace.worked(now);
+    /// Works off changes that come at these times, in milliseconds. Returns when they were worked off.
+    fn worked_at(changes: impl IntoIterator<Item = u32>) -> Vec<u128> {
+        let (start, mut pace) = (Instant::now(), Pace::default());
+        let (mut due, mut worked): (Option<Instant>, Vec<u128>) = (None, Vec::new());
+        let mut work = |pace: &mut Pace, at: Instant| {
+            pace.worked(at);
+            worked.push((at - start).as_millis());
+        };
+        for change in changes {
+            let now = start + change * MS;
+            if let Some(at) = due.take_if(|at| *at < now) {
+                work(&mut pace, at);
+            }
+            due = Some(pace.due(now));
         }
-        let quiet = now + LONGEST + MS;
-        assert_eq!(pace.due(quiet), quiet);
+        if let Some(at) = due {
+            work(&mut pace, at);
+        }
+        worked
     }
 
     #[test]
-    fn a_storm_is_merged_more_and_more_up_to_a_bound() {
-        let (mut pace, mut now) = (Pace::default(), Instant::now());
-        pace.worked(now);
-        let mut waits = Vec::new();
-        for _ in 0..8 {
-            let came = now + MS;
-            now = pace.due(came);
-            pace.worked(now);
-            waits.push((now - came).as_millis() + 1);
-        }
-        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 500, 500]);
+    fn a_change_that_comes_alone_goes_at_once() {
+        assert_eq!(worked_at([0, 100, 1100, 1250]), [0, 100, 1100, 1250]);
     }
 
-    /// Once a second is no storm.
     #[test]
-    fn changes_that_come_slowly_never_wait() {
-        let (mut pace, mut now) = (Pace::default(), Instant::now());
-        for _ in 0..5 {
-            assert_eq!(pace.due(now), now);
-            pace.worked(now + 5 * MS);
-            now += Duration::from_secs(1);
-        }
+    fn what_is_applied_together_goes_in_two_parts() {
+        assert_eq!(worked_at((0..100).step_by(10)), [0, 115]);
+    }
+
+    /// Whoever waits for each change and then makes the next is not held up more and more.
+    #[test]
+    fn one_close_behind_the_other_waits_for_a_moment() {
+        assert_eq!(worked_at([0, 40, 110, 180]), [0, 65, 135, 205]);
+    }
+
+    #[test]
+    fn a_storm_is_merged_up_to_a_bound() {
+        assert_eq!(worked_at((0..1900).step_by(5)), [0, 505, 1010, 1515, 1920]);
     }
 }

@@ -94,7 +94,7 @@ impl Report {
                 News::Retired { fleet, .. } => {
                     self.heads.remove(&fleet);
                 }
-                News::Decided { .. } => {}
+                News::Claimed { .. } | News::Decided { .. } => {}
             }
         }
     }

@@ -250,7 +250,7 @@ impl Translator {
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 () = source.fill(), if source.has_room() => {
-                    due.get_or_insert_with(|| pace.due(Instant::now()));
+                    due = Some(pace.due(Instant::now()));
                     continue;
                 }
             }
@@ -412,6 +412,9 @@ impl Translator {
     fn note(&mut self, news: Vec<News>, publisher: &Publisher) {
         for news in &news {
             match news {
+                News::Claimed { term, fleets } => {
+                    tracing::info!(%term, fleets, "claimed the store");
+                }
                 News::Stands { fleet, head, written } if *written => {
                     self.metrics.published();
                     tracing::debug!(%fleet, %head, "published");

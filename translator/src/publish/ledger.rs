@@ -10,9 +10,14 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What became of a fleet in the store.
+/// What became of the term, or of a fleet, in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
+    /// The store is this writer's, and had so many fleets.
+    Claimed {
+        term: Term,
+        fleets: usize,
+    },
     /// It stands at this head: written now, or found to be what it should be.
     Stands {
         fleet: FleetName,
@@ -218,6 +223,7 @@ impl Ledger {
         self.fence = Some(term.fence);
         self.claim = Some(term);
         self.term = self.term.max(term);
+        self.news.push(News::Claimed { term, fleets: records.len() });
         if !std::mem::replace(&mut self.begun, true) {
             for (name, record) in records {
                 self.entry(&name).begins_at(record);

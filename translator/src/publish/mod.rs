@@ -249,7 +249,6 @@ impl Publisher {
             Done::Rested(fleet) => self.ledger.rested(&fleet),
             Done::Step(fleet, step, outcome) => self.take_step(fleet, step, outcome)?,
             Done::Claim(Ok(claim)) => {
-                tracing::info!(term = %claim.term, fleets = claim.records.len(), "claimed the store");
                 let found = self.ledger.claimed(claim)?;
                 self.surveyed(found);
             }

@@ -68,6 +68,7 @@ fn claimed(records: &[&Arc<Record>]) -> Ledger {
     let mut ledger = Ledger::new(Some(TERM.fence));
     assert_eq!(ledger.survey(), Survey::Claim(Some(7)));
     assert_eq!(ledger.claimed(claim(records)).unwrap(), Found::default());
+    assert_eq!(ledger.take_news(), [News::Claimed { term: TERM, fleets: records.len() }]);
     ledger
 }
 
@@ -121,6 +122,7 @@ fn changes_merge_until_the_store_is_claimed() {
     assert!(ledger.next(NOW).is_none());
     assert_eq!(ledger.survey(), Survey::Claim(None));
     ledger.claimed(claim(&[])).unwrap();
+    assert!(matches!(&ledger.take_news()[..], [News::Claimed { .. }]));
     ledger.complete();
     assert!(!ledger.is_out());
     let publication = publication(&mut ledger);
@@ -132,6 +134,17 @@ fn changes_merge_until_the_store_is_claimed() {
     assert_eq!(ledger.take_news(), [news]);
     assert!(ledger.is_out() && ledger.pending() == 1, "until it has been looked at");
     assert!(ledger.next(NOW).is_none() && ledger.pending() == 0);
+}
+
+/// Whoever waits until all is out hears of the claim, also when nothing follows from it.
+#[test]
+fn without_fleets_all_is_out_with_the_claim() {
+    let mut ledger = Ledger::new(None);
+    ledger.complete();
+    assert!(!ledger.is_out() && ledger.take_news().is_empty());
+    ledger.claimed(claim(&[])).unwrap();
+    assert_eq!(ledger.take_news().len(), 1);
+    assert!(ledger.is_out());
 }
 
 #[test]

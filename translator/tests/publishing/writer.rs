@@ -37,7 +37,8 @@ impl Writer {
     /// Lets the publisher work for a while.
     pub(crate) async fn work(&mut self) -> Result<(), TermError> {
         if let Ok(news) = timeout(A_WHILE, self.publisher.news()).await {
-            self.news.extend(news?);
+            let of_fleets = |news: &News| !matches!(news, News::Claimed { .. });
+            self.news.extend(news?.into_iter().filter(of_fleets));
         }
         Ok(())
     }

@@ -171,7 +171,7 @@ macro_rules! kinds {
             }
 
             /// Drops what says nothing about what the author wants, so that a write of status is no change.
-            pub(crate) fn forget_bookkeeping(&mut self) {
+            pub fn forget_bookkeeping(&mut self) {
                 let metadata = self.metadata();
                 let kept = metadata.managed_fields.is_some() || metadata.resource_version.is_some();
                 match self {

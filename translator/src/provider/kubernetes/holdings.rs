@@ -31,13 +31,13 @@ pub(super) struct Remark {
     pub(super) is_kept: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Held {
     version: Box<str>,
     /// Why this version of it does not count.
     unreadable: Option<Unreadable>,
-    /// Whether a version of it was told, and counts.
-    told: bool,
+    /// The version that was told, and counts. Whoever was told has the same.
+    told: Option<Object>,
 }
 
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ impl Holdings {
         if self.unreadable == 0 {
             return BTreeSet::new();
         }
-        let unread = self.held.iter().filter(|(_, held)| !held.told);
+        let unread = self.held.iter().filter(|(_, held)| held.told.is_none());
         unread.map(|(name, _)| name.clone()).collect()
     }
 
@@ -122,7 +122,7 @@ impl Holdings {
         let mut gone = Vec::new();
         for (name, held) in before {
             if !self.held.contains_key(&name) {
-                if held.told {
+                if held.told.is_some() {
                     events.push(Event::Deleted(name.clone().of(self.kind)));
                 }
                 gone.push(name);
@@ -151,9 +151,11 @@ impl Holdings {
     pub(super) fn deleted(&mut self, name: ObjectName) -> Option<Event> {
         let held = self.held.remove(&name)?;
         self.unreadable -= usize::from(held.unreadable.is_some());
-        held.told.then(|| Event::Deleted(name.of(self.kind)))
+        held.told.map(|_| Event::Deleted(name.of(self.kind)))
     }
 
+    /// What differs in its status alone, or in who wrote what, has not changed for anybody who is told.
+    ///
     /// Of an object that cannot be read, what was read last goes on to count: an edit that this version does not understand
     /// takes nothing down. But a grant that cannot be read grants nothing.
     fn compare(
@@ -163,17 +165,24 @@ impl Holdings {
         version: &str,
         object: Result<Object, Unreadable>,
     ) -> (Held, Change) {
-        let was_told = before.is_some_and(|before| before.told);
+        let was_told = before.and_then(|before| before.told.clone());
         let (event, told, unreadable) = match object {
-            Ok(object) => (Some(Event::Applied(object)), true, None),
+            Ok(mut object) => {
+                object.forget_bookkeeping();
+                if was_told.as_ref() == Some(&object) {
+                    (None, was_told, None)
+                } else {
+                    (Some(Event::Applied(object.clone())), Some(object), None)
+                }
+            }
             Err(reason) if self.kind == Kind::ReferenceGrant => {
-                let event = was_told.then(|| Event::Deleted(name.clone().of(self.kind)));
-                (event, false, Some(reason))
+                let event = was_told.map(|_| Event::Deleted(name.clone().of(self.kind)));
+                (event, None, Some(reason))
             }
             Err(reason) => (None, was_told, Some(reason)),
         };
         let is_new = before.and_then(|before| before.unreadable.as_ref()) != unreadable.as_ref();
-        let remark = |reason: Unreadable| Remark { reason, is_kept: told };
+        let remark = |reason: Unreadable| Remark { reason, is_kept: told.is_some() };
         let remark = is_new.then(|| unreadable.clone().map(remark));
         (Held { version: version.into(), unreadable, told }, Change { event, remark })
     }
@@ -203,6 +212,12 @@ mod tests {
 
     fn good(name: &str) -> Result<Object, Unreadable> {
         read(name, "")
+    }
+
+    fn edited(name: &str) -> Result<Object, Unreadable> {
+        let mut object = good(name)?;
+        object.metadata_mut().generation = Some(2);
+        Ok(object)
     }
 
     fn bad(name: &str) -> Result<Object, Unreadable> {
@@ -256,7 +271,7 @@ mod tests {
         assert!(holdings.has(&name("a"), "1"));
         holdings.listed_as_known(name("a"));
         assert!(!holdings.has(&name("b"), "2"));
-        holdings.listed(name("b"), "2", good("b"));
+        holdings.listed(name("b"), "2", edited("b"));
         holdings.listed(name("d"), "1", good("d"));
         let (events, gone) = holdings.complete();
         assert_eq!(words(events), ["applied b", "applied d", "deleted c"]);
@@ -279,9 +294,23 @@ mod tests {
     #[test]
     fn changes_are_told_at_once() {
         let mut holdings = holding(&["a"]);
-        assert_eq!(words(holdings.applied(name("a"), "2", good("a")).event), ["applied a"]);
+        assert_eq!(words(holdings.applied(name("a"), "2", edited("a")).event), ["applied a"]);
         assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
         assert_eq!(holdings.deleted(name("a")), None, "it is told once");
+    }
+
+    /// Each status that is written comes back as a new version of its object.
+    #[test]
+    fn the_echo_of_a_status_is_not_told() {
+        let mut holdings = holding(&["a"]);
+        let mut echo = good("a").unwrap();
+        echo.metadata_mut().resource_version = Some("2".to_owned());
+        assert_eq!(holdings.applied(name("a"), "2", Ok(echo)).event, None);
+        assert!(holdings.has(&name("a"), "2"));
+        holdings.begin();
+        holdings.listed(name("a"), "3", good("a"));
+        assert_eq!(holdings.complete().0, []);
+        assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
     }
 
     /// A replica that starts then knows nothing of the object, and must not take it for one that is gone.
