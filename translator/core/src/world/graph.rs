@@ -1,13 +1,14 @@
+use super::relation::Relation;
 use super::unit::{Fact, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who read what, and who wants what: the two relations that decide which work a change causes.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
-    reads: BTreeMap<Unit, BTreeSet<Fact>>,
-    readers: BTreeMap<Fact, BTreeSet<Unit>>,
-    demands: BTreeMap<Fact, BTreeSet<Unit>>,
-    demanders: BTreeMap<Unit, BTreeSet<Fact>>,
+    reads: BTreeMap<Unit, Box<[Fact]>>,
+    readers: Relation<Fact, Unit>,
+    demands: BTreeMap<Fact, Box<[Unit]>>,
+    demanders: Relation<Unit, Fact>,
 }
 
 /// What became of units when a demand changed.
@@ -23,49 +24,49 @@ impl Graph {
     /// Replaces what `unit` is known to have read.
     pub(crate) fn record(&mut self, unit: &Unit, facts: BTreeSet<Fact>) {
         let before = self.reads.remove(unit).unwrap_or_default();
-        for gone in before.difference(&facts) {
-            remove(&mut self.readers, gone, unit);
+        for gone in before.iter().filter(|fact| !facts.contains(fact)) {
+            self.readers.remove(gone, unit);
         }
-        for new in facts.difference(&before) {
-            self.readers.entry(new.clone()).or_default().insert(unit.clone());
+        for new in facts.iter().filter(|fact| before.binary_search(fact).is_err()) {
+            self.readers.insert(new.clone(), unit.clone());
         }
         if !facts.is_empty() {
-            self.reads.insert(unit.clone(), facts);
+            self.reads.insert(unit.clone(), facts.into_iter().collect());
         }
     }
 
     pub(crate) fn readers(&self, fact: &Fact) -> impl Iterator<Item = &Unit> {
-        self.readers.get(fact).into_iter().flatten()
+        self.readers.of(fact)
     }
 
     /// Replaces the units that exist because of `fact`: an object, or another unit's product.
     pub(crate) fn demand(&mut self, fact: &Fact, units: BTreeSet<Unit>) -> Turnover {
         let mut turnover = Turnover::default();
         let before = self.demands.remove(fact).unwrap_or_default();
-        for gone in before.difference(&units) {
-            if remove(&mut self.demanders, gone, fact) {
+        for gone in before.iter().filter(|unit| !units.contains(unit)) {
+            if self.demanders.remove(gone, fact) {
                 turnover.dead.push(gone.clone());
             }
         }
-        for new in units.difference(&before) {
-            let demanders = self.demanders.entry(new.clone()).or_default();
-            if demanders.is_empty() {
+        for new in units.iter().filter(|unit| before.binary_search(unit).is_err()) {
+            if self.demanders.insert(new.clone(), fact.clone()) {
                 turnover.born.push(new.clone());
             }
-            demanders.insert(fact.clone());
         }
         if !units.is_empty() {
-            self.demands.insert(fact.clone(), units);
+            self.demands.insert(fact.clone(), units.into_iter().collect());
         }
         turnover
     }
 
-    /// The units from this one on, in order, each with what it exists because of.
-    pub(crate) fn demanded_from(
-        &self,
-        unit: &Unit,
-    ) -> impl Iterator<Item = (&Unit, &BTreeSet<Fact>)> + use<'_> {
-        self.demanders.range(unit.clone()..)
+    /// The units from this one on, in order.
+    pub(crate) fn demanded_from(&self, first: Unit) -> impl Iterator<Item = &Unit> + use<'_> {
+        self.demanders.keys_from(first)
+    }
+
+    /// What a unit exists because of.
+    pub(crate) fn demanders(&self, unit: &Unit) -> impl Iterator<Item = &Fact> {
+        self.demanders.of(unit)
     }
 
     pub(crate) fn units(&self) -> usize {
@@ -73,17 +74,6 @@ impl Graph {
     }
 
     pub(crate) fn is_demanded(&self, unit: &Unit) -> bool {
-        self.demanders.contains_key(unit)
+        self.demanders.contains(unit)
     }
-}
-
-/// Whether that was the last one.
-fn remove<K: Ord, V: Ord>(relation: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) -> bool {
-    let Some(values) = relation.get_mut(key) else { return false };
-    values.remove(value);
-    let emptied = values.is_empty();
-    if emptied {
-        relation.remove(key);
-    }
-    emptied
 }

@@ -8,6 +8,7 @@ mod facts;
 mod graph;
 mod outcome;
 mod reader;
+mod relation;
 mod sources;
 mod stages;
 mod unit;

@@ -200,14 +200,15 @@ impl World {
         let Some(service) = Backend::service_of(cluster) else { return BTreeSet::new() };
         let object = service.of(Kind::Service);
         let first = Backend { object: object.clone(), port: 0, protocol: BackendProtocol::Http1 };
-        let demanded = self.graph.demanded_from(&Unit::Cluster(fleet.clone(), first));
-        let of_service = demanded.take_while(|(unit, _)| {
+        let demanded = self.graph.demanded_from(Unit::Cluster(fleet.clone(), first));
+        let of_service = demanded.take_while(|unit| {
             matches!(unit, Unit::Cluster(of, backend) if of == fleet && backend.object == object)
         });
-        let causes = of_service.filter(
-            |(unit, _)| matches!(unit, Unit::Cluster(_, backend) if backend.to_string() == cluster),
+        let causing = of_service.filter(
+            |unit| matches!(unit, Unit::Cluster(_, backend) if backend.to_string() == cluster),
         );
-        let routes = causes.flat_map(|(_, causes)| causes).filter_map(|cause| match cause {
+        let causes = causing.flat_map(|unit| self.graph.demanders(unit));
+        let routes = causes.filter_map(|cause| match cause {
             Fact::Product(Unit::Piece(route, _)) => Some(route.clone()),
             _ => None,
         });

@@ -1,4 +1,4 @@
-use super::{Facts, HostOf, drop_member};
+use super::{Facts, HostOf};
 use crate::attach::Attachment;
 use crate::ir::{Hostname, ListenerId, TableKey};
 use crate::objects::{ObjectKey, ObjectName};
@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What follows from which listeners routes belong to.
 impl Facts {
     pub(in crate::world) fn attached_routes(&self, listener: &ListenerId) -> usize {
-        self.attached.get(listener).map_or(0, BTreeSet::len)
+        self.attached.count(listener)
     }
 
     pub(in crate::world) fn attached(
         &self,
         listener: &ListenerId,
     ) -> impl Iterator<Item = &ObjectKey> + use<'_> {
-        self.attached.get(listener).into_iter().flatten()
+        self.attached.of(listener)
     }
 
     pub(in crate::world) fn leading_to(
@@ -23,8 +23,8 @@ impl Facts {
         object: &ObjectKey,
     ) -> impl Iterator<Item = &ObjectName> + use<'_> {
         let (object, first) = (object.clone(), ObjectName::new("", ""));
-        let leads = self.leads.range((object.clone(), first)..);
-        leads.map(|(lead, _)| lead).take_while(move |(to, _)| *to == object).map(|(_, from)| from)
+        let leads = self.leads.keys_from((object.clone(), first));
+        leads.take_while(move |(to, _)| *to == object).map(|(_, from)| from)
     }
 
     pub(in crate::world) fn hosted(
@@ -58,10 +58,10 @@ impl Facts {
 
         let (before, after) = (listeners(old), listeners(new));
         for gone in before.difference(&after) {
-            drop_member(&mut self.attached, gone, route);
+            self.attached.remove(gone, route);
         }
         for come in after.difference(&before) {
-            self.attached.entry(come.clone()).or_default().insert(route.clone());
+            self.attached.insert(come.clone(), route.clone());
         }
         touched.extend(before.symmetric_difference(&after).cloned().map(Fact::Attached));
 
@@ -69,10 +69,10 @@ impl Facts {
             |attachment: Option<&Attachment>| attachment.map(Attachment::leads).unwrap_or_default();
         let (before, after) = (leads(old), leads(new));
         for gone in before.difference(&after) {
-            drop_member(&mut self.leads, gone, route);
+            self.leads.remove(gone, route);
         }
         for come in after.difference(&before) {
-            self.leads.entry(come.clone()).or_default().insert(route.clone());
+            self.leads.insert(come.clone(), route.clone());
         }
         let changed = before.symmetric_difference(&after);
         touched.extend(changed.map(|(to, _)| Fact::LeadingTo(to.clone())));

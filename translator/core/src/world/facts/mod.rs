@@ -9,6 +9,7 @@ use crate::routes::{Piece, Rules};
 use crate::status::Status;
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
 use crate::world::outcome::{Outcome, Work};
+use crate::world::relation::Relation;
 use crate::world::stages::Product;
 use crate::world::unit::{Fact, Unit};
 use bytes::Bytes;
@@ -21,25 +22,25 @@ use std::sync::Arc;
 pub(in crate::world) struct Facts {
     objects: BTreeMap<ObjectKey, Object>,
     /// By what they are about.
-    pointing: BTreeMap<(Kind, ObjectKey), BTreeSet<ObjectKey>>,
+    pointing: Relation<(Kind, ObjectKey), ObjectKey>,
     gateways: BTreeMap<ObjectName, AcceptedGateway>,
-    members: BTreeMap<FleetName, BTreeSet<ObjectName>>,
+    members: Relation<FleetName, ObjectName>,
     fleets: BTreeMap<FleetName, ir::Fleet>,
     infra: BTreeMap<FleetName, Arc<ir::Infra>>,
     listeners: BTreeMap<TableKey, Vec<Candidate>>,
     rules: BTreeMap<ObjectKey, Rules>,
     attachments: BTreeMap<ObjectKey, Attachment>,
-    attached: BTreeMap<ListenerId, BTreeSet<ObjectKey>>,
+    attached: Relation<ListenerId, ObjectKey>,
     /// The routes by which a Gateway leads to an object.
-    leads: BTreeMap<(ObjectKey, ObjectName), BTreeSet<ObjectKey>>,
+    leads: Relation<(ObjectKey, ObjectName), ObjectKey>,
     hosted: BTreeMap<HostOf, BTreeMap<ObjectKey, Hostname>>,
     pieces: BTreeMap<(ObjectKey, TableKey), Piece>,
     virtual_hosts: BTreeMap<TableKey, BTreeMap<Hostname, Bytes>>,
     resources: BTreeMap<FleetName, BTreeMap<ResourceOf, Arc<Resource>>>,
     policies: BTreeMap<ObjectName, AcceptedPolicy>,
-    policies_of: BTreeMap<FleetName, BTreeSet<ObjectName>>,
+    policies_of: Relation<FleetName, ObjectName>,
     proxies: BTreeMap<ObjectName, ListedProxy>,
-    proxies_of: BTreeMap<FleetName, BTreeSet<ObjectName>>,
+    proxies_of: Relation<FleetName, ObjectName>,
     plans: BTreeMap<FleetName, Plan>,
     treatments: BTreeMap<(FleetName, ResourceType, Arc<str>), Treated>,
     statuses: BTreeMap<ObjectKey, Status>,
@@ -64,11 +65,11 @@ impl Facts {
         let mut touched =
             vec![Fact::Object(key.clone()), Fact::Namespace(key.kind, key.name.namespace.clone())];
         for old in before.map(Object::points_at).unwrap_or_default() {
-            drop_member(&mut self.pointing, &(key.kind, old.clone()), key);
+            self.pointing.remove(&(key.kind, old.clone()), key);
             touched.push(Fact::Pointing(key.kind, old));
         }
         for new in object.as_ref().map(Object::points_at).unwrap_or_default() {
-            self.pointing.entry((key.kind, new.clone())).or_default().insert(key.clone());
+            self.pointing.insert((key.kind, new.clone()), key.clone());
             touched.push(Fact::Pointing(key.kind, new));
         }
         match object {
@@ -182,7 +183,7 @@ impl Facts {
         kind: Kind,
         at: &ObjectKey,
     ) -> impl Iterator<Item = &Object> + use<'_> {
-        let keys = self.pointing.get(&(kind, at.clone())).into_iter().flatten();
+        let keys = self.pointing.of(&(kind, at.clone()));
         keys.filter_map(|key| self.objects.get(key))
     }
 
@@ -194,7 +195,7 @@ impl Facts {
         &self,
         fleet: &FleetName,
     ) -> impl Iterator<Item = &ObjectName> + use<'_> {
-        self.members.get(fleet).into_iter().flatten()
+        self.members.of(fleet)
     }
 
     pub(in crate::world) fn fleet(&self, name: &FleetName) -> Option<&ir::Fleet> {
@@ -295,11 +296,11 @@ impl Facts {
         if old != new {
             touched.push(Fact::FleetOf(name.clone()));
             if let Some(old) = old {
-                drop_member(&mut self.members, &old, name);
+                self.members.remove(&old, name);
                 touched.push(Fact::Members(old));
             }
             if let Some(new) = new {
-                self.members.entry(new.clone()).or_default().insert(name.clone());
+                self.members.insert(new.clone(), name.clone());
                 touched.push(Fact::Members(new));
             }
         }
@@ -406,15 +407,6 @@ fn set<K: Ord + Clone, V: PartialEq>(map: &mut BTreeMap<K, V>, key: &K, value: O
         None => map.remove(key),
     };
     true
-}
-
-fn drop_member<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
-    if let Some(members) = index.get_mut(key) {
-        members.remove(member);
-        if members.is_empty() {
-            index.remove(key);
-        }
-    }
 }
 
 fn by_owner(doors: Option<&Doors>) -> BTreeMap<&ObjectKey, Vec<&Door>> {

@@ -1,9 +1,9 @@
-use super::{Facts, drop_member, set};
+use super::{Facts, set};
 use crate::objects::ObjectName;
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
+use crate::world::relation::Relation;
 use crate::world::unit::Fact;
 use heliograph_snapshot::{FleetName, Internal, ResourceType};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is known of views.
@@ -12,7 +12,7 @@ impl Facts {
         &self,
         fleet: &FleetName,
     ) -> impl Iterator<Item = &ObjectName> + use<'_> {
-        self.policies_of.get(fleet).into_iter().flatten()
+        self.policies_of.of(fleet)
     }
 
     pub(in crate::world) fn policy(&self, name: &ObjectName) -> Option<&AcceptedPolicy> {
@@ -23,7 +23,7 @@ impl Facts {
         &self,
         fleet: &FleetName,
     ) -> impl Iterator<Item = (&ObjectName, &ListedProxy)> + use<'_> {
-        let names = self.proxies_of.get(fleet).into_iter().flatten();
+        let names = self.proxies_of.of(fleet);
         names.filter_map(|name| Some((name, self.proxies.get(name)?)))
     }
 
@@ -88,7 +88,7 @@ impl Facts {
 
 /// From the first fleet to the second. Whether they differ.
 fn move_member(
-    index: &mut BTreeMap<FleetName, BTreeSet<ObjectName>>,
+    index: &mut Relation<FleetName, ObjectName>,
     [old, new]: &[Option<FleetName>; 2],
     name: &ObjectName,
 ) -> bool {
@@ -96,10 +96,10 @@ fn move_member(
         return false;
     }
     if let Some(old) = old {
-        drop_member(index, old, name);
+        index.remove(old, name);
     }
     if let Some(new) = new {
-        index.entry(new.clone()).or_default().insert(name.clone());
+        index.insert(new.clone(), name.clone());
     }
     true
 }
