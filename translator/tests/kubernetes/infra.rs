@@ -235,6 +235,46 @@ async fn parameters_add_objects_and_take_them_away() {
     until_made(&cluster, &namespace, &[]).await;
 }
 
+/// A Deployment that nobody gives a number of replicas has one, and most of the traffic's Envoys would be gone.
+#[tokio::test]
+async fn an_autoscaler_that_comes_later_finds_as_many_replicas_as_there_were() {
+    let cluster = Kubernetes::shared().await;
+    let namespace = cluster.create_namespace("infra").await;
+    let leader = Leader::start(&cluster).await;
+    let web = gateway(&cluster, &namespace, "web").await;
+    leader.translate(&with_config(web.clone(), json!({ "replicas": 3 })));
+    until_made(&cluster, &namespace, &PLAIN).await;
+    let deployment = path(&namespace, "apis/apps/v1/deployments", "heliograph-web");
+    let replicas = async || cluster.get(&deployment).await["spec"]["replicas"].clone();
+    assert_eq!(replicas().await, 3);
+
+    let scaled = json!({ "hpa": { "minReplicas": 2, "maxReplicas": 8 } });
+    leader.translate(&with_config(web.clone(), scaled));
+    let mut expected = PLAIN.to_vec();
+    expected.push("horizontalpodautoscalers/heliograph-web");
+    until_made(&cluster, &namespace, &expected).await;
+    let ours = async || {
+        let entries = cluster.get(&deployment).await["metadata"]["managedFields"].take();
+        let ours = |entry: &&Value| entry["manager"] == "heliograph-infra";
+        let entry = entries.as_array().unwrap().iter().find(ours).cloned();
+        entry.is_some_and(|entry| !entry["fieldsV1"]["f:spec"]["f:replicas"].is_null())
+    };
+    until("the number of replicas is not ours", async || !ours().await).await;
+    assert_eq!(replicas().await, 3);
+    // As an autoscaler does, and it stays.
+    let scale = format!("{deployment}/scale");
+    cluster.patch(&scale, json!({ "spec": { "replicas": 5 } })).await;
+    leader.translate(&with_config(web.clone(), json!({ "hpa": { "maxReplicas": 9 } })));
+    let hpa = path(&namespace, "apis/autoscaling/v2/horizontalpodautoscalers", "heliograph-web");
+    let most = async || cluster.get(&hpa).await["spec"]["maxReplicas"] == 9;
+    until("the autoscaler has its new bound", most).await;
+    assert_eq!(replicas().await, 5);
+
+    // Without one, the number is ours again.
+    leader.translate(&with_config(web, json!({ "replicas": 2 })));
+    until("two replicas", async || replicas().await == 2).await;
+}
+
 #[tokio::test]
 async fn what_others_made_is_not_touched() {
     let cluster = Kubernetes::shared().await;

@@ -16,6 +16,7 @@ pub(super) struct Stand {
     next: usize,
     /// How often endpoints have moved: each time to addresses that nothing had before.
     moves: u8,
+    idle_for: Duration,
 }
 
 /// What there is before the control plane starts.
@@ -49,8 +50,8 @@ const QUIET_FOR: Duration = Duration::from_secs(3);
 /// Between two changes.
 const CALM_FOR: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(250);
-/// What it uses when nothing happens is looked at for so long.
-const IDLE: Duration = Duration::from_secs(5);
+/// What it uses when nothing happens is looked at for so long: as long as some changes take, from which it is taken off.
+const IDLE: Duration = Duration::from_secs(30);
 
 impl World {
     pub(super) fn imagined(apps: usize, spare: usize) -> Self {
@@ -94,7 +95,8 @@ impl Stand {
             ControlPlane::Heliograph(Box::new(started))
         };
         let sampler = Sampler::pids(plane.pids());
-        Ok(Self { plane, kubernetes, sampler, next: apps, moves: 0 })
+        let idle_for = if bench.brief { IDLE / 10 } else { IDLE };
+        Ok(Self { plane, kubernetes, sampler, next: apps, moves: 0, idle_for })
     }
 
     pub(super) async fn proxy(&self) -> Result<Proxy, BenchError> {
@@ -180,7 +182,7 @@ impl Stand {
     async fn idle(&mut self) -> Result<f64, BenchError> {
         self.until_quiet(QUIET_FOR).await?;
         let (before, begun) = (self.sample()?, Instant::now());
-        tokio::time::sleep(IDLE).await;
+        tokio::time::sleep(self.idle_for).await;
         let used = (self.sample()?.cpu_us - before.cpu_us) as f64 / 1e6;
         Ok(used / begun.elapsed().as_secs_f64())
     }

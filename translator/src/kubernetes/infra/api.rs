@@ -1,13 +1,18 @@
 use super::PATIENCE;
 use heliograph_translator_core::infra::{Part, Rendered, Step, names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
 };
 use kube::{Api, Client};
+use serde_json::json;
 use tokio::time::timeout;
 
 /// Who we are among those who write to objects.
 const FIELD_MANAGER: &str = "heliograph-infra";
+
+/// Who we are for as long as nobody has scaled what is to be scaled by others from now on.
+const UNTIL_SCALED: &str = "heliograph-until-scaled";
 
 pub(super) fn all(client: &Client, part: Part) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource(part))
@@ -36,15 +41,43 @@ async fn apply(client: &Client, rendered: &Rendered) -> Result<(), String> {
     let is_ours = |labels: &std::collections::BTreeMap<String, String>| {
         labels.get(managed_by).is_some_and(|found| found == us)
     };
-    if let Some(there) = there
+    if let Some(there) = &there
         && !there.metadata.labels.as_ref().is_some_and(is_ours)
     {
         return Err(at(format!(
             "there is one without the label {managed_by}={us}: delete or rename it"
         )));
     }
+    if there.is_some_and(|there| owns_replicas(&there.metadata))
+        && object.pointer("/spec/replicas").is_none()
+    {
+        bounded(leave_replicas(&api, name)).await.map_err(at)?;
+    }
     let params = PatchParams::apply(FIELD_MANAGER).force();
     bounded(api.patch(name, &params, &Patch::Apply(object))).await.map_err(at)?;
+    Ok(())
+}
+
+/// Whether the number of replicas is what we last applied.
+fn owns_replicas(metadata: &ObjectMeta) -> bool {
+    let ours = metadata.managed_fields.iter().flatten();
+    let mut ours = ours.filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+    ours.any(|entry| {
+        let fields = entry.fields_v1.as_ref();
+        fields.is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+    })
+}
+
+/// Whoever applies a field no longer deletes it, if it is nobody else's. A Deployment would then have one replica until an
+/// autoscaler looks at it; so the number stays, as another's.
+async fn leave_replicas(api: &Api<DynamicObject>, name: &str) -> kube::Result<()> {
+    let there = api.get(name).await?;
+    let kept = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": { "replicas": there.data.pointer("/spec/replicas") },
+    });
+    // Without force: if it has just been scaled, it is somebody's already, and the next try sees that.
+    api.patch(name, &PatchParams::apply(UNTIL_SCALED), &Patch::Apply(kept)).await?;
     Ok(())
 }
 
