@@ -309,7 +309,8 @@ async fn what_others_made_is_not_touched() {
 
 #[tokio::test]
 async fn our_crds_are_taken_by_an_api_server() {
-    let cluster = Kubernetes::shared().await;
+    // Of its own: others count on these kinds not being served.
+    let cluster = Kubernetes::start().await;
     let namespace = cluster.create_namespace("crds").await;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
     for plural in ["proxyconfigs", "viewpolicies"] {

@@ -1,5 +1,7 @@
 //! What is written into the status of objects, and what is left alone.
 
+mod taken_back;
+
 use crate::kubernetes::{Kubernetes, until};
 use futures::StreamExt;
 use heliograph_shared::admin::Readiness;

@@ -63,6 +63,17 @@ impl Sentinels {
     /// Kills the master, and waits for the next one. It stays dead until it is restarted.
     pub(crate) async fn kill_master(&mut self) {
         let port = self.master().await.port();
+        // One that has lost sight of the master for seconds before it died is no successor, ever.
+        until("a replica follows the master", async || {
+            for server in self.servers.iter().filter(|server| server.port() != port) {
+                let link = server.told(&["INFO", "replication"], "master_link_status").await;
+                if link.as_deref() == Some("up") {
+                    return true;
+                }
+            }
+            false
+        })
+        .await;
         self.servers.iter_mut().find(|server| server.port() == port).unwrap().stop();
         self.until_other_than(port).await;
     }
