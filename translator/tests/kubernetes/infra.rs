@@ -271,7 +271,7 @@ async fn what_others_made_is_not_touched() {
 async fn our_crds_are_taken_by_an_api_server() {
     let cluster = Kubernetes::shared().await;
     let namespace = cluster.create_namespace("crds").await;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/heliograph-crds/files");
     for plural in ["proxyconfigs", "viewpolicies"] {
         let file = folder.join(format!("heliograph.dev_{plural}.yaml"));
         let manifest = std::fs::read_to_string(file).unwrap();

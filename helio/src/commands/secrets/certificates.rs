@@ -145,7 +145,12 @@ impl Authority {
 
 impl ServerCertificate {
     /// From PEM, with whom Envoys trust and, as text, since when.
-    pub(super) fn read(pem: &str, key: &str, trusted: &str, since: Option<&str>) -> anyhow::Result<Self> {
+    pub(super) fn read(
+        pem: &str,
+        key: &str,
+        trusted: &str,
+        since: Option<&str>,
+    ) -> anyhow::Result<Self> {
         let certificate = read(pem).context("tls.crt")?;
         let trusted = Trusted::read_all(trusted).context("ca.crt")?;
         let since = since.and_then(|text| text.parse().ok());

@@ -168,9 +168,7 @@ async fn certificates(
     if let Some(new) = new_certificate {
         let data = new.data();
         let annotations = [(TRUSTED_SINCE, new.trusted_since.map(shown))];
-        secrets
-            .put(certificate, found_certificate, "kubernetes.io/tls", data, annotations)
-            .await?;
+        secrets.put(certificate, found_certificate, "kubernetes.io/tls", data, annotations).await?;
     }
     for line in said {
         output::line(&line)?;

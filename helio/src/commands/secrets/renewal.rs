@@ -90,7 +90,9 @@ fn decide(
 ) -> Decision {
     let new_authority = match authority {
         None => Some("there is none"),
-        Some(authority) if authority.validity.is_due(now) => Some("two thirds of its life are over"),
+        Some(authority) if authority.validity.is_due(now) => {
+            Some("two thirds of its life are over")
+        }
         Some(_) => None,
     };
     let Some(held) = held else {
@@ -134,7 +136,10 @@ mod tests {
     use std::sync::Arc;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
-    const LIVES: Lives = Lives { certificate: Duration::from_secs(9 * 24 * 3600), authority: Duration::from_secs(30 * 24 * 3600) };
+    const LIVES: Lives = Lives {
+        certificate: Duration::from_secs(9 * 24 * 3600),
+        authority: Duration::from_secs(30 * 24 * 3600),
+    };
     const NAME: &str = "heliograph-distributor.heliograph-system.svc";
 
     /// The two Secrets, as text.
@@ -185,8 +190,9 @@ mod tests {
                 roots.add(authority.unwrap()).unwrap();
             }
             let provider = Arc::new(ring::default_provider());
-            let verifier =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .unwrap();
             let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
             let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap();
             verifier
@@ -209,7 +215,9 @@ mod tests {
         for number in 1..120 {
             let now = day(number);
             let (after, _) = before.run(&names(), now);
-            for (told, shown) in [(&before, &before), (&before, &after), (&after, &before), (&after, &after)] {
+            for (told, shown) in
+                [(&before, &before), (&before, &after), (&after, &before), (&after, &after)]
+            {
                 assert!(told.takes(shown, now), "day {number}");
             }
             let held = after.certificate().unwrap();
@@ -219,7 +227,11 @@ mod tests {
             before = after;
         }
         assert_eq!(authorities.len(), 6, "one for each 20 days");
-        assert!((18..=24).contains(&certificates.len()), "one for each 6 days: {}", certificates.len());
+        assert!(
+            (18..=24).contains(&certificates.len()),
+            "one for each 6 days: {}",
+            certificates.len()
+        );
     }
 
     #[test]
@@ -239,11 +251,19 @@ mod tests {
         let mut said = Vec::new();
         for number in 1..4 {
             let (after, lines) = kept.run(&names(), day(number));
-            said.push(lines.iter().map(|line| line.split(": ").next().unwrap().to_owned()).collect::<Vec<_>>());
+            said.push(
+                lines
+                    .iter()
+                    .map(|line| line.split(": ").next().unwrap().to_owned())
+                    .collect::<Vec<_>>(),
+            );
             kept = after;
         }
         assert_eq!(said[0].len(), 2, "{said:?}");
-        assert!(said[0][0] == "a new authority" && said[0][1].starts_with("Envoys are told"), "{said:?}");
+        assert!(
+            said[0][0] == "a new authority" && said[0][1].starts_with("Envoys are told"),
+            "{said:?}"
+        );
         assert_eq!(said[1], ["a new certificate"]);
         assert!(said[2].len() == 1 && said[2][0].ends_with("is trusted no more"), "{said:?}");
     }
@@ -272,7 +292,9 @@ mod tests {
         let made = Authority::make(day(0), DAY).unwrap().data();
         let other = Authority::make(day(0), DAY).unwrap().data();
         assert!(Authority::read(&made[0].1, &made[1].1).is_ok());
-        for (certificate, key) in [(&made[0].1, &other[1].1), (&made[0].1, &made[0].1), (&made[1].1, &made[1].1)] {
+        for (certificate, key) in
+            [(&made[0].1, &other[1].1), (&made[0].1, &made[0].1), (&made[1].1, &made[1].1)]
+        {
             let refused = Authority::read(certificate, key).err().unwrap().to_string();
             assert!(!refused.contains("BEGIN"), "{refused}");
         }
