@@ -40,11 +40,13 @@ golden: ## Rewrite the golden files of the translator and of reports; read the d
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator-core --test golden --test infra --test crds
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-report --test report
 
-tools: ## Find or install Envoy, Redis, Kubernetes, its CRDs and cargo-deny, and print their paths
+tools: ## Find or install Envoy, Redis, Kubernetes, CRDs, helm and cargo-deny, and print their paths
 	@scripts/tools envoy
 	@scripts/tools redis-server
 	@scripts/tools kubernetes
 	@scripts/tools crds
+	@scripts/tools helm
+	@scripts/tools operator-crds
 	@scripts/tools cargo-deny
 	@scripts/tools peer || true
 	@scripts/tools envoy-gateway || true

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The lease that translators are elected by, as in deploy/.
+// The lease that translators are elected by, as scripts/install has it.
 const lease = "heliograph-translator"
 
 func TestAnotherTranslatorTakesOverFromAKilledLeader(t *testing.T) {
@@ -72,7 +72,7 @@ func (s *site) leader(t *testing.T) corev1.Pod {
 	return found
 }
 
-// allReady waits until a part of the system has as many pods as deploy/ says.
+// allReady waits until a part of the system has as many pods as the chart says.
 func (s *site) allReady(t *testing.T, part string) {
 	t.Helper()
 	const replicas = 2

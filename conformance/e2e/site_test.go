@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// The namespace of the system, as in deploy/.
+	// The namespace of the system, as scripts/install has it.
 	system = "heliograph-system"
 	// How long anything may take: it has to begin within a cluster that is busy, and images may have to be fetched.
 	patience = 3 * time.Minute

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod bootstrap;
+mod secrets;
 mod snapshot;
 mod standalone;
 mod store;
@@ -17,6 +18,7 @@ pub(crate) enum Command {
     Bootstrap(bootstrap::Args),
     Snapshot(snapshot::Args),
     Store(store::Args),
+    Secrets(secrets::Args),
 }
 
 impl Command {
@@ -28,6 +30,7 @@ impl Command {
             Self::Bootstrap(args) => bootstrap::run(args),
             Self::Snapshot(args) => snapshot::run(args),
             Self::Store(args) => store::run(args),
+            Self::Secrets(args) => secrets::run(args),
         }
     }
 }

@@ -312,7 +312,7 @@ async fn our_crds_are_taken_by_an_api_server() {
     // Of its own: others count on these kinds not being served.
     let cluster = Kubernetes::start().await;
     let namespace = cluster.create_namespace("crds").await;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/heliograph-crds/files");
     for plural in ["proxyconfigs", "viewpolicies"] {
         let file = folder.join(format!("heliograph.dev_{plural}.yaml"));
         let manifest = std::fs::read_to_string(file).unwrap();

@@ -104,7 +104,7 @@ fn shown(file: &Path) -> String {
 }
 
 /// The seconds of the clock, and a little later if a key of that name is there.
-fn new_id<'a>(taken: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn new_id<'a>(taken: impl Iterator<Item = &'a str>) -> String {
     let taken: Vec<_> = taken.collect();
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut ids = (since.as_secs()..).map(|seconds| format!("k{seconds}"));

@@ -1,7 +1,7 @@
 //! What an operator does to the store itself.
 
 mod adopt;
-mod keys;
+pub(crate) mod keys;
 
 use std::process::ExitCode;
 

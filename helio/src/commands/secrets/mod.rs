@@ -1,0 +1,183 @@
+//! What only one installation may know, as Secrets of its namespace.
+
+mod api;
+mod certificates;
+mod renewal;
+
+use crate::commands::store::keys::new_id;
+use crate::output;
+use anyhow::{Context, bail};
+use api::{Found, Secrets};
+use certificates::{Authority, ServerCertificate, shown};
+use heliograph_shared::duration;
+use heliograph_store::keys::KeyRing;
+use heliograph_translator::KubernetesArgs;
+use renewal::{Lives, Renewed, renew};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fmt::Write;
+use std::iter;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+/// Make the Secrets of an installation where they are missing, and renew its certificate when it is time
+///
+/// What is there and good stays as it is, so this can be run at any time and as often as you like; the chart runs it once a
+/// day. A new authority signs only after Envoys have had a day to hear of it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The namespace of the Secrets; by default the one of this pod, or of the kubeconfig's context
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
+
+    /// A kubeconfig file; within Kubernetes, the pod's own account unless said
+    #[arg(long, env = "HELIO_KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig; by default its current one
+    #[arg(long, env = "HELIO_KUBE_CONTEXT", value_name = "NAME")]
+    kube_context: Option<String>,
+
+    /// The Secret of the key ring (keys.yaml)
+    #[arg(long, value_name = "SECRET")]
+    key_ring: Option<String>,
+
+    /// The Secret of a password for Redis (password, and redis.conf that sets it)
+    #[arg(long, value_name = "SECRET")]
+    redis: Option<String>,
+
+    /// The Secret of the distributors' certificate (tls.crt, tls.key, and ca.crt that Envoys know it by)
+    #[arg(long, value_name = "SECRET", requires_all = ["authority", "server_name"])]
+    certificate: Option<String>,
+
+    /// The Secret of the authority that signs it (tls.crt, tls.key)
+    #[arg(long, value_name = "SECRET", requires = "certificate")]
+    authority: Option<String>,
+
+    /// A name by which Envoys reach the distributors; may be repeated
+    #[arg(long, value_name = "DNS", requires = "certificate")]
+    server_name: Vec<String>,
+
+    /// How long a certificate is good; it is renewed after two thirds of that
+    #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = duration::parse)]
+    certificate_life: Duration,
+
+    /// How long an authority is good; another is made after two thirds of that
+    #[arg(long, value_name = "DURATION", default_value = "87600h", value_parser = duration::parse)]
+    authority_life: Duration,
+}
+
+/// The annotation that says since when Envoys have been told of the newest authority.
+const TRUSTED_SINCE: &str = "heliograph.dev/trusted-since";
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Runtime::new()?.block_on(make(args))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn make(args: &Args) -> anyhow::Result<()> {
+    if args.key_ring.is_none() && args.redis.is_none() && args.certificate.is_none() {
+        bail!("say what is to be made: --key-ring, --redis, --certificate");
+    }
+    // There would be a time without a good one, whenever this is run.
+    if args.certificate_life < 3 * renewal::NOTICE || args.authority_life < 3 * renewal::NOTICE {
+        bail!("--certificate-life and --authority-life are at least 72h: changes take a day each");
+    }
+    let access = KubernetesArgs {
+        kubernetes: true,
+        kubeconfig: args.kubeconfig.clone(),
+        kube_context: args.kube_context.clone(),
+        namespace_selector: None,
+        ignore_kind: Vec::new(),
+    };
+    let secrets = Secrets::new(access.connect().await?, args.namespace.as_deref());
+    if let Some(name) = &args.key_ring {
+        key_ring(&secrets, name).await?;
+    }
+    if let Some(name) = &args.redis {
+        password(&secrets, name).await?;
+    }
+    if let (Some(certificate), Some(authority)) = (&args.certificate, &args.authority) {
+        certificates(&secrets, certificate, authority, args).await?;
+    }
+    Ok(())
+}
+
+async fn key_ring(secrets: &Secrets, name: &str) -> anyhow::Result<()> {
+    const FILE: &str = "keys.yaml";
+    if let Some(found) = secrets.find(name).await? {
+        KeyRing::parse(found.text(FILE)?).with_context(|| format!("{found}, {FILE}"))?;
+        return Ok(output::line(&format!("{found}: the key ring is there"))?);
+    }
+    let text = KeyRing::generate(&new_id(iter::empty()))?;
+    let made = secrets.create(name, "Opaque", [(FILE, text.to_string())]).await?;
+    output::line(&format!("{made}: a new key ring"))?;
+    Ok(())
+}
+
+async fn password(secrets: &Secrets, name: &str) -> anyhow::Result<()> {
+    if let Some(found) = secrets.find(name).await? {
+        found.text("password")?;
+        found.text("redis.conf")?;
+        return Ok(output::line(&format!("{found}: the password for Redis is there"))?);
+    }
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).ok().context("the system gave no random bytes")?;
+    let mut password = String::new();
+    for byte in bytes {
+        write!(password, "{byte:02x}")?;
+    }
+    let configuration = format!("requirepass {password}\n");
+    let data = [("password", password), ("redis.conf", configuration)];
+    let made = secrets.create(name, "Opaque", data).await?;
+    output::line(&format!("{made}: a new password for Redis"))?;
+    Ok(())
+}
+
+async fn certificates(
+    secrets: &Secrets,
+    certificate: &str,
+    authority: &str,
+    args: &Args,
+) -> anyhow::Result<()> {
+    let found_authority = secrets.find(authority).await?;
+    let found_certificate = secrets.find(certificate).await?;
+    let advice = "delete this Secret, and run this again";
+    let held_authority = match &found_authority {
+        None => None,
+        Some(found) => Some(
+            Authority::read(found.text("tls.crt")?, found.text("tls.key")?)
+                .with_context(|| format!("{found}: {advice} for a new authority"))?,
+        ),
+    };
+    let held = match &found_certificate {
+        None => None,
+        Some(found) => Some(
+            server_certificate(found)
+                .with_context(|| format!("{found}: {advice} for a new certificate"))?,
+        ),
+    };
+    let lives = Lives { certificate: args.certificate_life, authority: args.authority_life };
+    let renewed = renew(held_authority, held, &args.server_name, lives, SystemTime::now())?;
+    // The authority first: a certificate whose authority nobody has could not be renewed.
+    let Renewed { authority: new_authority, certificate: new_certificate, said, until } = renewed;
+    if let Some(new) = new_authority {
+        // Not of the type for TLS: translators watch all Secrets of that type, and nobody needs this one.
+        secrets.put(authority, found_authority, "Opaque", new.data(), []).await?;
+    }
+    if let Some(new) = new_certificate {
+        let data = new.data();
+        let annotations = [(TRUSTED_SINCE, new.trusted_since.map(shown))];
+        secrets.put(certificate, found_certificate, "kubernetes.io/tls", data, annotations).await?;
+    }
+    for line in said {
+        output::line(&line)?;
+    }
+    output::line(&format!("the certificate of the distributors is good until {until}"))?;
+    Ok(())
+}
+
+fn server_certificate(found: &Found) -> anyhow::Result<ServerCertificate> {
+    let (pem, key) = (found.text("tls.crt")?, found.text("tls.key")?);
+    ServerCertificate::read(pem, key, found.text("ca.crt")?, found.annotation(TRUSTED_SINCE))
+}

@@ -1,0 +1,302 @@
+use super::certificates::{Authority, ServerCertificate, shown};
+use std::time::{Duration, SystemTime};
+
+/// How long after Envoys were told of an authority it signs, and how long after it signs the one before is forgotten. The way of
+/// an authority to an Envoy is a Secret's to the translator, a ConfigMap's to the Envoy, minutes each.
+pub(super) const NOTICE: Duration = Duration::from_secs(24 * 3600);
+
+#[derive(Clone, Copy)]
+pub(super) struct Lives {
+    pub(super) certificate: Duration,
+    pub(super) authority: Duration,
+}
+
+/// What is to be written, if anything, and what to say of it.
+pub(super) struct Renewed {
+    pub(super) authority: Option<Authority>,
+    pub(super) certificate: Option<ServerCertificate>,
+    pub(super) said: Vec<String>,
+    /// How long the certificate is good.
+    pub(super) until: String,
+}
+
+/// What follows from what there is and the time. Each is a reason, for people.
+#[derive(Debug, PartialEq, Eq)]
+struct Decision {
+    new_authority: Option<&'static str>,
+    new_certificate: Option<&'static str>,
+    /// Only the newest authority is to be trusted from now on.
+    forgets: bool,
+}
+
+/// Nobody is ever shown a certificate of an authority that it has not been told of a day before: a new authority is told first,
+/// then it signs, then the one before is forgotten. Only a certificate that would end sooner is signed at once.
+pub(super) fn renew(
+    held_authority: Option<Authority>,
+    held: Option<ServerCertificate>,
+    names: &[String],
+    lives: Lives,
+    now: SystemTime,
+) -> anyhow::Result<Renewed> {
+    let decision = decide(held_authority.as_ref(), held.as_ref(), names, now);
+    let mut said = Vec::new();
+    let (authority, is_new) = match (held_authority, decision.new_authority) {
+        (Some(authority), None) => (authority, false),
+        (_, reason) => {
+            said.push(format!("a new authority: {}", reason.unwrap_or("there is none")));
+            (Authority::make(now, lives.authority)?, true)
+        }
+    };
+    let mut next = match (&held, decision.new_certificate) {
+        (Some(held), None) => held.clone(),
+        (_, reason) => {
+            said.push(format!("a new certificate: {}", reason.unwrap_or("there is none")));
+            authority.sign(names, now, lives.certificate)?
+        }
+    };
+    let before = held.as_ref().map(|held| held.trusted.clone()).unwrap_or_default();
+    let was_trusted = before.iter().any(|trusted| trusted.subject == authority.subject);
+    let mut others = before.clone();
+    others.retain(|other| {
+        other.subject != authority.subject && other.validity.until > now && !decision.forgets
+    });
+    for gone in before.iter().filter(|gone| gone.subject != authority.subject) {
+        if !others.iter().any(|other| other.subject == gone.subject) {
+            said.push(format!("{} is trusted no more", gone.subject));
+        }
+    }
+    next.trusted_since = match &held {
+        Some(held) if was_trusted => held.trusted_since,
+        // Whoever comes to a new installation finds it there.
+        None => None,
+        Some(_) => {
+            said.push(format!("Envoys are told to trust {}", authority.subject));
+            Some(now)
+        }
+    };
+    next.trusted = vec![authority.trusted()];
+    next.trusted.extend(others);
+    let until = shown(next.validity.until);
+    // A line is said for each thing that differs.
+    let certificate = (!said.is_empty()).then_some(next);
+    Ok(Renewed { authority: is_new.then_some(authority), certificate, said, until })
+}
+
+fn decide(
+    authority: Option<&Authority>,
+    held: Option<&ServerCertificate>,
+    names: &[String],
+    now: SystemTime,
+) -> Decision {
+    let new_authority = match authority {
+        None => Some("there is none"),
+        Some(authority) if authority.validity.is_due(now) => {
+            Some("two thirds of its life are over")
+        }
+        Some(_) => None,
+    };
+    let Some(held) = held else {
+        return Decision { new_authority, new_certificate: Some("there is none"), forgets: false };
+    };
+    let signer = authority.filter(|_| new_authority.is_none());
+    let is_known = signer.is_some_and(|signer| {
+        held.trusted.iter().any(|trusted| trusted.subject == signer.subject)
+            && held.trusted_since.is_none_or(|since| now >= since + NOTICE)
+    });
+    let is_of_signer = signer.is_some_and(|signer| signer.subject == held.issuer);
+    let reason = if held.validity.is_due(now) {
+        Some("two thirds of its life are over")
+    } else if held.names != names {
+        Some("it is for other names")
+    } else if !is_of_signer {
+        Some("there is a new authority")
+    } else {
+        None
+    };
+    let is_ending = now + NOTICE >= held.validity.until;
+    let new_certificate = reason.filter(|_| is_known || is_ending);
+    let is_settled = now >= held.validity.from + NOTICE;
+    Decision {
+        new_authority,
+        new_certificate,
+        forgets: is_of_signer && new_certificate.is_none() && is_settled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::RootCertStore;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::crypto::ring;
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    const LIVES: Lives = Lives {
+        certificate: Duration::from_secs(9 * 24 * 3600),
+        authority: Duration::from_secs(30 * 24 * 3600),
+    };
+    const NAME: &str = "heliograph-distributor.heliograph-system.svc";
+
+    /// The two Secrets, as text.
+    #[derive(Clone, Default)]
+    struct Kept {
+        authority: Option<[(&'static str, String); 2]>,
+        certificate: Option<([(&'static str, String); 3], Option<String>)>,
+    }
+
+    fn names() -> Vec<String> {
+        vec![NAME.to_owned()]
+    }
+
+    /// A day in the year 2030.
+    fn day(number: u32) -> SystemTime {
+        SystemTime::UNIX_EPOCH + DAY * (21_900 + number)
+    }
+
+    impl Kept {
+        fn certificate(&self) -> Option<ServerCertificate> {
+            self.certificate.as_ref().map(|([(_, pem), (_, key), (_, trusted)], since)| {
+                ServerCertificate::read(pem, key, trusted, since.as_deref()).unwrap()
+            })
+        }
+
+        /// What is there after a run, and what was said.
+        fn run(&self, names: &[String], now: SystemTime) -> (Self, Vec<String>) {
+            let authority = self.authority.as_ref();
+            let authority =
+                authority.map(|[(_, pem), (_, key)]| Authority::read(pem, key).unwrap());
+            let renewed = renew(authority, self.certificate(), names, LIVES, now).unwrap();
+            let mut next = self.clone();
+            if let Some(authority) = renewed.authority {
+                next.authority = Some(authority.data());
+            }
+            if let Some(new) = renewed.certificate {
+                next.certificate = Some((new.data(), new.trusted_since.map(shown)));
+            }
+            (next, renewed.said)
+        }
+
+        /// Whether an Envoy that was told this takes the certificate of `shown`.
+        fn takes(&self, shown: &Self, now: SystemTime) -> bool {
+            let ([_, _, (_, trusted)], _) = self.certificate.as_ref().unwrap();
+            let ([(_, pem), ..], _) = shown.certificate.as_ref().unwrap();
+            let mut roots = RootCertStore::empty();
+            for authority in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
+                roots.add(authority.unwrap()).unwrap();
+            }
+            let provider = Arc::new(ring::default_provider());
+            let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .unwrap();
+            let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            verifier
+                .verify_server_cert(
+                    &certificate,
+                    &[],
+                    &ServerName::try_from(NAME).unwrap(),
+                    &[],
+                    UnixTime::since_unix_epoch(now),
+                )
+                .is_ok()
+        }
+    }
+
+    /// Through several authorities: an Envoy and a distributor that each may be a day behind always understand each other.
+    #[test]
+    fn nobody_is_shown_a_certificate_that_it_does_not_trust() {
+        let mut before = Kept::default().run(&names(), day(0)).0;
+        let (mut authorities, mut certificates) = (BTreeSet::new(), BTreeSet::new());
+        for number in 1..120 {
+            let now = day(number);
+            let (after, _) = before.run(&names(), now);
+            for (told, shown) in
+                [(&before, &before), (&before, &after), (&after, &before), (&after, &after)]
+            {
+                assert!(told.takes(shown, now), "day {number}");
+            }
+            let held = after.certificate().unwrap();
+            assert!(held.trusted.len() <= 2, "day {number}: {} are trusted", held.trusted.len());
+            authorities.insert(held.trusted[0].subject.clone());
+            certificates.insert(held.data()[0].1.clone());
+            before = after;
+        }
+        assert_eq!(authorities.len(), 6, "one for each 20 days");
+        assert!(
+            (18..=24).contains(&certificates.len()),
+            "one for each 6 days: {}",
+            certificates.len()
+        );
+    }
+
+    #[test]
+    fn what_is_good_stays() {
+        let (made, said) = Kept::default().run(&names(), day(0));
+        assert_eq!(said, ["a new authority: there is none", "a new certificate: there is none"]);
+        let (after, said) = made.run(&names(), day(3));
+        assert_eq!(said, [""; 0]);
+        assert_eq!(after.certificate.unwrap().0, made.certificate.unwrap().0);
+    }
+
+    /// How an operator replaces an authority: by deleting it.
+    #[test]
+    fn a_deleted_authority_is_replaced_in_three_steps() {
+        let mut kept = Kept::default().run(&names(), day(0)).0;
+        kept.authority = None;
+        let mut said = Vec::new();
+        for number in 1..4 {
+            let (after, lines) = kept.run(&names(), day(number));
+            said.push(
+                lines
+                    .iter()
+                    .map(|line| line.split(": ").next().unwrap().to_owned())
+                    .collect::<Vec<_>>(),
+            );
+            kept = after;
+        }
+        assert_eq!(said[0].len(), 2, "{said:?}");
+        assert!(
+            said[0][0] == "a new authority" && said[0][1].starts_with("Envoys are told"),
+            "{said:?}"
+        );
+        assert_eq!(said[1], ["a new certificate"]);
+        assert!(said[2].len() == 1 && said[2][0].ends_with("is trusted no more"), "{said:?}");
+    }
+
+    #[test]
+    fn other_names_are_signed_for_at_once() {
+        let made = Kept::default().run(&names(), day(0)).0;
+        let more = [NAME.to_owned(), "xds.example.org".to_owned()];
+        let (after, said) = made.run(&more, day(1));
+        assert_eq!(said, ["a new certificate: it is for other names"]);
+        assert_eq!(after.certificate().unwrap().names, more);
+        assert!(made.takes(&after, day(1)));
+    }
+
+    /// Nobody would take the one that is there.
+    #[test]
+    fn what_has_ended_is_replaced_at_once() {
+        let made = Kept::default().run(&names(), day(0)).0;
+        let (after, said) = made.run(&names(), day(100));
+        assert_eq!(said.len(), 4, "{said:?}");
+        assert!(after.takes(&after, day(100)));
+    }
+
+    #[test]
+    fn an_authority_that_was_not_made_here_is_refused() {
+        let made = Authority::make(day(0), DAY).unwrap().data();
+        let other = Authority::make(day(0), DAY).unwrap().data();
+        assert!(Authority::read(&made[0].1, &made[1].1).is_ok());
+        for (certificate, key) in
+            [(&made[0].1, &other[1].1), (&made[0].1, &made[0].1), (&made[1].1, &made[1].1)]
+        {
+            let refused = Authority::read(certificate, key).err().unwrap().to_string();
+            assert!(!refused.contains("BEGIN"), "{refused}");
+        }
+    }
+}

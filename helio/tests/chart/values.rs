@@ -1,0 +1,119 @@
+//! What may be asked of the charts.
+
+use crate::helm::{self, CASES, charts, set, values};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn the_charts_have_nothing_to_complain_about() {
+    for (chart, case) in
+        CASES.iter().map(|case| ("heliograph", *case)).chain([("heliograph-crds", "")])
+    {
+        let output = helm::run(&["lint", "--strict"], chart, &values(case));
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{chart} {case}: {said}");
+    }
+}
+
+#[test]
+fn the_charts_are_of_this_version() {
+    for chart in ["heliograph", "heliograph-crds"] {
+        let text = fs::read_to_string(charts().join(chart).join("Chart.yaml")).unwrap();
+        let chart: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+    }
+}
+
+/// helm holds the values to the schema; here the schema is held to the values, which are the documentation.
+#[test]
+fn what_the_schema_allows_is_in_the_values() {
+    let file = |name: &str| fs::read_to_string(charts().join("heliograph").join(name)).unwrap();
+    let values: Value = serde_saphyr::from_str(&file("values.yaml")).unwrap();
+    let schema: Value = serde_json::from_str(&file("values.schema.json")).unwrap();
+    let mut missing = Vec::new();
+    compare(&schema, &schema, &values, "", &mut missing);
+    missing.retain(|path| path != ".global");
+    assert!(missing.is_empty(), "values.yaml does not have {missing:?}");
+}
+
+fn compare(root: &Value, schema: &Value, values: &Value, at: &str, missing: &mut Vec<String>) {
+    let schema = match schema["$ref"].as_str() {
+        None => schema,
+        Some(name) => root.pointer(name.trim_start_matches('#')).unwrap(),
+    };
+    let Some(properties) = schema["properties"].as_object() else { return };
+    assert_eq!(schema["additionalProperties"], false, "{at} takes what nobody reads");
+    // What is an object of Kubernetes' own, and empty unless said.
+    if values == &serde_json::json!({}) {
+        return;
+    }
+    for (name, schema) in properties {
+        let at = format!("{at}.{name}");
+        match values.get(name) {
+            None => missing.push(at),
+            Some(values) => compare(root, schema, values, &at, missing),
+        }
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_refused() {
+    for (setting, expected) in [
+        ("translator.replica=3", "additional properties 'replica' not allowed"),
+        ("redis.builtin.image=x", "additional properties 'builtin' not allowed"),
+        ("nothing=1", "additional properties 'nothing' not allowed"),
+        ("access.rules[0].fleet=x", "additional properties 'fleet' not allowed"),
+        ("distributor.drainSeconds=20s", "got string, want integer"),
+        ("certificates.source=vault", "must be one of 'generated', 'cert-manager', 'existing'"),
+        ("distributor.extraArgs={max-streams}", "does not match pattern"),
+        ("translator.ignoreKinds={Pod}", "at '/translator/ignoreKinds/0'"),
+    ] {
+        let refused = set(&[setting]).unwrap_err();
+        assert!(refused.contains(expected), "{setting}: {refused}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused_with_what_to_do() {
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["distributor.autoscaling.enabled=true", "distributor.keda.enabled=true"],
+            "switch one off",
+        ),
+        (
+            &[
+                "distributor.autoscaling.enabled=true",
+                "distributor.autoscaling.cpuUtilization=null",
+            ],
+            "set cpuUtilization or streamsPerPod",
+        ),
+        (
+            &["distributor.autoscaling.enabled=true", "distributor.autoscaling.minReplicas=11"],
+            "minReplicas is more than maxReplicas",
+        ),
+        (&["access.tokens=jwks"], "name access.jwks.configMap and access.jwks.issuer"),
+        (&["access.tokens=none"], "set access.tokens, or name access.clientCa.secret"),
+        (&["access.tokens=none", "access.clientCa.secret=a"], "change one of them"),
+        (&["proxies.credential=certificate"], "proxies.certificateSecret"),
+        (
+            &["proxies.credential=certificate", "proxies.certificateSecret=a"],
+            "access.clientCa.secret",
+        ),
+        (&["certificates.source=existing"], "certificates.existing.secret"),
+        (&["redis.auth.secret=a"], "say where it is in redis.url"),
+        (&["redis.url=http://redis"], "redis.url is none of"),
+        (&["translator.serviceAccount.create=false"], "name the ServiceAccount"),
+    ];
+    for (settings, expected) in cases {
+        let refused = set(settings).unwrap_err();
+        assert!(refused.contains(expected), "{settings:?}: {refused}");
+    }
+}
+
+#[test]
+fn a_password_in_an_address_is_refused_and_not_repeated() {
+    let refused = set(&["redis.url=redis://user:hunter2@redis"]).unwrap_err();
+    assert!(refused.contains("redis.auth.secret"), "{refused}");
+    assert!(!refused.contains("hunter2"), "{refused}");
+}
