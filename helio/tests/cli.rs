@@ -242,16 +242,30 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: a}
 ";
-    let files = [("lost.yaml", LOST), ("broken.yaml", BROKEN), ("others.yaml", others), ("again.yaml", LOST)];
+    let files = [
+        ("lost.yaml", LOST),
+        ("broken.yaml", BROKEN),
+        ("others.yaml", others),
+        ("again.yaml", LOST),
+    ];
     let scratch = directory(&files);
     let wrong = helio(&["check", dir, &path(&scratch, "")]);
     assert_eq!(wrong.code, Some(1));
     let lines: Vec<&str> = wrong.stdout.lines().collect();
     assert_eq!(lines.len(), 5, "{}", wrong.stdout);
     assert!(lines[0].starts_with("OBJECT "), "{}", wrong.stdout);
-    let has = |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
-    assert!(has(&["Gateway default/stray", "GatewayClass nobodys does not exist"]), "{}", wrong.stdout);
-    assert!(has(&["HTTPRoute default/lost", "parent web", "BackendNotFound", "nowhere"]), "{}", wrong.stdout);
+    let has =
+        |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(
+        has(&["Gateway default/stray", "GatewayClass nobodys does not exist"]),
+        "{}",
+        wrong.stdout
+    );
+    assert!(
+        has(&["HTTPRoute default/lost", "parent web", "BackendNotFound", "nowhere"]),
+        "{}",
+        wrong.stdout
+    );
     assert!(has(&["broken.yaml line ", "Unreadable"]), "{}", wrong.stdout);
     assert!(has(&["lost.yaml", "Duplicate"]), "{}", wrong.stdout);
     let summary = "4 problems; 1 document is of a kind that is not translated\n";
@@ -296,7 +310,9 @@ fn colours_are_for_terminals() {
 
 #[test]
 fn shells_can_complete() {
-    for (shell, expected) in [("bash", "complete -F _helio"), ("zsh", "#compdef helio"), ("fish", "complete -c helio")] {
+    for (shell, expected) in
+        [("bash", "complete -F _helio"), ("zsh", "#compdef helio"), ("fish", "complete -c helio")]
+    {
         let outcome = helio(&["completion", shell]);
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
         assert!(outcome.stdout.contains(expected), "{}", outcome.stdout);

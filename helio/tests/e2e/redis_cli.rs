@@ -59,8 +59,10 @@ impl Scene {
 
     fn run(&self, args: &[&str]) -> Output {
         let programs = self.distributors.iter().chain([&self.translator]);
-        let ports: Vec<_> = programs.map(|it| format!("--admin=http://127.0.0.1:{}", it.admin)).collect();
-        let args: Vec<&str> = args.iter().copied().chain(ports.iter().map(String::as_str)).collect();
+        let ports: Vec<_> =
+            programs.map(|it| format!("--admin=http://127.0.0.1:{}", it.admin)).collect();
+        let args: Vec<&str> =
+            args.iter().copied().chain(ports.iter().map(String::as_str)).collect();
         self.site.helio(&args)
     }
 
@@ -175,11 +177,11 @@ async fn what_a_proxy_rejects_shows_in_every_command() {
 async fn a_bundle_has_what_helps_and_no_secret() {
     let mut scene = Scene::start().await;
     let key = scene.site.identity.key.serialize_pem();
-    let words = format!("{key} and authorization: Bearer {TOKEN} and redis://me:{TOKEN}@redis:6379");
+    let words =
+        format!("{key} and authorization: Bearer {TOKEN} and redis://me:{TOKEN}@redis:6379");
     let mut leaky = options(&scene.distributors[1], "leaky".to_owned());
-    leaky.rejects = Arc::new(move |kind, _, _: &[u8]| {
-        (kind == ResourceType::Listener).then(|| words.clone())
-    });
+    leaky.rejects =
+        Arc::new(move |kind, _, _: &[u8]| (kind == ResourceType::Listener).then(|| words.clone()));
     scene.clients[1].push(Client::connect(leaky).unwrap());
     until("it is rejected", async || {
         let listing = json(&scene.run(&["proxies", "--state", "rejecting", "-o", "json"]));

@@ -26,17 +26,27 @@ async fn a_fleet_goes_back_stays_there_and_goes_on() {
     assert_eq!((routes.count(), differences.lines().count()), (2, 2), "{differences}");
 
     let differences: Value =
-        serde_json::from_str(&done(&site, &["snapshot", "diff", FLEET, &blue, &green, "-o=json"])).unwrap();
-    assert_eq!((&differences[1]["type"], differences.as_array().unwrap().len()), (&"route".into(), 2));
+        serde_json::from_str(&done(&site, &["snapshot", "diff", FLEET, &blue, &green, "-o=json"]))
+            .unwrap();
+    assert_eq!(
+        (&differences[1]["type"], differences.as_array().unwrap().len()),
+        (&"route".into(), 2)
+    );
     let then = shown(&site, &[&blue, "--type=route"]);
     let now = shown(&site, &["--type=route"]);
     assert_eq!((&then["head"], &now["head"]), (&blue.as_str().into(), &green.as_str().into()));
     for (before, after) in rows(&then).iter().zip(rows(&now)) {
         assert_eq!(before["name"], after["name"]);
-        assert_ne!((&before["version"], &before["resource"]), (&after["version"], &after["resource"]));
+        assert_ne!(
+            (&before["version"], &before["resource"]),
+            (&after["version"], &after["resource"])
+        );
     }
     let whole = shown(&site, &[]).to_string();
-    assert!(whole.contains("private_key") && !whole.contains("LS0tLS1CRUdJTiBQUklWQVRF"), "{whole}");
+    assert!(
+        whole.contains("private_key") && !whole.contains("LS0tLS1CRUdJTiBQUklWQVRF"),
+        "{whole}"
+    );
     assert!(done(&site, &["snapshot", "show", FLEET, "--type=rules"]).starts_with("TYPE "));
     let odd = site.helio(&["snapshot", "show", FLEET, "--type=odd"]);
     assert!(!odd.status.success() && printed(&odd).contains("is not a type: use secret, "));

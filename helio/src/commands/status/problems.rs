@@ -37,7 +37,7 @@ fn leadership(translators: &[Translator]) -> Option<String> {
 fn of_translator(translator: &Translator) -> Vec<String> {
     let Translator { name, not_ready, pending, pinned, store_age, .. } = translator;
     let mut problems = Vec::new();
-    problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, it awaits: {it}")));
+    problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, and awaits: {it}")));
     problems.extend(silent_store(name, *store_age));
     if *pending > 0 {
         problems.push(format!(
@@ -56,7 +56,7 @@ fn of_translator(translator: &Translator) -> Vec<String> {
 fn of_distributor(distributor: &Distributor) -> Vec<String> {
     let Distributor { name, not_ready, damaged, unopened, store_age, .. } = distributor;
     let mut problems = Vec::new();
-    problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, it awaits: {it}")));
+    problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, and awaits: {it}")));
     problems.extend(silent_store(name, *store_age));
     if *damaged > 0 {
         problems.push(format!(
@@ -90,13 +90,13 @@ fn of_fleet(fleet: &Fleet) -> Vec<String> {
     for Rejected { distributor, kind, resources, detail, count } in
         rejections.iter().take(REJECTIONS)
     {
+        let what = if resources.is_empty() { "something".to_owned() } else { resources.join(", ") };
         problems.push(format!(
-            "{name}: proxies of {distributor} reject {kind} {}, {count} times: {detail}",
-            resources.join(", ")
+            "{name}: proxies of {distributor} reject {kind} {what} (said {count}x): {detail}"
         ));
     }
-    if let Some(more @ 1..) = rejections.len().checked_sub(REJECTIONS) {
-        problems.push(format!("{name}: and {more} more rejections; -o json has all"));
+    if rejections.len() > REJECTIONS {
+        problems.push(format!("{name}: {} rejections in all; -o json has them", rejections.len()));
     }
     if fleet.quarantined > 0 {
         problems.push(format!(

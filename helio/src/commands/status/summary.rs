@@ -317,7 +317,7 @@ fn not_ready(page: &str) -> Option<String> {
 fn ready(not_ready: Option<&str>) -> Cell {
     match not_ready {
         None => Cell::from("yes").good(),
-        Some(awaited) => Cell::from(format!("awaits {awaited}")).bad(),
+        Some(awaited) => Cell::from(format!("no: {awaited}")).bad(),
     }
 }
 
