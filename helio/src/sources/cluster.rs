@@ -77,7 +77,11 @@ impl Pod {
             .await
             .context("no way through the API server (pods/portforward)")?;
         let stream = forwarder.take_stream(port).context("no way to its port")?;
-        Connection::over(stream, "localhost", "").await
+        let connection = Connection::over(stream, "localhost", "").await?;
+        Ok(match forwarder.take_error(port) {
+            Some(why) => connection.broken_by(why),
+            None => connection,
+        })
     }
 
     fn port(&self) -> u16 {

@@ -1,5 +1,7 @@
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, pending};
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
@@ -14,7 +16,12 @@ pub(crate) struct Connection {
     sender: SendRequest<Empty<Bytes>>,
     authority: String,
     prefix: String,
+    /// Says why there is no way any more, if the way knows.
+    broken: Broken,
 }
+
+/// Resolves only when there is something to say.
+type Broken = Shared<BoxFuture<'static, String>>;
 
 /// A page that is longer is none of ours.
 const MOST: usize = 64 << 20;
@@ -29,7 +36,23 @@ impl Connection {
         let (sender, connection) = handshake(TokioIo::new(stream)).await.context("no HTTP")?;
         // It ends with what is asked over it, and tells what went wrong there.
         tokio::spawn(connection);
-        Ok(Self { sender, authority: authority.to_owned(), prefix: prefix.to_owned() })
+        let (authority, prefix) = (authority.to_owned(), prefix.to_owned());
+        Ok(Self { sender, authority, prefix, broken: pending().boxed().shared() })
+    }
+
+    /// What tells why the way is broken: a connection that just ends does not.
+    pub(super) fn broken_by(
+        mut self,
+        why: impl Future<Output = Option<String>> + Send + 'static,
+    ) -> Self {
+        let said = async {
+            match why.await {
+                Some(why) => why,
+                None => pending().await,
+            }
+        };
+        self.broken = said.boxed().shared();
+        self
     }
 
     /// A page as text.
@@ -101,8 +124,17 @@ impl Connection {
             .header(header::HOST, &self.authority)
             .body(Empty::new())
             .with_context(|| format!("{path:?} cannot be asked for"))?;
-        self.sender.ready().await.context("the connection ended")?;
-        let answer = self.sender.send_request(request).await.with_context(|| path.to_owned())?;
+        let broken = self.broken.clone();
+        let answer = async {
+            self.sender.ready().await.context("the connection ended")?;
+            self.sender.send_request(request).await.with_context(|| path.to_owned())
+        };
+        let answer = tokio::select! {
+            // It is said before the connection ends.
+            biased;
+            why = broken => bail!("{}", why.trim()),
+            answer = answer => answer?,
+        };
         Ok((answer.status(), answer.into_body()))
     }
 }

@@ -141,8 +141,8 @@ impl Status {
         let fleets = self.fleets();
         section(fleets.render(colour), fleets.is_empty());
         if let Some(store) = &self.store {
-            let (term, heads) = (&store.term, store.heads.len());
-            text += &format!("STORE: term {term}, {heads} fleets, {} pinned\n\n", store.pins.len());
+            let (term, heads, pins) = (&store.term, store.heads.len(), store.pins.len());
+            text += &format!("STORE: term {term}; fleets: {heads}, pinned: {pins}\n\n");
         }
         match self.problems.as_slice() {
             [] => text += "No problems.\n",
