@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let sources = args.sources.open().await?;
         let (distributor, proxy) = args.find(&sources).await?;
         let query = args.query(&proxy);
-        let asked = sources.only(|name| name == distributor);
+        let asked = sources.only(|name| name == distributor).patient();
         let told = asked.ask(async |_, port| Told::from(port, &proxy.fleet, &query).await);
         let Some((_, told)) = told.await?.given.pop() else { bail!("nobody answered") };
         let configuration = Configuration { distributor, proxy, told };
