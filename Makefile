@@ -36,9 +36,12 @@ deny: ## Licences, versions and sources of all dependencies
 fuzz: ## Random bytes for the request decoder and the session, chosen by coverage; needs a nightly Rust and cargo-fuzz
 	@scripts/fuzz
 
-golden: ## Rewrite the golden files of the translator and of reports; read the difference before you commit it
+golden: ## Rewrite the golden files of the translator, reports and helio, and docs/reference; read the difference before you commit it
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator-core --test golden --test infra --test crds
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-report --test report
+	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator -p heliograph-distributor --test reference
+	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-loadtest --lib -- the_page_of_the_program
+	UPDATE_GOLDEN=1 cargo test --locked -p helio --bin helio -- golden the_page_of_the_program
 
 tools: ## Find or install Envoy, Redis, Kubernetes, CRDs, helm and cargo-deny, and print their paths
 	@scripts/tools envoy

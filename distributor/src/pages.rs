@@ -18,10 +18,10 @@ pub(crate) fn add(pages: Pages, fleets: &Fleets, clients: &Clients) -> Pages {
     let purpose = "what each fleet is told, and what its proxies say to that";
     let pages = pages.page("/fleets", purpose, self::fleets(Acks::new(fleets.clone())));
     let purpose = "every proxy that is connected here: who it is, and how far it is; \
-                   ?fleet= ?node= ?state= ?limit= ?after= ?format=json";
+                   ?fleet= ?node= ?state= ?limit= ?after= ?format=json, or =lines for all";
     let pages = pages.page("/clients", purpose, clients::page(fleets.clone(), clients.clone()));
     let purpose = "what a fleet is told, resource by resource, without secrets; \
-                   ?type= ?name= ?node= ?limit= ?after=";
+                   ?type= ?name= ?node= ?limit= ?after= ?content=false";
     pages.page(snapshot::PATH, purpose, snapshot::page(fleets.clone(), clients.clone()))
 }
 

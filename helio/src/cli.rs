@@ -1,5 +1,5 @@
 use crate::commands::Command;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use heliograph_shared::settings::{self, SettingsArgs};
 use heliograph_shared::telemetry::{self, LogArgs};
 use std::process::ExitCode;
@@ -24,10 +24,23 @@ pub(crate) fn run() -> anyhow::Result<ExitCode> {
     cli.command.run(logging)
 }
 
+/// Everything that can be called.
+pub(crate) fn command() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+#[path = "../../shared/tests/reference/mod.rs"]
+mod reference;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    #[test]
+    fn the_page_of_the_program_is_up_to_date() {
+        reference::check(command());
+    }
 
     #[test]
     fn the_flags_fit_together() {

@@ -3,7 +3,10 @@
 mod cli;
 mod commands;
 mod envoys;
+#[cfg(test)]
+mod golden;
 mod output;
+mod sources;
 
 use std::process::ExitCode;
 

@@ -204,6 +204,141 @@ fn translate_tells_problems_with_the_object_that_has_them() {
     assert!(outcome.stderr.starts_with("problem: HTTPRoute default/lost"), "{}", outcome.stderr);
 }
 
+const LOST: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: lost}
+spec:
+  parentRefs: [{name: web}]
+  rules: [{backendRefs: [{name: nowhere, port: 80}]}]
+";
+
+#[test]
+fn check_says_object_by_object_what_is_wrong() {
+    let dir = examples();
+    let dir = dir.to_str().unwrap();
+    let fine = helio(&["check", dir]);
+    assert_eq!((fine.code, fine.stdout.as_str()), (Some(0), ""), "{}", fine.stderr);
+    assert!(fine.stderr.ends_with(" objects, nothing is wrong\n"), "{}", fine.stderr);
+
+    // Of somebody else's controller nothing is wrong; of one that nobody has, it is.
+    let others = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: other}
+spec: {controllerName: example.com/other}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: other}
+spec: {gatewayClassName: other, listeners: [{name: http, protocol: HTTP, port: 80}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: stray}
+spec: {gatewayClassName: nobodys, listeners: [{name: http, protocol: HTTP, port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a}
+";
+    let files = [
+        ("lost.yaml", LOST),
+        ("broken.yaml", BROKEN),
+        ("others.yaml", others),
+        ("again.yaml", LOST),
+    ];
+    let scratch = directory(&files);
+    let wrong = helio(&["check", dir, &path(&scratch, "")]);
+    assert_eq!(wrong.code, Some(1));
+    let lines: Vec<&str> = wrong.stdout.lines().collect();
+    assert_eq!(lines.len(), 5, "{}", wrong.stdout);
+    assert!(lines[0].starts_with("OBJECT "), "{}", wrong.stdout);
+    let has =
+        |parts: &[&str]| lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(
+        has(&["Gateway default/stray", "GatewayClass nobodys does not exist"]),
+        "{}",
+        wrong.stdout
+    );
+    assert!(
+        has(&["HTTPRoute default/lost", "parent web", "BackendNotFound", "nowhere"]),
+        "{}",
+        wrong.stdout
+    );
+    assert!(has(&["broken.yaml line ", "Unreadable"]), "{}", wrong.stdout);
+    assert!(has(&["lost.yaml", "Duplicate"]), "{}", wrong.stdout);
+    let summary = "4 problems; 1 document is of a kind that is not translated\n";
+    assert!(wrong.stderr.ends_with(summary), "{}", wrong.stderr);
+
+    let json = helio(&["check", dir, &path(&scratch, ""), "-o", "json"]);
+    assert_eq!(json.code, Some(1));
+    let findings: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(findings["problems"].as_array().unwrap().len(), 4, "{findings}");
+    assert_eq!(findings["ignored"].as_array().unwrap().len(), 1, "{findings}");
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use std::io::Read;
+    let scratch = directory(&[("lost.yaml", LOST)]);
+    let file = path(&scratch, "lost.yaml");
+    let on_a_terminal = |environment: &[(&str, &str)]| {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let end = fs::OpenOptions::new().write(true).open(name.to_str().unwrap()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_helio"));
+        command.args(["check", &file]).env_remove("NO_COLOR").env("TERM", "xterm");
+        let mut child = command.envs(environment.iter().copied()).stdout(end).spawn().unwrap();
+        drop(command);
+        // It is short enough to wait there until it is read.
+        assert_eq!(child.wait().unwrap().code(), Some(1));
+        let mut text = [0; 4096];
+        let length = fs::File::from(terminal).read(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..length]).into_owned()
+    };
+    assert!(on_a_terminal(&[]).contains("\x1b[31m"));
+    for plain in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let text = on_a_terminal(&[plain]);
+        assert!(text.starts_with("OBJECT ") && !text.contains('\x1b'), "{plain:?}: {text}");
+    }
+    assert!(!helio(&["check", &file]).stdout.contains('\x1b'));
+}
+
+#[test]
+fn shells_can_complete() {
+    for (shell, expected) in
+        [("bash", "complete -F _helio"), ("zsh", "#compdef helio"), ("fish", "complete -c helio")]
+    {
+        let outcome = helio(&["completion", shell]);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        assert!(outcome.stdout.contains(expected), "{}", outcome.stdout);
+        assert!(outcome.stdout.contains("rollback"), "{shell}");
+    }
+}
+
+#[test]
+fn nobody_to_ask_is_one_clear_line() {
+    let scratch = directory(&[]);
+    let home = [("HOME", path(&scratch, "")), ("KUBECONFIG", path(&scratch, "none"))];
+    let home: Vec<_> = home.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    for command in [&["status"][..], &["proxies"], &["config", "a"], &["collect"]] {
+        helio_with(command, &home).is_refused_with("name admin ports with --admin");
+    }
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let outcome = helio(&["status", "--admin", &closed]);
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let silent = format!("{closed} did not answer: cannot connect: Connection refused");
+    assert!(lines[0].starts_with(&silent), "{}", outcome.stderr);
+    assert_eq!((lines[1], outcome.code), ("error: nobody answered", Some(1)));
+    let outcome = helio(&["proxies", "--admin", "https://a:1"]);
+    assert!(outcome.stderr.contains("write http://HOST:PORT"), "{}", outcome.stderr);
+    assert_eq!(outcome.code, Some(2));
+}
+
 #[test]
 fn translate_never_prints_a_private_key() {
     let key = rcgen::generate_simple_self_signed(["example.com".to_owned()]).unwrap();

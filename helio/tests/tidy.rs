@@ -59,7 +59,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-store",
             "heliograph-views",
         ],
-        &["heliograph-translator", "heliograph-translator-core"],
+        &["heliograph-shared", "heliograph-translator", "heliograph-translator-core"],
     ),
     (
         "helio",

@@ -20,7 +20,20 @@ impl Standing {
 
     /// Whether the client has accepted this, as far as is known, and nothing else since.
     pub fn holds(&self, kind: ResourceType, name: &str, version: Version) -> bool {
-        let watch: Option<&Watch> = self.0.state().watch(kind);
-        watch.is_some_and(|watch| watch.holds(name, version))
+        self.held(kind, name) == Some(version)
+    }
+
+    /// Which version the client has accepted last of a resource that it asks for, as far as is known.
+    pub fn held(&self, kind: ResourceType, name: &str) -> Option<Version> {
+        self.watch(kind)?.held(name)
+    }
+
+    /// Whether the client stays at what it has because it rejected what it is to have.
+    pub fn rejects(&self, kind: ResourceType, name: &str) -> bool {
+        self.watch(kind).is_some_and(|watch| watch.rejects(name))
+    }
+
+    fn watch(&self, kind: ResourceType) -> Option<&Watch> {
+        self.0.state().watch(kind)
     }
 }

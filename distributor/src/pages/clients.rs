@@ -1,8 +1,11 @@
 use super::{Refused, Shown, json, limit};
 use crate::clients::{Client, Clients, Now};
 use crate::feed::Fleets;
+use axum::body::Body;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
+use futures::{Stream, stream};
 use heliograph_distributor_protocol::{Progress, Protocol, Standing};
 use heliograph_shared::admin::Asked;
 use heliograph_shared::table::columns;
@@ -10,6 +13,7 @@ use heliograph_snapshot::{FleetName, Head, ResourceType};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 use tokio::task::yield_now;
 
@@ -46,6 +50,26 @@ enum State {
 enum Format {
     Json,
     Text,
+    /// An object on each line, for as many as there are.
+    Lines,
+}
+
+/// What is left of a look at all clients, for those that are wanted.
+struct Search {
+    fleets: Fleets,
+    clients: Clients,
+    fleet: Option<FleetName>,
+    node: Option<String>,
+    state: Option<State>,
+    /// The number of the last that was looked at.
+    after: u64,
+}
+
+/// A client that is wanted, as it was when it was looked at.
+struct Found {
+    client: Arc<Client>,
+    now: Now,
+    state: State,
 }
 
 #[derive(Serialize)]
@@ -65,7 +89,9 @@ struct Row {
     state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
     acknowledged: Option<Shown>,
-    types: Vec<OfType>,
+    /// Left out of lines, where it would be most of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    types: Option<Vec<OfType>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<LastError>,
     identity: String,
@@ -111,39 +137,70 @@ async fn answer(
     clients: &Clients,
     question: Question,
 ) -> Result<Response, Refused> {
-    let limit = limit(question.limit, USUAL, MOST)?;
     let fleet = question.fleet.map(|name| name.parse::<FleetName>()).transpose();
-    let fleet = fleet.map_err(Refused::bad)?;
-    let mut page = Page { clients: Vec::new(), next: None };
-    let mut after = question.after.unwrap_or_default();
-    'batches: loop {
-        let batch = clients.some_after(after, BATCH);
-        let Some(last) = batch.last() else { break };
-        for client in &batch {
-            let is_of = fleet.as_ref().is_none_or(|fleet| client.fleet == *fleet);
-            if !is_of || question.node.as_ref().is_some_and(|node| client.who.node != *node) {
-                continue;
-            }
-            let newest = fleets.get(&client.fleet).and_then(|fleet| fleet.head());
-            let now = client.now();
-            let state = State::of(now.standing.as_ref(), newest);
-            if question.state.is_some_and(|asked| state != asked) {
-                continue;
-            }
-            // One that does not fit shows that there is more.
-            if page.clients.len() == limit {
-                page.next = page.clients.last().map(|row: &Row| row.stream);
-                break 'batches;
-            }
-            page.clients.push(Row::of(client, &now, state));
+    let search = Search {
+        fleets: fleets.clone(),
+        clients: clients.clone(),
+        fleet: fleet.map_err(Refused::bad)?,
+        node: question.node,
+        state: question.state,
+        after: question.after.unwrap_or_default(),
+    };
+    match question.format {
+        Some(Format::Lines) => {
+            let body = Body::from_stream(lines(search, question.limit));
+            Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
         }
-        after = last.number;
+        Some(Format::Json) => json(&Page::of(search, limit(question.limit, USUAL, MOST)?).await),
+        Some(Format::Text) | None => {
+            Ok(Page::of(search, limit(question.limit, USUAL, MOST)?).await.table().into_response())
+        }
+    }
+}
+
+/// A batch at a time, and the next once the one before is taken: however many clients there are, a reader costs the
+/// memory of a batch, and no lock is held while one is written.
+fn lines(
+    search: Search,
+    limit: Option<usize>,
+) -> impl Stream<Item = Result<Vec<u8>, serde_json::Error>> {
+    let left = limit.unwrap_or(usize::MAX);
+    stream::try_unfold((search, left), async |(mut search, left)| {
+        if left == 0 {
+            return Ok(None);
+        }
+        let Some(mut batch) = search.next().await else { return Ok(None) };
+        batch.truncate(left);
+        let mut text = Vec::new();
+        for found in &batch {
+            serde_json::to_writer(&mut text, &Row::of(found))?;
+            text.push(b'\n');
+        }
+        let left = left - batch.len();
+        Ok(Some((text, (search, left))))
+    })
+}
+
+impl Search {
+    /// Those among the next few that are wanted, perhaps none; `None` once all have been looked at.
+    async fn next(&mut self) -> Option<Vec<Found>> {
         // A look at all of many thousands must not keep streams waiting.
         yield_now().await;
+        let batch = self.clients.some_after(self.after, BATCH);
+        self.after = batch.last()?.number;
+        Some(batch.into_iter().filter_map(|client| self.find(client)).collect())
     }
-    match question.format {
-        Some(Format::Json) => json(&page),
-        Some(Format::Text) | None => Ok(page.table().into_response()),
+
+    fn find(&self, client: Arc<Client>) -> Option<Found> {
+        let is_of = self.fleet.as_ref().is_none_or(|fleet| client.fleet == *fleet);
+        if !is_of || self.node.as_ref().is_some_and(|node| client.who.node != *node) {
+            return None;
+        }
+        let newest = self.fleets.get(&client.fleet).and_then(|fleet| fleet.head());
+        let now = client.now();
+        let state = State::of(now.standing.as_ref(), newest);
+        let is_wanted = self.state.is_none_or(|wanted| state == wanted);
+        is_wanted.then_some(Found { client, now, state })
     }
 }
 
@@ -178,6 +235,21 @@ impl State {
 }
 
 impl Page {
+    async fn of(mut search: Search, limit: usize) -> Self {
+        let mut page = Self { clients: Vec::new(), next: None };
+        while let Some(batch) = search.next().await {
+            for found in batch {
+                // One that does not fit shows that there is more.
+                if page.clients.len() == limit {
+                    page.next = page.clients.last().map(|row| row.stream);
+                    return page;
+                }
+                page.clients.push(Row::of(&found).with_types(&found.now));
+            }
+        }
+        page
+    }
+
     fn table(&self) -> String {
         let head = [
             "STREAM",
@@ -204,15 +276,15 @@ impl Page {
 }
 
 impl Row {
-    fn of(client: &Client, now: &Now, state: State) -> Self {
-        let standing = now.standing.as_ref();
+    fn of(found: &Found) -> Self {
+        let Found { client, now, state } = found;
         Self {
             stream: client.number,
             node: client.who.node.clone(),
             fleet: client.fleet.clone(),
-            state,
-            acknowledged: standing.and_then(Standing::acknowledged).map(Shown),
-            types: standing.map(|it| it.progress().map(OfType::of).collect()).unwrap_or_default(),
+            state: *state,
+            acknowledged: now.standing.as_ref().and_then(Standing::acknowledged).map(Shown),
+            types: None,
             last_error: now.rejection.as_ref().map(|rejection| LastError {
                 r#type: rejection.kind,
                 detail: rejection.detail.clone(),
@@ -230,8 +302,13 @@ impl Row {
         }
     }
 
+    fn with_types(self, now: &Now) -> Self {
+        let types = now.standing.iter().flat_map(Standing::progress).map(OfType::of);
+        Self { types: Some(types.collect()), ..self }
+    }
+
     fn cells(&self) -> [String; 12] {
-        let outstanding = self.types.iter().filter(|it| it.outstanding > 0);
+        let outstanding = self.types.iter().flatten().filter(|it| it.outstanding > 0);
         let outstanding: Vec<_> =
             outstanding.map(|it| format!("{} {}", it.outstanding, it.r#type)).collect();
         let error = self.last_error.as_ref();

@@ -25,6 +25,8 @@ struct Question {
     /// `TYPE/NAME` of the resource before the first.
     after: Option<String>,
     limit: Option<usize>,
+    /// Whether to show what is in the resources; if not said, it is.
+    content: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -48,6 +50,12 @@ struct Row {
     name: Arc<str>,
     version: Version,
     bytes: usize,
+    /// Which version the client has of it, if it was asked for one; absent if it has none, or none that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<Version>,
+    /// The client rejected it.
+    #[serde(skip_serializing_if = "is_not")]
+    rejected: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<Value>,
     /// Why it cannot be shown.
@@ -61,6 +69,7 @@ struct Selection {
     name: Option<String>,
     after: Option<(ResourceType, String)>,
     limit: usize,
+    content: bool,
 }
 
 /// In the order in which they are shown.
@@ -143,7 +152,8 @@ impl Selection {
             None => Err(Refused::bad("after is TYPE/NAME of a resource")),
         });
         let (name, after) = (question.name.clone(), after.transpose()?);
-        Ok(Self { kinds, name, after, limit: limit(question.limit, USUAL, MOST)? })
+        let content = question.content.unwrap_or(true);
+        Ok(Self { kinds, name, after, limit: limit(question.limit, USUAL, MOST)?, content })
     }
 
     fn takes(&self, kind: ResourceType, name: &str) -> bool {
@@ -180,15 +190,24 @@ impl Page {
         };
         let counts = ResourceType::ALL.map(|kind| (kind.as_str(), snapshot.tree(kind).len()));
         let (wanted, mut more) = selection.of_snapshot(&snapshot);
+        let standing = client.and_then(|client| client.now().standing);
         let mut resources = Vec::new();
         let mut bytes = 0;
         for ((kind, _), resource) in wanted {
-            bytes += resource.body.len();
-            if bytes > MOST_BYTES && !resources.is_empty() {
-                more = true;
-                break;
+            let mut row = Row::of(kind, &resource);
+            if let Some(standing) = &standing {
+                row.held = standing.held(kind, &resource.name);
+                row.rejected = standing.rejects(kind, &resource.name);
             }
-            resources.push(Row::of(kind, &resource));
+            if selection.content {
+                bytes += row.bytes;
+                if bytes > MOST_BYTES && !resources.is_empty() {
+                    more = true;
+                    break;
+                }
+                row.show(&resource);
+            }
+            resources.push(row);
         }
         let last = resources.last().filter(|_| more);
         Some(Self {
@@ -204,20 +223,29 @@ impl Page {
 
 impl Row {
     fn of(kind: ResourceType, resource: &Resource) -> Self {
-        let (type_url, value) = (kind.type_url().to_owned(), resource.body.clone());
-        let (resource_json, error) = match to_json(&Any { type_url, value }) {
-            Ok(json) => (Some(json), None),
-            Err(error) => (None, Some(error)),
-        };
         Self {
             r#type: kind,
             name: resource.name.clone(),
             version: resource.version,
             bytes: resource.body.len(),
-            resource: resource_json,
-            error,
+            held: None,
+            rejected: false,
+            resource: None,
+            error: None,
         }
     }
+
+    fn show(&mut self, resource: &Resource) {
+        let (type_url, value) = (self.r#type.type_url().to_owned(), resource.body.clone());
+        match to_json(&Any { type_url, value }) {
+            Ok(json) => self.resource = Some(json),
+            Err(error) => self.error = Some(error),
+        }
+    }
+}
+
+fn is_not(flag: &bool) -> bool {
+    !flag
 }
 
 fn kind_of(text: &str) -> Result<ResourceType, Refused> {

@@ -60,6 +60,17 @@ async fn client_that(world: &World, query: &str, wanted: impl Fn(&Value) -> bool
     tokio::time::timeout(DEADLINE, looking).await.expect("no such client")
 }
 
+async fn lines(world: &World, query: &str) -> Vec<Value> {
+    let (status, body) = get(world, &format!("/clients?format=lines{query}")).await;
+    assert_eq!(status, 200, "{query}: {body}");
+    body.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn without_types(mut client: Value) -> Value {
+    client.as_object_mut().unwrap().remove("types");
+    client
+}
+
 async fn refused(world: &World, status: u16, path: &str, why: &str) {
     let (found, body) = get(world, path).await;
     assert_eq!(found, status, "{path}: {body}");
@@ -123,6 +134,12 @@ async fn every_client_is_listed_page_by_page_until_it_leaves() {
         let page = get_json(&world, &format!("/clients?format=json&{none}")).await;
         assert_eq!(page["clients"], Value::Array(vec![]), "{none}");
     }
+    // As lines there are all at once, unless fewer are asked for, and each says the same but for the types.
+    let whole: Vec<_> = found.iter().cloned().map(without_types).collect();
+    assert_eq!(lines(&world, "").await, whole);
+    assert_eq!(lines(&world, "&limit=2&after=1").await, whole[1..3]);
+    assert_eq!(lines(&world, "&node=c").await, [without_types(one)]);
+    assert_eq!(lines(&world, "&state=behind").await, [] as [Value; 0]);
     let (_, text) = get(&world, "/clients").await;
     assert_eq!(text.lines().count(), 6, "a head and a line each: {text}");
     assert!(text.contains("e\\nf"), "{text}");
@@ -168,6 +185,20 @@ async fn a_client_that_waits_rejects_or_keeps_silent_shows() {
     assert_eq!(found["lastError"]["resources"], Value::Array(vec!["table".into()]));
     let (_, text) = get(&world, "/clients?state=rejecting").await;
     assert!(text.lines().count() == 2 && text.contains("route: not\\ngreen"), "{text}");
+    // What it has and what it refused, beside what it is to have.
+    let page = get_json(&world, "/snapshot/default/gateway?node=picky&content=false").await;
+    let version = |color| routes("table", color).1.version.to_string();
+    for resource in page["resources"].as_array().unwrap() {
+        let is_refused = resource["type"] == "route";
+        assert_eq!(resource["rejected"].as_bool().unwrap_or(false), is_refused, "{page}");
+        let is_held = resource["held"] == resource["version"];
+        assert_eq!(is_held, !is_refused, "{page}");
+        assert!(resource.get("resource").is_none(), "its content was not asked for: {page}");
+        if is_refused {
+            assert_eq!(resource["version"], version("green"), "{page}");
+            assert_eq!(resource["held"], version("blue"), "{page}");
+        }
+    }
     world.publish(&gateway("red")).await;
     client_that(&world, "node=picky", |it| it["state"] == "synced").await;
 

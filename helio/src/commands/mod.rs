@@ -1,9 +1,15 @@
 //! The commands, one file each.
 
 mod bootstrap;
+mod check;
+mod collect;
+mod completion;
+mod config;
+mod proxies;
 mod secrets;
 mod snapshot;
 mod standalone;
+mod status;
 mod store;
 mod translate;
 
@@ -13,24 +19,36 @@ use std::process::ExitCode;
 /// In the order in which `--help` lists them.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    Standalone(standalone::Args),
-    Translate(translate::Args),
-    Bootstrap(bootstrap::Args),
+    Status(Box<status::Args>),
+    Proxies(Box<proxies::Args>),
+    Config(Box<config::Args>),
     Snapshot(snapshot::Args),
     Store(store::Args),
     Secrets(secrets::Args),
+    Collect(Box<collect::Args>),
+    Check(check::Args),
+    Translate(translate::Args),
+    Bootstrap(bootstrap::Args),
+    Standalone(Box<standalone::Args>),
+    Completion(completion::Args),
 }
 
 impl Command {
     /// `logging` is for commands that run on.
     pub(crate) fn run(&self, logging: Logging) -> anyhow::Result<ExitCode> {
         match self {
-            Self::Standalone(args) => standalone::run(args, logging),
-            Self::Translate(args) => translate::run(args),
-            Self::Bootstrap(args) => bootstrap::run(args),
+            Self::Status(args) => status::run(args),
+            Self::Proxies(args) => proxies::run(args),
+            Self::Config(args) => config::run(args),
             Self::Snapshot(args) => snapshot::run(args),
             Self::Store(args) => store::run(args),
             Self::Secrets(args) => secrets::run(args),
+            Self::Collect(args) => collect::run(args),
+            Self::Check(args) => check::run(args),
+            Self::Translate(args) => translate::run(args),
+            Self::Bootstrap(args) => bootstrap::run(args),
+            Self::Standalone(args) => standalone::run(args, logging),
+            Self::Completion(args) => completion::run(args),
         }
     }
 }

@@ -73,7 +73,7 @@ impl Translation {
 }
 
 /// Without what must not be shown, such as private keys.
-fn readable(kind: ResourceType, resource: &Resource) -> anyhow::Result<Value> {
+pub(crate) fn readable(kind: ResourceType, resource: &Resource) -> anyhow::Result<Value> {
     let any = Any { type_url: kind.type_url().to_owned(), value: resource.body.clone() };
     json::to_json(&any).map_err(|error| anyhow!("{}: {error}", resource.name))
 }

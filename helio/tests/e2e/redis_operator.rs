@@ -25,6 +25,32 @@ async fn a_fleet_goes_back_stays_there_and_goes_on() {
     let routes = differences.lines().filter(|line| line.starts_with("~ route "));
     assert_eq!((routes.count(), differences.lines().count()), (2, 2), "{differences}");
 
+    let differences: Value =
+        serde_json::from_str(&done(&site, &["snapshot", "diff", FLEET, &blue, &green, "-o=json"]))
+            .unwrap();
+    assert_eq!(
+        (&differences[1]["type"], differences.as_array().unwrap().len()),
+        (&"route".into(), 2)
+    );
+    let then = shown(&site, &[&blue, "--type=route"]);
+    let now = shown(&site, &["--type=route"]);
+    assert_eq!((&then["head"], &now["head"]), (&blue.as_str().into(), &green.as_str().into()));
+    for (before, after) in rows(&then).iter().zip(rows(&now)) {
+        assert_eq!(before["name"], after["name"]);
+        assert_ne!(
+            (&before["version"], &before["resource"]),
+            (&after["version"], &after["resource"])
+        );
+    }
+    let whole = shown(&site, &[]).to_string();
+    assert!(
+        whole.contains("private_key") && !whole.contains("LS0tLS1CRUdJTiBQUklWQVRF"),
+        "{whole}"
+    );
+    assert!(done(&site, &["snapshot", "show", FLEET, "--type=rules"]).starts_with("TYPE "));
+    let odd = site.helio(&["snapshot", "show", FLEET, "--type=odd"]);
+    assert!(!odd.status.success() && printed(&odd).contains("is not a type: use secret, "));
+
     let rollback = ["snapshot", "rollback", FLEET, &blue, "--reason", "green is broken"];
     let asked = site.helio(&rollback);
     let said = printed(&asked);
@@ -37,6 +63,9 @@ async fn a_fleet_goes_back_stays_there_and_goes_on() {
     envoy.until_versions(&versions).await;
     site.until_answered_by("blue").await;
     assert_eq!(listing(&site)["pinnedTo"], *blue);
+    let fleets = done(&site, &["snapshot", "list"]);
+    let row: Vec<_> = fleets.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!((row[0], row[3]), (FLEET, &*blue), "{fleets}");
 
     // Routes wait; endpoints do not.
     let rules = [("/", "green"), ("/other", "blue"), ("/late", "blue")];
@@ -85,6 +114,16 @@ async fn a_new_epoch_ends_the_translator_that_runs_and_lets_the_next_one_go_on()
     site.until_answered_by("green").await;
     envoy.assert_undisturbed().await;
     assert!(!newest(&site).starts_with("0."), "the epoch is the first one still");
+}
+
+/// A snapshot with its content, as JSON.
+fn shown(site: &Site, args: &[&str]) -> Value {
+    let args = [&["snapshot", "show", FLEET, "-o", "json"], args].concat();
+    serde_json::from_str(&done(site, &args)).unwrap()
+}
+
+fn rows(shown: &Value) -> Vec<Value> {
+    shown["resources"].as_array().unwrap().clone()
 }
 
 /// What a command that succeeds says.

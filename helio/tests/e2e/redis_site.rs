@@ -33,7 +33,7 @@ pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) admin: u16,
     /// Where proxies connect, if it is a distributor.
-    xds: u16,
+    pub(crate) xds: u16,
     child: Child,
     log: PathBuf,
 }
@@ -136,11 +136,16 @@ impl Site {
         self.identity.ask(self.https, HOST).await.map_err(|error| error.to_string())
     }
 
-    /// Runs a command of helio's that ends by itself.
+    /// Runs a command of helio's that ends by itself. What leads to the store it has from variables, as not every command
+    /// has the flags.
     pub(crate) fn helio(&self, args: &[&str]) -> Output {
+        let store = self.store.chunks(2).map(|pair| {
+            let variable = pair[0].replace("--", "HELIO_").replace('-', "_").to_uppercase();
+            (variable, &pair[1])
+        });
         Command::new(env!("CARGO_BIN_EXE_helio"))
             .args(args)
-            .env("HELIO_STORE", &self.store[1])
+            .envs(store)
             .env("HELIO_STORE_KEYS", self.keys())
             .env("HELIO_LOG_LEVEL", self.log_level)
             .stdin(Stdio::null())
@@ -263,6 +268,10 @@ impl Program {
 
     pub(crate) async fn until_logged(&self, text: &str) {
         until(text, async || !self.lines(text).is_empty()).await;
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn is_alive(&self) -> bool {

@@ -101,9 +101,18 @@ fn complain(text: &str) {
 }
 
 #[cfg(test)]
+#[path = "../../../shared/tests/reference/mod.rs"]
+mod reference;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn the_page_of_the_program_is_up_to_date() {
+        reference::check(Cli::command());
+    }
 
     #[test]
     fn the_flags_fit_together() {

@@ -9,6 +9,9 @@
 mod file;
 mod keys;
 mod print;
+mod reference;
+
+pub use reference::reference;
 
 use clap::error::ErrorKind;
 use clap::{Command, Parser};

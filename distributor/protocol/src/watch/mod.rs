@@ -273,10 +273,16 @@ impl Watch {
 
     /// Whether the client holds this, as far as is known.
     pub(crate) fn holds(&self, name: &str, version: Version) -> bool {
+        self.held(name) == Some(version)
+    }
+
+    /// What the client holds under a name, as far as is known.
+    pub(crate) fn held(&self, name: &str) -> Option<Version> {
         match self.exceptions.get(name).map(|exception| &exception.held) {
-            Some(Held::At(held)) => held.version == version,
-            Some(Held::Nothing | Held::Other) => false,
-            None => self.covers(name) && self.viewed(name).is_some_and(|it| it.version == version),
+            Some(Held::At(held)) => Some(held.version),
+            Some(Held::Nothing | Held::Other) => None,
+            None if self.covers(name) => self.viewed(name).map(|it| it.version),
+            None => None,
         }
     }
 

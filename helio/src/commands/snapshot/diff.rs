@@ -1,8 +1,10 @@
 use super::{find, history};
-use crate::output;
+use crate::output::{self, Format};
 use heliograph_snapshot::{Difference, FleetName, Section, Snapshot};
 use heliograph_store::redis::RedisStore;
 use heliograph_store::{Record, Store};
+use serde::Serialize;
+use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,6 +19,20 @@ pub(crate) struct Args {
 
     /// The one to compare it with, in the same way
     after: String,
+
+    /// How to print them: as a line each, if not said
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+/// A resource that is not the same.
+#[derive(Debug, Serialize)]
+pub(super) struct Changed {
+    r#type: &'static str,
+    name: Arc<str>,
+    /// The version in the one, and in the other; none where it does not have it.
+    before: Option<String>,
+    after: Option<String>,
 }
 
 pub(super) async fn run(store: &RedisStore, args: &Args) -> anyhow::Result<ExitCode> {
@@ -24,37 +40,48 @@ pub(super) async fn run(store: &RedisStore, args: &Args) -> anyhow::Result<ExitC
     let before = find(&history, &args.before)?;
     let after = find(&history, &args.after)?;
     let differences = differences(store, before, after, |_| true).await?;
-    output::result(&differences.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+    output::result(&match args.output {
+        Some(format) => format.render(&differences)?,
+        None => differences.iter().map(|line| format!("{line}\n")).collect(),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line for each resource of these sections that is not the same: `+ cluster NAME`.
+/// Each resource of these sections that is not the same, by section and name.
 pub(super) async fn differences(
     store: &RedisStore,
     before: Arc<Record>,
     after: Arc<Record>,
     compared: fn(Section) -> bool,
-) -> anyhow::Result<Vec<String>> {
+) -> anyhow::Result<Vec<Changed>> {
     let before = store.load(before, None).await?.snapshot;
     // What both have is read once.
     let after = store.load(after, Some(before.clone())).await?.snapshot;
     let sections = Section::all().filter(|section| compared(*section));
-    Ok(sections.flat_map(|section| lines(section, &before, &after)).collect())
+    Ok(sections.flat_map(|section| changes(section, &before, &after)).collect())
 }
 
-fn lines(section: Section, before: &Snapshot, after: &Snapshot) -> Vec<String> {
-    let mut differences = after.section(section).differences(before.section(section));
-    differences.sort_by(|one, other| name(one).cmp(name(other)));
-    let line = |difference: &Difference<'_>| match (difference.before, difference.after) {
-        (Some(before), Some(after)) => {
-            format!("~ {section} {} {} -> {}", after.name, before.version, after.version)
-        }
-        (None, Some(after)) => format!("+ {section} {} {}", after.name, after.version),
-        _ => format!("- {section} {}", name(difference)),
+fn changes(section: Section, before: &Snapshot, after: &Snapshot) -> Vec<Changed> {
+    let differences = after.section(section).differences(before.section(section));
+    let change = |difference: &Difference<'_>| {
+        let Difference { before, after, .. } = difference;
+        let name = after.or(*before)?.name.clone();
+        let [before, after] = [before, after].map(|it| it.map(|it| it.version.to_string()));
+        Some(Changed { r#type: section.as_str(), name, before, after })
     };
-    differences.iter().map(line).collect()
+    let mut changes: Vec<_> = differences.iter().filter_map(change).collect();
+    changes.sort_by(|one, other| one.name.cmp(&other.name));
+    changes
 }
 
-fn name<'a>(difference: &Difference<'a>) -> &'a str {
-    difference.after.or(difference.before).map_or("", |resource| &resource.name)
+/// `+ cluster NAME VERSION`.
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { r#type, name, before, after } = self;
+        match (before, after) {
+            (Some(before), Some(after)) => write!(f, "~ {type} {name} {before} -> {after}"),
+            (None, Some(after)) => write!(f, "+ {type} {name} {after}"),
+            (_, None) => write!(f, "- {type} {name}"),
+        }
+    }
 }

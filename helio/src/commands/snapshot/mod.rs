@@ -3,7 +3,11 @@
 mod diff;
 mod list;
 mod pinning;
+mod show;
 
+pub(super) use list::histories;
+
+use crate::output::{shown_time, with_progress};
 use anyhow::{anyhow, bail};
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::redis::RedisStore;
@@ -11,7 +15,6 @@ use heliograph_store::{Record, Store, StoreArgs};
 use prometheus::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 /// Look at the history of a fleet, and go back in it
 #[derive(Clone, Debug, clap::Args)]
@@ -28,6 +31,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Command {
     List(list::Args),
+    Show(show::Args),
     Diff(diff::Args),
     Rollback(pinning::RollbackArgs),
     Release(pinning::ReleaseArgs),
@@ -36,9 +40,11 @@ enum Command {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     tokio::runtime::Runtime::new()?.block_on(async {
         let store = args.store.open(&Registry::new())?;
+        let reading = || "reading from the store".to_owned();
         match &args.command {
-            Command::List(args) => list::run(&store, args).await,
-            Command::Diff(args) => diff::run(&store, args).await,
+            Command::List(args) => with_progress(list::run(&store, args), reading).await,
+            Command::Show(args) => with_progress(show::run(&store, args), reading).await,
+            Command::Diff(args) => with_progress(diff::run(&store, args), reading).await,
             Command::Rollback(args) => pinning::rollback(&store, args).await,
             Command::Release(args) => pinning::release(&store, args).await,
         }
@@ -50,7 +56,7 @@ async fn history(store: &RedisStore, fleet: &FleetName) -> anyhow::Result<Vec<Ar
     let history = store.history(fleet.clone()).await?;
     if history.is_empty() {
         bail!(
-            "{fleet} has no snapshots in the store: check its name, NAMESPACE/NAME of its Gateway"
+            "{fleet} has no snapshots in the store: `helio snapshot list` shows which fleets have"
         );
     }
     Ok(history)
@@ -67,10 +73,4 @@ fn find(history: &[Arc<Record>], wanted: &str) -> anyhow::Result<Arc<Record>> {
         [] => Err(anyhow!("{wanted} is not in the history: `helio snapshot list` shows what is")),
         _ => Err(anyhow!("{wanted} is in the history more than once: give the whole head")),
     }
-}
-
-/// In UTC, to the second.
-fn shown(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time)
-        .map_or_else(|_| "?".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }

@@ -1,6 +1,6 @@
 use super::diff::differences;
-use super::{find, history, shown};
-use crate::output;
+use super::{find, history};
+use crate::output::{self, shown_time, with_progress};
 use anyhow::bail;
 use heliograph_snapshot::{FleetName, Head, Section};
 use heliograph_store::redis::RedisStore;
@@ -45,7 +45,7 @@ pub(super) async fn rollback(store: &RedisStore, args: &RollbackArgs) -> anyhow:
     output::note(&format!(
         "{fleet} goes back to {head} of {}, {}. Its endpoints stay as they are now, and what its objects say from now on \
          waits until `helio snapshot release {fleet}`.",
-        shown(record.time),
+        shown_time(record.time),
         record.cause
     ));
     if let Some(newest) = history.first() {
@@ -75,7 +75,6 @@ async fn obeyed(
     fleet: &FleetName,
     pinned: Option<Head>,
 ) -> anyhow::Result<ExitCode> {
-    output::note("waiting for the translator");
     let mut watch = store.watch();
     let published = timeout(PATIENCE, async {
         loop {
@@ -87,7 +86,7 @@ async fn obeyed(
             }
         }
     });
-    match published.await {
+    match with_progress(published, || "waiting for the translator".to_owned()).await {
         Ok(record) => {
             let what = pinned.map_or("released".to_owned(), |head| format!("pinned to {head}"));
             output::line(&format!("{fleet} is {what}, published as {}", record.head))?;

@@ -84,7 +84,7 @@ impl User {
     }
 }
 
-/// Servers with a fleet, and with a report of a replica that is gone.
+/// Servers with a fleet, a replica that is there, and a report of one that is gone.
 struct Stage<'a> {
     url: String,
     servers: Vec<&'a Server>,
@@ -106,6 +106,8 @@ impl<'a> Stage<'a> {
         }
         let report = AckReport { replica: "gone".into(), ..AckReport::default() };
         tester.store.report(report).await.unwrap();
+        let presence = Presence { replica: "other".into(), ..Presence::default() };
+        tester.store.appear(presence).await.unwrap();
         for server in &stage.servers {
             let _ = server.query::<()>(&["DEL", "heliograph:ack:{acks}:gone"]).await;
         }
@@ -202,6 +204,7 @@ async fn distribute(program: &Program, stage: &Stage<'_>) -> Result<(), StoreErr
 async fn operate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreError> {
     let (store, one) = (&program.store, fleet("one"));
     store.inspect(vec![one.clone()]).await?;
+    store.present().await?;
     let history = store.history(one.clone()).await?;
     store.load(history[0].clone(), None).await?;
     let mut watch = store.watch();
@@ -303,6 +306,7 @@ async fn the_users_can_do_nothing_else() {
     ];
     let operator = [
         "SET heliograph:ack:{acks}:replica 1",
+        "SET heliograph:replica:{replicas}:replica 1",
         "DEL heliograph:{index}:term",
         "HSET heliograph:{index}:term a 1",
     ];

@@ -1,9 +1,16 @@
 //! What is said to people and to pipes: results on stdout, the rest on stderr.
 #![allow(clippy::print_stderr)]
 
+mod progress;
+mod table;
+
+pub(crate) use progress::with_progress;
+pub(crate) use table::{Cell, Table, cell, one_line};
+
 use clap::ValueEnum;
 use serde::Serialize;
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::SystemTime;
 
 /// How structured output is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,6 +39,19 @@ pub(crate) fn result(text: &str) -> io::Result<()> {
 
 pub(crate) fn line(text: &str) -> io::Result<()> {
     result(&format!("{text}\n"))
+}
+
+/// Whether a result may have colours: a person looks at it, and has not said otherwise (https://no-color.org).
+pub(crate) fn colour() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
+/// In UTC, to the second.
+pub(crate) fn shown_time(time: SystemTime) -> String {
+    jiff::Timestamp::try_from(time)
+        .map_or_else(|_| "?".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// Tells people something that is not the result.

@@ -1,0 +1,49 @@
+//! A support bundle: what helps to find a fault, in one file, for people who cannot look for themselves.
+
+mod bundle;
+mod gather;
+mod scrub;
+
+use crate::output;
+use crate::sources::{SourcesArgs, tell};
+use gather::gather;
+use heliograph_store::StoreArgs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Gather what helps to find a fault into one file, without secrets
+///
+/// Status, proxies, what each fleet is told without content, metrics, log levels and versions of every replica; in a
+/// cluster also pods and their logs; with --store also the history of fleets.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where to write it, a .tar.gz; if not said, heliograph-TIME.tar.gz in this folder
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// How many lines of each pod's log; 0 for none
+    #[arg(long, value_name = "NUMBER", default_value_t = 2000)]
+    log_lines: u32,
+
+    #[command(flatten)]
+    sources: SourcesArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let now = SystemTime::now();
+    let folder = format!("heliograph-{}", output::shown_time(now).replace([':', '-'], ""));
+    let file = args.file.clone().unwrap_or_else(|| format!("{folder}.tar.gz").into());
+    tokio::runtime::Runtime::new()?.block_on(async {
+        let sources = args.sources.open().await?;
+        let (bundle, silent) = gather(&sources, args, now).await?;
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        bundle.write(&folder, seconds, &file)?;
+        tell(&silent);
+        output::line(&file.display().to_string())?;
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,52 @@
+//! What runs, and what is wrong with it.
+
+mod problems;
+mod store;
+mod summary;
+
+pub(super) use store::ask as ask_store;
+pub(super) use summary::{Reply, Status};
+
+use crate::output::{self, Format};
+use crate::sources::{Silent, SourcesArgs, tell};
+use heliograph_store::StoreArgs;
+use std::process::ExitCode;
+
+/// Show translators, distributors and fleets, and what is wrong with them
+///
+/// With --store also what is in Redis: the term, who is held back by an operator, and distributors that were not asked.
+/// The exit code is 1 if one that was asked did not answer.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How to print it: as tables, if not said
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Format>,
+
+    #[command(flatten)]
+    sources: SourcesArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Runtime::new()?.block_on(async {
+        let sources = args.sources.open().await?;
+        let (answers, store) = tokio::join!(
+            sources.ask(async |_, port| Reply::from(port).await),
+            store::ask(&args.store, args.sources.timeout()),
+        );
+        let mut answers = answers?;
+        let store = store.unwrap_or_else(|error| {
+            answers.silent.push(Silent { name: "the store".to_owned(), why: format!("{error:#}") });
+            None
+        });
+        let status = Status::of(answers, store);
+        output::result(&match args.output {
+            Some(format) => format.render(&status)?,
+            None => status.tables(output::colour()),
+        })?;
+        tell(&status.silent);
+        Ok(if status.silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
+}

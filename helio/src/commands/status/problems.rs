@@ -1,0 +1,134 @@
+use super::store::StoreFacts;
+use super::summary::{Distributor, Fleet, Rejected, Status, Translator};
+
+/// A store that was heard of longer ago than this, in seconds, is away: it is compared every second or two.
+pub(super) const STALE: f64 = 10.0;
+
+/// Of one fleet, no more rejections are told in words.
+const REJECTIONS: usize = 3;
+
+/// What is wrong, in one line each: first with those that write, then with those that serve, then fleet by fleet.
+pub(super) fn of(status: &Status) -> Vec<String> {
+    let mut problems = Vec::new();
+    problems.extend(leadership(&status.translators));
+    status.translators.iter().for_each(|it| problems.extend(of_translator(it)));
+    status.distributors.iter().for_each(|it| problems.extend(of_distributor(it)));
+    status.fleets.iter().for_each(|it| problems.extend(of_fleet(it)));
+    if let Some(store) = &status.store {
+        problems.extend(of_store(store, status));
+    }
+    problems
+}
+
+fn leadership(translators: &[Translator]) -> Option<String> {
+    let leaders: Vec<_> =
+        translators.iter().filter(|it| it.leads).map(|it| it.name.as_str()).collect();
+    match *leaders {
+        [] if translators.is_empty() => None,
+        [] => Some("no translator leads: changes are not published; their logs say why".to_owned()),
+        [_] => None,
+        _ => Some(format!(
+            "more than one translator says that it leads: {}; the store takes the writes of the newest only",
+            leaders.join(", ")
+        )),
+    }
+}
+
+fn of_translator(translator: &Translator) -> Vec<String> {
+    let Translator { name, not_ready, pending, pinned, store_age, .. } = translator;
+    let mut problems = Vec::new();
+    problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, and awaits: {it}")));
+    problems.extend(silent_store(name, *store_age));
+    if *pending > 0 {
+        problems.push(format!(
+            "{name} has not written {pending} of its fleets to the store yet; if that stays so, its log says why"
+        ));
+    }
+    if *pinned > 0 {
+        problems.push(format!(
+            "an operator holds {pinned} of the fleets back: `helio snapshot list` says which, and `helio snapshot release` \
+             lets one go on"
+        ));
+    }
+    problems
+}
+
+fn of_distributor(distributor: &Distributor) -> Vec<String> {
+    let Distributor { name, not_ready, damaged, unopened, store_age, .. } = distributor;
+    let mut problems = Vec::new();
+    problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, and awaits: {it}")));
+    problems.extend(silent_store(name, *store_age));
+    if *damaged > 0 {
+        problems.push(format!(
+            "{name} cannot load the newest snapshot of {damaged} of its fleets; a translator writes them again by itself"
+        ));
+    }
+    if *unopened > 0 {
+        problems.push(format!(
+            "{name} cannot open secrets of {unopened} of its fleets: give it the newest key ring"
+        ));
+    }
+    problems
+}
+
+fn silent_store(name: &str, age: Option<f64>) -> Option<String> {
+    let age = age.filter(|age| *age > STALE)?;
+    Some(format!(
+        "{name} has not heard of the store for {age:.0} s; its log says why. Proxies keep what they have"
+    ))
+}
+
+fn of_fleet(fleet: &Fleet) -> Vec<String> {
+    let name = &fleet.name;
+    let mut problems = Vec::new();
+    for distributor in &fleet.behind {
+        let at = fleet.distributors.get(distributor).map_or("?", String::as_str);
+        let newest = fleet.head.map(|head| head.to_string()).unwrap_or_default();
+        problems.push(format!("{name}: {distributor} is at {at}, the newest is {newest}"));
+    }
+    let rejections = &fleet.rejections;
+    for Rejected { distributor, kind, resources, detail, count } in
+        rejections.iter().take(REJECTIONS)
+    {
+        let what = if resources.is_empty() { "something".to_owned() } else { resources.join(", ") };
+        problems.push(format!(
+            "{name}: proxies of {distributor} reject {kind} {what} (said {count}x): {detail}"
+        ));
+    }
+    if rejections.len() > REJECTIONS {
+        problems.push(format!("{name}: {} rejections in all; -o json has them", rejections.len()));
+    }
+    if fleet.quarantined > 0 {
+        problems.push(format!(
+            "{name}: {} of its resources are in quarantine: too many proxies reject them, and new ones get the version \
+             that was last accepted",
+            fleet.quarantined
+        ));
+    }
+    problems
+}
+
+/// What only the store knows.
+fn of_store(store: &StoreFacts, status: &Status) -> Vec<String> {
+    let mut problems = Vec::new();
+    for pin in &store.pins {
+        let reason = if pin.reason.is_empty() { "no reason given" } else { &pin.reason };
+        problems
+            .push(format!("{} is pinned to {} since {}: {reason}", pin.fleet, pin.head, pin.since));
+    }
+    // Names differ where ports were named by hand, so they are counted.
+    let asked = status.distributors.len() + status.silent.len();
+    if store.replicas.len() > asked {
+        let all: Vec<_> = store
+            .replicas
+            .iter()
+            .map(|it| format!("{} with {} streams", it.name, it.streams))
+            .collect();
+        problems.push(format!(
+            "the store knows of {} distributors, and {asked} were asked: {}",
+            store.replicas.len(),
+            all.join(", ")
+        ));
+    }
+    problems
+}

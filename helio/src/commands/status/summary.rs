@@ -1,0 +1,355 @@
+use super::problems;
+use super::store::StoreFacts;
+use crate::output::{Cell, Table, cell, one_line};
+use crate::sources::{Acks, Answers, Connection, FleetRow, Metrics, Silent};
+use heliograph_snapshot::Head;
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeMap;
+
+/// What one program says.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Reply {
+    pub(crate) metrics: String,
+    /// `/readyz`, in words.
+    pub(crate) ready: String,
+    /// Of a distributor.
+    pub(crate) fleets: Option<BTreeMap<String, FleetRow>>,
+    /// Of a translator.
+    pub(crate) acks: Option<Acks>,
+}
+
+/// What there is to print.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Status {
+    pub(super) translators: Vec<Translator>,
+    pub(super) distributors: Vec<Distributor>,
+    pub(super) fleets: Vec<Fleet>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) store: Option<StoreFacts>,
+    /// A line for each, which tells what to do.
+    problems: Vec<String>,
+    pub(crate) silent: Vec<Silent>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Translator {
+    pub(super) name: String,
+    version: String,
+    /// What it awaits, if it is not.
+    pub(super) not_ready: Option<String>,
+    /// It is the one that writes to the store.
+    pub(super) leads: bool,
+    fleets: u64,
+    /// Fleets that are not written yet.
+    pub(super) pending: u64,
+    /// Fleets that an operator holds back.
+    pub(super) pinned: u64,
+    /// Seconds since it last heard of the store; none without one.
+    pub(super) store_age: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Distributor {
+    pub(super) name: String,
+    version: String,
+    pub(super) not_ready: Option<String>,
+    streams: u64,
+    /// Fleets in memory, those whose newest snapshot cannot be loaded, and those with secrets that cannot be opened.
+    loaded: u64,
+    pub(super) damaged: u64,
+    pub(super) unopened: u64,
+    pub(super) store_age: Option<f64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Fleet {
+    pub(super) name: String,
+    /// The newest that anybody knows.
+    #[serde(serialize_with = "as_text")]
+    pub(super) head: Option<Head>,
+    /// How many proxies are connected, and how many have acknowledged all of that head.
+    proxies: u64,
+    synced: u64,
+    /// What some proxies reject now, in Envoy's words.
+    pub(super) rejections: Vec<Rejected>,
+    pub(super) quarantined: usize,
+    /// Where each distributor stands that has it.
+    pub(super) distributors: BTreeMap<String, String>,
+    /// Distributors that are at an older head.
+    pub(super) behind: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Rejected {
+    pub(super) distributor: String,
+    pub(super) kind: String,
+    pub(super) resources: Vec<String>,
+    pub(super) detail: String,
+    /// How many times proxies said so.
+    pub(super) count: u64,
+}
+
+impl Reply {
+    pub(crate) async fn from(port: &mut Connection) -> anyhow::Result<Self> {
+        Ok(Self {
+            metrics: port.text("/metrics").await?,
+            ready: port.words("/readyz").await?,
+            fleets: port.json_if_there("/fleets").await?,
+            acks: port.json_if_there("/acks").await?,
+        })
+    }
+}
+
+impl Status {
+    /// Everything that can be said of what was answered.
+    pub(crate) fn of(answers: Answers<Reply>, store: Option<StoreFacts>) -> Self {
+        let Answers { given, silent } = answers;
+        let (mut translators, mut distributors) = (Vec::new(), Vec::new());
+        for (name, reply) in &given {
+            let metrics = Metrics::parse(&reply.metrics);
+            // `helio standalone` is both.
+            if metrics.sum("heliograph_translator_claimed").is_some() {
+                translators.push(Translator::of(name, reply, &metrics));
+            }
+            if reply.fleets.is_some() {
+                distributors.push(Distributor::of(name, reply, &metrics));
+            }
+        }
+        let fleets = fleets(&given, store.as_ref());
+        let mut status =
+            Self { translators, distributors, fleets, store, problems: Vec::new(), silent };
+        status.problems = problems::of(&status);
+        status
+    }
+
+    pub(crate) fn tables(&self, colour: bool) -> String {
+        let mut text = String::new();
+        let mut section = |table: String, is_empty: bool| {
+            if !is_empty {
+                text += &table;
+                text.push('\n');
+            }
+        };
+        let translators = self.translators();
+        section(translators.render(colour), translators.is_empty());
+        let distributors = self.distributors();
+        section(distributors.render(colour), distributors.is_empty());
+        let fleets = self.fleets();
+        section(fleets.render(colour), fleets.is_empty());
+        if let Some(store) = &self.store {
+            let (term, heads, pins) = (&store.term, store.heads.len(), store.pins.len());
+            text += &format!("STORE: term {term}; fleets: {heads}, pinned: {pins}\n\n");
+        }
+        match self.problems.as_slice() {
+            [] => text += "No problems.\n",
+            problems => {
+                text += "PROBLEMS\n";
+                for problem in problems {
+                    text += &format!("- {}\n", one_line(problem));
+                }
+            }
+        }
+        text
+    }
+
+    fn translators(&self) -> Table<8> {
+        let head =
+            ["TRANSLATOR", "VERSION", "READY", "LEADER", "FLEETS", "PENDING", "PINNED", "STORE"];
+        let mut table = Table::new(head);
+        for it in &self.translators {
+            table.push([
+                Cell::from(&it.name),
+                Cell::from(&it.version),
+                ready(it.not_ready.as_deref()),
+                if it.leads { Cell::from("yes").good() } else { "no".into() },
+                it.fleets.into(),
+                Cell::from(it.pending).bad_if(it.pending > 0),
+                it.pinned.into(),
+                age(it.store_age),
+            ]);
+        }
+        table
+    }
+
+    fn distributors(&self) -> Table<7> {
+        let head = ["DISTRIBUTOR", "VERSION", "READY", "STREAMS", "LOADED", "DAMAGED", "STORE"];
+        let mut table = Table::new(head);
+        for it in &self.distributors {
+            table.push([
+                Cell::from(&it.name),
+                Cell::from(&it.version),
+                ready(it.not_ready.as_deref()),
+                it.streams.into(),
+                it.loaded.into(),
+                Cell::from(it.damaged).bad_if(it.damaged > 0),
+                age(it.store_age),
+            ]);
+        }
+        table
+    }
+
+    fn fleets(&self) -> Table<7> {
+        let head = ["FLEET", "HEAD", "PROXIES", "SYNCED", "REJECTED", "QUARANTINED", "UP TO DATE"];
+        let mut table = Table::new(head);
+        for it in &self.fleets {
+            let (all, behind) = (it.distributors.len(), it.behind.len());
+            let synced = Cell::from(it.synced);
+            table.push([
+                Cell::from(&it.name),
+                cell(it.head),
+                it.proxies.into(),
+                if it.synced < it.proxies { synced.doubtful() } else { synced.good() },
+                Cell::from(it.rejections.len()).bad_if(!it.rejections.is_empty()),
+                Cell::from(it.quarantined).bad_if(it.quarantined > 0),
+                Cell::from(format!("{} of {all}", all - behind)).bad_if(behind > 0),
+            ]);
+        }
+        table
+    }
+}
+
+impl Translator {
+    fn of(name: &str, reply: &Reply, metrics: &Metrics) -> Self {
+        let count = |name: &str| whole(metrics.sum(name));
+        Self {
+            name: name.to_owned(),
+            version: version(metrics),
+            not_ready: not_ready(&reply.ready),
+            leads: count("heliograph_translator_claimed") > 0,
+            fleets: count("heliograph_translator_fleets"),
+            pending: count("heliograph_translator_pending_fleets"),
+            pinned: count("heliograph_translator_pinned_fleets"),
+            store_age: metrics.sum("heliograph_store_staleness_seconds"),
+        }
+    }
+}
+
+impl Distributor {
+    fn of(name: &str, reply: &Reply, metrics: &Metrics) -> Self {
+        let fleets =
+            |state| whole(metrics.labelled("heliograph_distributor_fleets", "state", state));
+        Self {
+            name: name.to_owned(),
+            version: version(metrics),
+            not_ready: not_ready(&reply.ready),
+            streams: whole(metrics.sum("heliograph_distributor_streams")),
+            loaded: fleets("loaded"),
+            damaged: fleets("damaged"),
+            unopened: fleets("unopened"),
+            store_age: metrics.sum("heliograph_store_staleness_seconds"),
+        }
+    }
+}
+
+/// Every fleet that somebody knows.
+fn fleets(given: &[(String, Reply)], store: Option<&StoreFacts>) -> Vec<Fleet> {
+    let mut fleets: BTreeMap<&str, Fleet> = BTreeMap::new();
+    let mut hear = |name, head: Option<Head>| {
+        let fleet = fleets.entry(name).or_insert_with(|| Fleet::new(name));
+        fleet.head = fleet.head.max(head);
+    };
+    for (_, reply) in given {
+        reply.fleets.iter().flatten().for_each(|(name, fleet)| hear(name, fleet.head));
+        let acks = reply.acks.iter().flat_map(|acks| &acks.fleets);
+        acks.for_each(|(name, fleet)| hear(name, fleet.head));
+    }
+    store.iter().flat_map(|it| &it.heads).for_each(|(name, head)| hear(name, Some(*head)));
+    for (distributor, reply) in given {
+        for (name, row) in reply.fleets.iter().flatten() {
+            if let Some(fleet) = fleets.get_mut(&**name) {
+                fleet.add(distributor, row);
+            }
+        }
+    }
+    fleets.into_values().collect()
+}
+
+impl Fleet {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            head: None,
+            proxies: 0,
+            synced: 0,
+            rejections: Vec::new(),
+            quarantined: 0,
+            distributors: BTreeMap::new(),
+            behind: Vec::new(),
+        }
+    }
+
+    /// What a distributor says, once the newest head is known.
+    fn add(&mut self, distributor: &str, row: &FleetRow) {
+        let at = row.head.map_or_else(|| "retired".to_owned(), |head| head.to_string());
+        self.distributors.insert(distributor.to_owned(), at);
+        self.proxies += row.connected;
+        match row.head < self.head {
+            true => self.behind.push(distributor.to_owned()),
+            // Who has acknowledged an older one has not got the newest.
+            false => self.synced += row.acknowledged,
+        }
+        self.quarantined = self.quarantined.max(row.quarantine.len());
+        self.rejections.extend(row.rejections.iter().map(|it| Rejected {
+            distributor: distributor.to_owned(),
+            kind: it.kind.clone(),
+            resources: it.resources.iter().map(|(name, _)| name.clone()).collect(),
+            detail: it.detail.clone(),
+            count: it.count,
+        }));
+    }
+}
+
+fn version(metrics: &Metrics) -> String {
+    metrics.label("heliograph_build_info", "version").unwrap_or_default().to_owned()
+}
+
+/// What is awaited, of `not ready, awaiting: …`.
+fn not_ready(page: &str) -> Option<String> {
+    let page = page.trim();
+    (page != "ready")
+        .then(|| page.rsplit_once(": ").map_or(page, |(_, awaited)| awaited).to_owned())
+}
+
+fn ready(not_ready: Option<&str>) -> Cell {
+    match not_ready {
+        None => Cell::from("yes").good(),
+        Some(awaited) => Cell::from(format!("no: {awaited}")).bad(),
+    }
+}
+
+/// How long the store has not been heard of.
+fn age(seconds: Option<f64>) -> Cell {
+    let text = seconds.map(|seconds| match seconds {
+        ..10.0 => format!("{seconds:.1}s ago"),
+        _ => format!("{seconds:.0}s ago"),
+    });
+    cell(text).bad_if(seconds.is_some_and(|seconds| seconds > problems::STALE))
+}
+
+/// Counts are whole; what is not there is none.
+fn whole(value: Option<f64>) -> u64 {
+    value.unwrap_or_default() as u64
+}
+
+fn as_text<S: Serializer>(head: &Option<Head>, serializer: S) -> Result<S::Ok, S::Error> {
+    head.map(|head| head.to_string()).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::{self, Rendered};
+    use crate::output::Format;
+
+    #[test]
+    fn golden_statuses() {
+        golden::check("status", |answers: Answers<Reply>| {
+            let status = Status::of(answers, None);
+            Rendered { text: status.tables(false), json: Format::Json.render(&status).unwrap() }
+        });
+    }
+}

@@ -1,0 +1,49 @@
+//! Golden files of what commands print: `tests/golden/COMMAND/CASE.yaml` is what programs answered, `CASE.txt` and
+//! `CASE.json` are what is made of it. `UPDATE_GOLDEN=1` rewrites the latter.
+
+use crate::sources::{Answers, Silent};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::{env, fs};
+
+pub(crate) struct Rendered {
+    pub(crate) text: String,
+    pub(crate) json: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case<T> {
+    given: BTreeMap<String, T>,
+    #[serde(default)]
+    silent: Vec<Silent>,
+}
+
+pub(crate) fn check<T: DeserializeOwned>(command: &str, render: impl Fn(Answers<T>) -> Rendered) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(command);
+    let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> =
+        files.filter(|path| path.extension() == Some("yaml".as_ref())).collect();
+    cases.sort();
+    assert!(!cases.is_empty(), "no case in {}", folder.display());
+    for path in cases {
+        let input = fs::read_to_string(&path).unwrap();
+        let Case { given, silent } = serde_saphyr::from_str(&input).unwrap();
+        let rendered = render(Answers { given: given.into_iter().collect(), silent });
+        for (kind, actual) in [("txt", rendered.text), ("json", rendered.json)] {
+            let file = path.with_extension(kind);
+            if env::var_os("UPDATE_GOLDEN").is_some() {
+                fs::write(&file, &actual).unwrap();
+            }
+            let expected = fs::read_to_string(&file).unwrap_or_default();
+            assert_eq!(
+                actual,
+                expected,
+                "{}: if the new output is right, rewrite it with `make golden` and read the diff",
+                file.display()
+            );
+        }
+    }
+}

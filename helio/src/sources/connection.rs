@@ -1,0 +1,153 @@
+use anyhow::{Context, anyhow, bail};
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, pending};
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A way to one admin port, for one question after the other.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: SendRequest<Empty<Bytes>>,
+    authority: String,
+    prefix: String,
+    /// Says why there is no way any more, if the way knows.
+    broken: Broken,
+}
+
+/// Resolves only when there is something to say.
+type Broken = Shared<BoxFuture<'static, String>>;
+
+/// A page that is longer is none of ours.
+const MOST: usize = 64 << 20;
+const LONGEST_LINE: usize = 1 << 20;
+
+impl Connection {
+    pub(super) async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        authority: &str,
+        prefix: &str,
+    ) -> anyhow::Result<Self> {
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.context("no HTTP")?;
+        // It ends with what is asked over it, and tells what went wrong there.
+        tokio::spawn(connection);
+        let (authority, prefix) = (authority.to_owned(), prefix.to_owned());
+        Ok(Self { sender, authority, prefix, broken: pending().boxed().shared() })
+    }
+
+    /// What tells why the way is broken: a connection that just ends does not.
+    pub(super) fn broken_by(
+        mut self,
+        why: impl Future<Output = Option<String>> + Send + 'static,
+    ) -> Self {
+        let said = async {
+            match why.await {
+                Some(why) => why,
+                None => pending().await,
+            }
+        };
+        self.broken = said.boxed().shared();
+        self
+    }
+
+    /// A page as text.
+    pub(crate) async fn text(&mut self, path: &str) -> anyhow::Result<String> {
+        self.text_if_there(path).await?.ok_or_else(|| anyhow!("there is no page {path}"))
+    }
+
+    /// The same, of a page that not every program has.
+    pub(crate) async fn text_if_there(&mut self, path: &str) -> anyhow::Result<Option<String>> {
+        let (status, body) = self.get(path).await?;
+        let text = whole(body).await.with_context(|| path.to_owned())?;
+        match status {
+            StatusCode::OK => Ok(Some(text)),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => bail!("{path}: {status}: {}", text.trim()),
+        }
+    }
+
+    /// Also of a page that says with its status what it says with its words.
+    pub(crate) async fn words(&mut self, path: &str) -> anyhow::Result<String> {
+        let (_, body) = self.get(path).await?;
+        whole(body).await.with_context(|| path.to_owned())
+    }
+
+    pub(crate) async fn json<T: DeserializeOwned>(&mut self, path: &str) -> anyhow::Result<T> {
+        super::parsed(path, &self.text(path).await?)
+    }
+
+    pub(crate) async fn json_if_there<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+    ) -> anyhow::Result<Option<T>> {
+        let text = self.text_if_there(path).await?;
+        text.map(|text| super::parsed(path, &text)).transpose()
+    }
+
+    /// A page with an object on each line, read as it comes.
+    pub(crate) async fn lines<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+    ) -> anyhow::Result<Vec<T>> {
+        let (status, mut body) = self.get(path).await?;
+        if status != StatusCode::OK {
+            bail!("{path}: {status}: {}", whole(body).await?.trim());
+        }
+        let (mut values, mut rest) = (Vec::new(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let frame = frame.with_context(|| path.to_owned())?;
+            let Some(data) = frame.data_ref() else { continue };
+            rest.extend_from_slice(data);
+            let end = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            for line in rest[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                let value = serde_json::from_slice(line);
+                values.push(value.with_context(|| format!("{path} is not what was asked for"))?);
+            }
+            rest.drain(..end);
+            if rest.len() > LONGEST_LINE {
+                bail!("{path}: a line is too long");
+            }
+        }
+        if !rest.is_empty() {
+            bail!("{path} ends in the middle of a line");
+        }
+        Ok(values)
+    }
+
+    async fn get(&mut self, path: &str) -> anyhow::Result<(StatusCode, Incoming)> {
+        let request = Request::get(format!("{}{path}", self.prefix))
+            .header(header::HOST, &self.authority)
+            .body(Empty::new())
+            .with_context(|| format!("{path:?} cannot be asked for"))?;
+        let broken = self.broken.clone();
+        let answer = async {
+            self.sender.ready().await.context("the connection ended")?;
+            self.sender.send_request(request).await.with_context(|| path.to_owned())
+        };
+        let answer = tokio::select! {
+            // It is said before the connection ends.
+            biased;
+            why = broken => bail!("{}", why.trim()),
+            answer = answer => answer?,
+        };
+        Ok((answer.status(), answer.into_body()))
+    }
+}
+
+async fn whole(mut body: Incoming) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Some(data) = frame?.data_ref() {
+            bytes.extend_from_slice(data);
+        }
+        if bytes.len() > MOST {
+            bail!("it is too long");
+        }
+    }
+    String::from_utf8(bytes).context("it is not text")
+}

@@ -1,0 +1,223 @@
+//! Whom a command asks: the admin ports of translators and distributors, all at once and each for a bounded time.
+
+mod cluster;
+mod connection;
+mod metrics;
+mod pages;
+mod place;
+
+pub(crate) use connection::Connection;
+pub(crate) use metrics::Metrics;
+pub(crate) use pages::{Acks, ClientRow, FleetRow, ResourceRow, Told, encoded, parsed};
+
+use crate::output::{self, with_progress};
+use anyhow::bail;
+use cluster::Pod;
+use futures::future::join_all;
+use heliograph_shared::duration;
+use place::Place;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The flags of a command that asks what runs.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Whom to ask")]
+pub(crate) struct SourcesArgs {
+    /// The admin port of a translator, a distributor or `helio standalone`, http://HOST:PORT; may be repeated. Without it,
+    /// the pods of a cluster are asked, through its API server
+    #[arg(long, env = "HELIO_ADMIN", value_name = "URL", value_delimiter = ',')]
+    admin: Vec<Place>,
+
+    /// The namespace in which Heliograph is installed
+    #[arg(
+        short,
+        long,
+        env = "HELIO_NAMESPACE",
+        value_name = "NAME",
+        default_value = "heliograph-system"
+    )]
+    namespace: String,
+
+    /// A kubeconfig file; without it, what kubectl takes
+    #[arg(long, env = "HELIO_KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig; without it, its current one
+    #[arg(long, env = "HELIO_KUBE_CONTEXT", value_name = "NAME")]
+    kube_context: Option<String>,
+
+    /// How long each of them may take to answer
+    #[arg(
+        long,
+        env = "HELIO_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "5s",
+        value_parser = duration::parse
+    )]
+    timeout: Duration,
+}
+
+/// All that can be asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources {
+    all: Vec<Source>,
+    timeout: Duration,
+}
+
+/// One program with an admin port.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) name: String,
+    way: Way,
+}
+
+#[derive(Clone, Debug)]
+enum Way {
+    Direct(Place),
+    Pod(Box<Pod>),
+}
+
+/// What was answered, and who did not answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Answers<T> {
+    pub(crate) given: Vec<(String, T)>,
+    pub(crate) silent: Vec<Silent>,
+}
+
+/// One that was asked and did not answer, or not what it should.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Silent {
+    pub(crate) name: String,
+    pub(crate) why: String,
+}
+
+impl SourcesArgs {
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) async fn open(&self) -> anyhow::Result<Sources> {
+        let direct =
+            |place: &Place| Source { name: place.to_string(), way: Way::Direct(place.clone()) };
+        let mut all: Vec<Source> = match self.admin.is_empty() {
+            false => self.admin.iter().map(direct).collect(),
+            true => {
+                let looking = cluster::pods(self);
+                let found = timeout(
+                    self.timeout,
+                    with_progress(looking, || {
+                        format!("looking for pods in the namespace {}", self.namespace)
+                    }),
+                );
+                match found.await {
+                    Ok(found) => found?.into_iter().map(Source::of_pod).collect(),
+                    Err(_) => bail!(
+                        "the Kubernetes API did not answer within {:?}: is --kubeconfig the right one? Or name admin \
+                         ports with --admin",
+                        self.timeout
+                    ),
+                }
+            }
+        };
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all.dedup_by(|one, other| one.name == other.name);
+        Ok(Sources { all, timeout: self.timeout })
+    }
+}
+
+impl Source {
+    fn of_pod(pod: Pod) -> Self {
+        Self { name: pod.name().to_owned(), way: Way::Pod(Box::new(pod)) }
+    }
+
+    async fn connect(&self) -> anyhow::Result<Connection> {
+        match &self.way {
+            Way::Direct(place) => place.connect().await,
+            Way::Pod(pod) => pod.connect().await,
+        }
+    }
+
+    /// The pod that it is, if it was found in a cluster.
+    pub(crate) fn pod(&self) -> Option<&Pod> {
+        match &self.way {
+            Way::Direct(_) => None,
+            Way::Pod(pod) => Some(pod),
+        }
+    }
+}
+
+impl Sources {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Source> {
+        self.all.iter()
+    }
+
+    /// Only those with these names.
+    pub(crate) fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let mut all = self.all.clone();
+        all.retain(|source| is_wanted(&source.name));
+        Self { all, timeout: self.timeout }
+    }
+
+    /// The same, for a question that takes longer.
+    pub(crate) fn patient(&self) -> Self {
+        Self { all: self.all.clone(), timeout: self.timeout * 6 }
+    }
+
+    /// Asks all at once. One that fails or takes too long keeps nobody from answering. If nobody does, that is an error.
+    pub(crate) async fn ask<T>(
+        &self,
+        question: impl AsyncFn(&Source, &mut Connection) -> anyhow::Result<T>,
+    ) -> anyhow::Result<Answers<T>> {
+        let answers = self.try_to_ask(question).await;
+        if answers.given.is_empty() {
+            tell(&answers.silent);
+            bail!("nobody answered");
+        }
+        Ok(answers)
+    }
+
+    /// The same, where no answer is one, too.
+    pub(crate) async fn try_to_ask<T>(
+        &self,
+        question: impl AsyncFn(&Source, &mut Connection) -> anyhow::Result<T>,
+    ) -> Answers<T> {
+        let missing: Mutex<Vec<&str>> = Mutex::new(self.all.iter().map(|it| &*it.name).collect());
+        let waiting = || missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let ask_one = async |source: &Source| {
+            let asked = async {
+                let mut connection = source.connect().await?;
+                question(source, &mut connection).await
+            };
+            let answer = match timeout(self.timeout, asked).await {
+                Ok(answer) => answer.map_err(|error| format!("{error:#}")),
+                Err(_) => Err(format!("no answer within {:?}", self.timeout)),
+            };
+            waiting().retain(|name| *name != source.name);
+            (source.name.clone(), answer)
+        };
+        let all = join_all(self.all.iter().map(ask_one));
+        let answers = with_progress(all, || {
+            let missing = waiting();
+            format!("waiting for {} of {}: {}", missing.len(), self.all.len(), missing.join(", "))
+        });
+        let (mut given, mut silent) = (Vec::new(), Vec::new());
+        for (name, answer) in answers.await {
+            match answer {
+                Ok(answer) => given.push((name, answer)),
+                Err(why) => silent.push(Silent { name, why }),
+            }
+        }
+        Answers { given, silent }
+    }
+}
+
+/// Names those who did not answer.
+pub(crate) fn tell(silent: &[Silent]) {
+    for Silent { name, why } in silent {
+        output::note(&format!("{name} did not answer: {}", output::one_line(why)));
+    }
+}
