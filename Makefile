@@ -40,9 +40,10 @@ golden: ## Rewrite the golden files of the translator and of reports; read the d
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator-core --test golden --test infra --test crds
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-report --test report
 
-tools: ## Find or install Envoy, Redis, Kubernetes, its CRDs and cargo-deny, and print their paths
+tools: ## Find or install Envoy, Redis, Prometheus, Kubernetes, its CRDs and cargo-deny, and print their paths
 	@scripts/tools envoy
 	@scripts/tools redis-server
+	@scripts/tools prometheus
 	@scripts/tools kubernetes
 	@scripts/tools crds
 	@scripts/tools cargo-deny
