@@ -1,6 +1,6 @@
 # Everything a newcomer, a developer or CI runs. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis bench bench-store test e2e conformance lint deny fuzz golden tools clean
+.PHONY: help demo demo-redis bench bench-store test e2e conformance lint deny fuzz golden metrics tools clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,11 @@ fuzz: ## Random bytes for the request decoder and the session, chosen by coverag
 golden: ## Rewrite the golden files of the translator and of reports; read the difference before you commit it
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator-core --test golden --test infra --test crds
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-report --test report
+
+metrics: ## Rewrite docs/metrics.md from what the programs tell; read the difference before you commit it
+	cargo build --locked --workspace --bins
+	PROMETHEUS=$$(scripts/tools prometheus) REDIS_SERVER=$$(scripts/tools redis-server) KUBERNETES=$$(scripts/tools kubernetes) \
+	GATEWAY_API_CRDS=$$(scripts/tools crds) UPDATE_GOLDEN=1 cargo test --locked -p helio --test observe every_panel
 
 tools: ## Find or install Envoy, Redis, Prometheus, Kubernetes, its CRDs and cargo-deny, and print their paths
 	@scripts/tools envoy

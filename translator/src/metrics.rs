@@ -211,7 +211,7 @@ impl KubernetesMetrics {
         let objects = by_kind("heliograph_kubernetes_objects", "Objects that the API serves.")?;
         let unreadable = by_kind(
             "heliograph_kubernetes_unreadable_objects",
-            "Objects that cannot be read, and count as absent.",
+            "Objects that cannot be read as they are now. What was read of them before counts.",
         )?;
         let watched = by_kind(
             "heliograph_kubernetes_watched",

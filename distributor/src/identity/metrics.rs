@@ -43,16 +43,23 @@ impl SecurityMetrics {
             bad_files: IntGaugeVec::new(
                 name(
                     "bad_security_files",
-                    "1 while files cannot be used and what was read before holds.",
+                    "1 while files (tls, jwks, kubernetes, access) cannot be used and what was read before holds.",
                 ),
                 &["files"],
             )?,
             handshakes: IntCounterVec::new(
-                name("failed_handshakes_total", "TLS handshakes that did not become a connection."),
+                name(
+                    "failed_handshakes_total",
+                    "TLS handshakes that did not become a connection: timeout, certificate, other.",
+                ),
                 &["reason"],
             )?,
             refused: IntCounterVec::new(
-                name("refused_calls_total", "Calls and streams of clients that may not make them."),
+                name(
+                    "refused_calls_total",
+                    "Calls and streams of clients that may not make them: no-credential, certificate, token, not-allowed; \
+                     unavailable where nobody can tell now.",
+                ),
                 &["reason"],
             )?,
             reviews: IntCounterVec::new(

@@ -35,8 +35,11 @@ impl Process {
                 "process_open_fds",
                 "Files and connections that this process has open.",
             )?,
-            most_files: gauge("process_max_fds", "How many it may have open.")?,
-            started: Gauge::new("process_start_time_seconds", "When it was started.")?,
+            most_files: gauge(
+                "process_max_fds",
+                "Files and connections that this process may have open.",
+            )?,
+            started: Gauge::new("process_start_time_seconds", "When this process was started.")?,
         })
     }
 

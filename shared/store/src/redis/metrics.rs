@@ -95,11 +95,17 @@ impl Metrics {
                 "How long ago this process last compared what it has with what Redis has.",
             ))?,
             refused_writes: IntCounterVec::new(
-                options("refused_writes_total", "Writes that the store refused."),
+                options(
+                    "refused_writes_total",
+                    "Writes that the store refused: of an earlier term (fenced), onto another head than expected (conflict), not_newer.",
+                ),
                 &["reason"],
             )?,
             refused_records: IntCounterVec::new(
-                options("refused_records_total", "Records in Redis that this process refused."),
+                options(
+                    "refused_records_total",
+                    "Records in Redis that this process refused: not signed with our keys (forged), undecodable, older than what it has.",
+                ),
                 &["reason"],
             )?,
             damaged_objects: IntCounter::with_opts(options(
