@@ -87,11 +87,10 @@ async fn take(step: &Step, settle: Duration, run: &mut Run) -> Result<(), RunErr
         Step::AddServers(count) => run.add_servers(*count).await,
         Step::Scale { to, within, most_opened } => {
             let (to, within, most_opened) = (*to, *within, *most_opened);
-            // Those that are sent to another server lose their streams.
+            // Who is sent to another server loses its stream; so may some also when all are about even.
             run.excuse(true).await?;
             run.scale(Scale { to, within, most_opened }).await?;
-            run.settle(settle).await?;
-            run.excuse(false).await
+            run.settle(settle).await
         }
         Step::Behave { conduct, share } => run.behave(*share, conduct.clone()).await,
     }
