@@ -1,6 +1,6 @@
 # Everything a newcomer, a developer or CI runs. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis bench bench-store test e2e conformance lint deny fuzz golden tools clean
+.PHONY: help demo demo-redis bench bench-store test e2e conformance lint deny fuzz golden metrics tools clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,9 +43,15 @@ golden: ## Rewrite the golden files of the translator, reports and helio, and do
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-loadtest --lib -- the_page_of_the_program
 	UPDATE_GOLDEN=1 cargo test --locked -p helio --bin helio -- golden the_page_of_the_program
 
-tools: ## Find or install Envoy, Redis, Kubernetes, CRDs, helm and cargo-deny, and print their paths
+metrics: ## Rewrite docs/metrics.md from what the programs tell; read the difference before you commit it
+	cargo build --locked --workspace --bins
+	PROMETHEUS=$$(scripts/tools prometheus) REDIS_SERVER=$$(scripts/tools redis-server) KUBERNETES=$$(scripts/tools kubernetes) \
+	GATEWAY_API_CRDS=$$(scripts/tools crds) UPDATE_GOLDEN=1 cargo test --locked -p helio --test observe every_panel
+
+tools: ## Find or install Envoy, Redis, Prometheus, Kubernetes, CRDs, helm and cargo-deny, and print their paths
 	@scripts/tools envoy
 	@scripts/tools redis-server
+	@scripts/tools prometheus
 	@scripts/tools kubernetes
 	@scripts/tools crds
 	@scripts/tools helm

@@ -112,7 +112,8 @@ pub async fn build(
         limit => feed.within(Budget::new(limit, args.load.fleet_idle)),
     };
     let replica = args.replica.clone().unwrap_or_else(host_name);
-    let door = Arc::new(Door::new(&args.load, LoadMetrics::register(registry)?));
+    let load_metrics = LoadMetrics::register(registry, &args.load)?;
+    let door = Arc::new(Door::new(&args.load, load_metrics));
     let rate = args.load.rebalance_rate;
     let rebalancer = Rebalancer::new(store.clone(), door.clone(), &replica, rate);
     let synced = readiness.guard("snapshots");

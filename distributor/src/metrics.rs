@@ -1,4 +1,5 @@
 use heliograph_distributor_protocol::{Event, Protocol};
+use heliograph_shared::telemetry::from_zero;
 use heliograph_snapshot::ResourceType;
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -141,6 +142,14 @@ impl Metrics {
         registry.register(Box::new(metrics.unclassed.clone()))?;
         registry.register(Box::new(metrics.report_failures.clone()))?;
         registry.register(Box::new(metrics.apply_to_ack.clone()))?;
+        for by_type in [&metrics.responses, &metrics.acknowledgements, &metrics.rejections] {
+            from_zero(by_type, ResourceType::ALL.map(|kind| [kind.as_str()]));
+        }
+        from_zero(&metrics.fleet_loads, [Occasion::Ahead, Occasion::Asked].map(|it| [it.as_str()]));
+        for protocol in [Protocol::Delta, Protocol::StateOfTheWorld] {
+            metrics.streams.with_label_values(&[label_of(protocol)]);
+        }
+        metrics.fleets(0, 0, 0, 0);
         Ok(metrics)
     }
 
@@ -157,11 +166,7 @@ impl Metrics {
     }
 
     pub(crate) fn load(&self, occasion: Occasion) {
-        let label = match occasion {
-            Occasion::Ahead => "ahead",
-            Occasion::Asked => "asked",
-        };
-        self.fleet_loads.with_label_values(&[label]).inc();
+        self.fleet_loads.with_label_values(&[occasion.as_str()]).inc();
     }
 
     pub(crate) fn dropped(&self) {
@@ -181,11 +186,7 @@ impl Metrics {
     }
 
     pub(crate) fn stream(&self, protocol: Protocol) -> Present {
-        let label = match protocol {
-            Protocol::Delta => "delta",
-            Protocol::StateOfTheWorld => "sotw",
-        };
-        Present::new(self.streams.with_label_values(&[label]))
+        Present::new(self.streams.with_label_values(&[label_of(protocol)]))
     }
 
     pub(crate) fn response(&self, kind: ResourceType, bytes: usize) {
@@ -216,6 +217,22 @@ impl Metrics {
 
     pub(crate) fn uncompared(&self) {
         self.uncompared.inc();
+    }
+}
+
+impl Occasion {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ahead => "ahead",
+            Self::Asked => "asked",
+        }
+    }
+}
+
+fn label_of(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Delta => "delta",
+        Protocol::StateOfTheWorld => "sotw",
     }
 }
 

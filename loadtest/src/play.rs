@@ -1,6 +1,6 @@
 //! A scenario, step by step.
 
-use crate::run::{Changes, Finished, Options, Plan, Run, RunError};
+use crate::run::{Changes, Finished, Options, Plan, Run, RunError, Scale};
 use crate::scenario::{Restart, Scenario, Step};
 use crate::servers::{Stop, Target};
 use heliograph_report::Scenario as Told;
@@ -85,6 +85,13 @@ async fn take(step: &Step, settle: Duration, run: &mut Run) -> Result<(), RunErr
             run.excuse(false).await
         }
         Step::AddServers(count) => run.add_servers(*count).await,
+        Step::Scale { to, within, most_opened } => {
+            let (to, within, most_opened) = (*to, *within, *most_opened);
+            // Who is sent to another server loses its stream; so may some also when all are about even.
+            run.excuse(true).await?;
+            run.scale(Scale { to, within, most_opened }).await?;
+            run.settle(settle).await
+        }
         Step::Behave { conduct, share } => run.behave(*share, conduct.clone()).await,
     }
 }

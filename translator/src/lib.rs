@@ -8,6 +8,7 @@ mod acks;
 mod backoff;
 mod connect;
 pub mod election;
+mod fleet_metrics;
 pub mod kubernetes;
 mod metrics;
 mod pace;
@@ -22,6 +23,7 @@ mod term;
 
 pub use acks::AckReader;
 pub use connect::{ConnectError, KubernetesArgs};
+pub use fleet_metrics::{FLEETS_WITH_METRICS, FleetMetrics};
 pub use metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
 pub use proxies::{Blame, Blamed, FleetProxies, Proxies};
 pub use publish::{Decision, News, Publisher, TermError};

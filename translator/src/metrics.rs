@@ -1,4 +1,5 @@
 use crate::provider::file::{Remark, RemarkKind};
+use heliograph_shared::telemetry::from_zero;
 use heliograph_store::StoreError;
 use heliograph_translator_core::objects::Kind;
 use heliograph_translator_core::{Event, Work};
@@ -9,6 +10,14 @@ use std::time::Duration;
 
 /// From a tenth of a millisecond, which one endpoint takes, to the first translation of a large cluster.
 const SETTLE_SECONDS: [f64; 9] = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
+
+/// What happens to objects, as a label.
+const APPLIED: &str = "applied";
+const DELETED: &str = "deleted";
+
+/// Why the store did not do something, as a label.
+const STORE_FAILURES: [&str; 6] =
+    ["fenced", "conflict", "not_newer", "unavailable", "damaged", "refused"];
 
 /// What the translator counts.
 #[derive(Clone, Debug)]
@@ -107,6 +116,8 @@ impl TranslatorMetrics {
         registry.register(Box::new(pending.clone()))?;
         registry.register(Box::new(pinned.clone()))?;
         registry.register(Box::new(claimed.clone()))?;
+        from_zero(&events, [[APPLIED], [DELETED]]);
+        from_zero(&store_failures, STORE_FAILURES.map(|reason| [reason]));
         Ok(Self {
             events,
             settle,
@@ -123,8 +134,8 @@ impl TranslatorMetrics {
 
     pub(crate) fn event(&self, event: &Event) {
         let label = match event {
-            Event::Applied(_) => "applied",
-            Event::Deleted(_) => "deleted",
+            Event::Applied(_) => APPLIED,
+            Event::Deleted(_) => DELETED,
         };
         self.events.with_label_values(&[label]).inc();
     }
@@ -145,13 +156,14 @@ impl TranslatorMetrics {
     }
 
     pub(crate) fn store_failed(&self, error: &StoreError) {
+        let [fenced, conflict, not_newer, unavailable, damaged, refused] = STORE_FAILURES;
         let reason = match error {
-            StoreError::Fenced { .. } => "fenced",
-            StoreError::Conflict { .. } => "conflict",
-            StoreError::NotNewer { .. } => "not_newer",
-            StoreError::Unavailable(_) => "unavailable",
-            StoreError::Damaged { .. } => "damaged",
-            StoreError::Refused(_) => "refused",
+            StoreError::Fenced { .. } => fenced,
+            StoreError::Conflict { .. } => conflict,
+            StoreError::NotNewer { .. } => not_newer,
+            StoreError::Unavailable(_) => unavailable,
+            StoreError::Damaged { .. } => damaged,
+            StoreError::Refused(_) => refused,
         };
         self.store_failures.with_label_values(&[reason]).inc();
     }
@@ -199,7 +211,7 @@ impl KubernetesMetrics {
         let objects = by_kind("heliograph_kubernetes_objects", "Objects that the API serves.")?;
         let unreadable = by_kind(
             "heliograph_kubernetes_unreadable_objects",
-            "Objects that cannot be read, and count as absent.",
+            "Objects that cannot be read as they are now. What was read of them before counts.",
         )?;
         let watched = by_kind(
             "heliograph_kubernetes_watched",
@@ -228,7 +240,11 @@ impl KubernetesMetrics {
         self.watched.with_label_values(&[kind.as_str()]).set(is_watched.into());
     }
 
-    /// `reason` is one of a few.
+    /// For these reasons and no others.
+    pub(crate) fn may_fail(&self, kind: Kind, reasons: impl IntoIterator<Item = &'static str>) {
+        from_zero(&self.failures, reasons.into_iter().map(|reason| [kind.as_str(), reason]));
+    }
+
     pub(crate) fn failed(&self, kind: Kind, reason: &'static str) {
         self.failures.with_label_values(&[kind.as_str(), reason]).inc();
     }

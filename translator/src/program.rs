@@ -3,6 +3,7 @@
 use crate::acks::AckReader;
 use crate::connect::KubernetesArgs;
 use crate::election::{Election, ElectionArgs, Lead, each_term};
+use crate::fleet_metrics::{FLEETS_WITH_METRICS, FleetMetrics};
 use crate::kubernetes::{Infra, InfraMetrics, Observed, ProxyArgs, StatusMetrics, StatusWriter};
 use crate::metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
 use crate::provider::directory::Directory;
@@ -53,6 +54,16 @@ pub struct Program {
 
     #[command(flatten)]
     pub admin: AdminArgs,
+
+    /// How many fleets have metrics of their own, the first by name; 0 for none
+    #[arg(
+        long,
+        help_heading = "Admin",
+        env = "HELIO_FLEET_METRICS",
+        value_name = "COUNT",
+        default_value_t = FLEETS_WITH_METRICS
+    )]
+    pub fleet_metrics: usize,
 
     #[command(flatten)]
     pub settings: SettingsArgs,
@@ -123,6 +134,7 @@ impl Program {
         let guard = readiness.guard(source.awaited());
         let translator = Translator::new(store.clone(), None, metrics, guard);
         let report = translator.report();
+        FleetMetrics::register(&registry, report.clone(), self.fleet_metrics)?;
         let acks = AckReader::new(store, &translator);
         let (inputs, outputs) = mpsc::channel(WAITING_BATCHES);
         let admin_address = admin.address();

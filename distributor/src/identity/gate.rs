@@ -232,6 +232,9 @@ impl Ways {
 }
 
 impl Reason {
+    pub(super) const ALL: [Self; 5] =
+        [Self::NoCredential, Self::Certificate, Self::Token, Self::NotAllowed, Self::Unavailable];
+
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::NoCredential => "no-credential",

@@ -1,7 +1,18 @@
 use super::gate::Reason;
 use crate::tls::{HandshakeError, Material};
+use heliograph_shared::telemetry::from_zero;
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 use std::time::SystemTime;
+
+/// How a question to Kubernetes about a token ends, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Review {
+    Known,
+    Refused,
+    Failed,
+    /// It was not asked.
+    Withheld,
+}
 
 /// What is counted of who comes and who is turned away.
 #[derive(Clone, Debug)]
@@ -12,6 +23,9 @@ pub(crate) struct SecurityMetrics {
     refused: IntCounterVec,
     reviews: IntCounterVec,
 }
+
+/// Why a handshake fails, as a label.
+const HANDSHAKES: [&str; 3] = ["timeout", "certificate", "other"];
 
 impl SecurityMetrics {
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
@@ -29,16 +43,23 @@ impl SecurityMetrics {
             bad_files: IntGaugeVec::new(
                 name(
                     "bad_security_files",
-                    "1 while files cannot be used and what was read before holds.",
+                    "1 while files (tls, jwks, kubernetes, access) cannot be used and what was read before holds.",
                 ),
                 &["files"],
             )?,
             handshakes: IntCounterVec::new(
-                name("failed_handshakes_total", "TLS handshakes that did not become a connection."),
+                name(
+                    "failed_handshakes_total",
+                    "TLS handshakes that did not become a connection: timeout, certificate, other.",
+                ),
                 &["reason"],
             )?,
             refused: IntCounterVec::new(
-                name("refused_calls_total", "Calls and streams of clients that may not make them."),
+                name(
+                    "refused_calls_total",
+                    "Calls and streams of clients that may not make them: no-credential, certificate, token, not-allowed; \
+                     unavailable where nobody can tell now.",
+                ),
                 &["reason"],
             )?,
             reviews: IntCounterVec::new(
@@ -54,6 +75,9 @@ impl SecurityMetrics {
         registry.register(Box::new(metrics.handshakes.clone()))?;
         registry.register(Box::new(metrics.refused.clone()))?;
         registry.register(Box::new(metrics.reviews.clone()))?;
+        from_zero(&metrics.handshakes, HANDSHAKES.map(|reason| [reason]));
+        from_zero(&metrics.refused, Reason::ALL.map(|reason| [reason.as_str()]));
+        from_zero(&metrics.reviews, Review::ALL.map(|review| [review.as_str()]));
         Ok(metrics)
     }
 
@@ -75,20 +99,33 @@ impl SecurityMetrics {
     }
 
     pub(crate) fn handshake(&self, error: &HandshakeError) {
+        let [timeout, certificate, other] = HANDSHAKES;
         let reason = match error {
-            HandshakeError::Timeout => "timeout",
-            HandshakeError::Certificate(_) => "certificate",
-            HandshakeError::Other(_) => "other",
+            HandshakeError::Timeout => timeout,
+            HandshakeError::Certificate(_) => certificate,
+            HandshakeError::Other(_) => other,
         };
         self.handshakes.with_label_values(&[reason]).inc();
     }
 
-    /// `outcome` is one of a few words.
-    pub(crate) fn reviewed(&self, outcome: &'static str) {
-        self.reviews.with_label_values(&[outcome]).inc();
+    pub(crate) fn reviewed(&self, review: Review) {
+        self.reviews.with_label_values(&[review.as_str()]).inc();
     }
 
     pub(crate) fn refused(&self, reason: Reason) {
         self.refused.with_label_values(&[reason.as_str()]).inc();
+    }
+}
+
+impl Review {
+    const ALL: [Self; 4] = [Self::Known, Self::Refused, Self::Failed, Self::Withheld];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Known => "known",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Withheld => "withheld",
+        }
     }
 }

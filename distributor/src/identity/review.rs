@@ -3,7 +3,7 @@
 use super::Identity;
 use super::api::{Api, ApiError};
 use super::jwt::Unproven;
-use super::metrics::SecurityMetrics;
+use super::metrics::{Review, SecurityMetrics};
 use super::reviews::{Judged, Reviews};
 use crate::load::Bucket;
 use serde::Deserialize;
@@ -125,14 +125,14 @@ impl Reviewer {
             return outcome;
         }
         if is_stranger && !self.may_ask_about_a_stranger() {
-            self.metrics.reviewed("withheld");
+            self.metrics.reviewed(Review::Withheld);
             return Err(ReviewRefused::Away(TOO_MANY.to_owned()));
         }
         let asked = self.ask(token).await;
         self.metrics.reviewed(match &asked {
-            Ok(Ok(_)) => "known",
-            Ok(Err(_)) => "refused",
-            Err(_) => "failed",
+            Ok(Ok(_)) => Review::Known,
+            Ok(Err(_)) => Review::Refused,
+            Err(_) => Review::Failed,
         });
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         match asked {

@@ -141,6 +141,16 @@ impl Gate {
 }
 
 impl Refusal {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Connections,
+        Self::Address,
+        Self::Streams,
+        Self::Rate,
+        Self::Requests,
+        Self::Receiving,
+        Self::Drain,
+    ];
+
     /// For metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
-use super::{Ending, Refusal};
-use prometheus::{IntCounter, IntCounterVec, Opts, Registry};
+use super::{Ending, LoadArgs, Refusal};
+use heliograph_shared::telemetry::from_zero;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 /// Who was turned away, and who was sent away.
 #[derive(Clone, Debug)]
@@ -10,7 +11,10 @@ pub(crate) struct LoadMetrics {
 }
 
 impl LoadMetrics {
-    pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn register(
+        registry: &Registry,
+        args: &LoadArgs,
+    ) -> Result<Self, prometheus::Error> {
         let counters = |name: &str, help: &str| {
             IntCounterVec::new(
                 Opts::new(format!("heliograph_distributor_{name}"), help),
@@ -33,9 +37,17 @@ impl LoadMetrics {
                 "Times that a stream sent too many requests and was read slower from then on.",
             )?,
         };
+        let max_streams = IntGauge::new(
+            "heliograph_distributor_max_streams",
+            "How many ADS streams this replica takes (--max-streams); 0 for any number.",
+        )?;
+        max_streams.set(i64::try_from(args.max_streams).unwrap_or(i64::MAX));
+        registry.register(Box::new(max_streams))?;
         registry.register(Box::new(metrics.turned_away.clone()))?;
         registry.register(Box::new(metrics.ended.clone()))?;
         registry.register(Box::new(metrics.slowed.clone()))?;
+        from_zero(&metrics.turned_away, Refusal::ALL.map(|refusal| [refusal.as_str()]));
+        from_zero(&metrics.ended, Ending::ALL.map(|ending| [ending.as_str()]));
         Ok(metrics)
     }
 

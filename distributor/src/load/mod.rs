@@ -32,6 +32,8 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
+    const ALL: [Self; 5] = [Self::Age, Self::Drain, Self::Silence, Self::SlowReader, Self::Excess];
+
     /// For metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

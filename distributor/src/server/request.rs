@@ -158,7 +158,7 @@ mod tests {
 
     /// So many empty requests, which are there already.
     fn requests(count: usize, request_rate: u32) -> Requests {
-        let metrics = LoadMetrics::register(&Registry::new()).unwrap();
+        let metrics = LoadMetrics::register(&Registry::new(), &LoadArgs::DEFAULT).unwrap();
         let door = Arc::new(Door::new(&LoadArgs { request_rate, ..LoadArgs::DEFAULT }, metrics));
         let admitted = Arc::new(door.admit(&Tenure::default()).unwrap());
         let frame = Bytes::from_static(&[0; 5]);
@@ -176,7 +176,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn large_requests_wait_for_each_other_and_small_ones_for_nobody() {
-        let metrics = LoadMetrics::register(&Registry::new()).unwrap();
+        let metrics = LoadMetrics::register(&Registry::new(), &LoadArgs::DEFAULT).unwrap();
         let door = Arc::new(Door::new(&LoadArgs::DEFAULT, metrics));
         // The largest that there may be: eight fill the room.
         let large = [0, 2, 0, 0, 0, 7];

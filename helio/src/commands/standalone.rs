@@ -8,7 +8,8 @@ use heliograph_store::Embedded;
 use heliograph_translator::program::{WAITING_BATCHES, add_pages};
 use heliograph_translator::provider::file::{self, File, RemarkKind};
 use heliograph_translator::{
-    AckReader, FileMetrics, Remarks, StatusPage, Translator, TranslatorMetrics,
+    AckReader, FLEETS_WITH_METRICS, FileMetrics, FleetMetrics, Remarks, StatusPage, Translator,
+    TranslatorMetrics,
 };
 use heliograph_translator_core::World;
 use std::path::PathBuf;
@@ -83,6 +84,7 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
     let metrics = TranslatorMetrics::register(&registry)?;
     let translator = Translator::new(store.clone(), None, metrics, readiness.guard("translation"));
     let report = translator.report();
+    FleetMetrics::register(&registry, report.clone(), FLEETS_WITH_METRICS)?;
     let acks = AckReader::new(store.clone(), &translator);
     let admin = admin::bind(args.admin.admin_address).await?;
     // Its own Envoys are on this machine, so nobody is asked who they are.

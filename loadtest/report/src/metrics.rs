@@ -1,3 +1,4 @@
+use crate::figures::OTHER;
 use crate::{Counters, Figures, Sample, Tally};
 use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
@@ -58,6 +59,10 @@ impl Metrics {
         registry.register(Box::new(metrics.violations.clone()))?;
         registry.register(Box::new(metrics.server_cpu.clone()))?;
         registry.register(Box::new(metrics.server_memory.clone()))?;
+        // So that there is a sum while nothing is wrong.
+        for kinds in [&metrics.errors, &metrics.violations] {
+            kinds.with_label_values(&[OTHER]);
+        }
         Ok(metrics)
     }
 

@@ -2,7 +2,7 @@ use super::peak::Peak;
 use super::{Amount, Bench, BenchError, Contender, Figure, Results};
 use crate::population::{Conduct, Group, NodeSize};
 use crate::run::{Changes, Finished, Options, Plan, Run};
-use crate::scenario::{Protocols, Share, Span};
+use crate::scenario::{Balance, Protocols, Share, Span};
 use crate::servers::Target;
 use crate::workload::{Resources, UpdateKind};
 use heliograph_report::{Sample, Scenario};
@@ -172,7 +172,8 @@ impl Experiment {
             text: String::new(),
         };
         let (programs, cpu, tls) = (&bench.programs, bench.server_cpu, self == Self::EmptyTls);
-        let target = Target::launch(contender.launch(), 1, programs, cpu, tls).await?;
+        let target =
+            Target::launch(contender.launch(), 1, programs, cpu, tls, Balance::default()).await?;
         // Some more, for those who come during a push.
         let plan = Plan {
             protocols,

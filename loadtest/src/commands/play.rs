@@ -133,7 +133,7 @@ impl RunArgs {
         }
         if scenario.needs_own_servers() && self.launch != Some(Launch::Heliograph) {
             return Err(format!(
-                "{name} restarts or adds servers, so they have to be its own: use --launch heliograph"
+                "{name} restarts servers, or has more or fewer of them, so they have to be its own: use --launch heliograph"
             ));
         }
         let peer = self.launch.is_some_and(|launch| launch != Launch::Heliograph);
@@ -158,9 +158,8 @@ impl RunArgs {
         if let Some(launch) = self.launch {
             // A peer is one process, whatever the scenario would like.
             let count = if launch == Launch::Heliograph { scenario.servers } else { 1 };
-            return Ok(
-                Target::launch(launch, count, programs, self.pin_server, self.launch_tls).await?
-            );
+            let (cpu, tls, balance) = (self.pin_server, self.launch_tls, scenario.balance);
+            return Ok(Target::launch(launch, count, programs, cpu, tls, balance).await?);
         }
         for server in &self.server {
             self.security.server(server).map_err(|error| Usage(format!("{error:#}")))?;

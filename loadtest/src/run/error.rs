@@ -20,6 +20,13 @@ pub enum RunError {
         "within {within:?} {lacking} of {clients} clients did not get what they should: {missing}"
     )]
     Unsettled { within: Duration, lacking: usize, clients: usize, missing: String },
+    #[error(
+        "within {within:?} the streams did not even out: {} servers have {streams:?} for {clients} clients",
+        streams.len()
+    )]
+    Uneven { within: Duration, streams: Vec<u64>, clients: usize },
+    #[error("{opened} streams were opened in one second, and {most} are a storm")]
+    Storm { opened: u64, most: u64 },
     #[error("a process of clients cannot be started: {0}")]
     Start(std::io::Error),
     #[error("a process of clients has failed: {0}")]

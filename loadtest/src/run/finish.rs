@@ -59,7 +59,8 @@ impl Run {
             cpus: self.clients_cpus as u64,
             used: self.watch.clients(),
         };
-        let notes = notes(interrupted, report.clients.busiest().unwrap_or(0.0));
+        let mut notes = notes(interrupted, report.clients.busiest().unwrap_or(0.0));
+        notes.splice(..0, self.notes);
         Finished { report, notes }
     }
 }

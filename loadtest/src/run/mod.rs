@@ -10,12 +10,14 @@ mod error;
 mod finish;
 mod live;
 mod metrics;
+mod scale;
 mod watch;
 mod workers;
 
 pub use changes::Changes;
 pub use error::RunError;
 pub use finish::Finished;
+pub use scale::Scale;
 
 use crate::population::{Conduct, Group};
 use crate::scenario::{Protocols, Share, Span};
@@ -88,6 +90,7 @@ pub struct Run {
     /// Whether it was waited for those who connected last.
     settled: bool,
     errors: Vec<String>,
+    notes: Vec<String>,
     tasks: Tasks,
     stop: CancellationToken,
 }
@@ -183,6 +186,7 @@ impl Run {
             changes: 0,
             settled: false,
             errors: Vec::new(),
+            notes: Vec::new(),
             tasks,
             stop,
         })

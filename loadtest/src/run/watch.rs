@@ -22,6 +22,8 @@ struct Server {
     watched: Watched,
     /// One that is not there for a moment is no mistake.
     away: bool,
+    /// It does not come back.
+    gone: bool,
 }
 
 impl Watch {
@@ -58,6 +60,7 @@ impl Watch {
         for (server, sample) in servers.iter_mut().chain([clients]).zip(samples) {
             match sample {
                 Ok(sample) => server.push(sample),
+                Err(SampleError::Gone(_)) if server.gone => server.rest(at, streams),
                 Err(SampleError::Gone(_)) if server.away => {}
                 Err(error) => return Err(error),
             }
@@ -70,6 +73,11 @@ impl Watch {
     /// A server will not be there for a moment.
     pub(super) fn leaves(&self, name: &str) {
         self.each(name, |server| server.away = true);
+    }
+
+    /// A server will not be there again. What it used stays counted.
+    pub(super) fn retires(&self, name: &str) {
+        self.each(name, |server| server.gone = true);
     }
 
     /// It is there again, as another process.
@@ -118,7 +126,14 @@ impl Watch {
 impl Server {
     fn new(name: String, sampler: Sampler) -> Self {
         let sampler = Arc::new(Mutex::new(sampler));
-        Self { sampler, watched: Watched::new(name), away: false }
+        Self { sampler, watched: Watched::new(name), away: false, gone: false }
+    }
+
+    /// As it is after it has ended.
+    fn rest(&mut self, at_ms: u64, streams: u64) {
+        let before = self.watched.samples().last().copied().unwrap_or_default();
+        let (pss, rss, open_files) = (Some(0), 0, Some(0));
+        self.push(Sample { at_ms, streams, pss, rss, open_files, ..before });
     }
 
     /// Two looks that overlap may end in the other order.

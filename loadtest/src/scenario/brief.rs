@@ -16,6 +16,7 @@ impl Scenario {
         self.fleets = self.fleets.min(FLEETS);
         self.repeat = self.repeat.min(2);
         self.connect.rate = None;
+        self.balance.drain_time = self.balance.drain_time.min(Span(PAUSE));
         let resources = &mut self.resources;
         resources.clusters = resources.clusters.min(CLUSTERS);
         resources.listeners = resources.listeners.min(2);
@@ -28,7 +29,7 @@ impl Scenario {
                 }
                 Step::Reconnect { over, .. } => *over = PAUSE.min(*over),
                 Step::Restart { pause, .. } => *pause = PAUSE.min(*pause),
-                Step::AddServers(_) | Step::Behave { .. } => {}
+                Step::AddServers(_) | Step::Scale { .. } | Step::Behave { .. } => {}
             }
         }
         for group in &mut self.population {

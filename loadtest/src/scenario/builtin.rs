@@ -5,7 +5,7 @@ macro_rules! built_in {
 }
 
 /// Name and text, in the order in which they are listed.
-pub const BUILT_IN: [(&str, &str); 13] = built_in![
+pub const BUILT_IN: [(&str, &str); 14] = built_in![
     "connect-storm",
     "idle",
     "endpoint-churn",
@@ -14,6 +14,7 @@ pub const BUILT_IN: [(&str, &str); 13] = built_in![
     "rolling-restart",
     "replica-loss",
     "scale-out",
+    "autoscale",
     "slow-readers",
     "nack",
     "many-fleets",

@@ -37,6 +37,8 @@ pub struct Scenario {
     #[serde(default = "one")]
     pub servers: usize,
     #[serde(default)]
+    pub balance: Balance,
+    #[serde(default)]
     pub protocol: Protocols,
     #[serde(default = "one")]
     pub streams_per_connection: usize,
@@ -53,6 +55,16 @@ pub struct Scenario {
     pub repeat: u32,
     #[serde(default)]
     pub end: End,
+}
+
+/// What servers that the harness starts do with streams that they have. By default they let none go, and end at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
+pub struct Balance {
+    /// Streams a second that one lets go at most while it has more than the others.
+    pub rebalance_rate: u32,
+    /// Over how long one that ends lets all go.
+    pub drain_time: Span,
 }
 
 /// Which of the two xDS protocols clients speak.
@@ -84,7 +96,10 @@ pub struct End {
 impl Scenario {
     /// Whether only servers that the harness starts can take its steps.
     pub fn needs_own_servers(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Restart { .. } | Step::AddServers(_)))
+        let needs = |step: &Step| {
+            matches!(step, Step::Restart { .. } | Step::AddServers(_) | Step::Scale { .. })
+        };
+        self.steps.iter().any(needs)
     }
 
     pub fn makes_changes(&self) -> bool {

@@ -83,6 +83,12 @@ impl Scenario {
             return Err(format!("{changes} changes are too many: at most {}", Workload::LAST));
         }
         for step in &self.steps {
+            if let Step::Scale { to, .. } = step {
+                let fits = (1..=MOST_SERVERS).contains(to) && self.resources.clusters > 0;
+                fits.then_some(()).ok_or(format!(
+                    "{step}: write from 1 to {MOST_SERVERS} servers, and clusters whose endpoints change meanwhile"
+                ))?;
+            }
             let Step::Change { kind, every, .. } = step else { continue };
             if every.is_zero() {
                 return Err(format!("{step}: every: write how long it is from one to the next"));

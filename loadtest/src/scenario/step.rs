@@ -10,11 +10,31 @@ use std::time::Duration;
 #[serde(try_from = "Written")]
 pub enum Step {
     Idle(Duration),
-    Change { kind: UpdateKind, every: Duration, count: u32, reach: Reach },
-    Reconnect { share: Share, over: Duration },
-    Restart { how: Restart, pause: Duration },
+    Change {
+        kind: UpdateKind,
+        every: Duration,
+        count: u32,
+        reach: Reach,
+    },
+    Reconnect {
+        share: Share,
+        over: Duration,
+    },
+    Restart {
+        how: Restart,
+        pause: Duration,
+    },
     AddServers(usize),
-    Behave { conduct: Conduct, share: Share },
+    /// Servers come or go until there are so many, and streams even out in time.
+    Scale {
+        to: usize,
+        within: Duration,
+        most_opened: Option<u64>,
+    },
+    Behave {
+        conduct: Conduct,
+        share: Share,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -40,11 +60,18 @@ struct Written {
     restart_servers: Option<Restart>,
     pause: Option<Span>,
     add_servers: Option<usize>,
+    scale_servers: Option<usize>,
+    within: Option<Span>,
+    most_opened: Option<u64>,
     behave: Option<Conduct>,
     share: Option<Share>,
 }
 
-const VERBS: &str = "idle, change, reconnect, restart-servers, add-servers or behave";
+const VERBS: &str =
+    "idle, change, reconnect, restart-servers, add-servers, scale-servers or behave";
+
+/// For streams to even out, if nobody says.
+const EVEN_WITHIN: Duration = Duration::from_secs(600);
 
 impl TryFrom<Written> for Step {
     type Error = String;
@@ -52,6 +79,7 @@ impl TryFrom<Written> for Step {
     fn try_from(written: Written) -> Result<Self, String> {
         let Written { mut every, mut count, mut reach, mut over, mut pause, mut share, .. } =
             written;
+        let Written { mut within, mut most_opened, scale_servers, .. } = written;
         let Written { idle, change, reconnect, restart_servers, add_servers, behave, .. } = written;
         let span = |span: Option<Span>| span.unwrap_or_default().0;
         let mut steps = Vec::new();
@@ -66,6 +94,11 @@ impl TryFrom<Written> for Step {
         let restart = |how| Self::Restart { how, pause: span(pause.take()) };
         steps.extend(restart_servers.map(restart));
         steps.extend(add_servers.map(Self::AddServers));
+        steps.extend(scale_servers.map(|to| Self::Scale {
+            to,
+            within: within.take().map_or(EVEN_WITHIN, |within| within.0),
+            most_opened: most_opened.take(),
+        }));
         steps.extend(
             behave
                 .map(|conduct| Self::Behave { conduct, share: share.take().unwrap_or(Share::ALL) }),
@@ -77,6 +110,8 @@ impl TryFrom<Written> for Step {
             ("over", over.is_some()),
             ("pause", pause.is_some()),
             ("share", share.is_some()),
+            ("within", within.is_some()),
+            ("most-opened", most_opened.is_some()),
         ];
         match (steps.pop(), steps.is_empty()) {
             (Some(step), true) => match left.into_iter().find(|(_, is_left)| *is_left) {
@@ -98,6 +133,7 @@ impl fmt::Display for Step {
             Self::Reconnect { share, .. } => write!(f, "reconnect {share}"),
             Self::Restart { .. } => f.write_str("restart servers"),
             Self::AddServers(count) => write!(f, "add {count} servers"),
+            Self::Scale { to, .. } => write!(f, "scale to {to} servers"),
             Self::Behave { conduct, share } => write!(f, "{share} {conduct}"),
         }
     }

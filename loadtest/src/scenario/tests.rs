@@ -32,6 +32,7 @@ clients: 100
 processes: 2
 fleets: 3
 servers: 2
+balance: {rebalance-rate: 7}
 protocol: mixed
 streams-per-connection: 5
 resources: {clusters: 10, listeners: 1, routes: 4}
@@ -48,6 +49,7 @@ steps:
   - {reconnect: 10%, over: 5s}
   - {restart-servers: one-by-one, pause: 2s}
   - add-servers: 1
+  - {scale-servers: 6, within: 5m, most-opened: 300}
   - {behave: garbage, share: 5%}
 repeat: 2
 end: {settle: 5s}
@@ -67,11 +69,14 @@ end: {settle: 5s}
         Step::Reconnect { share: share("10%"), over: seconds(5) },
         Step::Restart { how: Restart::OneByOne, pause: seconds(2) },
         Step::AddServers(1),
+        Step::Scale { to: 6, within: seconds(300), most_opened: Some(300) },
         Step::Behave { conduct: Conduct::Garbage, share: share("5%") },
     ];
     assert_eq!(scenario.steps, expected);
     assert!(scenario.needs_own_servers() && scenario.makes_changes());
     assert_eq!((scenario.processes, scenario.fleets, scenario.repeat), (2, 3, 2));
+    let balance = Balance { rebalance_rate: 7, drain_time: Span(Duration::ZERO) };
+    assert_eq!(scenario.balance, balance);
 }
 
 #[test]
@@ -86,6 +91,7 @@ fn what_is_wrong_is_said_in_one_line() {
         ("about: x\nclients: 1\nsteps:\n  - {every: 5s}", "this is none"),
         ("about: x\nclients: 1\nsteps:\n  - {idle: 5s, count: 3}", "`count` does not belong"),
         ("about: x\nclients: 1\nsteps:\n  - {change: route}", "nothing to change"),
+        ("about: x\nclients: 1\nsteps:\n  - {scale-servers: 0}", "from 1 to"),
         ("about: x\nclients: 1\nsteps:\n  - {change: endpoint, every: 0s}", "every"),
         ("about: x\nclients: 1\nsteps:\n  - {reconnect: 0%}", "no share"),
         ("about: x\nclients: 1\nconnect: {rate: 0}", "rate"),

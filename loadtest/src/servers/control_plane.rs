@@ -4,6 +4,7 @@ use super::heliograph::{Heliograph, address_in, get};
 use super::kubernetes::Kubernetes;
 use super::{Program, Programs, ServersError, Start, version};
 use crate::drive::StoreDriver;
+use crate::scenario::Balance;
 use crate::security::Security;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -85,7 +86,8 @@ impl Ours {
         let build = "build it with `cargo build --release -p heliograph-translator`";
         let path = programs.find("translator", "TRANSLATOR", build)?;
         let certificates = Certificates::make()?;
-        let (servers, store) = Heliograph::start(programs, 1, cpu, Some(&certificates)).await?;
+        let (servers, store) =
+            Heliograph::start(programs, 1, cpu, Some(&certificates), Balance::default()).await?;
         let arguments = vec![
             OsStr::new("--kubernetes"),
             OsStr::new("--kubeconfig"),

@@ -1,6 +1,7 @@
 use super::certificates::Certificates;
 use super::{Program, Programs, ServersError, Start, Stop, url, version};
 use crate::drive::StoreDriver;
+use crate::scenario::Balance;
 use heliograph_store::StoreArgs;
 use heliograph_store::keys::KeyRing;
 use heliograph_store::redis::link::RedisArgs;
@@ -10,6 +11,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,9 +23,12 @@ pub(super) struct Heliograph {
     distributor: PathBuf,
     redis_server: PathBuf,
     cpu: Option<usize>,
+    balance: Balance,
     /// How replicas serve TLS, if they do.
     tls: Vec<(&'static str, PathBuf)>,
     replicas: Vec<Replica>,
+    /// How many there ever were: none has the name of another.
+    started: usize,
     redis: Program,
     store: String,
     keys: PathBuf,
@@ -35,7 +40,18 @@ pub(super) struct Heliograph {
 struct Replica {
     program: Program,
     xds: SocketAddr,
+    admin: SocketAddr,
 }
+
+/// Replicas that nobody is led to any more.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    replicas: Vec<Replica>,
+    drain_time: Duration,
+}
+
+/// The metric that an autoscaler reads.
+const STREAMS: &str = "heliograph_distributor_streams{";
 
 /// Another program may take a port between the look and the start.
 const TRIES: usize = 5;
@@ -46,6 +62,7 @@ impl Heliograph {
         count: usize,
         cpu: Option<usize>,
         certificates: Option<&Certificates>,
+        balance: Balance,
     ) -> Result<(Self, StoreDriver), ServersError> {
         let build = "build it with `cargo build --release -p heliograph-distributor`";
         let distributor = programs.find("distributor", "DISTRIBUTOR", build)?;
@@ -69,8 +86,10 @@ impl Heliograph {
             distributor,
             redis_server,
             cpu,
+            balance,
             tls: tls.unwrap_or_default(),
             replicas,
+            started: 0,
             redis,
             store,
             keys,
@@ -122,8 +141,8 @@ impl Heliograph {
     }
 
     pub(super) async fn restart(&mut self, server: usize) -> Result<(), ServersError> {
-        let Some(xds) = self.replicas.get(server).map(|replica| replica.xds) else { return Ok(()) };
-        let replica = self.replica(server, xds).await?;
+        let Some(before) = self.replicas.get(server) else { return Ok(()) };
+        let replica = self.replica(before.program.name().to_owned(), before.xds).await?;
         if let Some(place) = self.replicas.get_mut(server) {
             *place = replica;
         }
@@ -133,15 +152,34 @@ impl Heliograph {
     pub(super) async fn add(&mut self, count: usize) -> Result<(), ServersError> {
         for _ in 0..count {
             let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            let replica = self.replica(self.replicas.len(), any).await?;
+            let name = format!("distributor-{}", self.started);
+            self.started += 1;
+            let replica = self.replica(name, any).await?;
             self.replicas.push(replica);
         }
         Ok(())
     }
 
-    async fn replica(&self, number: usize, xds: SocketAddr) -> Result<Replica, ServersError> {
-        let name = format!("distributor-{number}");
+    pub(super) fn retire(&mut self, count: usize) -> Retired {
+        let replicas = self.replicas.split_off(self.replicas.len().saturating_sub(count));
+        Retired { replicas, drain_time: self.balance.drain_time.0 }
+    }
+
+    pub(super) async fn streams(&self) -> Option<Vec<u64>> {
+        let mut all = Vec::new();
+        for replica in &self.replicas {
+            let page = get(replica.admin, "/metrics").await?;
+            let values = page.lines().filter_map(|line| line.strip_prefix(STREAMS));
+            let values = values.map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+            all.push(values.sum::<Option<u64>>()?);
+        }
+        Some(all)
+    }
+
+    async fn replica(&self, name: String, xds: SocketAddr) -> Result<Replica, ServersError> {
         let address = xds.to_string();
+        let rebalance_rate = self.balance.rebalance_rate.to_string();
+        let drain_time = format!("{}ms", self.balance.drain_time.0.as_millis());
         let flags = [
             ("--store", OsStr::new(&self.store)),
             ("--store-keys", self.keys.as_os_str()),
@@ -154,8 +192,8 @@ impl Heliograph {
             ("--max-connections-per-address", OsStr::new("0")),
             ("--max-streams", OsStr::new("0")),
             ("--admission-rate", OsStr::new("0")),
-            ("--rebalance-rate", OsStr::new("0")),
-            ("--drain-time", OsStr::new("0")),
+            ("--rebalance-rate", OsStr::new(&rebalance_rate)),
+            ("--drain-time", OsStr::new(&drain_time)),
         ];
         let tls = self.tls.iter().map(|(flag, file)| (*flag, file.as_os_str()));
         let flags = flags.into_iter().chain(tls);
@@ -166,7 +204,20 @@ impl Heliograph {
         let addresses = |line: &str| Some((address_in(line, "xds=")?, address_in(line, "admin=")?));
         let (xds, admin) = program.printed("it listens", addresses).await?;
         program.is("it is ready", async || is_ready(admin).await).await?;
-        Ok(Replica { program, xds })
+        Ok(Replica { program, xds, admin })
+    }
+}
+
+impl Retired {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.replicas.iter().map(|replica| replica.program.name())
+    }
+
+    /// Asks all of them to end, and waits until they have let all streams go.
+    pub(crate) async fn end(mut self) -> Result<(), ServersError> {
+        let drain_time = self.drain_time;
+        let ends = self.replicas.iter_mut().map(|replica| replica.program.drain(drain_time));
+        futures::future::try_join_all(ends).await.map(drop)
     }
 }
 

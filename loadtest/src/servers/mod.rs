@@ -15,9 +15,11 @@ pub(crate) use program::{Program, Start};
 pub use program::{Programs, Stop};
 
 use crate::drive::{DriveError, Driver};
+use crate::scenario::Balance;
 use crate::security::Security;
 use certificates::Certificates;
 use heliograph::Heliograph;
+pub(crate) use heliograph::Retired;
 use heliograph_report::Sampler;
 use peer::Peer;
 use std::collections::BTreeMap;
@@ -104,10 +106,12 @@ impl Target {
         programs: &Programs,
         cpu: Option<usize>,
         tls: bool,
+        balance: Balance,
     ) -> Result<Self, ServersError> {
         let certificates = if tls { Some(Certificates::make()?) } else { None };
         let (servers, driver) = if launch == Launch::Heliograph {
-            let started = Heliograph::start(programs, count, cpu, certificates.as_ref()).await?;
+            let started =
+                Heliograph::start(programs, count, cpu, certificates.as_ref(), balance).await?;
             (Servers::Heliograph(started.0), Driver::Store(started.1))
         } else {
             let started = Peer::start(launch, count, programs, cpu, certificates.as_ref()).await?;
@@ -199,6 +203,22 @@ impl Target {
         match &mut self.servers {
             Servers::Heliograph(servers) => servers.add(count).await,
             Servers::Given(_) | Servers::Peer(_) => Err(ServersError::NotOurs),
+        }
+    }
+
+    /// Takes the servers away that came last, so many, and says which they were. They serve until they are asked to end.
+    pub(crate) fn retire(&mut self, count: usize) -> Result<Retired, ServersError> {
+        match &mut self.servers {
+            Servers::Heliograph(servers) => Ok(servers.retire(count)),
+            Servers::Given(_) | Servers::Peer(_) => Err(ServersError::NotOurs),
+        }
+    }
+
+    /// How many streams each server says that it has: what an autoscaler reads. None while one does not answer.
+    pub(crate) async fn streams(&self) -> Option<Vec<u64>> {
+        match &self.servers {
+            Servers::Heliograph(servers) => servers.streams().await,
+            Servers::Given(_) | Servers::Peer(_) => None,
         }
     }
 

@@ -176,12 +176,21 @@ impl Program {
 
     /// Sees to it that it ends.
     pub(crate) async fn stop(&mut self, stop: Stop) -> Result<(), ServersError> {
+        self.end(stop, GRACE).await
+    }
+
+    /// Asks it to end, which takes it this time and a little.
+    pub(crate) async fn drain(&mut self, time: Duration) -> Result<(), ServersError> {
+        self.end(Stop::Ask, time + GRACE).await
+    }
+
+    async fn end(&mut self, stop: Stop, grace: Duration) -> Result<(), ServersError> {
         if stop == Stop::Ask {
             if let Some(pid) = self.child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
                 // It may have ended already.
                 let _ = kill_process(pid, Signal::TERM);
             }
-            if tokio::time::timeout(GRACE, self.child.wait()).await.is_ok() {
+            if tokio::time::timeout(grace, self.child.wait()).await.is_ok() {
                 return Ok(());
             }
         }

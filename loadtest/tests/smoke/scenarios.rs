@@ -28,6 +28,7 @@ scenarios! {
     rolling_restart: "rolling-restart",
     replica_loss: "replica-loss",
     scale_out: "scale-out",
+    autoscale: "autoscale",
     slow_readers: "slow-readers",
     nack: "nack",
     many_fleets: "many-fleets",
@@ -62,7 +63,11 @@ fn plays(name: &str) {
     assert_eq!(report.clients.processes, 1);
     assert!(ran.text.contains("clients (1 process)"), "{}", ran.text);
     let servers = report.servers.len();
-    let added = usize::from(name == "scale-out");
+    let added = match name {
+        "scale-out" => 1,
+        "autoscale" => 4,
+        _ => 0,
+    };
     assert_eq!(servers, scenario.servers + added + 1, "the distributors and a Redis");
     assert!(report.cpu().is_some() && report.peak_memory().is_some());
 }
@@ -73,6 +78,17 @@ fn who_lost_its_server_is_not_sent_again_what_it_has() {
     let counters = &report.figures.counters;
     assert!(counters.opened > report.most_streams(), "they came back: {}", ran.text);
     assert_eq!(counters.resent, 0, "{}", ran.text);
+}
+
+#[test]
+fn streams_follow_the_servers_that_come_and_go() {
+    let run = ["run", "autoscale", "--brief", "--clients", "300", "--launch", "heliograph"];
+    let ran = loadtest(&run);
+    assert_eq!(ran.status, 0, "{}", ran.text);
+    assert!(ran.text.contains("violations: none") && ran.text.contains("errors: none"));
+    for servers in ["2 to 6 servers: after", "6 to 2 servers: after"] {
+        assert!(ran.text.contains(servers), "{}", ran.text);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
-use prometheus::{Gauge, Opts, Registry};
+use super::process::Process;
+use prometheus::{Gauge, IntCounterVec, Opts, Registry};
 
-/// A registry that holds the build's own metric. `program` is the program's name.
+/// A registry that holds what every program has: the build's own metric, and the process's. `program` is the program's name.
 pub fn registry(program: &str) -> Result<Registry, prometheus::Error> {
     let registry = Registry::new();
     let build = Gauge::with_opts(
@@ -10,7 +11,19 @@ pub fn registry(program: &str) -> Result<Registry, prometheus::Error> {
     )?;
     build.set(1.0);
     registry.register(Box::new(build))?;
+    registry.register(Box::new(Process::new()?))?;
     Ok(registry)
+}
+
+/// Has a counter for each of these values of its labels, at 0. Of one that appears with its first event Prometheus sees no
+/// increase, so that an alert would miss just that one.
+pub fn from_zero<const N: usize>(
+    counters: &IntCounterVec,
+    values: impl IntoIterator<Item = [&'static str; N]>,
+) {
+    for labels in values {
+        counters.with_label_values(&labels);
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! What a program says of itself: logs and metrics.
 //!
 //! Metrics: every component has a struct of its own that registers itself on the [`Registry`](prometheus::Registry)
-//! it is given. Names begin with `heliograph_`; labels come from closed sets, never from clients.
+//! it is given. Names begin with `heliograph_`; labels come from closed sets, never from clients. Counters with labels
+//! begin at 0 ([`from_zero`]).
 
 mod logging;
 mod logs;
 mod metrics;
+mod process;
 
 pub use logging::Logging;
 pub use logs::{LogArgs, LogFormat, TelemetryError, init};
-pub use metrics::registry;
+pub use metrics::{from_zero, registry};

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
+use tonic::Code;
 
 /// What all members of a crowd share.
 pub(super) struct Inner<F, O> {
@@ -97,37 +98,39 @@ impl<F: Follower, O: Observer<F>> Inner<F, O> {
 
     async fn live(&self, member: usize, seat: &Seat<F>) {
         let mut failures = 0_u32;
-        let mut refused = false;
+        let mut elsewhere = false;
         loop {
             let orders = seat.orders();
             if orders.leaves {
                 return;
             }
-            let Some(server) = self.choose(seat, &orders, refused) else { return };
+            let Some(server) = self.choose(seat, &orders, elsewhere) else { return };
             let (ended, heard) = self.attend(member, seat, &server, &orders).await;
             self.observer.ended(member, &ended);
-            refused = false;
+            elsewhere = false;
             if matches!(ended, Ended::Told) {
                 continue;
             }
             // As Envoy, which begins anew once a server has answered.
             failures = if heard { 0 } else { failures.saturating_add(1) };
             let wait = self.backoff.wait(failures.saturating_sub(1));
+            let sent_away = matches!(ended, Ended::Status { code: Code::Unavailable, .. });
             tokio::select! {
                 () = told(seat, &orders) => {}
-                () = tokio::time::sleep(wait) => refused = !heard,
+                () = tokio::time::sleep(wait) => elsewhere = !heard || sent_away,
             }
         }
     }
 
-    /// The server that it was told, or any other if there are new ones or that one does not answer.
-    fn choose(&self, seat: &Seat<F>, orders: &Orders, refused: bool) -> Option<Server> {
+    /// The server that it was told; any, as a load balancer has it, if there are other servers than before, or if that one
+    /// does not answer or sends clients away.
+    fn choose(&self, seat: &Seat<F>, orders: &Orders, elsewhere: bool) -> Option<Server> {
         let (servers, list) = self.servers();
         if servers.is_empty() {
             return None;
         }
         let mut server = orders.server % servers.len();
-        if refused || orders.servers != list {
+        if elsewhere || orders.servers != list {
             server = fastrand::usize(..servers.len());
             seat.choose(server, list);
         }

@@ -8,6 +8,7 @@ mod tally;
 pub use latencies::{Latencies, Summary};
 pub use pushes::{Push, Pushes};
 pub use series::{Point, Series};
+pub(crate) use tally::OTHER;
 pub use tally::Tally;
 
 use serde::{Deserialize, Serialize};

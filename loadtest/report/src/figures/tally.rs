@@ -11,7 +11,8 @@ pub struct Tally {
 }
 
 const KINDS: usize = 32;
-const OTHER: &str = "other";
+/// What is counted together.
+pub(crate) const OTHER: &str = "other";
 
 impl Tally {
     pub fn add(&mut self, kind: &str) {

@@ -1,4 +1,5 @@
 use super::link::LinkErrorKind;
+use heliograph_shared::telemetry::from_zero;
 use prometheus::{
     Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
@@ -6,6 +7,13 @@ use std::time::Duration;
 
 /// From a local read to a bulk load over a slow network.
 const SECONDS: [f64; 9] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
+
+/// The outcome of what did not fail, as a label.
+const OK: &str = "ok";
+
+/// Which way bytes went, as a label.
+const WRITTEN: &str = "written";
+const READ: &str = "read";
 
 /// What the store counts.
 #[derive(Clone, Debug)]
@@ -87,11 +95,17 @@ impl Metrics {
                 "How long ago this process last compared what it has with what Redis has.",
             ))?,
             refused_writes: IntCounterVec::new(
-                options("refused_writes_total", "Writes that the store refused."),
+                options(
+                    "refused_writes_total",
+                    "Writes that the store refused: of an earlier term (fenced), onto another head than expected (conflict), not_newer.",
+                ),
                 &["reason"],
             )?,
             refused_records: IntCounterVec::new(
-                options("refused_records_total", "Records in Redis that this process refused."),
+                options(
+                    "refused_records_total",
+                    "Records in Redis that this process refused: not signed with our keys (forged), undecodable, older than what it has.",
+                ),
                 &["reason"],
             )?,
             damaged_objects: IntCounter::with_opts(options(
@@ -122,6 +136,16 @@ impl Metrics {
         registry.register(Box::new(metrics.deleted_objects.clone()))?;
         registry.register(Box::new(metrics.resealed.clone()))?;
         registry.register(Box::new(metrics.sealing_keys.clone()))?;
+        for operation in Operation::ALL {
+            let outcomes = LinkErrorKind::ALL.map(LinkErrorKind::as_str).into_iter().chain([OK]);
+            let labels = outcomes.map(|outcome| [operation.as_str(), outcome]);
+            from_zero(&metrics.operations, labels);
+        }
+        for by_direction in [&metrics.bytes, &metrics.objects] {
+            from_zero(by_direction, [[WRITTEN], [READ]]);
+        }
+        from_zero(&metrics.refused_writes, RefusedWrite::ALL.map(|reason| [reason.as_str()]));
+        from_zero(&metrics.refused_records, RefusedRecord::ALL.map(|reason| [reason.as_str()]));
         Ok(metrics)
     }
 
@@ -131,19 +155,19 @@ impl Metrics {
         took: Duration,
         failed: Option<LinkErrorKind>,
     ) {
-        let outcome = failed.map_or("ok", LinkErrorKind::as_str);
+        let outcome = failed.map_or(OK, LinkErrorKind::as_str);
         self.operations.with_label_values(&[operation.as_str(), outcome]).inc();
         self.seconds.with_label_values(&[operation.as_str()]).observe(took.as_secs_f64());
     }
 
     pub(crate) fn written(&self, objects: usize, bytes: usize) {
-        self.objects.with_label_values(&["written"]).inc_by(objects as u64);
-        self.bytes.with_label_values(&["written"]).inc_by(bytes as u64);
+        self.objects.with_label_values(&[WRITTEN]).inc_by(objects as u64);
+        self.bytes.with_label_values(&[WRITTEN]).inc_by(bytes as u64);
     }
 
     pub(crate) fn read(&self, objects: usize, bytes: usize) {
-        self.objects.with_label_values(&["read"]).inc_by(objects as u64);
-        self.bytes.with_label_values(&["read"]).inc_by(bytes as u64);
+        self.objects.with_label_values(&[READ]).inc_by(objects as u64);
+        self.bytes.with_label_values(&[READ]).inc_by(bytes as u64);
     }
 
     pub(crate) fn staleness(&self, since: Duration) {
@@ -176,6 +200,23 @@ impl Metrics {
 }
 
 impl Operation {
+    const ALL: [Self; 14] = [
+        Self::Claim,
+        Self::Upload,
+        Self::Commit,
+        Self::Announce,
+        Self::Compare,
+        Self::Load,
+        Self::Inspect,
+        Self::Tend,
+        Self::History,
+        Self::Pin,
+        Self::Report,
+        Self::Reports,
+        Self::Presence,
+        Self::Adopt,
+    ];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Claim => "claim",
@@ -197,6 +238,8 @@ impl Operation {
 }
 
 impl RefusedWrite {
+    const ALL: [Self; 3] = [Self::Fenced, Self::Conflict, Self::NotNewer];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Fenced => "fenced",
@@ -207,6 +250,8 @@ impl RefusedWrite {
 }
 
 impl RefusedRecord {
+    const ALL: [Self; 3] = [Self::Forged, Self::Undecodable, Self::Older];
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Forged => "forged",

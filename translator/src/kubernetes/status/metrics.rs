@@ -1,6 +1,13 @@
 use super::write::Outcome;
+use heliograph_shared::telemetry::from_zero;
 use heliograph_translator_core::objects::Kind;
 use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
+
+/// How a write ends, as a label.
+const WRITES: [&str; 4] = ["written", "conflict", "gone", "failed"];
+
+/// What becomes of a Kubernetes event, as a label.
+const NOTICES: [&str; 3] = ["told", "failed", "dropped"];
 
 /// What the writer of statuses counts.
 #[derive(Clone, Debug)]
@@ -33,15 +40,21 @@ impl StatusMetrics {
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(waiting.clone()))?;
         registry.register(Box::new(notices.clone()))?;
+        // Kubernetes' own kinds have statuses of others.
+        for kind in Kind::ALL.iter().filter(|kind| kind.has_status() && !kind.group().is_empty()) {
+            from_zero(&writes, WRITES.map(|outcome| [kind.as_str(), outcome]));
+        }
+        from_zero(&notices, NOTICES.map(|outcome| [outcome]));
         Ok(Self { writes, waiting, notices })
     }
 
     pub(super) fn wrote(&self, kind: Kind, outcome: &Outcome) {
+        let [written, conflict, gone, failed] = WRITES;
         let outcome = match outcome {
-            Outcome::Written(_) => "written",
-            Outcome::Conflict(_) => "conflict",
-            Outcome::Gone => "gone",
-            Outcome::Forbidden(_) | Outcome::Failed(_) => "failed",
+            Outcome::Written(_) => written,
+            Outcome::Conflict(_) => conflict,
+            Outcome::Gone => gone,
+            Outcome::Forbidden(_) | Outcome::Failed(_) => failed,
         };
         self.writes.with_label_values(&[kind.as_str(), outcome]).inc();
     }
@@ -51,10 +64,12 @@ impl StatusMetrics {
     }
 
     pub(super) fn told_notice(&self, is_told: bool) {
-        self.notices.with_label_values(&[if is_told { "told" } else { "failed" }]).inc();
+        let [told, failed, _] = NOTICES;
+        self.notices.with_label_values(&[if is_told { told } else { failed }]).inc();
     }
 
     pub(super) fn dropped_notice(&self) {
-        self.notices.with_label_values(&["dropped"]).inc();
+        let [.., dropped] = NOTICES;
+        self.notices.with_label_values(&[dropped]).inc();
     }
 }

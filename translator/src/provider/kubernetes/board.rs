@@ -42,6 +42,9 @@ impl fmt::Display for ApiRemark {
 
 impl Board {
     pub(super) fn new(metrics: KubernetesMetrics) -> Self {
+        for kind in Kind::ALL.iter().filter(|kind| kind.api_version().is_some()) {
+            metrics.may_fail(*kind, Reason::ALL.map(Reason::as_str));
+        }
         Self(Arc::new(Shared { metrics, said: Mutex::default() }))
     }
 

@@ -26,6 +26,15 @@ pub(super) enum Reason {
 }
 
 impl Reason {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Absent,
+        Self::Forbidden,
+        Self::Unauthorised,
+        Self::Expired,
+        Self::Failed,
+        Self::Unavailable,
+    ];
+
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Absent => "absent",

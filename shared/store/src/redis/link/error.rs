@@ -60,6 +60,17 @@ pub(super) enum Fate {
 }
 
 impl LinkErrorKind {
+    pub const ALL: [Self; 8] = [
+        Self::Unavailable,
+        Self::Auth,
+        Self::Tls,
+        Self::ReadOnly,
+        Self::OutOfMemory,
+        Self::DiskFull,
+        Self::NoPermission,
+        Self::Other,
+    ];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unavailable => "unavailable",

@@ -1,0 +1,147 @@
+use crate::proxies::FleetProxies;
+use crate::report::Report;
+use heliograph_snapshot::Head;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntGaugeVec, Opts, Registry};
+use tokio::sync::watch;
+
+/// What is counted of each fleet, by the translator that leads: one for all replicas. It is counted when it is asked for, so
+/// that a fleet which is gone leaves nothing behind.
+pub struct FleetMetrics {
+    report: watch::Receiver<Report>,
+    /// How many fleets there are metrics of: the name of a fleet is a label, and labels must be bounded.
+    most: usize,
+    /// What is described; the values are made anew each time.
+    empty: Gauges,
+}
+
+/// How many fleets have metrics of their own, if nobody says.
+pub const FLEETS_WITH_METRICS: usize = 1000;
+
+struct Gauges {
+    proxies: IntGaugeVec,
+    versions: IntGaugeVec,
+    rejected: IntGaugeVec,
+    sequence: IntGaugeVec,
+}
+
+impl FleetMetrics {
+    /// Of `most` fleets, the first by name.
+    pub fn register(
+        registry: &Registry,
+        report: watch::Receiver<Report>,
+        most: usize,
+    ) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(Self { report, most, empty: Gauges::new()? }))
+    }
+}
+
+impl Collector for FleetMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.empty.all().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        // Those that are described could be made once, so these can.
+        let Ok(gauges) = Gauges::new() else { return Vec::new() };
+        let report = self.report.borrow();
+        for (fleet, head) in report.heads.iter().take(self.most) {
+            let said = report.proxies.as_ref().and_then(|proxies| proxies.get(fleet));
+            gauges.set(fleet.as_str(), *head, said.unwrap_or(&FleetProxies::default()));
+        }
+        gauges.all().into_iter().flat_map(Collector::collect).collect()
+    }
+}
+
+impl Gauges {
+    fn new() -> Result<Self, prometheus::Error> {
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            IntGaugeVec::new(Opts::new(format!("heliograph_fleet_{name}"), help), labels)
+        };
+        Ok(Self {
+            proxies: gauge(
+                "proxies",
+                "Connected proxies of a fleet: those that have acknowledged all of its newest snapshot (synced), and the \
+                 others (behind).",
+                &["fleet", "state"],
+            )?,
+            versions: gauge(
+                "versions",
+                "Snapshots of a fleet that its proxies are at; 1 when all have the same.",
+                &["fleet"],
+            )?,
+            rejected: gauge(
+                "rejected_resources",
+                "Resources of a fleet that proxies reject, or that are kept from them because they did.",
+                &["fleet"],
+            )?,
+            sequence: gauge(
+                "sequence",
+                "The number of a fleet's newest snapshot in the store; each change is one more.",
+                &["fleet"],
+            )?,
+        })
+    }
+
+    fn all(&self) -> [&IntGaugeVec; 4] {
+        [&self.proxies, &self.versions, &self.rejected, &self.sequence]
+    }
+
+    fn set(&self, fleet: &str, head: Head, said: &FleetProxies) {
+        let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let synced = said.have(head).min(said.connected);
+        let behind = said.connected - synced;
+        self.proxies.with_label_values(&[fleet, "synced"]).set(gauge(synced));
+        self.proxies.with_label_values(&[fleet, "behind"]).set(gauge(behind));
+        let versions = said.acknowledged.values().filter(|count| **count > 0).count();
+        self.versions.with_label_values(&[fleet]).set(gauge(versions as u64));
+        let rejected = said.rejections.len();
+        self.rejected.with_label_values(&[fleet]).set(gauge(rejected as u64));
+        self.sequence.with_label_values(&[fleet]).set(gauge(head.sequence));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heliograph_snapshot::FleetName;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    fn text(registry: &Registry) -> String {
+        prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
+    }
+
+    #[test]
+    fn a_fleet_has_metrics_for_as_long_as_it_is_there() {
+        let head = |sequence| Head { epoch: 0, fence: 7, sequence };
+        let fleets = ["one", "two", "three"].map(|name| FleetName::new("default", name));
+        let acknowledged = BTreeMap::from([(head(4), 3), (head(5), 2)]);
+        let said = FleetProxies { connected: 7, acknowledged, ..FleetProxies::default() };
+        let report = Report {
+            heads: fleets.iter().map(|fleet| (fleet.clone(), head(5))).collect(),
+            proxies: Some(Arc::new(BTreeMap::from([(fleets[0].clone(), said)]))),
+            ..Report::default()
+        };
+        let (sender, receiver) = watch::channel(report);
+        let registry = Registry::new();
+        FleetMetrics::register(&registry, receiver, 2).unwrap();
+
+        let page = text(&registry);
+        for line in [
+            "heliograph_fleet_proxies{fleet=\"default/one\",state=\"synced\"} 2",
+            "heliograph_fleet_proxies{fleet=\"default/one\",state=\"behind\"} 5",
+            "heliograph_fleet_versions{fleet=\"default/one\"} 2",
+            "heliograph_fleet_rejected_resources{fleet=\"default/one\"} 0",
+            "heliograph_fleet_sequence{fleet=\"default/three\"} 5",
+            "heliograph_fleet_proxies{fleet=\"default/three\",state=\"synced\"} 0",
+        ] {
+            assert!(page.lines().any(|found| found == line), "no {line} in\n{page}");
+        }
+        assert!(!page.contains("default/two"), "there are metrics of two:\n{page}");
+
+        sender.send_replace(Report::default());
+        assert_eq!(text(&registry), "", "nothing is left of them");
+    }
+}
