@@ -142,11 +142,14 @@ mod tests {
     };
     const NAME: &str = "heliograph-distributor.heliograph-system.svc";
 
+    /// A key of a Secret, and what is under it.
+    type Entry = (&'static str, String);
+
     /// The two Secrets, as text.
     #[derive(Clone, Default)]
     struct Kept {
-        authority: Option<[(&'static str, String); 2]>,
-        certificate: Option<([(&'static str, String); 3], Option<String>)>,
+        authority: Option<[Entry; 2]>,
+        certificate: Option<([Entry; 3], Option<String>)>,
     }
 
     fn names() -> Vec<String> {
