@@ -79,7 +79,7 @@ async fn answer(
         return Ok(Response::new(Full::from(LOG)));
     }
     assert_eq!(what, "portForward");
-    assert_eq!(request.uri().query(), Some("ports=19000"));
+    assert_eq!(request.uri().query(), Some("port=19000"));
     let accept = derive_accept_key(request.headers()[header::SEC_WEBSOCKET_KEY].as_bytes());
     let admin = pods.lock().unwrap().get(&pod).copied();
     let upgraded = hyper::upgrade::on(&mut request);
