@@ -8,7 +8,9 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
 
 /// A way to one admin port, for one question after the other.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ type Broken = Shared<BoxFuture<'static, String>>;
 /// A page that is longer is none of ours.
 const MOST: usize = 64 << 20;
 const LONGEST_LINE: usize = 1 << 20;
+
+const A_MOMENT: Duration = Duration::from_millis(500);
 
 impl Connection {
     pub(super) async fn over(
@@ -130,12 +134,17 @@ impl Connection {
             self.sender.send_request(request).await.with_context(|| path.to_owned())
         };
         let answer = tokio::select! {
-            // It is said before the connection ends.
-            biased;
-            why = broken => bail!("{}", why.trim()),
-            answer = answer => answer?,
+            why = broken.clone() => bail!("{}", why.trim()),
+            answer = answer => answer,
         };
-        Ok((answer.status(), answer.into_body()))
+        match answer {
+            Ok(answer) => Ok((answer.status(), answer.into_body())),
+            // Why it ended is said at the same time, and says more.
+            Err(ended) => match timeout(A_MOMENT, broken).await {
+                Ok(why) => bail!("{}", why.trim()),
+                Err(_) => Err(ended),
+            },
+        }
     }
 }
 

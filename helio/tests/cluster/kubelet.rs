@@ -110,7 +110,10 @@ async fn forward(socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>, adm
         None => None,
     };
     let Some(pod) = pod else {
-        return say(1, b"connect: connection refused in the pod").await;
+        say(1, b"connect: connection refused in the pod").await;
+        // To end with something unread would reset the connection, and take the words with it.
+        while let Some(Ok(_)) = incoming.next().await {}
+        return;
     };
     let (mut from_pod, mut to_pod) = pod.into_split();
     let to_pod = async {

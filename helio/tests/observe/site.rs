@@ -230,7 +230,7 @@ fn built(name: &str) -> PathBuf {
 }
 
 fn own_crds() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/heliograph-crds/files");
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let named = entries.filter_map(|entry| {
         let file = entry.file_name().into_string().unwrap();

@@ -1,4 +1,4 @@
-use super::process::Process;
+use super::footprint::Footprint;
 use prometheus::{Gauge, IntCounterVec, Opts, Registry};
 
 /// A registry that holds what every program has: the build's own metric, and the process's. `program` is the program's name.
@@ -11,7 +11,7 @@ pub fn registry(program: &str) -> Result<Registry, prometheus::Error> {
     )?;
     build.set(1.0);
     registry.register(Box::new(build))?;
-    registry.register(Box::new(Process::new()?))?;
+    registry.register(Box::new(Footprint::new()?))?;
     Ok(registry)
 }
 

@@ -4,10 +4,10 @@
 //! it is given. Names begin with `heliograph_`; labels come from closed sets, never from clients. Counters with labels
 //! begin at 0 ([`from_zero`]).
 
+mod footprint;
 mod logging;
 mod logs;
 mod metrics;
-mod process;
 
 pub use logging::Logging;
 pub use logs::{LogArgs, LogFormat, TelemetryError, init};

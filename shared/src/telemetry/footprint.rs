@@ -5,7 +5,7 @@ use std::fs;
 
 /// What the kernel says of this process, under the names that every program with Prometheus metrics has for it. It is
 /// read when it is asked for.
-pub(super) struct Process {
+pub(super) struct Footprint {
     cpu: Counter,
     memory: IntGauge,
     open_files: IntGauge,
@@ -25,7 +25,7 @@ struct Told {
     started: Option<f64>,
 }
 
-impl Process {
+impl Footprint {
     pub(super) fn new() -> Result<Self, prometheus::Error> {
         let gauge = |name: &str, help: &str| IntGauge::with_opts(Opts::new(name, help));
         Ok(Self {
@@ -69,7 +69,7 @@ impl Process {
     }
 }
 
-impl Collector for Process {
+impl Collector for Footprint {
     fn desc(&self) -> Vec<&Desc> {
         self.metrics().into_iter().flat_map(Collector::desc).collect()
     }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn this_process_is_told_of() {
-        let process = Process::new().unwrap();
+        let process = Footprint::new().unwrap();
         let families = process.collect();
         assert_eq!(families.len(), process.desc().len());
         assert!(process.memory.get() > 1 << 20);
