@@ -218,13 +218,14 @@ async fn who_leads_writes_statuses() {
     site.told().await;
     let second = site.translator("second");
     second.is_ready().await;
-    let written = "heliograph_translator_status_writes_total{kind=\"Gateway\"";
-    assert!(first.says("/metrics", written).await);
+    let writes = "heliograph_translator_status_writes_total{kind=\"Gateway\",outcome=\"written\"} ";
+    let none = &format!("{writes}0\n");
+    assert!(first.says("/metrics", writes).await && !first.says("/metrics", none).await);
     first.program.signal("TERM");
     second.leads().await;
     site.newer(None).await;
-    assert!(!second.says("/metrics", written).await, "there is nothing else to say");
+    assert!(second.says("/metrics", none).await, "there is nothing else to say");
     site.listen_at(8081).await;
     site.told().await;
-    assert!(second.says("/metrics", written).await, "{}", second.log());
+    assert!(!second.says("/metrics", none).await, "{}", second.log());
 }
