@@ -35,17 +35,29 @@ struct Objects {
 }
 
 impl Observed {
-    /// Notes an object as the API server shows it.
+    /// Notes an object as a watch shows it.
     pub fn note(&self, key: &ObjectKey, seen: Seen) {
-        let mut objects = self.objects();
-        if objects.seen.get(key) == Some(&seen) {
-            return;
+        let news = self.objects().note(key, seen);
+        if news {
+            self.0.news.notify_one();
         }
-        objects.seen.insert(key.clone(), seen);
-        let is_first = objects.changed.is_empty();
-        objects.changed.insert(key.clone());
+    }
+
+    /// Notes an object as the answer to a write shows it, unless a watch has shown a newer version meanwhile: nothing else would
+    /// come to put that right. Whether it can be read depends on its generation, and was found out by who watches.
+    pub(crate) fn note_answer(&self, key: &ObjectKey, mut seen: Seen) {
+        let mut objects = self.objects();
+        if let Some(before) = objects.seen.get(key) {
+            if before.is_newer_than(&seen) {
+                return;
+            }
+            if before.generation == seen.generation {
+                seen.unreadable = before.unreadable.clone();
+            }
+        }
+        let news = objects.note(key, seen);
         drop(objects);
-        if is_first {
+        if news {
             self.0.news.notify_one();
         }
     }
@@ -79,6 +91,27 @@ impl Observed {
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
         self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Objects {
+    /// Whether it is the first that has changed.
+    fn note(&mut self, key: &ObjectKey, seen: Seen) -> bool {
+        if self.seen.get(key) == Some(&seen) {
+            return false;
+        }
+        self.seen.insert(key.clone(), seen);
+        let is_first = self.changed.is_empty();
+        self.changed.insert(key.clone());
+        is_first
+    }
+}
+
+impl Seen {
+    /// Versions of an object are numbers that grow.
+    fn is_newer_than(&self, other: &Self) -> bool {
+        let number = |seen: &Self| seen.resource_version.parse::<u128>().ok();
+        self.uid == other.uid && number(self) > number(other)
     }
 }
 
@@ -119,5 +152,26 @@ mod tests {
         });
         provider.note(&key("cart"), seen(3));
         assert_eq!(waiting.await.unwrap(), BTreeSet::from([key("cart")]));
+    }
+
+    /// It may have been under way while the object changed again.
+    #[test]
+    fn an_answer_that_comes_late_is_not_taken_for_what_is_there() {
+        let at = |generation, version: &str| {
+            let resource_version = version.to_owned();
+            Seen { resource_version, uid: "one".to_owned(), ..seen(generation) }
+        };
+        let observed = Observed::default();
+        observed.note(&key("cart"), at(2, "10"));
+        observed.note_answer(&key("cart"), at(1, "9"));
+        assert_eq!(observed.get(&key("cart")), Some(at(2, "10")));
+        observed.note_answer(&key("cart"), at(2, "11"));
+        assert_eq!(observed.get(&key("cart")), Some(at(2, "11")));
+        // A watch is right also after a store was restored.
+        observed.note(&key("cart"), at(2, "8"));
+        assert_eq!(observed.get(&key("cart")), Some(at(2, "8")));
+        // Another object with its name.
+        observed.note_answer(&key("cart"), Seen { uid: "two".to_owned(), ..at(1, "7") });
+        assert_eq!(observed.get(&key("cart")).unwrap().uid, "two");
     }
 }

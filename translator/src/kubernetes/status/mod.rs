@@ -13,7 +13,7 @@ mod write;
 
 pub use metrics::StatusMetrics;
 
-use super::{Observed, Seen};
+use super::Observed;
 use crate::backoff;
 use crate::report::Report;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
@@ -227,7 +227,7 @@ impl StatusWriter {
         self.metrics.wrote(key.kind, &outcome);
         match outcome {
             Outcome::Written(seen) => {
-                self.note_seen(&key, seen);
+                self.observed.note_answer(&key, seen);
                 self.written.insert(key.clone(), now);
                 if takes_back {
                     self.known.remove(&key);
@@ -242,7 +242,7 @@ impl StatusWriter {
             Outcome::Gone => self.queue.done(key, now),
             Outcome::Conflict(seen) => {
                 if let Some(seen) = seen {
-                    self.note_seen(&key, seen);
+                    self.observed.note_answer(&key, seen);
                 }
                 self.again(key, now);
             }
@@ -262,14 +262,6 @@ impl StatusWriter {
                 self.again(key, now);
             }
         }
-    }
-
-    /// Whether it can be read depends on its generation, and was found out by who watches.
-    fn note_seen(&self, key: &ObjectKey, mut seen: Seen) {
-        let before = self.observed.get(key);
-        let same = before.filter(|before| before.generation == seen.generation);
-        seen.unreadable = same.and_then(|same| same.unreadable);
-        self.observed.note(key, seen);
     }
 
     fn again(&mut self, key: ObjectKey, now: Instant) {
