@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Something that is asked of Prometheus.
+#[derive(Clone)]
 pub(crate) struct Question {
     /// Who asks: a panel, a variable or an alert.
     pub(crate) of: String,

@@ -37,9 +37,9 @@ async fn every_panel_and_alert_finds_its_metrics_and_the_page_names_them_all() {
         while !questions.is_empty() {
             look.tick().await;
             let mut open = Vec::new();
-            for question in questions.drain(..) {
-                if !prometheus.has_data(&question).await {
-                    open.push(question);
+            for question in &questions {
+                if !prometheus.has_data(question).await {
+                    open.push(question.clone());
                 }
             }
             questions = open;
