@@ -3,9 +3,10 @@
 #   docker build --target translator  -t REGISTRY/translator:TAG  .
 #   docker build --target distributor -t REGISTRY/distributor:TAG .
 #   docker build --target helio       -t REGISTRY/helio:TAG       .
+#   docker build --target loadtest    -t REGISTRY/loadtest:TAG    .
 #
-# They share one build, so the second and third take seconds. Each holds a program and what distroless has: a C library, authorities
-# of certificates, and no shell. The user is 65532, as in the chart.
+# scripts/images does it. They share one build, so the second and third take seconds. Each holds a program and what distroless
+# has: a C library, authorities of certificates, and no shell. The user is 65532, as in the chart.
 
 # The version of rust-toolchain.toml, on the Debian of the images below: a newer C library than theirs would not be found there.
 ARG RUST=1.95.0
@@ -23,6 +24,17 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --release --locked -p heliograph-translator -p heliograph-distributor -p helio && \
     mkdir /programs && \
     cp target/release/translator target/release/distributor target/release/helio /programs/
+
+# A program for those who test, so the others do not wait for it.
+FROM build AS build-loadtest
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/source/target \
+    cargo build --release --locked -p heliograph-loadtest && \
+    cp target/release/loadtest /programs/
+
+FROM ${BASE} AS loadtest
+COPY --from=build-loadtest /programs/loadtest /loadtest
+ENTRYPOINT ["/loadtest"]
 
 FROM ${BASE} AS translator
 COPY --from=build /programs/translator /translator

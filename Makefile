@@ -1,15 +1,21 @@
 # Everything a newcomer, a developer or CI runs. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis bench bench-store test e2e conformance lint deny fuzz golden metrics tools clean
+.PHONY: help demo demo-redis images install bench bench-store test e2e conformance lint deny fuzz golden metrics tools clean
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## A directory of Gateway API objects, served by a real Envoy, on this machine
 	@scripts/demo
 
 demo-redis: ## The programs apart: Redis, a translator, three distributors, three Envoys, and a change that reaches all
 	@scripts/demo-redis
+
+images: ## The images of the programs, by docker or podman; REGISTRY=… pushes them, KIND=… loads them into that cluster of kind
+	@scripts/images
+
+install: ## The charts, into the cluster that kubectl means; REGISTRY=… if the images are there
+	@scripts/install
 
 bench: ## Ours, go-control-plane and Envoy Gateway with the same clients, in two hours; the tables go into docs/benchmarks.md
 	@scripts/bench

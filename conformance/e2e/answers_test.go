@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,15 @@ func TestAGatewayAnswersThroughItsEnvoy(t *testing.T) {
 		}
 		return attached(gateway, "http", 1)
 	})
+}
+
+// What docs/quickstart.md has a newcomer apply.
+func TestTheQuickstartAnswers(t *testing.T) {
+	s := emptySite(t)
+	text, err := os.ReadFile("../../examples/cluster/web.yaml")
+	must(t, err)
+	s.create(t, "examples/cluster/web.yaml", text)
+	answers(t, "http", s.address(t, "web"), "any.example.com", "/")
 }
 
 func TestARouteWithABadRegexSaysSoAndHarmsNobody(t *testing.T) {

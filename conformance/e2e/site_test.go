@@ -39,13 +39,21 @@ const (
 //go:embed testdata
 var testdata embed.FS
 
-// site is a namespace of the cluster, for one case, with a backend.
+// site is a namespace of the cluster, for one case.
 type site struct {
 	client    client.Client
 	namespace string
 }
 
+// newSite has a backend.
 func newSite(t *testing.T) *site {
+	t.Helper()
+	s := emptySite(t)
+	s.apply(t, "backend.yaml")
+	return s
+}
+
+func emptySite(t *testing.T) *site {
 	t.Helper()
 	if os.Getenv("KUBECONFIG") == "" {
 		t.Fatal("KUBECONFIG names no cluster to test against")
@@ -63,7 +71,6 @@ func newSite(t *testing.T) *site {
 	must(t, cluster.Create(t.Context(), namespace))
 	s := &site{client: cluster, namespace: namespace.Name}
 	t.Cleanup(func() { s.leave(t) })
-	s.apply(t, "backend.yaml")
 	return s
 }
 
@@ -108,17 +115,23 @@ func (s *site) apply(t *testing.T, file string) {
 	t.Helper()
 	text, err := testdata.ReadFile("testdata/" + file)
 	must(t, err)
+	s.create(t, file, text)
+}
+
+// create puts the objects of a text, which is called name, into the namespace.
+func (s *site) create(t *testing.T, name string, text []byte) {
+	t.Helper()
 	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		if err := documents.Decode(object); errors.Is(err, io.EOF) {
 			return
 		} else if err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Fatalf("%s: %v", name, err)
 		}
 		object.SetNamespace(s.namespace)
 		if err := s.client.Create(t.Context(), object); err != nil {
-			t.Fatalf("%s: %s %s: %v", file, object.GetKind(), object.GetName(), err)
+			t.Fatalf("%s: %s %s: %v", name, object.GetKind(), object.GetName(), err)
 		}
 	}
 }
