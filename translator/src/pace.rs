@@ -14,8 +14,12 @@ pub(crate) struct Pace {
 /// What comes so soon after others were worked off may be followed by more: a directory that is applied, a deployment.
 const CLOSE: Duration = Duration::from_millis(100);
 
-/// No more come. Whoever waits for each change before the next does not notice it.
+/// No more come. Whoever waits for each change before the next hardly notices it.
 const QUIET: Duration = Duration::from_millis(25);
+
+/// The same where a change came while another waited: whoever makes them does not wait for each, and an API server that is busy
+/// tells of them with pauses.
+const QUIET_AFTER_MANY: Duration = Duration::from_millis(60);
 
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);
 
@@ -25,10 +29,11 @@ impl Pace {
         let is_close = self.last.is_some_and(|last| now.saturating_duration_since(last) < CLOSE);
         match self.waiting {
             None if !is_close => now,
-            since => {
-                let since = *self.waiting.insert(since.unwrap_or(now));
-                (now + QUIET).min(since + LONGEST)
+            None => {
+                self.waiting = Some(now);
+                now + QUIET
             }
+            Some(since) => (now + QUIET_AFTER_MANY).min(since + LONGEST),
         }
     }
 
@@ -72,7 +77,7 @@ mod tests {
 
     #[test]
     fn what_is_applied_together_goes_in_two_parts() {
-        assert_eq!(worked_at((0..100).step_by(10)), [0, 115]);
+        assert_eq!(worked_at((0..100).step_by(10)), [0, 150]);
     }
 
     /// Whoever waits for each change and then makes the next is not held up more and more.
@@ -83,6 +88,6 @@ mod tests {
 
     #[test]
     fn a_storm_is_merged_up_to_a_bound() {
-        assert_eq!(worked_at((0..1900).step_by(5)), [0, 505, 1010, 1515, 1920]);
+        assert_eq!(worked_at((0..1900).step_by(5)), [0, 505, 1010, 1515, 1955]);
     }
 }

@@ -323,7 +323,7 @@ impl Translator {
             let routes = count(of_kind(Kind::is_route), "route");
             tracing::info!("translated {objects}, among them {gateways} and {routes}");
         } else if self.has_statuses {
-            // Most changes are those of endpoints, and the echo of statuses.
+            // Most changes are those of endpoints.
             tracing::debug!("translated again: {objects} changed");
         } else if !changed.is_empty() {
             tracing::info!("translated again: {objects} changed");
