@@ -28,7 +28,7 @@ impl EventReason {
                 "Proxies reject what was made of the object; the note has Envoy's words. The condition `Programmed` says the same."
             }
             Self::InfrastructureFailed => {
-                "What is to run for a Gateway could not be made or changed; the note has the API server's answer."
+                "What is to run for a Gateway is not as it should be; the note says why, as a rule in the words of the API server."
             }
         }
     }

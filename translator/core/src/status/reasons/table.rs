@@ -195,7 +195,7 @@ reasons! {
                 "The Gateway lets nobody of this namespace add listeners.",
                 "Have `allowedListeners` of the Gateway let the namespace in: without it, nobody is.";
             PARENT_NOT_ACCEPTED: false, "ParentNotAccepted",
-                "Its Gateway is not accepted; the message says why. If the Gateway's parameters are the reason, its listeners are served as they were.",
+                "Its Gateway is not accepted; the message says why. If the Gateway's parameters are the reason, its listeners are served all the same.",
                 "Mend the Gateway.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue", UNREADABLE, READABLE;
         }
