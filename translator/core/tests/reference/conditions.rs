@@ -45,7 +45,7 @@ fn the_page_of_conditions_is_up_to_date() {
 #[test]
 fn every_row_is_another_and_says_what_to_do() {
     let mut seen = BTreeSet::new();
-    for reason in reasons::ALL.iter().copied() {
+    for reason in reasons::ALL {
         let key = (reason.part(), reason.r#type(), reason.is_true(), reason.as_str());
         assert!(seen.insert(key), "{key:?} is there twice");
         assert!(!reason.means().is_empty(), "{key:?} does not say what it means");

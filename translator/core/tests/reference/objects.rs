@@ -150,9 +150,9 @@ impl Field {
 
     fn words(&self) -> String {
         let words = words(&self.schema);
-        let within = |whole: &&str| self.path.starts_with(*whole) && self.path != **whole;
+        let within = |whole: &str| self.path.starts_with(whole) && self.path != whole;
         match words.split_once(". ") {
-            Some((sentence, _)) if OF_KUBERNETES.iter().any(|whole| within(&whole)) => {
+            Some((sentence, _)) if OF_KUBERNETES.iter().any(|whole| within(whole)) => {
                 format!("{sentence}.")
             }
             _ => words,
