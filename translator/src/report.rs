@@ -3,6 +3,7 @@ use crate::publish::{News, Publisher, Stands};
 use crate::recent::Recent;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::status::reasons::Type;
 use heliograph_translator_core::status::{ListenerStatus, Problem, Status};
 use heliograph_translator_core::{Outcome, ir};
 use std::collections::{BTreeMap, BTreeSet};
@@ -144,7 +145,7 @@ impl Report {
             }
         }
         let Some((fleet, listeners)) = listeners else { return };
-        let is_given = |listener: &&ListenerStatus| listener.conditions.is_true("Programmed");
+        let is_given = |listener: &&ListenerStatus| listener.conditions.is_true(Type::Programmed);
         let served = listeners.iter().filter(is_given).map(|it| it.name.clone()).collect();
         let generation = status.and_then(Status::generation);
         let mut published = Published {

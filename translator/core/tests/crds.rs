@@ -27,12 +27,19 @@ fn the_crds_are_those_of_the_types() {
     }
 }
 
-/// Without defaults: an API server would write them into the objects of users, and they are what a missing field means here. And
+/// Defaults as words: an API server would write them into the objects of users, and they are what a missing field means here. And
 /// without formats that it does not know, of which it warns; the bounds beside them say the same.
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            fields.remove("default");
+            let default = fields
+                .remove("default")
+                .filter(|it| !it.is_null() && !it.is_object() && !it.is_array());
+            if let (Some(default), Some(Value::String(words))) =
+                (default, fields.get_mut("description"))
+            {
+                words.push_str(&format!(" Unless said: {default}."));
+            }
             let is_unknown =
                 |format: &Value| format.as_str().is_some_and(|name| name.starts_with("uint"));
             if fields.get("format").is_some_and(is_unknown) {

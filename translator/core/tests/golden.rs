@@ -9,8 +9,9 @@ mod case;
 
 use case::{Case, Shuffle};
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
+use heliograph_translator_core::status::reasons::{self, Reason};
 use heliograph_translator_core::{Event, Outcome, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const ORDERS: u64 = 8;
@@ -156,6 +157,47 @@ fn a_settled_world_does_nothing() {
         assert_eq!(world.settle(), Outcome::default(), "{}: the same again", case.name);
     }
 }
+
+/// The table that `docs/reference/conditions.md` is made of has all that the cases give, and the cases give all of the table but
+/// what only the writer of statuses can say.
+#[test]
+fn every_condition_is_in_the_table_of_reasons() {
+    let mut seen = BTreeSet::new();
+    for case in Case::all() {
+        for (part, condition) in case::conditions(&case.world()) {
+            let [of, status, reason] =
+                ["type", "status", "reason"].map(|field| condition[field].as_str().unwrap());
+            let row = reasons::ALL.iter().position(|row| {
+                row.part() == part
+                    && row.r#type().as_str() == of
+                    && row.is_true() == (status == "True")
+                    && row.as_str() == reason
+            });
+            let row = row.unwrap_or_else(|| {
+                panic!("{}: no row for {part:?} {of} {status} {reason}", case.name)
+            });
+            seen.insert(row);
+        }
+    }
+    let unseen = (0..reasons::ALL.len()).filter(|row| !seen.contains(row));
+    let unseen: Vec<_> = unseen.map(|row| reasons::ALL[row]).collect();
+    assert_eq!(unseen, OF_WRITER, "every row wants a golden case, or to be taken away");
+}
+
+/// What proxies answer, what cannot be read, and that nothing is in the way of a listener.
+const OF_WRITER: &[&Reason] = &[
+    reasons::gateway_class::accepted::UNSUPPORTED_VALUE,
+    reasons::gateway::programmed::PENDING,
+    reasons::listener::conflicted::NO_CONFLICTS,
+    reasons::listener::programmed::PENDING,
+    reasons::listener_set::accepted::UNSUPPORTED_VALUE,
+    reasons::listener_set::programmed::PENDING,
+    reasons::listener_set::programmed::REJECTED_BY_PROXIES,
+    reasons::route::programmed::REJECTED_BY_PROXIES,
+    reasons::backend_tls_policy::accepted::UNSUPPORTED_VALUE,
+    reasons::view_policy::accepted::UNSUPPORTED_VALUE,
+    reasons::view_policy::programmed::REJECTED_BY_PROXIES,
+];
 
 /// Snapshots as a publisher would build them from what it is told.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 use super::is_granted;
 use crate::objects::{Kind, ObjectKey, ObjectName, core, gateway};
 use crate::status::Condition;
+use crate::status::reasons::{Reason, gateway as of_gateway, listener as of_listener};
 use crate::world::Reader;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -11,6 +12,13 @@ use rustls::sign::CertifiedKey;
 /// A Secret with a certificate that Envoy will take, or the condition that says why not.
 pub(crate) type Certificate = Result<ObjectName, Condition>;
 
+/// What is said where a reference does not lead to a certificate.
+#[derive(Clone, Copy)]
+pub(super) struct Reasons {
+    invalid: &'static Reason,
+    not_permitted: &'static Reason,
+}
+
 /// The parts of a TLS Secret.
 pub(crate) struct KeyPair<'a> {
     pub(crate) chain: &'a [u8],
@@ -20,13 +28,24 @@ pub(crate) struct KeyPair<'a> {
 /// The identifier of the extension "TLS feature" (1.3.6.1.5.5.7.1.24), as certificates have it.
 const MUST_STAPLE: &[u8] = &[0x06, 0x08, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x01, 0x18];
 
+impl Reasons {
+    const OF_LISTENER: Self = Self {
+        invalid: of_listener::resolved_refs::INVALID_CERTIFICATE_REF,
+        not_permitted: of_listener::resolved_refs::REF_NOT_PERMITTED,
+    };
+    pub(super) const OF_GATEWAY: Self = Self {
+        invalid: of_gateway::resolved_refs::INVALID_CLIENT_CERTIFICATE_REF,
+        not_permitted: of_gateway::resolved_refs::REF_NOT_PERMITTED,
+    };
+}
+
 pub(super) fn resolve(
     reader: &Reader<'_>,
     owner: &ObjectKey,
     tls: Option<&gateway::ListenerTls>,
 ) -> Vec<Certificate> {
-    let invalid =
-        |message: &str| Condition::no("ResolvedRefs", "InvalidCertificateRef", message.to_owned());
+    let reasons = Reasons::OF_LISTENER;
+    let invalid = |message: &str| Condition::new(reasons.invalid, message);
     let Some(tls) = tls else {
         return vec![Err(invalid("An HTTPS listener needs tls.certificateRefs"))];
     };
@@ -37,34 +56,29 @@ pub(super) fn resolve(
     if references.is_empty() {
         return vec![Err(invalid("An HTTPS listener needs tls.certificateRefs"))];
     }
-    let certificate = |reference| certificate(reader, owner, reference, "InvalidCertificateRef");
+    let certificate = |reference| certificate(reader, owner, reference, reasons);
     references.into_iter().map(certificate).collect()
 }
 
-/// `reason` is of those that do not lead to a certificate.
 pub(super) fn certificate(
     reader: &Reader<'_>,
     owner: &ObjectKey,
     reference: &gateway::CertificateRef,
-    reason: &'static str,
+    reasons: Reasons,
 ) -> Certificate {
     let group = reference.group.as_deref().unwrap_or_default();
     let kind = reference.kind.as_deref().unwrap_or("Secret");
     let namespace = reference.namespace.as_deref().unwrap_or(&owner.name.namespace);
     let name = ObjectName::new(namespace, &reference.name);
-    let invalid =
-        |why: &str| Condition::no("ResolvedRefs", reason, format!("{kind} {name}: {why}"));
+    let invalid = |why: &str| Condition::new(reasons.invalid, format!("{kind} {name}: {why}"));
     if Kind::find(group, kind) != Some(Kind::Secret) {
         return Err(invalid("only Secrets can hold certificates"));
     }
     // The grant is asked first: without one, nobody learns whether the Secret exists.
     let to = name.clone().of(Kind::Secret);
     if !is_granted(reader, owner, &to) {
-        return Err(Condition::no(
-            "ResolvedRefs",
-            "RefNotPermitted",
-            format!("{to}: no ReferenceGrant allows it"),
-        ));
+        let message = format!("{to}: no ReferenceGrant allows it");
+        return Err(Condition::new(reasons.not_permitted, message));
     }
     let Some(secret) = reader.object::<core::Secret>(&name) else {
         return Err(invalid("it does not exist"));

@@ -1,5 +1,7 @@
 use super::AcceptedListener;
+use super::listener::Conflict;
 use crate::ir::{InfraPort, Listener, ListenerId};
+use crate::status::reasons::listener::accepted::UNSUPPORTED_VALUE;
 use std::collections::BTreeMap;
 
 /// Listeners of one Gateway that are in each other's way. Gateway API: all of them lose, so that the order in which
@@ -10,7 +12,7 @@ pub(super) fn mark(listeners: &mut [AcceptedListener]) {
         *names.entry(listener.id.clone()).or_default() += 1;
     }
     for listener in listeners.iter_mut().filter(|listener| names.get(&listener.id) > Some(&1)) {
-        listener.refuse("UnsupportedValue", "Another listener has the same name");
+        listener.refuse(UNSUPPORTED_VALUE, "Another listener has the same name");
     }
     // Only those that share a port of the proxy can be in each other's way.
     let mut by_port: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
@@ -26,20 +28,14 @@ pub(super) fn mark(listeners: &mut [AcceptedListener]) {
                 let ours = listeners[*index].listener.as_ref()?;
                 let mut others = indexes.iter().filter(|other| *other != index);
                 others.find_map(|other| {
-                    let conflict = conflict(ours, listeners[*other].listener.as_ref()?)?;
-                    Some((
-                        *index,
-                        conflict,
-                        format!("Listener {} has {}", listeners[*other].id.name, conflict.1),
-                    ))
+                    let (conflict, what) = conflict(ours, listeners[*other].listener.as_ref()?)?;
+                    let message = format!("Listener {} has {what}", listeners[*other].id.name);
+                    Some((*index, conflict, message))
                 })
             })
             .collect();
-        for (index, (reason, _), message) in verdicts {
-            match reason {
-                PORT_UNAVAILABLE => listeners[index].refuse(reason, &message),
-                _ => listeners[index].conflicts(reason, &message),
-            }
+        for (index, conflict, message) in verdicts {
+            listeners[index].conflicts(conflict, &message);
         }
     }
 }
@@ -56,34 +52,23 @@ pub(super) fn give_way<'a>(
             (Some(ours), Some(theirs)) if bound(ours) == bound(theirs) => conflict(ours, theirs),
             // It speaks what is not understood here, and could share the port with nobody.
             (None, _) => (listener.port == before.port && listener.protocol != before.protocol)
-                .then_some(("ProtocolConflict", "the same port and another protocol")),
+                .then_some((Conflict::Protocol, "the same port and another protocol")),
             (Some(_), _) => None,
         });
-        match conflict {
-            None => {}
-            Some((PORT_UNAVAILABLE, what)) => {
-                listener.refuse(PORT_UNAVAILABLE, &format!("Another listener has {what}"));
-            }
-            Some((reason, what)) => {
-                listener.conflicts(reason, &format!("Another listener has {what}"));
-            }
+        if let Some((conflict, what)) = conflict {
+            listener.conflicts(conflict, &format!("Another listener has {what}"));
         }
     }
 }
 
-/// The reason, and what the other one has.
-type Conflict = (&'static str, &'static str);
-
-const PORT_UNAVAILABLE: &str = "PortUnavailable";
-
-/// Of two that share a port of the proxy.
-fn conflict(one: &Listener, other: &Listener) -> Option<Conflict> {
+/// Of two that share a port of the proxy: whether they can, and what the other one has.
+fn conflict(one: &Listener, other: &Listener) -> Option<(Conflict, &'static str)> {
     if one.port != other.port {
-        return Some((PORT_UNAVAILABLE, "a port that proxies bind at the same number"));
+        return Some((Conflict::Port, "a port that proxies bind at the same number"));
     }
     // Whether a connection begins with TLS tells plain HTTP from HTTPS.
     (one.protocol == other.protocol && one.hostname == other.hostname)
-        .then_some(("HostnameConflict", "the same port, protocol and hostname"))
+        .then_some((Conflict::Hostname, "the same port, protocol and hostname"))
 }
 
 fn bound(listener: &Listener) -> u16 {

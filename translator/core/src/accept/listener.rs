@@ -3,6 +3,10 @@ use crate::infra::bootstrap::OWN_PORTS;
 use crate::ir::{Hostname, Listener, ListenerId, Protocol};
 use crate::objects::{Kind, ObjectKey, gateway};
 use crate::routes;
+use crate::status::reasons::listener::{
+    accepted as reasons, conflicted, programmed, resolved_refs,
+};
+use crate::status::reasons::{Reason, Type};
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
@@ -39,6 +43,15 @@ pub(crate) struct Door {
     pub(crate) served: bool,
 }
 
+/// How another listener is in its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conflict {
+    /// Proxies can bind one of them only.
+    Port,
+    Hostname,
+    Protocol,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NamespaceRule {
     All,
@@ -49,7 +62,7 @@ pub(crate) enum NamespaceRule {
 
 impl AcceptedListener {
     pub(super) fn is_served(&self) -> bool {
-        self.is_accepted() && self.conditions.is_true("Programmed")
+        self.is_accepted() && self.conditions.is_true(Type::Programmed)
     }
 
     pub(super) fn door(&self) -> Door {
@@ -64,24 +77,37 @@ impl AcceptedListener {
     }
 
     /// Another listener is in its way.
-    pub(super) fn conflicts(&mut self, reason: &'static str, message: &str) {
-        self.conditions.set(Condition::no("Accepted", reason, message));
-        self.conditions.set(Condition::no("Programmed", reason, message));
-        self.conditions.set(Condition::yes("Conflicted", reason, message));
+    pub(super) fn conflicts(&mut self, conflict: Conflict, message: &str) {
+        let reasons = match conflict {
+            Conflict::Port => return self.refuse(reasons::PORT_UNAVAILABLE, message),
+            Conflict::Hostname => [
+                reasons::HOSTNAME_CONFLICT,
+                programmed::HOSTNAME_CONFLICT,
+                conflicted::HOSTNAME_CONFLICT,
+            ],
+            Conflict::Protocol => [
+                reasons::PROTOCOL_CONFLICT,
+                programmed::PROTOCOL_CONFLICT,
+                conflicted::PROTOCOL_CONFLICT,
+            ],
+        };
+        for reason in reasons {
+            self.conditions.set(Condition::new(reason, message));
+        }
     }
 
-    pub(super) fn refuse(&mut self, reason: &'static str, message: &str) {
-        self.conditions.set(Condition::no("Accepted", reason, message));
+    pub(super) fn refuse(&mut self, reason: &'static Reason, message: &str) {
+        self.conditions.set(Condition::new(reason, message));
         self.withhold(message);
     }
 
     /// Valid or not, it is not served.
     pub(super) fn withhold(&mut self, message: &str) {
-        self.conditions.set(Condition::no("Programmed", "Invalid", message));
+        self.conditions.set(Condition::new(programmed::NOT_SERVED, message));
     }
 
     pub(super) fn is_accepted(&self) -> bool {
-        self.listener.is_some() && self.conditions.is_true("Accepted")
+        self.listener.is_some() && self.conditions.is_true(Type::Accepted)
     }
 }
 
@@ -98,9 +124,9 @@ pub(super) fn accept(
         id: id.clone(),
         kinds,
         conditions: Conditions::from([
-            Condition::yes("Accepted", "Accepted", "The listener is valid"),
-            Condition::yes("Programmed", "Programmed", "The proxies are given this listener"),
-            Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
+            Condition::new(reasons::ACCEPTED, "The listener is valid"),
+            Condition::new(programmed::PROGRAMMED, "The proxies are given this listener"),
+            Condition::new(resolved_refs::RESOLVED_REFS, "All references are resolved"),
         ]),
         port: *port,
         protocol: given.protocol.clone(),
@@ -110,32 +136,37 @@ pub(super) fn accept(
     if let Some(kind) = foreign_kinds.first() {
         let message =
             format!("allowedRoutes: {kind} cannot attach to a listener for {}", given.protocol);
-        accepted.conditions.set(Condition::no("ResolvedRefs", "InvalidRouteKinds", &*message));
+        accepted.conditions.set(Condition::new(resolved_refs::INVALID_ROUTE_KINDS, &*message));
         if accepted.kinds.is_empty() {
             accepted.withhold(&message);
         }
     }
     let Some(protocol) = protocol(&given.protocol) else {
-        accepted.refuse("UnsupportedProtocol", &format!("{} is not supported", given.protocol));
+        accepted
+            .refuse(reasons::UNSUPPORTED_PROTOCOL, &format!("{} is not supported", given.protocol));
         return accepted;
     };
     let Some(port) = u16::try_from(*port).ok().filter(|port| *port > 0) else {
-        accepted.refuse("PortUnavailable", &format!("{port} is not a port"));
+        accepted.refuse(reasons::PORT_UNAVAILABLE, &format!("{port} is not a port"));
         return accepted;
     };
     if OWN_PORTS.contains(&port) {
-        accepted.refuse("PortUnavailable", &format!("{port} is a port of the proxies' own"));
+        accepted
+            .refuse(reasons::PORT_UNAVAILABLE, &format!("{port} is a port of the proxies' own"));
         return accepted;
     }
     let hostname = match Hostname::parse(hostname.as_deref()) {
         Ok(hostname) => hostname,
         Err(error) => {
-            accepted.refuse("UnsupportedValue", &format!("hostname: {error}"));
+            accepted.refuse(reasons::UNSUPPORTED_VALUE, &format!("hostname: {error}"));
             return accepted;
         }
     };
     if let Some(option) = tls.iter().flat_map(|tls| &tls.options).flatten().next() {
-        accepted.refuse("UnsupportedValue", &format!("tls.options: {} is not supported", option.0));
+        accepted.refuse(
+            reasons::UNSUPPORTED_VALUE,
+            &format!("tls.options: {} is not supported", option.0),
+        );
     }
     let certificates = match protocol {
         Protocol::Http => Vec::new(),

@@ -23,6 +23,10 @@ use crate::CONTROLLER_NAME;
 use crate::ir;
 use crate::objects::proxy_config::ProxyConfigSpec;
 use crate::objects::{Kind, ObjectName, gateway};
+use crate::status::reasons::Reason;
+use crate::status::reasons::gateway::{
+    accepted, insecure_frontend_validation_mode, programmed, resolved_refs,
+};
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
@@ -99,13 +103,12 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
     let mut conditions = conditions(refused, &listeners, &sets);
     if let Some(certificate) = certificate {
         let resolved =
-            || Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved");
+            || Condition::new(resolved_refs::RESOLVED_REFS, "All references are resolved");
         conditions.set(certificate.map_or_else(|unresolved| unresolved, |_| resolved()));
     }
     if tls::has_insecure_fallback(object.spec.tls.as_ref()) {
-        conditions.set(Condition::yes(
-            "InsecureFrontendValidationMode",
-            "ConfigurationChanged",
+        conditions.set(Condition::new(
+            insecure_frontend_validation_mode::CONFIGURATION_CHANGED,
             "Clients without a valid certificate are served too",
         ));
     }
@@ -154,16 +157,18 @@ fn refusal(spec: &gateway::GatewaySpec) -> Option<Condition> {
         // Its listeners and conditions say what is wrong with it.
         tls: _,
     } = spec;
-    let refused =
-        |reason: &'static str, message: String| Some(Condition::no("Accepted", reason, message));
+    let refused = |reason: &'static Reason, message: String| Some(Condition::new(reason, message));
     for address in addresses.iter().flatten() {
         let kind = address.r#type.as_deref().unwrap_or(infra::IP_ADDRESS);
         if kind != infra::IP_ADDRESS {
-            return refused("UnsupportedAddress", format!("addresses: {kind} cannot be requested"));
+            return refused(
+                accepted::UNSUPPORTED_ADDRESS,
+                format!("addresses: {kind} cannot be requested"),
+            );
         }
     }
     if default_scope.is_some() {
-        return refused("UnsupportedValue", "defaultScope is not supported".to_owned());
+        return refused(accepted::UNSUPPORTED_VALUE, "defaultScope is not supported".to_owned());
     }
     None
 }
@@ -174,7 +179,7 @@ fn conditions(
     sets: &[AcceptedSet],
 ) -> Conditions {
     if let Some(refused) = refused {
-        let programmed = Condition::no("Programmed", "Invalid", refused.message.clone());
+        let programmed = Condition::new(programmed::NOT_SERVED, refused.message.clone());
         return Conditions::from([refused, programmed]);
     }
     let mut all = listeners.iter().chain(sets.iter().flat_map(|set| &set.listeners));
@@ -186,18 +191,18 @@ fn conditions(
         .collect();
     if !served {
         return Conditions::from([
-            Condition::no("Accepted", "ListenersNotValid", "No listener can be served"),
-            Condition::no("Programmed", "Invalid", "There is nothing to serve"),
+            Condition::new(accepted::NO_LISTENER_VALID, "No listener can be served"),
+            Condition::new(programmed::NOT_SERVED, "There is nothing to serve"),
         ]);
     }
     let accepted = match invalid.as_slice() {
-        [] => Condition::yes("Accepted", "Accepted", "The Gateway is valid"),
+        [] => Condition::new(accepted::ACCEPTED, "The Gateway is valid"),
         invalid => {
             let message = format!("Not served: listener {}", invalid.join(", "));
-            Condition::yes("Accepted", "ListenersNotValid", message)
+            Condition::new(accepted::SOME_LISTENERS_NOT_VALID, message)
         }
     };
     let programmed =
-        Condition::yes("Programmed", "Programmed", "The proxies are given this configuration");
+        Condition::new(programmed::PROGRAMMED, "The proxies are given this configuration");
     Conditions::from([accepted, programmed])
 }

@@ -1,6 +1,7 @@
 use crate::objects::proxy_config::{ProxyConfig, ProxyConfigSpec};
 use crate::objects::{Kind, ObjectName, gateway};
 use crate::status::Condition;
+use crate::status::reasons;
 use crate::world::Reader;
 
 /// Why a GatewayClass of ours cannot be used.
@@ -8,7 +9,11 @@ pub(crate) fn class_refusal(
     reader: &Reader<'_>,
     class: &gateway::GatewayClass,
 ) -> Option<Condition> {
-    of_class(reader, class).err().map(|why| refused(format!("parametersRef: {why}")))
+    let refused = |why| {
+        let reason = reasons::gateway_class::accepted::INVALID_PARAMETERS;
+        Condition::new(reason, format!("parametersRef: {why}"))
+    };
+    of_class(reader, class).err().map(refused)
 }
 
 /// What the parameters of a Gateway and of its class say together, or why the Gateway is refused.
@@ -59,5 +64,5 @@ fn find<'a>(
 const GROUP: &str = "heliograph.dev";
 
 fn refused(why: String) -> Condition {
-    Condition::no("Accepted", "InvalidParameters", why)
+    Condition::new(reasons::gateway::accepted::INVALID_PARAMETERS, why)
 }

@@ -4,6 +4,8 @@ use super::listener::{self, AcceptedListener, NamespaceRule, selector_of};
 use super::{allows, conflicts, tls};
 use crate::objects::gateway::{self, GatewaySpec, ListenerSet, ListenersFrom, SetListener};
 use crate::objects::{Kind, ObjectKey, ObjectName, listener_set};
+use crate::status::reasons::listener_set::{accepted, programmed};
+use crate::status::reasons::{Reason, Type};
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 
@@ -16,6 +18,14 @@ pub(crate) struct AcceptedSet {
     /// None of a set that is not allowed.
     pub(crate) listeners: Vec<AcceptedListener>,
 }
+
+/// Why a set is not accepted, and so not programmed.
+type Refusal = (&'static Reason, &'static Reason);
+
+const NOT_ALLOWED: Refusal = (accepted::NOT_ALLOWED, programmed::NOT_ALLOWED);
+const PARENT_NOT_ACCEPTED: Refusal =
+    (accepted::PARENT_NOT_ACCEPTED, programmed::PARENT_NOT_ACCEPTED);
+const NO_LISTENER_VALID: Refusal = (accepted::NO_LISTENER_VALID, programmed::NO_LISTENER_VALID);
 
 /// The Gateway that a ListenerSet adds to, whether or not that allows it.
 pub(crate) fn gateway_of(reader: &Reader<'_>, set: &ObjectName) -> Option<ObjectName> {
@@ -47,9 +57,9 @@ pub(super) fn accept(
         };
         let home = &gateway.name.namespace;
         if !allows(reader, &rule, home, &set.name.namespace) {
-            set.refuse("NotAllowed", "The Gateway does not allow it");
+            set.refuse(NOT_ALLOWED, "The Gateway does not allow it");
         } else if let Some(refused) = refused {
-            set.refuse("ParentNotAccepted", &refused.message);
+            set.refuse(PARENT_NOT_ACCEPTED, &refused.message);
         } else {
             let owner = set.name.clone().of(Kind::ListenerSet);
             let given = object.spec.listeners.iter().map(as_listener);
@@ -67,20 +77,20 @@ pub(super) fn accept(
 
 impl AcceptedSet {
     pub(crate) fn is_accepted(&self) -> bool {
-        self.conditions.is_true("Accepted")
+        self.conditions.is_true(Type::Accepted)
     }
 
     /// Its Gateway is not accepted. Its listeners stay as they are.
     pub(super) fn disown(&mut self, message: &str) {
         if self.is_accepted() {
-            self.refuse("ParentNotAccepted", message);
+            self.refuse(PARENT_NOT_ACCEPTED, message);
         }
     }
 
-    fn refuse(&mut self, reason: &'static str, message: &str) {
+    fn refuse(&mut self, (accepted, programmed): Refusal, message: &str) {
         self.conditions = Conditions::from([
-            Condition::no("Accepted", reason, message),
-            Condition::no("Programmed", reason, message),
+            Condition::new(accepted, message),
+            Condition::new(programmed, message),
         ]);
     }
 
@@ -92,17 +102,17 @@ impl AcceptedSet {
             .map(|listener| &*listener.id.name)
             .collect();
         if invalid.len() == self.listeners.len() {
-            return self.refuse("ListenersNotValid", "No listener can be served");
+            return self.refuse(NO_LISTENER_VALID, "No listener can be served");
         }
         let accepted = match invalid.as_slice() {
-            [] => Condition::yes("Accepted", "Accepted", "The ListenerSet is valid"),
+            [] => Condition::new(accepted::ACCEPTED, "The ListenerSet is valid"),
             invalid => {
                 let message = format!("Not served: listener {}", invalid.join(", "));
-                Condition::yes("Accepted", "ListenersNotValid", message)
+                Condition::new(accepted::SOME_LISTENERS_NOT_VALID, message)
             }
         };
         let message = "The proxies are given this configuration";
-        let programmed = Condition::yes("Programmed", "Programmed", message);
+        let programmed = Condition::new(programmed::PROGRAMMED, message);
         self.conditions = Conditions::from([accepted, programmed]);
     }
 }

@@ -1,7 +1,7 @@
 //! What a Gateway asks of TLS for all its listeners, and towards backends.
 
 use super::authorities::{self, AuthorityRef, Unusable};
-use super::certificates::{self, Certificate};
+use super::certificates::{self, Certificate, Reasons};
 use super::listener::AcceptedListener;
 use crate::ir::{ClientValidation, Protocol};
 use crate::objects::gateway::{
@@ -9,6 +9,7 @@ use crate::objects::gateway::{
 };
 use crate::objects::{ObjectKey, ObjectName};
 use crate::status::Condition;
+use crate::status::reasons::listener::{accepted, resolved_refs};
 use crate::world::Reader;
 
 /// Has clients of the HTTPS listeners verified as the Gateway asks, for their port or else by default. A listener whose
@@ -51,7 +52,7 @@ pub(super) fn client_certificate(
     let reference = tls?.backend.as_ref()?.client_certificate_ref.clone()?;
     let gateway::ClientCertificateRef { group, kind, name, namespace } = reference;
     let reference = gateway::CertificateRef { group, kind, name, namespace };
-    Some(certificates::certificate(reader, owner, &reference, "InvalidClientCertificateRef"))
+    Some(certificates::certificate(reader, owner, &reference, Reasons::OF_GATEWAY))
 }
 
 /// One bad reference among good ones is told and left out.
@@ -73,15 +74,15 @@ fn verify(
     }
     if let Some(unusable) = &unusable {
         let reason = match unusable {
-            Unusable::Kind(_) => "InvalidCACertificateKind",
-            Unusable::NotPermitted(_) => "RefNotPermitted",
-            Unusable::Content(_) => "InvalidCACertificateRef",
+            Unusable::Kind(_) => resolved_refs::INVALID_CA_CERTIFICATE_KIND,
+            Unusable::NotPermitted(_) => resolved_refs::REF_NOT_PERMITTED,
+            Unusable::Content(_) => resolved_refs::INVALID_CA_CERTIFICATE_REF,
         };
         let message = format!("client validation: {}", unusable.message());
-        listener.conditions.set(Condition::no("ResolvedRefs", reason, message));
+        listener.conditions.set(Condition::new(reason, message));
     }
     if authorities.is_empty() {
-        listener.refuse("NoValidCACertificate", "Its clients cannot be verified");
+        listener.refuse(accepted::NO_VALID_CA_CERTIFICATE, "Its clients cannot be verified");
     } else if let Some(listener) = &mut listener.listener {
         let insecure_fallback = is_insecure(validation);
         listener.client_validation = Some(ClientValidation { authorities, insecure_fallback });

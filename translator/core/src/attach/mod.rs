@@ -5,6 +5,7 @@ use crate::ir::{Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::routes::Rules;
 use crate::status::Condition;
+use crate::status::reasons::route::accepted;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,7 +106,7 @@ fn attach(
     let mut parent = Parent {
         fleet: entrance.fleet.clone(),
         reference: reference.clone(),
-        accepted: Condition::yes("Accepted", "Accepted", "The route is attached"),
+        accepted: Condition::new(accepted::ACCEPTED, "The route is attached"),
         gateway: entrance.gateway.clone(),
         listeners: Vec::new(),
         hosts: Vec::new(),
@@ -121,9 +122,8 @@ fn attach(
                 place(entrance.fleet, rules, door, &mut parent);
             }
             if parent.listeners.is_empty() {
-                parent.accepted = Condition::no(
-                    "Accepted",
-                    "NoMatchingListenerHostname",
+                parent.accepted = Condition::new(
+                    accepted::NO_MATCHING_LISTENER_HOSTNAME,
                     "No hostname of the route is one of the listener's",
                 );
             }
@@ -147,7 +147,7 @@ fn allowed<'a>(
     let meant: Vec<_> = doors.iter().copied().filter(named).filter(at_port).collect();
     if meant.is_empty() {
         let message = format!("{owner} has no such listener");
-        return Err(Condition::no("Accepted", "NoMatchingParent", message));
+        return Err(Condition::new(accepted::NO_MATCHING_PARENT, message));
     }
     let lets_in = |door: &&Door| {
         let home = &door.id.owner.name.namespace;
@@ -158,9 +158,8 @@ fn allowed<'a>(
     let open: Vec<_> = meant.into_iter().filter(lets_in).collect();
     match open.is_empty() {
         false => Ok(open),
-        true => Err(Condition::no(
-            "Accepted",
-            "NotAllowedByListeners",
+        true => Err(Condition::new(
+            accepted::NOT_ALLOWED_BY_LISTENERS,
             format!(
                 "No listener of {owner} lets a route of this kind from namespace {} in",
                 key.name.namespace

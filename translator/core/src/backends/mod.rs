@@ -7,6 +7,8 @@ use crate::accept::is_granted;
 use crate::ir::{Backend, BackendProtocol, Endpoints, Target};
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::status::Condition;
+use crate::status::reasons::Reason;
+use crate::status::reasons::route::resolved_refs::{INVALID_KIND, REF_NOT_PERMITTED};
 use crate::world::Reader;
 use std::collections::BTreeSet;
 
@@ -19,7 +21,7 @@ pub(crate) struct Reference<'a> {
 }
 
 /// Why a reference leads nowhere: the reason that Gateway API has for it, and words.
-type Lost = (&'static str, String);
+type Lost = (&'static Reason, String);
 
 /// Follows a reference of the route `from`, which speaks so to a backend that does not say; or says with a condition why it leads nowhere. A new kind of backend is a
 /// file here and an arm in each of the two functions.
@@ -31,20 +33,17 @@ pub(crate) fn resolve(
 ) -> Result<Target, Condition> {
     let lost = |(reason, why): Lost| {
         let message = format!("backend {} {}: {why}", reference.kind, reference.name);
-        Condition::no("ResolvedRefs", reason, message)
+        Condition::new(reason, message)
     };
     let (kind, follow) = match Kind::find(reference.group, reference.kind) {
         Some(kind @ Kind::Service) => (kind, service::resolve),
         _ => {
-            return Err(lost((
-                "InvalidKind",
-                "backends of this kind are not supported".to_owned(),
-            )));
+            return Err(lost((INVALID_KIND, "backends of this kind are not supported".to_owned())));
         }
     };
     let to = reference.name.clone().of(kind);
     if !is_granted(reader, from, &to) {
-        return Err(lost(("RefNotPermitted", "no ReferenceGrant allows it".to_owned())));
+        return Err(lost((REF_NOT_PERMITTED, "no ReferenceGrant allows it".to_owned())));
     }
     let backend = follow(reader, to, reference.port, speaks).map_err(lost)?;
     Ok(match policy::upstream(reader, &backend) {

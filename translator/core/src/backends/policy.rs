@@ -10,6 +10,7 @@ use crate::objects::gateway::{
 use crate::objects::policy::targets;
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::status::Condition;
+use crate::status::reasons::backend_tls_policy::{accepted, resolved_refs};
 use crate::world::Reader;
 
 /// What there is to say of a policy, apart from who uses it.
@@ -39,10 +40,10 @@ pub(crate) fn verdict(reader: &Reader<'_>, policy: &BackendTlsPolicy) -> Verdict
     } = validation;
     let mut verdict = Verdict {
         tls: None,
-        accepted: Condition::yes("Accepted", "Accepted", "The policy is valid"),
-        resolved: Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved"),
+        accepted: Condition::new(accepted::ACCEPTED, "The policy is valid"),
+        resolved: Condition::new(resolved_refs::RESOLVED_REFS, "All references are resolved"),
     };
-    let invalid = |why: String| Condition::no("Accepted", "Invalid", why);
+    let invalid = |why: String| Condition::new(accepted::NOT_UNDERSTOOD, why);
     if let Some((option, _)) = options.iter().flatten().next() {
         verdict.accepted = invalid(format!("options: {option} is not supported"));
         return verdict;
@@ -70,7 +71,7 @@ pub(crate) fn verdict(reader: &Reader<'_>, policy: &BackendTlsPolicy) -> Verdict
         Some(trust) => verdict.tls = Some(UpstreamTls { sni: hostname.clone(), names, trust }),
         None => {
             let why = "No certificate of an authority can be used";
-            verdict.accepted = Condition::no("Accepted", "NoValidCACertificate", why);
+            verdict.accepted = Condition::new(accepted::NO_VALID_CA_CERTIFICATE, why);
         }
     }
     verdict
@@ -154,12 +155,14 @@ fn trusted<'a>(
         let name = ObjectName::new(&policy.name.namespace, name);
         match authorities::resolve(reader, policy, &AuthorityRef { group, kind, name }) {
             Ok(name) => authorities.push(name),
-            Err(unusable) if resolved.is_true => {
+            Err(unusable) if resolved.is_true() => {
                 let reason = match unusable {
-                    Unusable::Kind(_) => "InvalidKind",
-                    Unusable::NotPermitted(_) | Unusable::Content(_) => "InvalidCACertificateRef",
+                    Unusable::Kind(_) => resolved_refs::INVALID_KIND,
+                    Unusable::NotPermitted(_) | Unusable::Content(_) => {
+                        resolved_refs::INVALID_CA_CERTIFICATE_REF
+                    }
                 };
-                *resolved = Condition::no("ResolvedRefs", reason, unusable.message());
+                *resolved = Condition::new(reason, unusable.message());
             }
             Err(_) => {}
         }

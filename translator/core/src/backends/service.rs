@@ -2,6 +2,7 @@ use super::Lost;
 use crate::ir::{Backend, BackendProtocol, Endpoint, Endpoints, Locality, Place};
 use crate::objects::ObjectKey;
 use crate::objects::core::{EndpointSlice, Service};
+use crate::status::reasons::route::resolved_refs::BACKEND_NOT_FOUND;
 use crate::world::Reader;
 use heliograph_views::{REGION, SUBZONE, ZONE};
 use k8s_openapi::api::core::v1::ServicePort;
@@ -16,20 +17,22 @@ pub(super) fn resolve(
     port: Option<i32>,
     speaks: BackendProtocol,
 ) -> Result<Backend, Lost> {
-    const NOT_FOUND: &str = "BackendNotFound";
     let Some(service) = reader.object::<Service>(&to.name) else {
-        return Err((NOT_FOUND, "it does not exist".to_owned()));
+        return Err((BACKEND_NOT_FOUND, "it does not exist".to_owned()));
     };
     let Some(number) = port else {
-        return Err((NOT_FOUND, "the reference names no port".to_owned()));
+        return Err((BACKEND_NOT_FOUND, "the reference names no port".to_owned()));
     };
     let spec = service.spec.as_ref();
     if spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName") {
-        return Err((NOT_FOUND, "a Service of type ExternalName has no endpoints".to_owned()));
+        return Err((
+            BACKEND_NOT_FOUND,
+            "a Service of type ExternalName has no endpoints".to_owned(),
+        ));
     }
     let found = u16::try_from(number).ok().and_then(|port| Some((port, port_of(service, port)?)));
     let Some((port, found)) = found else {
-        return Err((NOT_FOUND, format!("it has no port {number}")));
+        return Err((BACKEND_NOT_FOUND, format!("it has no port {number}")));
     };
     let protocol = match found.app_protocol.as_deref() {
         Some("kubernetes.io/h2c") => BackendProtocol::Http2,

@@ -1,6 +1,7 @@
 use super::bootstrap::{BOOTSTRAP_FILE, Bootstrap, Distributors, OwnPorts, READINESS, STATS, Tls};
 use super::render::Renderer;
 use super::{ProxyIdentity, drain};
+use crate::objects::proxy_config::{DRAIN_SECONDS, HAS_SHELL, REPLICAS};
 use k8s_openapi::api::apps::v1::{
     DaemonSet, DaemonSetSpec, Deployment, DeploymentSpec, DeploymentStrategy,
     RollingUpdateDeployment,
@@ -29,7 +30,6 @@ const TOKEN: &str = "/var/run/heliograph/token";
 const TOKEN_FILE: &str = "/var/run/heliograph/token/token";
 /// Kubelet renews a token when four fifths of its life are over.
 const TOKEN_SECONDS: i64 = 3600;
-const DRAIN_SECONDS: i64 = 60;
 /// After the drain: to end, and for the clocks of others.
 const END_SECONDS: i64 = 15;
 /// Nobody, as in distroless images.
@@ -67,7 +67,7 @@ pub(super) fn deployment(renderer: &Renderer<'_>, template: PodTemplateSpec) -> 
         metadata: renderer.metadata(),
         spec: Some(DeploymentSpec {
             // Whoever scales it says how many there are.
-            replicas: config.hpa.is_none().then(|| config.replicas.unwrap_or(1)),
+            replicas: config.hpa.is_none().then(|| config.replicas.unwrap_or(REPLICAS)),
             selector: selector(renderer),
             template,
             // Never fewer than there should be.
@@ -219,7 +219,7 @@ fn port(name: &str, number: u16) -> ContainerPort {
 fn pre_stop(renderer: &Renderer<'_>) -> LifecycleHandler {
     let longest = longest_drain(renderer);
     let drain = renderer.proxies.config.drain.as_ref();
-    if drain.and_then(|drain| drain.shell).unwrap_or(true) {
+    if drain.and_then(|drain| drain.shell).unwrap_or(HAS_SHELL) {
         let command = ["bash", "-c", &drain::script(longest)].map(str::to_owned).to_vec();
         LifecycleHandler {
             exec: Some(ExecAction { command: Some(command) }),

@@ -1,5 +1,7 @@
 use super::render::{Part, Renderer};
-use crate::objects::proxy_config::Workload;
+use crate::objects::proxy_config::{
+    CPU_UTILIZATION, MAX_REPLICAS, MAX_UNAVAILABLE, MIN_REPLICAS, Workload,
+};
 use k8s_openapi::api::autoscaling::v2::{
     CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, MetricSpec,
     MetricTarget, ResourceMetricSource,
@@ -14,14 +16,14 @@ pub(super) fn scaler(renderer: &Renderer<'_>) -> Option<HorizontalPodAutoscaler>
     if renderer.workload() != Workload::Deployment {
         return None;
     }
-    let least = config.min_replicas.unwrap_or(1);
+    let least = config.min_replicas.unwrap_or(MIN_REPLICAS);
     let metric = MetricSpec {
         type_: "Resource".to_owned(),
         resource: Some(ResourceMetricSource {
             name: "cpu".to_owned(),
             target: MetricTarget {
                 type_: "Utilization".to_owned(),
-                average_utilization: Some(config.cpu_utilization.unwrap_or(70)),
+                average_utilization: Some(config.cpu_utilization.unwrap_or(CPU_UTILIZATION)),
                 ..MetricTarget::default()
             },
         }),
@@ -36,7 +38,7 @@ pub(super) fn scaler(renderer: &Renderer<'_>) -> Option<HorizontalPodAutoscaler>
                 name: renderer.name(),
             },
             min_replicas: Some(least),
-            max_replicas: config.max_replicas.unwrap_or(10).max(least),
+            max_replicas: config.max_replicas.unwrap_or(MAX_REPLICAS).max(least),
             metrics: Some(vec![metric]),
             behavior: None,
         }),
@@ -51,7 +53,7 @@ pub(super) fn budget(renderer: &Renderer<'_>) -> Option<PodDisruptionBudget> {
         // The API server takes one of the two.
         (Some(_), _) => None,
         (None, Some(most)) => Some(most.clone()),
-        (None, None) => Some(IntOrString::Int(1)),
+        (None, None) => Some(IntOrString::Int(MAX_UNAVAILABLE)),
     };
     Some(PodDisruptionBudget {
         metadata: renderer.metadata(),

@@ -7,6 +7,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+// What fields mean that are left out. The schema has them for documentation; of CRDs they are only words.
+pub(crate) const REPLICAS: i32 = 1;
+pub(crate) const MIN_REPLICAS: i32 = 1;
+pub(crate) const MAX_REPLICAS: i32 = 10;
+pub(crate) const CPU_UTILIZATION: i32 = 70;
+pub(crate) const MAX_UNAVAILABLE: i32 = 1;
+pub(crate) const DRAIN_SECONDS: i64 = 60;
+pub(crate) const HAS_SHELL: bool = true;
+
 /// How the Envoys of a Gateway are run. A Gateway names one with infrastructure.parametersRef, a GatewayClass with
 /// parametersRef; where both do, the Gateway's counts, field by field.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,22 +31,26 @@ use std::collections::BTreeMap;
 pub struct ProxyConfigSpec {
     /// Nothing is made for the Gateway: its Envoys are run by somebody else.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
     pub self_managed: Option<bool>,
-    /// What runs the Envoys, a Deployment unless said.
+    /// What runs the Envoys.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = Workload::default()))]
     pub kind: Option<Workload>,
-    /// How many Envoys, one unless said. It says nothing for a DaemonSet, nor beside `hpa`.
+    /// How many Envoys. It says nothing for a DaemonSet, nor beside `hpa`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("default" = REPLICAS))]
     pub replicas: Option<i32>,
-    /// The image of Envoy.
+    /// The image of Envoy; that of the translator's flag `--proxy-image`, unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// What the container of Envoy asks for, and may have at most.
+    /// What the container of Envoy asks for, and may have at most. A limit of memory is also told to Envoy, which refuses
+    /// requests at 95 % of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// How much Envoy logs, `warning` unless said.
+    /// How much Envoy logs.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = LogLevel::default()))]
     pub log_level: Option<LogLevel>,
     /// How many threads serve; the processors that Envoy may use, unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,20 +60,25 @@ pub struct ProxyConfigSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::heliograph::any_object")]
     pub bootstrap: Option<serde_json::Value>,
+    /// The Service in front of the Envoys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceConfig>,
+    /// What an Envoy does before it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainConfig>,
-    /// With it, a HorizontalPodAutoscaler says how many Envoys there are.
+    /// With it, a HorizontalPodAutoscaler says how many Envoys there are. It says nothing for a DaemonSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hpa: Option<HpaConfig>,
     /// With it, there is a PodDisruptionBudget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pdb: Option<PdbConfig>,
+    /// Labels of the nodes that the pods may run on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
+    /// Taints of nodes that the pods tolerate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
+    /// The PriorityClass of the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
 }
@@ -88,13 +106,17 @@ pub enum LogLevel {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceConfig {
-    /// `LoadBalancer` unless said.
+    /// How it is reached from outside of the cluster, if at all.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = ServiceType::default()))]
     pub r#type: Option<ServiceType>,
+    /// Annotations of the Service alone, beside those of the Gateway's `infrastructure`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
+    /// `externalTrafficPolicy` of the Service. It says nothing for a `ClusterIP`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_traffic_policy: Option<TrafficPolicy>,
+    /// `loadBalancerClass` of the Service. It says nothing for other types.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_balancer_class: Option<String>,
 }
@@ -117,40 +139,44 @@ pub enum TrafficPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DrainConfig {
-    /// The longest that it waits for its connections to end, 60 unless said.
+    /// The longest that it waits for its connections to end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 3600))]
+    #[schemars(range(min = 0, max = 3600), extend("default" = DRAIN_SECONDS))]
     pub seconds: Option<i64>,
     /// Whether the image has `bash`, as Envoy's own has, and its distroless one has not. Without it, Envoy cannot be
     /// told to send its clients elsewhere, and only waits.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = HAS_SHELL))]
     pub shell: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HpaConfig {
-    /// One unless said.
+    /// The fewest Envoys.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("default" = MIN_REPLICAS))]
     pub min_replicas: Option<i32>,
-    /// Ten unless said.
+    /// The most Envoys; `minReplicas` if that is more.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("default" = MAX_REPLICAS))]
     pub max_replicas: Option<i32>,
-    /// In percent of what the container asks for, 70 unless said.
+    /// How much of the CPU that the containers ask for is to be used on average, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("default" = CPU_UTILIZATION))]
     pub cpu_utilization: Option<i32>,
 }
 
-/// One of these; at most one Envoy is away, unless said.
+/// How many Envoys may be away at a time, by one of these.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PdbConfig {
+    /// How many Envoys stay, as a number or in percent of them. Beside it, `maxUnavailable` says nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_available: Option<IntOrString>,
+    /// How many Envoys may be away, as a number or in percent of them.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = MAX_UNAVAILABLE))]
     pub max_unavailable: Option<IntOrString>,
 }
 

@@ -14,6 +14,7 @@ pub(crate) use scope::Scope;
 use crate::ir::{self, Hostname, Protocol};
 use crate::objects::{Kind, ObjectKey, gateway};
 use crate::status::Condition;
+use crate::status::reasons::route::resolved_refs::RESOLVED_REFS;
 use crate::world::Reader;
 use std::collections::BTreeSet;
 
@@ -82,5 +83,5 @@ impl Rules {
 }
 
 fn resolved() -> Condition {
-    Condition::yes("ResolvedRefs", "ResolvedRefs", "All references are resolved")
+    Condition::new(RESOLVED_REFS, "All references are resolved")
 }

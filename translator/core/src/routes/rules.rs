@@ -8,6 +8,7 @@ use crate::ir::{
 };
 use crate::objects::{ObjectKey, ObjectName, gateway};
 use crate::status::Condition;
+use crate::status::reasons::route::accepted::UNSUPPORTED_VALUE;
 use crate::world::Reader;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
@@ -58,9 +59,7 @@ pub(super) fn accept<R: Default>(
     let (hostnames, route, refusal) = match hostnames.and_then(|hostnames| Ok((hostnames, rules?)))
     {
         Ok((hostnames, rules)) => (hostnames, Some(Route::Http(HttpRoute { rules })), None),
-        Err(reason) => {
-            (vec![Hostname::Any], None, Some(Condition::no("Accepted", "UnsupportedValue", reason)))
-        }
+        Err(reason) => (vec![Hostname::Any], None, Some(Condition::new(UNSUPPORTED_VALUE, reason))),
     };
     let created = given.metadata.creation_timestamp.as_ref();
     Rules {

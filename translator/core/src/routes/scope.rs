@@ -25,7 +25,7 @@ impl Scope<'_> {
         match backends::resolve(self.reader, self.route, self.speaks, reference) {
             Ok(target) => target,
             Err(unresolved) => {
-                if self.resolved.is_true {
+                if self.resolved.is_true() {
                     *self.resolved = unresolved;
                 }
                 Target::Invalid

@@ -1,3 +1,5 @@
+use super::reasons::gateway::programmed::{ADDRESS_NOT_ASSIGNED, ADDRESS_NOT_USABLE};
+use super::reasons::{Reason, Type};
 use super::{Condition, Conditions};
 use crate::infra::names;
 use crate::objects::core::Service;
@@ -31,17 +33,17 @@ pub(super) fn of(
     let unusable = requested.find(|wanted| !found.iter().any(|given| given.value == **wanted));
     if let Some(unusable) = unusable {
         let why = format!("addresses: {unusable} is not given to the Gateway's Service {name}");
-        unprogrammed(conditions, "AddressNotUsable", why);
+        unprogrammed(conditions, ADDRESS_NOT_USABLE, why);
     } else if found.is_empty() {
         let why = format!("The Gateway's Service {name} has no address yet");
-        unprogrammed(conditions, "AddressNotAssigned", why);
+        unprogrammed(conditions, ADDRESS_NOT_ASSIGNED, why);
     }
     found
 }
 
-fn unprogrammed(conditions: &mut Conditions, reason: &'static str, why: String) {
-    if conditions.is_true("Programmed") {
-        conditions.set(Condition::no("Programmed", reason, why));
+fn unprogrammed(conditions: &mut Conditions, reason: &'static Reason, why: String) {
+    if conditions.is_true(Type::Programmed) {
+        conditions.set(Condition::new(reason, why));
     }
 }
 

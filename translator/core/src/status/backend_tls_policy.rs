@@ -1,3 +1,4 @@
+use super::reasons::backend_tls_policy::accepted::{CONFLICTED, TARGET_NOT_FOUND};
 use super::{Condition, Conditions};
 use crate::CONTROLLER_NAME;
 use crate::backends::policy;
@@ -63,7 +64,7 @@ fn refusal(reader: &Reader<'_>, policy: &BackendTlsPolicy) -> Option<Condition> 
     if let Some(rival) = policy::rival(reader, policy) {
         let rival = rival.metadata.name.as_deref().unwrap_or_default();
         let why = format!("BackendTLSPolicy {rival} has the same target and is older");
-        return Some(Condition::no("Accepted", "Conflicted", why));
+        return Some(Condition::new(CONFLICTED, why));
     }
     let missing = |(service, section): (ObjectKey, Option<&str>)| {
         let object = reader.object::<Service>(&service.name);
@@ -81,5 +82,5 @@ fn refusal(reader: &Reader<'_>, policy: &BackendTlsPolicy) -> Option<Condition> 
         }
     };
     let why = targets(policy).find_map(missing)?;
-    Some(Condition::no("Accepted", "TargetNotFound", why))
+    Some(Condition::new(TARGET_NOT_FOUND, why))
 }

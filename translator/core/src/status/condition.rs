@@ -1,61 +1,43 @@
-use serde::ser::SerializeSeq;
+use super::reasons::{Reason, Type};
+use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// One condition of an object, but for the time of its last transition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    pub r#type: &'static str,
-    #[serde(rename = "status", serialize_with = "as_status")]
-    pub is_true: bool,
-    pub reason: &'static str,
+    pub reason: &'static Reason,
     pub message: String,
     pub observed_generation: i64,
 }
 
 /// The conditions of one object or part of it, each type once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Conditions(BTreeMap<&'static str, Condition>);
+pub struct Conditions(BTreeMap<Type, Condition>);
 
 impl Condition {
-    pub(crate) fn yes(
-        r#type: &'static str,
-        reason: &'static str,
-        message: impl Into<String>,
-    ) -> Self {
-        Self::new(r#type, true, reason, message.into())
+    pub fn new(reason: &'static Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), observed_generation: 0 }
     }
 
-    pub(crate) fn no(
-        r#type: &'static str,
-        reason: &'static str,
-        message: impl Into<String>,
-    ) -> Self {
-        Self::new(r#type, false, reason, message.into())
-    }
-
-    fn new(r#type: &'static str, is_true: bool, reason: &'static str, message: String) -> Self {
-        Self { r#type, is_true, reason, message, observed_generation: 0 }
-    }
-
-    /// `Conflicted` is the one condition that is bad when it is true.
-    fn is_problem(&self) -> bool {
-        self.is_true == (self.r#type == "Conflicted")
+    pub fn is_true(&self) -> bool {
+        self.reason.is_true()
     }
 }
 
 impl Conditions {
     pub fn set(&mut self, condition: Condition) {
-        self.0.insert(condition.r#type, condition);
+        let part = condition.reason.part();
+        debug_assert!(self.iter().all(|other| other.reason.part() == part), "{condition:?}");
+        self.0.insert(condition.reason.r#type(), condition);
     }
 
-    pub fn get(&self, r#type: &str) -> Option<&Condition> {
-        self.0.get(r#type)
+    pub fn get(&self, r#type: Type) -> Option<&Condition> {
+        self.0.get(&r#type)
     }
 
-    pub fn is_true(&self, r#type: &str) -> bool {
-        self.0.get(r#type).is_some_and(|condition| condition.is_true)
+    pub fn is_true(&self, r#type: Type) -> bool {
+        self.get(r#type).is_some_and(Condition::is_true)
     }
 
     /// Every condition says from which generation of the object it was found.
@@ -71,26 +53,33 @@ impl Conditions {
     }
 
     pub fn problems(&self) -> impl Iterator<Item = &Condition> {
-        self.iter().filter(|condition| condition.is_problem())
+        self.iter().filter(|condition| condition.reason.is_problem())
     }
 }
 
 impl<const N: usize> From<[Condition; N]> for Conditions {
     fn from(conditions: [Condition; N]) -> Self {
-        Self(conditions.into_iter().map(|condition| (condition.r#type, condition)).collect())
+        let mut all = Self::default();
+        conditions.into_iter().for_each(|condition| all.set(condition));
+        all
     }
 }
 
 impl Serialize for Conditions {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut sequence = serializer.serialize_seq(Some(self.0.len()))?;
-        for condition in self.iter() {
-            sequence.serialize_element(condition)?;
-        }
-        sequence.end()
+        serializer.collect_seq(self.iter())
     }
 }
 
-fn as_status<S: Serializer>(is_true: &bool, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(if *is_true { "True" } else { "False" })
+impl Serialize for Condition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { reason, message, observed_generation } = self;
+        let mut fields = serializer.serialize_struct("Condition", 5)?;
+        fields.serialize_field("type", reason.r#type().as_str())?;
+        fields.serialize_field("status", if reason.is_true() { "True" } else { "False" })?;
+        fields.serialize_field("reason", reason.as_str())?;
+        fields.serialize_field("message", message)?;
+        fields.serialize_field("observedGeneration", observed_generation)?;
+        fields.end()
+    }
 }

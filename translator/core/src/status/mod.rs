@@ -5,6 +5,7 @@ mod addresses;
 mod backend_tls_policy;
 mod condition;
 mod features;
+pub mod reasons;
 mod view_policy;
 
 pub use addresses::Address;
@@ -211,8 +212,8 @@ impl Status {
                 conditions.problems().map(move |condition| Problem {
                     object: object.clone(),
                     part: part.clone(),
-                    condition: condition.r#type,
-                    reason: condition.reason,
+                    condition: condition.reason.r#type().as_str(),
+                    reason: condition.reason.as_str(),
                     message: condition.message.clone(),
                 })
             })
@@ -225,8 +226,9 @@ fn class(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayClassStatus> {
     if !accept::is_ours(class) {
         return None;
     }
-    let accepted = accept::class_refusal(reader, class)
-        .unwrap_or_else(|| Condition::yes("Accepted", "Accepted", "The GatewayClass is valid"));
+    let accepted = accept::class_refusal(reader, class).unwrap_or_else(|| {
+        Condition::new(reasons::gateway_class::accepted::ACCEPTED, "The GatewayClass is valid")
+    });
     let generation = class.metadata.generation.unwrap_or_default();
     Some(GatewayClassStatus { conditions: Conditions::from([accepted]).observed(generation) })
 }

@@ -1,3 +1,4 @@
+use super::reasons::view_policy::{accepted, resolved_refs};
 use super::{Condition, Conditions};
 use crate::objects::ObjectKey;
 use crate::views::{AcceptedPolicy, Rule, Says};
@@ -29,22 +30,25 @@ const SHOWN: usize = 10;
 pub(super) fn status(reader: &Reader<'_>, key: &ObjectKey) -> Option<ViewPolicyStatus> {
     let AcceptedPolicy { generation, fleet, says, withheld } = reader.policy(&key.name)?;
     let (conditions, matches) = match (fleet, says) {
-        (Some(fleet), Ok(says)) => accepted(reader, key, fleet, says),
+        (Some(fleet), Ok(says)) => holds(reader, key, fleet, says),
         (fleet, says) => {
-            let reason = if fleet.is_some() { "Invalid" } else { "TargetNotFound" };
+            let reason = match fleet {
+                Some(_) => accepted::NOT_UNDERSTOOD,
+                None => accepted::TARGET_NOT_FOUND,
+            };
             let mut why = says.as_ref().err().cloned().unwrap_or_default();
             if !withheld.is_empty() {
                 let ports: Vec<_> = withheld.iter().map(ToString::to_string).collect();
                 why +=
                     &format!("; until this is mended, nobody is served port {}", ports.join(", "));
             }
-            (Conditions::from([Condition::no("Accepted", reason, why)]), Matches::default())
+            (Conditions::from([Condition::new(reason, why)]), Matches::default())
         }
     };
     Some(ViewPolicyStatus { conditions: conditions.observed(*generation), matches })
 }
 
-fn accepted(
+fn holds(
     reader: &Reader<'_>,
     key: &ObjectKey,
     fleet: &FleetName,
@@ -64,10 +68,10 @@ fn accepted(
     }
     let of_version = if audience == says.audience { "" } else { ", where their version fits" };
     let said = format!("For {} of {listed} listed proxies{of_version}", matches.count);
-    let mut conditions = Conditions::from([Condition::yes("Accepted", "Accepted", said)]);
+    let mut conditions = Conditions::from([Condition::new(accepted::ACCEPTED, said)]);
     conditions.set(match problem(reader, key, fleet, says) {
-        None => Condition::yes("ResolvedRefs", "ResolvedRefs", "All that it names is there"),
-        Some(why) => Condition::no("ResolvedRefs", "InvalidOverlay", why),
+        None => Condition::new(resolved_refs::RESOLVED_REFS, "All that it names is there"),
+        Some(why) => Condition::new(resolved_refs::INVALID_OVERLAY, why),
     });
     (conditions, matches)
 }

@@ -2,7 +2,8 @@
 
 use heliograph_envoy::{Any, Message, json::to_json};
 use heliograph_snapshot::{Internal, Resource, ResourceType};
-use heliograph_translator_core::objects::{Document, Object, parse};
+use heliograph_translator_core::objects::{Document, Kind, Object, parse};
+use heliograph_translator_core::status::reasons::Part;
 use heliograph_translator_core::{Event, World};
 use heliograph_views::{Audience, Proxy, Treatment};
 use serde_json::{Map, Value, json};
@@ -117,6 +118,33 @@ pub(crate) fn render(world: &World) -> String {
         .map(|(name, value)| serde_saphyr::to_string(&json!({name: value})).unwrap())
         .map(|text| format!("---\n{text}"))
         .collect()
+}
+
+/// All conditions of a world as objects have them, and of what they are.
+pub(crate) fn conditions(world: &World) -> Vec<(Part, Value)> {
+    let mut conditions = Vec::new();
+    for (key, status) in world.statuses() {
+        let (part, list) = match key.kind {
+            Kind::GatewayClass => (Part::GatewayClass, None),
+            Kind::Gateway => (Part::Gateway, None),
+            Kind::ListenerSet => (Part::ListenerSet, None),
+            Kind::ViewPolicy => (Part::ViewPolicy, None),
+            Kind::BackendTLSPolicy => (Part::BackendTlsPolicy, Some("ancestors")),
+            kind if kind.is_route() => (Part::Route, Some("parents")),
+            _ => continue,
+        };
+        let status = json!(status);
+        let mut add = |part, of: &Value| {
+            let found = of["conditions"].as_array().into_iter().flatten();
+            conditions.extend(found.map(|condition| (part, condition.clone())));
+        };
+        add(part, &status);
+        let entries = list.map(|list| (part, &status[list]));
+        for (part, list) in entries.into_iter().chain([(Part::Listener, &status["listeners"])]) {
+            list.as_array().into_iter().flatten().for_each(|entry| add(part, entry));
+        }
+    }
+    conditions
 }
 
 /// A rule or an entry of the directory, in lines.

@@ -1,5 +1,6 @@
 use heliograph_translator_core::CONTROLLER_NAME;
 use heliograph_translator_core::ir::Proxies;
+use heliograph_translator_core::status::reasons::EventReason;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -26,7 +27,7 @@ impl Notices {
         let note = format!("What runs for this Gateway is not as it should be: {why}");
         let event = Event {
             type_: EventType::Warning,
-            reason: "InfrastructureFailed".to_owned(),
+            reason: EventReason::InfrastructureFailed.as_str().to_owned(),
             note: Some(note[..note.floor_char_boundary(NOTE)].to_owned()),
             action: "Run".to_owned(),
             secondary: None,

@@ -96,6 +96,7 @@ fn event(Notice { reason, mut note }: Notice) -> Event {
         note.push('…');
     }
     let action = "Translate".to_owned();
+    let reason = reason.as_str().to_owned();
     Event { type_: EventType::Warning, reason, note: Some(note), action, secondary: None }
 }
 
@@ -113,6 +114,7 @@ fn reference(key: &ObjectKey, uid: &str) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heliograph_translator_core::status::reasons::EventReason;
 
     #[test]
     fn a_flood_is_cut_and_a_trickle_is_not() {
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn a_note_fits() {
         let note = "ü".repeat(2_000);
-        let Event { note, .. } = event(Notice { reason: "Rejected".to_owned(), note });
+        let Event { note, .. } = event(Notice { reason: EventReason::RejectedByProxies, note });
         let note = note.unwrap();
         assert!(note.len() <= NOTE && note.ends_with('…'), "{}", note.len());
     }

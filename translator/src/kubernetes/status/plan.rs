@@ -4,6 +4,7 @@ use super::verdict::{PROGRAMMED, entry};
 use crate::kubernetes::Seen;
 use heliograph_translator_core::CONTROLLER_NAME;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
+use heliograph_translator_core::status::reasons::{self, EventReason, Type};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -32,7 +33,7 @@ pub(super) enum Method {
 /// Something that a user must see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
-    pub(super) reason: String,
+    pub(super) reason: EventReason,
     pub(super) note: String,
 }
 
@@ -43,16 +44,6 @@ pub(super) struct List {
     /// The field that tells entries of one controller apart.
     reference: &'static str,
 }
-
-/// The conditions that are ours wherever we write. All others are somebody else's.
-const OURS: [&str; 6] = [
-    "Accepted",
-    "ResolvedRefs",
-    PROGRAMMED,
-    "Conflicted",
-    "PartiallyInvalid",
-    "InsecureFrontendValidationMode",
-];
 
 /// What the API allows for a message, in bytes to be safe.
 const MESSAGE: usize = 32_768;
@@ -219,7 +210,7 @@ fn merged(old: &Value, ours: &Value) -> Value {
     for before in old.as_array().into_iter().flatten() {
         match new.iter().position(|condition| condition["type"] == before["type"]) {
             Some(index) => all.push(new.remove(index).clone()),
-            None if OURS.iter().any(|ours| before["type"] == *ours) => {}
+            None if is_ours(before) => {}
             None => all.push(before.clone()),
         }
     }
@@ -246,13 +237,20 @@ fn listeners(old: &Value, ours: &Value) -> Value {
     }
     // What the Gateway does not have any more goes; what others say of it is theirs.
     for (place, gone) in old.as_array().into_iter().flatten().enumerate() {
-        let is_ours = OURS.iter().any(|of| entry(&gone["conditions"], "type", of).is_some());
+        let is_ours = gone["conditions"].as_array().into_iter().flatten().any(is_ours);
         if !is_ours && !ours.iter().any(|listener| listener["name"] == gone["name"]) {
             all.push((place, gone.clone()));
         }
     }
     all.sort_by_key(|(place, _)| *place);
     Value::Array(all.into_iter().map(|(_, listener)| listener).collect())
+}
+
+/// The conditions that are ours wherever we write: those of the types that we have, and the one of Gateway API that we have
+/// nothing to say with. All others are somebody else's.
+fn is_ours(condition: &Value) -> bool {
+    let ours = Type::ALL.iter().map(|of| of.as_str()).chain(["PartiallyInvalid"]);
+    ours.into_iter().any(|ours| condition["type"] == ours)
 }
 
 fn named<'a>(list: &'a Value, name: &Value) -> &'a Value {
@@ -283,16 +281,15 @@ fn is_minor(new: &Value, old: &Value) -> bool {
     numberless(new) == numberless(old)
 }
 
-/// What is wrong in one part of an object, and was not so before. A proxy that is awaited is nothing wrong, and what
-/// follows from another fault is told with it.
+/// What is wrong in one part of an object, and was not so before. What follows from another fault is told with it.
 fn notices(part: Option<String>, new: &Value, old: &Value) -> impl Iterator<Item = Notice> {
-    let is_wrong = |condition: &Value| match condition["type"].as_str() {
-        Some("Conflicted") => condition["status"] == "True",
-        Some(PROGRAMMED) => condition["status"] == "False" && condition["reason"] == "Invalid",
-        _ => condition["status"] == "False",
+    let event = |condition: &Value| {
+        let (of, reason) = (condition["type"].as_str()?, condition["reason"].as_str()?);
+        reasons::find(of, condition["status"] == "True", reason)?.event()
     };
-    let wrong: Vec<&Value> =
-        new.as_array().into_iter().flatten().filter(|it| is_wrong(it)).collect();
+    let conditions = new.as_array().into_iter().flatten();
+    let wrong: Vec<(&Value, EventReason)> =
+        conditions.filter_map(|condition| Some((condition, event(condition)?))).collect();
     let is_only = wrong.len() == 1;
     let is_news = |condition: &Value| {
         let before = condition["type"].as_str().and_then(|of| entry(old, "type", of));
@@ -300,18 +297,14 @@ fn notices(part: Option<String>, new: &Value, old: &Value) -> impl Iterator<Item
             before["status"] != condition["status"] || before["reason"] != condition["reason"]
         })
     };
-    let told = wrong.into_iter().filter(|it| is_only || it["type"] != PROGRAMMED);
-    let told = told.filter(|condition| is_news(condition)).map(|condition| {
+    let told = wrong.into_iter().filter(|(it, _)| is_only || it["type"] != PROGRAMMED);
+    let told = told.filter(|(condition, _)| is_news(condition)).map(|(condition, reason)| {
         let words = condition["message"].as_str().unwrap_or_default();
         let note = match &part {
             Some(part) => format!("{part}: {words}"),
             None => words.to_owned(),
         };
-        let reason = match condition["type"].as_str() {
-            Some(PROGRAMMED) => "RejectedByProxies",
-            _ => condition["reason"].as_str().unwrap_or_default(),
-        };
-        Notice { reason: reason.to_owned(), note }
+        Notice { reason, note }
     });
     told.collect::<Vec<_>>().into_iter()
 }

@@ -5,18 +5,41 @@ use crate::proxies::{Blame, FleetProxies};
 use crate::report::{Published, Report};
 use heliograph_snapshot::FleetName;
 use heliograph_translator_core::CONTROLLER_NAME;
-use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::objects::{Kind, ObjectKey};
+use heliograph_translator_core::status::reasons::{
+    Reason, Type, backend_tls_policy, gateway, gateway_class, listener, listener_set, route,
+    view_policy,
+};
 use heliograph_translator_core::status::{
     Condition, Conditions, ListenerStatus, RouteStatus, SUPPORTED_FEATURES, Status,
 };
 use serde_json::{Value, json};
 
 /// The condition that proxies have a say in.
-pub(super) const PROGRAMMED: &str = "Programmed";
+pub(super) const PROGRAMMED: &str = Type::Programmed.as_str();
 
-/// The reasons that it has, beside its own name.
-const PENDING: &str = "Pending";
-const INVALID: &str = "Invalid";
+/// How what serves takes the answers of proxies.
+struct Reasons {
+    programmed: &'static Reason,
+    pending: &'static Reason,
+    rejected: &'static Reason,
+}
+
+const OF_GATEWAY: Reasons = Reasons {
+    programmed: gateway::programmed::PROGRAMMED,
+    pending: gateway::programmed::PENDING,
+    rejected: gateway::programmed::NOT_SERVED,
+};
+const OF_LISTENER_SET: Reasons = Reasons {
+    programmed: listener_set::programmed::PROGRAMMED,
+    pending: listener_set::programmed::PENDING,
+    rejected: listener_set::programmed::REJECTED_BY_PROXIES,
+};
+const OF_LISTENER: Reasons = Reasons {
+    programmed: listener::programmed::PROGRAMMED,
+    pending: listener::programmed::PENDING,
+    rejected: listener::programmed::NOT_SERVED,
+};
 
 /// The status of an object, but for the times of transition. `None`: nothing of ours belongs there.
 ///
@@ -33,15 +56,16 @@ pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Va
         }
         Status::ViewPolicy(status) => {
             let mut status = status.clone();
-            refuse(&mut status.conditions, blame.iter().copied(), report);
+            let rejected = view_policy::programmed::REJECTED_BY_PROXIES;
+            refuse(&mut status.conditions, rejected, blame.iter().copied(), report);
             Some(json!(status))
         }
-        Status::Route(status) => Some(json!(route(status.clone(), &blame, report))),
+        Status::Route(status) => Some(json!(of_route(status.clone(), &blame, report))),
         // Proxies have no say in it.
         Status::Policy(status) => Some(json!(status)),
         Status::Gateway(status) => {
             let mut status = status.clone();
-            let answer = Answer::of(key, &status.fleet, report);
+            let answer = Answer::of(key, &status.fleet, report, &OF_GATEWAY);
             answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
             let mut said = json!(status);
             // Left out where there is none; where there was one, that is to be said.
@@ -54,7 +78,7 @@ pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Va
         }
         Status::ListenerSet(status) => {
             let mut status = status.clone();
-            let answer = Answer::of(key, &status.fleet, report);
+            let answer = Answer::of(key, &status.fleet, report, &OF_LISTENER_SET);
             answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
             Some(json!(status))
         }
@@ -79,21 +103,35 @@ pub(super) fn of_unreadable(
         None => format!("It cannot be read: {reason}"),
     };
     let mut said = known.or_else(|| list.map(|list| entries_of_ours(list, written)))?;
-    let accepted = json!({
-        "type": "Accepted", "status": "False", "reason": "UnsupportedValue", "message": message,
-        "observedGeneration": generation,
-    });
+    let accepted = Condition {
+        observed_generation: generation,
+        ..Condition::new(unreadable(key.kind)?, message)
+    };
+    let accepted = json!(accepted);
     let parts = match list {
         Some(list) => said[list].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default(),
         None => std::slice::from_mut(&mut said),
     };
     for part in parts {
         let conditions = part["conditions"].as_array_mut().into_iter().flatten();
-        for condition in conditions.filter(|condition| condition["type"] == "Accepted") {
+        for condition in conditions.filter(|condition| condition["type"] == Type::Accepted.as_str())
+        {
             *condition = accepted.clone();
         }
     }
     Some(said)
+}
+
+/// Why an object is not accepted that cannot be read. `None` of kinds that have no status of ours.
+fn unreadable(kind: Kind) -> Option<&'static Reason> {
+    match kind {
+        Kind::GatewayClass => Some(gateway_class::accepted::UNSUPPORTED_VALUE),
+        Kind::Gateway => Some(gateway::accepted::UNSUPPORTED_VALUE),
+        Kind::ListenerSet => Some(listener_set::accepted::UNSUPPORTED_VALUE),
+        Kind::BackendTLSPolicy => Some(backend_tls_policy::accepted::UNSUPPORTED_VALUE),
+        Kind::ViewPolicy => Some(view_policy::accepted::UNSUPPORTED_VALUE),
+        kind => kind.is_route().then_some(route::accepted::UNSUPPORTED_VALUE),
+    }
 }
 
 /// What a list of a status has of ours.
@@ -105,10 +143,10 @@ fn entries_of_ours(list: &str, written: &Value) -> Value {
 
 /// A route is given to proxies as part of a table, which they have or have not. So only what is wrong is said of it: Envoy's
 /// own words, beside `Accepted`, which tells what Gateway API makes of the route and does not change with the proxies.
-fn route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> RouteStatus {
+fn of_route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> RouteStatus {
     for parent in &mut status.parents {
         let here = blame.iter().copied().filter(|blame| blame.fleet == parent.fleet);
-        refuse(&mut parent.conditions, here, report);
+        refuse(&mut parent.conditions, route::programmed::REJECTED_BY_PROXIES, here, report);
     }
     status
 }
@@ -118,12 +156,19 @@ struct Answer<'a> {
     published: Option<&'a Published>,
     /// `None`: nobody has asked yet.
     proxies: Option<Option<&'a FleetProxies>>,
+    /// How it is said.
+    reasons: &'static Reasons,
 }
 
 impl<'a> Answer<'a> {
-    fn of(key: &ObjectKey, fleet: &FleetName, report: &'a Report) -> Self {
+    fn of(
+        key: &ObjectKey,
+        fleet: &FleetName,
+        report: &'a Report,
+        reasons: &'static Reasons,
+    ) -> Self {
         let published = report.published.get(fleet).and_then(|all| all.get(key));
-        Self { published, proxies: proxies_of(report, fleet) }
+        Self { published, proxies: proxies_of(report, fleet), reasons }
     }
 
     /// Says of a Gateway, or a ListenerSet, and of its listeners whether proxies have them.
@@ -136,37 +181,38 @@ impl<'a> Answer<'a> {
         written: &Value,
     ) {
         let (mut given, mut rejected) = (0, 0);
+        let of_listener = Self { reasons: &OF_LISTENER, ..*self };
         for ListenerStatus { name, conditions, .. } in listeners {
             // Said also where there is none, so that it need not be found out who said so before.
-            if conditions.get("Conflicted").is_none() {
+            if conditions.get(Type::Conflicted).is_none() {
                 let message = "No other listener is in its way".to_owned();
-                let none = condition("Conflicted", false, "NoConflicts", message, conditions);
-                conditions.set(none);
+                say(conditions, listener::conflicted::NO_CONFLICTS, message);
             }
-            if !conditions.is_true(PROGRAMMED) {
+            if !conditions.is_true(Type::Programmed) {
                 continue;
             }
             given += 1;
             let before = entry(&written["listeners"], "name", name);
-            self.give(conditions, before.map_or(&Value::Null, |before| &before["conditions"]));
+            of_listener
+                .give(conditions, before.map_or(&Value::Null, |before| &before["conditions"]));
             let here = blame.iter().filter(|it| it.listener.as_deref() == Some(&**name));
-            if !self.qualify(conditions, here.clone().copied())
-                && refuse(conditions, here.copied(), report)
+            if !of_listener.qualify(conditions, here.clone().copied())
+                && refuse(conditions, OF_LISTENER.rejected, here.copied(), report)
             {
                 rejected += 1;
             }
         }
-        if !conditions.is_true(PROGRAMMED) {
+        if !conditions.is_true(Type::Programmed) {
             return;
         }
         self.give(conditions, &written["conditions"]);
         if given > 0 && given == rejected {
             let message = "Proxies reject every listener: see there".to_owned();
-            conditions.set(condition(PROGRAMMED, false, INVALID, message, conditions));
+            say(conditions, self.reasons.rejected, message);
         }
         let whole = blame.iter().filter(|blame| blame.listener.is_none());
         if !self.qualify(conditions, whole.clone().copied()) {
-            refuse(conditions, whole.copied(), report);
+            refuse(conditions, self.reasons.rejected, whole.copied(), report);
         }
     }
 
@@ -180,41 +226,41 @@ impl<'a> Answer<'a> {
         let Some(said) = self.proxies.flatten() else { return false };
         let most = blame.clone().map(|blame| blame.rejected).max().unwrap_or_default();
         let is_few = most > 0 && most.saturating_mul(2) < said.connected;
-        let Some(given) = conditions.get(PROGRAMMED).filter(|given| given.is_true && is_few) else {
-            return false;
-        };
+        let given = conditions.get(Type::Programmed);
+        let Some(given) = given.filter(|given| given.is_true() && is_few) else { return false };
         let rejections = blame.map(|Blame { words, rejected, .. }| {
             format!("{rejected} reject{}: {words}", if *rejected == 1 { "s it" } else { " it" })
         });
         let mut message = vec![given.message.clone()];
         message.extend(rejections);
         let message = message.join("; ");
-        conditions.set(condition(PROGRAMMED, true, PROGRAMMED, message, conditions));
+        say(conditions, self.reasons.programmed, message);
         true
     }
 
     /// Says whether a proxy has this generation, where translation says that they are given it.
     fn give(&self, conditions: &mut Conditions, written: &Value) {
-        let Some(found) = conditions.get(PROGRAMMED) else { return };
+        let Some(found) = conditions.get(Type::Programmed) else { return };
         let before = entry(written, "type", PROGRAMMED)
             .filter(|before| before["observedGeneration"] == json!(found.observed_generation));
         let head = self.published.and_then(|published| published.head);
         // Whoever looked last knew more.
         if let (Some(before), true) = (before, self.proxies.is_none() || head.is_none()) {
-            let reason =
-                [PROGRAMMED, PENDING, INVALID].into_iter().find(|it| before["reason"] == *it);
-            let (is_true, message) = (before["status"] == "True", before["message"].as_str());
-            let (reason, message) =
-                (reason.unwrap_or(PENDING), message.unwrap_or_default().to_owned());
-            conditions.set(condition(PROGRAMMED, is_true, reason, message, conditions));
-            return;
+            let Reasons { programmed, pending, rejected } = self.reasons;
+            let reason = match &before["reason"] {
+                _ if before["status"] == "True" => programmed,
+                reason if *reason == rejected.as_str() => rejected,
+                _ => pending,
+            };
+            let message = before["message"].as_str().unwrap_or_default().to_owned();
+            return say(conditions, reason, message);
         }
         let was_true = before.is_some_and(|before| before["status"] == "True");
         let said = self.proxies.flatten();
         let connected = said.map_or(0, |said| said.connected);
         let having = said.zip(head).map_or(0, |(said, head)| said.have(head));
         let is_true = was_true || having > 0;
-        let reason = if is_true { PROGRAMMED } else { PENDING };
+        let reason = if is_true { self.reasons.programmed } else { self.reasons.pending };
         let message = match is_true {
             true if connected == 0 => "Accepted by a proxy; none is connected now".to_owned(),
             true => format!("Accepted by {having} of {}", proxies(connected.max(having))),
@@ -222,42 +268,38 @@ impl<'a> Answer<'a> {
             false if connected == 0 => "No proxy is connected yet".to_owned(),
             false => format!("None of {} has accepted it yet", proxies(connected)),
         };
-        conditions.set(condition(PROGRAMMED, is_true, reason, message, conditions));
+        say(conditions, reason, message);
     }
 }
 
 /// Says what proxies reject, if they do.
 fn refuse<'a>(
     conditions: &mut Conditions,
+    rejected: &'static Reason,
     blame: impl Iterator<Item = &'a Blame>,
     report: &Report,
 ) -> bool {
     let mut words = Vec::new();
-    for Blame { fleet, words: said, rejected, .. } in blame {
+    for Blame { fleet, words: said, rejected: count, .. } in blame {
         let connected = proxies_of(report, fleet).flatten().map_or(0, |said| said.connected);
-        let whom = match rejected {
+        let whom = match count {
             // Counted are only those that are connected still.
             0 => "proxies".to_owned(),
-            rejected => format!("{rejected} of {}", proxies(connected.max(*rejected))),
+            count => format!("{count} of {}", proxies(connected.max(*count))),
         };
         words.push(format!("Rejected by {whom}: {said}"));
     }
     if words.is_empty() {
         return false;
     }
-    conditions.set(condition(PROGRAMMED, false, INVALID, words.join("; "), conditions));
+    say(conditions, rejected, words.join("; "));
     true
 }
 
-fn condition(
-    r#type: &'static str,
-    is_true: bool,
-    reason: &'static str,
-    message: String,
-    others: &Conditions,
-) -> Condition {
-    let observed_generation = others.iter().next().map_or(0, |other| other.observed_generation);
-    Condition { r#type, is_true, reason, message, observed_generation }
+/// Of the generation that the others are of.
+fn say(conditions: &mut Conditions, reason: &'static Reason, message: String) {
+    let observed_generation = conditions.iter().next().map_or(0, |other| other.observed_generation);
+    conditions.set(Condition { observed_generation, ..Condition::new(reason, message) });
 }
 
 fn proxies_of<'a>(report: &'a Report, fleet: &FleetName) -> Option<Option<&'a FleetProxies>> {

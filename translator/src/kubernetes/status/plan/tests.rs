@@ -218,7 +218,10 @@ fn users_are_told_once_of_what_is_wrong() {
         let write = planned(&route(), Some(desired), old.clone());
         let told = write.as_ref().map(|write| write.notices.clone()).unwrap_or_default();
         let status = write.map_or(old.clone(), |write| written(&route(), old, &write));
-        (told.into_iter().map(|it| (it.reason, it.note)).collect::<Vec<_>>(), status)
+        (
+            told.into_iter().map(|it| (it.reason.as_str().to_owned(), it.note)).collect::<Vec<_>>(),
+            status,
+        )
     };
     let accepted = condition("Accepted", "True", "Accepted");
     let rejected = condition("Programmed", "False", "Invalid");

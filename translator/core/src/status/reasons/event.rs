@@ -1,0 +1,58 @@
+use super::{Reason, Type};
+
+/// The reason of an event: of a condition that is wrong, or one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventReason {
+    Condition(&'static Reason),
+    RejectedByProxies,
+    InfrastructureFailed,
+}
+
+impl EventReason {
+    /// Those that are no condition's.
+    pub const OWN: &[Self] = &[Self::RejectedByProxies, Self::InfrastructureFailed];
+
+    /// As an event has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Condition(reason) => reason.as_str(),
+            Self::RejectedByProxies => "RejectedByProxies",
+            Self::InfrastructureFailed => "InfrastructureFailed",
+        }
+    }
+
+    pub const fn means(self) -> &'static str {
+        match self {
+            Self::Condition(reason) => reason.means(),
+            Self::RejectedByProxies => {
+                "Proxies reject what was made of the object; the note has Envoy's words. The condition `Programmed` says the same."
+            }
+            Self::InfrastructureFailed => {
+                "What is to run for a Gateway is not as it should be; the note says why, as a rule in the words of the API server."
+            }
+        }
+    }
+
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::Condition(reason) => reason.remedy(),
+            Self::RejectedByProxies => {
+                "[Proxies reject something](../troubleshooting.md#proxies-reject-something)"
+            }
+            Self::InfrastructureFailed => {
+                "[A Gateway has no Envoy](../troubleshooting.md#a-gateway-has-no-envoy)"
+            }
+        }
+    }
+}
+
+impl Reason {
+    /// What is told when a condition first says this. A proxy that is awaited is nothing wrong, nor is an address.
+    pub fn event(&'static self) -> Option<EventReason> {
+        match self.r#type {
+            Type::Programmed => (self.is_problem() && self.name == super::INVALID)
+                .then_some(EventReason::RejectedByProxies),
+            _ => self.is_problem().then_some(EventReason::Condition(self)),
+        }
+    }
+}

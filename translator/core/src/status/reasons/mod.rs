@@ -1,0 +1,108 @@
+//! Every condition that is ever written: on what, of which type, with which status and reason; and for people, what it
+//! means and what to do.
+//!
+//! A [`Condition`](super::Condition) is one of these with words of its own, and nobody outside of this folder can make
+//! another. So there is no condition that `docs/reference/conditions.md` does not have, which is made of [`ALL`].
+
+mod event;
+mod table;
+
+pub use event::EventReason;
+pub use table::*;
+
+/// One row of the [`table`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reason {
+    part: Part,
+    r#type: Type,
+    is_true: bool,
+    name: &'static str,
+    means: &'static str,
+    remedy: &'static str,
+}
+
+/// What has conditions: an object, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    GatewayClass,
+    Gateway,
+    /// Of a Gateway or a ListenerSet.
+    Listener,
+    ListenerSet,
+    /// Of one parent of a route.
+    Route,
+    /// Of one Gateway that a BackendTLSPolicy concerns.
+    BackendTlsPolicy,
+    ViewPolicy,
+}
+
+/// The types of conditions, in the order in which objects have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Type {
+    Accepted,
+    Conflicted,
+    InsecureFrontendValidationMode,
+    Programmed,
+    ResolvedRefs,
+}
+
+impl Reason {
+    pub const fn part(&self) -> Part {
+        self.part
+    }
+
+    pub const fn r#type(&self) -> Type {
+        self.r#type
+    }
+
+    pub const fn is_true(&self) -> bool {
+        self.is_true
+    }
+
+    /// As a condition has it.
+    pub const fn as_str(&self) -> &'static str {
+        self.name
+    }
+
+    pub const fn means(&self) -> &'static str {
+        self.means
+    }
+
+    /// What to do. Empty where there is nothing to be done.
+    pub const fn remedy(&self) -> &'static str {
+        self.remedy
+    }
+
+    /// `Conflicted` is the one condition that is bad when it is true.
+    pub fn is_problem(&self) -> bool {
+        self.is_true == (self.r#type == Type::Conflicted)
+    }
+}
+
+impl Type {
+    pub const ALL: &[Self] = &[
+        Self::Accepted,
+        Self::Conflicted,
+        Self::InsecureFrontendValidationMode,
+        Self::Programmed,
+        Self::ResolvedRefs,
+    ];
+
+    /// As a condition has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "Accepted",
+            Self::Conflicted => "Conflicted",
+            Self::InsecureFrontendValidationMode => "InsecureFrontendValidationMode",
+            Self::Programmed => "Programmed",
+            Self::ResolvedRefs => "ResolvedRefs",
+        }
+    }
+}
+
+/// The reason of a condition that was written, on whatever it was.
+pub fn find(r#type: &str, is_true: bool, name: &str) -> Option<&'static Reason> {
+    ALL.iter().copied().find(|reason| {
+        reason.r#type.as_str() == r#type && reason.is_true == is_true && reason.name == name
+    })
+}

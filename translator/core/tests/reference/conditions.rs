@@ -1,0 +1,138 @@
+//! `docs/reference/conditions.md`, from the table of reasons.
+
+use super::{check, row};
+use heliograph_translator_core::CONTROLLER_NAME;
+use heliograph_translator_core::objects::{Kind, ObjectName};
+use heliograph_translator_core::status::reasons::{self, EventReason, Part, Reason};
+use heliograph_translator_core::status::{Ignored, Status};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+const HEAD: &str = "\
+# Conditions
+
+Made from the code by `make golden`: every condition that the translator writes, with each of its reasons. No other can be
+written. When they are written, and whose they stay beside those of other controllers: [Statuses](../status.md).
+
+```sh
+kubectl -n NAMESPACE get gateway NAME -o yaml    # below `status`
+kubectl -n NAMESPACE get events --field-selector reason=REASON
+helio check DIRECTORY                            # the same of manifests, without a cluster
+```
+
+The message of a condition names the field, the listener or the object that is meant. Where it says so under `event`, an
+[event](#events) is told too when the condition is first written, with the same reason unless another is named.
+";
+
+#[test]
+fn the_page_of_conditions_is_up_to_date() {
+    let mut page = HEAD.to_owned();
+    let mut part = None;
+    for reason in reasons::ALL.iter().copied() {
+        if part.replace(reason.part()) != Some(reason.part()) {
+            let (title, place) = heading(reason.part());
+            let _ = write!(page, "\n## {title}\n\n{place}\n\n");
+            page += &row(["condition", "status", "reason", "what it means", "what to do", "event"]);
+            page += &row(["---"; 6]);
+        }
+        page += &row_of(reason);
+    }
+    page += &rest();
+    check("conditions.md", &page);
+}
+
+/// What two rows have in common but their words, nobody could tell apart; and who reads a row wants to know what to do.
+#[test]
+fn every_row_is_another_and_says_what_to_do() {
+    let mut seen = BTreeSet::new();
+    for reason in reasons::ALL {
+        let key = (reason.part(), reason.r#type(), reason.is_true(), reason.as_str());
+        assert!(seen.insert(key), "{key:?} is there twice");
+        assert!(!reason.means().is_empty(), "{key:?} does not say what it means");
+        let has_remedy = !reason.is_problem() || !reason.remedy().is_empty();
+        assert!(has_remedy, "{key:?} does not say what to do");
+        let found = reasons::find(reason.r#type().as_str(), reason.is_true(), reason.as_str());
+        let found = found.and_then(Reason::event).map(EventReason::as_str);
+        assert_eq!(found, reason.event().map(EventReason::as_str), "{key:?}");
+    }
+}
+
+fn row_of(reason: &'static Reason) -> String {
+    let code = |text: &str| format!("`{text}`");
+    let event = match reason.event() {
+        None => String::new(),
+        Some(EventReason::Condition(_)) => "yes".to_owned(),
+        Some(own) => code(own.as_str()),
+    };
+    row([
+        &code(reason.r#type().as_str()),
+        if reason.is_true() { "True" } else { "False" },
+        &code(reason.as_str()),
+        reason.means(),
+        reason.remedy(),
+        &event,
+    ])
+}
+
+/// A part, and where its conditions are.
+fn heading(part: Part) -> (String, String) {
+    let own = |kind: Kind| (kind.as_str().to_owned(), "In `status.conditions`.".to_owned());
+    match part {
+        Part::GatewayClass => own(Kind::GatewayClass),
+        Part::Gateway => own(Kind::Gateway),
+        Part::ListenerSet => own(Kind::ListenerSet),
+        Part::ViewPolicy => own(Kind::ViewPolicy),
+        Part::Listener => (
+            "Listener".to_owned(),
+            "Of a Gateway or a ListenerSet, in `status.listeners[].conditions`.".to_owned(),
+        ),
+        Part::Route => {
+            let kinds = Kind::ALL.iter().filter(|kind| kind.is_route()).map(|kind| kind.as_str());
+            let title = kinds.collect::<Vec<_>>().join(", ");
+            (title, format!("Of each parent, in `status.parents[].conditions`. {}", ours()))
+        }
+        Part::BackendTlsPolicy => (
+            Kind::BackendTLSPolicy.as_str().to_owned(),
+            format!(
+                "Of each Gateway whose routes lead to its Services, in `status.ancestors[].conditions`. {}",
+                ours()
+            ),
+        ),
+    }
+}
+
+fn ours() -> String {
+    format!("Ours are those with the `controllerName` `{CONTROLLER_NAME}`.")
+}
+
+/// What is no condition of an object.
+fn rest() -> String {
+    let mut text = "\n## Nothing is said\n\n".to_owned();
+    let without: Vec<_> = Kind::ALL.iter().filter(|kind| !kind.has_status()).collect();
+    let ours = without.into_iter().filter(|kind| kind.group() == Kind::ProxyConfig.group());
+    let ours: Vec<_> = ours.map(|kind| kind.as_str()).collect();
+    let _ = writeln!(
+        text,
+        "{} have no conditions: the objects that they are for say what is wrong.\n",
+        ours.join(" and ")
+    );
+    let ignored = Ignored { ignored: String::new(), elsewhere: false };
+    let key = ObjectName::new("", "").of(Kind::Gateway);
+    for problem in Status::Ignored(ignored).problems(&key) {
+        let _ = writeln!(
+            text,
+            "On an object that nobody here takes, nothing is written: it may be another controller's. `helio check` and the\n\
+             [status page](../standalone.md#the-admin-port) show it as `{}`, the former with the reason `{}`, and say why.",
+            problem.condition, problem.reason
+        );
+    }
+    text += "\n## Events\n\n\
+        Of type Warning, on the object, with the message as the note. `Programmed` is told only where nothing else of the same part is\n\
+        wrong: then proxies are who refuses. How many are told: [Statuses](../status.md#events). Two have reasons of their own:\n\n";
+    text += &row(["reason", "what it means", "what to do"]);
+    text += &row(["---"; 3]);
+    for event in EventReason::OWN {
+        text += &row([&format!("`{}`", event.as_str()), event.means(), event.remedy()]);
+    }
+    text
+}
