@@ -47,6 +47,9 @@ fn plan(scenario: &Scenario, fleet: Option<String>, command: Vec<String>) -> Pla
 
 async fn take_steps(scenario: &Scenario, run: &mut Run) -> Result<(), RunError> {
     let settle = scenario.end.settle.0;
+    // Who is sent to another server loses its stream; so may some also when all are about even.
+    let balances = scenario.balance.rebalance_rate > 0;
+    run.excuse(balances).await?;
     run.phase("connect").await?;
     run.connect(scenario.clients, scenario.connect.rate).await?;
     run.settle(settle).await?;
@@ -54,6 +57,7 @@ async fn take_steps(scenario: &Scenario, run: &mut Run) -> Result<(), RunError> 
         for step in &scenario.steps {
             run.phase(&step.to_string()).await?;
             take(step, settle, run).await?;
+            run.excuse(balances).await?;
         }
     }
     run.settle(settle).await
@@ -81,13 +85,11 @@ async fn take(step: &Step, settle: Duration, run: &mut Run) -> Result<(), RunErr
                     }
                 }
             }
-            run.settle(settle).await?;
-            run.excuse(false).await
+            run.settle(settle).await
         }
         Step::AddServers(count) => run.add_servers(*count).await,
         Step::Scale { to, within, most_opened } => {
             let (to, within, most_opened) = (*to, *within, *most_opened);
-            // Who is sent to another server loses its stream; so may some also when all are about even.
             run.excuse(true).await?;
             run.scale(Scale { to, within, most_opened }).await?;
             run.settle(settle).await
