@@ -154,6 +154,8 @@ impl Site {
             authorities: Some(self.authority.pem()),
             authorities_file: None,
             identity: ProxyIdentity::Token { audience: "heliograph".to_owned() },
+            user: RunAs::default(),
+            group: RunAs::default(),
         };
         let infra = self.world.infra().next().unwrap();
         let all = render(infra, &settings).unwrap().unwrap();

@@ -45,6 +45,8 @@ impl Leader {
             authorities: Some("authorities".to_owned()),
             authorities_file: None,
             identity: ProxyIdentity::Token { audience: "heliograph".to_owned() },
+            user: RunAs::default(),
+            group: RunAs::default(),
         };
         let (report, reports) = watch::channel(Report::default());
         let stop = CancellationToken::new();

@@ -33,6 +33,9 @@ pub struct ProxyConfigSpec {
     /// The image of Envoy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Names of Secrets of the Gateway's namespace that the image is pulled with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_secrets: Option<Vec<String>>,
     /// What the container of Envoy asks for, and may have at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,

@@ -30,6 +30,8 @@ fn desk() -> Desk {
         authorities: None,
         authorities_file: None,
         identity: ProxyIdentity::None,
+        user: RunAs::default(),
+        group: RunAs::default(),
     })
 }
 
