@@ -7,7 +7,7 @@ use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
 use heliograph_store::{Embedded, Publication, Store};
 use heliograph_translator_core::infra::{
-    DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, render,
+    DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, RunAs, render,
 };
 use heliograph_translator_core::objects::{Document, parse};
 use heliograph_translator_core::{Event, World};

@@ -1,5 +1,5 @@
 use super::*;
-use heliograph_translator_core::infra::ProxyIdentity;
+use heliograph_translator_core::infra::{ProxyIdentity, RunAs};
 use heliograph_translator_core::ir::{Infra, InfraPort, Proxies};
 use heliograph_translator_core::objects::ObjectName;
 
