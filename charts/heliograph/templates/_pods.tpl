@@ -51,6 +51,8 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "heliograph.selector" (list $root $component) | nindent 8 }}
+    # Nodes that take no pods, such as those of a zone that is lost, are not waited for.
+    nodeTaintsPolicy: Honor
     # Of a rolling update each half by itself.
     matchLabelKeys: [pod-template-hash]
   {{- end }}

@@ -14,8 +14,8 @@ first, so that these lines come before any other.
 {{- fail "distributor.autoscaling and distributor.keda are both on: two would scale against each other, so switch one off" }}
 {{- end }}
 {{- with .distributor.autoscaling }}
-{{- if and .enabled (not .cpuUtilization) (not .streamsPerPod) }}
-{{- fail "distributor.autoscaling has nothing to scale by: set cpuUtilization or streamsPerPod" }}
+{{- if and .enabled (not .cpuPerPod) (not .streamsPerPod) }}
+{{- fail "distributor.autoscaling has nothing to scale by: set cpuPerPod or streamsPerPod" }}
 {{- end }}
 {{- end }}
 {{- range list .distributor.autoscaling .distributor.keda }}
@@ -53,11 +53,23 @@ first, so that these lines come before any other.
 {{- fail "redis.url is none of redis://HOST:PORT, redis+sentinel://HOST:PORT,…/MASTER, redis+cluster://HOST:PORT,… and the same with rediss" }}
 {{- end }}
 {{- if not .redis.url }}
-{{- range $name, $value := dict "auth.secret" .redis.auth.secret "translatorSecret" .redis.translatorSecret "distributorSecret" .redis.distributorSecret "sentinelAuth.secret" .redis.sentinelAuth.secret "tls.caSecret" .redis.tls.caSecret "tls.certificateSecret" .redis.tls.certificateSecret }}
+{{- range $name, $value := dict "auth.secret" .redis.auth.secret "auth.usernameKey" .redis.auth.usernameKey "translatorSecret" .redis.translatorSecret "distributorSecret" .redis.distributorSecret "sentinelAuth.secret" .redis.sentinelAuth.secret "tls.caSecret" .redis.tls.caSecret "tls.certificateSecret" .redis.tls.certificateSecret }}
 {{- if $value }}
 {{- fail (printf "redis.%s is for a Redis of your own: say where it is in redis.url" $name) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- if and .redis.url (not (hasPrefix "rediss" .redis.url)) (or .redis.tls.caSecret .redis.tls.certificateSecret) }}
+{{- fail "redis.tls is for a Redis with TLS, and redis.url is one without: write rediss instead of redis there" }}
+{{- end }}
+{{- if and .redis.sentinelAuth.secret (not (contains "+sentinel://" .redis.url)) }}
+{{- fail "redis.sentinelAuth is for Sentinels, and redis.url names none: write redis+sentinel://HOST:PORT,…/MASTER there" }}
+{{- end }}
+{{- if and .redis.auth.usernameKey (not .redis.auth.secret) (not (and .redis.translatorSecret .redis.distributorSecret)) }}
+{{- fail "redis.auth.usernameKey is a key of a Secret, and there is a program without one: name redis.auth.secret, or both redis.translatorSecret and redis.distributorSecret" }}
+{{- end }}
+{{- if and .redis.sentinelAuth.usernameKey (not .redis.sentinelAuth.secret) }}
+{{- fail "redis.sentinelAuth.usernameKey is a key of a Secret: name that in redis.sentinelAuth.secret" }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -1,4 +1,5 @@
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -89,6 +90,35 @@ pub(crate) fn case(name: &str) -> Vec<Object> {
 pub(crate) fn set(settings: &[&str]) -> Result<Vec<Object>, String> {
     let flags: Vec<String> = settings.iter().map(|setting| format!("--set={setting}")).collect();
     render("heliograph", &flags)
+}
+
+/// What helm says after an install. `helm template` does not show it, so it is made an object of a copy of the chart.
+pub(crate) fn notes(settings: &[&str]) -> String {
+    let copy = tempfile::tempdir().unwrap();
+    let chart = charts().join("heliograph");
+    copy_folder(&chart, copy.path());
+    let file = |name: &str| copy.path().join("templates").join(name);
+    let notes = fs::read_to_string(file("NOTES.txt")).unwrap();
+    fs::write(file("_notes.tpl"), format!("{{{{- define \"notes\" }}}}{notes}{{{{- end }}}}"))
+        .unwrap();
+    let object = "kind: Notes\nmetadata: {name: notes}\nsaid: {{ include \"notes\" . | toJson }}\n";
+    fs::write(file("notes.yaml"), object).unwrap();
+    let flags: Vec<String> = settings.iter().map(|setting| format!("--set={setting}")).collect();
+    // An absolute path stands for itself.
+    let objects = render(copy.path().to_str().unwrap(), &flags).unwrap();
+    find(&objects, "Notes", "notes").value["said"].as_str().unwrap().to_owned()
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
 }
 
 #[track_caller]

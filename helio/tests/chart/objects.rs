@@ -1,6 +1,7 @@
 //! What the charts render, whatever is asked of them.
 
 use crate::helm::{CASES, Object, case, charts, find, render, set};
+use heliograph_distributor::LoadArgs;
 use heliograph_shared::settings::{self, Parsed};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -92,6 +93,95 @@ fn pods_have_longer_than_their_streams_to_end() {
         let drain = args.iter().find_map(|arg| arg.strip_prefix("--drain-time=")).unwrap();
         let drain: u64 = drain.trim_end_matches('s').parse().unwrap();
         assert!(grace >= drain + 10, "{name}: {grace} s for a drain of {drain} s");
+    }
+}
+
+/// Pods that end are none to Kubernetes: without a pause, a rolling update would have all of them drain at once.
+#[test]
+fn a_rolling_update_waits_for_drains() {
+    for settings in [&[][..], &["distributor.drainSeconds=900"]] {
+        let objects = set(settings).unwrap();
+        let distributor = deployment(&objects, "-distributor");
+        let pause = distributor.value["spec"]["minReadySeconds"].as_u64().unwrap();
+        assert!(distributor.args().contains(&format!("--drain-time={pause}s")));
+        // Otherwise the API server refuses it.
+        assert!(distributor.value["spec"]["progressDeadlineSeconds"].as_u64().unwrap() > pause);
+    }
+}
+
+/// `scripts/install` finds the Job of the release by that.
+#[test]
+fn the_jobs_of_the_clock_are_not_the_releases() {
+    let objects = case("");
+    let managed = |metadata: &Value| metadata["labels"]["app.kubernetes.io/managed-by"].clone();
+    let job = objects.iter().find(|object| object.kind() == "Job").unwrap();
+    assert_eq!(managed(&job.value["metadata"]), "Helm");
+    let clock = find(&objects, "CronJob", "heliograph-secrets");
+    assert_eq!(managed(&clock.value["spec"]["jobTemplate"]["metadata"]), Value::Null);
+    // Pods wait for the one, and the other must not wait for what never comes.
+    assert_eq!(job.value["spec"]["activeDeadlineSeconds"], Value::Null);
+    assert!(clock.value["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"].is_u64());
+}
+
+/// By what a pod takes: its request may be anything.
+#[test]
+fn distributors_are_scaled_by_cpu_whatever_they_request() {
+    let objects = set(&["distributor.autoscaling.enabled=true"]).unwrap();
+    let scaler = find(&objects, "HorizontalPodAutoscaler", "heliograph-distributor");
+    let target = &scaler.value["spec"]["metrics"][0]["resource"]["target"];
+    assert_eq!(*target, json!({ "type": "AverageValue", "averageValue": "700m" }));
+    let objects = case("alternatives");
+    let scaler = find(&objects, "ScaledObject", "heliograph-distributor");
+    let triggers = &scaler.value["spec"]["triggers"];
+    assert_eq!(triggers[0]["metadata"]["ignoreNullValues"], "false");
+    assert_eq!(triggers[1]["metricType"], "AverageValue");
+    assert_eq!(triggers[1]["metadata"], json!({ "value": "700m" }));
+}
+
+/// What a replica lets in fits into its memory, by the figures of docs/capacity.md.
+#[test]
+fn distributors_refuse_before_they_are_killed() {
+    let objects = case("");
+    let pod = deployment(&objects, "-distributor").pod().unwrap();
+    let limit = pod["containers"][0]["resources"]["limits"]["memory"].as_str().unwrap();
+    let limit = limit.strip_suffix("Gi").unwrap().parse::<u64>().unwrap() << 30;
+    let bounds = LoadArgs::DEFAULT;
+    let streams = u64::try_from(bounds.max_streams).unwrap() * 66_000;
+    assert!(streams + bounds.fleet_memory + 200_000_000 <= limit);
+}
+
+#[test]
+fn envoys_run_as_the_pods_of_the_chart() {
+    let flags = |settings: &[&str]| {
+        let objects = set(settings).unwrap();
+        let mut args = deployment(&objects, "-translator").args();
+        args.retain(|arg| arg.starts_with("--proxy-user") || arg.starts_with("--proxy-group"));
+        args
+    };
+    assert_eq!(flags(&[]), ["--proxy-user=65532", "--proxy-group=65532"]);
+    let none = flags(&["pods.user=null", "pods.group=null"]);
+    assert_eq!(none, ["--proxy-user=none", "--proxy-group=none"]);
+    assert_eq!(flags(&["pods.group=7"]), ["--proxy-user=65532", "--proxy-group=7"]);
+}
+
+#[test]
+fn addresses_are_no_names_of_a_certificate() {
+    let objects = case("alternatives");
+    let certificate = &find(&objects, "Certificate", "heliograph-xds").value["spec"];
+    let host = "heliograph-distributor.heliograph-system.svc";
+    assert_eq!(certificate["dnsNames"], json!([host, "*.xds.example.org"]));
+    assert_eq!(certificate["ipAddresses"], json!(["192.0.2.10", "2001:db8::10"]));
+}
+
+/// Pods of a zone that is lost come up elsewhere.
+#[test]
+fn nodes_that_take_no_pods_are_not_waited_for() {
+    let objects = case("everything");
+    for part in ["-translator", "-distributor"] {
+        let pod = deployment(&objects, part).pod().unwrap();
+        for spread in pod["topologySpreadConstraints"].as_array().unwrap() {
+            assert_eq!(spread["nodeTaintsPolicy"], "Honor", "{part}");
+        }
     }
 }
 

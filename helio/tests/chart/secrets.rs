@@ -42,8 +42,11 @@ async fn the_job_makes_what_is_missing_and_leaves_alone_what_is_there() {
     // The certificate is made for other names, by the same authority and without a word of the others.
     let mut args = job.args();
     args.push("--server-name=xds.example.org".to_owned());
+    args.push("--server-name=2001:db8:0::10".to_owned());
     assert!(run(&kubernetes, &args).status.success());
     let after = versions(&kubernetes).await;
+    assert!(run(&kubernetes, &args).status.success());
+    assert_eq!(versions(&kubernetes).await, after, "it is for these names already");
     let changed = MADE.iter().zip(before.iter().zip(&after));
     let changed = changed.filter(|(_, (before, after))| before != after).map(|(name, _)| *name);
     let changed: Vec<&str> = changed.collect();

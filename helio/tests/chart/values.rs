@@ -65,6 +65,8 @@ fn what_is_not_understood_is_refused() {
         ("nothing=1", "additional properties 'nothing' not allowed"),
         ("access.rules[0].fleet=x", "additional properties 'fleet' not allowed"),
         ("distributor.drainSeconds=20s", "got string, want integer"),
+        ("distributor.autoscaling.cpuPerPod=70%", "does not match pattern"),
+        ("certificates.extraNames={https://xds.example.org}", "does not match pattern"),
         ("certificates.source=vault", "must be one of 'generated', 'cert-manager', 'existing'"),
         ("distributor.extraArgs={max-streams}", "does not match pattern"),
         ("translator.ignoreKinds={Pod}", "at '/translator/ignoreKinds/0'"),
@@ -82,11 +84,8 @@ fn what_does_not_fit_together_is_refused_with_what_to_do() {
             "switch one off",
         ),
         (
-            &[
-                "distributor.autoscaling.enabled=true",
-                "distributor.autoscaling.cpuUtilization=null",
-            ],
-            "set cpuUtilization or streamsPerPod",
+            &["distributor.autoscaling.enabled=true", "distributor.autoscaling.cpuPerPod=null"],
+            "set cpuPerPod or streamsPerPod",
         ),
         (
             &["distributor.autoscaling.enabled=true", "distributor.autoscaling.minReplicas=11"],
@@ -102,12 +101,51 @@ fn what_does_not_fit_together_is_refused_with_what_to_do() {
         ),
         (&["certificates.source=existing"], "certificates.existing.secret"),
         (&["redis.auth.secret=a"], "say where it is in redis.url"),
+        (&["redis.auth.usernameKey=a"], "say where it is in redis.url"),
         (&["redis.url=http://redis"], "redis.url is none of"),
+        (&["redis.url=redis://a", "redis.tls.caSecret=b"], "write rediss instead of redis"),
+        (
+            &["redis.url=redis+cluster://a", "redis.tls.certificateSecret=b"],
+            "write rediss instead of redis",
+        ),
+        (&["redis.url=rediss://a", "redis.sentinelAuth.secret=b"], "write redis+sentinel://"),
+        (&["redis.url=redis+sentinel://a/b", "redis.sentinelAuth.usernameKey=c"], "name that in"),
+        (&["redis.url=redis://a", "redis.auth.usernameKey=b"], "name redis.auth.secret"),
+        (
+            &["redis.url=redis://a", "redis.auth.usernameKey=b", "redis.translatorSecret=c"],
+            "both redis.translatorSecret and redis.distributorSecret",
+        ),
         (&["translator.serviceAccount.create=false"], "name the ServiceAccount"),
     ];
     for (settings, expected) in cases {
         let refused = set(settings).unwrap_err();
         assert!(refused.contains(expected), "{settings:?}: {refused}");
+    }
+}
+
+#[test]
+fn credentials_of_each_program_need_no_others() {
+    let own = ["redis.translatorSecret=a", "redis.distributorSecret=b"];
+    let all = ["redis.url=redis://a", "redis.auth.usernameKey=user", own[0], own[1]];
+    set(&all).unwrap();
+}
+
+/// What it renders is right, and yet not what was meant.
+#[test]
+fn that_nobody_may_scrape_is_said() {
+    let blind = "Say where Prometheus is in networkPolicy.metricsFrom";
+    assert!(!helm::notes(&[]).contains(blind));
+    for on in [
+        "monitoring.scrape=PodMonitor",
+        "distributor.keda.enabled=true",
+        "distributor.autoscaling.enabled=true,distributor.autoscaling.streamsPerPod=8000",
+    ] {
+        let said = helm::notes(&[on]);
+        assert!(said.contains(blind), "{on}: {said}");
+        for fits in ["networkPolicy.enabled=false", "networkPolicy.metricsFrom[0].podSelector.a=b"]
+        {
+            assert!(!helm::notes(&[on, fits]).contains(blind), "{on} {fits}");
+        }
     }
 }
 

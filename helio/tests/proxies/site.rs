@@ -7,7 +7,7 @@ use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
 use heliograph_store::{Embedded, Publication, Store};
 use heliograph_translator_core::infra::{
-    DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, render,
+    DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, RunAs, render,
 };
 use heliograph_translator_core::objects::{Document, parse};
 use heliograph_translator_core::{Event, World};
@@ -154,6 +154,8 @@ impl Site {
             authorities: Some(self.authority.pem()),
             authorities_file: None,
             identity: ProxyIdentity::Token { audience: "heliograph".to_owned() },
+            user: RunAs::default(),
+            group: RunAs::default(),
         };
         let infra = self.world.infra().next().unwrap();
         let all = render(infra, &settings).unwrap().unwrap();

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use heliograph_translator_core::infra::{
-    DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, names, render,
+    DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, RunAs, names, render,
 };
 use heliograph_translator_core::objects::{Document, parse};
 use heliograph_translator_core::{Event, World};
@@ -47,7 +47,7 @@ impl Case {
         all.flatten().collect()
     }
 
-    /// The name of the case says how proxies show who they are.
+    /// The name of the case says how proxies show who they are, and whether the cluster says as whom they run.
     fn settings(&self) -> ProxySettings {
         let name = self.path.file_stem().unwrap().to_string_lossy();
         let identity = if name.starts_with("certificate") {
@@ -55,6 +55,7 @@ impl Case {
         } else {
             ProxyIdentity::Token { audience: "heliograph".to_owned() }
         };
+        let owner = if name.starts_with("any-user") { RunAs(None) } else { RunAs::default() };
         ProxySettings {
             image: DEFAULT_IMAGE.to_owned(),
             host: "distributor.heliograph.svc".to_owned(),
@@ -62,6 +63,8 @@ impl Case {
             authorities: Some("the authorities, in PEM\n".to_owned()),
             authorities_file: None,
             identity,
+            user: owner,
+            group: owner,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::kubernetes::{Kubernetes, until};
 use heliograph_snapshot::FleetName;
 use heliograph_translator::Report;
 use heliograph_translator::kubernetes::{Infra, InfraMetrics};
-use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings};
+use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs};
 use heliograph_translator_core::objects::{Document, parse};
 use heliograph_translator_core::{Event, World};
 use prometheus::Registry;
@@ -45,6 +45,8 @@ impl Leader {
             authorities: Some("authorities".to_owned()),
             authorities_file: None,
             identity: ProxyIdentity::Token { audience: "heliograph".to_owned() },
+            user: RunAs::default(),
+            group: RunAs::default(),
         };
         let (report, reports) = watch::channel(Report::default());
         let stop = CancellationToken::new();

@@ -21,8 +21,7 @@
 {{- /* The Job that makes them, now and by the clock. */}}
 {{- define "heliograph.secrets.job" -}}
 {{- $own := .Values.secrets -}}
-backoffLimit: 4
-activeDeadlineSeconds: 600
+backoffLimit: 6
 template:
   metadata:
     labels:

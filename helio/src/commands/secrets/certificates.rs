@@ -6,6 +6,7 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
@@ -109,9 +110,13 @@ impl Authority {
     ) -> anyhow::Result<ServerCertificate> {
         let mut params = params("heliograph-distributor", now, life);
         for name in names {
-            let host = name.clone().try_into();
-            let host = host.with_context(|| format!("--server-name: {name:?} is no DNS name"))?;
-            params.subject_alt_names.push(SanType::DnsName(host));
+            // Envoys look for an address among addresses and not among names.
+            params.subject_alt_names.push(match name.parse() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName(name.clone().try_into().with_context(|| {
+                    format!("--server-name: {name:?} is neither a DNS name nor an IP address")
+                })?),
+            });
         }
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -157,8 +162,10 @@ impl ServerCertificate {
         let mut names = Vec::new();
         if let Ok(Some((_, SubjectAltName(all)))) = certificate.tbs_certificate.get() {
             for name in &all {
-                if let GeneralName::DnsName(host) = name {
-                    names.push(host.as_str().to_owned());
+                match name {
+                    GeneralName::DnsName(host) => names.push(host.as_str().to_owned()),
+                    GeneralName::IpAddress(octets) => names.extend(address(octets.as_bytes())),
+                    _ => {}
                 }
             }
         }
@@ -212,6 +219,14 @@ fn read(pem: &str) -> anyhow::Result<Certificate> {
     let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok();
     let read = der.and_then(|der| Certificate::from_der(&der).ok());
     read.context("the certificate cannot be read")
+}
+
+fn address(octets: &[u8]) -> Option<String> {
+    let address = match octets.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(octets).ok()?),
+        _ => IpAddr::from(<[u8; 16]>::try_from(octets).ok()?),
+    };
+    Some(address.to_string())
 }
 
 fn subject(certificate: &Certificate) -> String {

@@ -14,8 +14,10 @@ use heliograph_store::keys::KeyRing;
 use heliograph_translator::KubernetesArgs;
 use renewal::{Lives, Renewed, renew};
 use ring::rand::{SecureRandom, SystemRandom};
+use std::convert::Infallible;
 use std::fmt::Write;
 use std::iter;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -54,8 +56,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECRET", requires = "certificate")]
     authority: Option<String>,
 
-    /// A name by which Envoys reach the distributors; may be repeated
-    #[arg(long, value_name = "DNS", requires = "certificate")]
+    /// A name or IP address by which Envoys reach the distributors; may be repeated
+    #[arg(long, value_name = "HOST", requires = "certificate", value_parser = server_name)]
     server_name: Vec<String>,
 
     /// How long a certificate is good; it is renewed after two thirds of that
@@ -75,12 +77,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Addresses as certificates have them, which may be written in several ways.
+fn server_name(text: &str) -> Result<String, Infallible> {
+    let address = text.parse::<IpAddr>();
+    Ok(address.map_or_else(|_| text.to_owned(), |address| address.to_string()))
+}
+
 async fn make(args: &Args) -> anyhow::Result<()> {
     if args.key_ring.is_none() && args.redis.is_none() && args.certificate.is_none() {
         bail!("say what is to be made: --key-ring, --redis, --certificate");
     }
-    // There would be a time without a good one, whenever this is run.
-    if args.certificate_life < 3 * renewal::NOTICE || args.authority_life < 3 * renewal::NOTICE {
+    if args.certificate_life.min(args.authority_life) < renewal::LEAST_LIFE {
         bail!("--certificate-life and --authority-life are at least 72h: changes take a day each");
     }
     let access = KubernetesArgs {

@@ -2,8 +2,15 @@ use super::certificates::{Authority, ServerCertificate, shown};
 use std::time::{Duration, SystemTime};
 
 /// How long after Envoys were told of an authority it signs, and how long after it signs the one before is forgotten. The way of
-/// an authority to an Envoy is a Secret's to the translator, a ConfigMap's to the Envoy, minutes each.
-pub(super) const NOTICE: Duration = Duration::from_secs(24 * 3600);
+/// an authority to an Envoy is a Secret's to the translator, a ConfigMap's to the Envoy, minutes each. Less than a day, as who looks
+/// once a day may come a little sooner than the day before, and would have to wait for another.
+const NOTICE: Duration = Duration::from_secs(23 * 3600);
+
+/// With less there would be a time without a good one, as changes take a day each.
+pub(super) const LEAST_LIFE: Duration = Duration::from_secs(3 * 24 * 3600);
+
+/// Until then somebody has looked again, though a little later than the day before.
+const NEXT_LOOK: Duration = Duration::from_secs(25 * 3600);
 
 #[derive(Clone, Copy)]
 pub(super) struct Lives {
@@ -29,7 +36,7 @@ struct Decision {
     forgets: bool,
 }
 
-/// Nobody is ever shown a certificate of an authority that it has not been told of a day before: a new authority is told first,
+/// Nobody is ever shown a certificate of an authority that it has not been told of [`NOTICE`] before: a new authority is told first,
 /// then it signs, then the one before is forgotten. Only a certificate that would end sooner is signed at once.
 pub(super) fn renew(
     held_authority: Option<Authority>,
@@ -113,7 +120,7 @@ fn decide(
     } else {
         None
     };
-    let is_ending = now + NOTICE >= held.validity.until;
+    let is_ending = now + NEXT_LOOK >= held.validity.until;
     let new_certificate = reason.filter(|_| is_known || is_ending);
     let is_settled = now >= held.validity.from + NOTICE;
     Decision {
@@ -186,6 +193,11 @@ mod tests {
 
         /// Whether an Envoy that was told this takes the certificate of `shown`.
         fn takes(&self, shown: &Self, now: SystemTime) -> bool {
+            self.takes_as(shown, NAME, now)
+        }
+
+        /// The same by another name or address.
+        fn takes_as(&self, shown: &Self, name: &str, now: SystemTime) -> bool {
             let ([_, _, (_, trusted)], _) = self.certificate.as_ref().unwrap();
             let ([(_, pem), ..], _) = shown.certificate.as_ref().unwrap();
             let mut roots = RootCertStore::empty();
@@ -202,7 +214,7 @@ mod tests {
                 .verify_server_cert(
                     &certificate,
                     &[],
-                    &ServerName::try_from(NAME).unwrap(),
+                    &ServerName::try_from(name).unwrap(),
                     &[],
                     UnixTime::since_unix_epoch(now),
                 )
@@ -269,6 +281,33 @@ mod tests {
         );
         assert_eq!(said[1], ["a new certificate"]);
         assert!(said[2].len() == 1 && said[2][0].ends_with("is trusted no more"), "{said:?}");
+    }
+
+    /// No run of a CronJob begins at the same moment as that of the day before.
+    #[test]
+    fn a_step_takes_a_day_also_when_the_next_run_is_early() {
+        let early = |number: u32| day(number) - Duration::from_secs(60) * number;
+        let mut kept = Kept::default().run(&names(), day(0)).0;
+        kept.authority = None;
+        let mut said = Vec::new();
+        for number in 1..4 {
+            let (after, lines) = kept.run(&names(), early(number));
+            said.push(lines.len());
+            kept = after;
+        }
+        assert_eq!(said, [2, 1, 1], "told, signed, forgotten");
+    }
+
+    #[test]
+    fn addresses_are_signed_for_as_such_and_once() {
+        let names = [NAME, "192.0.2.10", "2001:db8::10"].map(str::to_owned);
+        let made = Kept::default().run(&names, day(0)).0;
+        assert_eq!(made.certificate().unwrap().names, names);
+        assert_eq!(made.run(&names, day(1)).1, [""; 0]);
+        for name in &names {
+            assert!(made.takes_as(&made, name, day(0)), "{name}");
+        }
+        assert!(!made.takes_as(&made, "192.0.2.11", day(0)));
     }
 
     #[test]

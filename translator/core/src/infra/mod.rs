@@ -14,7 +14,9 @@ pub use drain::script as drain_script;
 pub use plan::{Live, Step, plan};
 pub use render::{Part, Rendered, render};
 
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// What holds for the proxies of all Gateways, unless a ProxyConfig says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct ProxySettings {
     /// The file that they are from, for who follows it.
     pub authorities_file: Option<PathBuf>,
     pub identity: ProxyIdentity,
+    pub user: RunAs,
+    pub group: RunAs,
 }
 
 /// How a proxy shows who it is.
@@ -40,6 +44,40 @@ pub enum ProxyIdentity {
     Token { audience: String },
     /// By a certificate in a Secret of this name in the Gateway's namespace, with `tls.crt` and `tls.key`.
     Certificate { secret: String },
+}
+
+/// The number of the user or the group that Envoys run as; `None` leaves it to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunAs(pub Option<i64>);
+
+impl Default for RunAs {
+    /// Nobody, as in distroless images.
+    fn default() -> Self {
+        Self(Some(65532))
+    }
+}
+
+impl FromStr for RunAs {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // Not 0: no pod of ours runs as root. Kubernetes has no larger ones.
+        let number = text.parse().ok().filter(|number| (1..=i64::from(i32::MAX)).contains(number));
+        match (text, number) {
+            ("none", _) => Ok(Self(None)),
+            (_, Some(number)) => Ok(Self(Some(number))),
+            _ => Err("it is a number from 1 to 2147483647, or none"),
+        }
+    }
+}
+
+impl Display for RunAs {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(number) => number.fmt(f),
+            None => f.write_str("none"),
+        }
+    }
 }
 
 /// The Envoy that is tested against.

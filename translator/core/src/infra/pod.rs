@@ -8,11 +8,11 @@ use k8s_openapi::api::apps::v1::{
 };
 use k8s_openapi::api::core::v1::{
     Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EnvVar, EnvVarSource,
-    ExecAction, HTTPGetAction, Lifecycle, LifecycleHandler, ObjectFieldSelector,
-    PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ProjectedVolumeSource,
-    ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext,
-    ServiceAccountTokenProjection, SleepAction, TopologySpreadConstraint, Volume, VolumeMount,
-    VolumeProjection,
+    ExecAction, HTTPGetAction, Lifecycle, LifecycleHandler, LocalObjectReference,
+    ObjectFieldSelector, PodSecurityContext, PodSpec, PodTemplateSpec, Probe,
+    ProjectedVolumeSource, ResourceRequirements, SeccompProfile, SecretVolumeSource,
+    SecurityContext, ServiceAccountTokenProjection, SleepAction, TopologySpreadConstraint, Volume,
+    VolumeMount, VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -32,8 +32,6 @@ const TOKEN_FILE: &str = "/var/run/heliograph/token/token";
 const TOKEN_SECONDS: i64 = 3600;
 /// After the drain: to end, and for the clocks of others.
 const END_SECONDS: i64 = 15;
-/// Nobody, as in distroless images.
-const USER: i64 = 65532;
 /// Changes with the bootstrap, which Envoy reads once: a new one is for new pods.
 const BOOTSTRAP_HASH: &str = "heliograph.dev/bootstrap";
 
@@ -100,6 +98,7 @@ pub(super) fn template(
     renderer: &Renderer<'_>,
     files: &BTreeMap<&'static str, Value>,
 ) -> PodTemplateSpec {
+    let settings = renderer.settings;
     let config = &renderer.proxies.config;
     let mut annotations = renderer.annotations();
     if let Some(bootstrap) = files.get(BOOTSTRAP_FILE) {
@@ -116,14 +115,18 @@ pub(super) fn template(
         }),
         spec: Some(PodSpec {
             service_account_name: Some(renderer.account()),
+            image_pull_secrets: config.pull_secrets.as_ref().map(|names| {
+                let reference = |name: &String| LocalObjectReference { name: name.clone() };
+                names.iter().map(reference).collect()
+            }),
             automount_service_account_token: Some(false),
             termination_grace_period_seconds: Some(longest + END_SECONDS),
             security_context: Some(PodSecurityContext {
                 run_as_non_root: Some(true),
-                run_as_user: Some(USER),
-                run_as_group: Some(USER),
+                run_as_user: settings.user.0,
+                run_as_group: settings.group.0,
                 // What is mounted is readable for the group.
-                fs_group: Some(USER),
+                fs_group: settings.group.0,
                 seccomp_profile: Some(SeccompProfile {
                     type_: "RuntimeDefault".to_owned(),
                     localhost_profile: None,

@@ -44,6 +44,9 @@ pub struct ProxyConfigSpec {
     /// The image of Envoy; that of the translator's flag `--proxy-image`, unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Names of Secrets of the Gateway's namespace that the image is pulled with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_secrets: Option<Vec<String>>,
     /// What the container of Envoy asks for, and may have at most. A limit of memory is also told to Envoy, which refuses
     /// requests at 95 % of it.
     #[serde(skip_serializing_if = "Option::is_none")]

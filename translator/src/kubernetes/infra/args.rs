@@ -1,6 +1,6 @@
 use super::authorities;
 use anyhow::{Context, anyhow};
-use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings};
+use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs};
 use std::path::PathBuf;
 
 /// How the Envoys of Gateways are run, where no ProxyConfig says otherwise
@@ -36,6 +36,14 @@ pub struct ProxyArgs {
     /// The image of Envoy, where no ProxyConfig names one
     #[arg(long, env = "HELIO_PROXY_IMAGE", value_name = "IMAGE", default_value = DEFAULT_IMAGE)]
     pub proxy_image: String,
+
+    /// The number of the user that Envoys run as; none leaves it to the cluster, as OpenShift wants it
+    #[arg(long, env = "HELIO_PROXY_USER", value_name = "NUMBER", default_value_t)]
+    pub proxy_user: RunAs,
+
+    /// The same of their group, which also owns what is mounted
+    #[arg(long, env = "HELIO_PROXY_GROUP", value_name = "NUMBER", default_value_t)]
+    pub proxy_group: RunAs,
 }
 
 impl ProxyArgs {
@@ -65,6 +73,8 @@ impl ProxyArgs {
             authorities,
             authorities_file: self.proxy_xds_ca.clone(),
             identity,
+            user: self.proxy_user,
+            group: self.proxy_group,
         }))
     }
 }
@@ -86,5 +96,17 @@ mod tests {
         let error = args("distributor").settings().unwrap_err().to_string();
         assert_eq!(error, "--proxy-xds: \"distributor\" is not HOST:PORT");
         assert_eq!(ProxyArgs::default().settings().unwrap(), None);
+    }
+
+    #[test]
+    fn envoys_run_as_a_number_or_as_the_cluster_wants_it() {
+        assert_eq!("1000".parse(), Ok(RunAs(Some(1000))));
+        assert_eq!("none".parse(), Ok(RunAs(None)));
+        for text in ["0", "-1", "2147483648", "nobody", ""] {
+            assert!(text.parse::<RunAs>().is_err(), "{text}");
+        }
+        for owner in [RunAs::default(), RunAs(None)] {
+            assert_eq!(owner.to_string().parse(), Ok(owner));
+        }
     }
 }

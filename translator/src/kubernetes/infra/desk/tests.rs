@@ -1,5 +1,5 @@
 use super::*;
-use heliograph_translator_core::infra::ProxyIdentity;
+use heliograph_translator_core::infra::{ProxyIdentity, RunAs};
 use heliograph_translator_core::ir::{Infra, InfraPort, Proxies};
 use heliograph_translator_core::objects::ObjectName;
 
@@ -30,6 +30,8 @@ fn desk() -> Desk {
         authorities: None,
         authorities_file: None,
         identity: ProxyIdentity::None,
+        user: RunAs::default(),
+        group: RunAs::default(),
     })
 }
 
