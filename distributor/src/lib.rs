@@ -25,4 +25,4 @@ mod view;
 pub use acks::{Acks, AcksSummary, QuarantineSummary, RejectionSummary};
 pub use app::{Bound, DistributorArgs, DistributorError, build};
 pub use identity::{SecurityArgs, SecurityError};
-pub use load::LoadArgs;
+pub use load::{LoadArgs, allow_open_files};

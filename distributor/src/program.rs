@@ -2,7 +2,7 @@
 
 use crate::app::{self, DistributorArgs};
 use crate::identity::SecurityArgs;
-use crate::load::LoadArgs;
+use crate::load::{LoadArgs, allow_open_files};
 use clap::Parser;
 use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
 use heliograph_shared::settings::{self, SettingsArgs};
@@ -70,6 +70,7 @@ impl Program {
         let distributor = app::build(&xds, &self.security, store, &registry, &readiness).await?;
 
         let (xds, admin_address) = (distributor.address(), admin.address());
+        allow_open_files(&self.xds.load);
         tracing::info!(%xds, admin = %admin_address, "serving");
         let pages = distributor.add_pages(Pages::new(registry, readiness).logging(logging));
         let mut tasks = Tasks::new(stop.clone()).with_longer_end(distributor.drain_time());

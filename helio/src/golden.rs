@@ -19,6 +19,8 @@ struct Case<T> {
     given: BTreeMap<String, T>,
     #[serde(default)]
     silent: Vec<Silent>,
+    #[serde(default)]
+    whole: bool,
 }
 
 pub(crate) fn check<T: DeserializeOwned>(command: &str, render: impl Fn(Answers<T>) -> Rendered) {
@@ -30,8 +32,9 @@ pub(crate) fn check<T: DeserializeOwned>(command: &str, render: impl Fn(Answers<
     assert!(!cases.is_empty(), "no case in {}", folder.display());
     for path in cases {
         let input = fs::read_to_string(&path).unwrap();
-        let Case { given, silent } = serde_saphyr::from_str(&input).unwrap();
-        let rendered = render(Answers { given: given.into_iter().collect(), silent });
+        let Case { given, silent, whole } = serde_saphyr::from_str(&input).unwrap();
+        let given = given.into_iter().collect();
+        let rendered = render(Answers { given, silent, is_whole: whole });
         for (kind, actual) in [("txt", rendered.text), ("json", rendered.json)] {
             let file = path.with_extension(kind);
             if env::var_os("UPDATE_GOLDEN").is_some() {

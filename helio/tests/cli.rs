@@ -2,9 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
-use std::net::TcpListener;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 struct Outcome {
@@ -337,6 +340,114 @@ fn nobody_to_ask_is_one_clear_line() {
     let outcome = helio(&["proxies", "--admin", "https://a:1"]);
     assert!(outcome.stderr.contains("write http://HOST:PORT"), "{}", outcome.stderr);
     assert_eq!(outcome.code, Some(2));
+}
+
+/// An admin port that has these pages, and no answer for those without a text. Where it is.
+fn admin_port(pages: &'static [(&str, Option<&str>)]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            thread::spawn(move || answer(connection, pages));
+        }
+    });
+    address
+}
+
+fn answer(connection: TcpStream, pages: &[(&str, Option<&str>)]) -> Option<()> {
+    let mut lines = BufReader::new(connection.try_clone().ok()?).lines();
+    while let Some(Ok(request)) = lines.next() {
+        let path = request.split_whitespace().nth(1)?;
+        while !lines.next()?.ok()?.is_empty() {}
+        let page = pages.iter().find(|(page, _)| path.starts_with(page));
+        let (status, text) = match page {
+            Some((_, Some(text))) => ("200 OK", *text),
+            Some((_, None)) => continue,
+            None => ("404 Not Found", ""),
+        };
+        let length = text.len();
+        write!(&connection, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{text}").ok()?;
+    }
+    None
+}
+
+#[test]
+fn collect_keeps_what_came_of_a_program_that_hangs_at_the_rest() {
+    let fleets = r#"{"a/one":{"loaded":true},"a/slow":{"loaded":true},"a/two":{"loaded":true}}"#;
+    let told = r#"{"head":"0.1.1","resources":[]}"#;
+    let port = admin_port(Box::leak(Box::new([
+        ("/readyz", Some("ready\n")),
+        ("/metrics", None),
+        ("/fleets", Some(fleets)),
+        ("/status", Some("[]")),
+        ("/snapshot/a/slow", None),
+        ("/snapshot/", Some(told)),
+        ("/clients", None),
+    ])));
+    let hangs = admin_port(&[("/", None)]);
+    let scratch = directory(&[]);
+    let (file, ports) = (path(&scratch, "bundle.tar.gz"), format!("{port},{hangs}"));
+    let outcome = helio(&["collect", "--admin", &ports, "--timeout", "300ms", "--file", &file]);
+    assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+    let archive = fs::File::open(&file).unwrap();
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(archive));
+    let files = archive.entries().unwrap().map(|entry| {
+        let mut entry = entry.unwrap();
+        let path = entry.path().unwrap().to_str().unwrap().to_owned();
+        (path, io::read_to_string(&mut entry).unwrap())
+    });
+    let files: Vec<_> = files.collect();
+    let of = |end: &str| {
+        files.iter().find(|(path, _)| path.ends_with(end)).map(|(_, text)| text.as_str())
+    };
+    assert_eq!(of("/readyz.txt"), Some("ready\n"));
+    assert_eq!(of("/metrics.txt"), Some("it cannot be read: no answer within 300ms\n"));
+    assert_eq!(of("/objects.json"), Some("[]"));
+    for fleet in ["/fleets/a/one.json", "/fleets/a/two.json"] {
+        assert!(of(fleet).unwrap().contains("0.1.1"), "{fleet}");
+    }
+    assert!(of("/fleets/a/slow.json").unwrap().contains("no answer within 300ms"));
+    for said in [
+        format!("{port} did not answer: metrics.txt: no answer within 300ms"),
+        format!("{port} did not answer: 1 of 3 fleets: no answer within 300ms"),
+        format!("{port} did not answer: no answer within 1.8s"),
+        format!("{hangs} did not answer: no answer within 300ms"),
+    ] {
+        assert_eq!(outcome.stderr.matches(&said).count(), 1, "{said} in {}", outcome.stderr);
+        let (name, why) = said.split_once(" did not answer: ").unwrap();
+        let about = of("/about.json").unwrap();
+        assert!(about.contains(name) && about.contains(why), "{said} in {about}");
+    }
+}
+
+/// Kills what is still there at the end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn nobody_who_reads_what_goes_wrong_is_no_reason_to_end() {
+    // What a pipe is whose reader is gone.
+    let unread = || io::pipe().unwrap().1;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_helio"));
+    let status = command.args(["check", "/nowhere"]).stderr(unread()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_helio"));
+    command.args(["standalone", "--xds-address=127.0.0.1:0", "--admin-address", &port, "--dir"]);
+    let child = command.arg(examples()).stdout(Stdio::null()).stderr(unread()).spawn().unwrap();
+    let mut running = Running(child);
+    let started = Instant::now();
+    while helio(&["status", "--admin", &port]).code != Some(0) {
+        assert!(running.0.try_wait().unwrap().is_none(), "it ended");
+        assert!(started.elapsed() < Duration::from_secs(60), "it does not serve");
+    }
 }
 
 #[test]

@@ -55,11 +55,12 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-client",
             "heliograph-envoy",
             "heliograph-report",
+            "heliograph-shared",
             "heliograph-snapshot",
             "heliograph-store",
             "heliograph-views",
         ],
-        &["heliograph-shared", "heliograph-translator", "heliograph-translator-core"],
+        &["heliograph-translator", "heliograph-translator-core"],
     ),
     (
         "helio",

@@ -1,7 +1,8 @@
 //! How the harness starts programs: tied to it, so that none outlives it, however it ends.
 
 use anyhow::{Context, bail};
-use rustix::process::{self, Resource, Rlimit, Signal};
+use heliograph_shared::open_files;
+use rustix::process::{self, Signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -31,7 +32,8 @@ impl TiedArgs {
         if let Some(cpu) = self.cpu {
             pin(cpu)?;
         }
-        raise_open_files();
+        // Every stream is an open file at both ends. Where that is not allowed, the limit shows soon enough.
+        open_files::raise();
         let Some((program, arguments)) = self.command.split_first() else {
             bail!("no program to start");
         };
@@ -48,10 +50,4 @@ pub(crate) fn pin(cpu: usize) -> anyhow::Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu);
     sched_setaffinity(None, &cpus).with_context(|| format!("cannot run on CPU {cpu}"))
-}
-
-/// Every stream is an open file at both ends. Where that is not allowed, the limit shows soon enough.
-fn raise_open_files() {
-    let Rlimit { maximum, .. } = process::getrlimit(Resource::Nofile);
-    let _ = process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }

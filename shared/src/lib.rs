@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod duration;
 pub mod net;
+pub mod open_files;
 pub mod settings;
 pub mod shutdown;
 pub mod size;

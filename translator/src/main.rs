@@ -1,15 +1,15 @@
 //! Translates Gateway API objects, and publishes what follows for distributors.
-#![allow(clippy::print_stderr)]
 
 use heliograph_translator::program;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match program::run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Each cause in turn, in one line; the next one often says what to do.
-            eprintln!("error: {error:#}");
+            // Each cause in turn, in one line; the next one often says what to do. Nobody may be listening.
+            let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::FAILURE
         }
     }

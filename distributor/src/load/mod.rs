@@ -3,6 +3,7 @@
 mod allowance;
 mod args;
 mod bucket;
+mod files;
 mod gate;
 mod metrics;
 mod shed;
@@ -11,6 +12,7 @@ mod spread;
 pub(crate) use allowance::{Allowance, Turn};
 pub use args::LoadArgs;
 pub(crate) use bucket::Bucket;
+pub use files::allow_open_files;
 pub(crate) use gate::{Gate, Refusal};
 pub(crate) use metrics::LoadMetrics;
 pub(crate) use shed::{Others, shed};

@@ -55,6 +55,26 @@ async fn while_it_drains_it_is_not_ready_and_takes_nobody() {
     assert!(distributor.end().await.success(), "{}", distributor.log());
 }
 
+#[tokio::test]
+async fn it_may_have_as_many_files_open_as_it_is_let() {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap();
+    let streams = format!("--max-streams={most}");
+    let distributor = Distributor::start_after("ulimit -Sn 100;", free_port(), &[&streams]);
+    until("it serves", async || distributor.says("/livez", "200 OK").await).await;
+    assert_eq!(distributor.metric("process_max_fds ").await, most);
+    let log = distributor.log();
+    assert!(log.contains(&format!("open_files={most}")), "{log}");
+    assert!(!log.contains("--max-streams"), "{log}");
+
+    // Soft and hard.
+    let distributor = Distributor::start_after("ulimit -n 100;", free_port(), &[]);
+    until("it serves", async || distributor.says("/livez", "200 OK").await).await;
+    let log = distributor.log();
+    assert!(log.contains("open_files=100"), "{log}");
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("--max-streams=20000")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("WARN"), "{log}");
+}
+
 #[test]
 fn what_is_missing_is_one_line() {
     let refused = |args: &[&str], expected: &str| {

@@ -32,10 +32,15 @@ impl Drop for Running {
 
 impl Distributor {
     pub(crate) fn start(redis: u16, flags: &[&str]) -> Self {
+        Self::start_after("", redis, flags)
+    }
+
+    /// `before` is what a shell does first.
+    pub(crate) fn start_after(before: &str, redis: u16, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (keys, log) = (directory.path().join("keys.yaml"), directory.path().join("log"));
         fs::write(&keys, &*KeyRing::generate("one").unwrap()).unwrap();
-        let mut command = distributor();
+        let mut command = distributor_after(before);
         command.args(["--store", &format!("redis://127.0.0.1:{redis}"), "--store-keys"]).arg(&keys);
         command
             .args(["--xds-address", "127.0.0.1:0", "--admin-address", "127.0.0.1:0"])
@@ -104,7 +109,13 @@ impl Distributor {
 }
 
 pub(crate) fn distributor() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_distributor"));
+    distributor_after("")
+}
+
+fn distributor_after(before: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{before} exec \"$0\" \"$@\"")]);
+    command.arg(env!("CARGO_BIN_EXE_distributor"));
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.env_remove("HELIO_STORE").env_remove("HELIO_STORE_KEYS");
     command

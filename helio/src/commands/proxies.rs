@@ -144,7 +144,7 @@ impl Reply {
 impl Listing {
     /// `wanted` is empty if all are.
     pub(super) fn of(answers: Answers<Reply>, wanted: &[State]) -> Self {
-        let Answers { given, silent } = answers;
+        let Answers { given, silent, is_whole: _ } = answers;
         let mut newest: BTreeMap<String, Head> = BTreeMap::new();
         for (fleet, head) in given.iter().flat_map(|(_, reply)| reply.heads()) {
             let known = newest.entry(fleet.to_owned()).or_insert(head);

@@ -103,6 +103,7 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
         let envoys = envoys.spawn(report.clone(), &readiness, stop.clone())?;
         tasks.spawn("envoys", envoys);
     }
+    heliograph_distributor::allow_open_files(&args.xds.load);
     tracing::info!(dir = %args.dir.display(), xds = %xds_address, admin = %admin.address(), "serving");
     let pages = Pages::new(registry, readiness).logging(logging);
     let pages = add_pages(pages, report, remarks);

@@ -1,5 +1,4 @@
 //! What is said to people and to pipes: results on stdout, the rest on stderr.
-#![allow(clippy::print_stderr)]
 
 mod progress;
 mod table;
@@ -56,7 +55,8 @@ pub(crate) fn shown_time(time: SystemTime) -> String {
 
 /// Tells people something that is not the result.
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    // Who does not listen any more is no reason to end.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Asks a person, who has to be there to answer.
@@ -66,7 +66,7 @@ pub(crate) fn confirm(question: &str) -> io::Result<bool> {
         note("there is nobody to ask here: --yes answers");
         return Ok(false);
     }
-    eprint!("{question} [y/N] ");
+    let _ = write!(io::stderr(), "{question} [y/N] ");
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

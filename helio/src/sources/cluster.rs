@@ -18,6 +18,8 @@ pub(crate) struct Pod {
 /// As the manifests and the chart have them.
 const OURS: &str =
     "app.kubernetes.io/name=heliograph,app.kubernetes.io/component in (translator, distributor)";
+/// Pods that were evicted or whose node went stay in the list until somebody deletes them; others run in their place.
+const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
 /// What the admin port is called in a pod.
 const PORT_NAME: &str = "admin";
 const PORT: u16 = 19000;
@@ -25,7 +27,8 @@ const PORT: u16 = 19000;
 pub(super) async fn pods(args: &SourcesArgs) -> anyhow::Result<Vec<Pod>> {
     let client = client(args).await?;
     let pods: Api<core::Pod> = Api::namespaced(client, &args.namespace);
-    let found = pods.list(&ListParams::default().labels(OURS)).await.with_context(|| {
+    let ours = ListParams::default().labels(OURS).fields(NOT_ENDED);
+    let found = pods.list(&ours).await.with_context(|| {
         format!("the pods of the namespace {} cannot be listed", args.namespace)
     })?;
     if found.items.is_empty() {

@@ -1,4 +1,4 @@
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, pending};
@@ -61,13 +61,16 @@ impl Connection {
 
     /// A page as text.
     pub(crate) async fn text(&mut self, path: &str) -> anyhow::Result<String> {
-        self.text_if_there(path).await?.ok_or_else(|| anyhow!("there is no page {path}"))
+        let (status, text) = self.read(path).await?;
+        match status {
+            StatusCode::OK => Ok(text),
+            _ => bail!("{path}: {status}: {}", text.trim()),
+        }
     }
 
     /// The same, of a page that not every program has.
     pub(crate) async fn text_if_there(&mut self, path: &str) -> anyhow::Result<Option<String>> {
-        let (status, body) = self.get(path).await?;
-        let text = whole(body).await.with_context(|| path.to_owned())?;
+        let (status, text) = self.read(path).await?;
         match status {
             StatusCode::OK => Ok(Some(text)),
             StatusCode::NOT_FOUND => Ok(None),
@@ -77,8 +80,7 @@ impl Connection {
 
     /// Also of a page that says with its status what it says with its words.
     pub(crate) async fn words(&mut self, path: &str) -> anyhow::Result<String> {
-        let (_, body) = self.get(path).await?;
-        whole(body).await.with_context(|| path.to_owned())
+        Ok(self.read(path).await?.1)
     }
 
     pub(crate) async fn json<T: DeserializeOwned>(&mut self, path: &str) -> anyhow::Result<T> {
@@ -123,6 +125,11 @@ impl Connection {
         Ok(values)
     }
 
+    async fn read(&mut self, path: &str) -> anyhow::Result<(StatusCode, String)> {
+        let (status, body) = self.get(path).await?;
+        Ok((status, whole(body).await.with_context(|| path.to_owned())?))
+    }
+
     async fn get(&mut self, path: &str) -> anyhow::Result<(StatusCode, Incoming)> {
         let request = Request::get(format!("{}{path}", self.prefix))
             .header(header::HOST, &self.authority)
@@ -159,4 +166,35 @@ async fn whole(mut body: Incoming) -> anyhow::Result<String> {
         }
     }
     String::from_utf8(bytes).context("it is not text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    /// A connection to one that gives this answer to the first question.
+    async fn answering(status: &str, body: &str) -> Connection {
+        let (ours, mut theirs) = duplex(4096);
+        let length = body.len();
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
+        tokio::spawn(async move {
+            let mut question = [0; 1024];
+            let _ = theirs.read(&mut question).await;
+            let _ = theirs.write_all(answer.as_bytes()).await;
+            // Open until the other side is gone.
+            let _ = theirs.read(&mut question).await;
+        });
+        Connection::over(ours, "test", "").await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_page_that_is_not_there_says_why() {
+        let mut port = answering("404 Not Found", "default/web is retired\n").await;
+        let error = port.text("/snapshot/default/web").await.unwrap_err();
+        let expected = "/snapshot/default/web: 404 Not Found: default/web is retired";
+        assert_eq!(error.to_string(), expected);
+        let mut port = answering("404 Not Found", "").await;
+        assert_eq!(port.text_if_there("/acks").await.unwrap(), None);
+    }
 }

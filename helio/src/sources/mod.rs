@@ -66,6 +66,7 @@ pub(crate) struct SourcesArgs {
 pub(crate) struct Sources {
     all: Vec<Source>,
     timeout: Duration,
+    is_whole: bool,
 }
 
 /// One program with an admin port.
@@ -81,11 +82,23 @@ enum Way {
     Pod(Box<Pod>),
 }
 
+/// A program that is asked one thing after the other, each for a bounded time: what it does not answer keeps it from no
+/// other question.
+#[derive(Debug)]
+pub(crate) struct Port<'a> {
+    pub(crate) source: &'a Source,
+    limit: Duration,
+    /// None before the first question, and after one that was not answered: the answer may still be on its way there.
+    connection: Option<Connection>,
+}
+
 /// What was answered, and who did not answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers<T> {
     pub(crate) given: Vec<(String, T)>,
     pub(crate) silent: Vec<Silent>,
+    /// Nobody else is there: all pods of a cluster were asked, and not ports that somebody named.
+    pub(crate) is_whole: bool,
 }
 
 /// One that was asked and did not answer, or not what it should.
@@ -93,6 +106,15 @@ pub(crate) struct Answers<T> {
 pub(crate) struct Silent {
     pub(crate) name: String,
     pub(crate) why: String,
+}
+
+impl Silent {
+    /// What Redis is called among those that do not answer.
+    pub(crate) const STORE: &str = "the store";
+
+    pub(crate) fn new(name: impl Into<String>, why: &anyhow::Error) -> Self {
+        Self { name: name.into(), why: format!("{why:#}") }
+    }
 }
 
 impl SourcesArgs {
@@ -125,7 +147,7 @@ impl SourcesArgs {
         };
         all.sort_by(|one, other| one.name.cmp(&other.name));
         all.dedup_by(|one, other| one.name == other.name);
-        Ok(Sources { all, timeout: self.timeout })
+        Ok(Sources { all, timeout: self.timeout, is_whole: self.admin.is_empty() })
     }
 }
 
@@ -159,12 +181,17 @@ impl Sources {
     pub(crate) fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
         let mut all = self.all.clone();
         all.retain(|source| is_wanted(&source.name));
-        Self { all, timeout: self.timeout }
+        Self { all, timeout: self.timeout, is_whole: false }
     }
 
     /// The same, for a question that takes longer.
     pub(crate) fn patient(&self) -> Self {
-        Self { all: self.all.clone(), timeout: self.timeout * 6 }
+        Self { all: self.all.clone(), timeout: self.timeout * 6, is_whole: self.is_whole }
+    }
+
+    /// See [`Answers::is_whole`].
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Asks all at once. One that fails or takes too long keeps nobody from answering. If nobody does, that is an error.
@@ -185,33 +212,61 @@ impl Sources {
         &self,
         question: impl AsyncFn(&Source, &mut Connection) -> anyhow::Result<T>,
     ) -> Answers<T> {
-        let missing: Mutex<Vec<&str>> = Mutex::new(self.all.iter().map(|it| &*it.name).collect());
-        let waiting = || missing.lock().unwrap_or_else(PoisonError::into_inner);
-        let ask_one = async |source: &Source| {
-            let asked = async {
-                let mut connection = source.connect().await?;
-                question(source, &mut connection).await
-            };
-            let answer = match timeout(self.timeout, asked).await {
-                Ok(answer) => answer.map_err(|error| format!("{error:#}")),
-                Err(_) => Err(format!("no answer within {:?}", self.timeout)),
-            };
-            waiting().retain(|name| *name != source.name);
-            (source.name.clone(), answer)
+        let ask_one = async |port: &mut Port<'_>| {
+            let source = port.source;
+            port.ask(async |connection| question(source, connection).await).await
         };
-        let all = join_all(self.all.iter().map(ask_one));
-        let answers = with_progress(all, || {
-            let missing = waiting();
-            format!("waiting for {} of {}: {}", missing.len(), self.all.len(), missing.join(", "))
-        });
         let (mut given, mut silent) = (Vec::new(), Vec::new());
-        for (name, answer) in answers.await {
+        for (name, answer) in self.each(ask_one).await {
             match answer {
                 Ok(answer) => given.push((name, answer)),
-                Err(why) => silent.push(Silent { name, why }),
+                Err(error) => silent.push(Silent::new(name, &error)),
             }
         }
-        Answers { given, silent }
+        Answers { given, silent, is_whole: self.is_whole }
+    }
+
+    /// Does something with all of them at once. What each may take is bounded for each question.
+    pub(crate) async fn each<T>(&self, work: impl AsyncFn(&mut Port<'_>) -> T) -> Vec<(String, T)> {
+        let missing: Mutex<Vec<&str>> = Mutex::new(self.all.iter().map(|it| &*it.name).collect());
+        let waiting = || missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_one = async |source: &Source| {
+            let mut port = Port { source, limit: self.timeout, connection: None };
+            let outcome = work(&mut port).await;
+            waiting().retain(|name| *name != source.name);
+            (source.name.clone(), outcome)
+        };
+        let all = join_all(self.all.iter().map(with_one));
+        with_progress(all, || {
+            let missing = waiting();
+            format!("waiting for {} of {}: {}", missing.len(), self.all.len(), missing.join(", "))
+        })
+        .await
+    }
+}
+
+impl Port<'_> {
+    pub(crate) async fn ask<T>(
+        &mut self,
+        question: impl AsyncFnOnce(&mut Connection) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let kept = self.connection.take();
+        let asked = async {
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => self.source.connect().await?,
+            };
+            let answer = question(&mut connection).await?;
+            anyhow::Ok((connection, answer))
+        };
+        match timeout(self.limit, asked).await {
+            Ok(answered) => {
+                let (connection, answer) = answered?;
+                self.connection = Some(connection);
+                Ok(answer)
+            }
+            Err(_) => bail!("no answer within {:?}", self.limit),
+        }
     }
 }
 

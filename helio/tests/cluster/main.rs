@@ -140,6 +140,9 @@ async fn the_pods_of_a_cluster_are_asked_through_its_api_server() {
     create_pod(&api, "distributor-b", "distributor", "Pending").await;
     create_pod(&api, "distributor-c", "distributor", "Running").await;
     create_pod(&api, "redis", "redis", "Running").await;
+    // Evicted, or ended with its node: it stays in the list, and nobody misses it.
+    create_pod(&api, "distributor-d", "distributor", "Failed").await;
+    create_pod(&api, "translator-d", "translator", "Succeeded").await;
 
     let refused = helio(&onlooker, &["proxies"]);
     assert!(stderr(&refused).contains("pods/portforward"), "{}", stderr(&refused));

@@ -161,7 +161,7 @@ async fn what_a_proxy_rejects_shows_in_every_command() {
 
     let output = scene.run(&["status"]);
     let table = text(&output).to_owned();
-    assert!(output.status.success(), "{}", printed(&output));
+    assert_eq!(output.status.code(), Some(1), "a problem is one for scripts, too: {table}");
     let leader = table.lines().nth(1).unwrap();
     assert!(leader.split_whitespace().nth(3) == Some("yes"), "{table}");
     assert!(table.contains("reject route") && table.contains("cannot\\nbe late"), "{table}");

@@ -78,7 +78,8 @@ where
         .map_err(|reason| TelemetryError::Level { level: level.clone(), reason })?;
     let (filter, handle) = reload::Layer::new(filter);
     let filtered = tracing_subscriber::registry().with(filter);
-    let lines = fmt::layer().with_writer(writer).with_ansi(colour);
+    // What cannot be written cannot be complained of either: the complaint would go to stderr, and end the program.
+    let lines = fmt::layer().with_writer(writer).with_ansi(colour).log_internal_errors(false);
     let subscriber: Box<dyn Subscriber + Send + Sync> = match args.log_format {
         LogFormat::Human => Box::new(filtered.with(lines)),
         LogFormat::Json => Box::new(filtered.with(lines.json().flatten_event(true))),

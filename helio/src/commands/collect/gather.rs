@@ -2,19 +2,21 @@ use super::Args;
 use super::bundle::{Bundle, as_path};
 use crate::commands::{proxies, snapshot, status};
 use crate::output::shown_time;
-use crate::sources::{Answers, Connection, Silent, Source, Sources, Told, parsed};
+use crate::sources::{Answers, Port, Silent, Source, Sources, Told, parsed};
+use anyhow::anyhow;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1 as core;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// The pages that are kept as they are, and what they are called in a bundle.
 const PAGES: [(&str, &str); 6] = [
-    ("/metrics", "metrics.txt"),
+    // The first and the least: who does not answer it is away.
     ("/readyz", "readyz.txt"),
+    ("/metrics", "metrics.txt"),
     ("/logging", "logging.txt"),
     ("/fleets", "fleets.json"),
     ("/acks", "acks.json"),
@@ -23,6 +25,8 @@ const PAGES: [(&str, &str); 6] = [
 
 /// Of no more fleets is told what they are told: a bundle is sent to others.
 const FLEETS: usize = 200;
+/// How many times as long as for one question a distributor is asked of fleets.
+const PATIENCE: u32 = 6;
 /// Of a log, the newest of it.
 const LOG_BYTES: usize = 4 << 20;
 
@@ -35,27 +39,44 @@ pub(super) async fn gather(
     now: SystemTime,
 ) -> anyhow::Result<(Bundle, Vec<Silent>)> {
     let mut bundle = Bundle::new()?;
-    let pages = sources.try_to_ask(async |_, port| Ok(pages(port).await)).await;
-    for (name, pages) in &pages.given {
+    // Those who say nothing, and what is missing of the others.
+    let (mut silent, mut missing) = (Vec::new(), Vec::new());
+    let mut given: Vec<(String, Pages)> = Vec::new();
+    for (name, answer) in sources.each(pages).await {
+        match answer {
+            Ok((pages, unread)) => {
+                missing.extend(unread.iter().map(|why| Silent::new(&name, why)));
+                given.push((name, pages));
+            }
+            Err(error) => silent.push(Silent::new(name, &error)),
+        }
+    }
+    for (name, pages) in &given {
         for (file, text) in pages {
             bundle.add(format!("replicas/{}/{file}", as_path(name)), text.clone());
         }
     }
-    let snapshots = snapshots(sources, &pages.given).await;
-    for (fleet, told) in snapshots.given.into_iter().flat_map(|(_, told)| told) {
-        let name: Vec<_> = fleet.split('/').map(as_path).collect();
-        bundle.add_json(format!("fleets/{}.json", name.join("/")), &told)?;
+    let shares = shares(&given);
+    for (name, (told, unread)) in snapshots(sources, &shares, args.sources.timeout()).await {
+        missing.extend(unread.iter().map(|why| Silent::new(&name, why)));
+        for (fleet, told) in told {
+            let name: Vec<_> = fleet.split('/').map(as_path).collect();
+            bundle.add_json(format!("fleets/{}.json", name.join("/")), &told)?;
+        }
     }
-    let listed = sources.try_to_ask(async |_, port| proxies::Reply::from(port, "").await).await;
+    // A long list takes its time. Who is away is not asked again.
+    let asked = sources.only(|name| given.iter().any(|(it, _)| it == name)).patient();
+    let mut listed = asked.try_to_ask(async |_, port| proxies::Reply::from(port, "").await).await;
+    missing.append(&mut listed.silent);
+    listed.silent.extend(silent.iter().chain(&missing).cloned());
     let listing = proxies::Listing::of(listed, &[]);
     bundle
         .add("proxies.txt".to_owned(), listing.table().render(false) + &listing.in_words() + "\n");
     bundle.add_json("proxies.json".to_owned(), &listing)?;
 
-    let mut silent = pages.silent.clone();
     let limit = args.sources.timeout();
     let store = status::ask_store(&args.store, limit).await.unwrap_or_else(|error| {
-        silent.push(Silent { name: "the store".to_owned(), why: format!("{error:#}") });
+        silent.push(Silent::new(Silent::STORE, &error));
         None
     });
     if let Some(store) = &store {
@@ -63,22 +84,18 @@ pub(super) async fn gather(
         let histories = snapshot::histories(&args.store, store.fleets().take(FLEETS), limit).await;
         match histories {
             Ok(histories) => bundle.add_json("history.json".to_owned(), &histories)?,
-            Err(error) => {
-                silent.push(Silent { name: "the store".to_owned(), why: format!("{error:#}") });
-            }
+            Err(error) => missing.push(Silent::new(Silent::STORE, &error)),
         }
     }
-    let replies = pages.given.iter().map(|(name, pages)| (name.clone(), reply(pages))).collect();
-    let status = status::Status::of(Answers { given: replies, silent: silent.clone() }, store);
+    let replies = given.iter().map(|(name, pages)| (name.clone(), reply(pages))).collect();
+    let is_whole = sources.is_whole();
+    let answers = Answers { given: replies, silent: silent.clone(), is_whole };
+    let status = status::Status::of(answers, store);
     bundle.add("status.txt".to_owned(), status.tables(false));
     bundle.add_json("status.json".to_owned(), &status)?;
 
     of_cluster(sources, args, &mut bundle, &mut silent).await?;
-    silent.extend(snapshots.silent);
-    silent.extend(listing.silent.iter().cloned());
-    // Who is away is away for every question.
-    let mut known = BTreeSet::new();
-    silent.retain(|it| known.insert((it.name.clone(), it.why.clone())));
+    silent.append(&mut missing);
     let asked: Vec<_> = sources.iter().map(|source| &source.name).collect();
     let about = json!({
         "helio": env!("CARGO_PKG_VERSION"),
@@ -91,50 +108,77 @@ pub(super) async fn gather(
     Ok((bundle, silent))
 }
 
-/// A page that cannot be read says why in its place.
-async fn pages(port: &mut Connection) -> Pages {
-    let mut pages = Pages::new();
+/// What can be read, and why the rest cannot: that is said in its place, too.
+async fn pages(port: &mut Port<'_>) -> anyhow::Result<(Pages, Vec<anyhow::Error>)> {
+    let (mut pages, mut unread) = (Pages::new(), Vec::new());
     for (path, file) in PAGES {
-        let text = match path {
-            "/readyz" => port.words(path).await.map(Some),
-            _ => port.text_if_there(path).await,
-        };
-        match text {
+        let text = port.ask(async |connection| match path {
+            "/readyz" => connection.words(path).await.map(Some),
+            _ => connection.text_if_there(path).await,
+        });
+        match text.await {
             Ok(Some(text)) => drop(pages.insert(file, text)),
             Ok(None) => {}
-            Err(error) => drop(pages.insert(file, format!("it cannot be read: {error:#}\n"))),
+            Err(error) if pages.is_empty() => return Err(error),
+            Err(error) => {
+                pages.insert(file, format!("it cannot be read: {error:#}\n"));
+                unread.push(error.context(file));
+            }
         }
     }
-    pages
+    Ok((pages, unread))
 }
 
-/// What each fleet is told, by a distributor that has it in memory.
-async fn snapshots(
-    sources: &Sources,
-    given: &[(String, Pages)],
-) -> Answers<BTreeMap<String, Value>> {
-    let mut holders: BTreeMap<String, &str> = BTreeMap::new();
+/// Which fleets each distributor is asked for: of those that it has in memory, shared out among all who have them.
+fn shares(given: &[(String, Pages)]) -> BTreeMap<&str, Vec<String>> {
+    let mut holders: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (name, pages) in given {
         let fleets: Option<BTreeMap<String, Value>> = page(pages, "fleets.json");
-        for (fleet, row) in fleets.into_iter().flatten() {
-            if row["loaded"] == true && (holders.len() < FLEETS || holders.contains_key(&fleet)) {
-                holders.entry(fleet).or_insert(name);
-            }
+        for (fleet, _) in fleets.into_iter().flatten().filter(|(_, row)| row["loaded"] == true) {
+            holders.entry(fleet).or_default().push(name);
         }
     }
-    let asked = sources.only(|name| holders.values().any(|holder| *holder == name)).patient();
+    let mut shares: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (fleet, holders) in holders.into_iter().take(FLEETS) {
+        let least = holders.into_iter().min_by_key(|name| shares.get(name).map_or(0, Vec::len));
+        least.into_iter().for_each(|name| shares.entry(name).or_default().push(fleet.clone()));
+    }
+    shares
+}
+
+/// What is told to each fleet, or why that is not known; and in one line what is missing.
+type Snapshots = (BTreeMap<String, Value>, Option<anyhow::Error>);
+
+/// Each fleet may take as long as any question. What came before the time is up is kept.
+async fn snapshots(
+    sources: &Sources,
+    shares: &BTreeMap<&str, Vec<String>>,
+    limit: Duration,
+) -> Vec<(String, Snapshots)> {
+    let asked = sources.only(|name| shares.contains_key(name));
     asked
-        .try_to_ask(async |source, port| {
-            let mut told = BTreeMap::new();
-            for (fleet, _) in holders.iter().filter(|(_, holder)| **holder == source.name) {
-                let answer = Told::from(port, fleet, "&content=false").await;
-                let answer = answer.map_or_else(
-                    |error| json!({"error": format!("{error:#}")}),
-                    |told| json!(told),
-                );
+        .each(async |port| {
+            let end = Instant::now() + limit * PATIENCE;
+            let fleets = shares.get(&*port.source.name).map_or(&[][..], Vec::as_slice);
+            let (mut told, mut failures) = (BTreeMap::new(), Vec::new());
+            for fleet in fleets {
+                let answer = match Instant::now() < end {
+                    true => {
+                        let query = "&content=false";
+                        port.ask(async |it| Told::from(it, fleet, query).await).await
+                    }
+                    false => Err(anyhow!("the time was up")),
+                };
+                let answer = answer.map(|told| json!(told)).unwrap_or_else(|error| {
+                    let why = format!("{error:#}");
+                    failures.push(error);
+                    json!({"error": why})
+                });
                 told.insert(fleet.clone(), answer);
             }
-            Ok(told)
+            let (failed, all) = (failures.len(), fleets.len());
+            let first = failures.into_iter().next();
+            (told, first.map(|why| why.context(format!("{failed} of {all} fleets"))))
         })
         .await
 }
@@ -247,4 +291,29 @@ fn pod_facts(pod: &core::Pod) -> Value {
 
 fn containers(pod: &core::Pod) -> impl Iterator<Item = &core::ContainerStatus> {
     pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fleets_are_shared_out_among_those_who_have_them() {
+        let has = |name: &str, fleets: Value| {
+            (name.to_owned(), Pages::from([("fleets.json", fleets.to_string())]))
+        };
+        let (here, gone) = (json!({"loaded": true}), json!({"loaded": false}));
+        let given = [
+            has("a", json!({"x/1": here, "x/2": here, "x/3": here, "x/4": gone})),
+            has("b", json!({"x/1": here, "x/2": here, "x/3": gone, "x/4": gone})),
+            ("c".to_owned(), Pages::from([("fleets.json", "it cannot be read".to_owned())])),
+        ];
+        let shares = shares(&given);
+        assert_eq!(shares["a"], ["x/1", "x/3"]);
+        assert_eq!(shares["b"], ["x/2"]);
+        assert_eq!(shares.len(), 2);
+        let many: serde_json::Map<_, _> =
+            (0..500).map(|number| (format!("x/{number}"), here.clone())).collect();
+        assert_eq!(self::shares(&[has("a", many.into())])["a"].len(), FLEETS);
+    }
 }

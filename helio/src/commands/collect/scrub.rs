@@ -10,23 +10,36 @@ pub(super) struct Scrubber {
 
 const REDACTED: &str = "[redacted]";
 
-/// What is in the group `keep` stays.
-const PATTERNS: [&str; 6] = [
+/// What a secret is called, also as the end of a longer name.
+const NAMES: &str = "authorization|passw(?:or)?d|passphrase|token|api[_-]?key|(?:secret|access)[_-]?key|(?:client|shared)[_-]?secret";
+
+/// What is in the group `keep` stays. NAME and what is between it and its value are as `Scrubber::new` has them.
+const PATTERNS: [&str; 10] = [
     // A private key, as it is and as it stands in JSON, also if its end is cut off.
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(-----END [A-Z0-9 ]*PRIVATE KEY-----)?",
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s\\:,-]*?-----END [A-Z0-9 ]*PRIVATE KEY-----|[A-Za-z0-9+/=\s\\:,-]*)",
     // The same in base64, as in a Secret. Certificates begin so, too.
     r"LS0tLS1CRUdJTi[A-Za-z0-9+/=_-]*",
     // A JSON Web Token.
     r"\beyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*",
     r"(?i)(?<keep>\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}",
     // In a URL.
-    r#"(?<keep>\b[a-z][a-z0-9+.-]*://)[^\s/@"']+@"#,
-    r#"(?i)(?<keep>\b(authorization|passw(or)?d|api[_-]?key|(client|shared)[_-]?secret)\\?["']?\s*[:=]\s*\\?["']?)([a-z]+\s+)?[^\s"',;}\\]+"#,
+    r#"(?i)(?<keep>\b[a-z][a-z0-9+.-]*://)[^\s/"']+@"#,
+    // To the end of the line, as cookies have several parts.
+    r#"(?i)(?<keep>cookieSEPARATOR\\?["']?)[^\s"'\\][^"'\r\n\\]*"#,
+    // In quotes, also in those of JSON within JSON: up to the same quote.
+    r#"(?i)(?<keep>NAMESEPARATOR\\")(?:[^"\\\r\n]|\\[^"\\]|\\\\\\?.)*"#,
+    r#"(?i)(?<keep>NAMESEPARATOR")(?:[^"\\\r\n]|\\.)*"#,
+    r#"(?i)(?<keep>NAMESEPARATOR')[^'\r\n]*"#,
+    // A word, and what kind of authorization it is.
+    r#"(?i)(?<keep>NAMESEPARATOR)(?:[a-z]+\s+)?[^\s"',;}&\\]+"#,
 ];
 
 impl Scrubber {
     pub(super) fn new() -> Result<Self, regex::Error> {
-        let patterns = PATTERNS.iter().map(|pattern| Regex::new(pattern));
+        let patterns = PATTERNS.iter().map(|pattern| {
+            let pattern = pattern.replace("NAME", &format!("(?:{NAMES})"));
+            Regex::new(&pattern.replace("SEPARATOR", r#"\\?["']?\s*[:=]\s*"#))
+        });
         Ok(Self { patterns: patterns.collect::<Result<_, _>>()? })
     }
 
@@ -64,6 +77,29 @@ mod tests {
             ("Authorization: Bearer abcdefgh12 sent", "Authorization: [redacted] sent"),
             ("a bearer abcdefgh12", "a bearer [redacted]"),
             ("redis://me:word@redis:6379/0", "redis://[redacted]@redis:6379/0"),
+            ("REDIS://u:p@h", "REDIS://[redacted]@h"),
+            ("redis://u:p@ss@h/0", "redis://[redacted]@h/0"),
+            ("REDIS_PASSWORD=hunter2", "REDIS_PASSWORD=[redacted]"),
+            ("store_password: hunter2\n", "store_password: [redacted]\n"),
+            ("storePassword: hunter2", "storePassword: [redacted]"),
+            ("hmac_client_secret=s3", "hmac_client_secret=[redacted]"),
+            ("?access_token=abc&x=1", "?access_token=[redacted]&x=1"),
+            ("token: abc", "token: [redacted]"),
+            ("aws_secret_key=abc, x", "aws_secret_key=[redacted], x"),
+            ("set-cookie: a=b; c=d; Path=/\r\nx", "set-cookie: [redacted]\r\nx"),
+            (r#"{"Cookie":"a=b; c=d","x":1}"#, r#"{"Cookie":"[redacted]","x":1}"#),
+            ("password: \"my pass word\", x", "password: \"[redacted]\", x"),
+            ("password='my pass word' x", "password='[redacted]' x"),
+            (r#"{"password":"a \"b\" c","a":1}"#, r#"{"password":"[redacted]","a":1}"#),
+            (
+                r#"{"detail":"x {\"password\":\"my \\\"pass\\\" word\",\"a\":1}"}"#,
+                r#"{"detail":"x {\"password\":\"[redacted]\",\"a\":1}"}"#,
+            ),
+            (
+                "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,0A\n\n\
+                 MIIE+/=\n-----END RSA PRIVATE KEY-----\nINFO: serving",
+                "[redacted]\nINFO: serving",
+            ),
             ("--password=hunter2 --x", "--password=[redacted] --x"),
             (r#"{"password":"hunter2","a":1}"#, r#"{"password":"[redacted]","a":1}"#),
             (
@@ -79,6 +115,8 @@ mod tests {
             "HTTPRoute shop/basic takes its token from the bearer of news",
             "http://127.0.0.1:19000/clients?node=a@b",
             "the Secret default/tls has no tls.key",
+            "secret=default/tls: tokens=3, --store-password-file=/etc/password",
+            "heliograph_distributor_calls_total{credential=\"token\"} 1",
         ] {
             assert_eq!(scrubber.scrub(innocent.to_owned()), innocent);
         }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// Show translators, distributors and fleets, and what is wrong with them
 ///
 /// With --store also what is in Redis: the term, who is held back by an operator, and distributors that were not asked.
-/// The exit code is 1 if one that was asked did not answer.
+/// The exit code is 1 if there is a problem, or if one that was asked did not answer.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// How to print it: as tables, if not said
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
         let mut answers = answers?;
         let store = store.unwrap_or_else(|error| {
-            answers.silent.push(Silent { name: "the store".to_owned(), why: format!("{error:#}") });
+            answers.silent.push(Silent::new(Silent::STORE, &error));
             None
         });
         let status = Status::of(answers, store);
@@ -47,6 +47,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             None => status.tables(output::colour()),
         })?;
         tell(&status.silent);
-        Ok(if status.silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if status.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

@@ -10,7 +10,8 @@ const REJECTIONS: usize = 3;
 /// What is wrong, in one line each: first with those that write, then with those that serve, then fleet by fleet.
 pub(super) fn of(status: &Status) -> Vec<String> {
     let mut problems = Vec::new();
-    problems.extend(leadership(&status.translators));
+    problems.extend(absences(status));
+    problems.extend(leadership(status));
     status.translators.iter().for_each(|it| problems.extend(of_translator(it)));
     status.distributors.iter().for_each(|it| problems.extend(of_distributor(it)));
     status.fleets.iter().for_each(|it| problems.extend(of_fleet(it)));
@@ -20,11 +21,34 @@ pub(super) fn of(status: &Status) -> Vec<String> {
     problems
 }
 
-fn leadership(translators: &[Translator]) -> Option<String> {
+/// Who is not there at all. Where ports were named by hand, others may be that were not.
+fn absences(status: &Status) -> Vec<String> {
+    let of = |is_absent: bool, name: &str, so: &str| {
+        let problem = match status.is_partial() {
+            true => format!("no {name} is among those that answered: if none runs, {so}"),
+            false => format!("there is no {name}: {so}. Start one"),
+        };
+        (is_absent && status.is_whole).then_some(problem)
+    };
+    let none = "changes are not published";
+    let nobody = "proxies keep what they have, and those that start get nothing";
+    let translators = of(status.translators.is_empty(), "translator", none);
+    translators
+        .into_iter()
+        .chain(of(status.distributors.is_empty(), "distributor", nobody))
+        .collect()
+}
+
+fn leadership(status: &Status) -> Option<String> {
+    let translators = &status.translators;
     let leaders: Vec<_> =
         translators.iter().filter(|it| it.leads).map(|it| it.name.as_str()).collect();
     match *leaders {
         [] if translators.is_empty() => None,
+        // The one that does may be slow.
+        [] if status.is_partial() => Some(
+            "of those that answered, no translator leads: if none of the others does, changes are not published".to_owned(),
+        ),
         [] => Some("no translator leads: changes are not published; their logs say why".to_owned()),
         [_] => None,
         _ => Some(format!(

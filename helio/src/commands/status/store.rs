@@ -43,7 +43,14 @@ pub(crate) async fn ask(args: &StoreArgs, limit: Duration) -> anyhow::Result<Opt
         return Ok(None);
     }
     let store = args.open(&Registry::new())?;
-    let asked = async {
+    timeout(limit, StoreFacts::of(&store))
+        .await
+        .unwrap_or_else(|_| Err(anyhow!("no answer within {limit:?}")))
+        .map(Some)
+}
+
+impl StoreFacts {
+    async fn of(store: &impl Store) -> anyhow::Result<Self> {
         let found = store.inspect(Vec::new()).await?;
         let pin = |(fleet, pin): (_, Pin)| Pinned {
             fleet: ToString::to_string(&fleet),
@@ -53,21 +60,17 @@ pub(crate) async fn ask(args: &StoreArgs, limit: Duration) -> anyhow::Result<Opt
         };
         let mut replicas: Vec<_> = store.present().await?.into_iter().map(Replica::of).collect();
         replicas.sort_by(|one, other| one.name.cmp(&other.name));
-        let heads = found.heads.into_iter().map(|(fleet, head)| (fleet.to_string(), head));
-        anyhow::Ok(StoreFacts {
+        // A fleet that is retired keeps a head for days, so that no older write brings it back.
+        let records = store.newest(found.heads.into_keys().collect()).await?;
+        let live = records.into_iter().filter(|(_, record)| record.is_live());
+        Ok(Self {
             term: found.term.to_string(),
-            heads: heads.collect(),
+            heads: live.map(|(fleet, record)| (fleet.to_string(), record.head)).collect(),
             pins: found.pins.into_iter().map(pin).collect(),
             replicas,
         })
-    };
-    timeout(limit, asked)
-        .await
-        .unwrap_or_else(|_| Err(anyhow!("no answer within {limit:?}")))
-        .map(Some)
-}
+    }
 
-impl StoreFacts {
     pub(crate) fn fleets(&self) -> impl Iterator<Item = &str> {
         self.heads.keys().map(String::as_str)
     }
@@ -85,4 +88,42 @@ fn as_text<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(heads.iter().map(|(fleet, head)| (fleet, head.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heliograph_snapshot::{FleetName, Snapshot};
+    use heliograph_store::{Embedded, Publication, Retirement};
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    #[tokio::test]
+    async fn a_fleet_that_is_retired_is_not_there() {
+        let store = Embedded::new();
+        let term = store.claim(None).await.unwrap().term;
+        let head = |sequence| Head { epoch: term.epoch, fence: term.fence, sequence };
+        for name in ["default/gone", "default/web"] {
+            let fleet: FleetName = name.parse().unwrap();
+            let publication = Publication {
+                snapshot: Arc::new(Snapshot::empty(fleet).with(head(1), [])),
+                expected: None,
+                held: None,
+                time: SystemTime::now(),
+                cause: "a test".into(),
+                pinned: None,
+            };
+            store.publish(publication).await.unwrap();
+        }
+        let retirement = Retirement {
+            fleet: "default/gone".parse().unwrap(),
+            tombstone: head(2),
+            expected: Some(head(1)),
+            time: SystemTime::now(),
+            cause: "a test".into(),
+        };
+        store.retire(retirement).await.unwrap();
+        let facts = StoreFacts::of(&store).await.unwrap();
+        assert_eq!(facts.fleets().collect::<Vec<_>>(), ["default/web"]);
+    }
 }

@@ -30,6 +30,9 @@ pub(crate) struct Status {
     /// A line for each, which tells what to do.
     problems: Vec<String>,
     pub(crate) silent: Vec<Silent>,
+    /// See [`Answers::is_whole`].
+    #[serde(skip)]
+    pub(super) is_whole: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -107,7 +110,7 @@ impl Reply {
 impl Status {
     /// Everything that can be said of what was answered.
     pub(crate) fn of(answers: Answers<Reply>, store: Option<StoreFacts>) -> Self {
-        let Answers { given, silent } = answers;
+        let Answers { given, silent, is_whole } = answers;
         let (mut translators, mut distributors) = (Vec::new(), Vec::new());
         for (name, reply) in &given {
             let metrics = Metrics::parse(&reply.metrics);
@@ -120,10 +123,21 @@ impl Status {
             }
         }
         let fleets = fleets(&given, store.as_ref());
+        let problems = Vec::new();
         let mut status =
-            Self { translators, distributors, fleets, store, problems: Vec::new(), silent };
+            Self { translators, distributors, fleets, store, problems, silent, is_whole };
         status.problems = problems::of(&status);
         status
+    }
+
+    /// Nothing is wrong, and nothing is missing that could be.
+    pub(super) fn is_well(&self) -> bool {
+        self.problems.is_empty() && self.silent.is_empty()
+    }
+
+    /// Some program was asked and did not answer, so that much may be other than it seems.
+    pub(super) fn is_partial(&self) -> bool {
+        self.silent.iter().any(|it| it.name != Silent::STORE)
     }
 
     pub(crate) fn tables(&self, colour: bool) -> String {
@@ -145,7 +159,8 @@ impl Status {
             text += &format!("STORE: term {term}; fleets: {heads}, pinned: {pins}\n\n");
         }
         match self.problems.as_slice() {
-            [] => text += "No problems.\n",
+            [] if self.silent.is_empty() => text += "No problems.\n",
+            [] => text += "No problems at those that answered.\n",
             problems => {
                 text += "PROBLEMS\n";
                 for problem in problems {
@@ -349,6 +364,8 @@ mod tests {
     fn golden_statuses() {
         golden::check("status", |answers: Answers<Reply>| {
             let status = Status::of(answers, None);
+            // What is said in words and what is said with the exit code is the same.
+            assert_eq!(status.is_well(), status.tables(false).ends_with("No problems.\n"));
             Rendered { text: status.tables(false), json: Format::Json.render(&status).unwrap() }
         });
     }

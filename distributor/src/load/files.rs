@@ -1,0 +1,39 @@
+use super::LoadArgs;
+use heliograph_shared::open_files;
+
+/// Every stream is a connection, and so an open file. For the start of a program: it may have as many as it is let, and
+/// its log says how many that are.
+pub fn allow_open_files(args: &LoadArgs) {
+    let limit = open_files::raise();
+    match limit {
+        Some(limit) => tracing::info!(open_files = limit, "as many files may be open"),
+        None => tracing::info!("any number of files may be open"),
+    }
+    if let Some(warning) = too_few(limit, args.max_streams) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// What is wrong if not even the streams may be open that are let in.
+fn too_few(limit: Option<u64>, max_streams: usize) -> Option<String> {
+    let limit = limit.filter(|limit| *limit < max_streams as u64)?;
+    Some(format!(
+        "only {limit} files may be open, fewer than --max-streams={max_streams}, and each stream is one: raise the hard limit \
+         (ulimit -Hn; in a cluster, that of the container runtime), or lower --max-streams and run more replicas"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_files_for_all_streams_are_told_of() {
+        let warning = too_few(Some(1024), 20_000).unwrap();
+        assert!(warning.starts_with("only 1024 files may be open"), "{warning}");
+        assert!(warning.contains("--max-streams=20000"), "{warning}");
+        for (limit, streams) in [(None, 20_000), (Some(20_000), 20_000), (Some(1024), 0)] {
+            assert_eq!(too_few(limit, streams), None, "{limit:?}, {streams}");
+        }
+    }
+}
