@@ -1,6 +1,8 @@
 //! More fleets than fit into memory, over a real Redis.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod redis;
+
 use futures::{StreamExt, stream};
 use heliograph_client::{Client, Options, Protocol, State};
 use heliograph_distributor::{Acks, AcksSummary, DistributorArgs, LoadArgs, SecurityArgs};
@@ -10,28 +12,17 @@ use heliograph_envoy::envoy::config::listener::v3::Listener;
 use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::keys::{KeyFile, KeyRing};
-use heliograph_store::redis::link::Link;
-use heliograph_store::redis::{RedisOptions, RedisStore};
+use heliograph_store::redis::RedisStore;
 use heliograph_store::{Publication, Store, Term};
 use prometheus::{Registry, TextEncoder};
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use redis::Redis;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWorld];
-
-/// A Redis of this test's own, which can be killed and started again, empty.
-struct Redis {
-    server: Child,
-    port: u16,
-    directory: TempDir,
-}
 
 /// Writes to the store as a translator does.
 struct Writer {
@@ -48,38 +39,6 @@ struct Replica {
 }
 
 impl Redis {
-    fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let directory = tempfile::tempdir().unwrap();
-        let keys = directory.path().join("keys.yaml");
-        std::fs::write(keys, KeyRing::generate("one").unwrap()).unwrap();
-        Self { server: Self::run(port), port, directory }
-    }
-
-    fn run(port: u16) -> Child {
-        let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        let mut command = Command::new(program);
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        let server = command.stdout(Stdio::null()).spawn();
-        server.expect("redis-server, or what REDIS_SERVER names")
-    }
-
-    fn kill(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-
-    fn start_again(&mut self) {
-        self.server = Self::run(self.port);
-    }
-
-    fn store(&self, registry: &Registry) -> Arc<RedisStore> {
-        let url = format!("redis://127.0.0.1:{}", self.port);
-        let keys = KeyFile::open(self.directory.path().join("keys.yaml")).unwrap();
-        let link = Link::new(url.parse().unwrap());
-        Arc::new(RedisStore::new(link, keys, RedisOptions::default(), registry).unwrap())
-    }
-
     async fn writer(&self) -> Writer {
         let store = self.store(&Registry::new());
         until("a Redis", async || store.claim(None).await.is_ok()).await;
@@ -104,12 +63,6 @@ impl Redis {
         let task = tokio::spawn(async move { bound.run(CancellationToken::new()).await.unwrap() });
         tokio::time::timeout(DEADLINE, readiness.ready()).await.unwrap();
         Replica { server, acks, registry, readiness, task }
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

@@ -1,6 +1,9 @@
 //! Several distributors over one Redis.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[allow(dead_code, reason = "the tests of fleets use the rest")]
+mod redis;
+
 use heliograph_client::{Client, Options, Protocol, State};
 use heliograph_distributor::{Acks, DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_envoy::Message;
@@ -8,31 +11,17 @@ use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::listener::v3::Listener;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::keys::{KeyFile, KeyRing};
-use heliograph_store::redis::link::Link;
-use heliograph_store::redis::{RedisOptions, RedisStore};
 use heliograph_store::{Publication, Store};
 use prometheus::{Registry, TextEncoder};
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use redis::Redis;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const CLIENTS: usize = 80;
-
-/// A Redis of this test's own.
-struct Redis {
-    server: Child,
-    url: String,
-    keys: PathBuf,
-    _directory: TempDir,
-}
 
 struct Replica {
     server: String,
@@ -42,32 +31,6 @@ struct Replica {
 }
 
 impl Redis {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-        let mut command = Command::new(program);
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        let server = command.stdout(Stdio::null()).spawn();
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("keys.yaml");
-        std::fs::write(&file, KeyRing::generate("one").unwrap()).unwrap();
-        Self {
-            server: server.expect("redis-server, or what REDIS_SERVER names"),
-            url: format!("redis://127.0.0.1:{port}"),
-            keys: file,
-            _directory: directory,
-        }
-    }
-
-    fn store(&self, registry: &Registry) -> Arc<RedisStore> {
-        let link = Link::new(self.url.parse().unwrap());
-        let keys = KeyFile::open(self.keys.clone()).unwrap();
-        let options = RedisOptions::default();
-        Arc::new(RedisStore::new(link, keys, options, registry).unwrap())
-    }
-
     /// Publishes the fleet, as soon as there is a Redis.
     async fn publish(&self) {
         let store = self.store(&Registry::new());
@@ -114,13 +77,6 @@ impl Redis {
         let task = tokio::spawn(async move { bound.run(CancellationToken::new()).await.unwrap() });
         tokio::time::timeout(DEADLINE, readiness.ready()).await.unwrap();
         Replica { server, acks, registry, task }
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 

@@ -1,6 +1,6 @@
+use super::translate::Offline;
 use crate::output::{self, Cell, Format, Table, cell, with_progress};
-use heliograph_translator::provider::file::{self, Remark, RemarkKind};
-use heliograph_translator_core::World;
+use heliograph_translator::provider::file::{Remark, RemarkKind};
 use heliograph_translator_core::status::{Ignored, Problem, Status};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -63,18 +63,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 impl Findings {
     fn of(paths: &[PathBuf]) -> anyhow::Result<Self> {
-        let found = file::read_once(paths)?;
-        let objects = found.events.len();
-        let mut world = World::new();
-        for event in found.events {
-            world.apply(event);
-        }
-        world.settle();
+        let Offline { world, objects, remarks } = Offline::read(paths)?;
         let statuses = world.statuses().filter(|(_, status)| !is_of_others(status));
         let problems = statuses.flat_map(|(key, status)| status.problems(key));
         let mut problems: Vec<Finding> = problems.map(Finding::of_object).collect();
         let (ignored, faults): (Vec<_>, Vec<_>) =
-            found.remarks.into_iter().partition(|remark| remark.kind == RemarkKind::Ignored);
+            remarks.into_iter().partition(|remark| remark.kind == RemarkKind::Ignored);
         problems.extend(faults.into_iter().map(Finding::of_file));
         problems.sort();
         Ok(Self { objects, problems, ignored })

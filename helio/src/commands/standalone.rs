@@ -1,3 +1,4 @@
+use super::translate::Offline;
 use crate::envoys::Envoys;
 use crate::output::{self, Format};
 use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
@@ -11,7 +12,6 @@ use heliograph_translator::{
     AckReader, FLEETS_WITH_METRICS, FileMetrics, FleetMetrics, Remarks, StatusPage, Translator,
     TranslatorMetrics,
 };
-use heliograph_translator_core::World;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -124,17 +124,12 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
 }
 
 fn print_status(args: &Args) -> anyhow::Result<ExitCode> {
-    let found = file::read_once(std::slice::from_ref(&args.dir))?;
-    let mut world = World::new();
-    for event in found.events {
-        world.apply(event);
-    }
-    world.settle();
-    let page = StatusPage::new(world.statuses(), &found.remarks)?;
+    let Offline { world, remarks, .. } = Offline::read(std::slice::from_ref(&args.dir))?;
+    let page = StatusPage::new(world.statuses(), &remarks)?;
     output::result(&match args.output {
         Some(format) => format.render(&page)?,
         None => page.table(),
     })?;
-    let faulty = found.remarks.iter().any(|remark| remark.kind == RemarkKind::Fault);
+    let faulty = remarks.iter().any(|remark| remark.kind == RemarkKind::Fault);
     Ok(if faulty { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

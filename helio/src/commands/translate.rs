@@ -3,7 +3,7 @@ use anyhow::anyhow;
 use heliograph_envoy::{Any, json};
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use heliograph_translator::in_words;
-use heliograph_translator::provider::file::{self, RemarkKind};
+use heliograph_translator::provider::file::{self, Remark, RemarkKind};
 use heliograph_translator_core::World;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,20 +29,35 @@ struct Translation {
     fleets: BTreeMap<FleetName, BTreeMap<&'static str, Vec<Value>>>,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let found = file::read_once(&args.files)?;
-    let mut world = World::new();
-    for event in found.events {
-        world.apply(event);
+/// What manifests come to, without a cluster.
+pub(super) struct Offline {
+    pub(super) world: World,
+    /// How many objects there are.
+    pub(super) objects: usize,
+    pub(super) remarks: Vec<Remark>,
+}
+
+impl Offline {
+    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
+        let found = file::read_once(paths)?;
+        let (mut world, objects) = (World::new(), found.events.len());
+        for event in found.events {
+            world.apply(event);
+        }
+        world.settle();
+        Ok(Self { world, objects, remarks: found.remarks })
     }
-    world.settle();
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let Offline { world, remarks, .. } = Offline::read(&args.files)?;
     output::result(&args.output.render(&Translation::of(&world)?)?)?;
 
     for problem in world.problems() {
         output::note(&format!("problem: {}", in_words(&problem)));
     }
     let mut code = ExitCode::SUCCESS;
-    for remark in &found.remarks {
+    for remark in &remarks {
         match remark.kind {
             RemarkKind::Fault => {
                 output::note(&format!("error: {remark}"));

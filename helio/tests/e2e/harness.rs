@@ -282,6 +282,11 @@ pub(crate) fn replace(directory: &Path, name: &str, text: &str) {
 
 /// A Gateway with one HTTP listener, and its class.
 pub(crate) fn gateway(name: &str, port: u16) -> String {
+    gateway_with(name, &format!("listeners: [{{name: http, protocol: HTTP, port: {port}}}]"))
+}
+
+/// A Gateway with this in its spec, and its class.
+pub(crate) fn gateway_with(name: &str, spec: &str) -> String {
     format!(
         "
 apiVersion: gateway.networking.k8s.io/v1
@@ -294,8 +299,7 @@ kind: Gateway
 metadata: {{name: {name}}}
 spec:
   gatewayClassName: {name}
-  listeners:
-  - {{name: http, protocol: HTTP, port: {port}}}
+  {spec}
 "
     )
 }

@@ -1,6 +1,6 @@
 //! TLS on both sides of a proxy: clients have to show a certificate, backends are verified and shown one.
 
-use crate::harness::{Helio, free_port, service, write};
+use crate::harness::{Helio, free_port, gateway_with, service, write};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1 as client;
@@ -181,25 +181,14 @@ fn indented(pem: &str) -> String {
 }
 
 fn gateway(port: u16) -> String {
-    format!(
-        "
-apiVersion: gateway.networking.k8s.io/v1
-kind: GatewayClass
-metadata: {{name: heliograph}}
-spec: {{controllerName: heliograph.dev/gateway-controller}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {{name: web}}
-spec:
-  gatewayClassName: heliograph
-  tls:
+    let spec = format!(
+        "tls:
     backend: {{clientCertificateRef: {{name: proxy}}}}
     frontend: {{default: {{validation: {{caCertificateRefs: [{{group: '', kind: ConfigMap, name: authority}}]}}}}}}
   listeners:
-  - {{name: https, protocol: HTTPS, port: {port}, tls: {{certificateRefs: [{{name: web}}]}}}}
-"
-    )
+  - {{name: https, protocol: HTTPS, port: {port}, tls: {{certificateRefs: [{{name: web}}]}}}}"
+    );
+    gateway_with("web", &spec)
 }
 
 const ROUTES: &str = "

@@ -1,7 +1,7 @@
 //! The programs over Redis: manifests, a key ring, a translator, distributors, Envoys, and what an operator runs.
 
 use crate::harness::{
-    backend, envoy, free_port, get, is_alive, replace, route, send, service, write,
+    backend, envoy, free_port, gateway_with, get, is_alive, replace, route, send, service, write,
 };
 use crate::servers::{lifeline, until};
 use crate::tls::Identity;
@@ -412,21 +412,10 @@ fn find_versions(value: &Value, found: &mut Vec<String>) {
 }
 
 fn gateway(http: u16, https: u16) -> String {
-    format!(
-        "
-apiVersion: gateway.networking.k8s.io/v1
-kind: GatewayClass
-metadata: {{name: heliograph}}
-spec: {{controllerName: heliograph.dev/gateway-controller}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {{name: web}}
-spec:
-  gatewayClassName: heliograph
-  listeners:
+    let spec = format!(
+        "listeners:
   - {{name: http, protocol: HTTP, port: {http}}}
-  - {{name: https, protocol: HTTPS, port: {https}, tls: {{certificateRefs: [{{name: certificate}}]}}}}
-"
-    )
+  - {{name: https, protocol: HTTPS, port: {https}, tls: {{certificateRefs: [{{name: certificate}}]}}}}"
+    );
+    gateway_with("web", &spec)
 }

@@ -1,6 +1,6 @@
 //! HTTPS: which certificate a client gets, what it is served then, and a new certificate without a restart.
 
-use crate::harness::{Helio, backend, free_port, service, until, write};
+use crate::harness::{Helio, backend, free_port, gateway_with, service, until, write};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
@@ -119,23 +119,12 @@ stringData:
 
 /// Two listeners on one port, told apart by the name that the client asks for.
 fn gateway(port: u16) -> String {
-    format!(
-        "
-apiVersion: gateway.networking.k8s.io/v1
-kind: GatewayClass
-metadata: {{name: heliograph}}
-spec: {{controllerName: heliograph.dev/gateway-controller}}
----
-apiVersion: gateway.networking.k8s.io/v1
-kind: Gateway
-metadata: {{name: web}}
-spec:
-  gatewayClassName: heliograph
-  listeners:
+    let spec = format!(
+        "listeners:
   - {{name: exact, protocol: HTTPS, port: {port}, hostname: a.test, tls: {{certificateRefs: [{{name: exact}}]}}}}
-  - {{name: wildcard, protocol: HTTPS, port: {port}, hostname: '*.b.test', tls: {{certificateRefs: [{{name: wildcard}}]}}}}
-"
-    )
+  - {{name: wildcard, protocol: HTTPS, port: {port}, hostname: '*.b.test', tls: {{certificateRefs: [{{name: wildcard}}]}}}}"
+    );
+    gateway_with("web", &spec)
 }
 
 fn route(listener: &str, backend: &str) -> String {
