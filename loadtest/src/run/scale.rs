@@ -28,7 +28,11 @@ impl Run {
     /// Servers come, or go and drain, until there are so many. Returns when the streams of all clients are spread evenly over
     /// them, as the servers themselves tell an autoscaler.
     pub async fn scale(&mut self, scale: Scale) -> Result<(), RunError> {
-        let (begun, first_second) = (Instant::now(), super::watch::unix_ms() / 1000);
+        // What was opened is counted in whole seconds, and this one has what came before.
+        let first_second = super::watch::unix_ms() / 1000 + 1;
+        let until = (first_second * 1000).saturating_sub(super::watch::unix_ms());
+        self.idle(Duration::from_millis(until)).await?;
+        let begun = Instant::now();
         let before = self.servers();
         if scale.to > before {
             self.add_servers(scale.to - before).await?;
