@@ -280,9 +280,9 @@ pub(crate) fn replace(directory: &Path, name: &str, text: &str) {
     fs::rename(new, directory.join(name)).unwrap();
 }
 
-/// A Gateway with one HTTP listener, and its class.
+/// A Gateway with one HTTP listener, and its class. Lines with more listeners may follow.
 pub(crate) fn gateway(name: &str, port: u16) -> String {
-    gateway_with(name, &format!("listeners: [{{name: http, protocol: HTTP, port: {port}}}]"))
+    gateway_with(name, &format!("listeners:\n  - {{name: http, protocol: HTTP, port: {port}}}"))
 }
 
 /// A Gateway with this in its spec, and its class.
