@@ -3,6 +3,7 @@
 use crate::run::{Changes, Finished, Options, Plan, Run, RunError, Scale};
 use crate::scenario::{Restart, Scenario, Step};
 use crate::servers::{Stop, Target};
+use crate::worker::Excuse;
 use heliograph_report::Scenario as Told;
 use std::time::Duration;
 
@@ -49,7 +50,8 @@ async fn take_steps(scenario: &Scenario, run: &mut Run) -> Result<(), RunError> 
     let settle = scenario.end.settle.0;
     // Who is sent to another server loses its stream; so may some also when all are about even.
     let balances = scenario.balance.rebalance_rate > 0;
-    run.excuse(balances).await?;
+    let excuse = if balances { Excuse::SentAway } else { Excuse::Nothing };
+    run.excuse(excuse).await?;
     run.phase("connect").await?;
     run.connect(scenario.clients, scenario.connect.rate).await?;
     run.settle(settle).await?;
@@ -57,7 +59,7 @@ async fn take_steps(scenario: &Scenario, run: &mut Run) -> Result<(), RunError> 
         for step in &scenario.steps {
             run.phase(&step.to_string()).await?;
             take(step, settle, run).await?;
-            run.excuse(balances).await?;
+            run.excuse(excuse).await?;
         }
     }
     run.settle(settle).await
@@ -73,7 +75,7 @@ async fn take(step: &Step, settle: Duration, run: &mut Run) -> Result<(), RunErr
         }
         Step::Reconnect { share, over } => run.reconnect(*share, *over).await,
         Step::Restart { how, pause } => {
-            run.excuse(true).await?;
+            run.excuse(Excuse::Anything).await?;
             match how {
                 Restart::AllAtOnce => run.restart_servers().await?,
                 Restart::OneByOne | Restart::Killed => {
@@ -90,7 +92,7 @@ async fn take(step: &Step, settle: Duration, run: &mut Run) -> Result<(), RunErr
         Step::AddServers(count) => run.add_servers(*count).await,
         Step::Scale { to, within, most_opened } => {
             let (to, within, most_opened) = (*to, *within, *most_opened);
-            run.excuse(true).await?;
+            run.excuse(Excuse::Anything).await?;
             run.scale(Scale { to, within, most_opened }).await?;
             run.settle(settle).await
         }

@@ -22,7 +22,7 @@ pub use scale::Scale;
 use crate::population::{Conduct, Group};
 use crate::scenario::{Protocols, Share, Span};
 use crate::servers::{Programs, Stop, Target};
-use crate::worker::{Begin, Order, Spread, Standing};
+use crate::worker::{Begin, Excuse, Order, Spread, Standing};
 use crate::workload::{Resources, Workload};
 use board::Board;
 use cost::Cost;
@@ -268,9 +268,9 @@ impl Run {
         self.workers.tell(&Order::Behave { share, conduct }).await
     }
 
-    /// From now on streams may end by the server's doing without being errors, or may not.
-    pub async fn excuse(&mut self, excused: bool) -> Result<(), RunError> {
-        self.workers.tell(&Order::Excuse(excused)).await
+    /// From now on streams may end like that without being errors.
+    pub async fn excuse(&mut self, excuse: Excuse) -> Result<(), RunError> {
+        self.workers.tell(&Order::Excuse(excuse)).await
     }
 
     /// Stops a server and starts it again. Its streams may end meanwhile, see [`Run::excuse`].

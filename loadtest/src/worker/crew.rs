@@ -1,6 +1,6 @@
 use super::book::Book;
 use super::desk::Desk;
-use super::order::{Begin, Spread, Standing, Trouble};
+use super::order::{Begin, Excuse, Spread, Standing, Trouble};
 use super::watcher::Watcher;
 use crate::population::{Conduct, Population};
 use crate::scenario::Share;
@@ -131,8 +131,8 @@ impl Crew {
         Ok(())
     }
 
-    pub(super) fn excuse(&self, excused: bool) {
-        self.desk.excuse(excused);
+    pub(super) fn excuse(&self, excuse: Excuse) {
+        self.desk.excuse(excuse);
     }
 
     pub(super) fn standing(&self) -> Standing {

@@ -1,5 +1,5 @@
 use super::book::{Book, Tally};
-use super::order::{Standing, Trouble};
+use super::order::{Excuse, Standing, Trouble};
 use super::watcher::Watcher;
 use crate::population::Conduct;
 use heliograph_client::{Ended, Observer, Step};
@@ -21,8 +21,7 @@ pub(super) struct Desk {
 struct Notes {
     figures: Figures,
     clients: Vec<Client>,
-    /// Streams may end: servers are being restarted.
-    excused: bool,
+    excuse: Excuse,
     /// How often each kind of trouble was told.
     told: BTreeMap<&'static str, usize>,
     troubles: Vec<Trouble>,
@@ -47,6 +46,8 @@ struct Client {
 /// Of each kind of trouble so many are told.
 const EXAMPLES: usize = 3;
 
+const UNAVAILABLE: &str = "unavailable";
+
 impl Desk {
     pub(super) fn new(book: Arc<Book>) -> Self {
         let origin = (Instant::now(), SystemTime::now());
@@ -64,8 +65,8 @@ impl Desk {
         }
     }
 
-    pub(super) fn excuse(&self, excused: bool) {
-        self.notes().excused = excused;
+    pub(super) fn excuse(&self, excuse: Excuse) {
+        self.notes().excuse = excuse;
     }
 
     pub(super) fn is_excused(&self, client: usize) -> bool {
@@ -185,7 +186,7 @@ impl Observer<Watcher> for Desk {
         let now = Instant::now();
         let second = self.second(now);
         let mut notes = self.notes();
-        let Notes { figures, clients, excused, told, troubles } = &mut *notes;
+        let Notes { figures, clients, excuse, told, troubles } = &mut *notes;
         let Some(client) = clients.get_mut(member) else { return };
         let was_up = client.ended(now);
         if was_up {
@@ -195,7 +196,12 @@ impl Observer<Watcher> for Desk {
             return;
         }
         let (kind, lasting) = describe(how);
-        match (was_up, *excused || client.conduct.is_excused()) {
+        let is_excused = match excuse {
+            Excuse::Nothing => false,
+            Excuse::SentAway => kind == UNAVAILABLE,
+            Excuse::Anything => true,
+        };
+        match (was_up, is_excused || client.conduct.is_excused()) {
             (true, true) => return,
             (false, true) => return figures.counters.failed += 1,
             (true, false) => figures.error(second, kind),
@@ -253,7 +259,7 @@ fn describe(ended: &Ended) -> (&'static str, bool) {
             7 => ("permission denied", true),
             8 => ("resource exhausted", false),
             12 => ("unimplemented", true),
-            14 => ("unavailable", false),
+            14 => (UNAVAILABLE, false),
             16 => ("unauthenticated", true),
             _ => ("stream failed", false),
         },

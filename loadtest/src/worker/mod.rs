@@ -9,7 +9,7 @@ mod desk;
 mod order;
 mod watcher;
 
-pub use order::{Begin, Order, Spread, Standing, Tiding, Trouble};
+pub use order::{Begin, Excuse, Order, Spread, Standing, Tiding, Trouble};
 
 use anyhow::{Context, bail};
 use crew::Crew;
@@ -87,7 +87,7 @@ async fn carry_out(crew: &Crew, pipes: &mut Pipes, order: Order) -> anyhow::Resu
         Order::Reconnect { share, over } => crew.reconnect(share, over.0),
         Order::Behave { share, conduct } => crew.behave(share, &conduct),
         Order::Servers(servers) => crew.set_servers(&servers)?,
-        Order::Excuse(excused) => crew.excuse(excused),
+        Order::Excuse(excuse) => crew.excuse(excuse),
         Order::Tell => {
             pipes.tell(&Tiding::Standing(crew.standing())).await?;
             tell_all(crew, pipes).await?;

@@ -31,14 +31,25 @@ pub enum Order {
     },
     /// All servers that there are now.
     Servers(Vec<String>),
-    /// From now on streams may end, or may not.
-    Excuse(bool),
+    /// From now on streams may end like that.
+    Excuse(Excuse),
     /// Sends all figures now. Answered with [`Tiding::Figures`], then [`Tiding::Ready`].
     Tell,
     /// Answered with [`Tiding::Done`], and then the worker ends. `check`: all clients have to have everything.
     Finish {
         check: bool,
     },
+}
+
+/// How streams may end by the server's doing without being errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Excuse {
+    #[default]
+    Nothing,
+    /// A server says that it is not there for this client, and that others are.
+    SentAway,
+    /// Servers come and go.
+    Anything,
 }
 
 /// Which client is in which worker.
