@@ -11,6 +11,7 @@ use crate::report::{Report, count, in_words};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::FleetName;
 use heliograph_store::Store;
+use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
 use heliograph_translator_core::{Event, Outcome, World};
@@ -365,7 +366,14 @@ impl Translator {
         let classes =
             source.unread(Kind::GatewayClass).flat_map(|class| self.world.gateways_of(class));
         let gateways = source.unread(Kind::Gateway).chain(classes);
-        gateways.map(|gateway| FleetName::new(&gateway.namespace, &gateway.name)).collect()
+        let mut spared: BTreeSet<FleetName> =
+            gateways.map(|it| FleetOwner::Gateway(it.clone()).fleet()).collect();
+        // Those that are unread may be all that share a fleet.
+        let mut unread = source.unread(Kind::Gateway).chain(source.unread(Kind::GatewayClass));
+        if unread.next().is_some() {
+            spared.extend(self.world.merged_fleets());
+        }
+        spared
     }
 
     /// Hands over what changed. When it is in the store is told as news.

@@ -214,7 +214,7 @@ fn a_new_generation_of_a_gateway_touches_no_route() {
     next.metadata_mut().generation = Some(2);
     let outcome = change(&mut world, next);
     // What runs for it is looked at, since its labels and addresses are in the object, and is the same.
-    assert_eq!(work(&outcome), [("gateway", 1), ("infra", 1), ("status", 1)]);
+    assert_eq!(work(&outcome), [("claim", 1), ("gateway", 1), ("infra", 1), ("status", 1)]);
     assert!(outcome.infra.is_empty(), "{:?}", outcome.infra);
 }
 
@@ -374,7 +374,7 @@ spec:
 ",
     );
     let outcome = change(&mut world, open);
-    assert_eq!(work(&outcome), [("gateway", 1), ("infra", 1)]);
+    assert_eq!(work(&outcome), [("claim", 1), ("gateway", 1), ("infra", 1)]);
     let set = object(
         "
 apiVersion: gateway.networking.k8s.io/v1
@@ -388,4 +388,55 @@ spec:
     let outcome = change(&mut world, set);
     assert_eq!(outcome.work.of("attachment"), 0, "{:?}", outcome.work);
     assert!(outcome.work.total() < 10, "{:?}", outcome.work);
+}
+
+const MERGING: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: edge}
+spec:
+  controllerName: heliograph.dev/gateway-controller
+  parametersRef: {group: heliograph.dev, kind: ProxyConfig, name: shared, namespace: infra}
+---
+apiVersion: heliograph.dev/v1alpha1
+kind: ProxyConfig
+metadata: {name: shared, namespace: infra}
+spec: {mergeGateways: true}
+";
+
+/// One of many that share their proxies, each of which is younger than the one before.
+fn merged(index: usize, host: &str) -> Object {
+    object(&format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: web-{index}, namespace: shop, creationTimestamp: '20{:02}-01-01T00:00:00Z'}}
+spec:
+  gatewayClassName: edge
+  listeners: [{{name: http, port: 8080, protocol: HTTP, hostname: '{host}'}}]
+",
+        index % 100
+    ))
+}
+
+#[test]
+fn a_gateway_among_a_hundred_that_share_proxies_concerns_those_whose_way_it_is_in() {
+    let mut world = World::new();
+    for document in parse(MERGING) {
+        let Document::Object(object) = document else { panic!("{document:?}") };
+        world.apply(Event::Applied(object));
+    }
+    apply(&mut world, (0..100).map(|index| merged(index, &format!("host-{index}.example.com"))));
+    world.settle();
+    assert_eq!(world.fleets().count(), 1);
+
+    let of =
+        |outcome: &Outcome| ["claim", "contest", "gateway", "status"].map(|it| outcome.work.of(it));
+    let outcome = change(&mut world, merged(5, "another.example.com"));
+    assert_eq!(of(&outcome), [1, 1, 1, 1], "{:?}", outcome.work);
+    // It takes the host of one that is younger, and gives it back.
+    for host in ["host-50.example.com", "host-5.example.com"] {
+        let outcome = change(&mut world, merged(5, host));
+        assert_eq!(of(&outcome), [1, 1, 2, 2], "{:?}", outcome.work);
+    }
 }

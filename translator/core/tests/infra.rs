@@ -105,8 +105,12 @@ fn everything_is_labelled_owned_and_in_the_namespace_of_its_gateway() {
             assert_eq!(metadata["labels"][managed_by], us, "{of}");
             assert_eq!(metadata["labels"][names::FLEET_NAMESPACE_LABEL], *namespace, "{of}");
             let owner = &metadata["ownerReferences"][0];
-            assert_eq!(owner["kind"], "Gateway", "{of}");
-            assert_eq!(owner["name"], metadata["annotations"][names::GATEWAY_ANNOTATION], "{of}");
+            let (gateway, class) = (names::GATEWAY_ANNOTATION, names::CLASS_ANNOTATION);
+            let is_merged = owner["kind"] == "GatewayClass";
+            assert!(is_merged || owner["kind"] == "Gateway", "{of}");
+            let (said, unsaid) = if is_merged { (class, gateway) } else { (gateway, class) };
+            assert_eq!(metadata["annotations"][said], owner["name"], "{of}");
+            assert!(metadata["annotations"][unsaid].is_null(), "{of}");
             let labels: Vec<&str> = case
                 .input
                 .lines()

@@ -62,7 +62,7 @@ pub(super) fn give_way<'a>(
 }
 
 /// Of two that share a port of the proxy: whether they can, and what the other one has.
-fn conflict(one: &Listener, other: &Listener) -> Option<(Conflict, &'static str)> {
+pub(super) fn conflict(one: &Listener, other: &Listener) -> Option<(Conflict, &'static str)> {
     if one.port != other.port {
         return Some((Conflict::Port, "a port that proxies bind at the same number"));
     }
@@ -71,6 +71,6 @@ fn conflict(one: &Listener, other: &Listener) -> Option<(Conflict, &'static str)
         .then_some((Conflict::Hostname, "the same port, protocol and hostname"))
 }
 
-fn bound(listener: &Listener) -> u16 {
+pub(super) fn bound(listener: &Listener) -> u16 {
     InfraPort::new(listener.port).bind_port
 }

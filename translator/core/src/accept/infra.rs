@@ -1,7 +1,11 @@
-use crate::ir::{Infra, Proxies};
-use crate::objects::gateway;
+use super::parameters;
+use crate::infra::names;
+use crate::ir::{FleetOwner, Infra, Proxies};
+use crate::objects::core::Service;
+use crate::objects::{ObjectName, gateway};
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
+use std::collections::BTreeMap;
 
 /// The one type of addresses that can be asked for.
 pub(super) const IP_ADDRESS: &str = "IPAddress";
@@ -9,18 +13,27 @@ pub(super) const IP_ADDRESS: &str = "IPAddress";
 /// What is to run for a fleet.
 pub(crate) fn infra(reader: &Reader<'_>, fleet: &FleetName) -> Option<Infra> {
     let served = reader.fleet(fleet)?;
-    Some(Infra::new(served, proxies(reader, fleet)))
+    let proxies = match FleetOwner::of(fleet) {
+        FleetOwner::Gateway(name) => of_gateway(reader, name),
+        FleetOwner::Class(name) => of_class(reader, name),
+    };
+    Some(Infra::new(served, proxies))
+}
+
+/// The Service that is made for a fleet, once it is.
+pub(crate) fn service<'a>(reader: &Reader<'a>, owner: &FleetOwner) -> Option<&'a Service> {
+    // One that somebody else made says nothing of the fleet.
+    reader.object::<Service>(&names::service(owner)).filter(|service| is_ours(service))
 }
 
 /// `None` for a Gateway that is refused.
-fn proxies(reader: &Reader<'_>, fleet: &FleetName) -> Option<Proxies> {
-    let name = reader.members(fleet).next()?;
-    let config = reader.gateway(name)?.config.clone()?;
-    let object = reader.object::<gateway::Gateway>(name)?;
+fn of_gateway(reader: &Reader<'_>, name: ObjectName) -> Option<Proxies> {
+    let config = reader.gateway(&name)?.config.clone()?;
+    let object = reader.object::<gateway::Gateway>(&name)?;
     let infrastructure = object.spec.infrastructure.clone().unwrap_or_default();
     let addresses = object.spec.addresses.iter().flatten();
     Some(Proxies {
-        gateway: name.clone(),
+        owner: FleetOwner::Gateway(name),
         uid: object.metadata.uid.clone().unwrap_or_default(),
         labels: infrastructure.labels.unwrap_or_default(),
         annotations: infrastructure.annotations.unwrap_or_default(),
@@ -28,4 +41,29 @@ fn proxies(reader: &Reader<'_>, fleet: &FleetName) -> Option<Proxies> {
         addresses: addresses.filter_map(|address| address.value.clone()).collect(),
         config,
     })
+}
+
+/// Only the class says how they are run: what one of its Gateways says must not replace the pods of the others.
+fn of_class(reader: &Reader<'_>, name: ObjectName) -> Option<Proxies> {
+    let class = reader.object::<gateway::GatewayClass>(&ObjectName::new("", &name.name))?;
+    Some(Proxies {
+        config: parameters::of_class(reader, class).ok()?,
+        owner: FleetOwner::Class(name),
+        uid: class.metadata.uid.clone().unwrap_or_default(),
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        addresses: Vec::new(),
+    })
+}
+
+/// Whether a Gateway wants labels or annotations for what runs for it.
+pub(super) fn is_labelled(object: &gateway::Gateway) -> bool {
+    let infrastructure = object.spec.infrastructure.as_ref();
+    infrastructure.is_some_and(|it| it.labels.is_some() || it.annotations.is_some())
+}
+
+fn is_ours(service: &Service) -> bool {
+    let (managed_by, us) = names::MANAGED_BY;
+    let labels = service.metadata.labels.as_ref();
+    labels.and_then(|labels| labels.get(managed_by)).is_some_and(|found| found == us)
 }

@@ -45,7 +45,7 @@ pub(crate) struct Door {
 
 /// How another listener is in its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Conflict {
+pub(crate) enum Conflict {
     /// Proxies can bind one of them only.
     Port,
     Hostname,

@@ -1,11 +1,13 @@
 //! Which Gateways are ours, and which of their listeners can be served.
 
 pub(crate) mod authorities;
+mod candidate;
 mod certificates;
 mod conflicts;
 mod grants;
 mod infra;
 mod listener;
+mod merged;
 mod namespaces;
 mod parameters;
 mod sets;
@@ -13,23 +15,25 @@ mod tls;
 
 pub(crate) use certificates::key_pair;
 pub(crate) use grants::is_granted;
-pub(crate) use infra::infra;
+pub(crate) use infra::{infra, service};
 pub(crate) use listener::{AcceptedListener, Door, NamespaceRule};
+pub(crate) use merged::{Claim, Contest, Losses, claim, contest};
 pub(crate) use namespaces::allows;
 pub(crate) use parameters::class_refusal;
 pub(crate) use sets::{AcceptedSet, gateway_of};
 
 use crate::CONTROLLER_NAME;
-use crate::ir;
+use crate::ir::{self, FleetOwner};
 use crate::objects::proxy_config::ProxyConfigSpec;
-use crate::objects::{Kind, ObjectName, gateway};
-use crate::status::reasons::Reason;
+use crate::objects::{ObjectName, gateway};
 use crate::status::reasons::gateway::{
     accepted, insecure_frontend_validation_mode, programmed, resolved_refs,
 };
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
+use candidate::Candidate;
 use heliograph_snapshot::FleetName;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// A Gateway of ours, and all there is to say about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +53,7 @@ pub(crate) struct AcceptedGateway {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Doors {
     /// Whose proxies serve it.
+    pub(crate) owner: FleetOwner,
     pub(crate) fleet: FleetName,
     pub(crate) doors: Vec<Door>,
     /// The Secret with the certificate that backends are shown.
@@ -57,30 +62,18 @@ pub(crate) struct Doors {
 
 /// `None` for a Gateway of another controller, about which there is nothing to say.
 pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedGateway> {
-    let object = reader.object::<gateway::Gateway>(name)?;
-    let class = reader
-        .object::<gateway::GatewayClass>(&ObjectName::new("", &object.spec.gateway_class_name))?;
-    if !is_ours(class) {
-        return None;
+    let mut candidate = Candidate::of(reader, name)?;
+    if candidate.owner.is_class()
+        && let Some(lost) = reader.lost(&candidate.owner.fleet(), name)
+    {
+        candidate.give_way(lost);
     }
-    let owner = name.clone().of(Kind::Gateway);
-    let mut listeners: Vec<AcceptedListener> = object
-        .spec
-        .listeners
-        .iter()
-        .map(|listener| listener::accept(reader, &owner, listener))
-        .collect();
-    conflicts::mark(&mut listeners);
-    tls::verify_clients(reader, &owner, object.spec.tls.as_ref(), &mut listeners);
-    let certificate = tls::client_certificate(reader, &owner, object.spec.tls.as_ref());
-
-    let refused = refusal(&object.spec);
-    if let Some(refused) = &refused {
-        for listener in &mut listeners {
-            listener.withhold(&refused.message);
-        }
-    }
-    let mut sets = sets::accept(reader, &owner, &object.spec, refused.as_ref(), &listeners);
+    let Candidate { key, object, class, owner, refused, listeners, mut sets } = candidate;
+    let certificate = match owner {
+        FleetOwner::Gateway(_) => tls::client_certificate(reader, &key, object.spec.tls.as_ref()),
+        // Others' routes would show it.
+        FleetOwner::Class(_) => None,
+    };
     let (config, refused) = match (refused, parameters::of_gateway(reader, class, object)) {
         (None, Ok(config)) => (Some(config), None),
         // What runs goes on as it is, and so do the listeners: a ProxyConfig that is gone for a moment must not take the
@@ -91,20 +84,16 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         }
         (Some(refused), _) => (None, Some(refused)),
     };
-    let doors = Doors {
-        fleet: FleetName::new(&name.namespace, &name.name),
-        doors: listeners
-            .iter()
-            .chain(sets.iter().flat_map(|set| &set.listeners))
-            .map(AcceptedListener::door)
-            .collect(),
-        client_certificate: certificate.clone().and_then(Result::ok),
+    let valid = match owner.is_class() && infra::is_labelled(object) {
+        true => {
+            "The Gateway is valid; its class merges its Gateways, so labels and annotations of its infrastructure say nothing"
+        }
+        false => "The Gateway is valid",
     };
-    let mut conditions = conditions(refused, &listeners, &sets);
-    if let Some(certificate) = certificate {
-        let resolved =
-            || Condition::new(resolved_refs::RESOLVED_REFS, "All references are resolved");
-        conditions.set(certificate.map_or_else(|unresolved| unresolved, |_| resolved()));
+    let mut conditions = conditions(refused, &listeners, &sets, valid);
+    if let Some(certificate) = &certificate {
+        let resolved = Condition::new(resolved_refs::RESOLVED_REFS, "All references are resolved");
+        conditions.set(certificate.as_ref().err().cloned().unwrap_or(resolved));
     }
     if tls::has_insecure_fallback(object.spec.tls.as_ref()) {
         conditions.set(Condition::new(
@@ -112,6 +101,13 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
             "Clients without a valid certificate are served too",
         ));
     }
+    let all = listeners.iter().chain(sets.iter().flat_map(|set| &set.listeners));
+    let doors = Doors {
+        fleet: owner.fleet(),
+        owner,
+        doors: all.map(AcceptedListener::door).collect(),
+        client_certificate: certificate.and_then(Result::ok),
+    };
     Some(AcceptedGateway {
         generation: object.metadata.generation.unwrap_or_default(),
         conditions,
@@ -137,46 +133,21 @@ pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> ir::Fleet {
     }
 }
 
+/// Since when there is an object, in seconds of Unix time. One that does not say is younger than all that do.
+fn created(metadata: &ObjectMeta) -> i64 {
+    metadata.creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second())
+}
+
 /// A GatewayClass names the controller that its Gateways belong to.
 pub(crate) fn is_ours(class: &gateway::GatewayClass) -> bool {
     class.spec.controller_name == CONTROLLER_NAME
-}
-
-/// Why a Gateway of ours is refused as a whole.
-fn refusal(spec: &gateway::GatewaySpec) -> Option<Condition> {
-    // All fields by name: one that is not understood must not be ignored.
-    let gateway::GatewaySpec {
-        addresses,
-        // See `sets`.
-        allowed_listeners: _,
-        default_scope,
-        gateway_class_name: _,
-        // Looked at by `parameters` and `infra`.
-        infrastructure: _,
-        listeners: _,
-        // Its listeners and conditions say what is wrong with it.
-        tls: _,
-    } = spec;
-    let refused = |reason: &'static Reason, message: String| Some(Condition::new(reason, message));
-    for address in addresses.iter().flatten() {
-        let kind = address.r#type.as_deref().unwrap_or(infra::IP_ADDRESS);
-        if kind != infra::IP_ADDRESS {
-            return refused(
-                accepted::UNSUPPORTED_ADDRESS,
-                format!("addresses: {kind} cannot be requested"),
-            );
-        }
-    }
-    if default_scope.is_some() {
-        return refused(accepted::UNSUPPORTED_VALUE, "defaultScope is not supported".to_owned());
-    }
-    None
 }
 
 fn conditions(
     refused: Option<Condition>,
     listeners: &[AcceptedListener],
     sets: &[AcceptedSet],
+    valid: &str,
 ) -> Conditions {
     if let Some(refused) = refused {
         let programmed = Condition::new(programmed::NOT_SERVED, refused.message.clone());
@@ -196,7 +167,7 @@ fn conditions(
         ]);
     }
     let accepted = match invalid.as_slice() {
-        [] => Condition::new(accepted::ACCEPTED, "The Gateway is valid"),
+        [] => Condition::new(accepted::ACCEPTED, valid),
         invalid => {
             let message = format!("Not served: listener {}", invalid.join(", "));
             Condition::new(accepted::SOME_LISTENERS_NOT_VALID, message)

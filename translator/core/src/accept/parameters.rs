@@ -1,3 +1,4 @@
+use crate::ir::FleetOwner;
 use crate::objects::proxy_config::{ProxyConfig, ProxyConfigSpec};
 use crate::objects::{Kind, ObjectName, gateway};
 use crate::status::Condition;
@@ -16,6 +17,24 @@ pub(crate) fn class_refusal(
     of_class(reader, class).err().map(refused)
 }
 
+/// Whose proxies serve a Gateway of a class of ours.
+pub(super) fn owner(
+    reader: &Reader<'_>,
+    class: &gateway::GatewayClass,
+    gateway: &ObjectName,
+) -> FleetOwner {
+    let reference = class.spec.parameters_ref.as_ref();
+    let namespace = reference.and_then(|reference| reference.namespace.as_deref());
+    let name = class.metadata.name.as_deref().unwrap_or_default();
+    let shared = namespace.map(|namespace| FleetOwner::Class(ObjectName::new(namespace, name)));
+    let is_shared = |shared: &FleetOwner| match of_class(reader, class) {
+        Ok(config) => config.merges(),
+        // As it was when it could be told: Gateways that share proxies do not leave them because of a missing ProxyConfig.
+        Err(_) => super::service(reader, shared).is_some(),
+    };
+    shared.filter(is_shared).unwrap_or_else(|| FleetOwner::Gateway(gateway.clone()))
+}
+
 /// What the parameters of a Gateway and of its class say together, or why the Gateway is refused.
 pub(super) fn of_gateway(
     reader: &Reader<'_>,
@@ -30,13 +49,23 @@ pub(super) fn of_gateway(
     let Some(reference) = infrastructure.and_then(|infra| infra.parameters_ref.as_ref()) else {
         return Ok(of_class);
     };
+    if of_class.merges() {
+        let why = "its class merges its Gateways, and says how their proxies are run: take it away";
+        return Err(refused(format!("infrastructure.parametersRef: {why}")));
+    }
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
     let own = find(reader, &reference.group, &reference.kind, namespace, &reference.name);
-    own.and_then(|own| own.over(&of_class).map_err(|error| error.to_string()))
-        .map_err(|why| refused(format!("infrastructure.parametersRef: {why}")))
+    own.and_then(|own| match own.merges() {
+        true => Err("mergeGateways is for the ProxyConfig of a GatewayClass".to_owned()),
+        false => own.over(&of_class).map_err(|error| error.to_string()),
+    })
+    .map_err(|why| refused(format!("infrastructure.parametersRef: {why}")))
 }
 
-fn of_class(reader: &Reader<'_>, class: &gateway::GatewayClass) -> Result<ProxyConfigSpec, String> {
+pub(super) fn of_class(
+    reader: &Reader<'_>,
+    class: &gateway::GatewayClass,
+) -> Result<ProxyConfigSpec, String> {
     let Some(reference) = &class.spec.parameters_ref else {
         return Ok(ProxyConfigSpec::default());
     };

@@ -1,7 +1,7 @@
 //! ListenerSets: listeners that others add to a Gateway.
 
 use super::listener::{self, AcceptedListener, NamespaceRule, selector_of};
-use super::{allows, conflicts, tls};
+use super::{allows, conflicts, created, tls};
 use crate::objects::gateway::{self, GatewaySpec, ListenerSet, ListenersFrom, SetListener};
 use crate::objects::{Kind, ObjectKey, ObjectName, listener_set};
 use crate::status::reasons::listener_set::{accepted, programmed};
@@ -14,6 +14,8 @@ use crate::world::Reader;
 pub(crate) struct AcceptedSet {
     pub(crate) name: ObjectName,
     pub(crate) generation: i64,
+    /// In seconds of Unix time.
+    pub(super) created: i64,
     pub(crate) conditions: Conditions,
     /// None of a set that is not allowed.
     pub(crate) listeners: Vec<AcceptedListener>,
@@ -41,16 +43,14 @@ pub(super) fn accept(
     own: &[AcceptedListener],
 ) -> Vec<AcceptedSet> {
     let mut objects: Vec<&ListenerSet> = reader.pointing(gateway).collect();
-    objects.sort_by_key(|set| {
-        let created = set.metadata.creation_timestamp.as_ref();
-        (created.map_or(i64::MAX, |time| time.0.as_second()), name_of(set).to_string())
-    });
+    objects.sort_by_key(|set| (created(&set.metadata), name_of(set).to_string()));
     let rule = rule(spec);
     let mut sets: Vec<AcceptedSet> = Vec::new();
     for object in objects {
         let name = name_of(object);
         let mut set = AcceptedSet {
             generation: object.metadata.generation.unwrap_or_default(),
+            created: created(&object.metadata),
             conditions: Conditions::default(),
             listeners: Vec::new(),
             name,
@@ -94,7 +94,8 @@ impl AcceptedSet {
         ]);
     }
 
-    fn conclude(&mut self) {
+    /// Says of it what its listeners come to.
+    pub(super) fn conclude(&mut self) {
         let invalid: Vec<&str> = self
             .listeners
             .iter()

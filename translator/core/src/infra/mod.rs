@@ -1,4 +1,4 @@
-//! What runs for a Gateway, as Kubernetes objects: [`render`] says what there should be, [`plan`] what to do about what
+//! What runs for a fleet, as Kubernetes objects: [`render`] says what there should be, [`plan`] what to do about what
 //! there is.
 
 pub mod bootstrap;

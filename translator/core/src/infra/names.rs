@@ -1,5 +1,6 @@
-//! How the objects that are made for a Gateway are named and labelled, so that everybody finds them.
+//! How the objects that are made for a Gateway, or for all of a class, are named and labelled, so that everybody finds them.
 
+use crate::ir::FleetOwner;
 use crate::objects::ObjectName;
 use std::collections::BTreeMap;
 
@@ -7,44 +8,79 @@ use std::collections::BTreeMap;
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "heliograph");
 /// Gateway API's own label: which Gateway an object was made for, cut to the length of a label.
 pub const GATEWAY_LABEL: &str = "gateway.networking.k8s.io/gateway-name";
+/// The same of the GatewayClass, where its Gateways share their proxies.
+pub const CLASS_LABEL: &str = "gateway.networking.k8s.io/gateway-class-name";
 /// The namespace of the fleet, which is that of its Gateway.
 pub const FLEET_NAMESPACE_LABEL: &str = "heliograph.dev/fleet-namespace";
+/// Those that tell one fleet from all others, and are for nobody else to give.
+pub(super) const LABELS: [&str; 3] = [GATEWAY_LABEL, CLASS_LABEL, FLEET_NAMESPACE_LABEL];
 /// The Gateway's whole name, which a label may have no room for.
 pub const GATEWAY_ANNOTATION: &str = "heliograph.dev/gateway";
+/// The GatewayClass's, where its Gateways share their proxies.
+pub const CLASS_ANNOTATION: &str = "heliograph.dev/gateway-class";
+/// Those that say whose an object is.
+pub(super) const ANNOTATIONS: [&str; 2] = [GATEWAY_ANNOTATION, CLASS_ANNOTATION];
 
-/// The name of everything that is made for a Gateway, in its namespace, but for its ServiceAccount: of its Service, its
+/// The name of everything that is made for a fleet, in its namespace, but for its ServiceAccount: of its Service, its
 /// Deployment and the rest.
 ///
 /// The first of the names of Services is a letter, and they have no dots: both may be otherwise in a Gateway's name.
-pub fn object_name(gateway: &ObjectName) -> String {
-    let name = &gateway.name;
-    let plain = format!("{PREFIX}{}", name.replace('.', "-"));
+pub fn object_name(owner: &FleetOwner) -> String {
+    let name = &owner.name().name;
+    let plain = format!("{}{}", prefix(owner), name.replace('.', "-"));
     let fits = plain.len() <= LONGEST && !name.contains('.');
     if fits { plain } else { cut(&plain, name, LONGEST) }
 }
 
-/// The name of a Gateway's ServiceAccount. It has room for the whole name, so that a rule of access can tell the Gateway from
+/// The Service in front of a fleet.
+pub fn service(owner: &FleetOwner) -> ObjectName {
+    ObjectName::new(&owner.name().namespace, &object_name(owner))
+}
+
+/// The name of a fleet's ServiceAccount. It has room for the whole name, so that a rule of access can tell the fleet from
 /// it; of the few that are longer still, it cannot.
-pub fn account_name(gateway: &ObjectName) -> String {
-    let name = &gateway.name;
-    let plain = format!("{PREFIX}{name}");
+pub fn account_name(owner: &FleetOwner) -> String {
+    let name = &owner.name().name;
+    let plain = format!("{}{name}", prefix(owner));
     if plain.len() <= LONGEST_ACCOUNT { plain } else { cut(&plain, name, LONGEST_ACCOUNT) }
 }
 
-/// The labels of everything that is made for a Gateway; no two Gateways have the same.
-pub fn labels(gateway: &ObjectName) -> BTreeMap<String, String> {
+/// The labels of everything that is made for a fleet; no two fleets have the same.
+pub fn labels(owner: &FleetOwner) -> BTreeMap<String, String> {
     let (managed_by, us) = MANAGED_BY;
+    let label = match owner {
+        FleetOwner::Gateway(_) => GATEWAY_LABEL,
+        FleetOwner::Class(_) => CLASS_LABEL,
+    };
+    let ObjectName { namespace, name } = owner.name();
     BTreeMap::from([
         (managed_by.to_owned(), us.to_owned()),
-        (GATEWAY_LABEL.to_owned(), label_value(&gateway.name)),
-        (FLEET_NAMESPACE_LABEL.to_owned(), label_value(&gateway.namespace)),
+        (label.to_owned(), label_value(name)),
+        (FLEET_NAMESPACE_LABEL.to_owned(), label_value(namespace)),
     ])
 }
 
-/// Selects everything that is made for any Gateway.
+/// Says whose an object is, in its annotations.
+pub fn claim(owner: &FleetOwner) -> (&'static str, String) {
+    let annotation = match owner {
+        FleetOwner::Gateway(_) => GATEWAY_ANNOTATION,
+        FleetOwner::Class(_) => CLASS_ANNOTATION,
+    };
+    (annotation, owner.name().name.to_string())
+}
+
+/// Whose an object of this namespace is, by its annotations. `None` if they do not say.
+pub fn claimed_by(namespace: &str, annotations: &BTreeMap<String, String>) -> Option<FleetOwner> {
+    let named =
+        |annotation| annotations.get(annotation).map(|name| ObjectName::new(namespace, name));
+    let gateway = named(GATEWAY_ANNOTATION).map(FleetOwner::Gateway);
+    gateway.or_else(|| named(CLASS_ANNOTATION).map(FleetOwner::Class))
+}
+
+/// Selects everything that is made for any fleet.
 pub fn selector() -> String {
     let (managed_by, us) = MANAGED_BY;
-    format!("{managed_by}={us},{GATEWAY_LABEL},{FLEET_NAMESPACE_LABEL}")
+    format!("{managed_by}={us},{FLEET_NAMESPACE_LABEL}")
 }
 
 /// A name as the value of a label.
@@ -52,7 +88,14 @@ pub fn label_value(name: &str) -> String {
     if name.len() <= LONGEST { name.to_owned() } else { cut(name, name, LONGEST) }
 }
 
-const PREFIX: &str = "heliograph-";
+/// What is made for a class has another beginning than what is made for a Gateway, whatever their names.
+fn prefix(owner: &FleetOwner) -> &'static str {
+    match owner {
+        FleetOwner::Gateway(_) => "heliograph-",
+        FleetOwner::Class(_) => "helio-class-",
+    }
+}
+
 /// Of a label's value, and of a Service's name.
 const LONGEST: usize = 63;
 /// Of a ServiceAccount's name.
@@ -70,8 +113,12 @@ fn cut(text: &str, whole: &str, longest: usize) -> String {
 mod tests {
     use super::*;
 
+    fn gateway(name: &str) -> FleetOwner {
+        FleetOwner::Gateway(ObjectName::new("shop", name))
+    }
+
     fn named(name: &str) -> String {
-        object_name(&ObjectName::new("shop", name))
+        object_name(&gateway(name))
     }
 
     fn is_name_of_a_service(name: &str) -> bool {
@@ -85,7 +132,7 @@ mod tests {
     #[test]
     fn a_short_name_is_readable() {
         assert_eq!(named("web"), "heliograph-web");
-        assert_eq!(labels(&ObjectName::new("shop", "web"))[GATEWAY_LABEL], "web");
+        assert_eq!(labels(&gateway("web"))[GATEWAY_LABEL], "web");
     }
 
     #[test]
@@ -102,6 +149,21 @@ mod tests {
     }
 
     #[test]
+    fn a_class_and_a_gateway_have_nothing_in_common() {
+        let owner = FleetOwner::Class(ObjectName::new("shop", "web"));
+        assert_eq!(object_name(&owner), "helio-class-web");
+        assert_eq!(account_name(&owner), "helio-class-web");
+        let (of_class, of_gateway) = (labels(&owner), labels(&gateway("web")));
+        assert_eq!(of_class[CLASS_LABEL], "web");
+        assert!(!of_class.contains_key(GATEWAY_LABEL) && !of_gateway.contains_key(CLASS_LABEL));
+        for owner in [owner, gateway("web")] {
+            let (annotation, name) = claim(&owner);
+            let annotations = BTreeMap::from([(annotation.to_owned(), name)]);
+            assert_eq!(claimed_by("shop", &annotations), Some(owner));
+        }
+    }
+
+    #[test]
     fn names_that_are_cut_stay_apart() {
         let (one, two) = ("a".repeat(252) + "1", "a".repeat(252) + "2");
         assert_ne!(named(&one), named(&two));
@@ -111,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_service_account_has_the_whole_name_where_there_is_room() {
-        let account = |name: &str| account_name(&ObjectName::new("shop", name));
+        let account = |name: &str| account_name(&gateway(name));
         let long = "a".repeat(242);
         for name in ["web", "a.b", &long] {
             assert_eq!(account(name), format!("heliograph-{name}"));

@@ -1,8 +1,7 @@
 use super::bootstrap::{BOOTSTRAP_FILE, overlay};
 use super::pod::{self, AUTHORITIES_FILE};
 use super::{ProxySettings, names, scaling, service};
-use crate::ir::{Infra, Proxies};
-use crate::objects::ObjectName;
+use crate::ir::{FleetOwner, Infra, Proxies};
 use crate::objects::proxy_config::Workload;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -10,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The kinds of objects that are made for a Gateway, in the order in which they are.
+/// The kinds of objects that are made for a fleet, in the order in which they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     ServiceAccount,
@@ -73,16 +72,16 @@ impl Part {
         }
     }
 
-    /// The name of this part of a Gateway.
-    pub fn name_for(self, gateway: &ObjectName) -> String {
+    /// The name of this part of a fleet.
+    pub fn name_for(self, owner: &FleetOwner) -> String {
         match self {
-            Self::ServiceAccount => names::account_name(gateway),
-            _ => names::object_name(gateway),
+            Self::ServiceAccount => names::account_name(owner),
+            _ => names::object_name(owner),
         }
     }
 }
 
-/// All objects of a Gateway. `None`: leave what there is as it is.
+/// All objects of a fleet. `None`: leave what there is as it is.
 pub fn render(
     infra: &Infra,
     settings: &ProxySettings,
@@ -155,21 +154,22 @@ impl Renderer<'_> {
     }
 
     pub(super) fn name(&self) -> String {
-        names::object_name(&self.proxies.gateway)
+        names::object_name(&self.proxies.owner)
     }
 
     pub(super) fn account(&self) -> String {
-        Part::ServiceAccount.name_for(&self.proxies.gateway)
+        Part::ServiceAccount.name_for(&self.proxies.owner)
     }
 
-    /// The labels that no two Gateways share.
+    /// The labels that no two fleets share.
     pub(super) fn selector(&self) -> BTreeMap<String, String> {
-        names::labels(&self.proxies.gateway)
+        names::labels(&self.proxies.owner)
     }
 
     /// What the Gateway asks for, and ours, which nobody may change.
     pub(super) fn labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.proxies.labels.clone();
+        labels.retain(|name, _| !names::LABELS.contains(&name.as_str()));
         labels.extend(self.selector());
         labels
     }
@@ -182,23 +182,25 @@ impl Renderer<'_> {
 
     /// Says whose an object is, whatever others say.
     pub(super) fn claim(&self, annotations: &mut BTreeMap<String, String>) {
-        let gateway = self.proxies.gateway.name.to_string();
-        annotations.insert(names::GATEWAY_ANNOTATION.to_owned(), gateway);
+        annotations.retain(|name, _| !names::ANNOTATIONS.contains(&name.as_str()));
+        let (annotation, name) = names::claim(&self.proxies.owner);
+        annotations.insert(annotation.to_owned(), name);
     }
 
     pub(super) fn metadata(&self) -> ObjectMeta {
-        let gateway = &self.proxies.gateway;
+        let owner = &self.proxies.owner;
+        let name = owner.name();
         let owner = OwnerReference {
             api_version: "gateway.networking.k8s.io/v1".to_owned(),
-            kind: "Gateway".to_owned(),
-            name: gateway.name.to_string(),
+            kind: owner.kind().as_str().to_owned(),
+            name: name.name.to_string(),
             uid: self.proxies.uid.clone(),
             controller: Some(true),
             block_owner_deletion: None,
         };
         ObjectMeta {
             name: Some(self.name()),
-            namespace: Some(gateway.namespace.to_string()),
+            namespace: Some(name.namespace.to_string()),
             labels: Some(self.labels()),
             annotations: Some(self.annotations()),
             // Objects from files have none, and nothing owns what is made of them.
@@ -211,8 +213,8 @@ impl Renderer<'_> {
         let mut object = serde_json::to_value(object)?;
         let hash = blake3::hash(object.to_string().as_bytes()).to_hex();
         object["metadata"]["annotations"][RENDERED] = json!(&hash[..16]);
-        let namespace = self.proxies.gateway.namespace.to_string();
-        let name = part.name_for(&self.proxies.gateway);
+        let owner = &self.proxies.owner;
+        let (namespace, name) = (owner.name().namespace.to_string(), part.name_for(owner));
         Ok(Rendered { part, namespace, name, object })
     }
 }

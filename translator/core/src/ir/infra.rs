@@ -1,11 +1,10 @@
-use super::Fleet;
-use crate::objects::ObjectName;
+use super::{Fleet, FleetOwner};
 use crate::objects::proxy_config::ProxyConfigSpec;
 use heliograph_snapshot::FleetName;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What to run for a Gateway.
+/// What to run for a fleet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Infra {
@@ -17,13 +16,13 @@ pub struct Infra {
     pub proxies: Option<Proxies>,
 }
 
-/// How the proxies of a Gateway are run.
+/// How the proxies of a fleet are run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Proxies {
     #[serde(skip)]
-    pub gateway: ObjectName,
-    /// Tells this Gateway from one of the same name that was there before.
+    pub owner: FleetOwner,
+    /// Tells this owner from one of the same name that was there before.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// For everything that is made.

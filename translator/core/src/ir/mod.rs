@@ -7,6 +7,7 @@ mod cluster;
 mod hostname;
 mod infra;
 mod listener;
+mod owner;
 mod route;
 mod tls;
 
@@ -15,6 +16,7 @@ pub use hostname::{Hostname, InvalidHostname};
 pub use infra::{Infra, InfraPort, Proxies};
 pub(crate) use listener::Candidate;
 pub use listener::{Fleet, Listener, ListenerId, Protocol, TableKey, listener_name, secret_name};
+pub use owner::FleetOwner;
 pub use route::{
     Cors, Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, Mirror, PathMatch,
     PathRewrite, Redirect, Retry, Rewrite, Route, RpcMatch, Scheme, StringMatch, Target, Timeouts,

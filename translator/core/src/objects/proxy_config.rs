@@ -33,6 +33,11 @@ pub struct ProxyConfigSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub self_managed: Option<bool>,
+    /// All Gateways of the class have the same Envoys, which run in the namespace of this ProxyConfig. Only that of a
+    /// GatewayClass may say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
+    pub merge_gateways: Option<bool>,
     /// What runs the Envoys.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = Workload::default()))]
@@ -184,6 +189,11 @@ pub struct PdbConfig {
 }
 
 impl ProxyConfigSpec {
+    /// Whether the Gateways of a class have the same proxies.
+    pub(crate) fn merges(&self) -> bool {
+        self.merge_gateways == Some(true)
+    }
+
     /// What both say; where both say something, this counts.
     pub(crate) fn over(&self, other: &Self) -> serde_json::Result<Self> {
         let mut together = serde_json::to_value(other)?;

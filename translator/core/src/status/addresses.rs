@@ -1,7 +1,9 @@
 use super::reasons::gateway::programmed::{ADDRESS_NOT_ASSIGNED, ADDRESS_NOT_USABLE};
 use super::reasons::{Reason, Type};
 use super::{Condition, Conditions};
+use crate::accept;
 use crate::infra::names;
+use crate::ir::FleetOwner;
 use crate::objects::core::Service;
 use crate::objects::{ObjectName, gateway};
 use crate::world::Reader;
@@ -19,13 +21,12 @@ pub struct Address {
 pub(super) fn of(
     reader: &Reader<'_>,
     gateway: &ObjectName,
+    owner: &FleetOwner,
     conditions: &mut Conditions,
 ) -> Vec<Address> {
-    let name = ObjectName::new(&gateway.namespace, &names::object_name(gateway));
-    // One that somebody else made says nothing of this Gateway.
-    let service = reader.object::<Service>(&name).filter(|service| is_ours(service));
     // Until there is one, nothing is known of addresses; where the Envoys are somebody else's, that is for good.
-    let Some(service) = service else { return Vec::new() };
+    let Some(service) = accept::service(reader, owner) else { return Vec::new() };
+    let name = names::service(owner);
     let found = given(service);
     let object = reader.object::<gateway::Gateway>(gateway);
     let requested = object.iter().flat_map(|object| object.spec.addresses.iter().flatten());
@@ -45,12 +46,6 @@ fn unprogrammed(conditions: &mut Conditions, reason: &'static Reason, why: Strin
     if conditions.is_true(Type::Programmed) {
         conditions.set(Condition::new(reason, why));
     }
-}
-
-fn is_ours(service: &Service) -> bool {
-    let (managed_by, us) = names::MANAGED_BY;
-    let labels = service.metadata.labels.as_ref();
-    labels.and_then(|labels| labels.get(managed_by)).is_some_and(|found| found == us)
 }
 
 /// Those outside of the cluster, where there are to be any.

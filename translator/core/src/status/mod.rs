@@ -19,6 +19,7 @@ use crate::accept::{self, AcceptedListener};
 use crate::attach::Parent;
 use crate::objects::heliograph::Proxy;
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
+use crate::views;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
 use serde::Serialize;
@@ -238,7 +239,7 @@ fn gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayStatus> {
     let mut conditions = gateway.conditions.clone();
     Some(GatewayStatus {
         fleet: gateway.doors.fleet.clone(),
-        addresses: addresses::of(reader, &key.name, &mut conditions),
+        addresses: addresses::of(reader, &key.name, &gateway.doors.owner, &mut conditions),
         conditions: conditions.observed(gateway.generation),
         listeners: listeners(reader, &gateway.listeners, gateway.generation),
         attached_listener_sets: gateway.sets.iter().filter(|set| set.is_accepted()).count(),
@@ -327,13 +328,7 @@ fn stray_route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
 /// A proxy of a Gateway that is not ours.
 fn stray_proxy(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
     let target = &reader.object::<Proxy>(&key.name)?.spec.target_ref;
-    match reader.proxy(&key.name) {
-        Some(_) => None,
-        None => ignored(format!(
-            "no {} {}/{} is served here",
-            target.kind, key.name.namespace, target.name
-        )),
-    }
+    ignored(views::target(reader, &key.name.namespace, target).err()?)
 }
 
 fn ignored(reason: String) -> Option<Status> {

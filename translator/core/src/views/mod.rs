@@ -15,6 +15,7 @@ pub(crate) use policy::{AcceptedPolicy, Rule, Says, policy};
 pub(crate) use proxy::{ListedProxy, entry, proxy};
 pub(crate) use treatment::{Treated, treatment};
 
+use crate::ir::FleetOwner;
 use crate::objects::heliograph::TargetRef;
 use crate::objects::{Kind, ObjectName};
 use crate::world::Reader;
@@ -27,14 +28,34 @@ pub(crate) fn audience(reader: &Reader<'_>, fleet: &FleetName, id: &str) -> Opti
     Some(Arc::new(audience.resource(id)))
 }
 
-/// The fleet of the Gateway that a reference in `namespace` leads to, or why there is none.
-fn target(reader: &Reader<'_>, namespace: &str, target: &TargetRef) -> Result<FleetName, String> {
-    if (target.group.as_str(), target.kind.as_str()) != (Kind::Gateway.group(), "Gateway") {
-        return Err(format!("targetRef: {} {} is not a Gateway", target.group, target.kind));
-    }
+/// The fleet of the Gateway, or of all Gateways of the class, that a reference in `namespace` leads to, or why there is none.
+pub(crate) fn target(
+    reader: &Reader<'_>,
+    namespace: &str,
+    target: &TargetRef,
+) -> Result<FleetName, String> {
     let name = ObjectName::new(namespace, &target.name);
-    let doors = reader.doors(&name);
-    doors
-        .map(|doors| doors.fleet.clone())
-        .ok_or_else(|| format!("no Gateway {name} is served here"))
+    match Kind::find(&target.group, &target.kind) {
+        Some(Kind::Gateway) => {
+            let doors = reader.doors(&name);
+            let doors = doors.ok_or_else(|| format!("no Gateway {name} is served here"))?;
+            match &doors.owner {
+                FleetOwner::Gateway(_) => Ok(doors.fleet.clone()),
+                // What is said of one Gateway would hold for the others.
+                FleetOwner::Class(class) => Err(format!(
+                    "targetRef: Gateway {name} shares its proxies with others: name GatewayClass {} in namespace {}",
+                    class.name, class.namespace
+                )),
+            }
+        }
+        Some(Kind::GatewayClass) => {
+            let fleet = FleetOwner::Class(name).fleet();
+            let is_served = reader.members(&fleet).next().is_some();
+            is_served.then_some(fleet).ok_or_else(|| {
+                let class = &target.name;
+                format!("no Gateways of class {class} share proxies in namespace {namespace}")
+            })
+        }
+        _ => Err(format!("targetRef: {} {} is not a Gateway", target.group, target.kind)),
+    }
 }

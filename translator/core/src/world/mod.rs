@@ -17,6 +17,7 @@ pub use outcome::{Outcome, Work};
 pub(crate) use reader::Reader;
 pub use sources::Source;
 
+use crate::infra::names;
 use crate::ir;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed, gateway};
 use crate::status::{Problem, Status};
@@ -93,6 +94,17 @@ impl World {
     pub fn gateways_of(&self, class: &ObjectName) -> impl Iterator<Item = &ObjectName> {
         let gateways = self.objects().filter(|key| key.kind == Kind::Gateway);
         gateways.filter(|key| self.names_class(key, class)).map(|key| &key.name)
+    }
+
+    /// The fleets that proxies were run for which Gateways share, whether or not they are known to do now.
+    pub fn merged_fleets(&self) -> impl Iterator<Item = FleetName> {
+        let services = self.objects().filter(|key| key.kind == Kind::Service);
+        services.filter_map(|key| {
+            let annotations = self.facts.object(key)?.metadata().annotations.as_ref()?;
+            let owner = names::claimed_by(&key.name.namespace, annotations)?;
+            let is_it = owner.is_class() && names::service(&owner) == key.name;
+            is_it.then(|| owner.fleet())
+        })
     }
 
     pub fn statuses(&self) -> impl Iterator<Item = (&ObjectKey, &Status)> {

@@ -1,6 +1,6 @@
 use super::facts::Facts;
 use super::unit::{Fact, Unit};
-use crate::accept::{AcceptedGateway, Door, Doors};
+use crate::accept::{AcceptedGateway, Claim, Door, Doors, Losses};
 use crate::attach::Attachment;
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::objects::{ObjectKey, ObjectName, Typed};
@@ -50,6 +50,21 @@ impl<'a> Reader<'a> {
     ) -> impl Iterator<Item = &'a T> + use<'a, T> {
         self.saw(Fact::Pointing(T::KIND, at.clone()));
         self.facts.pointing(T::KIND, at).filter_map(T::of)
+    }
+
+    /// What the Gateways of a fleet want of it that share it.
+    pub(crate) fn claims(
+        &self,
+        fleet: &FleetName,
+    ) -> impl Iterator<Item = (&'a ObjectName, &'a Claim)> + use<'a> {
+        self.saw(Fact::Claims(fleet.clone()));
+        self.facts.claims(fleet)
+    }
+
+    /// What a Gateway does not get of the fleet that it shares, if anything.
+    pub(crate) fn lost(&self, fleet: &FleetName, gateway: &ObjectName) -> Option<&'a Losses> {
+        self.saw(Fact::Lost(gateway.clone()));
+        self.facts.lost(fleet, gateway)
     }
 
     /// All there is to say of a Gateway that is ours, whether or not it is valid.

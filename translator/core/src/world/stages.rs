@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 use super::unit::Unit;
-use crate::accept::AcceptedGateway;
+use crate::accept::{AcceptedGateway, Claim, Contest};
 use crate::attach::Attachment;
 use crate::ir::{self, TableKey};
 use crate::objects::{Kind, ObjectKey, ObjectName};
@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// What a unit comes to. `None`: nothing, as where a Gateway is not ours, or the unit is gone.
 #[derive(Debug)]
 pub(super) enum Product {
+    Claim(Option<Claim>),
+    Contest(Option<Contest>),
     Gateway(Option<Box<AcceptedGateway>>),
     Fleet(Option<ir::Fleet>),
     Infra(Option<Arc<ir::Infra>>),
@@ -36,6 +38,8 @@ pub(super) enum Product {
 /// Every step of translation, in the order of the stages.
 pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
     match unit {
+        Unit::Claim(name) => Product::Claim(accept::claim(reader, name)),
+        Unit::Contest(fleet) => Product::Contest(Some(accept::contest(reader, fleet))),
         Unit::Gateway(name) => Product::Gateway(accept::gateway(reader, name).map(Box::new)),
         Unit::Fleet(name) => Product::Fleet(Some(accept::fleet(reader, name))),
         Unit::Infra(fleet) => Product::Infra(accept::infra(reader, fleet).map(Arc::new)),
@@ -69,7 +73,10 @@ pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
     let status = Unit::Status(key.clone());
     match key.kind {
         Kind::GatewayClass | Kind::ListenerSet | Kind::BackendTLSPolicy => BTreeSet::from([status]),
-        Kind::Gateway => BTreeSet::from([Unit::Gateway(key.name.clone()), status]),
+        Kind::Gateway => {
+            let name = &key.name;
+            BTreeSet::from([Unit::Claim(name.clone()), Unit::Gateway(name.clone()), status])
+        }
         Kind::ViewPolicy => BTreeSet::from([Unit::Policy(key.name.clone()), status]),
         Kind::Proxy => BTreeSet::from([Unit::Proxy(key.name.clone()), status]),
         kind if kind.is_route() => {
@@ -83,6 +90,8 @@ impl Product {
     /// What is left of a unit that is gone.
     pub(super) fn nothing(unit: &Unit) -> Self {
         match unit {
+            Unit::Claim(_) => Self::Claim(None),
+            Unit::Contest(_) => Self::Contest(None),
             Unit::Gateway(_) => Self::Gateway(None),
             Unit::Fleet(_) => Self::Fleet(None),
             Unit::Infra(_) => Self::Infra(None),
@@ -108,6 +117,7 @@ impl Product {
     /// The units that exist because of this product.
     pub(super) fn demands(&self, unit: &Unit) -> BTreeSet<Unit> {
         match (self, unit) {
+            (Self::Claim(Some(claim)), _) => [Unit::Contest(claim.fleet.clone())].into(),
             (Self::Gateway(Some(gateway)), _) => [Unit::Fleet(gateway.doors.fleet.clone())].into(),
             (Self::Fleet(Some(fleet)), _) => demanded_by_fleet(fleet),
             (Self::Attachment(Some(attachment)), Unit::Attachment(route)) => attachment

@@ -9,6 +9,10 @@ use std::sync::Arc;
 /// products of earlier stages and units of later ones. So each unit is computed at most once per change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Unit {
+    /// What does this Gateway want of proxies that it shares with others?
+    Claim(ObjectName),
+    /// Who does not get it?
+    Contest(FleetName),
     /// Is this Gateway ours, and which of its listeners are valid?
     Gateway(ObjectName),
     /// What do the proxies of a fleet serve?
@@ -55,6 +59,10 @@ pub(crate) enum Fact {
     Pointing(Kind, ObjectKey),
     /// What a unit came to.
     Product(Unit),
+    /// What the Gateways of a fleet want of it that share it.
+    Claims(FleetName),
+    /// What a Gateway that shares its proxies does not get.
+    Lost(ObjectName),
     /// What fleets see of a Gateway.
     Doors(ObjectName),
     /// What routes see of a Gateway or a ListenerSet.
@@ -92,6 +100,8 @@ impl Unit {
     /// For counters.
     pub(crate) fn stage(&self) -> &'static str {
         match self {
+            Self::Claim(_) => "claim",
+            Self::Contest(_) => "contest",
             Self::Gateway(_) => "gateway",
             Self::Fleet(_) => "fleet",
             Self::Infra(_) => "infra",

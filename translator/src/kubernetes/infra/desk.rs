@@ -1,8 +1,9 @@
 use crate::report::Report;
 use heliograph_snapshot::FleetName;
 use heliograph_translator_core::infra::{Live, Part, ProxySettings, Step, names, plan, render};
-use heliograph_translator_core::ir;
-use heliograph_translator_core::objects::{Kind, ObjectKey, ObjectName};
+use heliograph_translator_core::ir::{self, FleetOwner};
+use heliograph_translator_core::objects::{Kind, ObjectKey};
+use heliograph_translator_core::status::reasons::Type;
 use heliograph_translator_core::status::{Ignored, Status};
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
@@ -16,8 +17,11 @@ pub(super) struct Desk {
     settings: ProxySettings,
     wanted: BTreeMap<FleetName, Arc<ir::Infra>>,
     live: BTreeMap<FleetName, Live>,
-    /// The Gateways that another controller has: nothing of ours is to be left of them.
+    /// The Gateways that another controller has, or that share the proxies of their class: nothing of ours is to be left of
+    /// what ran for them alone.
     elsewhere: BTreeSet<FleetName>,
+    /// The classes that are known, and how their Gateways' proxies are run.
+    classes: BTreeSet<Arc<str>>,
     /// How many changes of statuses were read.
     read: u64,
     /// Whether what is not wanted is known not to be.
@@ -47,6 +51,7 @@ impl Desk {
             wanted: BTreeMap::new(),
             live: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
+            classes: BTreeSet::new(),
             read: 0,
             complete: false,
             listed: BTreeSet::new(),
@@ -83,18 +88,35 @@ impl Desk {
         self.read = report.changed.count();
     }
 
-    /// Takes over whose a Gateway is.
+    /// Takes over whose a Gateway is, and whether a class is in force.
     fn hear_of(&mut self, key: &ObjectKey, report: &Report) {
-        if key.kind != Kind::Gateway {
-            return;
-        }
-        let fleet = FleetName::new(&key.name.namespace, &key.name.name);
         let status = report.statuses.get(key).map(|status| &**status);
-        if matches!(status, Some(Status::Ignored(Ignored { elsewhere: true, .. }))) {
-            self.elsewhere.insert(fleet.clone());
-            self.touch(fleet);
-        } else {
-            self.elsewhere.remove(&fleet);
+        match key.kind {
+            Kind::Gateway => {
+                let fleet = FleetOwner::Gateway(key.name.clone()).fleet();
+                let is_elsewhere = match status {
+                    Some(Status::Ignored(Ignored { elsewhere, .. })) => *elsewhere,
+                    Some(Status::Gateway(status)) => status.fleet != fleet,
+                    _ => false,
+                };
+                if is_elsewhere {
+                    self.elsewhere.insert(fleet.clone());
+                    self.touch(fleet);
+                } else {
+                    self.elsewhere.remove(&fleet);
+                }
+            }
+            Kind::GatewayClass => {
+                let is_known = matches!(status, Some(Status::GatewayClass(status)) if status.conditions.is_true(Type::Accepted));
+                let class = &key.name.name;
+                if !is_known {
+                    self.classes.remove(class);
+                } else if self.classes.insert(class.clone()) {
+                    let fleets = self.live.keys().filter(|fleet| is_of_class(fleet, class));
+                    self.dirty.extend(fleets.cloned().collect::<Vec<_>>());
+                }
+            }
+            _ => {}
         }
     }
 
@@ -209,7 +231,7 @@ impl Desk {
         let nothing = Live::new();
         let live = self.live.get(fleet).unwrap_or(&nothing);
         let wanted = match self.wanted.get(fleet) {
-            None if self.elsewhere.contains(fleet) => Vec::new(),
+            None if self.is_given_up(fleet) => Vec::new(),
             // What a deleted Gateway owned, Kubernetes deletes. One that is only not known now, as while its class is
             // replaced, keeps what runs for it, and its addresses.
             None => return Vec::new(),
@@ -218,7 +240,7 @@ impl Desk {
                 // What runs stays as it is.
                 Ok(None) => return Vec::new(),
                 Err(error) => {
-                    tracing::warn!("what runs for Gateway {fleet} cannot be written: {error}");
+                    tracing::warn!("what runs for {fleet} cannot be written: {error}");
                     return Vec::new();
                 }
             },
@@ -226,6 +248,15 @@ impl Desk {
         let namespace = fleet.as_str().split('/').next().unwrap_or_default();
         let wanted = wanted.into_iter().filter(|wanted| self.listed.contains(&wanted.part));
         plan(namespace, wanted.collect(), live)
+    }
+
+    /// Whether nothing is to run for a fleet that is not wanted.
+    fn is_given_up(&self, fleet: &FleetName) -> bool {
+        match FleetOwner::of(fleet) {
+            FleetOwner::Gateway(_) => self.elsewhere.contains(fleet),
+            // No Gateway shares it any more. With the class itself, Kubernetes deletes what it owned.
+            FleetOwner::Class(class) => self.classes.contains(&class.name),
+        }
     }
 
     fn put(&mut self, part: Part, fleet: FleetName, name: String, object: DynamicObject) {
@@ -261,10 +292,13 @@ impl Desk {
 /// is not ours.
 fn place(part: Part, object: &DynamicObject) -> Option<(FleetName, String)> {
     let metadata = &object.metadata;
-    let gateway = metadata.annotations.as_ref()?.get(names::GATEWAY_ANNOTATION)?;
-    let gateway = ObjectName::new(metadata.namespace.as_deref()?, gateway);
-    let name = metadata.name.clone().filter(|name| *name == part.name_for(&gateway))?;
-    Some((FleetName::new(&gateway.namespace, &gateway.name), name))
+    let owner = names::claimed_by(metadata.namespace.as_deref()?, metadata.annotations.as_ref()?)?;
+    let name = metadata.name.clone().filter(|name| *name == part.name_for(&owner))?;
+    Some((owner.fleet(), name))
+}
+
+fn is_of_class(fleet: &FleetName, class: &str) -> bool {
+    matches!(FleetOwner::of(fleet), FleetOwner::Class(of) if *of.name == *class)
 }
 
 /// As the core writes it, without what others say.

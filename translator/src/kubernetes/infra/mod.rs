@@ -171,11 +171,11 @@ impl Infra {
         match &outcome {
             Ok(steps) => {
                 self.metrics.calls.inc_by(*steps as u64);
-                tracing::info!("what runs for Gateway {fleet} is up to date: {steps} changes");
+                tracing::info!("what runs for {fleet} is up to date: {steps} changes");
             }
             Err(why) => {
                 self.metrics.failures.inc();
-                tracing::warn!("what runs for Gateway {fleet}: {why}; trying again");
+                tracing::warn!("what runs for {fleet}: {why}; trying again");
             }
         }
         self.desk.done(&fleet, outcome.map(|_| ()), Instant::now());

@@ -7,7 +7,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Tells users, on their Gateway, why what is to run for it does not.
+/// Tells users, on their Gateway or its class, why what is to run for it does not.
 #[derive(Clone)]
 pub(super) struct Notices(Recorder);
 
@@ -24,7 +24,7 @@ impl Notices {
     }
 
     pub(super) async fn tell(&self, about: &ObjectReference, why: &str) {
-        let note = format!("What runs for this Gateway is not as it should be: {why}");
+        let note = format!("What runs for it is not as it should be: {why}");
         let event = Event {
             type_: EventType::Warning,
             reason: EventReason::InfrastructureFailed.as_str().to_owned(),
@@ -38,13 +38,15 @@ impl Notices {
     }
 }
 
-/// The Gateway.
+/// The Gateway, or the class whose Gateways share their proxies.
 pub(super) fn about(proxies: &Proxies) -> ObjectReference {
+    let Proxies { owner, .. } = proxies;
     ObjectReference {
         api_version: Some("gateway.networking.k8s.io/v1".to_owned()),
-        kind: Some("Gateway".to_owned()),
-        name: Some(proxies.gateway.name.to_string()),
-        namespace: Some(proxies.gateway.namespace.to_string()),
+        kind: Some(owner.kind().as_str().to_owned()),
+        name: Some(owner.name().name.to_string()),
+        // A class has none.
+        namespace: (!owner.is_class()).then(|| owner.name().namespace.to_string()),
         uid: Some(proxies.uid.clone()),
         ..ObjectReference::default()
     }

@@ -1,7 +1,8 @@
 use heliograph_translator_core::Event;
 use heliograph_translator_core::infra::names;
+use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::heliograph::{Proxy, ProxySpec, TargetRef};
-use heliograph_translator_core::objects::{Kind, Object, ObjectName};
+use heliograph_translator_core::objects::{Object, ObjectName};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
@@ -26,7 +27,7 @@ type Labels = BTreeMap<String, String>;
 /// What is known of a pod.
 #[derive(Clone, PartialEq)]
 struct Listed {
-    gateway: String,
+    owner: FleetOwner,
     labels: Labels,
     node: String,
     /// The object that it was told as.
@@ -90,7 +91,9 @@ impl Roll {
     fn list(&mut self, pod: Pod) -> Vec<Event> {
         let name = name_of(&pod.metadata);
         let annotations = pod.metadata.annotations.unwrap_or_default();
-        let Some(gateway) = annotations.get(names::GATEWAY_ANNOTATION) else { return Vec::new() };
+        let Some(owner) = names::claimed_by(&name.namespace, &annotations) else {
+            return Vec::new();
+        };
         let node = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
         let before = self.pods.get(&name);
         if let Some(before) = before.filter(|before| before.node != node) {
@@ -100,7 +103,7 @@ impl Roll {
         let told = self.pods.get(&name).and_then(|before| before.told.clone());
         let labels = pod.metadata.labels.unwrap_or_default();
         self.on_node.entry(node.clone()).or_default().insert(name.clone());
-        let listed = Listed { gateway: gateway.clone(), labels, node, told };
+        let listed = Listed { owner, labels, node, told };
         self.pods.insert(name.clone(), listed);
         self.tell(&name).into_iter().collect()
     }
@@ -148,9 +151,9 @@ impl Roll {
             },
             spec: ProxySpec {
                 target_ref: TargetRef {
-                    group: Kind::Gateway.group().to_owned(),
-                    kind: Kind::Gateway.as_str().to_owned(),
-                    name: listed.gateway.clone(),
+                    group: listed.owner.kind().group().to_owned(),
+                    kind: listed.owner.kind().as_str().to_owned(),
+                    name: listed.owner.name().name.to_string(),
                 },
             },
         }));

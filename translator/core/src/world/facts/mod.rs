@@ -1,7 +1,8 @@
 mod attachments;
+mod claims;
 mod views;
 
-use crate::accept::{AcceptedGateway, Door, Doors};
+use crate::accept::{AcceptedGateway, Claim, Contest, Door, Doors};
 use crate::attach::Attachment;
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
@@ -23,6 +24,9 @@ pub(in crate::world) struct Facts {
     objects: BTreeMap<ObjectKey, Object>,
     /// By what they are about.
     pointing: Relation<(Kind, ObjectKey), ObjectKey>,
+    claims: BTreeMap<ObjectName, Claim>,
+    claimants: Relation<FleetName, ObjectName>,
+    contests: BTreeMap<FleetName, Contest>,
     gateways: BTreeMap<ObjectName, AcceptedGateway>,
     members: Relation<FleetName, ObjectName>,
     fleets: BTreeMap<FleetName, ir::Fleet>,
@@ -91,6 +95,16 @@ impl Facts {
     pub(in crate::world) fn set_product(&mut self, unit: &Unit, product: Product) -> Vec<Fact> {
         let mut touched = Vec::new();
         let changed = match (unit, product) {
+            (Unit::Claim(name), Product::Claim(new)) => {
+                let (changed, moved) = self.set_claim(name, new);
+                touched = moved;
+                changed
+            }
+            (Unit::Contest(fleet), Product::Contest(new)) => {
+                let (changed, moved) = self.set_contest(fleet, new);
+                touched = moved;
+                changed
+            }
             (Unit::Gateway(name), Product::Gateway(new)) => {
                 touched = self.index_gateway(name, new.as_deref());
                 set(&mut self.gateways, name, new.map(|new| *new))

@@ -87,7 +87,7 @@ impl Facts {
 }
 
 /// From the first fleet to the second. Whether they differ.
-fn move_member(
+pub(super) fn move_member(
     index: &mut Relation<FleetName, ObjectName>,
     [old, new]: &[Option<FleetName>; 2],
     name: &ObjectName,

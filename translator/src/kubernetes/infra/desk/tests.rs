@@ -1,5 +1,6 @@
 use super::*;
 use heliograph_translator_core::infra::{ProxyIdentity, RunAs};
+use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::ir::{Infra, InfraPort, Proxies};
 use heliograph_translator_core::objects::ObjectName;
 
@@ -12,7 +13,7 @@ fn infra(port: u16) -> Arc<Infra> {
         fleet: fleet(),
         ports: vec![InfraPort::new(port)],
         proxies: Some(Proxies {
-            gateway: ObjectName::new("shop", "web"),
+            owner: FleetOwner::Gateway(ObjectName::new("shop", "web")),
             uid: "1".to_owned(),
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
