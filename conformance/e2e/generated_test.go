@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // What is made for a Gateway carries its name.
@@ -31,7 +30,7 @@ func TestADeletedGatewayLeavesNothing(t *testing.T) {
 	s := newSite(t)
 	s.apply(t, "web.yaml")
 	answers(t, "http", s.address(t, "web"), "web.example.com", "/")
-	there, err := s.generatedFor(t, "web")
+	there, err := s.generatedFor(t, gatewayLabel, "web")
 	must(t, err)
 	for _, kind := range []string{"Deployment", "Service", "ServiceAccount", "ConfigMap", "Pod"} {
 		if !strings.Contains(strings.Join(there, " "), kind+"/") {
@@ -39,11 +38,9 @@ func TestADeletedGatewayLeavesNothing(t *testing.T) {
 		}
 	}
 
-	var gateway gatewayv1.Gateway
-	must(t, s.get(t, "web", &gateway))
-	must(t, s.client.Delete(t.Context(), &gateway))
+	s.deleteGateway(t)
 	eventually(t, "nothing is left of the Gateway", func() error {
-		left, err := s.generatedFor(t, "web")
+		left, err := s.generatedFor(t, gatewayLabel, "web")
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("left: %s", left)
 		}
@@ -81,9 +78,9 @@ func TestWhatIsDeletedByHandComesBack(t *testing.T) {
 	answers(t, "http", s.address(t, "web"), "web.example.com", "/")
 }
 
-// generatedFor lists what carries a Gateway's name, as KIND/NAME.
-func (s *site) generatedFor(t *testing.T, gateway string) ([]string, error) {
-	labels := client.MatchingLabels{gatewayLabel: gateway}
+// generatedFor lists what carries the name of a Gateway, or of a class, as KIND/NAME.
+func (s *site) generatedFor(t *testing.T, label, name string) ([]string, error) {
+	labels := client.MatchingLabels{label: name}
 	var names []string
 	for _, kind := range generated {
 		list := &metav1.PartialObjectMetadataList{}

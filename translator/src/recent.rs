@@ -14,7 +14,7 @@ pub struct Recent<K> {
 const KEPT: usize = 4096;
 
 impl<K> Recent<K> {
-    pub(crate) fn push(&mut self, key: K) {
+    pub fn push(&mut self, key: K) {
         if self.keys.len() == KEPT {
             self.keys.pop_front();
         }

@@ -75,7 +75,11 @@ impl Leader {
         world.settle();
         let infra = world.infra().map(|infra| (infra.fleet.clone(), Arc::new(infra.clone())));
         let infra: std::collections::BTreeMap<FleetName, _> = infra.collect();
-        self.report.send_replace(Report { infra, complete: true, ..Report::default() });
+        let statuses = world.statuses().map(|(key, it)| (key.clone(), Arc::new(it.clone())));
+        self.report.send_modify(|report| {
+            (report.infra, report.statuses, report.complete) = (infra, statuses.collect(), true);
+            report.statuses.keys().for_each(|key| report.changed.push(key.clone()));
+        });
     }
 }
 
@@ -275,6 +279,64 @@ async fn an_autoscaler_that_comes_later_finds_as_many_replicas_as_there_were() {
     // Without one, the number is ours again.
     leader.translate(&with_config(web, json!({ "replicas": 2 })));
     until("two replicas", async || replicas().await == 2).await;
+}
+
+/// Two Gateways of two namespaces, which had each its own proxies, share those of their class.
+#[tokio::test]
+async fn gateways_of_a_class_that_merges_them_get_one_set_of_objects() {
+    let cluster = Kubernetes::shared().await;
+    let infra = cluster.create_namespace("infra").await;
+    let (shop, team) =
+        (cluster.create_namespace("shop").await, cluster.create_namespace("team").await);
+    let leader = Leader::start(&cluster).await;
+    let of_class = format!("/apis/gateway.networking.k8s.io/v1/gatewayclasses/{infra}");
+    let class = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": { "name": infra },
+        "spec": {
+            "controllerName": "heliograph.dev/gateway-controller",
+            "parametersRef": { "group": "heliograph.dev", "kind": "ProxyConfig", "name": "edge", "namespace": infra },
+        },
+    });
+    cluster.apply(&of_class, &class).await;
+    let class = cluster.get(&of_class).await;
+    let config = |spec: Value| {
+        json!({
+            "apiVersion": "heliograph.dev/v1alpha1", "kind": "ProxyConfig",
+            "metadata": { "name": "edge", "namespace": infra }, "spec": spec,
+        })
+    };
+    let mut gateways = Vec::new();
+    for namespace in [&shop, &team] {
+        let mut gateway = gateway(&cluster, namespace, "web").await;
+        gateway["spec"]["gatewayClassName"] = json!(infra);
+        gateway["spec"]["listeners"][0]["hostname"] = json!(format!("{namespace}.example.org"));
+        gateways.push(gateway);
+    }
+    let all = [vec![class.clone(), config(json!({}))], gateways.clone()].concat();
+    leader.translate(&all);
+    until_made(&cluster, &shop, &PLAIN).await;
+    until_made(&cluster, &team, &PLAIN).await;
+
+    let merging = config(json!({ "mergeGateways": true, "replicas": 2 }));
+    let all = [vec![class.clone(), merging.clone()], gateways].concat();
+    leader.translate(&all);
+    let name = format!("helio-class-{infra}");
+    let kinds = ["serviceaccounts", "configmaps", "services", "deployments"];
+    let shared = kinds.map(|kind| format!("{kind}/{name}"));
+    until_made(&cluster, &infra, &shared.each_ref().map(String::as_str)).await;
+    until_made(&cluster, &shop, &[]).await;
+    until_made(&cluster, &team, &[]).await;
+    let deployment = cluster.get(&path(&infra, "apis/apps/v1/deployments", &name)).await;
+    let owner = &deployment["metadata"]["ownerReferences"][0];
+    assert_eq!(
+        (&owner["kind"], &owner["uid"]),
+        (&json!("GatewayClass"), &class["metadata"]["uid"])
+    );
+    assert_eq!(deployment["spec"]["replicas"], 2);
+
+    // With the last of them it goes.
+    leader.translate(&[class, merging]);
+    until_made(&cluster, &infra, &[]).await;
 }
 
 #[tokio::test]

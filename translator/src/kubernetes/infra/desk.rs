@@ -83,7 +83,11 @@ impl Desk {
         }
         match report.changed.since(self.read) {
             Some(changed) => changed.for_each(|key| self.hear_of(key, report)),
-            None => report.statuses.keys().for_each(|key| self.hear_of(key, report)),
+            None => {
+                self.elsewhere.clear();
+                self.classes.clear();
+                report.statuses.keys().for_each(|key| self.hear_of(key, report));
+            }
         }
         self.read = report.changed.count();
     }

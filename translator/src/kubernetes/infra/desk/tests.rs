@@ -1,8 +1,8 @@
 use super::*;
+use heliograph_translator_core::World;
 use heliograph_translator_core::infra::{ProxyIdentity, RunAs};
-use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::ir::{Infra, InfraPort, Proxies};
-use heliograph_translator_core::objects::ObjectName;
+use heliograph_translator_core::objects::{Document, ObjectName, parse};
 
 fn fleet() -> FleetName {
     FleetName::new("shop", "web")
@@ -214,4 +214,91 @@ fn a_gateway_of_which_nothing_can_be_told_keeps_what_it_has() {
     let refused = Infra { proxies: None, ports: vec![], ..(*infra(80)).clone() };
     desk.hear(&report(Some(Arc::new(refused))));
     assert!(desk.next(now).is_none());
+}
+
+const CLASS: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: edge}
+spec:
+  controllerName: heliograph.dev/gateway-controller
+  parametersRef: {group: heliograph.dev, kind: ProxyConfig, name: edge, namespace: infra}
+";
+const APART: &str = "
+apiVersion: heliograph.dev/v1alpha1
+kind: ProxyConfig
+metadata: {name: edge, namespace: infra}
+spec: {}
+";
+const TOGETHER: &str = "
+apiVersion: heliograph.dev/v1alpha1
+kind: ProxyConfig
+metadata: {name: edge, namespace: infra}
+spec: {mergeGateways: true}
+";
+const GATEWAY: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop, uid: '1'}
+spec:
+  gatewayClassName: edge
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+";
+
+/// What follows from these objects, all of which are news.
+fn report_of(objects: &[&str]) -> Report {
+    let mut world = World::new();
+    for document in objects.iter().flat_map(|object| parse(object)) {
+        let Document::Object(object) = document else { panic!("{document:?}") };
+        world.apply(heliograph_translator_core::Event::Applied(object));
+    }
+    world.settle();
+    let mut report = report(None);
+    report.infra =
+        world.infra().map(|infra| (infra.fleet.clone(), Arc::new(infra.clone()))).collect();
+    for (key, status) in world.statuses() {
+        report.statuses.insert(key.clone(), Arc::new(status.clone()));
+        report.changed.push(key.clone());
+    }
+    report
+}
+
+/// Hears that, and does all there is to do. Returns for which fleets, and whether that is to make or to delete.
+fn follow(desk: &mut Desk, report: &Report) -> Vec<(String, &'static str)> {
+    // Whoever begins reads all.
+    desk.read = u64::MAX;
+    desk.hear(report);
+    let (mut did, now) = (Vec::new(), Instant::now());
+    while let Some((fleet, steps)) = desk.next(now) {
+        let deletes = steps.iter().filter(|step| matches!(step, Step::Delete { .. })).count();
+        let what = if deletes == steps.len() { "delete" } else { "make" };
+        assert!(deletes == 0 || what == "delete", "{steps:?}");
+        did.push((fleet.to_string(), what));
+        for step in &steps {
+            if let Step::Delete { part, name, .. } = step {
+                desk.drop_one(*part, &fleet, name.clone());
+            }
+        }
+        take(desk, steps);
+        desk.done(&fleet, Ok(()), now);
+    }
+    did
+}
+
+#[test]
+fn what_gateways_share_is_made_once_and_goes_with_the_last_of_them() {
+    let mut desk = desk();
+    listed(&mut desk);
+    let did = |fleet: &str, what| (fleet.to_owned(), what);
+    assert_eq!(follow(&mut desk, &report_of(&[CLASS, APART, GATEWAY])), [did("shop/web", "make")]);
+    assert_eq!(
+        follow(&mut desk, &report_of(&[CLASS, TOGETHER, GATEWAY])),
+        [did("infra/class:edge", "make"), did("shop/web", "delete")]
+    );
+    assert_eq!(follow(&mut desk, &report_of(&[CLASS, GATEWAY])), [], "nothing can be told");
+    assert_eq!(follow(&mut desk, &report_of(&[GATEWAY])), [], "the class owns it");
+    assert_eq!(
+        follow(&mut desk, &report_of(&[CLASS, TOGETHER])),
+        [did("infra/class:edge", "delete")]
+    );
 }
