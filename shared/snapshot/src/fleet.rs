@@ -3,12 +3,13 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The proxies that share one base snapshot: `namespace/name` of their Gateway.
+/// The proxies that share one base snapshot: `namespace/name` of their Gateway, or `namespace/class:name` of the class whose
+/// Gateways share them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FleetName(Arc<str>);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a fleet: write NAMESPACE/NAME of its Gateway")]
+#[error("{0:?} is not a fleet: write NAMESPACE/NAME of its Gateway, or NAMESPACE/class:CLASS")]
 pub struct InvalidFleetName(String);
 
 impl FleetName {

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ViewPolicySpec {
-    /// The Gateway whose proxies it is for. It is in the same namespace.
+    /// The Gateway whose proxies it is for, in the same namespace; or the GatewayClass whose Gateways share proxies in this
+    /// namespace.
     pub target_ref: TargetRef,
     /// Which of its proxies; all of them without it. All that is given must hold.
     #[serde(default)]
@@ -29,14 +30,14 @@ pub struct ViewPolicySpec {
     pub rules: Vec<ViewRule>,
 }
 
-/// A Gateway of the same namespace.
+/// A Gateway of the same namespace, or a GatewayClass whose Gateways share their proxies there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetRef {
     /// `gateway.networking.k8s.io`; nothing else is accepted.
     pub group: String,
-    /// `Gateway`; nothing else is accepted.
+    /// `Gateway` or `GatewayClass`; nothing else is accepted.
     pub kind: String,
-    /// The name of the Gateway.
+    /// Its name.
     pub name: String,
 }
 

@@ -56,6 +56,9 @@ pub(crate) fn target(
                 format!("no Gateways of class {class} share proxies in namespace {namespace}")
             })
         }
-        _ => Err(format!("targetRef: {} {} is not a Gateway", target.group, target.kind)),
+        _ => Err(format!(
+            "targetRef: {} {} is neither a Gateway nor a GatewayClass",
+            target.group, target.kind
+        )),
     }
 }

@@ -19,7 +19,7 @@ const MEND: &str = "[Proxies reject something](../troubleshooting.md#proxies-rej
 const RESOLVED: &str = "All that it refers to is there and may be used.";
 const SEE_ACCEPTED: &str = "As `Accepted` says.";
 const GRANT: &str = "Add a ReferenceGrant to that namespace, or refer to something in this one.";
-const CLASHES: &str = "Another listener has the same port, protocol and hostname. Of one Gateway or ListenerSet all of them lose; a ListenerSet gives way to its Gateway and to older ones.";
+const CLASHES: &str = "Another listener has the same port, protocol and hostname. Of one Gateway or ListenerSet all of them lose; a ListenerSet gives way to its Gateway and to older ones, and where Gateways share their proxies the younger Gateway to the older.";
 const APART: &str = "Give one of them another port or hostname, or take it away.";
 const FOREIGN_PROTOCOL: &str = "A listener of a ListenerSet that cannot be served, most often for its protocol, is at the port of one with another protocol.";
 const AUTHORITIES: &str = "Name a ConfigMap that has certificates in PEM as `ca.crt`.";
@@ -76,15 +76,16 @@ reasons! {
                 "No listener can be served, neither its own nor one of a ListenerSet.",
                 "See the conditions of the listeners.";
             INVALID_PARAMETERS: false, "InvalidParameters",
-                "Its `infrastructure.parametersRef`, or the `parametersRef` of its class, leads to nothing that can be used; the message says why. \
-                 Its listeners are served, and what runs goes on as it is.",
-                "Name a [ProxyConfig](../proxies.md#proxyconfig) that is there.";
+                "Its `infrastructure.parametersRef`, or the `parametersRef` of its class, leads to nothing that can be used; or its class merges \
+                 its Gateways, and it has one of its own. The message says why. Its listeners are served, and what runs goes on as it is.",
+                "Name a [ProxyConfig](../proxies.md#proxyconfig) that is there; or take the Gateway's own away.";
             UNSUPPORTED_ADDRESS: false, "UnsupportedAddress",
                 "It asks for an address of another type than `IPAddress`. Nothing of it is served.",
                 "Ask for an `IPAddress`, or take `addresses` away.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue",
-                "It has `defaultScope`, which is not supported, and nothing of it is served. Or it cannot be read: a field has a value that \
-                 this version does not know, and what was read last is in force. The message names the field.",
+                "It has `defaultScope`, which is not supported, or `tls.backend` where its class merges its Gateways, and nothing of it is \
+                 served. Or it cannot be read: a field has a value that this version does not know, and what was read last is in force. The \
+                 message names the field.",
                 "Take the value away, or install a version that knows it.";
         }
         programmed = Programmed {
