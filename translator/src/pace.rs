@@ -11,10 +11,12 @@ pub(crate) struct Pace {
     waiting: Option<Instant>,
 }
 
-/// What comes so soon after others were worked off may be followed by more: a directory that is applied, a deployment.
-const CLOSE: Duration = Duration::from_millis(100);
+/// What comes so soon after others were worked off may be followed by more: a directory that is applied, a deployment. Little
+/// longer than [`QUIET`]: those that are further apart would not be merged, and whoever waits for each change before the next
+/// would wait for nothing.
+const CLOSE: Duration = Duration::from_millis(35);
 
-/// No more come. Whoever waits for each change before the next hardly notices it.
+/// No more come.
 const QUIET: Duration = Duration::from_millis(25);
 
 /// The same where a change came while another waited: whoever makes them does not wait for each, and an API server that is busy
@@ -75,15 +77,21 @@ mod tests {
         assert_eq!(worked_at([0, 100, 1100, 1250]), [0, 100, 1100, 1250]);
     }
 
+    /// Whoever waits for each change and then makes the next is not held up.
+    #[test]
+    fn those_that_are_too_far_apart_to_be_merged_do_not_wait() {
+        assert_eq!(worked_at([0, 35, 75, 115]), [0, 35, 75, 115]);
+    }
+
     #[test]
     fn what_is_applied_together_goes_in_two_parts() {
         assert_eq!(worked_at((0..100).step_by(10)), [0, 150]);
     }
 
-    /// Whoever waits for each change and then makes the next is not held up more and more.
+    /// And not more and more.
     #[test]
     fn one_close_behind_the_other_waits_for_a_moment() {
-        assert_eq!(worked_at([0, 40, 110, 180]), [0, 65, 135, 205]);
+        assert_eq!(worked_at([0, 30, 85, 140]), [0, 55, 110, 165]);
     }
 
     #[test]

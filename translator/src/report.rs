@@ -44,6 +44,8 @@ pub struct Published {
     revision: u64,
     /// The first head that is known to hold it.
     pub head: Option<Head>,
+    /// It came from another fleet, and none of the proxies here has it yet: what others had counts no more.
+    pub is_moved: bool,
 }
 
 impl Report {
@@ -103,10 +105,16 @@ impl Report {
     /// Takes over what proxies say.
     pub(crate) fn note_proxies(&mut self, proxies: Arc<Proxies>) {
         let before = self.proxies.replace(proxies.clone());
-        for (fleet, gateways) in &self.published {
+        for (fleet, gateways) in &mut self.published {
             let known = before.as_ref().map(|before| before.get(fleet));
-            if known != Some(proxies.get(fleet)) {
-                gateways.keys().for_each(|gateway| self.changed.push(gateway.clone()));
+            let said = proxies.get(fleet);
+            if known == Some(said) {
+                continue;
+            }
+            for (gateway, published) in gateways {
+                let have = said.zip(published.head).map_or(0, |(said, head)| said.have(head));
+                published.is_moved &= have == 0;
+                self.changed.push(gateway.clone());
             }
         }
     }
@@ -135,13 +143,15 @@ impl Report {
     fn note_listeners(&mut self, key: &ObjectKey, status: Option<&Status>, publisher: &Publisher) {
         let listeners = status.and_then(Status::listeners);
         // It may have moved from one fleet to another.
-        if let Some((before, _)) = self.statuses.get(key).and_then(|before| before.listeners())
-            && listeners.is_none_or(|(fleet, _)| fleet != before)
-            && let Some(others) = self.published.get_mut(before)
+        let before = self.statuses.get(key).and_then(|before| before.listeners());
+        let left = before.filter(|(before, _)| listeners.is_none_or(|(now, _)| now != *before));
+        let is_moved = left.is_some();
+        if let Some((left, _)) = left
+            && let Some(others) = self.published.get_mut(left)
         {
             others.remove(key);
             if others.is_empty() {
-                self.published.remove(before);
+                self.published.remove(left);
             }
         }
         let Some((fleet, listeners)) = listeners else { return };
@@ -153,13 +163,16 @@ impl Report {
             served,
             revision: publisher.revision(fleet),
             head: None,
+            is_moved,
         };
         let all = self.published.entry(fleet.clone()).or_default();
         // What else changed, say how many routes it has, proxies need not answer to.
         let is_same = |before: &&Published| {
             before.generation == published.generation && before.served == published.served
         };
-        if all.get(key).filter(is_same).is_none() {
+        let known = all.get(key);
+        published.is_moved |= known.is_some_and(|known| known.is_moved);
+        if known.filter(is_same).is_none() {
             published.note(publisher.stands(fleet));
             all.insert(key.clone(), published);
         }
@@ -177,7 +190,7 @@ impl Report {
 impl Published {
     #[cfg(test)]
     pub(crate) fn at(generation: i64, head: Option<Head>) -> Self {
-        Self { generation, served: Vec::new(), revision: 0, head }
+        Self { generation, served: Vec::new(), revision: 0, head, is_moved: false }
     }
 
     /// Whether this is the first head that holds it.

@@ -43,6 +43,8 @@ pub struct Translator {
     metrics: TranslatorMetrics,
     /// The objects that changed since the last settling.
     changed: BTreeSet<ObjectKey>,
+    /// The fleets that Gateways shared in this term, and do no more.
+    unshared: BTreeSet<FleetName>,
     /// Done once every fleet is out, or once there is nothing to do but stand by.
     unready: Option<Guard>,
     /// Whether statuses of objects tell what is wrong with them, so that the log need not.
@@ -76,6 +78,7 @@ impl Translator {
             proxies: watch::Sender::default(),
             metrics,
             changed: BTreeSet::new(),
+            unshared: BTreeSet::new(),
             unready: Some(unready),
             has_statuses: false,
         }
@@ -277,6 +280,7 @@ impl Translator {
             };
             pace.worked(Instant::now());
             self.tell(&outcome, is_first);
+            self.note_unshared(&outcome);
             let spared = self.spared(source);
             self.publish(outcome, &spared, &mut publisher);
             if publisher.spare(spared) || is_first {
@@ -290,6 +294,7 @@ impl Translator {
     /// Drops all that follows from the objects: the next term may be far away, and begins with everything.
     async fn forget(&mut self) -> Result<(), TermError> {
         self.changed.clear();
+        self.unshared.clear();
         self.metrics.standing(0, false);
         self.metrics.fleets(0);
         self.report.send_replace(Report::default());
@@ -371,9 +376,19 @@ impl Translator {
         // Those that are unread may be all that share a fleet.
         let mut unread = source.unread(Kind::Gateway).chain(source.unread(Kind::GatewayClass));
         if unread.next().is_some() {
-            spared.extend(self.world.merged_fleets());
+            let known = |fleet: &FleetName| !self.unshared.contains(fleet);
+            spared.extend(self.world.merged_fleets().filter(known));
         }
         spared
+    }
+
+    /// Takes note of the fleets that Gateways are known to share no more.
+    fn note_unshared(&mut self, outcome: &Outcome) {
+        for fleet in outcome.changes.keys() {
+            self.unshared.remove(fleet);
+        }
+        let is_shared = |fleet: &&FleetName| FleetOwner::of(fleet).is_class();
+        self.unshared.extend(outcome.retired.iter().filter(is_shared).cloned());
     }
 
     /// Hands over what changed. When it is in the store is told as news.

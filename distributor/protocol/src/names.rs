@@ -60,7 +60,8 @@ impl Default for NameSet {
 impl FromIterator<Arc<str>> for NameSet {
     fn from_iter<I: IntoIterator<Item = Arc<str>>>(names: I) -> Self {
         let mut names: Vec<_> = names.into_iter().collect();
-        names.sort_unstable();
+        // As a rule a name or two behind a set that is sorted, which a stable sort finds out and merges.
+        names.sort();
         names.dedup();
         Self(names.into())
     }

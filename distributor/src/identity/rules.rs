@@ -333,6 +333,24 @@ rules:
         assert!(may(rules, &subject, "zone-east/gateway").is_err());
     }
 
+    /// As the chart has them: the Envoys of a Gateway, and those that Gateways of a class share, read their own alone.
+    #[test]
+    fn by_the_rules_of_the_chart_each_account_reads_its_own_fleet() {
+        let values = include_str!("../../../charts/heliograph/values.yaml");
+        let values: serde_json::Value = serde_saphyr::from_str(values).unwrap();
+        let rules = serde_json::json!({ "rules": values["access"]["rules"] }).to_string();
+        for (name, fleet) in
+            [("heliograph-edge", "infra/edge"), ("helio-class-edge", "infra/class:edge")]
+        {
+            let account = account("infra", name);
+            assert_eq!(may(&rules, &account, fleet), Ok(()));
+            for other in ["infra/edge", "infra/class:edge", "infra/class-edge", "shop/class:edge"] {
+                assert_eq!(may(&rules, &account, other).is_ok(), other == fleet, "{name} {other}");
+            }
+        }
+        assert!(may(&rules, &account("infra", "default"), "infra/class:edge").is_err());
+    }
+
     #[test]
     fn rules_that_mean_nothing_are_refused_in_one_line() {
         for (text, expected) in [

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// them when they are replaced: --dir says where all of them are written.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The fleet: NAMESPACE/NAME of its Gateway
+    /// The fleet: NAMESPACE/NAME of its Gateway, or NAMESPACE/class:CLASS of Gateways that share their Envoys
     #[arg(long, value_name = "FLEET")]
     fleet: FleetName,
 

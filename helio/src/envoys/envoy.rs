@@ -77,7 +77,7 @@ impl Envoy {
             let mut live = std::pin::pin!(live);
             if timeout(late, &mut live).await.is_err() {
                 let words = last_words(&log);
-                tracing::warn!("the Envoy of Gateway {fleet} is not live after {late:?}: {words}");
+                tracing::warn!("the Envoy of {fleet} is not live after {late:?}: {words}");
                 live.await;
             }
         }

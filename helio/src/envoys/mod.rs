@@ -183,7 +183,7 @@ impl Station {
                 pause = FIRST_PAUSE;
             }
             tracing::error!(
-                "the Envoy of Gateway {} ended with {status} and is started again in {pause:?}: {}",
+                "the Envoy of {} ended with {status} and is started again in {pause:?}: {}",
                 self.fleet,
                 envoy.last_words(),
             );
@@ -234,11 +234,11 @@ impl Station {
         for port in closed {
             if is_taken(*port) {
                 tracing::error!(
-                    "port {port} of Gateway {fleet} is in use by another program: choose another port in the Gateway, or stop that program and start helio again"
+                    "port {port} of {fleet} is in use by another program: choose another port in the Gateway, or stop that program and start helio again"
                 );
             } else {
                 tracing::error!(
-                    "port {port} of Gateway {fleet} is not open: see /fleets on the admin port for what its Envoy says"
+                    "port {port} of {fleet} is not open: see /fleets on the admin port for what its Envoy says"
                 );
             }
         }
@@ -280,7 +280,7 @@ fn check_ports(wanted: &BTreeMap<FleetName, Arc<Infra>>) -> anyhow::Result<()> {
         for InfraPort { bind_port, .. } in &infra.ports {
             if is_taken(*bind_port) {
                 bail!(
-                    "port {bind_port} of Gateway {fleet} is in use: stop what listens there or change the Gateway"
+                    "port {bind_port} of {fleet} is in use: stop what listens there or change the Gateway"
                 );
             }
         }
@@ -347,10 +347,7 @@ mod tests {
         let port = taken.local_addr().unwrap().port();
         let wanted = BTreeMap::from([infra("edge", &[port])]);
         let error = check_ports(&wanted).unwrap_err().to_string();
-        assert!(
-            error.starts_with(&format!("port {port} of Gateway default/edge is in use")),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("port {port} of default/edge is in use")), "{error}");
         drop(taken);
         // A child that another test has just forked may have it for a moment longer.
         let deadline = std::time::Instant::now() + Duration::from_secs(10);

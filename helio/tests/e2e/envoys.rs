@@ -46,7 +46,7 @@ async fn a_gateway_whose_port_is_taken_is_one_line_and_a_failure() {
     let log = helio.log();
     let errors: Vec<&str> = log.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(errors.len(), 1, "{log}");
-    assert!(errors[0].contains(&format!("port {port} of Gateway default/one is in use")), "{log}");
+    assert!(errors[0].contains(&format!("port {port} of default/one is in use")), "{log}");
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_port_that_is_taken_later_is_told_and_the_others_go_on() {
     let taken = TcpListener::bind(("0.0.0.0", two)).unwrap();
     let text = gateway("one", one) + &format!("  - {{name: more, protocol: HTTP, port: {two}}}\n");
     write(&helio.directory(), "one.yaml", &text);
-    let error = format!("port {two} of Gateway default/one is in use by another program: ");
+    let error = format!("port {two} of default/one is in use by another program: ");
     until("the port is told", || async { helio.log().contains(&error) }).await.unwrap();
     until("the other port is told", || async { helio.log().matches(&listens).count() == 2 })
         .await

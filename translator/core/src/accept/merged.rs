@@ -2,9 +2,10 @@
 
 use super::candidate::Candidate;
 use super::conflicts::{bound, conflict};
-use super::listener::Conflict;
+use super::listener::{AcceptedListener, Conflict};
 use crate::ir::{FleetOwner, Hostname, Listener, ListenerId, Protocol};
 use crate::objects::ObjectName;
+use crate::status::reasons::listener::accepted::PORT_UNAVAILABLE;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
 use std::collections::BTreeMap;
@@ -30,6 +31,20 @@ pub(crate) struct Contest(BTreeMap<ObjectName, Losses>);
 
 /// How other listeners are in the way, and what they have.
 pub(crate) type Losses = BTreeMap<ListenerId, (Conflict, &'static str)>;
+
+/// What proxies bind for the ports below 1024.
+const FOR_LOW_PORTS: std::ops::RangeInclusive<i32> = 10_001..=11_023;
+
+/// One Gateway at 10443 would keep all others from 443.
+pub(super) fn refuse_low_ports<'a>(listeners: impl IntoIterator<Item = &'a mut AcceptedListener>) {
+    for listener in listeners.into_iter().filter(|it| FOR_LOW_PORTS.contains(&it.port)) {
+        let message = format!(
+            "{} is a port that proxies bind for one below 1024, which other Gateways of the class may have",
+            listener.port
+        );
+        listener.refuse(PORT_UNAVAILABLE, &message);
+    }
+}
 
 /// `None` for a Gateway that has its own proxies, or nothing to serve.
 pub(crate) fn claim(reader: &Reader<'_>, name: &ObjectName) -> Option<Claim> {
@@ -92,9 +107,11 @@ impl Contest {
 impl Candidate<'_> {
     /// Nothing is told of whose the others are: the author of this Gateway need not know them.
     pub(super) fn give_way(&mut self, lost: &Losses) {
-        let give_way = |listener: &mut super::AcceptedListener| {
+        let give_way = |listener: &mut AcceptedListener| {
             let Some((conflict, what)) = lost.get(&listener.id) else { return };
-            let message = format!("A listener of an older Gateway of the same class has {what}");
+            let message = format!(
+                "A listener of another Gateway of its class, which comes first, has {what}"
+            );
             listener.conflicts(*conflict, &message);
         };
         self.listeners.iter_mut().for_each(give_way);

@@ -84,13 +84,13 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         }
         (Some(refused), _) => (None, Some(refused)),
     };
-    let valid = match owner.is_class() && infra::is_labelled(object) {
+    let unheard = match owner.is_class() && infra::is_labelled(object) {
         true => {
-            "The Gateway is valid; its class merges its Gateways, so labels and annotations of its infrastructure say nothing"
+            "; its class merges its Gateways, so labels and annotations of its infrastructure say nothing"
         }
-        false => "The Gateway is valid",
+        false => "",
     };
-    let mut conditions = conditions(refused, &listeners, &sets, valid);
+    let mut conditions = conditions(refused, &listeners, &sets, unheard);
     if let Some(certificate) = &certificate {
         let resolved = Condition::new(resolved_refs::RESOLVED_REFS, "All references are resolved");
         conditions.set(certificate.as_ref().err().cloned().unwrap_or(resolved));
@@ -147,7 +147,7 @@ fn conditions(
     refused: Option<Condition>,
     listeners: &[AcceptedListener],
     sets: &[AcceptedSet],
-    valid: &str,
+    unheard: &str,
 ) -> Conditions {
     if let Some(refused) = refused {
         let programmed = Condition::new(programmed::NOT_SERVED, refused.message.clone());
@@ -167,9 +167,9 @@ fn conditions(
         ]);
     }
     let accepted = match invalid.as_slice() {
-        [] => Condition::new(accepted::ACCEPTED, valid),
+        [] => Condition::new(accepted::ACCEPTED, format!("The Gateway is valid{unheard}")),
         invalid => {
-            let message = format!("Not served: listener {}", invalid.join(", "));
+            let message = format!("Not served: listener {}{unheard}", invalid.join(", "));
             Condition::new(accepted::SOME_LISTENERS_NOT_VALID, message)
         }
     };

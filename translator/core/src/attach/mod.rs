@@ -149,6 +149,10 @@ fn allowed<'a>(
         let message = format!("{owner} has no such listener");
         return Err(Condition::new(accepted::NO_MATCHING_PARENT, message));
     }
+    if meant.iter().all(|door| door.listener.is_none()) {
+        let message = format!("No listener of {owner} that it means is valid: see its status");
+        return Err(Condition::new(accepted::NOT_ALLOWED_BY_LISTENERS, message));
+    }
     let lets_in = |door: &&Door| {
         let home = &door.id.owner.name.namespace;
         door.listener.is_some()

@@ -1,7 +1,7 @@
 use super::endpoints::socket_address;
 use super::{ads, tls};
 use crate::filters;
-use crate::ir::{self, Hostname, InfraPort, Protocol, TableKey};
+use crate::ir::{self, FleetOwner, Hostname, InfraPort, Protocol, TableKey};
 use crate::world::Reader;
 use heliograph_envoy::envoy::config::listener::v3::{
     self as envoy, Filter, FilterChain, FilterChainMatch, ListenerFilter, filter, listener_filter,
@@ -16,6 +16,7 @@ use heliograph_envoy::envoy::extensions::filters::network::http_connection_manag
 use heliograph_envoy::google::protobuf::{BoolValue, UInt32Value};
 use heliograph_envoy::{Message, any};
 use heliograph_snapshot::{FleetName, Resource};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A client that does not read must not fill the proxy's memory.
@@ -27,7 +28,8 @@ pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Opt
     if chains.is_empty() {
         return None;
     }
-    let by_sni = chains.iter().any(|chain| chain.transport_socket.is_some());
+    let is_shared = FleetOwner::of(fleet).is_class();
+    let by_sni = is_shared || chains.iter().any(|chain| chain.transport_socket.is_some());
     let name = ir::listener_name(port);
     let message = envoy::Listener {
         name: name.clone(),
@@ -42,16 +44,16 @@ pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Opt
 
 /// One chain for all HTTP listeners of the port, and one for each HTTPS listener, chosen by SNI.
 fn filter_chains(reader: &Reader<'_>, fleet: &ir::Fleet, port: u16) -> Vec<FilterChain> {
-    let mut chains: Vec<FilterChain> = Vec::new();
+    // By name: the order in which listeners are written decides nothing.
+    let mut chains: BTreeMap<String, FilterChain> = BTreeMap::new();
     let listeners = || fleet.listeners.iter().filter(|listener| listener.port == port);
     let speaks = |protocol: Protocol| listeners().any(|listener| listener.protocol == protocol);
-    let is_mixed = speaks(Protocol::Http) && speaks(Protocol::Https);
+    // Where Gateways share a port, the first of one to speak another protocol must not end the connections of the others.
+    let is_mixed = FleetOwner::of(&fleet.name).is_class()
+        || (speaks(Protocol::Http) && speaks(Protocol::Https));
     for listener in listeners() {
         let table = TableKey::of(&fleet.name, listener).to_string();
-        if chains.iter().any(|chain| chain.name == table) {
-            continue;
-        }
-        chains.push(FilterChain {
+        chains.entry(table.clone()).or_insert_with(|| FilterChain {
             filter_chain_match: chosen_by(listener, is_mixed),
             filters: vec![connection_manager(&table)],
             transport_socket: match listener.protocol {
@@ -62,9 +64,7 @@ fn filter_chains(reader: &Reader<'_>, fleet: &ir::Fleet, port: u16) -> Vec<Filte
             ..Default::default()
         });
     }
-    // The order in which listeners are written decides nothing.
-    chains.sort_by(|one, other| one.name.cmp(&other.name));
-    chains
+    chains.into_values().collect()
 }
 
 /// Which connections are the listener's. On a port with both, HTTP and HTTPS are told apart by their first bytes.

@@ -189,6 +189,7 @@ impl Renderer<'_> {
 
     pub(super) fn metadata(&self) -> ObjectMeta {
         let owner = &self.proxies.owner;
+        let is_owned = !owner.is_class() && !self.proxies.uid.is_empty();
         let name = owner.name();
         let owner = OwnerReference {
             api_version: "gateway.networking.k8s.io/v1".to_owned(),
@@ -203,8 +204,9 @@ impl Renderer<'_> {
             namespace: Some(name.namespace.to_string()),
             labels: Some(self.labels()),
             annotations: Some(self.annotations()),
-            // Objects from files have none, and nothing owns what is made of them.
-            owner_references: (!self.proxies.uid.is_empty()).then(|| vec![owner]),
+            // Objects from files have none, and nothing owns what is made of them. A class does not: whoever replaces it would
+            // have the Envoys of all its Gateways deleted.
+            owner_references: is_owned.then(|| vec![owner]),
             ..ObjectMeta::default()
         }
     }

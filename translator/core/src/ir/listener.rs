@@ -1,4 +1,4 @@
-use super::{ClientValidation, Hostname};
+use super::{ClientValidation, FleetOwner, Hostname};
 use crate::objects::{ObjectKey, ObjectName};
 use heliograph_snapshot::FleetName;
 use serde::{Serialize, Serializer};
@@ -67,16 +67,24 @@ pub(crate) struct Candidate {
 }
 
 impl Fleet {
-    /// The other listeners that a client who asks for this one by SNI could have asked for.
+    /// The other listeners that a client who asks for this one by SNI could have asked for. Of Gateways that share their proxies,
+    /// each knows its own, and those that take hosts from it: a thousand that knew of each other would be a million.
     pub(crate) fn beside<'a>(
         &'a self,
         listener: &'a Listener,
     ) -> impl Iterator<Item = &'a Listener> {
+        let is_shared = FleetOwner::of(&self.name).is_class();
+        let concerns = move |other: &Listener| {
+            !is_shared
+                || other.id.owner == listener.id.owner
+                || listener.hostname.covers(&other.hostname)
+        };
         self.listeners.iter().filter(move |other| {
             listener.protocol == Protocol::Https
                 && other.protocol == Protocol::Https
                 && other.port == listener.port
                 && other.id != listener.id
+                && concerns(other)
         })
     }
 }

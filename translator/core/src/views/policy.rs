@@ -1,4 +1,5 @@
 use super::overlay::Patch;
+use crate::ir::FleetOwner;
 use crate::objects::ObjectName;
 use crate::objects::heliograph::{Clients, Only, Overlay, Prefer, ViewPolicy, ViewRule};
 use crate::world::Reader;
@@ -53,7 +54,10 @@ pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedP
         Ok(Says { audience: audience(&object.spec.clients)?, rules })
     });
     let withheld = match (&fleet, &says) {
-        (Ok(fleet), Err(_)) => ports_of_some(reader, fleet, &object.spec.rules),
+        // Where it is never in force, nothing was promised.
+        (Ok(fleet), Err(_)) if !FleetOwner::of(fleet).is_class() => {
+            ports_of_some(reader, fleet, &object.spec.rules)
+        }
         _ => BTreeSet::new(),
     };
     Some(AcceptedPolicy {
@@ -134,6 +138,10 @@ fn accept_prefer(prefer: &Prefer) -> Result<Rule, String> {
 
 /// A port is one listener of Envoy's, whatever shares it, so it is taken away as a whole or not at all.
 fn accept_only(reader: &Reader<'_>, fleet: &FleetName, only: &Only) -> Result<Rule, String> {
+    // Their authors choose the names of listeners, and would choose whom it is about.
+    if FleetOwner::of(fleet).is_class() {
+        return Err("only: not where Gateways share their proxies".to_owned());
+    }
     let listeners = reader.fleet(fleet).map_or(&[][..], |fleet| &fleet.listeners);
     let is_named = |name: &str| only.listeners.iter().any(|named| named == name);
     let mut ports = BTreeSet::new();

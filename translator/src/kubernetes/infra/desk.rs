@@ -2,7 +2,7 @@ use crate::report::Report;
 use heliograph_snapshot::FleetName;
 use heliograph_translator_core::infra::{Live, Part, ProxySettings, Step, names, plan, render};
 use heliograph_translator_core::ir::{self, FleetOwner};
-use heliograph_translator_core::objects::{Kind, ObjectKey};
+use heliograph_translator_core::objects::{Kind, ObjectKey, ObjectName};
 use heliograph_translator_core::status::reasons::Type;
 use heliograph_translator_core::status::{Ignored, Status};
 use kube::api::DynamicObject;
@@ -20,8 +20,10 @@ pub(super) struct Desk {
     /// The Gateways that another controller has, or that share the proxies of their class: nothing of ours is to be left of
     /// what ran for them alone.
     elsewhere: BTreeSet<FleetName>,
-    /// The classes that are known, and how their Gateways' proxies are run.
-    classes: BTreeSet<Arc<str>>,
+    /// The classes that there are, and whether it is known how their Gateways' proxies are run.
+    classes: BTreeMap<Arc<str>, bool>,
+    /// The Gateways whose class is not there.
+    strays: BTreeSet<ObjectName>,
     /// How many changes of statuses were read.
     read: u64,
     /// Whether what is not wanted is known not to be.
@@ -51,7 +53,8 @@ impl Desk {
             wanted: BTreeMap::new(),
             live: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
-            classes: BTreeSet::new(),
+            classes: BTreeMap::new(),
+            strays: BTreeSet::new(),
             read: 0,
             complete: false,
             listed: BTreeSet::new(),
@@ -86,7 +89,9 @@ impl Desk {
             None => {
                 self.elsewhere.clear();
                 self.classes.clear();
+                self.strays.clear();
                 report.statuses.keys().for_each(|key| self.hear_of(key, report));
+                self.touch_shared();
             }
         }
         self.read = report.changed.count();
@@ -98,11 +103,16 @@ impl Desk {
         match key.kind {
             Kind::Gateway => {
                 let fleet = FleetOwner::Gateway(key.name.clone()).fleet();
-                let is_elsewhere = match status {
-                    Some(Status::Ignored(Ignored { elsewhere, .. })) => *elsewhere,
-                    Some(Status::Gateway(status)) => status.fleet != fleet,
-                    _ => false,
+                let (is_elsewhere, is_stray) = match status {
+                    Some(Status::Ignored(Ignored { elsewhere, .. })) => (*elsewhere, !elsewhere),
+                    Some(Status::Gateway(status)) => (status.fleet != fleet, false),
+                    _ => (false, false),
                 };
+                if is_stray {
+                    self.strays.insert(key.name.clone());
+                } else if self.strays.remove(&key.name) && self.strays.is_empty() {
+                    self.touch_shared();
+                }
                 if is_elsewhere {
                     self.elsewhere.insert(fleet.clone());
                     self.touch(fleet);
@@ -111,13 +121,19 @@ impl Desk {
                 }
             }
             Kind::GatewayClass => {
-                let is_known = matches!(status, Some(Status::GatewayClass(status)) if status.conditions.is_true(Type::Accepted));
-                let class = &key.name.name;
-                if !is_known {
-                    self.classes.remove(class);
-                } else if self.classes.insert(class.clone()) {
-                    let fleets = self.live.keys().filter(|fleet| is_of_class(fleet, class));
-                    self.dirty.extend(fleets.cloned().collect::<Vec<_>>());
+                let class = key.name.name.clone();
+                let is_known = match status {
+                    Some(Status::GatewayClass(status)) => {
+                        Some(status.conditions.is_true(Type::Accepted))
+                    }
+                    _ => None,
+                };
+                let before = match is_known {
+                    Some(is_known) => self.classes.insert(class, is_known),
+                    None => self.classes.remove(&class),
+                };
+                if before != is_known {
+                    self.touch_shared();
                 }
             }
             _ => {}
@@ -258,8 +274,11 @@ impl Desk {
     fn is_given_up(&self, fleet: &FleetName) -> bool {
         match FleetOwner::of(fleet) {
             FleetOwner::Gateway(_) => self.elsewhere.contains(fleet),
-            // No Gateway shares it any more. With the class itself, Kubernetes deletes what it owned.
-            FleetOwner::Class(class) => self.classes.contains(&class.name),
+            // No Gateway shares it any more; or only those do whose class is about to come back.
+            FleetOwner::Class(class) => match self.classes.get(&class.name) {
+                Some(is_known) => *is_known,
+                None => self.strays.is_empty(),
+            },
         }
     }
 
@@ -281,6 +300,12 @@ impl Desk {
         }
     }
 
+    /// Something changed that decides over what Gateways share.
+    fn touch_shared(&mut self) {
+        let shared = self.live.keys().filter(|fleet| FleetOwner::of(fleet).is_class());
+        self.dirty.extend(shared.cloned().collect::<Vec<_>>());
+    }
+
     /// A change is a reason to try at once what failed before.
     fn touch(&mut self, fleet: FleetName) {
         if let Some(failure) = self.failures.get(&fleet)
@@ -296,13 +321,15 @@ impl Desk {
 /// is not ours.
 fn place(part: Part, object: &DynamicObject) -> Option<(FleetName, String)> {
     let metadata = &object.metadata;
-    let owner = names::claimed_by(metadata.namespace.as_deref()?, metadata.annotations.as_ref()?)?;
+    let namespace = metadata.namespace.as_deref()?;
+    let owner = names::claimed_by(namespace, metadata.annotations.as_ref()?)?;
+    // One that was copied from another namespace has the labels of that.
+    let of = metadata.labels.as_ref()?.get(names::FLEET_NAMESPACE_LABEL)?;
+    if *of != names::label_value(namespace) {
+        return None;
+    }
     let name = metadata.name.clone().filter(|name| *name == part.name_for(&owner))?;
     Some((owner.fleet(), name))
-}
-
-fn is_of_class(fleet: &FleetName, class: &str) -> bool {
-    matches!(FleetOwner::of(fleet), FleetOwner::Class(of) if *of.name == *class)
 }
 
 /// As the core writes it, without what others say.

@@ -241,8 +241,10 @@ impl<'a> Answer<'a> {
     /// Says whether a proxy has this generation, where translation says that they are given it.
     fn give(&self, conditions: &mut Conditions, written: &Value) {
         let Some(found) = conditions.get(Type::Programmed) else { return };
+        let is_moved = self.published.is_some_and(|published| published.is_moved);
         let before = entry(written, "type", PROGRAMMED)
-            .filter(|before| before["observedGeneration"] == json!(found.observed_generation));
+            .filter(|before| before["observedGeneration"] == json!(found.observed_generation))
+            .filter(|_| !is_moved);
         let head = self.published.and_then(|published| published.head);
         // Whoever looked last knew more.
         if let (Some(before), true) = (before, self.proxies.is_none() || head.is_none()) {

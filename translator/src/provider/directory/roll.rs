@@ -252,6 +252,18 @@ mod tests {
     }
 
     #[test]
+    fn a_proxy_that_gateways_share_is_of_their_class() {
+        let mut shared = pod("a", "n1");
+        let annotation = (names::CLASS_ANNOTATION.to_owned(), "edge".to_owned());
+        shared.metadata.annotations = Some([annotation].into());
+        let events = Roll::default().hear_of_pod(watcher::Event::Apply(shared));
+        let [Event::Applied(Object::Proxy(proxy))] = &*events else { panic!("{events:?}") };
+        let TargetRef { group, kind, name } = &proxy.spec.target_ref;
+        let of = [group, kind, name].map(String::as_str);
+        assert_eq!(of, ["gateway.networking.k8s.io", "GatewayClass", "edge"]);
+    }
+
+    #[test]
     fn a_pod_of_somebody_else_is_no_proxy() {
         let mut other = pod("a", "n1");
         other.metadata.annotations = None;

@@ -132,7 +132,7 @@ reasons! {
                 "Choose one of them.";
             PORT_UNAVAILABLE: false, "PortUnavailable",
                 "Its port is no port, is one of the proxies' own (19000 to 19002), or is bound by proxies at the same number as that of another \
-                 listener: a port below 1024 is bound at the same plus 10000.",
+                 listener: a port below 1024 is bound at the same plus 10000. Where Gateways share their proxies, 10001 to 11023 are for nobody.",
                 "Choose another port.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue",
                 "Its `hostname` is none, it has `tls.options`, or another listener beside it has the same name.",
@@ -290,7 +290,7 @@ reasons! {
                 "Its `targetRef` is no Gateway of this namespace that is served here. Nothing of it holds.",
                 "Mend `targetRef`.";
             NOT_UNDERSTOOD: false, INVALID,
-                "Something in it cannot be meant; the message names it. Nothing of it holds, and ports of listeners that it names with `only` are served to nobody.",
+                "Something in it cannot be meant; the message names it. Nothing of it holds, and ports of listeners that it names with `only` are served to nobody, unless it is about a class.",
                 "Mend what the message names ([Views](../views.md#rules)).";
             UNSUPPORTED_VALUE: false, "UnsupportedValue", UNREADABLE, READABLE;
         }

@@ -2,7 +2,7 @@ use super::*;
 use heliograph_translator_core::World;
 use heliograph_translator_core::infra::{ProxyIdentity, RunAs};
 use heliograph_translator_core::ir::{Infra, InfraPort, Proxies};
-use heliograph_translator_core::objects::{Document, ObjectName, parse};
+use heliograph_translator_core::objects::{Document, parse};
 
 fn fleet() -> FleetName {
     FleetName::new("shop", "web")
@@ -165,12 +165,17 @@ fn a_copy_of_ours_with_another_name_is_somebody_elses() {
         "metadata": {
             "name": "copy", "namespace": "shop", "uid": "1",
             "annotations": { names::GATEWAY_ANNOTATION: "web" },
+            "labels": { names::FLEET_NAMESPACE_LABEL: "shop" },
         },
     });
     desk.note(Part::Service, Event::Apply(serde_json::from_value(copy.clone()).unwrap()));
     assert!(desk.next(now).is_none());
     let mut ours = copy;
     ours["metadata"]["name"] = json!("heliograph-web");
+    ours["metadata"]["labels"][names::FLEET_NAMESPACE_LABEL] = json!("elsewhere");
+    desk.note(Part::Service, Event::Apply(serde_json::from_value(ours.clone()).unwrap()));
+    assert!(desk.next(now).is_none(), "it was copied from another namespace");
+    ours["metadata"]["labels"][names::FLEET_NAMESPACE_LABEL] = json!("shop");
     desk.note(Part::Service, Event::Apply(serde_json::from_value(ours).unwrap()));
     assert!(desk.next(now).is_some());
 }
@@ -286,7 +291,7 @@ fn follow(desk: &mut Desk, report: &Report) -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn what_gateways_share_is_made_once_and_goes_with_the_last_of_them() {
+fn what_gateways_share_is_made_once_and_goes_when_none_of_them_does() {
     let mut desk = desk();
     listed(&mut desk);
     let did = |fleet: &str, what| (fleet.to_owned(), what);
@@ -295,10 +300,20 @@ fn what_gateways_share_is_made_once_and_goes_with_the_last_of_them() {
         follow(&mut desk, &report_of(&[CLASS, TOGETHER, GATEWAY])),
         [did("infra/class:edge", "make"), did("shop/web", "delete")]
     );
+    let shared = "infra/class:edge";
     assert_eq!(follow(&mut desk, &report_of(&[CLASS, GATEWAY])), [], "nothing can be told");
-    assert_eq!(follow(&mut desk, &report_of(&[GATEWAY])), [], "the class owns it");
+    assert_eq!(follow(&mut desk, &report_of(&[GATEWAY])), [], "the class may come back");
+    assert_eq!(follow(&mut desk, &report_of(&[CLASS, TOGETHER])), [did(shared, "delete")]);
+    assert_eq!(follow(&mut desk, &report_of(&[CLASS, TOGETHER, GATEWAY])), [did(shared, "make")]);
+    assert_eq!(follow(&mut desk, &report_of(&[GATEWAY])), []);
     assert_eq!(
-        follow(&mut desk, &report_of(&[CLASS, TOGETHER])),
-        [did("infra/class:edge", "delete")]
+        follow(&mut desk, &report_of(&[])),
+        [did(shared, "delete")],
+        "nothing names the class"
+    );
+    assert_eq!(follow(&mut desk, &report_of(&[CLASS, TOGETHER, GATEWAY])), [did(shared, "make")]);
+    assert_eq!(
+        follow(&mut desk, &report_of(&[CLASS, APART, GATEWAY])),
+        [did(shared, "delete"), did("shop/web", "make")]
     );
 }

@@ -268,3 +268,27 @@ fn what_cannot_be_read_says_so_and_stays_what_it_was() {
     assert_eq!(said["parents"].as_array().unwrap().len(), 1);
     assert_eq!(said["parents"][0]["conditions"][0]["status"], "False");
 }
+
+/// Of its class's proxies, none may have it yet, whatever those said that it had alone.
+#[test]
+fn what_proxies_of_another_fleet_had_counts_no_more() {
+    let before = of(&gateway_key(), &report(Some(4), Some(proxies(1, &[(4, 1)]))), &Value::Null);
+    let moved = |said| {
+        let mut report = report(Some(5), None);
+        let published =
+            report.published.get_mut(&fleet()).and_then(|all| all.get_mut(&gateway_key()));
+        published.unwrap().is_moved = true;
+        report.note_proxies(Arc::new(Proxies::from([(fleet(), said)])));
+        report
+    };
+    let before = before.unwrap();
+    let (status, reason, _) = programmed(&moved(proxies(0, &[])), &before);
+    assert_eq!((&*status, &*reason), ("False", "Pending"));
+    let mut report = moved(proxies(2, &[(5, 1)]));
+    let (status, _, message) = programmed(&report, &before);
+    assert_eq!((&*status, &*message), ("True", "Accepted by 1 of 2 proxies"));
+    // From here on it is as with any other.
+    let written = of(&gateway_key(), &report, &before).unwrap();
+    report.note_proxies(Arc::new(Proxies::from([(fleet(), proxies(0, &[]))])));
+    assert_eq!(programmed(&report, &written).0, "True");
+}
