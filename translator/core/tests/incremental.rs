@@ -419,13 +419,17 @@ spec:
     ))
 }
 
+fn objects(manifests: &str) -> impl Iterator<Item = Object> {
+    parse(manifests).into_iter().map(|document| match document {
+        Document::Object(object) => object,
+        other => panic!("{other:?}"),
+    })
+}
+
 #[test]
 fn a_gateway_among_a_hundred_that_share_proxies_concerns_those_whose_way_it_is_in() {
     let mut world = World::new();
-    for document in parse(MERGING) {
-        let Document::Object(object) = document else { panic!("{document:?}") };
-        world.apply(Event::Applied(object));
-    }
+    apply(&mut world, objects(MERGING));
     apply(&mut world, (0..100).map(|index| merged(index, &format!("host-{index}.example.com"))));
     world.settle();
     assert_eq!(world.fleets().count(), 1);
@@ -439,4 +443,32 @@ fn a_gateway_among_a_hundred_that_share_proxies_concerns_those_whose_way_it_is_i
         let outcome = change(&mut world, merged(5, host));
         assert_eq!(of(&outcome), [1, 1, 2, 2], "{:?}", outcome.work);
     }
+}
+
+/// Each HTTPS listener has a table: if all knew of all, one more would be a change of every one.
+#[test]
+fn an_https_gateway_among_a_hundred_that_share_proxies_changes_its_own_table() {
+    let mut world = World::new();
+    apply(&mut world, objects(MERGING));
+    let golden = include_str!("golden/merged.yaml").split("#! everything").next().unwrap();
+    let is_secret = |object: &Object| object.key().kind.as_str() == "Secret";
+    apply(&mut world, objects(golden).filter(is_secret));
+    let secure = |index: usize, host: &str| {
+        object(&format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: web-{index}, namespace: shop}}
+spec:
+  gatewayClassName: edge
+  listeners:
+  - {{name: https, port: 8443, protocol: HTTPS, hostname: '{host}', tls: {{certificateRefs: [{{name: good}}]}}}}
+"
+        ))
+    };
+    apply(&mut world, (0..100).map(|index| secure(index, &format!("host-{index}.example.com"))));
+    world.settle();
+    let outcome = change(&mut world, secure(5, "another.example.com"));
+    let of = ["virtual_host", "table", "listener"].map(|stage| outcome.work.of(stage));
+    assert_eq!(of, [1, 1, 1], "{:?}", outcome.work);
 }

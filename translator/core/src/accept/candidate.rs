@@ -36,7 +36,7 @@ impl<'a> Candidate<'a> {
         let accept = |listener| listener::accept(reader, &key, listener);
         let mut listeners: Vec<AcceptedListener> = spec.listeners.iter().map(accept).collect();
         if owner.is_class() {
-            merged::refuse_low_ports(&mut listeners);
+            merged::refuse_reserved(&mut listeners);
         }
         conflicts::mark(&mut listeners);
         tls::verify_clients(reader, &key, spec.tls.as_ref(), &mut listeners);
@@ -49,7 +49,7 @@ impl<'a> Candidate<'a> {
         let mut sets = sets::accept(reader, &key, spec, refused.as_ref(), &listeners);
         if owner.is_class() {
             for set in sets.iter_mut().filter(|set| set.is_accepted()) {
-                merged::refuse_low_ports(&mut set.listeners);
+                merged::refuse_reserved(&mut set.listeners);
                 set.conclude();
             }
         }

@@ -62,7 +62,7 @@ pub(super) fn give_way<'a>(
 }
 
 /// Of two that share a port of the proxy: whether they can, and what the other one has.
-pub(super) fn conflict(one: &Listener, other: &Listener) -> Option<(Conflict, &'static str)> {
+fn conflict(one: &Listener, other: &Listener) -> Option<(Conflict, &'static str)> {
     if one.port != other.port {
         return Some((Conflict::Port, "a port that proxies bind at the same number"));
     }
@@ -71,6 +71,6 @@ pub(super) fn conflict(one: &Listener, other: &Listener) -> Option<(Conflict, &'
         .then_some((Conflict::Hostname, "the same port, protocol and hostname"))
 }
 
-pub(super) fn bound(listener: &Listener) -> u16 {
+fn bound(listener: &Listener) -> u16 {
     InfraPort::new(listener.port).bind_port
 }

@@ -45,7 +45,7 @@ pub(crate) struct Door {
 
 /// How another listener is in its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Conflict {
+pub(super) enum Conflict {
     /// Proxies can bind one of them only.
     Port,
     Hostname,

@@ -1,14 +1,14 @@
 //! Gateways that share their proxies: of listeners that are in each other's way, the oldest stay.
 
 use super::candidate::Candidate;
-use super::conflicts::{bound, conflict};
 use super::listener::{AcceptedListener, Conflict};
 use crate::ir::{FleetOwner, Hostname, Listener, ListenerId, Protocol};
 use crate::objects::ObjectName;
 use crate::status::reasons::listener::accepted::PORT_UNAVAILABLE;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// What a Gateway wants of proxies that are not its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,19 +25,18 @@ struct Claimed {
     listener: Listener,
 }
 
-/// What Gateways do not get, because others want the same and are older.
+/// The listeners that Gateways do not get, because others want the same and are older.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Contest(BTreeMap<ObjectName, Losses>);
 
-/// How other listeners are in the way, and what they have.
-pub(crate) type Losses = BTreeMap<ListenerId, (Conflict, &'static str)>;
+pub(crate) type Losses = BTreeSet<ListenerId>;
 
 /// What proxies bind for the ports below 1024.
-const FOR_LOW_PORTS: std::ops::RangeInclusive<i32> = 10_001..=11_023;
+const RESERVED: RangeInclusive<i32> = 10_001..=11_023;
 
 /// One Gateway at 10443 would keep all others from 443.
-pub(super) fn refuse_low_ports<'a>(listeners: impl IntoIterator<Item = &'a mut AcceptedListener>) {
-    for listener in listeners.into_iter().filter(|it| FOR_LOW_PORTS.contains(&it.port)) {
+pub(super) fn refuse_reserved(listeners: &mut [AcceptedListener]) {
+    for listener in listeners.iter_mut().filter(|it| RESERVED.contains(&it.port)) {
         let message = format!(
             "{} is a port that proxies bind for one below 1024, which other Gateways of the class may have",
             listener.port
@@ -72,23 +71,11 @@ pub(crate) fn contest(reader: &Reader<'_>, fleet: &FleetName) -> Contest {
         .flat_map(|(gateway, claim)| claim.listeners.iter().map(move |it| (gateway, it)))
         .collect();
     claimed.sort_by_key(|(_, it)| (it.since, it.is_added, &it.listener.id));
-    // Of a port of the proxy, one that has it, and who has which host there: no others can be in the way.
-    let mut ports: BTreeMap<u16, &Listener> = BTreeMap::new();
-    let mut hosts: BTreeMap<(u16, Protocol, &Hostname), &Listener> = BTreeMap::new();
+    let mut taken: BTreeSet<(u16, Protocol, &Hostname)> = BTreeSet::new();
     let mut lost: BTreeMap<ObjectName, Losses> = BTreeMap::new();
     for (gateway, Claimed { listener, .. }) in claimed {
-        let port = bound(listener);
-        let host = (port, listener.protocol, &listener.hostname);
-        let rivals = [ports.get(&port), hosts.get(&host)];
-        let conflict = rivals.into_iter().flatten().find_map(|rival| conflict(listener, rival));
-        match conflict {
-            Some(conflict) => {
-                lost.entry(gateway.clone()).or_default().insert(listener.id.clone(), conflict);
-            }
-            None => {
-                ports.entry(port).or_insert(listener);
-                hosts.insert(host, listener);
-            }
+        if !taken.insert((listener.port, listener.protocol, &listener.hostname)) {
+            lost.entry(gateway.clone()).or_default().insert(listener.id.clone());
         }
     }
     Contest(lost)
@@ -108,11 +95,10 @@ impl Candidate<'_> {
     /// Nothing is told of whose the others are: the author of this Gateway need not know them.
     pub(super) fn give_way(&mut self, lost: &Losses) {
         let give_way = |listener: &mut AcceptedListener| {
-            let Some((conflict, what)) = lost.get(&listener.id) else { return };
-            let message = format!(
-                "A listener of another Gateway of its class, which comes first, has {what}"
-            );
-            listener.conflicts(*conflict, &message);
+            if lost.contains(&listener.id) {
+                let message = "A listener of another Gateway of its class, which comes first, has the same port, protocol and hostname";
+                listener.conflicts(Conflict::Hostname, message);
+            }
         };
         self.listeners.iter_mut().for_each(give_way);
         for set in self.sets.iter_mut().filter(|set| set.is_accepted()) {
