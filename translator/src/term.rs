@@ -387,7 +387,7 @@ impl Translator {
         for fleet in outcome.changes.keys() {
             self.unshared.remove(fleet);
         }
-        let is_shared = |fleet: &&FleetName| FleetOwner::of(fleet).is_class();
+        let is_shared = |fleet: &&FleetName| FleetOwner::is_shared(fleet);
         self.unshared.extend(outcome.retired.iter().filter(is_shared).cloned());
     }
 

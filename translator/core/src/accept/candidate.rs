@@ -1,7 +1,7 @@
 use super::listener::{self, AcceptedListener};
 use super::parameters;
 use super::sets::{self, AcceptedSet};
-use super::{conflicts, infra, is_ours, merged, tls};
+use super::{conflicts, infra, is_ours, tls};
 use crate::ir::FleetOwner;
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::status::Condition;
@@ -33,11 +33,8 @@ impl<'a> Candidate<'a> {
         let (object, class) = find(reader, name)?;
         let spec = &object.spec;
         let (key, owner) = (name.clone().of(Kind::Gateway), parameters::owner(reader, class, name));
-        let accept = |listener| listener::accept(reader, &key, listener);
+        let accept = |given| listener::accept(reader, &key, given, &owner);
         let mut listeners: Vec<AcceptedListener> = spec.listeners.iter().map(accept).collect();
-        if owner.is_class() {
-            merged::refuse_reserved(&mut listeners);
-        }
         conflicts::mark(&mut listeners);
         tls::verify_clients(reader, &key, spec.tls.as_ref(), &mut listeners);
         let refused = refusal(spec, &owner);
@@ -46,13 +43,7 @@ impl<'a> Candidate<'a> {
                 listener.withhold(&refused.message);
             }
         }
-        let mut sets = sets::accept(reader, &key, spec, refused.as_ref(), &listeners);
-        if owner.is_class() {
-            for set in sets.iter_mut().filter(|set| set.is_accepted()) {
-                merged::refuse_reserved(&mut set.listeners);
-                set.conclude();
-            }
-        }
+        let sets = sets::accept(reader, &key, spec, &owner, refused.as_ref(), &listeners);
         Some(Self { key, object, class, owner, refused, listeners, sets })
     }
 }

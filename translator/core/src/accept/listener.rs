@@ -1,6 +1,6 @@
 use super::certificates::{self, Certificate};
 use crate::infra::bootstrap::OWN_PORTS;
-use crate::ir::{Hostname, Listener, ListenerId, Protocol};
+use crate::ir::{FleetOwner, Hostname, Listener, ListenerId, Protocol};
 use crate::objects::{Kind, ObjectKey, gateway};
 use crate::routes;
 use crate::status::reasons::listener::{
@@ -11,6 +11,7 @@ use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// A listener as its Gateway has it, valid or not.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,10 +112,14 @@ impl AcceptedListener {
     }
 }
 
+/// What proxies bind for the ports below 1024: see [`InfraPort`](crate::ir::InfraPort).
+const FOR_LOW_PORTS: RangeInclusive<u16> = 10_001..=11_023;
+
 pub(super) fn accept(
     reader: &Reader<'_>,
     owner: &ObjectKey,
     given: &gateway::Listener,
+    proxies: &FleetOwner,
 ) -> AcceptedListener {
     // All fields by name: one that is not understood must not be ignored.
     let gateway::Listener { allowed_routes: _, hostname, name, port, protocol: _, tls } = given;
@@ -153,6 +158,14 @@ pub(super) fn accept(
     if OWN_PORTS.contains(&port) {
         accepted
             .refuse(reasons::PORT_UNAVAILABLE, &format!("{port} is a port of the proxies' own"));
+        return accepted;
+    }
+    // One Gateway at 10443 would keep all others from 443.
+    if proxies.is_class() && FOR_LOW_PORTS.contains(&port) {
+        let message = format!(
+            "{port} is a port that proxies bind for one below 1024, which other Gateways of the class may have"
+        );
+        accepted.refuse(reasons::PORT_UNAVAILABLE, &message);
         return accepted;
     }
     let hostname = match Hostname::parse(hostname.as_deref()) {

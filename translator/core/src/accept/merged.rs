@@ -4,11 +4,9 @@ use super::candidate::Candidate;
 use super::listener::{AcceptedListener, Conflict};
 use crate::ir::{FleetOwner, Hostname, Listener, ListenerId, Protocol};
 use crate::objects::ObjectName;
-use crate::status::reasons::listener::accepted::PORT_UNAVAILABLE;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 
 /// What a Gateway wants of proxies that are not its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,20 +28,6 @@ struct Claimed {
 pub(crate) struct Contest(BTreeMap<ObjectName, Losses>);
 
 pub(crate) type Losses = BTreeSet<ListenerId>;
-
-/// What proxies bind for the ports below 1024.
-const RESERVED: RangeInclusive<i32> = 10_001..=11_023;
-
-/// One Gateway at 10443 would keep all others from 443.
-pub(super) fn refuse_reserved(listeners: &mut [AcceptedListener]) {
-    for listener in listeners.iter_mut().filter(|it| RESERVED.contains(&it.port)) {
-        let message = format!(
-            "{} is a port that proxies bind for one below 1024, which other Gateways of the class may have",
-            listener.port
-        );
-        listener.refuse(PORT_UNAVAILABLE, &message);
-    }
-}
 
 /// `None` for a Gateway that has its own proxies, or nothing to serve.
 pub(crate) fn claim(reader: &Reader<'_>, name: &ObjectName) -> Option<Claim> {

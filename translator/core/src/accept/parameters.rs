@@ -27,8 +27,8 @@ pub(super) fn owner(
     let namespace = reference.and_then(|reference| reference.namespace.as_deref());
     let name = class.metadata.name.as_deref().unwrap_or_default();
     let shared = namespace.map(|namespace| FleetOwner::Class(ObjectName::new(namespace, name)));
-    let is_shared = |shared: &FleetOwner| match of_class(reader, class) {
-        Ok(config) => config.merges(),
+    let is_shared = |shared: &FleetOwner| match named_by(reader, class) {
+        Ok(config) => config.is_some_and(ProxyConfigSpec::merges),
         // As it was when it could be told: Gateways that share proxies do not leave them because of a missing ProxyConfig.
         Err(_) => super::service(reader, shared).is_some(),
     };
@@ -66,13 +66,19 @@ pub(super) fn of_class(
     reader: &Reader<'_>,
     class: &gateway::GatewayClass,
 ) -> Result<ProxyConfigSpec, String> {
-    let Some(reference) = &class.spec.parameters_ref else {
-        return Ok(ProxyConfigSpec::default());
-    };
+    named_by(reader, class).map(|named| named.cloned().unwrap_or_default())
+}
+
+/// `None` where a class names none.
+fn named_by<'a>(
+    reader: &Reader<'a>,
+    class: &gateway::GatewayClass,
+) -> Result<Option<&'a ProxyConfigSpec>, String> {
+    let Some(reference) = &class.spec.parameters_ref else { return Ok(None) };
     let Some(namespace) = &reference.namespace else {
         return Err(format!("{} {} has no namespace", reference.kind, reference.name));
     };
-    find(reader, &reference.group, &reference.kind, namespace, &reference.name).cloned()
+    find(reader, &reference.group, &reference.kind, namespace, &reference.name).map(Some)
 }
 
 fn find<'a>(

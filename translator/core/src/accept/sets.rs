@@ -2,6 +2,7 @@
 
 use super::listener::{self, AcceptedListener, NamespaceRule, selector_of};
 use super::{allows, conflicts, created, tls};
+use crate::ir::FleetOwner;
 use crate::objects::gateway::{self, GatewaySpec, ListenerSet, ListenersFrom, SetListener};
 use crate::objects::{Kind, ObjectKey, ObjectName, listener_set};
 use crate::status::reasons::listener_set::{accepted, programmed};
@@ -39,6 +40,7 @@ pub(super) fn accept(
     reader: &Reader<'_>,
     gateway: &ObjectKey,
     spec: &GatewaySpec,
+    proxies: &FleetOwner,
     refused: Option<&Condition>,
     own: &[AcceptedListener],
 ) -> Vec<AcceptedSet> {
@@ -63,7 +65,8 @@ pub(super) fn accept(
         } else {
             let owner = set.name.clone().of(Kind::ListenerSet);
             let given = object.spec.listeners.iter().map(as_listener);
-            set.listeners = given.map(|given| listener::accept(reader, &owner, &given)).collect();
+            let accept = |given| listener::accept(reader, &owner, &given, proxies);
+            set.listeners = given.map(accept).collect();
             conflicts::mark(&mut set.listeners);
             let before = sets.iter().flat_map(|set| &set.listeners);
             conflicts::give_way(&mut set.listeners, own.iter().chain(before));

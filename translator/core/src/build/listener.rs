@@ -28,7 +28,7 @@ pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Opt
     if chains.is_empty() {
         return None;
     }
-    let is_shared = FleetOwner::of(fleet).is_class();
+    let is_shared = FleetOwner::is_shared(fleet);
     let by_sni = is_shared || chains.iter().any(|chain| chain.transport_socket.is_some());
     let name = ir::listener_name(port);
     let message = envoy::Listener {
@@ -49,8 +49,8 @@ fn filter_chains(reader: &Reader<'_>, fleet: &ir::Fleet, port: u16) -> Vec<Filte
     let listeners = || fleet.listeners.iter().filter(|listener| listener.port == port);
     let speaks = |protocol: Protocol| listeners().any(|listener| listener.protocol == protocol);
     // Where Gateways share a port, the first of one to speak another protocol must not end the connections of the others.
-    let is_mixed = FleetOwner::of(&fleet.name).is_class()
-        || (speaks(Protocol::Http) && speaks(Protocol::Https));
+    let is_mixed =
+        FleetOwner::is_shared(&fleet.name) || (speaks(Protocol::Http) && speaks(Protocol::Https));
     for listener in listeners() {
         let table = TableKey::of(&fleet.name, listener).to_string();
         chains.entry(table.clone()).or_insert_with(|| FilterChain {

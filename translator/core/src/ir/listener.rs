@@ -73,7 +73,7 @@ impl Fleet {
         &'a self,
         listener: &'a Listener,
     ) -> impl Iterator<Item = &'a Listener> {
-        let is_shared = FleetOwner::of(&self.name).is_class();
+        let is_shared = FleetOwner::is_shared(&self.name);
         let concerns = move |other: &Listener| {
             !is_shared
                 || other.id.owner == listener.id.owner

@@ -23,6 +23,11 @@ impl FleetOwner {
         }
     }
 
+    /// Whether Gateways share a fleet.
+    pub fn is_shared(fleet: &FleetName) -> bool {
+        fleet.as_str().split_once('/').is_some_and(|(_, name)| name.starts_with(CLASS))
+    }
+
     pub fn fleet(&self) -> FleetName {
         match self {
             Self::Gateway(gateway) => FleetName::new(&gateway.namespace, &gateway.name),
@@ -62,7 +67,8 @@ mod tests {
             (FleetOwner::Class(name), "infra/class:edge"),
         ] {
             assert_eq!(owner.fleet().as_str(), fleet);
-            assert_eq!(FleetOwner::of(&fleet.parse().unwrap()), owner);
+            assert_eq!(FleetOwner::of(&owner.fleet()), owner);
+            assert_eq!(FleetOwner::is_shared(&owner.fleet()), owner.is_class());
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedP
     });
     let withheld = match (&fleet, &says) {
         // Where it is never in force, nothing was promised.
-        (Ok(fleet), Err(_)) if !FleetOwner::of(fleet).is_class() => {
+        (Ok(fleet), Err(_)) if !FleetOwner::is_shared(fleet) => {
             ports_of_some(reader, fleet, &object.spec.rules)
         }
         _ => BTreeSet::new(),
@@ -139,7 +139,7 @@ fn accept_prefer(prefer: &Prefer) -> Result<Rule, String> {
 /// A port is one listener of Envoy's, whatever shares it, so it is taken away as a whole or not at all.
 fn accept_only(reader: &Reader<'_>, fleet: &FleetName, only: &Only) -> Result<Rule, String> {
     // Their authors choose the names of listeners, and would choose whom it is about.
-    if FleetOwner::of(fleet).is_class() {
+    if FleetOwner::is_shared(fleet) {
         return Err("only: not where Gateways share their proxies".to_owned());
     }
     let listeners = reader.fleet(fleet).map_or(&[][..], |fleet| &fleet.listeners);

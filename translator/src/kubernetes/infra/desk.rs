@@ -302,7 +302,7 @@ impl Desk {
 
     /// Something changed that decides over what Gateways share.
     fn touch_shared(&mut self) {
-        let shared = self.live.keys().filter(|fleet| FleetOwner::of(fleet).is_class());
+        let shared = self.live.keys().filter(|fleet| FleetOwner::is_shared(fleet));
         self.dirty.extend(shared.cloned().collect::<Vec<_>>());
     }
 
