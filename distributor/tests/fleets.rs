@@ -22,6 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const DEADLINE: Duration = Duration::from_secs(60);
+const MOMENT: Duration = Duration::from_secs(1);
 const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWorld];
 
 /// Writes to the store as a translator does.
@@ -46,10 +47,9 @@ impl Redis {
         Writer { store, term }
     }
 
-    /// A replica that keeps so many bytes without use, and those for a moment more.
-    async fn replica(&self, fleet_memory: u64) -> Replica {
+    /// A replica that keeps so many bytes without use, and those that are more for so long.
+    async fn replica(&self, fleet_memory: u64, fleet_idle: Duration) -> Replica {
         let (registry, readiness) = (Registry::new(), Readiness::new());
-        let fleet_idle = Duration::from_secs(1);
         let args = DistributorArgs {
             xds_address: "127.0.0.1:0".parse().unwrap(),
             insecure_plaintext: false,
@@ -182,7 +182,7 @@ async fn a_thousand_fleets_and_memory_for_a_hundred() {
     let bytes = writer.snapshot(&fleets[0], 1).bytes() as u64;
 
     // Ready means that there is as much as fits, and that the rest is known.
-    let replica = redis.replica(100 * bytes).await;
+    let replica = redis.replica(100 * bytes, MOMENT).await;
     let in_memory = |fleet: &&FleetName| replica.in_memory(fleet);
     let (ahead, others): (Vec<_>, Vec<_>) = fleets.iter().partition(in_memory);
     assert_eq!((ahead.len(), others.len()), (100, 900));
@@ -245,7 +245,8 @@ async fn without_redis_what_is_in_memory_is_served_and_the_rest_refused() {
     let fleets = [fleet(0), fleet(1)];
     writer.publish_all(&fleets, 1).await;
     let bytes = writer.snapshot(&fleets[0], 1).bytes() as u64;
-    let replica = redis.replica(bytes).await;
+    // Whoever asks for the other takes its room, and without Redis what is dropped does not come back.
+    let replica = redis.replica(bytes, Duration::from_secs(600)).await;
     let (there, absent) = match replica.in_memory(&fleets[0]) {
         true => (&fleets[0], &fleets[1]),
         false => (&fleets[1], &fleets[0]),
@@ -288,7 +289,7 @@ async fn without_redis_what_is_in_memory_is_served_and_the_rest_refused() {
 async fn who_waits_for_a_fleet_that_is_not_published_is_served_though_it_does_not_fit() {
     let redis = Redis::start();
     let writer = redis.writer().await;
-    let replica = redis.replica(1).await;
+    let replica = redis.replica(1, MOMENT).await;
     let client = replica.client(&fleet(0), Protocol::Delta);
     until("a stream", async || {
         replica.metric("heliograph_distributor_streams{protocol=\"delta\"}") == 1

@@ -100,6 +100,8 @@ async fn a_rejection_keeps_the_last_good_and_the_others_go_on() {
         let green = |state: &State| leads_to(state, "table").as_deref() == Some("green");
         easy.until("route to green", DEADLINE, green).await.unwrap();
         world.acknowledged(1).await;
+        let rejections = || world.acks.of(&fleet()).unwrap().rejections;
+        assert!(comes_true(|| !rejections().is_empty()).await);
         let summary = world.acks.of(&fleet()).unwrap();
         assert_eq!((summary.connected, summary.rejections.len()), (2, 1));
         assert_eq!(summary.newest_acknowledged, summary.head);
@@ -125,6 +127,9 @@ async fn a_reconnect_resends_nothing() {
         let mut client = world.client(protocol);
         client.until("warm client", DEADLINE, State::is_warm).await.unwrap();
         world.acknowledged(1).await;
+        // What is acknowledged from here on is so by the new stream.
+        client.disconnect();
+        assert!(comes_true(|| world.acks.of(&fleet()).unwrap().connected == 0).await);
         client.reconnect();
         world.acknowledged(1).await;
         // A later change shows that the new stream lives, and that nothing came before it.

@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Long enough for a busy machine; nothing waits for it but a failing test.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) const BOTH: [Protocol; 2] = [Protocol::Delta, Protocol::StateOfTheWorld];
 

@@ -38,6 +38,10 @@ async fn cluster_with(rate: Option<u32>) -> (Kubernetes, Site) {
     let site = Site::with(|mut args| {
         (args.xds_jwks, args.xds_token_issuer, args.xds_token_review) = (None, None, true);
         args.xds_token_review_rate = rate;
+        if rate.is_some() {
+            // A refusal is remembered for half of it, which has to do for many calls on a busy machine.
+            args.xds_recheck_seconds = Some(20);
+        }
         args.kubernetes_api = Some(cluster.url());
         args.kubernetes_ca = Some(cluster.file("ca.crt"));
         args.kubernetes_token = Some(cluster.file("token"));

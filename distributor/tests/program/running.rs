@@ -1,8 +1,10 @@
 //! The program and a Redis beside it, each in a process of its own.
 
+#[path = "../../../shared/store/tests/servers/ports.rs"]
+mod ports;
+
 use heliograph_store::keys::KeyRing;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -131,7 +133,7 @@ pub(crate) fn redis(port: u16) -> Running {
 }
 
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    ports::free()
 }
 
 pub(crate) async fn until(what: &str, condition: impl AsyncFn() -> bool) {

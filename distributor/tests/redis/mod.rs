@@ -1,10 +1,12 @@
 //! A real Redis beside the distributors of a test.
 
+#[path = "../../../shared/store/tests/servers/ports.rs"]
+mod ports;
+
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::Link;
 use heliograph_store::redis::{RedisOptions, RedisStore};
 use prometheus::Registry;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -18,7 +20,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ports::free();
         let directory = tempfile::tempdir().unwrap();
         let keys = directory.path().join("keys.yaml");
         std::fs::write(keys, KeyRing::generate("one").unwrap()).unwrap();

@@ -148,7 +148,7 @@ async fn the_pods_of_a_cluster_are_asked_through_its_api_server() {
     assert!(stderr(&refused).contains("pods/portforward"), "{}", stderr(&refused));
     assert!(stderr(&refused).ends_with("error: nobody answered\n"), "{}", stderr(&refused));
 
-    let output = helio(&operator, &["status", "-o", "json"]);
+    let output = helio(&operator, &["status", "-o", "json", "--timeout", "30s"]);
     let status: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
     assert_eq!(status["distributors"][0]["name"], "distributor-a", "{status}");

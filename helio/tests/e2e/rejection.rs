@@ -37,7 +37,7 @@ async fn a_listener_that_envoy_rejects_is_told_in_its_words_and_heals() {
     assert_eq!(rejection["resources"][0][0], format!("port/{second}"));
     assert!(rejection["detail"].as_str().unwrap().contains("Address already in use"), "{told}");
     assert_eq!((&told["connected"], &told["acknowledged"]), (&1.into(), &0.into()), "{told}");
-    assert!(helio.log().contains("rejected"), "{}", helio.log());
+    helio.until_logged("rejected").await;
     assert_eq!(
         get(port, "/").await.unwrap().0,
         StatusCode::NOT_FOUND,

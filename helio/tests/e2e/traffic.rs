@@ -55,7 +55,12 @@ impl Traffic {
 
 /// What a request to `web.test` is answered.
 pub(crate) async fn answer(port: u16, path: &str) -> String {
-    ask_for(path).ask(port).await.unwrap().body
+    ask(port, path).await.unwrap().body
+}
+
+/// The same where it may be too early for an answer.
+pub(crate) async fn ask(port: u16, path: &str) -> Result<Answer, String> {
+    ask_for(path).ask(port).await
 }
 
 const fn ask_for(path: &str) -> Asked<'_> {

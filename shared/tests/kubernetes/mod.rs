@@ -10,6 +10,8 @@
 
 #[path = "../../store/tests/servers/lifeline.rs"]
 mod lifeline;
+#[path = "../../store/tests/servers/ports.rs"]
+mod ports;
 mod requests;
 mod running;
 

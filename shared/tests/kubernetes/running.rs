@@ -1,6 +1,5 @@
-use super::lifeline;
+use super::{lifeline, ports};
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -78,10 +77,8 @@ pub(super) fn etcd(folder: &Path, port: u16, peer_port: u16) -> Command {
     command
 }
 
-/// Held at the same time, so that they are different.
 pub(super) fn free_ports<const N: usize>() -> [u16; N] {
-    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap().port())
+    [(); N].map(|()| ports::free())
 }
 
 /// Where the programs are as tests of other projects have them, too.

@@ -296,6 +296,8 @@ async fn entries_and_conditions_of_others_survive_and_conflicts_are_retried() {
         stage.condition("cart", "Accepted").await["status"] == "True"
     })
     .await;
+    // What is written is counted once its answer is there.
+    until("it is counted", async || stage.writes("HTTPRoute", "written") > 0).await;
     let parents = stage.get("HTTPRoute", "cart").await["status"]["parents"].take();
     assert_eq!((&parents[0], parents.as_array().unwrap().len()), (&foreign(), 2));
     assert_eq!(
@@ -305,9 +307,12 @@ async fn entries_and_conditions_of_others_survive_and_conflicts_are_retried() {
     stage.until_programmed("False", "No proxy is connected yet").await;
     let gateway = stage.get("Gateway", "web").await;
     assert_eq!(condition(&gateway["status"]["conditions"], "example.com/Checked"), theirs);
-    let class = stage.get("GatewayClass", &stage.class).await;
-    assert_eq!(condition(&class["status"]["conditions"], "Accepted")["status"], "True");
-    assert!(!class["status"]["supportedFeatures"].as_array().unwrap().is_empty());
+    let class = async || stage.get("GatewayClass", &stage.class).await["status"].take();
+    until("the class is accepted", async || {
+        condition(&class().await["conditions"], "Accepted")["status"] == "True"
+    })
+    .await;
+    assert!(!class().await["supportedFeatures"].as_array().unwrap().is_empty());
 
     // It becomes another controller's.
     let elsewhere = json!({"spec": {"parentRefs": [{"name": "theirs"}]}});

@@ -74,7 +74,7 @@ async fn half_open_connections_are_bounded_and_closed() {
     let bound = 200;
     let world = world(|args| {
         args.max_connections = bound;
-        args.first_request_timeout = Duration::from_millis(500);
+        args.first_request_timeout = Duration::from_secs(2);
     })
     .await;
     let client = world.client(Protocol::Delta);

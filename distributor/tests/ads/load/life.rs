@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 #[tokio::test]
 async fn an_old_connection_ends_and_its_client_comes_back() {
     for protocol in BOTH {
-        let world = world(|args| args.connection_age = Duration::from_millis(300)).await;
+        let world = world(|args| args.connection_age = Duration::from_secs(2)).await;
         let mut client = world.client(protocol);
         warm(&client).await;
         let (code, message) = end(&client).await;
@@ -57,7 +57,7 @@ async fn a_drain_is_over_when_everybody_has_left() {
 
 #[tokio::test]
 async fn a_connection_without_a_request_is_closed() {
-    let world = world(|args| args.first_request_timeout = Duration::from_millis(200)).await;
+    let world = world(|args| args.first_request_timeout = Duration::from_secs(2)).await;
     let client = world.client(Protocol::Delta);
     warm(&client).await;
     let mut mute = silent(&world).await;

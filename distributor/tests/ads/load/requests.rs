@@ -95,10 +95,11 @@ async fn thousands_of_names_one_by_one_are_not_slowed() {
     assert_eq!(slowed(&world), 0);
 }
 
-/// One more name costs as much as there are.
+/// One more name costs as much as there are: here 2.75 of the ten seconds that a stream may owe, so that a busy machine
+/// does not pay them back in time. By their number and bytes alone all of these requests would cost less than ten.
 #[tokio::test]
 async fn names_one_by_one_beside_very_many_are_slowed_sooner() {
-    let world = world(|args| args.request_rate = 10).await;
+    let world = world(|args| args.request_rate = 4).await;
     let ask = |names: Vec<String>| DeltaDiscoveryRequest {
         type_url: ResourceType::Endpoints.type_url().to_owned(),
         resource_names_subscribe: names,
@@ -107,7 +108,7 @@ async fn names_one_by_one_beside_very_many_are_slowed_sooner() {
     let mut talker = Talker::open(&world.server).await;
     let many = (0..10 << 12).map(|n| format!("name-{n}")).collect();
     talker.say(framed(&ask(many)).into()).await.unwrap();
-    for n in 0..30 {
+    for n in 0..8 {
         talker.say(framed(&ask(vec![format!("another-{n}")])).into()).await.unwrap();
     }
     assert!(comes_true(|| slowed(&world) == 1).await);

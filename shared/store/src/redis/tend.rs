@@ -295,11 +295,11 @@ impl Shared {
             }
             count += detail(&reply).parse::<usize>().unwrap_or(0);
         }
+        self.metrics.resealed(count);
         if count > 0 {
             let key = keys.active_id().unwrap_or_default();
             tracing::info!(%fleet, key, "{count} secrets are sealed again with the newest key");
         }
-        self.metrics.resealed(count);
         Ok(count)
     }
 

@@ -47,15 +47,18 @@ impl Scene {
     async fn forge(&mut self, value: &[u8], reason: &str) {
         let before = self.refused(reason);
         self.raw.set(HEAD, value).await;
-        for _ in 0..3 {
-            self.raw.ring("default/one").await;
-        }
-        let reader = self.reader.clone();
+        let Self { raw, reader, watch, .. } = &mut *self;
         let name = format!("refused_records_total{{reason=\"{reason}\"}}");
-        let watching = self.watch.next();
+        let is_refused = async || {
+            // Each time, as the reader may not listen yet.
+            for _ in 0..3 {
+                raw.ring("default/one").await;
+            }
+            reader.metric(&name) > before
+        };
         tokio::select! {
-            notice = watching => panic!("{notice:?} was told"),
-            () = until("it is refused", async || reader.metric(&name) > before) => {}
+            notice = watch.next() => panic!("{notice:?} was told"),
+            () = until("it is refused", is_refused) => {}
         }
         assert_eq!(self.refused(reason), before + 1, "counted once");
     }

@@ -1,6 +1,6 @@
 //! Redis as somebody sees it who is not one of our programs.
 
-use crate::servers::Server;
+use crate::servers::{Server, connect};
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, ToRedisArgs, cmd};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +15,7 @@ impl Raw {
     }
 
     pub(crate) async fn at(url: &str) -> Self {
-        let client = redis::Client::open(url).unwrap();
-        Self { connection: client.get_multiplexed_async_connection().await.unwrap() }
+        Self { connection: connect(url).await.unwrap() }
     }
 
     pub(crate) async fn ask<T: FromRedisValue>(
@@ -54,8 +53,10 @@ impl Raw {
     }
 
     /// Lets every reader compare what it has with what is here, without waiting for a message.
-    pub(crate) async fn ring(&mut self, fleet: &str) {
-        self.ask::<()>("PUBLISH", ("heliograph:{index}:bell", format!("{fleet} 0.0.0"))).await;
+    pub(crate) async fn ring(&self, fleet: &str) {
+        let mut connection = self.connection.clone();
+        let words = ("heliograph:{index}:bell", format!("{fleet} 0.0.0"));
+        cmd("PUBLISH").arg(words).query_async::<()>(&mut connection).await.unwrap();
     }
 
     /// Every byte that is stored: keys, fields and values.

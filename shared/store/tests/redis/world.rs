@@ -217,7 +217,7 @@ impl Leader {
 pub(crate) fn settings(url: &str) -> RedisSettings {
     url.parse::<RedisSettings>()
         .unwrap()
-        .with_timeouts(Duration::from_secs(1), Duration::from_secs(5))
+        .with_timeouts(Duration::from_secs(5), Duration::from_secs(5))
 }
 
 pub(crate) fn fleet(name: &str) -> FleetName {

@@ -1,4 +1,4 @@
-use super::{Server, ports, until};
+use super::{Server, ports, until, until_found};
 
 /// Three masters with a third of the slots each, and a replica of each.
 pub(crate) struct Cluster {
@@ -20,7 +20,8 @@ impl Cluster {
         for _ in 0..2 * MASTERS {
             let bus_port = ports::free();
             let bus = format!("cluster-port {bus_port}");
-            let own = ["cluster-enabled yes", "cluster-node-timeout 1000", &bus];
+            // The timeout is long enough that a busy machine is not taken for a dead one.
+            let own = ["cluster-enabled yes", "cluster-node-timeout 3000", &bus];
             nodes.push(Server::start(&[&own, lines].concat()).await);
             bus_ports.push(bus_port.to_string());
         }
@@ -37,8 +38,7 @@ impl Cluster {
 
     /// The master that has this key. Keys and shard channels have the same slots.
     pub(crate) async fn master_of(&self, key: &str) -> &Server {
-        until("the key has a master", async || self.owner(key).await.is_some()).await;
-        let port = self.owner(key).await.unwrap();
+        let port = until_found("the key has a master", async || self.owner(key).await).await;
         self.node(port)
     }
 

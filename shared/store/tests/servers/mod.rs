@@ -17,8 +17,11 @@ mod server;
 
 #[allow(unused_imports)]
 pub(crate) use self::{
-    certificates::Certificates, cluster::Cluster, proxy::Proxy, sentinels::Sentinels,
-    server::Server,
+    certificates::Certificates,
+    cluster::Cluster,
+    proxy::Proxy,
+    sentinels::Sentinels,
+    server::{Server, connect},
 };
 
 use std::time::{Duration, Instant};
@@ -28,8 +31,16 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Waits for what another process does.
 pub(crate) async fn until(what: &str, condition: impl AsyncFn() -> bool) {
+    until_found(what, async || condition().await.then_some(())).await;
+}
+
+/// The same, and what was found: it may be gone at the next look.
+pub(crate) async fn until_found<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     let started = Instant::now();
-    while !condition().await {
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
         assert!(started.elapsed() < DEADLINE, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

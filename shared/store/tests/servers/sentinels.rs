@@ -1,4 +1,4 @@
-use super::{Server, until};
+use super::{Server, until, until_found};
 use std::collections::HashMap;
 
 /// A master, two replicas, and three Sentinels that watch them.
@@ -29,7 +29,8 @@ impl Sentinels {
         }
         let lines = [
             format!("sentinel monitor {NAME} 127.0.0.1 {port} 2"),
-            format!("sentinel down-after-milliseconds {NAME} 500"),
+            // Long enough that a busy machine is not taken for a dead one.
+            format!("sentinel down-after-milliseconds {NAME} 2000"),
             format!("sentinel failover-timeout {NAME} 5000"),
             format!("sentinel parallel-syncs {NAME} 2"),
         ];
@@ -55,8 +56,7 @@ impl Sentinels {
 
     /// The server that the Sentinels agree on.
     pub(crate) async fn master(&self) -> &Server {
-        until("the Sentinels agree", async || self.agreed().await.is_some()).await;
-        let port = self.agreed().await.unwrap();
+        let port = until_found("the Sentinels agree", async || self.agreed().await).await;
         self.servers.iter().find(|server| server.port() == port).unwrap()
     }
 

@@ -1,7 +1,10 @@
 use super::certificates::Certificates;
 use super::{lifeline, ports, until};
 use redis::aio::MultiplexedConnection;
-use redis::{Client, FromRedisValue, IntoConnectionInfo as _, RedisConnectionInfo, RedisResult};
+use redis::{
+    AsyncConnectionConfig, Client, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo,
+    RedisResult,
+};
 use std::env;
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -26,6 +29,8 @@ pub(crate) struct Server {
 const TESTER: &str = "tester";
 /// Another program may take a port between the look and the start.
 const TRIES: usize = 5;
+/// How long a server may take to answer. The client's own limits are too short for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Server {
     /// An empty server that writes nothing to disk. `lines` go into its configuration, for example `maxmemory 3mb`,
@@ -199,8 +204,7 @@ impl Server {
     pub(crate) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let user = RedisConnectionInfo::default().set_username(TESTER).set_password("any");
         let place = ("127.0.0.1", self.port).into_connection_info()?;
-        let client = Client::open(place.set_redis_settings(user))?;
-        client.get_multiplexed_async_connection().await
+        connect(place.set_redis_settings(user)).await
     }
 
     /// A line of the answer to a command such as INFO, by what it begins with.
@@ -235,6 +239,14 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A connection that waits for a busy machine.
+pub(crate) async fn connect(to: impl IntoConnectionInfo) -> RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    Client::open(to)?.get_multiplexed_async_connection_with_config(&config).await
 }
 
 fn spawn(directory: &TempDir, port: u16, lines: &[String], arguments: &[&str]) -> Child {

@@ -40,7 +40,7 @@ impl Follower {
 
     /// The next update, which must come soon.
     pub(crate) async fn next(&mut self) -> Update {
-        let update = tokio::time::timeout(Duration::from_secs(10), self.subscription.next()).await;
+        let update = tokio::time::timeout(Duration::from_secs(60), self.subscription.next()).await;
         let update = update.expect("no update came");
         self.hear(&update);
         update

@@ -273,7 +273,7 @@ pub(crate) async fn what_is_not_served_is_kept_with_the_rest(store: Arc<dyn Stor
 
 /// The next record, or nothing when all of the start was told.
 async fn next_record(watch: &mut dyn Watch) -> Option<Arc<Record>> {
-    let notice = tokio::time::timeout(Duration::from_secs(10), watch.next()).await;
+    let notice = tokio::time::timeout(Duration::from_secs(60), watch.next()).await;
     match notice.expect("no notice came") {
         Notice::Fleet(record) => Some(record),
         Notice::Synced => None,
