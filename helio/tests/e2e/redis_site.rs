@@ -5,7 +5,7 @@ use crate::harness::{
 };
 use crate::servers::{lifeline, until};
 use crate::tls::Identity;
-use crate::traffic::answer;
+use crate::traffic::ask;
 use hyper::StatusCode;
 use serde_json::Value;
 use std::collections::BTreeMap;
