@@ -7,41 +7,42 @@ use tokio::time::Instant;
 pub(crate) struct Pace {
     /// When changes were worked off last.
     last: Option<Instant>,
+    /// Whether one of them had waited and others had come meanwhile.
+    were_many: bool,
     /// Since when the oldest that is not worked off waits.
     waiting: Option<Instant>,
+    /// Whether others have come since.
+    are_many: bool,
 }
 
-/// What comes so soon after others were worked off may be followed by more: a directory that is applied, a deployment. Little
-/// longer than [`QUIET`]: those that are further apart would not be merged, and whoever waits for each change before the next
-/// would wait for nothing.
-const CLOSE: Duration = Duration::from_millis(35);
+/// What comes so soon after another may be followed by more: a directory that is applied, a deployment. Whoever waits for each
+/// change to take effect before the next is slower, and is not held up.
+const CLOSE: Duration = Duration::from_millis(15);
 
-/// No more come.
-const QUIET: Duration = Duration::from_millis(25);
-
-/// The same where a change came while another waited: whoever makes them does not wait for each, and an API server that is busy
-/// tells of them with pauses.
-const QUIET_AFTER_MANY: Duration = Duration::from_millis(60);
+/// No more come. An API server that is busy tells of changes with pauses, but rarely with longer ones. What comes sooner after
+/// many that were merged is likely to be one of them, too.
+const QUIET: Duration = Duration::from_millis(60);
 
 pub(crate) const LONGEST: Duration = Duration::from_millis(500);
 
 impl Pace {
     /// When to work off a change that came now, with all that wait.
     pub(crate) fn due(&mut self, now: Instant) -> Instant {
-        let is_close = self.last.is_some_and(|last| now.saturating_duration_since(last) < CLOSE);
-        match self.waiting {
-            None if !is_close => now,
-            None => {
-                self.waiting = Some(now);
-                now + QUIET
-            }
-            Some(since) => (now + QUIET_AFTER_MANY).min(since + LONGEST),
+        if let Some(since) = self.waiting {
+            self.are_many = true;
+            return (now + QUIET).min(since + LONGEST);
         }
+        let close = if self.were_many { QUIET } else { CLOSE };
+        if self.last.is_none_or(|last| now.saturating_duration_since(last) >= close) {
+            return now;
+        }
+        self.waiting = Some(now);
+        now + QUIET
     }
 
     /// All that had come has been worked off.
     pub(crate) fn worked(&mut self, now: Instant) {
-        (self.last, self.waiting) = (Some(now), None);
+        *self = Self { last: Some(now), were_many: self.are_many, ..Self::default() };
     }
 }
 
@@ -77,21 +78,25 @@ mod tests {
         assert_eq!(worked_at([0, 100, 1100, 1250]), [0, 100, 1100, 1250]);
     }
 
-    /// Whoever waits for each change and then makes the next is not held up.
+    /// Also after one that was too close.
     #[test]
-    fn those_that_are_too_far_apart_to_be_merged_do_not_wait() {
-        assert_eq!(worked_at([0, 35, 75, 115]), [0, 35, 75, 115]);
+    fn whoever_waits_for_each_change_before_the_next_does_not_wait() {
+        assert_eq!(worked_at([0, 15, 35, 60]), [0, 15, 35, 60]);
+        assert_eq!(worked_at([0, 14, 89, 109]), [0, 74, 89, 109]);
     }
 
     #[test]
     fn what_is_applied_together_goes_in_two_parts() {
         assert_eq!(worked_at((0..100).step_by(10)), [0, 150]);
+        assert_eq!(worked_at([0, 10, 60, 100, 155]), [0, 215], "with pauses");
     }
 
-    /// And not more and more.
     #[test]
-    fn one_close_behind_the_other_waits_for_a_moment() {
-        assert_eq!(worked_at([0, 30, 85, 140]), [0, 55, 110, 165]);
+    fn many_that_come_further_apart_are_merged_once_two_of_them_were_close() {
+        let storm = (0..40).map(|number| number * 30);
+        assert_eq!(worked_at(storm.clone()).len(), 40);
+        let merged = worked_at([0, 14].into_iter().chain(storm.map(|at| at + 40)));
+        assert_eq!(merged, [0, 514, 1020, 1270]);
     }
 
     #[test]
