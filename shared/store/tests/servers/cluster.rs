@@ -20,8 +20,7 @@ impl Cluster {
         for _ in 0..2 * MASTERS {
             let bus_port = ports::free();
             let bus = format!("cluster-port {bus_port}");
-            // The timeout is long enough that a busy machine is not taken for a dead one.
-            let own = ["cluster-enabled yes", "cluster-node-timeout 3000", &bus];
+            let own = ["cluster-enabled yes", "cluster-node-timeout 1000", &bus];
             nodes.push(Server::start(&[&own, lines].concat()).await);
             bus_ports.push(bus_port.to_string());
         }

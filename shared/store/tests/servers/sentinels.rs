@@ -29,8 +29,7 @@ impl Sentinels {
         }
         let lines = [
             format!("sentinel monitor {NAME} 127.0.0.1 {port} 2"),
-            // Long enough that a busy machine is not taken for a dead one.
-            format!("sentinel down-after-milliseconds {NAME} 2000"),
+            format!("sentinel down-after-milliseconds {NAME} 500"),
             format!("sentinel failover-timeout {NAME} 5000"),
             format!("sentinel parallel-syncs {NAME} 2"),
         ];
