@@ -18,6 +18,15 @@ pub enum Step {
     },
 }
 
+impl Step {
+    pub fn part(&self) -> Part {
+        match self {
+            Self::Apply(rendered) => rendered.part,
+            Self::Delete { part, .. } => *part,
+        }
+    }
+}
+
 /// What to do so that there is what is wanted, and no more. What is as it should be is left alone, also where others
 /// have added to it.
 pub fn plan(namespace: &str, wanted: Vec<Rendered>, live: &Live) -> Vec<Step> {

@@ -266,8 +266,9 @@ impl Desk {
             },
         };
         let namespace = fleet.as_str().split('/').next().unwrap_or_default();
-        let wanted = wanted.into_iter().filter(|wanted| self.listed.contains(&wanted.part));
-        plan(namespace, wanted.collect(), live)
+        let mut steps = plan(namespace, wanted, live);
+        steps.retain(|step| self.listed.contains(&step.part()));
+        steps
     }
 
     /// Whether nothing is to run for a fleet that is not wanted.

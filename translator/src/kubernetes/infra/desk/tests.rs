@@ -69,11 +69,7 @@ fn take(desk: &mut Desk, steps: Vec<Step>) {
 }
 
 fn kinds(steps: &[Step]) -> Vec<&'static str> {
-    let kind = |step: &Step| match step {
-        Step::Apply(rendered) => rendered.part.kind(),
-        Step::Delete { part, .. } => part.kind(),
-    };
-    steps.iter().map(kind).collect()
+    steps.iter().map(|step| step.part().kind()).collect()
 }
 
 #[test]
@@ -97,6 +93,28 @@ fn a_part_that_cannot_be_watched_holds_up_no_other() {
     desk.note(Part::Service, Event::InitDone);
     let (_, steps) = desk.next(now).unwrap();
     assert_eq!(kinds(&steps), ["Service"]);
+}
+
+/// As when another one begins to lead: what there is is told part by part, and object by object.
+#[test]
+fn what_is_wanted_and_half_told_is_left_alone() {
+    let (mut first, now) = (desk(), Instant::now());
+    listed(&mut first);
+    first.hear(&report(Some(infra(80))));
+    let (_, there) = first.next(now).unwrap();
+
+    let mut next = desk();
+    next.hear(&report(Some(infra(80))));
+    for step in &there {
+        let Step::Apply(rendered) = step else { panic!("{step:?}") };
+        let object: DynamicObject = serde_json::from_value(rendered.object.clone()).unwrap();
+        next.note(rendered.part, Event::Init);
+        next.note(rendered.part, Event::InitApply(object));
+        let half = next.next(now);
+        assert_eq!(half, None, "{} is not told whole", rendered.part.kind());
+        next.note(rendered.part, Event::InitDone);
+        assert_eq!(next.next(now), None);
+    }
 }
 
 #[test]
