@@ -8,7 +8,6 @@ use heliograph_store::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 
 /// [`Embedded`], with faults.
@@ -16,8 +15,6 @@ use tokio::sync::watch;
 pub(crate) struct Faulty {
     inner: Arc<Embedded>,
     faults: watch::Sender<Faults>,
-    /// How often it was asked what is newest, and answered.
-    questions: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -40,11 +37,11 @@ struct Slow {
 
 impl Faulty {
     pub(crate) fn over(inner: Arc<Embedded>) -> Self {
-        Self { inner, ..Self::default() }
+        Self { inner, faults: watch::Sender::default() }
     }
 
     pub(crate) fn with(faults: Faults) -> Self {
-        Self { faults: watch::Sender::new(faults), ..Self::default() }
+        Self { inner: Arc::default(), faults: watch::Sender::new(faults) }
     }
 
     pub(crate) fn inner(&self) -> Arc<Embedded> {
@@ -53,10 +50,6 @@ impl Faulty {
 
     pub(crate) fn set(&self, faults: Faults) {
         self.faults.send_replace(faults);
-    }
-
-    pub(crate) fn questions(&self) -> usize {
-        self.questions.load(Ordering::SeqCst)
     }
 
     fn reachable(&self) -> Result<(), StoreError> {
@@ -94,7 +87,6 @@ impl Store for Faulty {
     fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
         Box::pin(async move {
             self.reachable()?;
-            self.questions.fetch_add(1, Ordering::SeqCst);
             if self.faults.borrow().forgetful {
                 return Ok(BTreeMap::new());
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Sooner than a report is repeated, so that what arrives in time was told because it changed.
-const SOON: Duration = Duration::from_secs(ACKS_EXPIRY.as_secs() * 3 / 10);
+const SOON: Duration = Duration::from_secs(ACKS_EXPIRY.as_secs() / 4);
 
 /// The report of the fleet, once it is as wanted.
 async fn reported(world: &World, wanted: impl Fn(&FleetReport) -> bool) -> (String, FleetReport) {

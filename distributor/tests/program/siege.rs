@@ -53,7 +53,7 @@ async fn ten_thousand_half_open_handshakes_take_little_and_end() {
             site.goes_on().await;
             most = most.max(site.distributor.metric(CONNECTIONS).await);
         }
-        assert!(most > 1000, "{most}: too few at once to tell");
+        assert!(most > 5000, "{most}: too few at once to tell");
         let taken = site.distributor.memory().saturating_sub(before);
         // 20 KiB for each, and what serving takes beside them.
         let bound = 100 + most * 20 / 1024;
@@ -86,8 +86,8 @@ async fn five_hundred_half_received_requests_take_a_bounded_room() {
     let flags = [&OPEN[..], &["--first-request-timeout", "60s"]].concat();
     let mut site = Site::start(&flags, None).await;
     let before = site.distributor.memory();
-    // A message of 8 MiB, of which 1 comes: more would take a busy machine longer than such a message is waited for.
-    let half: Bytes = [vec![0, 0, 0x80, 0, 0], vec![7; 1 << 20]].concat().into();
+    // A message of 8 MiB, of which half comes.
+    let half: Bytes = [vec![0, 0, 0x80, 0, 0], vec![7; 4 << 20]].concat().into();
     let mut streams = Vec::new();
     for _ in 0..500 / 4 {
         let opener = talker::connect(&site.server).await;
@@ -111,7 +111,7 @@ async fn five_hundred_half_received_requests_take_a_bounded_room() {
     // 32 of them fill the room.
     until("refusals", async || turned_away(&site, "receiving").await == 500 - 32).await;
     let taken = site.distributor.memory().saturating_sub(before);
-    assert!(taken < 250, "{taken} MiB, and all of them would be 500");
+    assert!(taken < 500, "{taken} MiB, and all of them would be 2000");
 
     // Small requests pass meanwhile, large ones when there is room again.
     let names = |count| (0..count).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();

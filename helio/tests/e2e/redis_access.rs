@@ -6,7 +6,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// How soon the programs do their work once the fault is mended. They try again every two seconds at least.
-const RECOVERY: Duration = Duration::from_secs(30);
+const RECOVERY: Duration = Duration::from_secs(10);
 /// How often a program asks for something in vain before its log is looked at: a line for each time would show.
 const TRIES: f64 = 10.0;
 

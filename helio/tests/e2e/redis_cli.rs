@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Output;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Simulated Envoys at each distributor.
 const EACH: usize = 40;
@@ -113,8 +114,10 @@ async fn every_proxy_of_three_distributors_is_listed_once_and_where_it_is() {
 
     // One that hangs is waited for, and no longer than it may take; one that is gone is not.
     send("STOP", scene.distributors[2].id());
+    let started = Instant::now();
     let output = scene.run(&["proxies", "--timeout", "5s"]);
     send("CONT", scene.distributors[2].id());
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert_eq!(text(&output).lines().count(), 2 * EACH + 1);
     assert_eq!(output.status.code(), Some(1), "what is missing must not look whole");
     let expected = format!("{} did not answer: no answer within 5s", scene.name(2));

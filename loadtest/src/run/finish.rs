@@ -15,7 +15,7 @@ const BUSY: f64 = 0.8;
 /// For the last look at all clients.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Who interrupts a run does not want to wait.
-const IMPATIENCE: Duration = Duration::from_secs(3);
+const IMPATIENCE: Duration = Duration::from_secs(1);
 
 impl Finished {
     /// Nothing was wrong, as far as it came.

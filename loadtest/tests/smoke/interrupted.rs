@@ -65,7 +65,7 @@ fn an_interrupt_ends_everything_and_still_reports() {
     // As a terminal does, to all that were started from it.
     kill_process_group(pid, Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert!(interrupted.elapsed() < DEADLINE, "{:?}", interrupted.elapsed());
+    assert!(interrupted.elapsed() < Duration::from_secs(5), "{:?}", interrupted.elapsed());
     while began.iter().any(|pid| parent_of(*pid).is_some()) {
         assert!(interrupted.elapsed() < DEADLINE, "processes are left: {began:?}");
     }

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const LEASE: Duration = Duration::from_secs(8);
+const LEASE: Duration = Duration::from_secs(5);
 
 struct Site {
     cluster: Arc<Kubernetes>,

@@ -1,6 +1,6 @@
 //! The users of `examples/redis/users.acl` may do what their programs do, and nothing else.
 
-use crate::servers::{Cluster, Server, connect, until};
+use crate::servers::{Cluster, Server, until};
 use crate::world::{
     Keys, Leader, Program, cluster, endpoints, fleet, secret, settings, until_synced,
 };
@@ -16,8 +16,6 @@ struct User {
 }
 
 const BELL: &str = "heliograph:{index}:bell";
-/// A busy machine may not answer within the second that [`User::play`] gives it.
-const TRIES: usize = 3;
 /// What is needed in a Cluster alone.
 const OF_CLUSTERS: [&str; 4] = ["+hsetnx", "+spublish", "+ssubscribe", "+cluster|slots"];
 
@@ -73,40 +71,9 @@ impl User {
         format!("{scheme}://{}:{}@{places}", self.name, self.password())
     }
 
-    /// Plays on a stage of its own, to the end or until it misses a rule, and whether it was refused something.
-    async fn appear(
-        &self,
-        url: &str,
-        servers: &[&Server],
-        without: Option<usize>,
-    ) -> (Result<(), StoreError>, bool) {
-        let mut tries = 1;
-        loop {
-            let stage = Stage::new(url.to_owned(), servers).await;
-            for server in servers {
-                self.enter(server, without).await;
-            }
-            let is_refused = async || stage.refusals().await > 0;
-            let outcome = match without {
-                None => self.play(&stage).await,
-                Some(_) => tokio::select! {
-                    outcome = self.play(&stage) => outcome,
-                    () = until("it is refused", &is_refused) => return (Ok(()), true),
-                },
-            };
-            let refused = is_refused().await;
-            let is_late = outcome.as_ref().is_err_and(StoreError::is_temporary) && !refused;
-            if !is_late || tries == TRIES {
-                return (outcome, refused);
-            }
-            tries += 1;
-        }
-    }
-
     async fn play(&self, stage: &Stage<'_>) -> Result<(), StoreError> {
-        // Whoever listens pings after a second of silence.
-        let settings = settings(&self.url(&stage.url))
-            .with_timeouts(Duration::from_secs(5), Duration::from_secs(1));
+        let second = Duration::from_secs(1);
+        let settings = settings(&self.url(&stage.url)).with_timeouts(second, second);
         let options = RedisOptions { grace: Duration::ZERO, ..RedisOptions::default() };
         let program = Program::open_with(settings, &stage.keys, options);
         match self.name.as_str() {
@@ -253,18 +220,22 @@ async fn operate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreError>
 async fn plays(url: String, servers: &[&Server], in_cluster: bool) {
     for user in users() {
         for without in std::iter::once(None).chain(user.needed(in_cluster).into_iter().map(Some)) {
-            let (outcome, refused) = user.appear(&url, servers, without).await;
-            match without {
-                None => {
-                    outcome.unwrap();
-                    assert!(!refused, "{} was refused something", user.name);
-                }
-                // Each rule is needed, so that none is there for nothing and none can get lost.
-                Some(place) => {
-                    let rule = &user.rules[place];
-                    assert!(refused, "{} does not need {rule}: {outcome:?}", user.name);
-                }
+            let stage = Stage::new(url.clone(), servers).await;
+            for server in servers {
+                user.enter(server, without).await;
             }
+            let Some(place) = without else {
+                user.play(&stage).await.unwrap();
+                assert_eq!(stage.refusals().await, 0, "{} was refused something", user.name);
+                continue;
+            };
+            // Each rule is needed, so that none is there for nothing and none can get lost.
+            let outcome = tokio::select! {
+                outcome = user.play(&stage) => outcome,
+                () = until("it is refused", async || stage.refusals().await > 0) => continue,
+            };
+            let refused = stage.refusals().await > 0;
+            assert!(refused, "{} does not need {}: {outcome:?}", user.name, user.rules[place]);
         }
     }
 }
@@ -341,7 +312,8 @@ async fn the_users_can_do_nothing_else() {
     ];
     for user in &users {
         user.enter(&server, None).await;
-        let mut connection = connect(user.url(&server.url())).await.unwrap();
+        let client = redis::Client::open(user.url(&server.url())).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         let own: &[&str] = match user.name.as_str() {
             "translator" => &[],
             "distributor" => &distributor,
