@@ -1,4 +1,6 @@
 use super::{Server, ports, until, until_found};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 /// Three masters with a third of the slots each, and a replica of each.
 pub(crate) struct Cluster {
@@ -7,6 +9,9 @@ pub(crate) struct Cluster {
 
 const MASTERS: usize = 3;
 const SLOTS: usize = 16_384;
+/// A replica that was asked to become the master gives up after five seconds, without a word: nodes that were silent for
+/// half a second have no connection to each other for a moment, and then its request is lost.
+const ATTEMPT: Duration = Duration::from_secs(6);
 
 impl Cluster {
     pub(crate) async fn start() -> Self {
@@ -54,8 +59,19 @@ impl Cluster {
         let port = master.port();
         let [_, other] = self.shard_of(master);
         other.until_synced().await;
-        other.query::<()>(&["CLUSTER", "FAILOVER"]).await.unwrap();
-        self.until_other_than(key, port).await;
+        let asked = Cell::new(None::<Instant>);
+        until("the key has another master", async || {
+            if self.has_other_than(key, port).await {
+                return true;
+            }
+            if asked.get().is_none_or(|asked| asked.elapsed() > ATTEMPT) {
+                // Refused by one that is the master already, and not all have heard of it.
+                let _ = other.query::<()>(&["CLUSTER", "FAILOVER"]).await;
+                asked.set(Some(Instant::now()));
+            }
+            false
+        })
+        .await;
     }
 
     /// This node and the one that has the same slots.
@@ -95,10 +111,11 @@ impl Cluster {
     }
 
     async fn until_other_than(&self, key: &str, port: u16) {
-        until("the key has another master", async || {
-            self.owner(key).await.is_some_and(|owner| owner != port)
-        })
-        .await;
+        until("the key has another master", async || self.has_other_than(key, port).await).await;
+    }
+
+    async fn has_other_than(&self, key: &str, port: u16) -> bool {
+        self.owner(key).await.is_some_and(|owner| owner != port)
     }
 
     /// The port of the one that all living nodes take for the master of this key, if they are well.
@@ -132,12 +149,8 @@ impl Cluster {
         for (index, node) in self.nodes.iter().enumerate() {
             let epoch = (index + 1).to_string();
             node.query::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await.unwrap();
-            for (other, bus_port) in self.nodes.iter().zip(bus_ports).take(index) {
-                let port = other.port().to_string();
-                let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, bus_port];
-                node.query::<()>(&meet).await.unwrap();
-            }
         }
+        self.meet(bus_ports).await;
         for (master, replica) in masters.iter().zip(replicas) {
             let id: String = master.query(&["CLUSTER", "MYID"]).await.unwrap();
             // It is refused until the two have met.
@@ -151,6 +164,39 @@ impl Cluster {
                 .await;
         }
     }
+
+    /// All nodes learn of each other. Those that a stranger does not answer within a second forget him.
+    async fn meet(&self, bus_ports: &[String]) {
+        let asked = Cell::new(None::<Instant>);
+        until("the nodes have met", async || {
+            let again = asked.get().is_none_or(|asked| asked.elapsed() > ATTEMPT);
+            let mut strangers = 0;
+            for (index, node) in self.nodes.iter().enumerate() {
+                for (other, bus_port) in self.nodes.iter().zip(bus_ports).take(index) {
+                    if knows(node, other).await.unwrap_or(false) {
+                        continue;
+                    }
+                    strangers += 1;
+                    if again {
+                        let port = other.port().to_string();
+                        let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, bus_port];
+                        node.query::<()>(&meet).await.unwrap();
+                    }
+                }
+            }
+            if again {
+                asked.set(Some(Instant::now()));
+            }
+            strangers == 0
+        })
+        .await;
+    }
+}
+
+async fn knows(node: &Server, other: &Server) -> Option<bool> {
+    let map: String = node.query(&["CLUSTER", "NODES"]).await.ok()?;
+    let place = format!(" 127.0.0.1:{}@", other.port());
+    Some(map.lines().any(|line| line.contains(&place) && !line.contains("handshake")))
 }
 
 async fn whole(node: &Server) -> Option<bool> {
