@@ -4,7 +4,9 @@ use crate::errors::{answer_to, request};
 use crate::faulty::{Faults, Faulty};
 use crate::wire::DELTA;
 use crate::world::*;
-use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use heliograph_envoy::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse,
+};
 use heliograph_snapshot::Resource;
 use std::time::Duration;
 
@@ -33,17 +35,28 @@ async fn behind() -> (World, World) {
     (ahead, behind)
 }
 
-#[tokio::test]
-async fn it_waits_until_the_replica_has_caught_up() {
-    let (ahead, behind) = behind().await;
+/// What a client that holds "green" is told by a replica that is behind. It is told nothing for so long, and then all of
+/// the newer snapshot.
+async fn told_once_caught_up(
+    ahead: &World,
+    behind: &World,
+    silence: Duration,
+) -> DeltaDiscoveryResponse {
     let held = [cluster("green", 1).1];
-    let mut answer = Box::pin(answer_to(&behind, DELTA, holding(&held)));
-    let early = tokio::time::timeout(Duration::from_millis(200), &mut answer).await;
+    let mut answer = Box::pin(answer_to(behind, DELTA, holding(&held)));
+    let early = tokio::time::timeout(silence, &mut answer).await;
     assert!(early.is_err(), "answered from an older snapshot: {early:?}");
     behind.store.set(Faults::default());
     let response = answer.await.unwrap().unwrap();
     let newest = ahead.acks.of(&fleet()).unwrap().head.unwrap();
     assert!(response.nonce.starts_with(&format!("{newest}-")), "{}", response.nonce);
+    response
+}
+
+#[tokio::test]
+async fn it_waits_until_the_replica_has_caught_up() {
+    let (ahead, behind) = behind().await;
+    let response = told_once_caught_up(&ahead, &behind, Duration::from_millis(200)).await;
     let names: Vec<_> = response.resources.iter().map(|resource| &*resource.name).collect();
     assert_eq!((names, response.removed_resources), (vec!["red"], vec![]));
     assert_eq!(behind.metric(UNCOMPARED), 0);
@@ -53,14 +66,7 @@ async fn it_waits_until_the_replica_has_caught_up() {
 async fn a_store_that_lost_something_does_not_tell() {
     let (ahead, behind) = behind().await;
     behind.store.set(Faults { forgetful: true, ..SILENT });
-    let held = [cluster("green", 1).1];
-    let mut answer = Box::pin(answer_to(&behind, DELTA, holding(&held)));
-    let early = tokio::time::timeout(Duration::from_millis(500), &mut answer).await;
-    assert!(early.is_err(), "answered from an older snapshot: {early:?}");
-    behind.store.set(Faults::default());
-    let response = answer.await.unwrap().unwrap();
-    let newest = ahead.acks.of(&fleet()).unwrap().head.unwrap();
-    assert!(response.nonce.starts_with(&format!("{newest}-")), "{}", response.nonce);
+    told_once_caught_up(&ahead, &behind, Duration::from_millis(500)).await;
 }
 
 #[tokio::test]

@@ -59,17 +59,10 @@ impl Cluster {
         let port = master.port();
         let [_, other] = self.shard_of(master);
         other.until_synced().await;
-        let asked = Cell::new(None::<Instant>);
-        until("the key has another master", async || {
-            if self.has_other_than(key, port).await {
-                return true;
-            }
-            if asked.get().is_none_or(|asked| asked.elapsed() > ATTEMPT) {
-                // Refused by one that is the master already, and not all have heard of it.
-                let _ = other.query::<()>(&["CLUSTER", "FAILOVER"]).await;
-                asked.set(Some(Instant::now()));
-            }
-            false
+        let is_so = async || self.has_other_than(key, port).await;
+        until_asked("the key has another master", is_so, async || {
+            // Refused by one that is the master already, and not all have heard of it.
+            let _ = other.query::<()>(&["CLUSTER", "FAILOVER"]).await;
         })
         .await;
     }
@@ -165,32 +158,48 @@ impl Cluster {
         }
     }
 
-    /// All nodes learn of each other. Those that a stranger does not answer within a second forget him.
+    /// All nodes learn of each other. One that is not answered by a stranger within a second forgets him.
     async fn meet(&self, bus_ports: &[String]) {
-        let asked = Cell::new(None::<Instant>);
-        until("the nodes have met", async || {
-            let again = asked.get().is_none_or(|asked| asked.elapsed() > ATTEMPT);
-            let mut strangers = 0;
-            for (index, node) in self.nodes.iter().enumerate() {
-                for (other, bus_port) in self.nodes.iter().zip(bus_ports).take(index) {
-                    if knows(node, other).await.unwrap_or(false) {
-                        continue;
-                    }
-                    strangers += 1;
-                    if again {
-                        let port = other.port().to_string();
-                        let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, bus_port];
-                        node.query::<()>(&meet).await.unwrap();
+        let nodes: Vec<_> = self.nodes.iter().zip(bus_ports).collect();
+        let strangers = async || {
+            let mut strangers = Vec::new();
+            for (index, (node, _)) in nodes.iter().enumerate() {
+                for (other, bus_port) in &nodes[..index] {
+                    if !knows(node, other).await.unwrap_or(false) {
+                        strangers.push((node, other.port().to_string(), bus_port));
                     }
                 }
             }
-            if again {
-                asked.set(Some(Instant::now()));
-            }
-            strangers == 0
-        })
+            strangers
+        };
+        until_asked(
+            "the nodes have met",
+            async || strangers().await.is_empty(),
+            async || {
+                for (node, port, bus_port) in strangers().await {
+                    let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, bus_port];
+                    node.query::<()>(&meet).await.unwrap();
+                }
+            },
+        )
         .await;
     }
+}
+
+/// Waits for what the nodes do when they are asked, and asks again where it came to nothing.
+async fn until_asked(what: &str, is_so: impl AsyncFn() -> bool, ask: impl AsyncFn()) {
+    let asked = Cell::new(None::<Instant>);
+    until(what, async || {
+        if is_so().await {
+            return true;
+        }
+        if asked.get().is_none_or(|asked| asked.elapsed() > ATTEMPT) {
+            ask().await;
+            asked.set(Some(Instant::now()));
+        }
+        false
+    })
+    .await;
 }
 
 async fn knows(node: &Server, other: &Server) -> Option<bool> {
