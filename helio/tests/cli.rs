@@ -1,6 +1,9 @@
 //! The program as people call it: what it prints, and how it ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "cli/kubeconfig.rs"]
+mod kubeconfig;
+
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

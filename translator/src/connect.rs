@@ -1,10 +1,10 @@
 //! The way to a Kubernetes API.
 
+use crate::kubeconfig::{Access, KubeconfigError};
 use axum::http::{Request, Response, StatusCode};
 use heliograph_translator_core::objects::Kind;
+use kube::Client;
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -57,11 +57,9 @@ pub struct KubernetesArgs {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("this is no pod of a cluster ({0}): name a kubeconfig with --kubeconfig")]
-    Outside(#[source] kube::config::InClusterError),
-    #[error("{}: {cause}", .path.display())]
-    Kubeconfig { path: PathBuf, cause: kube::config::KubeconfigError },
+    Outside(KubeconfigError),
     #[error("no client for the Kubernetes API: {0}")]
-    Client(#[source] Box<kube::Error>),
+    Kubeconfig(KubeconfigError),
 }
 
 impl KubernetesArgs {
@@ -78,18 +76,14 @@ impl KubernetesArgs {
     }
 
     async fn client(&self) -> Result<Client, ConnectError> {
-        let mut config = match &self.kubeconfig {
-            None => Config::incluster().map_err(ConnectError::Outside)?,
+        let access = match &self.kubeconfig {
+            None => Access::of_pod().map_err(ConnectError::Outside)?,
             Some(path) => {
-                let wrong = |cause| ConnectError::Kubeconfig { path: path.clone(), cause };
-                let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
-                let context = self.kube_context.clone();
-                let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(wrong)?
+                let read = Access::read(Some(path), self.kube_context.as_deref()).await;
+                read.map_err(ConnectError::Kubeconfig)?
             }
         };
-        config.read_timeout = Some(SILENCE);
-        Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+        access.read_timeout(SILENCE).client().map_err(ConnectError::Kubeconfig)
     }
 }
 

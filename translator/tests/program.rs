@@ -275,3 +275,47 @@ fn where_objects_come_from_has_to_be_said() {
     refused(&["--kubernetes"], "--kubeconfig");
     refused(&["--kubernetes", "--kubeconfig", "/nowhere"], "/nowhere");
 }
+
+#[test]
+fn a_kubeconfig_that_is_wrong_is_named_and_nothing_in_it_is_shown() {
+    const SECRET: &str = "SuperSecretToken123";
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubeconfig");
+    let head = "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n\
+                clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n";
+    let cases = [
+        (
+            format!("users:\n- name: u\n  user: {{token: {SECRET}\n"),
+            " line 3: it is not valid YAML",
+        ),
+        (format!("users:\n- name: u\n  user: {{token: [{SECRET}]}}\n"), "expected string"),
+        (format!("{head}users: [{{name: u, user: {{tokenFile: {SECRET}}}}}]\n"), "tokenFile"),
+        (
+            format!(
+                "{head}users: [{{name: u, user: {{exec: {{command: /bin/echo, args: [{SECRET}]}}}}}}]\n"
+            ),
+            "exec plugin",
+        ),
+    ];
+    for (text, expected) in cases {
+        fs::write(&file, text).unwrap();
+        let mut command = translator();
+        command.args(["--store", "redis://127.0.0.1:1", "--kubernetes", "--log-level", "trace"]);
+        let output =
+            command.arg("--kubeconfig").arg(&file).stdout(Stdio::piped()).output().unwrap();
+        let printed = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        assert!(!printed.concat().contains(SECRET), "{printed:?}");
+        let error = printed[1].lines().last().unwrap();
+        let place = file.to_str().unwrap();
+        assert!(error.starts_with("error: ") && error.contains(place), "{error}");
+        assert!(error.contains(expected), "{expected:?} is not in {error}");
+    }
+    fs::remove_file(&file).unwrap();
+    let missing = translator()
+        .args(["--store", "redis://127.0.0.1:1", "--kubernetes", "--kubeconfig"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(missing.stderr).unwrap();
+    assert_eq!(stderr.matches("No such file").count(), 1, "{stderr}");
+}

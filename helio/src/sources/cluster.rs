@@ -2,11 +2,11 @@
 //! kubelet, so that no port has to be open to anybody, and the cluster decides who may.
 
 use super::{Connection, SourcesArgs};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
+use heliograph_translator::Access;
 use k8s_openapi::api::core::v1 as core;
 use kube::api::{ListParams, LogParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 
 /// A translator or a distributor.
 #[derive(Clone)]
@@ -42,24 +42,16 @@ pub(super) async fn pods(args: &SourcesArgs) -> anyhow::Result<Vec<Pod>> {
 }
 
 async fn client(args: &SourcesArgs) -> anyhow::Result<Client> {
-    let options =
-        KubeConfigOptions { context: args.kube_context.clone(), ..KubeConfigOptions::default() };
-    let config = match &args.kubeconfig {
-        Some(path) => {
-            let read = Kubeconfig::read_from(path);
-            let kubeconfig = read.with_context(|| path.display().to_string())?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await
-        }
-        None => Config::from_kubeconfig(&options).await,
-    };
-    let config = match config {
-        Ok(config) => config,
+    let (file, context) = (args.kubeconfig.as_deref(), args.kube_context.as_deref());
+    let access = match Access::read(file, context).await {
+        Ok(access) => access,
+        Err(error) if file.is_some() => return Err(error.into()),
         // In a pod there is none, and none is needed.
-        Err(error) => Config::incluster().map_err(|_| anyhow!(error)).context(
+        Err(error) => Access::of_pod().map_err(|_| error).context(
             "there is no cluster to ask: name admin ports with --admin http://HOST:PORT, or a kubeconfig with --kubeconfig",
         )?,
     };
-    Client::try_from(config).context("no client for the Kubernetes API")
+    access.client().context("no client for the Kubernetes API")
 }
 
 impl Pod {
