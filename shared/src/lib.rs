@@ -4,6 +4,7 @@ pub mod admin;
 pub mod duration;
 pub mod net;
 pub mod open_files;
+pub mod output;
 pub mod settings;
 pub mod shutdown;
 pub mod size;

@@ -3,6 +3,7 @@
 mod progress;
 mod table;
 
+pub(crate) use heliograph_shared::output::{note, result};
 pub(crate) use progress::with_progress;
 pub(crate) use table::{Cell, Table, cell, one_line};
 
@@ -27,15 +28,6 @@ impl Format {
     }
 }
 
-/// Writes a result. A reader that has seen enough, as `head` does, is no error.
-pub(crate) fn result(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => outcome,
-    }
-}
-
 pub(crate) fn line(text: &str) -> io::Result<()> {
     result(&format!("{text}\n"))
 }
@@ -51,12 +43,6 @@ pub(crate) fn colour() -> bool {
 pub(crate) fn shown_time(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time)
         .map_or_else(|_| "?".to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-}
-
-/// Tells people something that is not the result.
-pub(crate) fn note(text: &str) {
-    // Who does not listen any more is no reason to end.
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Asks a person, who has to be there to answer.

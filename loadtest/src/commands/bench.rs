@@ -1,10 +1,11 @@
 use super::play::stop_at_signal;
-use super::{Outcome, complain, print};
+use super::{Outcome, complain};
 use crate::bench::{Bench, find_place, rewrite};
 use crate::scenario::Span;
 use crate::servers::Programs;
 use crate::tied::pin;
 use anyhow::Context;
+use heliograph_shared::output;
 use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 
@@ -74,7 +75,8 @@ impl BenchArgs {
             let command: Vec<_> = std::env::args().skip(1).collect();
             let text =
                 format!("{}\nCommand: `loadtest {}`.\n", table.markdown(), command.join(" "));
-            print(&text);
+            // The page is written though this is not: it took half an hour.
+            let printed = output::result(&text);
             match &self.write {
                 Some(page) if stop.is_cancelled() => {
                     complain(&format!("interrupted, so {} stays as it is", page.display()));
@@ -83,6 +85,7 @@ impl BenchArgs {
                 Some(page) => rewrite(page, lane, &text)?,
                 None => {}
             }
+            printed?;
             match table.missed() {
                 0 => {}
                 missed => complain(&format!("{missed} targets are missed or not measured")),

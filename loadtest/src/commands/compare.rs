@@ -1,6 +1,7 @@
-use super::{Outcome, Usage, print};
+use super::{Outcome, Usage};
 use anyhow::Context;
 use heliograph_report::{Bounds, Report, compare};
+use heliograph_shared::output;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -24,7 +25,7 @@ impl CompareArgs {
     pub(super) fn run(&self) -> anyhow::Result<Outcome> {
         let (before, after) = (load(&self.before)?, load(&self.after)?);
         let comparison = compare(&before, &after, &self.bound);
-        print(&comparison.to_string());
+        output::result(&comparison.to_string())?;
         Ok(if comparison.regressed() { Outcome::Bad } else { Outcome::Good })
     }
 }
@@ -35,7 +36,7 @@ impl ReportArgs {
         match &self.html {
             Some(path) => std::fs::write(path, report.html())
                 .with_context(|| format!("cannot write {}", path.display()))?,
-            None => print(&report.table()),
+            None => output::result(&report.table())?,
         }
         Ok(Outcome::Good)
     }

@@ -7,6 +7,7 @@ mod show;
 
 use crate::{tied, worker};
 use clap::{Parser, Subcommand};
+use heliograph_shared::output;
 use std::process::ExitCode;
 
 /// Simulated Envoy fleets against any xDS server, with honest numbers
@@ -90,14 +91,9 @@ fn on_this_thread<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow:
     outcome
 }
 
-#[expect(clippy::print_stdout, reason = "what the command was asked for")]
-fn print(text: &str) {
-    print!("{text}");
-}
-
-#[expect(clippy::print_stderr, reason = "for people, beside what the command was asked for")]
+/// For people, beside what the command was asked for.
 fn complain(text: &str) {
-    eprintln!("loadtest: {text}");
+    output::note(&format!("loadtest: {text}"));
 }
 
 #[cfg(test)]

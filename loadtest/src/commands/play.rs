@@ -1,4 +1,4 @@
-use super::{Outcome, Usage, complain, print};
+use super::{Outcome, Usage, complain};
 use crate::Security;
 use crate::drive::{Driver, FilesDriver, StoreDriver};
 use crate::play::play;
@@ -7,6 +7,7 @@ use crate::scenario::{Protocols, Scenario};
 use crate::servers::{Launch, Programs, Target};
 use anyhow::Context;
 use heliograph_report::{Report, Sampler};
+use heliograph_shared::output;
 use heliograph_store::StoreArgs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -107,8 +108,9 @@ impl RunArgs {
         let command = std::env::args().collect();
         let finished = play(&scenario, self.fleet.clone(), command, target, options).await?;
         self.write(&finished.report)?;
-        print(&finished.report.table());
+        let printed = output::result(&finished.report.table());
         finished.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+        printed?;
         Ok(if finished.is_good() && !stop.is_cancelled() { Outcome::Good } else { Outcome::Bad })
     }
 

@@ -1,5 +1,6 @@
-use super::{Outcome, Usage, print};
+use super::{Outcome, Usage};
 use crate::scenario::{BUILT_IN, Scenario, built_in};
+use heliograph_shared::output;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
@@ -11,7 +12,7 @@ pub(super) fn list() -> anyhow::Result<Outcome> {
     let width = BUILT_IN.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, text) in BUILT_IN {
         let about = Scenario::parse(name, text)?.about;
-        print(&format!("{name:width$}  {about}\n"));
+        output::result(&format!("{name:width$}  {about}\n"))?;
     }
     Ok(Outcome::Good)
 }
@@ -19,7 +20,7 @@ pub(super) fn list() -> anyhow::Result<Outcome> {
 impl ShowArgs {
     pub(super) fn run(&self) -> anyhow::Result<Outcome> {
         match built_in(&self.scenario) {
-            Some(text) => print(text),
+            Some(text) => output::result(text)?,
             None => {
                 let reason = format!(
                     "{:?} is not built in: `loadtest list` shows those that are",

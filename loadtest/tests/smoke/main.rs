@@ -10,3 +10,4 @@ mod interrupted;
 mod program;
 mod refused;
 mod scenarios;
+mod unread;

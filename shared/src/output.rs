@@ -1,0 +1,18 @@
+//! What a command prints: its result on stdout, the rest on stderr. `print!` and `eprintln!` panic when nobody reads it.
+
+use std::io::{self, Write};
+
+/// Writes a result. A reader that has seen enough, as `head` does, is no error.
+pub fn result(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Tells people something that is not the result.
+pub fn note(text: &str) {
+    // Who does not listen any more is no reason to end.
+    let _ = writeln!(io::stderr(), "{text}");
+}
