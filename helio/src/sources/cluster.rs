@@ -2,9 +2,10 @@
 //! kubelet, so that no port has to be open to anybody, and the cluster decides who may.
 
 use super::{Connection, SourcesArgs};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use heliograph_translator::Access;
 use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ListParams, LogParams};
 use kube::{Api, Client};
 
@@ -20,14 +21,22 @@ const OURS: &str =
     "app.kubernetes.io/name=heliograph,app.kubernetes.io/component in (translator, distributor)";
 /// Pods that were evicted or whose node went stay in the list until somebody deletes them; others run in their place.
 const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
+/// Of those no more are of interest than these, the newest.
+const ENDED: usize = 50;
+const COMPONENT: &str = "app.kubernetes.io/component";
 /// What the admin port is called in a pod.
 const PORT_NAME: &str = "admin";
 const PORT: u16 = 19000;
 
-pub(super) async fn pods(args: &SourcesArgs) -> anyhow::Result<Vec<Pod>> {
+/// Those that ended, if they are wanted, and the others.
+pub(super) async fn pods(
+    args: &SourcesArgs,
+    with_ended: bool,
+) -> anyhow::Result<(Vec<Pod>, Vec<Pod>)> {
     let client = client(args).await?;
     let pods: Api<core::Pod> = Api::namespaced(client, &args.namespace);
-    let ours = ListParams::default().labels(OURS).fields(NOT_ENDED);
+    let ours = ListParams::default().labels(OURS);
+    let ours = if with_ended { ours } else { ours.fields(NOT_ENDED) };
     let found = pods.list(&ours).await.with_context(|| {
         format!("the pods of the namespace {} cannot be listed", args.namespace)
     })?;
@@ -38,7 +47,12 @@ pub(super) async fn pods(args: &SourcesArgs) -> anyhow::Result<Vec<Pod>> {
             args.namespace
         );
     }
-    Ok(found.items.into_iter().map(|object| Pod { pods: pods.clone(), object }).collect())
+    let found = found.items.into_iter().map(|object| Pod { pods: pods.clone(), object });
+    let (mut ended, running): (Vec<Pod>, Vec<Pod>) = found.partition(Pod::has_ended);
+    ended.sort_by(|one, other| other.created().cmp(&one.created()));
+    ended.truncate(ENDED);
+    ended.sort_by(|one, other| one.name().cmp(other.name()));
+    Ok((ended, running))
 }
 
 async fn client(args: &SourcesArgs) -> anyhow::Result<Client> {
@@ -55,8 +69,22 @@ async fn client(args: &SourcesArgs) -> anyhow::Result<Client> {
 }
 
 impl Pod {
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// It will never run again.
+    pub(crate) fn has_ended(&self) -> bool {
+        Self::is_over(&self.object)
+    }
+
+    pub(crate) fn is_over(pod: &core::Pod) -> bool {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        matches!(phase, Some("Failed" | "Succeeded"))
+    }
+
+    fn created(&self) -> Option<&Time> {
+        self.object.metadata.creation_timestamp.as_ref()
     }
 
     pub(super) async fn connect(&self) -> anyhow::Result<Connection> {
@@ -86,10 +114,24 @@ impl Pod {
         admin.and_then(|port| port.container_port.try_into().ok()).unwrap_or(PORT)
     }
 
+    /// The container of ours: others may have been put beside it, and their logs are not ours to read.
+    fn container(&self) -> Option<&str> {
+        let component = self.object.metadata.labels.as_ref().and_then(|it| it.get(COMPONENT));
+        let containers = self.object.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
+        let ours = containers.iter().find(|it| component.is_some_and(|name| *name == it.name));
+        ours.or_else(|| containers.first()).map(|container| container.name.as_str())
+    }
+
     /// The newest lines of its log, of its present container or the one before that ended.
     pub(crate) async fn log(&self, lines: i64, previous: bool) -> anyhow::Result<String> {
-        let params = LogParams { tail_lines: Some(lines), previous, ..LogParams::default() };
-        Ok(self.pods.logs(self.name(), &params).await?)
+        let container = self.container().map(str::to_owned);
+        let params =
+            LogParams { container, tail_lines: Some(lines), previous, ..LogParams::default() };
+        self.pods.logs(self.name(), &params).await.map_err(|error| match error {
+            // The API server's own words, without the wrapping that the client has around them.
+            kube::Error::Api(status) => anyhow!(status.message),
+            error => error.into(),
+        })
     }
 }
 

@@ -6,13 +6,13 @@ mod metrics;
 mod pages;
 mod place;
 
+pub(crate) use cluster::Pod;
 pub(crate) use connection::Connection;
 pub(crate) use metrics::Metrics;
 pub(crate) use pages::{Acks, ClientRow, FleetRow, ResourceRow, Told, encoded, parsed};
 
 use crate::output::{self, with_progress};
 use anyhow::bail;
-use cluster::Pod;
 use futures::future::join_all;
 use heliograph_shared::duration;
 use place::Place;
@@ -65,6 +65,8 @@ pub(crate) struct SourcesArgs {
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     all: Vec<Source>,
+    /// Pods that cannot be asked any more; only where they are wanted.
+    ended: Vec<Pod>,
     timeout: Duration,
     is_whole: bool,
 }
@@ -123,12 +125,21 @@ impl SourcesArgs {
     }
 
     pub(crate) async fn open(&self) -> anyhow::Result<Sources> {
+        self.found(false).await
+    }
+
+    /// With the pods of a cluster that ended, even if there are no others.
+    pub(crate) async fn open_with_ended(&self) -> anyhow::Result<Sources> {
+        self.found(true).await
+    }
+
+    async fn found(&self, with_ended: bool) -> anyhow::Result<Sources> {
         let direct =
             |place: &Place| Source { name: place.to_string(), way: Way::Direct(place.clone()) };
-        let mut all: Vec<Source> = match self.admin.is_empty() {
-            false => self.admin.iter().map(direct).collect(),
+        let (mut all, ended): (Vec<Source>, Vec<Pod>) = match self.admin.is_empty() {
+            false => (self.admin.iter().map(direct).collect(), Vec::new()),
             true => {
-                let looking = cluster::pods(self);
+                let looking = cluster::pods(self, with_ended);
                 let found = timeout(
                     self.timeout,
                     with_progress(looking, || {
@@ -136,7 +147,10 @@ impl SourcesArgs {
                     }),
                 );
                 match found.await {
-                    Ok(found) => found?.into_iter().map(Source::of_pod).collect(),
+                    Ok(found) => {
+                        let (ended, running) = found?;
+                        (running.into_iter().map(Source::of_pod).collect(), ended)
+                    }
                     Err(_) => bail!(
                         "the Kubernetes API did not answer within {:?}: is --kubeconfig the right one? Or name admin \
                          ports with --admin",
@@ -147,7 +161,7 @@ impl SourcesArgs {
         };
         all.sort_by(|one, other| one.name.cmp(&other.name));
         all.dedup_by(|one, other| one.name == other.name);
-        Ok(Sources { all, timeout: self.timeout, is_whole: self.admin.is_empty() })
+        Ok(Sources { all, ended, timeout: self.timeout, is_whole: self.admin.is_empty() })
     }
 }
 
@@ -177,16 +191,21 @@ impl Sources {
         self.all.iter()
     }
 
+    /// The newest of the pods that ended, sorted by name.
+    pub(crate) fn ended(&self) -> impl Iterator<Item = &Pod> {
+        self.ended.iter()
+    }
+
     /// Only those with these names.
     pub(crate) fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
         let mut all = self.all.clone();
         all.retain(|source| is_wanted(&source.name));
-        Self { all, timeout: self.timeout, is_whole: false }
+        Self { all, ended: Vec::new(), timeout: self.timeout, is_whole: false }
     }
 
     /// The same, for a question that takes longer.
     pub(crate) fn patient(&self) -> Self {
-        Self { all: self.all.clone(), timeout: self.timeout * 6, is_whole: self.is_whole }
+        Self { timeout: self.timeout * 6, ..self.clone() }
     }
 
     /// See [`Answers::is_whole`].

@@ -29,6 +29,10 @@ pub(crate) struct Kubelet {
 
 /// What every pod logs.
 pub(crate) const LOG: &str = "INFO serving\nWARN password=in-the-log-by-mistake\n";
+/// What every pod logged in the container before.
+pub(crate) const LOG_BEFORE: &str = "INFO out of memory\n";
+/// The one that is no more on the node, as evicted ones are.
+pub(crate) const GONE: &str = "distributor-e";
 
 const PROTOCOL: &str = "v4.channel.k8s.io";
 
@@ -76,7 +80,17 @@ async fn answer(
     let parts: Vec<&str> = request.uri().path().split('/').collect();
     let (what, pod) = (parts[1], parts[3].to_owned());
     if what == "containerLogs" {
-        return Ok(Response::new(Full::from(LOG)));
+        // Others are not ours to pass on.
+        assert!(["translator", "distributor"].contains(&parts[4]), "{parts:?}");
+        let query = request.uri().query().unwrap_or_default();
+        return Ok(match query.contains("previous=true") {
+            _ if pod == GONE => {
+                let missing = Response::builder().status(StatusCode::NOT_FOUND);
+                missing.body(Full::from("there is no such pod here")).unwrap()
+            }
+            true => Response::new(Full::from(LOG_BEFORE)),
+            false => Response::new(Full::from(LOG)),
+        });
     }
     assert_eq!(what, "portForward");
     assert_eq!(request.uri().query(), Some("port=19000"));

@@ -62,14 +62,38 @@ async fn create_pod(api: &Kubernetes, name: &str, component: &str, phase: &str) 
         "name": component, "image": format!("heliograph/{component}:test"),
         "ports": [{"name": "metrics", "containerPort": 1}, {"name": "admin", "containerPort": 19000}],
     });
+    let other = json!({"name": "mesh", "image": "somebody/mesh:test"});
     let pod = json!({
         "metadata": {"name": name, "labels": labels},
-        "spec": {"nodeName": "node", "containers": [container], "automountServiceAccountToken": false},
+        "spec": {"nodeName": "node", "containers": [other, container], "automountServiceAccountToken": false},
     });
     api.create(&path, pod).await;
     let started = json!({"name": component, "image": "test", "imageID": "", "ready": true, "restartCount": 0});
     let status = json!({"status": {"phase": phase, "containerStatuses": [started]}});
     api.patch(&format!("{path}/{name}/status"), status).await;
+}
+
+/// What the kubelet says of a pod that ended, and why; `None` of its container if it knows nothing of that any more.
+async fn end_pod(
+    api: &Kubernetes,
+    name: &str,
+    component: &str,
+    pod: Value,
+    container: Option<Value>,
+) {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}/status");
+    let started = json!({"name": component, "image": "test", "imageID": "", "ready": false, "restartCount": 0});
+    let status = container.map(|mut status| {
+        let fields = started.as_object().unwrap().clone().into_iter();
+        let given = status.as_object_mut().unwrap();
+        for (name, value) in fields {
+            given.entry(name).or_insert(value);
+        }
+        status
+    });
+    let mut pod = pod;
+    pod["containerStatuses"] = json!(Vec::from_iter(status));
+    api.patch(&path, json!({"status": pod})).await;
 }
 
 /// Somebody with these rights in the namespace, and the kubeconfig of theirs.
@@ -143,6 +167,19 @@ async fn the_pods_of_a_cluster_are_asked_through_its_api_server() {
     // Evicted, or ended with its node: it stays in the list, and nobody misses it.
     create_pod(&api, "distributor-d", "distributor", "Failed").await;
     create_pod(&api, "translator-d", "translator", "Succeeded").await;
+    create_pod(&api, "distributor-e", "distributor", "Running").await;
+    let killed = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
+    let status = json!({"state": killed, "lastState": killed, "restartCount": 1});
+    end_pod(&api, "distributor-d", "distributor", json!({"phase": "Failed"}), Some(status)).await;
+    let completed = json!({"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}});
+    let status = json!({"phase": "Succeeded"});
+    end_pod(&api, "translator-d", "translator", status, Some(completed)).await;
+    let evicted =
+        json!({"phase": "Failed", "reason": "Evicted", "message": "The node had no memory left"});
+    end_pod(&api, "distributor-e", "distributor", evicted, None).await;
+    // One of those that run was killed, and ended again before it was started the third time.
+    let status = json!({"state": killed, "lastState": killed, "restartCount": 1});
+    end_pod(&api, "distributor-c", "distributor", json!({"phase": "Running"}), Some(status)).await;
 
     let refused = helio(&onlooker, &["proxies"]);
     assert!(stderr(&refused).contains("pods/portforward"), "{}", stderr(&refused));
@@ -177,6 +214,58 @@ async fn the_pods_of_a_cluster_are_asked_through_its_api_server() {
     assert_eq!(of("/logs/distributor-a.txt"), Some(expected.as_str()));
     assert!(of("/pods.json").unwrap().contains("Pending"));
     assert!(of("/about.json").unwrap().contains("its pod is not running: Pending"));
+
+    // Those that ended are in it, as far as the API server has them, and say so.
+    assert_eq!(of("/logs/ended/distributor-d.txt"), Some(expected.as_str()));
+    assert_eq!(of("/logs/ended/translator-d.txt"), Some(expected.as_str()));
+    assert_eq!(of("/logs/ended/distributor-d-before.txt"), Some(kubelet::LOG_BEFORE));
+    assert_eq!(of("/logs/ended/translator-d-before.txt"), None);
+    assert_eq!(of("/logs/distributor-c-before.txt"), Some(kubelet::LOG_BEFORE));
+    assert_eq!(of("/logs/distributor-d.txt"), None);
+    let gone = of("/logs/ended/distributor-e.txt").unwrap();
+    assert!(
+        gone.starts_with("it cannot be read: ") && gone.contains("pods/log distributor-e"),
+        "{gone}"
+    );
+    let pods: Vec<Value> = serde_json::from_str(of("/pods.json").unwrap()).unwrap();
+    let pod = |name: &str| pods.iter().find(|pod| pod["name"] == name).unwrap();
+    for (name, ended, phase) in [
+        ("distributor-a", false, "Running"),
+        ("distributor-c", false, "Running"),
+        ("distributor-d", true, "Failed"),
+        ("distributor-e", true, "Failed"),
+        ("translator-d", true, "Succeeded"),
+    ] {
+        assert_eq!((&pod(name)["ended"], &pod(name)["phase"]), (&json!(ended), &json!(phase)));
+    }
+    let killed = json!({"code": 137, "reason": "OOMKilled"});
+    for name in ["distributor-c", "distributor-d"] {
+        let container = &pod(name)["containers"][0];
+        assert_eq!((&container["exit"], &container["lastExit"]), (&killed, &killed), "{container}");
+    }
+    assert_eq!(pod("distributor-e")["reason"], "Evicted");
+    assert_eq!(pod("distributor-e")["message"], "The node had no memory left");
+    // Nobody waits for what has ended.
+    assert!(
+        !stderr(&output).contains("-d") && !stderr(&output).contains("-e "),
+        "{}",
+        stderr(&output)
+    );
+    let about: Value = serde_json::from_str(of("/about.json").unwrap()).unwrap();
+    assert_eq!(about["ended"], json!(["distributor-d", "distributor-e", "translator-d"]));
+
+    // Where all have ended, there is still something to look at.
+    for name in ["distributor-a", "distributor-b", "distributor-c", "translator-a"] {
+        let component = name.split_once('-').unwrap().0;
+        end_pod(&api, name, component, json!({"phase": "Failed"}), None).await;
+    }
+    let none = helio(&operator, &["status"]);
+    assert!(stderr(&none).contains("no pod in the namespace"), "{}", stderr(&none));
+    let file = folder.path().join("ended.tar.gz");
+    let output = helio(&operator, &["collect", "--file", file.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let files = unpacked(&fs::read(&file).unwrap());
+    assert_eq!(files.iter().filter(|(path, _)| path.contains("/logs/ended/")).count(), 8);
 }
 
 /// The files of an archive, with their paths.

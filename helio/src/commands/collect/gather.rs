@@ -1,16 +1,15 @@
 use super::Args;
 use super::bundle::{Bundle, as_path};
+use super::pods;
 use crate::commands::{proxies, snapshot, status};
 use crate::output::shown_time;
-use crate::sources::{Answers, Port, Silent, Source, Sources, Told, parsed};
+use crate::sources::{Answers, Pod, Port, Silent, Sources, Told, parsed};
 use anyhow::anyhow;
-use futures::future::join_all;
-use k8s_openapi::api::core::v1 as core;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 /// The pages that are kept as they are, and what they are called in a bundle.
 const PAGES: [(&str, &str); 6] = [
@@ -27,8 +26,6 @@ const PAGES: [(&str, &str); 6] = [
 const FLEETS: usize = 200;
 /// How many times as long as for one question a distributor is asked of fleets.
 const PATIENCE: u32 = 6;
-/// Of a log, the newest of it.
-const LOG_BYTES: usize = 4 << 20;
 
 type Pages = BTreeMap<&'static str, String>;
 
@@ -94,13 +91,15 @@ pub(super) async fn gather(
     bundle.add("status.txt".to_owned(), status.tables(false));
     bundle.add_json("status.json".to_owned(), &status)?;
 
-    of_cluster(sources, args, &mut bundle, &mut silent).await?;
+    pods::gather(sources, args, &mut bundle, &mut silent).await?;
     silent.append(&mut missing);
     let asked: Vec<_> = sources.iter().map(|source| &source.name).collect();
+    let ended: Vec<_> = sources.ended().map(Pod::name).collect();
     let about = json!({
         "helio": env!("CARGO_PKG_VERSION"),
         "time": shown_time(now),
         "asked": asked,
+        "ended": ended,
         "silent": silent,
         "fleetsAtMost": FLEETS,
     });
@@ -196,101 +195,6 @@ fn reply(pages: &Pages) -> status::Reply {
 /// `None` if there is no such page, or it could not be read.
 fn page<T: DeserializeOwned>(pages: &Pages, file: &str) -> Option<T> {
     pages.get(file).and_then(|text| parsed(file, text).ok())
-}
-
-/// What the API server says of the pods, and their logs.
-async fn of_cluster(
-    sources: &Sources,
-    args: &Args,
-    bundle: &mut Bundle,
-    silent: &mut Vec<Silent>,
-) -> anyhow::Result<()> {
-    let pods: Vec<_> = sources.iter().filter_map(|it| Some((it, it.pod()?))).collect();
-    if pods.is_empty() {
-        return Ok(());
-    }
-    let facts: Vec<_> = pods.iter().map(|(_, pod)| pod_facts(&pod.object)).collect();
-    bundle.add_json("pods.json".to_owned(), &facts)?;
-    if args.log_lines == 0 {
-        return Ok(());
-    }
-    let limit = args.sources.timeout();
-    let logs = pods.iter().map(|(source, pod)| async move {
-        let lines = args.log_lines.into();
-        let restarted = containers(&pod.object).any(|status| status.restart_count > 0);
-        let newest = within(limit, source, "log", pod.log(lines, false));
-        let previous = async {
-            match restarted {
-                true => Some(within(limit, source, "log before", pod.log(lines, true)).await),
-                false => None,
-            }
-        };
-        let (newest, previous) = tokio::join!(newest, previous);
-        (source, newest, previous)
-    });
-    for (source, newest, previous) in join_all(logs).await {
-        let logs = [("", Some(newest)), ("-before", previous)];
-        for (suffix, log) in logs.into_iter().filter_map(|(suffix, log)| Some((suffix, log?))) {
-            match log {
-                Ok(text) => {
-                    let path = format!("logs/{}{suffix}.txt", as_path(&source.name));
-                    bundle.add(path, newest_of(text));
-                }
-                Err(failure) => silent.push(failure),
-            }
-        }
-    }
-    Ok(())
-}
-
-async fn within(
-    limit: Duration,
-    source: &Source,
-    what: &str,
-    asked: impl Future<Output = anyhow::Result<String>>,
-) -> Result<String, Silent> {
-    let failed = |why: String| Silent { name: source.name.clone(), why: format!("{what}: {why}") };
-    match timeout(limit, asked).await {
-        Ok(answer) => answer.map_err(|error| failed(format!("{error:#}"))),
-        Err(_) => Err(failed(format!("no answer within {limit:?}"))),
-    }
-}
-
-fn newest_of(mut log: String) -> String {
-    let excess = log.len().saturating_sub(LOG_BYTES);
-    let start = log.as_bytes()[excess..].iter().position(|byte| *byte == b'\n');
-    if excess > 0 {
-        log.drain(..excess + start.map_or(0, |at| at + 1));
-    }
-    log
-}
-
-/// Not the whole object: what others put into annotations and variables is not ours to pass on.
-fn pod_facts(pod: &core::Pod) -> Value {
-    let containers: Vec<_> = containers(pod)
-        .map(|status| {
-            let ended = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-            json!({
-                "name": status.name,
-                "image": status.image,
-                "ready": status.ready,
-                "restarts": status.restart_count,
-                "lastExit": ended.map(|it| json!({"code": it.exit_code, "reason": it.reason})),
-            })
-        })
-        .collect();
-    let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
-    json!({
-        "name": pod.metadata.name,
-        "node": spec.and_then(|spec| spec.node_name.as_ref()),
-        "phase": status.and_then(|status| status.phase.as_ref()),
-        "started": status.and_then(|status| status.start_time.as_ref()),
-        "containers": containers,
-    })
-}
-
-fn containers(pod: &core::Pod) -> impl Iterator<Item = &core::ContainerStatus> {
-    pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten())
 }
 
 #[cfg(test)]

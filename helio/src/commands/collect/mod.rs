@@ -2,6 +2,7 @@
 
 mod bundle;
 mod gather;
+mod pods;
 mod scrub;
 
 use crate::output;
@@ -15,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Gather what helps to find a fault into one file, without secrets
 ///
 /// Status, proxies, what each fleet is told without content, metrics, log levels and versions of every replica; in a
-/// cluster also pods and their logs; with --store also the history of fleets.
+/// cluster also pods, even those that ended, and their logs; with --store also the history of fleets.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Where to write it, a .tar.gz; if not said, heliograph-TIME.tar.gz in this folder
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let folder = format!("heliograph-{}", output::shown_time(now).replace([':', '-'], ""));
     let file = args.file.clone().unwrap_or_else(|| format!("{folder}.tar.gz").into());
     tokio::runtime::Runtime::new()?.block_on(async {
-        let sources = args.sources.open().await?;
+        let sources = args.sources.open_with_ended().await?;
         let (bundle, silent) = gather(&sources, args, now).await?;
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         bundle.write(&folder, seconds, &file)?;
