@@ -3,6 +3,7 @@
 mod bundle;
 mod gather;
 mod pods;
+mod prose;
 mod scrub;
 
 use crate::output;

@@ -1,3 +1,4 @@
+use super::prose::is_prose;
 use regex::{Captures, Regex};
 use std::borrow::Cow;
 
@@ -6,6 +7,10 @@ use std::borrow::Cow;
 #[derive(Debug)]
 pub(super) struct Scrubber {
     patterns: Vec<Regex>,
+    /// A name, its separator and a value without quotes.
+    word: Regex,
+    /// A name and its separator, behind something else.
+    next: Regex,
 }
 
 const REDACTED: &str = "[redacted]";
@@ -14,7 +19,7 @@ const REDACTED: &str = "[redacted]";
 const NAMES: &str = "authorization|passw(?:or)?d|passphrase|token|api[_-]?key|(?:secret|access)[_-]?key|(?:client|shared)[_-]?secret";
 
 /// What is in the group `keep` stays. NAME and what is between it and its value are as `Scrubber::new` has them.
-const PATTERNS: [&str; 10] = [
+const PATTERNS: [&str; 9] = [
     // A private key, as it is and as it stands in JSON, also if its end is cut off.
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?:[A-Za-z0-9+/=\s\\:,-]*?-----END [A-Z0-9 ]*PRIVATE KEY-----|[A-Za-z0-9+/=\s\\:,-]*)",
     // The same in base64, as in a Secret. Certificates begin so, too.
@@ -30,17 +35,23 @@ const PATTERNS: [&str; 10] = [
     r#"(?i)(?<keep>NAMESEPARATOR\\")(?:[^"\\\r\n]|\\[^"\\]|\\\\\\?.)*"#,
     r#"(?i)(?<keep>NAMESEPARATOR")(?:[^"\\\r\n]|\\.)*"#,
     r#"(?i)(?<keep>NAMESEPARATOR')[^'\r\n]*"#,
-    // A word, and what kind of authorization it is.
-    r#"(?i)(?<keep>NAMESEPARATOR)(?:[a-z]+\s+)?[^\s"',;}&\\]+"#,
 ];
+
+/// A word, and what kind of authorization it is, or what is wrong with it.
+const WORD: &str = r#"(?i)(?<keep>NAMESEPARATOR)(?:[a-z]+:?\s+)?[^\s"',;}&\\]+"#;
+/// How far behind a name its separator ends at most, to look no further.
+const SEPARATOR: usize = 16;
+const NEXT: &str = r"(?i)\s+[a-z_-]*NAMESEPARATOR";
 
 impl Scrubber {
     pub(super) fn new() -> Result<Self, regex::Error> {
-        let patterns = PATTERNS.iter().map(|pattern| {
+        let compiled = |pattern: &str| {
             let pattern = pattern.replace("NAME", &format!("(?:{NAMES})"));
             Regex::new(&pattern.replace("SEPARATOR", r#"\\?["']?\s*[:=]\s*"#))
-        });
-        Ok(Self { patterns: patterns.collect::<Result<_, _>>()? })
+        };
+        let patterns =
+            PATTERNS.iter().map(|pattern| compiled(pattern)).collect::<Result<_, _>>()?;
+        Ok(Self { patterns, word: compiled(WORD)?, next: compiled(NEXT)? })
     }
 
     pub(super) fn scrub(&self, text: String) -> String {
@@ -49,10 +60,33 @@ impl Scrubber {
             let tail = if found[0].ends_with('@') { "@" } else { "" };
             format!("{kept}{REDACTED}{tail}")
         };
-        self.patterns.iter().fold(text, |text, pattern| match pattern.replace_all(&text, blot) {
-            Cow::Borrowed(_) => text,
-            Cow::Owned(scrubbed) => scrubbed,
-        })
+        let text = self.patterns.iter().fold(text, |text, pattern| {
+            match pattern.replace_all(&text, blot) {
+                Cow::Borrowed(_) => text,
+                Cow::Owned(scrubbed) => scrubbed,
+            }
+        });
+        self.without_words(&text)
+    }
+
+    /// A name may be in the value of the one before, so what follows a name is looked at again.
+    fn without_words(&self, text: &str) -> String {
+        let (mut scrubbed, mut done) = (String::with_capacity(text.len()), 0);
+        while let Some(found) = self.word.captures_at(text, done) {
+            let (Some(whole), Some(kept)) = (found.get(0), found.name("keep")) else { break };
+            scrubbed.push_str(&text[done..kept.end()]);
+            done = kept.end();
+            if is_prose(&text[..kept.start()], kept.as_str(), &text[kept.end()..]) {
+                continue;
+            }
+            scrubbed.push_str(REDACTED);
+            // With what separates it from its value.
+            let near = &text[..text.ceil_char_boundary(whole.end() + SEPARATOR)];
+            let next = self.next.find_at(near, kept.end()).map(|next| next.start());
+            done = next.filter(|next| *next < whole.end()).unwrap_or(whole.end());
+        }
+        scrubbed.push_str(&text[done..]);
+        scrubbed
     }
 }
 
@@ -119,6 +153,94 @@ mod tests {
             "heliograph_distributor_calls_total{credential=\"token\"} 1",
         ] {
             assert_eq!(scrubber.scrub(innocent.to_owned()), innocent);
+        }
+    }
+
+    /// What a program says of a credential stays, wherever it says it.
+    #[test]
+    fn what_is_said_of_a_credential_stays() {
+        let scrubber = Scrubber::new().unwrap();
+        let sentences = [
+            "token: expired",
+            "password: required",
+            "token: not found",
+            "the token: not found",
+            "Token: Expired",
+            "authorization: denied",
+            "bad password: wrong or missing",
+            "token: is not valid yet",
+            "token: has expired",
+            "the passphrase: could not be verified",
+            "WARN jwt: token: expired after 5s, asking for another",
+            "cannot log in (password: rejected by Redis)",
+            "[info] token: revoked; waiting",
+            "token: unknown.",
+        ];
+        let frames: [fn(&str) -> String; 5] = [
+            |it| it.to_owned(),
+            |it| format!("{it}\nINFO serving"),
+            |it| format!("INFO serving\n{it}\n"),
+            |it| format!("2026-11-17T02:37:00Z ERROR distributor::identity: {it}"),
+            |it| format!(r#"{{"level":"WARN","detail":"{it}","fleet":"default/web"}}"#),
+        ];
+        for (sentence, frame) in sentences.iter().flat_map(|it| frames.map(|frame| (it, frame))) {
+            let text = frame(sentence);
+            assert_eq!(scrubber.scrub(text.clone()), text);
+        }
+    }
+
+    /// Whatever it is, also a word that somebody could say of it.
+    #[test]
+    fn a_value_in_its_place_never_stays() {
+        let scrubber = Scrubber::new().unwrap();
+        let secrets = [
+            "hunter2",
+            "sunshine",
+            "correcthorsebatterystaple",
+            "Tr0ub4dor&3",
+            "c2VjcmV0LXRva2VuLXZhbHVl",
+            "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+            "9f86d081884c7d659a2feaa0c55ad015",
+            "eyJhbGciOi.eyJzdWIi.c2ln",
+        ];
+        // Only letters of a word, so of a size that a sentence can have.
+        let said = ["expired", "required", "invalid", "missing", "none"];
+        let configs: [fn(&str) -> String; 14] = [
+            |it| format!("password={it}"),
+            |it| format!("token={it} x"),
+            |it| format!("--token={it}"),
+            |it| format!("https://host/?token={it}&x=1"),
+            |it| format!("redis://user:{it}@host/0"),
+            |it| format!(r#"{{"password":"{it}"}}"#),
+            |it| format!(r#"{{"password": "{it}", "x": 1}}"#),
+            |it| format!("store_password: {it}\n"),
+            |it| format!("redis:\n  password: {it}\n  host: x\n"),
+            |it| format!("users:\n- token: {it}\n"),
+            |it| format!("user: {{name: x, token: {it}, y: z}}"),
+            |it| format!("user: {{token: {it}}}"),
+            |it| format!("x-auth-token: {it}\r\nhost: x\r\n"),
+            |it| format!(r#"{{"detail":"redis:\n  password: {it}\n  host: x"}}"#),
+        ];
+        let sentences: [fn(&str) -> String; 11] = [
+            |it| format!("token: {it}"),
+            |it| format!("WARN the password: {it} was sent"),
+            |it| format!("token: expired {it}"),
+            |it| format!("token: invalid: {it}"),
+            |it| format!("token: rejected ({it})"),
+            |it| format!("token: not {it}"),
+            |it| format!("token: expired password: {it}"),
+            |it| format!("token: abc REDIS_PASSWORD = {it}"),
+            |it| format!("token: Bearer mytoken{it}"),
+            |it| format!("password: {it} token: expired"),
+            |it| format!("password: required, but token: {it}"),
+        ];
+        let in_configs = secrets.iter().chain(&said).flat_map(|it| configs.map(|form| (it, form)));
+        let in_sentences = secrets.iter().flat_map(|it| sentences.map(|form| (it, form)));
+        for (secret, form) in in_configs.chain(in_sentences) {
+            let text = form(secret);
+            let scrubbed = scrubber.scrub(text.clone());
+            assert!(!scrubbed.contains(secret), "{text} -> {scrubbed}");
+            assert!(scrubbed.contains(REDACTED), "{text} -> {scrubbed}");
         }
     }
 }
