@@ -4,6 +4,7 @@
 #[path = "cli/kubeconfig.rs"]
 mod kubeconfig;
 
+use heliograph_testing::Port;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -334,7 +335,8 @@ fn nobody_to_ask_is_one_clear_line() {
     for command in [&["status"][..], &["proxies"], &["config", "a"], &["collect"]] {
         helio_with(command, &home).is_refused_with("name admin ports with --admin");
     }
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let nobody = Port::reserve().unwrap();
+    let closed = format!("127.0.0.1:{nobody}");
     let outcome = helio(&["status", "--admin", &closed]);
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let silent = format!("{closed} did not answer: cannot connect: Connection refused");
@@ -441,7 +443,8 @@ fn nobody_who_reads_what_goes_wrong_is_no_reason_to_end() {
     let status = command.args(["check", "/nowhere"]).stderr(unread()).status().unwrap();
     assert_eq!(status.code(), Some(1));
 
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let port = Port::reserve().unwrap();
+    let port = format!("127.0.0.1:{port}");
     let mut command = Command::new(env!("CARGO_BIN_EXE_helio"));
     command.args(["standalone", "--xds-address=127.0.0.1:0", "--admin-address", &port, "--dir"]);
     let child = command.arg(examples()).stdout(Stdio::null()).stderr(unread()).spawn().unwrap();

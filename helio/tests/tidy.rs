@@ -11,10 +11,11 @@ use std::{env, fs};
 /// Who may use whom: a crate, what its code may depend on, and what its tests may use besides. A crate that is not
 /// here, or an edge that is not here, wants a decision: see "Code map" in ARCHITECTURE.md.
 const LAYERS: &[(&str, &[&str], &[&str])] = &[
+    ("heliograph-testing", &[], &[]),
     ("heliograph-envoy", &[], &[]),
     ("heliograph-snapshot", &[], &[]),
     ("heliograph-shared", &[], &[]),
-    ("heliograph-store", &["heliograph-shared", "heliograph-snapshot"], &[]),
+    ("heliograph-store", &["heliograph-shared", "heliograph-snapshot"], &["heliograph-testing"]),
     ("heliograph-views", &["heliograph-envoy", "heliograph-snapshot"], &[]),
     (
         "heliograph-translator-core",
@@ -30,7 +31,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-translator-core",
             "heliograph-views",
         ],
-        &[],
+        &["heliograph-testing"],
     ),
     ("heliograph-distributor-protocol", &["heliograph-envoy", "heliograph-snapshot"], &[]),
     (
@@ -43,7 +44,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-store",
             "heliograph-views",
         ],
-        &["heliograph-client"],
+        &["heliograph-client", "heliograph-testing"],
     ),
     ("heliograph-client", &["heliograph-envoy", "heliograph-snapshot"], &[]),
     ("heliograph-checker", &["heliograph-snapshot"], &["heliograph-store"]),
@@ -58,6 +59,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-shared",
             "heliograph-snapshot",
             "heliograph-store",
+            "heliograph-testing",
             "heliograph-views",
         ],
         &["heliograph-translator", "heliograph-translator-core"],
@@ -73,7 +75,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-translator",
             "heliograph-translator-core",
         ],
-        &["heliograph-checker", "heliograph-client"],
+        &["heliograph-checker", "heliograph-client", "heliograph-testing"],
     ),
 ];
 

@@ -5,12 +5,12 @@ use clap::Parser;
 use heliograph_snapshot::FleetName;
 use heliograph_store::keys::KeyRing;
 use heliograph_store::{AckReport, Store};
+use heliograph_testing::Port;
 use heliograph_translator::program::Program;
 use prometheus::Registry;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -64,7 +64,7 @@ impl Scene {
         let keys = directory.path().join("keys.yaml");
         fs::write(&keys, &*KeyRing::generate("one").unwrap()).unwrap();
         fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = Port::reserve().unwrap().keep();
         Self { directory, port }
     }
 

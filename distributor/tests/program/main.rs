@@ -11,13 +11,14 @@ mod site;
 #[path = "../wire/mod.rs"]
 mod wire;
 
+use heliograph_testing::Port;
 use running::*;
 use std::process::Output;
 use tokio::net::TcpStream;
 
 #[tokio::test]
 async fn it_starts_without_redis_and_is_ready_once_it_is_there() {
-    let port = free_port();
+    let port = Port::reserve().unwrap().keep();
     let mut distributor = Distributor::start(port, &[]);
     let awaits = "not ready, awaiting: snapshots";
     until("not ready", async || distributor.says("/readyz", awaits).await).await;
@@ -41,7 +42,7 @@ async fn it_starts_without_redis_and_is_ready_once_it_is_there() {
 
 #[tokio::test]
 async fn while_it_drains_it_is_not_ready_and_takes_nobody() {
-    let port = free_port();
+    let port = Port::reserve().unwrap().keep();
     let _server = redis(port);
     // Otherwise silent connections would be gone sooner.
     let flags = ["--drain-time", "8s", "--first-request-timeout", "60s"];
@@ -67,7 +68,8 @@ async fn while_it_drains_it_is_not_ready_and_takes_nobody() {
 async fn it_may_have_as_many_files_open_as_it_is_let() {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap();
     let streams = format!("--max-streams={most}");
-    let distributor = Distributor::start_after("ulimit -Sn 100;", free_port(), &[&streams]);
+    let distributor =
+        Distributor::start_after("ulimit -Sn 100;", Port::reserve().unwrap().keep(), &[&streams]);
     until("it serves", async || distributor.says("/livez", "200 OK").await).await;
     assert_eq!(distributor.metric("process_max_fds ").await, most);
     let log = distributor.log();
@@ -75,7 +77,8 @@ async fn it_may_have_as_many_files_open_as_it_is_let() {
     assert!(!log.contains("--max-streams"), "{log}");
 
     // Soft and hard.
-    let distributor = Distributor::start_after("ulimit -n 100;", free_port(), &[]);
+    let distributor =
+        Distributor::start_after("ulimit -n 100;", Port::reserve().unwrap().keep(), &[]);
     until("it serves", async || distributor.says("/livez", "200 OK").await).await;
     let log = distributor.log();
     assert!(log.contains("open_files=100"), "{log}");

@@ -1,8 +1,5 @@
 //! The program and a Redis beside it, each in a process of its own.
 
-#[path = "../../../shared/store/tests/servers/ports.rs"]
-mod ports;
-
 use heliograph_store::keys::KeyRing;
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -130,10 +127,6 @@ pub(crate) fn redis(port: u16) -> Running {
     let mut command = Command::new(program);
     command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]).stdout(Stdio::null());
     Running(command.spawn().expect("redis-server, or what REDIS_SERVER names"))
-}
-
-pub(crate) fn free_port() -> u16 {
-    ports::free()
 }
 
 pub(crate) async fn until(what: &str, condition: impl AsyncFn() -> bool) {

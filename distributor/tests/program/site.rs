@@ -10,6 +10,7 @@ use heliograph_store::keys::KeyFile;
 use heliograph_store::redis::link::Link;
 use heliograph_store::redis::{RedisOptions, RedisStore};
 use heliograph_store::{Publication, Store};
+use heliograph_testing::Port;
 use prometheus::Registry;
 use std::fs;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ impl Certificates {
 
 impl Site {
     pub(crate) async fn start(flags: &[&str], certificates: Option<&Certificates>) -> Self {
-        let port = free_port();
+        let port = Port::reserve().unwrap().keep();
         let redis = redis(port);
         let tls = certificates.map(Certificates::flags).into_iter().flatten().collect::<Vec<_>>();
         let all: Vec<&str> = flags.iter().copied().chain(tls.iter().map(String::as_str)).collect();

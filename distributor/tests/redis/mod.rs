@@ -1,11 +1,9 @@
 //! A real Redis beside the distributors of a test.
 
-#[path = "../../../shared/store/tests/servers/ports.rs"]
-mod ports;
-
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::Link;
 use heliograph_store::redis::{RedisOptions, RedisStore};
+use heliograph_testing::Port;
 use prometheus::Registry;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -20,7 +18,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn start() -> Self {
-        let port = ports::free();
+        let port = Port::reserve().unwrap().keep();
         let directory = tempfile::tempdir().unwrap();
         let keys = directory.path().join("keys.yaml");
         std::fs::write(keys, KeyRing::generate("one").unwrap()).unwrap();

@@ -1,9 +1,10 @@
 //! Edits of a route while requests flow: they take effect at once, and no request fails.
 
 use crate::harness::{
-    Helio, backend, free_port, gateway, get, is_alive, replace, route, service, until, write,
+    Helio, backend, gateway, get, is_alive, replace, route, service, until, write,
 };
 use crate::traffic::{Traffic, answer};
+use heliograph_testing::Port;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ type Write = fn(&Path, &str, &str);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_take_effect_within_a_second_and_no_request_fails() {
     let (blue, green) = (backend("blue").await, backend("green").await);
-    let port = free_port();
+    let port = Port::reserve().unwrap().keep();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway("web", port));
         write(directory, "backends.yaml", &(service("blue", blue) + &service("green", green)));

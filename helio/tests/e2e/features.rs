@@ -1,9 +1,10 @@
 //! What routes do that takes more than one request to see, or another protocol: shares, retries, CORS, gRPC.
 
-use crate::harness::{Answer, Asked, Helio, backend, free_port, gateway, service, write};
+use crate::harness::{Answer, Asked, Helio, backend, gateway, service, write};
 use axum::Router;
 use axum::http::StatusCode;
 use bytes::Bytes;
+use heliograph_testing::Port;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http2 as client;
 use hyper::server::conn::http2 as server;
@@ -61,7 +62,7 @@ async fn routes_do_what_takes_more_than_one_request_to_see() {
     let (one, two) = (backend("one").await, backend("two").await);
     let (moody, half) = (moody_backend().await, backend("half").await);
     let (carts, mine) = (grpc_backend("carts").await, grpc_backend("mine").await);
-    let port = free_port();
+    let port = Port::reserve().unwrap().keep();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway("web", port));
         let services = [

@@ -3,13 +3,13 @@
 use axum::Router;
 use axum::http::HeaderMap;
 use bytes::Bytes;
+use heliograph_testing::Port;
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -44,7 +44,7 @@ impl Helio {
             fs::create_dir(scratch.path().join(directory)).unwrap();
         }
         prepare(&scratch.path().join("manifests"));
-        let admin = free_port();
+        let admin = Port::reserve().unwrap().keep();
         let log = fs::File::create(scratch.path().join("log")).unwrap();
         let child = Command::new("sh")
             .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
@@ -344,10 +344,6 @@ spec:
         );
     }
     text
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
 
 pub(crate) fn send(signal: &str, process: u32) {

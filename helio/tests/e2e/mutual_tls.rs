@@ -1,7 +1,8 @@
 //! TLS on both sides of a proxy: clients have to show a certificate, backends are verified and shown one.
 
-use crate::harness::{Helio, free_port, gateway_with, service, write};
+use crate::harness::{Helio, gateway_with, service, write};
 use bytes::Bytes;
+use heliograph_testing::Port;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http1 as client;
 use hyper::server::conn::http1 as server;
@@ -23,7 +24,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 async fn clients_and_backends_are_verified_and_nobody_is_spoken_to_in_plain_text_instead() {
     let authority = Authority::new("authority");
     let backend = backend(&authority).await;
-    let port = free_port();
+    let port = Port::reserve().unwrap().keep();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway(port));
         let services = ["good", "wrong", "broken"].map(|name| service(name, backend)).concat();

@@ -1,9 +1,9 @@
 //! A listener that Envoy rejects leaves the others and their traffic alone, and heals with the next good version.
 
-use crate::harness::free_port;
 use crate::redis_site::Site;
 use crate::servers::{Server, until};
 use crate::traffic::{Traffic, answer};
+use heliograph_testing::Port;
 use std::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,7 +28,7 @@ async fn a_rejected_listener_fails_no_request_and_heals() {
     site.until_answered_by("green").await;
     traffic.until_more().await;
 
-    let third = free_port();
+    let third = Port::reserve().unwrap().keep();
     site.listen_also_on(third);
     until("the next version is taken", async || {
         distributor.page("/clients?state=synced").await.contains(" envoy ")

@@ -1,11 +1,12 @@
 //! The programs over Redis: manifests, a key ring, a translator, distributors, Envoys, and what an operator runs.
 
 use crate::harness::{
-    backend, envoy, free_port, gateway_with, get, is_alive, replace, route, send, service, write,
+    backend, envoy, gateway_with, get, is_alive, replace, route, send, service, write,
 };
 use crate::servers::{lifeline, until};
 use crate::tls::Identity;
 use crate::traffic::ask;
+use heliograph_testing::Port;
 use hyper::StatusCode;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -59,8 +60,8 @@ impl Site {
         let scratch = tempfile::tempdir().unwrap();
         fs::create_dir(scratch.path().join("manifests")).unwrap();
         let site = Self {
-            http: free_port(),
-            https: free_port(),
+            http: Port::reserve().unwrap().keep(),
+            https: Port::reserve().unwrap().keep(),
             identity: Identity::new("certificate", HOST),
             store: vec!["--store".to_owned(), store.to_owned()],
             log_level: "info",

@@ -1,13 +1,14 @@
 //! What an Envoy rejects leaves its traffic alone, is told in its words, and heals with the next good version.
 
-use crate::harness::{Helio, free_port, gateway, get, until, write};
+use crate::harness::{Helio, gateway, get, until, write};
+use heliograph_testing::Port;
 use hyper::StatusCode;
 use serde_json::Value;
 use std::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_that_envoy_rejects_is_told_in_its_words_and_heals() {
-    let port = free_port();
+    let port = Port::reserve().unwrap().keep();
     // Taken where Envoy would bind it, which no look at the objects can tell.
     let taken = TcpListener::bind("0.0.0.0:0").unwrap();
     let second = taken.local_addr().unwrap().port();
@@ -44,7 +45,7 @@ async fn a_listener_that_envoy_rejects_is_told_in_its_words_and_heals() {
         "the first listener answers"
     );
 
-    let third = free_port();
+    let third = Port::reserve().unwrap().keep();
     write(&helio.directory(), "web.yaml", &two.replace(&second.to_string(), &third.to_string()));
     until("the next version is taken", || async { fleet().await["acknowledged"] == 1 })
         .await

@@ -1,6 +1,7 @@
 //! What routes do to requests, seen from outside: a table of requests through a real Envoy.
 
-use crate::harness::{Asked, Helio, backend, free_port, service, write};
+use crate::harness::{Asked, Helio, backend, service, write};
+use heliograph_testing::Port;
 use std::fmt::Write as _;
 
 /// A request, and what must come of it. A backend answers `name host path` and the headers that begin with `x-`.
@@ -107,7 +108,7 @@ const ROUTES: &str = r#"
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_is_answered_as_the_table_says() {
     let (one, two) = (backend("one").await, backend("two").await);
-    let port = free_port();
+    let port = Port::reserve().unwrap().keep();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &crate::harness::gateway("web", port));
         write(directory, "backends.yaml", &(service("one", one) + &service("two", two) + EMPTY));

@@ -1,7 +1,8 @@
 //! HTTPS: which certificate a client gets, what it is served then, and a new certificate without a restart.
 
-use crate::harness::{Helio, backend, free_port, gateway_with, service, until, write};
+use crate::harness::{Helio, backend, gateway_with, service, until, write};
 use bytes::Bytes;
+use heliograph_testing::Port;
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::client::conn::http1;
@@ -25,7 +26,7 @@ pub(crate) struct Identity {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_gets_the_certificate_and_the_routes_of_the_name_it_asks_for() {
     let (one, two) = (backend("one").await, backend("two").await);
-    let port = free_port();
+    let port = Port::reserve().unwrap().keep();
     let exact = Identity::new("exact", "a.test");
     let wildcard = Identity::new("wildcard", "*.b.test");
     let mut helio = Helio::start(|directory| {

@@ -1,6 +1,7 @@
 //! What a real Envoy sees of a view, and does with it.
 
-use crate::harness::{Helio, backend, free_port, gateway, get, route, until, write};
+use crate::harness::{Helio, backend, gateway, get, route, until, write};
+use heliograph_testing::Port;
 use hyper::StatusCode;
 use serde_json::Value;
 
@@ -66,7 +67,7 @@ async fn answers(port: u16) -> Option<String> {
 
 #[tokio::test]
 async fn an_envoy_uses_the_endpoints_of_its_zone_and_those_of_another_once_it_is_relabelled() {
-    let (port, a, b) = (free_port(), backend("a").await, backend("b").await);
+    let (port, a, b) = (Port::reserve().unwrap().keep(), backend("a").await, backend("b").await);
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway("web", port));
         write(directory, "services.yaml", &zoned(a, b));

@@ -2,7 +2,8 @@
 
 use crate::charts::{Question, chart};
 use crate::kubernetes::{Running, until};
-use crate::site::{Target, free_port, get};
+use crate::site::{Target, get};
+use heliograph_testing::Port;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ impl Prometheus {
         });
         let file = folder.join("prometheus.yaml");
         fs::write(&file, config.to_string()).unwrap();
-        let port = free_port();
+        let port = Port::reserve().unwrap().keep();
         let log = File::create(folder.join("prometheus.log")).unwrap();
         let mut command = Command::new(beside("prometheus"));
         command.arg(format!("--config.file={}", file.display()));

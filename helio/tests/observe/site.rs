@@ -3,10 +3,10 @@
 use crate::kubernetes::{Kubernetes, Running, until};
 use heliograph_client::{Client, Options, Protocol};
 use heliograph_store::keys::KeyRing;
+use heliograph_testing::Port;
 use rcgen::CertifiedKey;
 use serde_json::json;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -51,7 +51,8 @@ steps: [{change: endpoint, every: 200ms, count: 100000}]
 impl Site {
     pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (redis_port, loadtest_port) = (free_port(), free_port());
+        let (redis_port, loadtest_port) =
+            (Port::reserve().unwrap().keep(), Port::reserve().unwrap().keep());
         let redis = start_redis(redis_port, folder.path());
         let site = Scene { folder: folder.path(), redis: redis_port };
         site.write_files();
@@ -195,10 +196,6 @@ pub(crate) async fn get(port: u16, path: &str) -> Option<String> {
     let mut page = String::new();
     stream.read_to_string(&mut page).await.ok()?;
     Some(page.split_once("\r\n\r\n")?.1.to_owned())
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 async fn listen_at(cluster: &Kubernetes, namespace: &str, port: u16) {

@@ -1,7 +1,8 @@
 //! A real Envoy with generated files.
 
 use crate::kubernetes::until;
-use crate::site::{free_port, get};
+use crate::site::get;
+use heliograph_testing::Port;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +17,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// `dir` has its files; `args` are those of its container.
     pub(crate) fn start(dir: PathBuf, args: &[String]) -> Self {
-        let own = [19000, 19001, 19002].map(|port| (port, free_port()));
+        let own = [19000, 19001, 19002].map(|port| (port, Port::reserve().unwrap().keep()));
         let config = dir.join("envoy.json");
         let bootstrap = fs::read_to_string(&config).unwrap();
         fs::write(&config, with_ports(&bootstrap, &own)).unwrap();

@@ -6,6 +6,7 @@ use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
 use heliograph_store::{Embedded, Publication, Store};
+use heliograph_testing::Port;
 use heliograph_translator_core::infra::{
     DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, RunAs, render,
 };
@@ -15,7 +16,6 @@ use prometheus::{Registry, TextEncoder};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 use serde_json::Value;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Site {
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         fs::write(folder.path().join("ca.crt"), authority.pem()).unwrap();
         issue(folder.path(), &authority, "127.0.0.1", "distributor");
-        let gateway = free_port();
+        let gateway = Port::reserve().unwrap().keep();
         let world = world(gateway, backend().await);
         let store = Arc::new(Embedded::new());
         publish(&store, &world).await;
@@ -180,10 +180,6 @@ impl Mount {
         symlink(&name, self.folder.join("..new")).unwrap();
         fs::rename(self.folder.join("..new"), self.folder.join("..data")).unwrap();
     }
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
 
 /// The whole answer, empty if there is none.

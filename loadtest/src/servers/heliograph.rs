@@ -1,5 +1,5 @@
 use super::certificates::Certificates;
-use super::{Program, Programs, ServersError, Start, Stop, url, version};
+use super::{Program, Programs, ServersError, Start, Stop, reserve_port, url, version};
 use crate::drive::StoreDriver;
 use crate::scenario::Balance;
 use heliograph_store::StoreArgs;
@@ -8,7 +8,7 @@ use heliograph_store::redis::link::RedisArgs;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,9 +52,6 @@ pub(crate) struct Retired {
 
 /// The metric that an autoscaler reads.
 const STREAMS: &str = "heliograph_distributor_streams{";
-
-/// Another program may take a port between the look and the start.
-const TRIES: usize = 5;
 
 impl Heliograph {
     pub(super) async fn start(
@@ -227,30 +224,21 @@ async fn start_redis(
     scratch: &Path,
     cpu: Option<usize>,
 ) -> Result<(Program, u16), ServersError> {
-    let mut tries = 1;
-    loop {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
-        let name = "redis";
-        let port = free.map_err(|cause| ServersError::Start { name: name.to_owned(), cause })?;
-        let port = port.port();
-        let text = port.to_string();
-        let flags = [
-            ("--port", OsStr::new(&text)),
-            ("--bind", OsStr::new("127.0.0.1")),
-            ("--save", OsStr::new("")),
-            ("--appendonly", OsStr::new("no")),
-            ("--maxmemory-policy", OsStr::new("noeviction")),
-            ("--dir", scratch.as_os_str()),
-        ];
-        let arguments = flags.into_iter().flat_map(|(flag, value)| [OsStr::new(flag), value]);
-        let start = Start { name, program: redis_server, arguments: arguments.collect(), cpu };
-        let mut redis = Program::start(programs, start)?;
-        match redis.is("it answers", async || answers(port).await).await {
-            Ok(()) => return Ok((redis, port)),
-            Err(ServersError::Ended { .. }) if tries < TRIES => tries += 1,
-            Err(error) => return Err(error),
-        }
-    }
+    let port = reserve_port("redis")?;
+    let text = port.to_string();
+    let flags = [
+        ("--port", OsStr::new(&text)),
+        ("--bind", OsStr::new("127.0.0.1")),
+        ("--save", OsStr::new("")),
+        ("--appendonly", OsStr::new("no")),
+        ("--maxmemory-policy", OsStr::new("noeviction")),
+        ("--dir", scratch.as_os_str()),
+    ];
+    let arguments = flags.into_iter().flat_map(|(flag, value)| [OsStr::new(flag), value]);
+    let start = Start { name: "redis", program: redis_server, arguments: arguments.collect(), cpu };
+    let mut redis = Program::start(programs, start)?;
+    redis.is("it answers", async || answers(port).await).await?;
+    Ok((redis, port))
 }
 
 fn arguments(store: &str, keys: &Path) -> StoreArgs {

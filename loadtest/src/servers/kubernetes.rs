@@ -1,4 +1,4 @@
-use super::{Program, Programs, ServersError, Start};
+use super::{Program, Programs, ServersError, Start, reserve_port};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -6,7 +6,7 @@ use kube::{Client, Config};
 use rcgen::{CertifiedKey, KeyPair};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -38,7 +38,8 @@ impl Kubernetes {
         let failed = |cause| ServersError::Prepare { path: std::env::temp_dir(), cause };
         let folder = tempfile::Builder::new().prefix("loadtest-").tempdir().map_err(failed)?;
         write_files(folder.path())?;
-        let [port, etcd_port, peer_port] = free_ports()?;
+        let (etcd_port, peer_port) = (reserve_port("etcd")?, reserve_port("etcd")?);
+        let port = reserve_port("kube-apiserver")?;
         let mut etcd = start_etcd(programs, folder.path(), etcd_port, peer_port, cpu)?;
         etcd.is("it listens", async || listens(etcd_port).await).await?;
         let mut server = start_server(programs, folder.path(), port, etcd_port, cpu)?;
@@ -264,17 +265,4 @@ fn start_server(
 
 async fn listens(port: u16) -> bool {
     tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_ok()
-}
-
-/// Held at the same time, so that they are different.
-pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N], ServersError> {
-    let failed = |cause| ServersError::Start { name: "kube-apiserver".to_owned(), cause };
-    let mut held = Vec::new();
-    let mut ports = [0; N];
-    for port in &mut ports {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        *port = listener.local_addr().map_err(failed)?.port();
-        held.push(listener);
-    }
-    Ok(ports)
 }

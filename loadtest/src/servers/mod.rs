@@ -10,7 +10,7 @@ mod program;
 
 pub(crate) use control_plane::{CONTROLLER_NAME as HELIOGRAPH, ControlPlane, Ours};
 pub(crate) use envoy_gateway::{CONTROLLER_NAME as ENVOY_GATEWAY, EnvoyGateway};
-pub(crate) use kubernetes::{Kubernetes, free_ports};
+pub(crate) use kubernetes::Kubernetes;
 pub(crate) use program::{Program, Start};
 pub use program::{Programs, Stop};
 
@@ -21,6 +21,7 @@ use certificates::Certificates;
 use heliograph::Heliograph;
 pub(crate) use heliograph::Retired;
 use heliograph_report::Sampler;
+use heliograph_testing::Port;
 use peer::Peer;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -229,6 +230,12 @@ impl Target {
             Driver::Store(_) | Driver::Files(_) | Driver::None => Ok(()),
         }
     }
+}
+
+/// For a program that is to listen where others know of it before it starts. Nobody else gets it while this process runs.
+pub(crate) fn reserve_port(name: &str) -> Result<u16, ServersError> {
+    let failed = |cause| ServersError::Start { name: name.to_owned(), cause };
+    Port::reserve().map(Port::keep).map_err(failed)
 }
 
 fn url(tls: bool, address: impl std::fmt::Display) -> String {

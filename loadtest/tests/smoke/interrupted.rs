@@ -1,9 +1,10 @@
 use crate::program::path;
 use heliograph_report::Report;
+use heliograph_testing::Port;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,7 +40,7 @@ fn metrics(address: &str) -> String {
 fn an_interrupt_ends_everything_and_still_reports() {
     let scratch = tempfile::TempDir::new().unwrap();
     let json = scratch.path().join("report.json");
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = format!("127.0.0.1:{}", Port::reserve().unwrap().keep());
     let mut child = Command::new(path())
         .args(["run", "idle", "--launch", "heliograph", "--clients", "20"])
         .args(["--metrics", &address, "--json", json.to_str().unwrap()])

@@ -1,5 +1,6 @@
 use crate::program::{Ran, loadtest};
 use heliograph_loadtest::scenario::BUILT_IN;
+use heliograph_testing::Port;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
@@ -7,9 +8,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-/// Where nothing listens: a port that was free a moment ago.
+/// Where nothing listens.
 fn nowhere() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", Port::reserve().unwrap().keep())
 }
 
 /// A server that does this with every connection, for as long as the tests run.

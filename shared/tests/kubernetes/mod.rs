@@ -10,16 +10,15 @@
 
 #[path = "../../store/tests/servers/lifeline.rs"]
 mod lifeline;
-#[path = "../../store/tests/servers/ports.rs"]
-mod ports;
 mod requests;
 mod running;
 
+use heliograph_testing::Port;
 use http::{Method, StatusCode};
 use rcgen::{CertifiedKey, KeyPair};
 use requests::Requests;
 pub(crate) use running::Running;
-use running::{free_ports, program};
+use running::program;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -72,7 +71,7 @@ impl Kubernetes {
         fs::write(at("accounts.key"), accounts.serialize_pem()).unwrap();
         fs::write(at("accounts.pub"), accounts.public_key_pem()).unwrap();
         fs::write(at("tokens.csv"), format!("{ADMIN_TOKEN},admin,1,system:masters\n")).unwrap();
-        let [port, etcd_port, peer_port] = free_ports();
+        let [port, etcd_port, peer_port] = [(); 3].map(|()| Port::reserve().unwrap().keep());
         let etcd = Running::start(running::etcd(folder.path(), etcd_port, peer_port));
         let requests = Requests::new(port, cert.der().clone(), ADMIN_TOKEN);
         let mut started = Self { port, etcd_port, folder, requests, server: None, _etcd: etcd };

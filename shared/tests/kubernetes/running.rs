@@ -1,4 +1,4 @@
-use super::{lifeline, ports};
+use super::lifeline;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -75,10 +75,6 @@ pub(super) fn etcd(folder: &Path, port: u16, peer_port: u16) -> Command {
         format!("--initial-cluster=default={peers}"),
     ]);
     command
-}
-
-pub(super) fn free_ports<const N: usize>() -> [u16; N] {
-    [(); N].map(|()| ports::free())
 }
 
 /// Where the programs are as tests of other projects have them, too.

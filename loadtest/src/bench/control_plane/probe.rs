@@ -2,7 +2,7 @@ use super::objects::{App, Backend, GATEWAY, fleet};
 use super::stand::{PATIENCE, Stand, World, quantile};
 use crate::bench::{Bench, BenchError, Contender, Figure, Results};
 use crate::security::Security;
-use crate::servers::{Program, Start, free_ports};
+use crate::servers::{Program, Start, reserve_port};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
@@ -28,7 +28,7 @@ pub(super) async fn measure(
     results: &mut Results,
 ) -> Result<(), BenchError> {
     let (address, backend_port) = answer().await?;
-    let [port] = free_ports()?;
+    let port = reserve_port("envoy")?;
     let backend = Backend::Real(address, backend_port);
     let world = World { apps: 1, spare: routes, backend, port };
     let mut stand = Stand::start(bench, contender, world).await?;

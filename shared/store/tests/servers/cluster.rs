@@ -1,10 +1,13 @@
-use super::{Server, ports, until, until_found};
+use super::{Server, until, until_found};
+use heliograph_testing::Port;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// Three masters with a third of the slots each, and a replica of each.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Server>,
+    /// Where they speak to each other.
+    bus_ports: Vec<Port>,
 }
 
 const MASTERS: usize = 3;
@@ -23,14 +26,14 @@ impl Cluster {
         let mut nodes = Vec::new();
         let mut bus_ports = Vec::new();
         for _ in 0..2 * MASTERS {
-            let bus_port = ports::free();
+            let bus_port = Port::reserve().unwrap();
             let bus = format!("cluster-port {bus_port}");
             let own = ["cluster-enabled yes", "cluster-node-timeout 1000", &bus];
             nodes.push(Server::start(&[&own, lines].concat()).await);
-            bus_ports.push(bus_port.to_string());
+            bus_ports.push(bus_port);
         }
-        let cluster = Self { nodes };
-        cluster.join(&bus_ports).await;
+        let cluster = Self { nodes, bus_ports };
+        cluster.join().await;
         cluster
     }
 
@@ -132,7 +135,7 @@ impl Cluster {
         self.nodes.iter().find(|node| node.port() == port).unwrap()
     }
 
-    async fn join(&self, bus_ports: &[String]) {
+    async fn join(&self) {
         let (masters, replicas) = self.nodes.split_at(MASTERS);
         for (index, master) in masters.iter().enumerate() {
             let first = (index * SLOTS / MASTERS).to_string();
@@ -143,7 +146,7 @@ impl Cluster {
             let epoch = (index + 1).to_string();
             node.query::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await.unwrap();
         }
-        self.meet(bus_ports).await;
+        self.meet().await;
         for (master, replica) in masters.iter().zip(replicas) {
             let id: String = master.query(&["CLUSTER", "MYID"]).await.unwrap();
             // It is refused until the two have met.
@@ -159,8 +162,8 @@ impl Cluster {
     }
 
     /// All nodes learn of each other. One that is not answered by a stranger within a second forgets him.
-    async fn meet(&self, bus_ports: &[String]) {
-        let nodes: Vec<_> = self.nodes.iter().zip(bus_ports).collect();
+    async fn meet(&self) {
+        let nodes: Vec<_> = self.nodes.iter().zip(&self.bus_ports).collect();
         let strangers = async || {
             let mut strangers = Vec::new();
             for (index, (node, _)) in nodes.iter().enumerate() {
@@ -177,7 +180,8 @@ impl Cluster {
             async || strangers().await.is_empty(),
             async || {
                 for (node, port, bus_port) in strangers().await {
-                    let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, bus_port];
+                    let bus_port = bus_port.to_string();
+                    let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port];
                     node.query::<()>(&meet).await.unwrap();
                 }
             },

@@ -10,7 +10,6 @@
 mod certificates;
 mod cluster;
 pub(crate) mod lifeline;
-mod ports;
 mod proxy;
 mod sentinels;
 mod server;

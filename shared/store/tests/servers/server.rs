@@ -1,5 +1,6 @@
 use super::certificates::Certificates;
-use super::{lifeline, ports, until};
+use super::{lifeline, until};
+use heliograph_testing::Port;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo,
@@ -17,8 +18,8 @@ use tokio::net::TcpStream;
 /// One `redis-server`.
 pub(crate) struct Server {
     child: Child,
-    port: u16,
-    tls_port: Option<u16>,
+    port: Port,
+    tls_port: Option<Port>,
     /// Lines of its configuration, as the test gave them.
     lines: Vec<String>,
     arguments: &'static [&'static str],
@@ -27,8 +28,6 @@ pub(crate) struct Server {
 
 /// The user that the test itself is; it may do everything, whatever the test does to other users.
 const TESTER: &str = "tester";
-/// Another program may take a port between the look and the start.
-const TRIES: usize = 5;
 /// How long a server may take to answer. The client's own limits are too short for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -42,7 +41,7 @@ impl Server {
 
     /// With a second port that speaks TLS, and asks for a client's certificate.
     pub(crate) async fn start_tls(certificates: &Certificates, lines: &[&str]) -> Self {
-        let port = ports::free();
+        let port = Port::reserve().unwrap();
         let (certificate, key) = certificates.server();
         let authority = certificates.authority();
         let mut all = vec![
@@ -62,31 +61,23 @@ impl Server {
 
     async fn with_arguments(
         lines: Vec<String>,
-        tls_port: Option<u16>,
+        tls_port: Option<Port>,
         arguments: &'static [&'static str],
     ) -> Self {
-        let mut tries = 1;
-        loop {
-            let directory = tempfile::tempdir().unwrap();
-            let port = ports::free();
-            let child = spawn(&directory, port, &lines, arguments);
-            let lines = lines.clone();
-            let mut server = Self { child, port, tls_port, lines, arguments, directory };
-            if server.is_up().await {
-                return server;
-            }
-            assert!(tries < TRIES, "redis-server does not start:\n{}", server.log());
-            tries += 1;
-        }
+        let (directory, port) = (tempfile::tempdir().unwrap(), Port::reserve().unwrap());
+        let child = spawn(&directory, port.number(), &lines, arguments);
+        let mut server = Self { child, port, tls_port, lines, arguments, directory };
+        assert!(server.is_up().await, "redis-server does not start:\n{}", server.log());
+        server
     }
 
     /// Without TLS.
     pub(crate) fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     pub(crate) fn tls_port(&self) -> u16 {
-        self.tls_port.unwrap()
+        self.tls_port.as_ref().unwrap().number()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -203,7 +194,7 @@ impl Server {
 
     pub(crate) async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         let user = RedisConnectionInfo::default().set_username(TESTER).set_password("any");
-        let place = ("127.0.0.1", self.port).into_connection_info()?;
+        let place = ("127.0.0.1", self.port()).into_connection_info()?;
         connect(place.set_redis_settings(user)).await
     }
 
@@ -215,13 +206,13 @@ impl Server {
     }
 
     async fn start_again(&mut self) {
-        self.child = spawn(&self.directory, self.port, &self.lines, self.arguments);
+        self.child = spawn(&self.directory, self.port(), &self.lines, self.arguments);
         assert!(self.is_up().await, "redis-server does not start again:\n{}", self.log());
     }
 
     /// Whether it answers, or has ended.
     async fn is_up(&mut self) -> bool {
-        let port = self.port;
+        let port = self.port();
         let child = std::sync::Mutex::new(&mut self.child);
         let ended = || child.lock().unwrap().try_wait().unwrap().is_some();
         until("redis-server answers", async || ended() || answers(port).await).await;
