@@ -14,10 +14,11 @@ use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::redis::RedisStore;
 use heliograph_store::{Publication, Store, Term};
+use heliograph_testing::Stopwatch;
 use prometheus::{Registry, TextEncoder};
 use redis::Redis;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -255,7 +256,7 @@ async fn without_redis_what_is_in_memory_is_served_and_the_rest_refused() {
 
     redis.kill();
     for protocol in BOTH {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let client = replica.client(absent, protocol);
         let ended = |state: &State| state.ended.is_some();
         let state = client.until("an end", DEADLINE, ended).await.unwrap();

@@ -2,28 +2,62 @@
 
 use heliograph_checker::{Content, Event, Outcome, Response, Violation, check};
 use heliograph_snapshot::{FleetName, Head, ResourceType};
+use heliograph_testing::stress;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// Clones write to the same.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Log {
-    events: Arc<Mutex<Vec<Event>>>,
+    history: Arc<Mutex<History>>,
+}
+
+/// Goes with the test, and leaves its history behind if that fails.
+pub(crate) struct Kept(Log);
+
+struct History {
+    started: Instant,
+    events: Vec<Event>,
+    /// Of each event.
+    times: Vec<Duration>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        let history = History { started: Instant::now(), events: Vec::new(), times: Vec::new() };
+        Self { history: Arc::new(Mutex::new(history)) }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        stress::keep_if_failing("history.txt", || self.0.in_lines());
+    }
 }
 
 impl Log {
+    /// As long as the test runs.
+    pub(crate) fn keep(&self) -> Kept {
+        Kept(self.clone())
+    }
+
     pub(crate) fn note(&self, event: Event) {
-        self.events().push(event);
+        let mut history = self.history();
+        let time = history.started.elapsed();
+        history.times.push(time);
+        history.events.push(event);
     }
 
     pub(crate) fn violations(&self) -> Vec<Violation> {
-        let events = self.events().clone();
+        let events = self.history().events.clone();
         check(&events)
     }
 
     /// The heads that a writer was told are published, with their content.
     pub(crate) fn published(&self, fleet: &FleetName) -> BTreeMap<Head, Option<Arc<Content>>> {
-        let events = self.events();
+        let events = &self.history().events;
         let mut asked = BTreeMap::new();
         let mut published = BTreeMap::new();
         for event in events.iter() {
@@ -48,7 +82,7 @@ impl Log {
 
     /// How often a writer asked for this head.
     pub(crate) fn asks(&self, wanted: Head) -> usize {
-        let events = self.events();
+        let events = &self.history().events;
         let asks =
             events.iter().filter(|it| matches!(it, Event::Asked { head, .. } if *head == wanted));
         asks.count()
@@ -56,7 +90,7 @@ impl Log {
 
     /// All responses to proxies; of one type, or of all.
     pub(crate) fn responses(&self, kind: Option<ResourceType>) -> usize {
-        let events = self.events();
+        let events = &self.history().events;
         let of_kind = |it: &&Event| match it {
             Event::Responded(Response { kind: of, .. }) => kind.is_none_or(|kind| *of == kind),
             _ => false,
@@ -64,7 +98,16 @@ impl Log {
         events.iter().filter(of_kind).count()
     }
 
-    fn events(&self) -> MutexGuard<'_, Vec<Event>> {
-        self.events.lock().unwrap()
+    fn in_lines(&self) -> String {
+        let history = self.history();
+        let mut lines = String::new();
+        for (time, event) in history.times.iter().zip(&history.events) {
+            let _ = writeln!(lines, "{:.3} {event:?}", time.as_secs_f64());
+        }
+        lines
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap()
     }
 }

@@ -4,7 +4,8 @@ use crate::scene::{GATEWAYS, marked};
 use crate::site::{Site, at_every_site};
 use crate::world::{DEADLINE, World, comes_true};
 use heliograph_snapshot::{Head, ResourceType};
-use std::time::{Duration, Instant};
+use heliograph_testing::Stopwatch;
+use std::time::Duration;
 
 const OBJECTS: &str = "heliograph:{shop/edge}:objects";
 const OLDER: &str = "heliograph_store_refused_records_total{reason=\"older\"}";
@@ -21,7 +22,7 @@ async fn an_emptied_redis_is_filled_again_and_nobody_notices(site: Site) {
     for _ in 0..2 {
         let before = newest(&world);
         let responses = world.log.responses(None);
-        let emptied = Instant::now();
+        let emptied = Stopwatch::start();
         site.empty().await;
         comes_true("all is published again", || {
             let now = newest(&world);

@@ -3,7 +3,8 @@
 use crate::scene::fleet;
 use crate::site::{Site, at_every_site};
 use crate::world::{World, comes_true};
-use std::time::{Duration, Instant};
+use heliograph_testing::Stopwatch;
+use std::time::Duration;
 
 /// Two seconds between two comparisons, two until the next try to connect, and room for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
@@ -113,7 +114,7 @@ async fn an_idle_subscriber_catches_up_after_a_long_outage(site: Site) {
     site.fail_over().await;
     let mark = world.mark();
     comes_true("it is published", || world.leader.metric(PENDING) == 0.0).await;
-    let mended = Instant::now();
+    let mended = Stopwatch::start();
     world.replicas.iter().for_each(|replica| replica.way.mend());
     world.until_marked(&[0, 1, 2], mark).await;
     assert!(mended.elapsed() < SOON, "{:?}", mended.elapsed());
@@ -125,7 +126,7 @@ async fn without_the_doorbell_changes_arrive_within_a_comparison(site: Site) {
     // What a subscriber is told begins with this word, or in a Cluster with one that ends so.
     world.replicas.iter().for_each(|replica| replica.way.drop_replies_with(b"message\r\n"));
     for _ in 0..3 {
-        let started = Instant::now();
+        let started = Stopwatch::start();
         world.settle().await;
         assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
     }

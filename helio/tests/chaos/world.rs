@@ -1,7 +1,7 @@
 //! Everything together: objects, a translator, replicas, Envoys, and the way they are watched.
 
 use crate::leader::Leader;
-use crate::log::Log;
+use crate::log::{Kept, Log};
 use crate::proxies::Envoy;
 use crate::replica::Replica;
 use crate::scene::{GATEWAYS, Scene, fleet};
@@ -39,6 +39,7 @@ pub(crate) struct World {
     named: usize,
     /// Replicas, also those that have ended.
     started: usize,
+    _kept: Kept,
 }
 
 /// Where Redis is.
@@ -55,6 +56,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("keys"), KeyRing::generate("first").unwrap()).unwrap();
         let (log, scene) = (Log::default(), Scene::new(seed));
+        let kept = log.keep();
         let (registry, fence) = (Registry::new(), 100);
         let (store, way) = open(&place, &directory, &registry).await;
         let leader = Leader::begin(store, registry, fence, log.clone());
@@ -71,6 +73,7 @@ impl World {
             fence,
             named: 0,
             started: 0,
+            _kept: kept,
         };
         for _ in 0..REPLICAS {
             world.add_replica().await;

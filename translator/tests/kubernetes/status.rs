@@ -7,6 +7,7 @@ use futures::StreamExt;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::{AckReport, Dispute, Embedded, FleetReport, RejectionReport, Store};
+use heliograph_testing::Stopwatch;
 use heliograph_translator::kubernetes::{Observed, Seen, StatusMetrics, StatusWriter};
 use heliograph_translator::provider::Input;
 use heliograph_translator::{AckReader, Report, Translator, TranslatorMetrics};
@@ -18,7 +19,7 @@ use prometheus::{Registry, TextEncoder};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -447,7 +448,7 @@ async fn what_envoy_rejects_is_on_the_route_within_five_seconds_and_goes_when_it
     let dispute = Dispute { kind, name: name.into(), version, rejected: 1, accepted: 0 };
     let (rejections, disputes) = (vec![rejection], vec![dispute]);
     let rejecting = FleetReport { connected: 1, rejections, disputes, ..Default::default() };
-    let started = Instant::now();
+    let started = Stopwatch::start();
     stage.report(rejecting).await;
     until("Envoy's words are on the route", async || {
         stage.condition("cart", "Programmed").await["reason"] == "Invalid"

@@ -8,8 +8,9 @@ use crate::world::{
 };
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Store, Subscription, Update};
+use heliograph_testing::Stopwatch;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 
 const CLOCK: &str = "heliograph:{index}:clock";
@@ -176,7 +177,7 @@ async fn changes_are_seen_without_a_doorbell() {
     until_synced(&mut *watch).await;
     for sequence in 1..=3 {
         leader.publish(&one, [cluster(&sequence.to_string())]).await.unwrap();
-        let published = Instant::now();
+        let published = Stopwatch::start();
         assert_eq!(next_record(&mut *watch).await.head, leader.head(sequence));
         assert!(published.elapsed() < SOON);
     }
@@ -194,7 +195,7 @@ async fn changes_are_seen_while_subscriptions_break() {
     for sequence in 1..=5 {
         server.query::<()>(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
         leader.publish(&one, [cluster(&sequence.to_string())]).await.unwrap();
-        let published = Instant::now();
+        let published = Stopwatch::start();
         assert_eq!(next_record(&mut *watch).await.head, leader.head(sequence));
         assert!(published.elapsed() < SOON);
     }
@@ -216,7 +217,7 @@ async fn an_idle_reader_catches_up_after_an_outage() {
     assert!(heard.try_recv().is_err(), "nothing was heard meanwhile");
     server.restart().await;
     repair(&mut leader, &one, 3).await;
-    let published = Instant::now();
+    let published = Stopwatch::start();
     let update = tokio::time::timeout(crate::world::LONG, heard.recv()).await.unwrap().unwrap();
     assert!(matches!(update, Update::Published(snapshot, _) if snapshot.head == leader.head(3)));
     assert!(published.elapsed() < SOON);

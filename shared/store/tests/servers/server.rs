@@ -1,6 +1,6 @@
 use super::certificates::Certificates;
 use super::{lifeline, until};
-use heliograph_testing::Port;
+use heliograph_testing::{Port, stress};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo,
@@ -119,11 +119,11 @@ impl Server {
 
     /// Its clients see nothing, not even a closed connection.
     pub(crate) fn pause(&self) {
-        self.signal("STOP");
+        stress::hold(self.child.id(), || self.signal("STOP")).unwrap();
     }
 
     pub(crate) fn resume(&self) {
-        self.signal("CONT");
+        stress::release(self.child.id(), || self.signal("CONT")).unwrap();
     }
 
     /// Its disk is full: it cannot save, and so takes no more writes. The server needs a line `save 3600 1`, as one
@@ -229,6 +229,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        stress::keep_if_failing(&format!("redis-{}.log", self.port), || self.log());
     }
 }
 
