@@ -93,19 +93,11 @@ async fn a_sentinel_failover_that_lost_the_last_write() {
     let (mut sentinels, keys, one) = (Sentinels::start().await, Keys::new(), fleet("one"));
     let (mut leader, _reader, mut subscription) = scene(&sentinels.url(), &keys, &one).await;
     let master = sentinels.master().await.port();
-    replicated(sentinels.master().await, 2).await;
-    for replica in sentinels.servers.iter().filter(|server| server.port() != master) {
-        replica.pause();
-    }
-    // The master has no replica when it takes the write.
-    let taking = sentinels.servers.iter().find(|server| server.port() == master).unwrap();
-    taking.query::<()>(&["CLIENT", "KILL", "TYPE", "replica"]).await.unwrap();
+    sentinels.part().await;
     leader.publish(&one, [cluster("lost")]).await.unwrap();
     expect(&mut subscription, &leader, &one, leader.head(3)).await;
 
-    for server in &mut sentinels.servers {
-        if server.port() == master { server.stop() } else { server.resume() }
-    }
+    sentinels.kill_master_and_fail_over_to_parted().await;
     assert_ne!(sentinels.master().await.port(), master);
     until("the loss is seen", async || {
         let seen = leader.store.inspect(vec![one.clone()]).await;

@@ -52,6 +52,7 @@ impl Cluster {
     /// Kills the master of this key, and waits for its replica to take over. It stays dead until it is restarted.
     pub(crate) async fn kill_master_of(&mut self, key: &str) {
         let port = self.master_of(key).await.port();
+        self.until_synced().await;
         self.nodes.iter_mut().find(|node| node.port() == port).unwrap().stop();
         self.until_other_than(key, port).await;
     }
@@ -61,13 +62,15 @@ impl Cluster {
         let master = self.master_of(key).await;
         let port = master.port();
         let [_, other] = self.shard_of(master);
-        other.until_synced().await;
+        self.until_synced().await;
         let is_so = async || self.has_other_than(key, port).await;
         until_asked("the key has another master", is_so, async || {
             // Refused by one that is the master already, and not all have heard of it.
             let _ = other.query::<()>(&["CLUSTER", "FAILOVER"]).await;
         })
         .await;
+        // Until then the old one may have nothing at all, and so must not be parted or promoted.
+        self.until_synced().await;
     }
 
     /// This node and the one that has the same slots.
@@ -78,6 +81,9 @@ impl Cluster {
 
     /// From now on, no replica hears of what is written.
     pub(crate) async fn part(&self) {
+        // Nor becomes the master before it is told to, should its master be silent for a moment.
+        self.let_replicas_take_over(false).await;
+        self.until_synced().await;
         for replica in self.replicas().await {
             replica.part_from_master().await;
         }
@@ -88,10 +94,19 @@ impl Cluster {
         for replica in self.replicas().await {
             replica.query::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]).await.unwrap();
             replica.rejoin().await;
+            // The one of before knows of it, and has nothing of its own any more.
+            let [_, former] = self.shard_of(replica);
+            let is_synced = async || former.is_synced_with(replica).await;
+            until("the former master has the data of the parted one", is_synced).await;
         }
+        self.until_whole().await;
+        self.let_replicas_take_over(true).await;
+    }
+
+    async fn let_replicas_take_over(&self, they_may: bool) {
         for node in &self.nodes {
-            until("the node knows a whole Cluster", async || whole(node).await.unwrap_or(false))
-                .await;
+            let no_failover = if they_may { "no" } else { "yes" };
+            node.configure("cluster-replica-no-failover", no_failover).await;
         }
     }
 
@@ -104,6 +119,26 @@ impl Cluster {
         }
         assert_eq!(replicas.len(), MASTERS);
         replicas
+    }
+
+    /// In every shard whose nodes both run, one of them follows the other and has its data.
+    async fn until_synced(&self) {
+        let (some, others) = self.nodes.split_at(MASTERS);
+        let both = some.iter().zip(others).filter(|(a, b)| !a.is_stopped() && !b.is_stopped());
+        for (one, other) in both {
+            until("the replica has its master's data", async || {
+                one.is_synced_with(other).await || other.is_synced_with(one).await
+            })
+            .await;
+        }
+    }
+
+    async fn until_whole(&self) {
+        for node in &self.nodes {
+            until("the node knows a whole Cluster", async || whole(node).await.unwrap_or(false))
+                .await;
+        }
+        self.until_synced().await;
     }
 
     async fn until_other_than(&self, key: &str, port: u16) {
@@ -155,10 +190,7 @@ impl Cluster {
             })
             .await;
         }
-        for node in &self.nodes {
-            until("the node knows a whole Cluster", async || whole(node).await.unwrap_or(false))
-                .await;
-        }
+        self.until_whole().await;
     }
 
     /// All nodes learn of each other. One that is not answered by a stranger within a second forgets him.
@@ -217,10 +249,7 @@ async fn whole(node: &Server) -> Option<bool> {
     let map: String = node.query(&["CLUSTER", "NODES"]).await.ok()?;
     let joined = map.lines().filter(|line| line.contains(" connected")).count();
     let replicas = map.lines().filter(|line| line.contains("slave")).count();
-    let role = node.told(&["INFO", "replication"], "role").await?;
-    let link = node.told(&["INFO", "replication"], "master_link_status").await;
-    let synced = role == "master" || link.as_deref() == Some("up");
-    Some(state == "ok" && joined == 2 * MASTERS && replicas == MASTERS && synced)
+    Some(state == "ok" && joined == 2 * MASTERS && replicas == MASTERS)
 }
 
 /// A line is: id, host:port@bus, flags, master, ping, pong, epoch, link, ranges of slots.

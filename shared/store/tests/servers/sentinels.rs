@@ -25,7 +25,8 @@ impl Sentinels {
             servers.push(Server::start(&replica_lines).await);
         }
         for replica in &servers[1..] {
-            replica.until_synced().await;
+            let is_synced = async || replica.is_synced_with(&servers[0]).await;
+            until("the replica has its master's data", is_synced).await;
         }
         let lines = [
             format!("sentinel monitor {NAME} 127.0.0.1 {port} 2"),
@@ -61,50 +62,48 @@ impl Sentinels {
 
     /// Kills the master, and waits for the next one. It stays dead until it is restarted.
     pub(crate) async fn kill_master(&mut self) {
-        let port = self.master().await.port();
         // One that has lost sight of the master for seconds before it died is no successor, ever.
-        until("a replica follows the master", async || {
-            for server in self.servers.iter().filter(|server| server.port() != port) {
-                let link = server.told(&["INFO", "replication"], "master_link_status").await;
-                if link.as_deref() == Some("up") {
-                    return true;
-                }
-            }
-            false
-        })
-        .await;
+        let port = self.until_synced().await;
         self.servers.iter_mut().find(|server| server.port() == port).unwrap().stop();
         self.until_other_than(port).await;
+        self.until_synced().await;
     }
 
-    /// Makes a replica the master, and waits until the old one is a replica: for a moment both take writes.
+    /// Makes a replica the master, and waits until all others are its replicas: for a moment two take writes, and one
+    /// that has not got the new master's data yet may have none at all.
     pub(crate) async fn fail_over(&self) {
-        let old = self.master().await;
-        let port = old.port();
-        // It is refused while one is under way and while no replica is known to be good, and it can come to nothing.
-        until("there is another master", async || match self.agreed().await {
-            Some(agreed) if agreed == port => {
-                let _ = self.sentinels[0].query::<()>(&["SENTINEL", "FAILOVER", NAME]).await;
-                false
+        let port = self.until_synced().await;
+        self.replace(port).await;
+    }
+
+    async fn replace(&self, port: u16) {
+        let asked = &self.sentinels[0];
+        until("there is another master", async || {
+            // It is refused while one is under way and while no replica is known to be good, and it can come to nothing.
+            // Asked again after it was done, it would be undone; so only the word of the one that does it counts, and only now.
+            if named_by(asked).await == Some(port) {
+                let _ = asked.query::<()>(&["SENTINEL", "FAILOVER", NAME]).await;
+                return false;
             }
-            agreed => agreed.is_some(),
+            self.agreed().await.is_some_and(|agreed| agreed != port)
         })
         .await;
-        until("the old master is a replica", async || {
-            old.told(&["INFO", "replication"], "role").await.as_deref() == Some("slave")
-        })
-        .await;
+        self.until_synced().await;
     }
 
     /// From now on, one replica does not hear of what is written, and the other one will not be the master.
     pub(crate) async fn part(&self) {
+        for sentinel in &self.sentinels {
+            // A replica that has been parted for ten times as long is not made the master; and none is before it is asked
+            // for, should the master be silent for a moment.
+            let patience = ["SENTINEL", "SET", NAME, "down-after-milliseconds", "60000"];
+            sentinel.query::<()>(&patience).await.unwrap();
+        }
+        self.until_synced().await;
         let (stale, other) = self.replicas().await;
         other.configure("replica-priority", "0").await;
         stale.part_from_master().await;
         for sentinel in &self.sentinels {
-            // A replica that has been parted for ten times as long is not made the master.
-            let patience = ["SENTINEL", "SET", NAME, "down-after-milliseconds", "60000"];
-            sentinel.query::<()>(&patience).await.unwrap();
             until("the Sentinel knows who may be the master", async || {
                 let asked = ["SENTINEL", "REPLICAS", NAME];
                 let known: Vec<HashMap<String, String>> = sentinel.query(&asked).await.unwrap();
@@ -118,17 +117,53 @@ impl Sentinels {
     /// Makes the parted replica the master: what was written since then is lost.
     pub(crate) async fn fail_over_to_parted(&self) {
         let (stale, other) = self.replicas().await;
-        self.fail_over().await;
+        self.replace(self.master().await.port()).await;
+        self.end_parting(stale, other).await;
+    }
+
+    /// The same, because the master dies. It stays dead until it is restarted.
+    pub(crate) async fn kill_master_and_fail_over_to_parted(&mut self) {
+        let port = self.master().await.port();
+        self.servers.iter_mut().find(|server| server.port() == port).unwrap().stop();
+        let (stale, other) = self.replicas_of(port);
+        // On their own, they would look for a minute first.
+        self.replace(port).await;
+        self.end_parting(stale, other).await;
+    }
+
+    async fn end_parting(&self, stale: &Server, other: &Server) {
         assert_eq!(self.master().await.port(), stale.port());
         other.configure("replica-priority", "100").await;
         stale.rejoin().await;
     }
 
-    /// Always in the same order.
     async fn replicas(&self) -> (&Server, &Server) {
-        let master = self.master().await.port();
+        self.replicas_of(self.master().await.port())
+    }
+
+    /// Always in the same order.
+    fn replicas_of(&self, master: u16) -> (&Server, &Server) {
         let mut replicas = self.servers.iter().filter(|server| server.port() != master);
         (replicas.next().unwrap(), replicas.next().unwrap())
+    }
+
+    /// All servers that run follow the one that the Sentinels agree on, and have its data. Returns its port.
+    async fn until_synced(&self) -> u16 {
+        until_found("all replicas have their master's data", async || {
+            let port = self.agreed().await?;
+            let (masters, replicas): (Vec<_>, Vec<_>) = self
+                .servers
+                .iter()
+                .filter(|server| !server.is_stopped())
+                .partition(|server| server.port() == port);
+            for replica in replicas {
+                if !replica.is_synced_with(masters[0]).await {
+                    return None;
+                }
+            }
+            Some(port)
+        })
+        .await
     }
 
     async fn until_other_than(&self, port: u16) {
@@ -142,15 +177,12 @@ impl Sentinels {
     async fn agreed(&self) -> Option<u16> {
         let mut ports = Vec::new();
         for sentinel in &self.sentinels {
-            let asked = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
-            let (_, port): (String, u16) = sentinel.query(&asked).await.ok()?;
-            ports.push(port);
+            ports.push(named_by(sentinel).await?);
         }
         ports.dedup();
         let [port] = ports[..] else { return None };
         let server = self.servers.iter().find(|server| server.port() == port)?;
-        let role = server.told(&["INFO", "replication"], "role").await;
-        (role.as_deref() == Some("master")).then_some(port)
+        server.is_master().await.then_some(port)
     }
 
     /// Everybody knows everybody. Sentinels look around every few seconds; here they hurry.
@@ -175,4 +207,9 @@ impl Sentinels {
             sentinel.query::<()>(&["SENTINEL", "DEBUG", period, ms]).await.unwrap();
         }
     }
+}
+
+async fn named_by(sentinel: &Server) -> Option<u16> {
+    let asked = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
+    sentinel.query::<(String, u16)>(&asked).await.ok().map(|(_, port)| port)
 }

@@ -6,6 +6,7 @@ use redis::{
     AsyncConnectionConfig, Client, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo,
     RedisResult,
 };
+use std::collections::HashMap;
 use std::env;
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use tokio::net::TcpStream;
 /// One `redis-server`.
 pub(crate) struct Server {
     child: Child,
+    is_stopped: bool,
     port: Port,
     tls_port: Option<Port>,
     /// Lines of its configuration, as the test gave them.
@@ -66,7 +68,8 @@ impl Server {
     ) -> Self {
         let (directory, port) = (tempfile::tempdir().unwrap(), Port::reserve().unwrap());
         let child = spawn(&directory, port.number(), &lines, arguments);
-        let mut server = Self { child, port, tls_port, lines, arguments, directory };
+        let is_stopped = false;
+        let mut server = Self { child, is_stopped, port, tls_port, lines, arguments, directory };
         assert!(server.is_up().await, "redis-server does not start:\n{}", server.log());
         server
     }
@@ -94,8 +97,14 @@ impl Server {
 
     /// Kills it, as a crash or a power cut would.
     pub(crate) fn stop(&mut self) {
+        self.is_stopped = true;
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// And was not started again.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
     }
 
     /// The same server at the same port, without its data. It may be stopped or not.
@@ -163,10 +172,12 @@ impl Server {
     pub(super) async fn part_from_master(&self) {
         self.configure("masteruser", "nobody").await;
         self.configure("masterauth", "nothing").await;
-        self.query::<()>(&["CLIENT", "KILL", "TYPE", "master"]).await.unwrap();
         until("the replica is parted", async || {
-            let link = self.told(&["INFO", "replication"], "master_link_status").await;
-            link.as_deref() == Some("down")
+            self.query::<()>(&["CLIENT", "KILL", "TYPE", "master"]).await.unwrap();
+            let Some(own) = self.replication().await else { return false };
+            // The link is down while it gets all data, too, and goes up after that without giving a name again.
+            let is = |name, value| own.get(name).is_some_and(|it| it == value);
+            is("master_link_status", "down") && is("master_sync_in_progress", "0")
         })
         .await;
     }
@@ -176,13 +187,34 @@ impl Server {
         self.configure("masterauth", "").await;
     }
 
-    /// As a replica: has what its master has.
-    pub(super) async fn until_synced(&self) {
-        until("the replica has the data", async || {
-            let link = self.told(&["INFO", "replication"], "master_link_status").await;
-            link.as_deref() == Some("up")
-        })
-        .await;
+    /// As a replica: follows this server, which is a master, and has all that it had a moment ago.
+    ///
+    /// A link that is up is not enough: it may lead to the master of before, and behind it writes may still be on their
+    /// way. A replica that is parted or promoted then lacks them, or everything.
+    pub(super) async fn is_synced_with(&self, master: &Self) -> bool {
+        let synced = async {
+            let of_master = master.replication().await?;
+            let own = self.replication().await?;
+            let written: u64 = of_master.get("master_repl_offset")?.parse().ok()?;
+            let applied: u64 = own.get("slave_repl_offset")?.parse().ok()?;
+            let follows = own.get("master_port")? == &master.port().to_string()
+                && own.get("master_link_status")? == "up"
+                && own.get("master_sync_in_progress")? == "0"
+                // Offsets of two histories say nothing about each other.
+                && own.get("master_replid")? == of_master.get("master_replid")?;
+            Some(of_master.get("role")? == "master" && follows && applied >= written)
+        };
+        synced.await.unwrap_or(false)
+    }
+
+    pub(super) async fn is_master(&self) -> bool {
+        self.told(&["INFO", "replication"], "role").await.as_deref() == Some("master")
+    }
+
+    async fn replication(&self) -> Option<HashMap<String, String>> {
+        let text: String = self.query(&["INFO", "replication"]).await.ok()?;
+        let fields = text.lines().filter_map(|line| line.split_once(':'));
+        Some(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
     /// A command as the user of the test, for example `&["SET", "key", "value"]`.
@@ -207,6 +239,7 @@ impl Server {
 
     async fn start_again(&mut self) {
         self.child = spawn(&self.directory, self.port(), &self.lines, self.arguments);
+        self.is_stopped = false;
         assert!(self.is_up().await, "redis-server does not start again:\n{}", self.log());
     }
 
