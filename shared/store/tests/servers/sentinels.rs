@@ -197,6 +197,8 @@ impl Sentinels {
             })
             .await;
         }
+        // One that stood still for two seconds distrusts its clock, and does nothing for this long; by default half a minute.
+        self.set_period("TILT-PERIOD", "1000").await;
         // They put a replica that calls itself master in its place after four of these, which must not happen before
         // all have heard of a failover.
         self.set_period("PUBLISH-PERIOD", "1000").await;
