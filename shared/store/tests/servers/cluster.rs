@@ -193,15 +193,16 @@ impl Cluster {
         self.until_whole().await;
     }
 
-    /// All nodes learn of each other. One that is not answered by a stranger within a second forgets him.
+    /// All nodes learn of each other. One that is not answered by a stranger within a second forgets him, and that he in
+    /// turn knows it already does not help: so each is asked for all others.
     async fn meet(&self) {
-        let nodes: Vec<_> = self.nodes.iter().zip(&self.bus_ports).collect();
         let strangers = async || {
             let mut strangers = Vec::new();
-            for (index, (node, _)) in nodes.iter().enumerate() {
-                for (other, bus_port) in &nodes[..index] {
-                    if !knows(node, other).await.unwrap_or(false) {
-                        strangers.push((node, other.port().to_string(), bus_port));
+            for node in &self.nodes {
+                let map: String = node.query(&["CLUSTER", "NODES"]).await.unwrap_or_default();
+                for (other, bus_port) in self.nodes.iter().zip(&self.bus_ports) {
+                    if other.port() != node.port() && !is_known(&map, other.port()) {
+                        strangers.push((node, other.port(), bus_port));
                     }
                 }
             }
@@ -212,7 +213,7 @@ impl Cluster {
             async || strangers().await.is_empty(),
             async || {
                 for (node, port, bus_port) in strangers().await {
-                    let bus_port = bus_port.to_string();
+                    let (port, bus_port) = (port.to_string(), bus_port.to_string());
                     let meet = ["CLUSTER", "MEET", "127.0.0.1", &port, &bus_port];
                     node.query::<()>(&meet).await.unwrap();
                 }
@@ -238,10 +239,9 @@ async fn until_asked(what: &str, is_so: impl AsyncFn() -> bool, ask: impl AsyncF
     .await;
 }
 
-async fn knows(node: &Server, other: &Server) -> Option<bool> {
-    let map: String = node.query(&["CLUSTER", "NODES"]).await.ok()?;
-    let place = format!(" 127.0.0.1:{}@", other.port());
-    Some(map.lines().any(|line| line.contains(&place) && !line.contains("handshake")))
+fn is_known(map: &str, port: u16) -> bool {
+    let place = format!(" 127.0.0.1:{port}@");
+    map.lines().any(|line| line.contains(&place) && !line.contains("handshake"))
 }
 
 async fn whole(node: &Server) -> Option<bool> {
