@@ -80,7 +80,7 @@ fn assert_once_each(world: &World, before: usize) {
 async fn replicas_that_are_cut_off_serve_what_they_have(site: Site) {
     let mut world = site.world().await;
     world.replicas.iter().for_each(|replica| replica.way.cut());
-    let responses = world.log.responses(None);
+    let (responses, lost) = (world.log.responses(None), world.lost_streams());
     world.churn(5);
     let stale = |world: &World| world.replicas.iter().all(|it| it.metric(STALENESS) > 3.0);
     comes_true("the gauge shows it", || stale(&world)).await;
@@ -91,7 +91,7 @@ async fn replicas_that_are_cut_off_serve_what_they_have(site: Site) {
     for envoy in &world.envoys[old..] {
         envoy.until_warm().await;
     }
-    assert!(world.envoys.iter().all(|envoy| envoy.is_connected()), "no stream was dropped");
+    assert_eq!(world.lost_streams(), lost, "no stream was dropped");
     assert!(world.replicas.iter().all(|replica| replica.is_ready()));
     world.replicas.iter().for_each(|replica| replica.way.mend());
     comes_true("the gauge shows it", || {
@@ -161,7 +161,7 @@ async fn a_redis_that_takes_no_writes_harms_no_reader_and_recovers(site: Site) {
 async fn until_writes_fail(site: &Site, world: &mut World) {
     let failed = |world: &World| world.leader.metric("heliograph_translator_store_failures_total");
     let before = failed(world);
-    let responses = world.log.responses(None);
+    let (responses, lost) = (world.log.responses(None), world.lost_streams());
     world.mark();
     // Twice, so that it was tried again. Sentinels may have found another master by then, and the shard of a Cluster too.
     let least = if site.is_single() { before + 2.0 } else { before + 1.0 };
@@ -171,5 +171,5 @@ async fn until_writes_fail(site: &Site, world: &mut World) {
     for envoy in world.envoys.split_off(world.envoys.len() - 4) {
         envoy.until_warm().await;
     }
-    assert!(world.envoys.iter().all(|envoy| envoy.is_connected()), "no stream was dropped");
+    assert_eq!(world.lost_streams(), lost, "no stream was dropped");
 }

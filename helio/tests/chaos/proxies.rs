@@ -9,12 +9,15 @@ use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::Store;
 use heliograph_store::redis::RedisStore;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) struct Envoy {
     pub(crate) name: Arc<str>,
     pub(crate) client: Client,
     /// The replica that it is connected to.
     pub(crate) at: usize,
+    /// How often it opened a stream because the one before had ended, and not because the test said so.
+    reconnects: Arc<AtomicUsize>,
     log: Log,
 }
 
@@ -36,7 +39,13 @@ impl Envoy {
         options.witness = Arc::new(move |received, resources| {
             events.note(Event::Responded(response(client.clone(), received, resources, &store)));
         });
-        Self { name, client: Client::connect(options).unwrap(), at, log }
+        let reconnects = Arc::new(AtomicUsize::new(0));
+        let (client, events, count) = (name.clone(), log.clone(), reconnects.clone());
+        options.reconnects = Some(Arc::new(move || {
+            events.note(Event::Reconnects { client: client.clone() });
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
+        Self { name, client: Client::connect(options).unwrap(), at, reconnects, log }
     }
 
     /// Ends its stream and opens another: at the same replica, or at another one.
@@ -65,9 +74,10 @@ impl Envoy {
         warm.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// The server did not end its stream.
-    pub(crate) fn is_connected(&self) -> bool {
-        self.client.state().ended.is_none()
+    /// How many streams it has lost.
+    pub(crate) fn lost_streams(&self) -> usize {
+        let has_none = usize::from(self.client.state().ended.is_some());
+        self.reconnects.load(Ordering::Relaxed) + has_none
     }
 }
 

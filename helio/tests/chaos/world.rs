@@ -118,6 +118,11 @@ impl World {
         self.envoys.push(Envoy::connect(name, protocol, fleet(gateway), server, store, log));
     }
 
+    /// By all Envoys that there are.
+    pub(crate) fn lost_streams(&self) -> usize {
+        self.envoys.iter().map(Envoy::lost_streams).sum()
+    }
+
     /// Another writer, by a way of its own, that is told of nothing yet.
     pub(crate) async fn candidate(&self, fence: u128) -> (Leader, Proxy) {
         let registry = Registry::new();

@@ -1,3 +1,4 @@
+use crate::crowd::Backoff;
 use crate::holdings::Verdict;
 use crate::request::Request;
 use crate::response::Response;
@@ -31,6 +32,9 @@ pub struct Options {
     /// Which resources it rejects, and with which words.
     pub rejects: Arc<Verdict>,
     pub witness: Arc<Witness>,
+    /// Hears of each stream that the client opens on its own after it lost one, as an Envoy does. Without it, a client whose
+    /// stream has ended has none until it is told to reconnect.
+    pub reconnects: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +121,7 @@ impl Options {
             fleet: fleet.into(),
             rejects: Arc::new(|_, _, _| None),
             witness: Arc::new(|_, _| {}),
+            reconnects: None,
         }
     }
 }
@@ -128,13 +133,21 @@ impl fmt::Debug for Options {
 }
 
 async fn run(server: Server, options: Options, state: Arc<watch::Sender<State>>) {
-    let end = converse(&server, &options, &state).await;
-    let ended = match end {
-        Ended::Status { code: Code::Ok, .. } => (Code::Ok, end.to_string()),
-        Ended::Status { code, message } => (code, message),
-        other => (Code::Unavailable, other.to_string()),
-    };
-    state.send_modify(|state| state.ended = Some(ended));
+    let mut failures = 0;
+    loop {
+        let end = converse(&server, &options, &state).await;
+        let ended = match end {
+            Ended::Status { code: Code::Ok, .. } => (Code::Ok, end.to_string()),
+            Ended::Status { code, message } => (code, message),
+            other => (Code::Unavailable, other.to_string()),
+        };
+        state.send_modify(|state| state.ended = Some(ended));
+        let Some(reconnects) = &options.reconnects else { return };
+        let was_served = !state.borrow().received.is_empty();
+        failures = if was_served { 0 } else { failures + 1 };
+        tokio::time::sleep(Backoff::default().wait(failures)).await;
+        reconnects();
+    }
 }
 
 /// One stream, until it ends.
@@ -172,4 +185,43 @@ async fn converse(server: &Server, options: &Options, state: &watch::Sender<Stat
 async fn open(server: &Server, protocol: Protocol) -> Result<Stream, Ended> {
     let (opener, connection) = server.connect().await?;
     Stream::open(server, protocol, opener, Some(connection)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::net::TcpListener;
+
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn who_reconnects_on_its_own_comes_back_and_others_do_not() {
+        for reconnects in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let server = format!("http://{}", listener.local_addr().unwrap());
+            let mut options = Options::new(server, Protocol::Delta, "default/web");
+            let count = Arc::new(AtomicUsize::new(0));
+            let counted = count.clone();
+            let count_one = move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+            };
+            options.reconnects = reconnects.then(|| Arc::new(count_one) as _);
+            let client = Client::connect(options).unwrap();
+            drop(listener.accept().await.unwrap());
+            client.until("an end", DEADLINE, |state| state.ended.is_some()).await.unwrap();
+            if reconnects {
+                drop(tokio::time::timeout(DEADLINE, listener.accept()).await.unwrap());
+            } else {
+                let has_ended = || client.task.as_ref().is_some_and(AbortHandle::is_finished);
+                let ending = async {
+                    while !has_ended() {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                tokio::time::timeout(DEADLINE, ending).await.unwrap();
+            }
+            assert_eq!(count.load(Ordering::Relaxed), usize::from(reconnects));
+        }
+    }
 }

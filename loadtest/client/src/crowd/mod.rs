@@ -141,7 +141,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    fn wait(&self, attempt: u32) -> Duration {
+    pub(crate) fn wait(&self, attempt: u32) -> Duration {
         let interval = self.base.saturating_mul(1_u32.checked_shl(attempt).unwrap_or(u32::MAX));
         interval.min(self.max).mul_f64(fastrand::f64())
     }
