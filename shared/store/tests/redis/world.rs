@@ -71,7 +71,7 @@ impl Keys {
 
 impl Program {
     pub(crate) fn open(url: &str, keys: &Keys) -> Self {
-        // Deletes as soon as it may, and gives up on silent servers soon.
+        // Deletes as soon as it may.
         let options = RedisOptions { grace: Duration::ZERO, ..RedisOptions::default() };
         Self::open_with(settings(url), keys, options)
     }
@@ -214,10 +214,11 @@ impl Leader {
     }
 }
 
+/// Waits for a server that stands still for a moment, as the test itself does; one that is away is noticed at once.
 pub(crate) fn settings(url: &str) -> RedisSettings {
     url.parse::<RedisSettings>()
         .unwrap()
-        .with_timeouts(Duration::from_secs(5), Duration::from_secs(5))
+        .with_timeouts(Duration::from_secs(20), Duration::from_secs(20))
 }
 
 pub(crate) fn fleet(name: &str) -> FleetName {
