@@ -2,14 +2,13 @@
 
 use crate::scene::fleet;
 use crate::site::{Site, at_every_site};
-use crate::world::{World, comes_true};
+use crate::world::{PENDING, World, comes_true};
 use heliograph_testing::Stopwatch;
 use std::time::Duration;
 
 /// Two seconds between two comparisons, two until the next try to connect, and room for a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 const COMMIT: &[u8] = b"{index}:bell";
-const PENDING: &str = "heliograph_translator_pending_fleets";
 const STALENESS: &str = "heliograph_store_staleness_seconds";
 
 at_every_site! {
