@@ -83,25 +83,15 @@ impl Envoy {
         }
     }
 
-    /// Waits until it listens on all of `ports`, but no longer than `patience`. Returns those on which it does not.
+    /// Waits until it listens on all of `ports`, but no longer than `patience` if it answers. Returns those on which it says
+    /// that it does not.
     pub(super) fn closed_ports(
         &self,
         ports: &[InfraPort],
         patience: Duration,
     ) -> impl Future<Output = BTreeSet<u16>> + use<> {
-        let admin = self.admin.clone();
-        let ports: BTreeSet<u16> = ports.iter().map(|port| port.bind_port).collect();
-        async move {
-            let deadline = Instant::now() + patience;
-            loop {
-                let open = ask(&admin, "/listeners").await.unwrap_or_default();
-                let closed = &ports - &listening(&open);
-                if closed.is_empty() || Instant::now() >= deadline {
-                    return closed;
-                }
-                sleep(ASK_EVERY).await;
-            }
-        }
+        let ports = ports.iter().map(|port| port.bind_port).collect();
+        closed_ports(self.admin.clone(), ports, patience)
     }
 
     /// Resolves when it ends by itself.
@@ -119,6 +109,21 @@ impl Envoy {
 
     pub(super) fn last_words(&self) -> String {
         last_words(&self.log)
+    }
+}
+
+async fn closed_ports(admin: PathBuf, ports: BTreeSet<u16>, patience: Duration) -> BTreeSet<u16> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let answer = ask(&admin, "/listeners").await;
+        // No answer in time is not the answer that it listens nowhere.
+        if let Some(open) = answer.filter(|answer| answer.starts_with("HTTP/1.1 200")) {
+            let closed = &ports - &listening(&open);
+            if closed.is_empty() || Instant::now() >= deadline {
+                return closed;
+            }
+        }
+        sleep(ASK_EVERY).await;
     }
 }
 
@@ -248,6 +253,22 @@ mod tests {
         let answer = "HTTP/1.1 200 OK\r\nage: 90\r\n\r\nweb-8080::0.0.0.0:8080\nb::0.0.0.0:443\n";
         assert_eq!(listening(answer), BTreeSet::from([443, 8080]));
         assert_eq!(listening("HTTP/1.1 200 OK\r\nage: 90\r\n\r\n"), BTreeSet::new());
+    }
+
+    #[tokio::test]
+    async fn an_envoy_that_does_not_answer_has_not_said_that_its_ports_are_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let admin = directory.path().join("admin");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        fs::write(&admin, listener.local_addr().unwrap().to_string()).unwrap();
+        let asked = tokio::spawn(closed_ports(admin, BTreeSet::from([443, 8080]), Duration::ZERO));
+        drop(listener.accept().await.unwrap());
+        let again = timeout(VERSION, listener.accept()).await.expect("it asks again");
+        let (mut connection, _) = again.unwrap();
+        let answer = b"HTTP/1.1 200 OK\r\n\r\nweb::0.0.0.0:8080\n";
+        connection.write_all(answer).await.unwrap();
+        drop(connection);
+        assert_eq!(asked.await.unwrap(), BTreeSet::from([443]));
     }
 
     #[tokio::test]
