@@ -13,7 +13,7 @@ use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::redis::RedisStore;
-use heliograph_store::{Publication, Store, Term};
+use heliograph_store::{PinState, Publication, Store, Term};
 use heliograph_testing::Stopwatch;
 use prometheus::{Registry, TextEncoder};
 use redis::Redis;
@@ -95,7 +95,7 @@ impl Writer {
             snapshot: snapshot.clone(),
             time: SystemTime::now(),
             cause: "a test".into(),
-            pinned: None,
+            pin: PinState::default(),
         };
         self.store.publish(publication).await.unwrap();
         snapshot.head

@@ -11,7 +11,7 @@ use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::listener::v3::Listener;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{Publication, Store};
+use heliograph_store::{PinState, Publication, Store};
 use prometheus::{Registry, TextEncoder};
 use redis::Redis;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Redis {
             held: None,
             time: SystemTime::now(),
             cause: "a test".into(),
-            pinned: None,
+            pin: PinState::default(),
         };
         store.publish(publication).await.unwrap();
     }

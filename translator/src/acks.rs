@@ -161,7 +161,7 @@ impl<'a> Page<'a> {
         for (name, head) in heads {
             fleets.entry(name).or_default().head = Some(head.to_string());
         }
-        for AckReport { replica, fleets: reported, damaged: _ } in reports.reports.iter() {
+        for AckReport { replica, fleets: reported, .. } in reports.reports.iter() {
             for (name, report) in reported {
                 fleets.entry(name).or_default().add(replica, report, heads.get(name));
             }
@@ -250,7 +250,7 @@ mod tests {
                     disputes: vec![dispute(acknowledged.len() as u64)],
                 },
             )]),
-            damaged: BTreeSet::new(),
+            ..AckReport::default()
         };
         let rejection = RejectionReport {
             kind: ResourceType::Route,

@@ -21,7 +21,10 @@ pub(super) fn of(replica: &str, fleets: &FleetMap, damaged: BTreeSet<FleetName>)
     fit(&mut fleets, BYTES_LIMIT);
     // Once these are mended, the others are told of.
     let damaged = damaged.into_iter().take(AckReport::DAMAGED).collect();
-    AckReport { replica: replica.to_owned(), fleets, damaged }
+    // Who sends it knows when.
+    let (start, sequence) = (0, 0);
+    let (replica, remembered) = (replica.to_owned(), Vec::new());
+    AckReport { replica, start, sequence, fleets, damaged, remembered }
 }
 
 fn of_fleet(fleet: &Fleet) -> FleetReport {

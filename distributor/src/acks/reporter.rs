@@ -4,7 +4,7 @@ use heliograph_store::{ACKS_EXPIRY, AckReport, Store};
 use prometheus::IntCounter;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{Instant, sleep, timeout};
 
 /// The task that tells the store what this replica's clients say. Nobody waits for it: without the store, clients are
@@ -15,6 +15,9 @@ pub(crate) struct Reporter {
     /// A name that no other replica has.
     replica: String,
     failures: IntCounter,
+    /// When this began, in milliseconds since 1970, and how many reports were tried since then.
+    start: u64,
+    sequence: u64,
     /// What the store was told last, and when.
     told: Option<(AckReport, Instant)>,
     /// Whether the operator knows that it does not work.
@@ -35,7 +38,9 @@ impl Reporter {
         failures: IntCounter,
     ) -> Self {
         let replica = format!("{replica}-{:08x}", fastrand::u32(..));
-        Self { store, fleets, replica, failures, told: None, warned: false }
+        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let start = u64::try_from(start).unwrap_or(u64::MAX);
+        Self { store, fleets, replica, failures, start, sequence: 0, told: None, warned: false }
     }
 
     pub(crate) async fn run(mut self) -> Infallible {
@@ -56,7 +61,9 @@ impl Reporter {
         {
             return REPEAT.saturating_sub(at.elapsed());
         }
-        match self.store.report(report.clone()).await {
+        self.sequence += 1;
+        let (start, sequence) = (self.start, self.sequence);
+        match self.store.report(AckReport { start, sequence, ..report.clone() }).await {
             Ok(()) => {
                 self.told = Some((report, Instant::now()));
                 self.warned = false;
@@ -94,6 +101,7 @@ mod tests {
             let reports = store.reports().await.unwrap();
             assert_eq!(reports.len(), 1, "after {second} s");
             assert_eq!(reports[0].replica, replica);
+            assert!(reports[0].sequence > 0 && reports[0].start > 0);
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         task.abort();

@@ -6,7 +6,7 @@ use heliograph_envoy::Message;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, Resource, ResourceType};
-use heliograph_store::{Embedded, Publication, Retirement, Store, StoreError};
+use heliograph_store::{Embedded, PinState, Publication, Retirement, Store, StoreError};
 use prometheus::Registry;
 
 fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
@@ -203,7 +203,7 @@ impl Site {
             held: None,
             time: SystemTime::UNIX_EPOCH,
             cause: "test".into(),
-            pinned: None,
+            pin: PinState::default(),
         };
         self.store.publish(publication).await.unwrap();
     }
@@ -211,7 +211,8 @@ impl Site {
     async fn retire(&mut self) {
         let (expected, tombstone) = self.next_head();
         let (time, cause) = (SystemTime::UNIX_EPOCH, "test".into());
-        let retirement = Retirement { fleet: Self::name(), tombstone, expected, time, cause };
+        let retirement =
+            Retirement { fleet: Self::name(), tombstone, expected, time, cause, order: 0 };
         self.store.retire(retirement).await.unwrap();
     }
 

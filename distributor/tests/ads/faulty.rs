@@ -3,8 +3,8 @@
 use futures::future::BoxFuture;
 use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Snapshot};
 use heliograph_store::{
-    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Notice, Pin, Publication, Published,
-    Record, Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Notice, PinOrder, Publication,
+    Published, Record, Retirement, Store, StoreError, Tended, Term, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,12 +118,12 @@ impl Store for Faulty {
         self.inner.history(fleet)
     }
 
-    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
-        self.inner.pin(fleet, pin)
+    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        self.inner.order(fleet, order)
     }
 
-    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
-        self.inner.release(fleet)
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        self.inner.restore_order(fleet, order)
     }
 
     fn report(&self, report: AckReport) -> Answer<'_, ()> {

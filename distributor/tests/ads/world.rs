@@ -19,7 +19,7 @@ use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_envoy::{Message, any};
 use heliograph_shared::admin::{self, Pages, Readiness};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{Publication, Retirement, Store};
+use heliograph_store::{PinState, Publication, Retirement, Store};
 use prometheus::{Registry, TextEncoder};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl World {
             held: self.newest.replace(snapshot),
             time,
             cause: "a test".into(),
-            pinned: None,
+            pin: PinState::default(),
         };
         self.store.publish(publication).await.unwrap();
         self.head = Some(head);
@@ -150,6 +150,7 @@ impl World {
             expected: self.head,
             time: SystemTime::now(),
             cause: "a test".into(),
+            order: 0,
         };
         self.store.retire(retirement).await.unwrap();
         self.head = Some(tombstone);

@@ -7,7 +7,7 @@ use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_shared::admin::{self, Pages, Readiness};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{Embedded, Publication, Store};
+use heliograph_store::{Embedded, PinState, Publication, Store};
 use prometheus::{Registry, TextEncoder};
 use rustls::ClientConfig;
 use std::fs;
@@ -187,7 +187,7 @@ async fn publish(store: &Embedded) {
             held: None,
             time: SystemTime::now(),
             cause: "a test".into(),
-            pinned: None,
+            pin: PinState::default(),
         };
         store.publish(publication).await.unwrap();
     }

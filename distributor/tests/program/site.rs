@@ -9,7 +9,7 @@ use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snaps
 use heliograph_store::keys::KeyFile;
 use heliograph_store::redis::link::Link;
 use heliograph_store::redis::{RedisOptions, RedisStore};
-use heliograph_store::{Publication, Store};
+use heliograph_store::{PinState, Publication, Store};
 use heliograph_testing::Port;
 use prometheus::Registry;
 use std::fs;
@@ -104,7 +104,7 @@ impl Site {
             held: (before.sequence > 0).then_some(held),
             time: SystemTime::now(),
             cause: "a test".into(),
-            pinned: None,
+            pin: PinState::default(),
         };
         self.store.publish(publication).await.unwrap();
         let there = |state: &State| state.body(ResourceType::Cluster, &name).is_some();

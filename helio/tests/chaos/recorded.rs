@@ -5,8 +5,8 @@ use heliograph_checker::{Content, Event, Outcome};
 use heliograph_snapshot::{Address, FleetName, Head, Snapshot};
 use heliograph_store::redis::RedisStore;
 use heliograph_store::{
-    AckReport, Answer, Claim, Inspection, Loaded, Pin, Publication, Published, Record, Retirement,
-    Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Inspection, Loaded, PinOrder, Publication, Published, Record,
+    Retirement, Store, StoreError, Tended, Term, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,12 +81,12 @@ impl Store for Recorded {
         self.inner.history(fleet)
     }
 
-    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
-        self.inner.pin(fleet, pin)
+    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        self.inner.order(fleet, order)
     }
 
-    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
-        self.inner.release(fleet)
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        self.inner.restore_order(fleet, order)
     }
 
     fn report(&self, report: AckReport) -> Answer<'_, ()> {

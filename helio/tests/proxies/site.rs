@@ -5,7 +5,7 @@ use axum::Router;
 use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
-use heliograph_store::{Embedded, Publication, Store};
+use heliograph_store::{Embedded, PinState, Publication, Store};
 use heliograph_testing::Port;
 use heliograph_translator_core::infra::{
     DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, RunAs, render,
@@ -274,7 +274,7 @@ async fn publish(store: &Embedded, world: &World) {
         held: None,
         time: SystemTime::now(),
         cause: "a test".into(),
-        pinned: None,
+        pin: PinState::default(),
     };
     store.publish(publication).await.unwrap();
 }

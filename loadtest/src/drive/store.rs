@@ -5,7 +5,7 @@ use heliograph_snapshot::{
     FleetName, Head, Resource, ResourceType, Section, Snapshot, Tree, Version,
 };
 use heliograph_store::redis::{RedisStore, StoreArgs};
-use heliograph_store::{Publication, Store, Term, Watch};
+use heliograph_store::{PinState, Publication, Store, Term, Watch};
 use prometheus::Registry;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl StoreDriver {
             held: place.and_then(|place| place.snapshot.clone()),
             time: SystemTime::now(),
             cause: "load test".into(),
-            pinned: None,
+            pin: PinState::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snaps
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::{Link, RedisArgs, RedisSettings};
 use heliograph_store::redis::{RedisOptions, RedisStore};
-use heliograph_store::{Claim, Notice, Publication, Record, Store, Watch};
+use heliograph_store::{Claim, Notice, PinState, Publication, Record, Store, Watch};
 use prometheus::Registry;
 use prost::Message;
 use redis::aio::MultiplexedConnection;
@@ -313,7 +313,7 @@ fn publication(snapshot: &Arc<Snapshot>, held: Option<Arc<Snapshot>>) -> Publica
         held,
         time: SystemTime::now(),
         cause: "benchmark".into(),
-        pinned: None,
+        pin: PinState::default(),
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::Record;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +12,17 @@ pub const ACKS_EXPIRY: Duration = Duration::from_secs(30);
 pub struct AckReport {
     /// The replica, by a name that no other has.
     pub replica: String,
+    /// When it started, in milliseconds since 1970, and the how-manieth report this is since then: a report that was put back
+    /// by somebody else is told from a new one by these.
+    pub start: u64,
+    pub sequence: u64,
     pub fleets: BTreeMap<FleetName, FleetReport>,
     /// Fleets whose newest snapshot this replica cannot load, because what the store holds of it is missing or damaged; at
     /// most [`AckReport::DAMAGED`]. Only the translator can mend that, by writing all of it again.
     pub damaged: BTreeSet<FleetName>,
+    /// What this replica last read of fleets that the store has lost since; at most [`AckReport::REMEMBERED`]. A translator
+    /// that has never heard of such a fleet, or of the order that holds it, learns of it here.
+    pub remembered: Vec<Arc<Record>>,
 }
 
 /// What the proxies of one fleet say.
@@ -53,6 +61,7 @@ pub struct Dispute {
 
 impl AckReport {
     pub const DAMAGED: usize = 1_000;
+    pub const REMEMBERED: usize = 1_000;
 }
 
 impl FleetReport {

@@ -8,6 +8,7 @@ mod codec;
 mod embedded;
 mod error;
 pub mod keys;
+mod pins;
 mod presence;
 pub mod redis;
 mod store;
@@ -17,9 +18,10 @@ pub use self::redis::StoreArgs;
 pub use acks::{ACKS_EXPIRY, AckReport, Dispute, FleetReport, RejectionReport};
 pub use embedded::Embedded;
 pub use error::StoreError;
+pub use pins::{PinOrder, PinState, Pinned};
 pub use presence::{PRESENCE_EXPIRY, Presence};
 pub use store::{
-    Answer, Claim, Inspection, Loaded, Notice, Pin, Publication, Published, Record, Retirement,
-    State, Store, Tended, Term, Watch,
+    Answer, Claim, Inspection, Loaded, Notice, Publication, Published, Record, Retirement, State,
+    Store, Tended, Term, Watch,
 };
 pub use subscription::{Subscription, Update};

@@ -1,4 +1,5 @@
-use crate::{AckReport, Presence, StoreError};
+use crate::codec::stored_time;
+use crate::{AckReport, PinOrder, PinState, Presence, StoreError};
 use futures::future::BoxFuture;
 use heliograph_snapshot::{Address, FleetName, Head, Section, Snapshot};
 use serde::Serialize;
@@ -53,11 +54,12 @@ pub trait Store: Send + Sync + 'static {
     /// The snapshots that a fleet can go back to, newest first.
     fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>>;
 
-    /// Asks the translator to hold a fleet at a snapshot of its history, endpoints excepted, until it is released.
-    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()>;
+    /// Asks the translator to hold a fleet at a snapshot of its history, or to release it. Refused unless the number is above
+    /// that of the order before, and unless the snapshot is in the history.
+    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()>;
 
-    /// Whether the fleet was pinned.
-    fn release(&self, fleet: FleetName) -> Answer<'_, bool>;
+    /// Writes an order again that the store lost, for the writer that obeys it.
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()>;
 
     /// What one replica's proxies say. It is forgotten unless it is said again before [`crate::ACKS_EXPIRY`].
     fn report(&self, report: AckReport) -> Answer<'_, ()>;
@@ -91,6 +93,12 @@ pub trait Watch: Send {
     /// The next change. A fleet's records come in order, never one older than the last; a slow reader skips some and
     /// still gets the newest. While the store is away this waits. Dropping the future loses nothing.
     fn next(&mut self) -> BoxFuture<'_, Notice>;
+
+    /// The newest records that were told of fleets which the store has lost since, and of those whose newest record in the
+    /// store was refused because it knows less of what operators ordered.
+    fn remembered(&self) -> Vec<Arc<Record>> {
+        Vec::new()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -110,8 +118,8 @@ pub struct Record {
     pub time: SystemTime,
     /// Why it was written, in a few words.
     pub cause: Arc<str>,
-    /// The head of the history to which the fleet was pinned then.
-    pub pinned: Option<Head>,
+    /// Whether an operator held the fleet then.
+    pub pin: PinState,
     /// About how much memory the snapshot takes when it is loaded; 0 where the writer did not say.
     pub bytes: u64,
     /// A newer program wrote it, with types of resources that this one does not know and leaves out.
@@ -138,7 +146,8 @@ pub struct Claim {
     pub term: Term,
     /// What the store holds: live fleets and retired ones.
     pub records: BTreeMap<FleetName, Arc<Record>>,
-    pub pins: BTreeMap<FleetName, Pin>,
+    /// The last order of each fleet that operators gave one for.
+    pub orders: BTreeMap<FleetName, PinOrder>,
 }
 
 /// A snapshot to publish.
@@ -151,7 +160,7 @@ pub struct Publication {
     pub held: Option<Arc<Snapshot>>,
     pub time: SystemTime,
     pub cause: Arc<str>,
-    pub pinned: Option<Head>,
+    pub pin: PinState,
 }
 
 /// What a publication took.
@@ -171,6 +180,8 @@ pub struct Retirement {
     pub expected: Option<Head>,
     pub time: SystemTime,
     pub cause: Arc<str>,
+    /// The number of the last order: one that was given for this fleet means nothing to a later one of its name.
+    pub order: u64,
 }
 
 /// What is in the store, newer or older than what the writer wrote.
@@ -178,16 +189,7 @@ pub struct Retirement {
 pub struct Inspection {
     pub term: Term,
     pub heads: BTreeMap<FleetName, Head>,
-    pub pins: BTreeMap<FleetName, Pin>,
-}
-
-/// An operator's wish that a fleet stays at an earlier snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pin {
-    /// A record of the fleet's history.
-    pub record: Arc<Record>,
-    pub time: SystemTime,
-    pub cause: Arc<str>,
+    pub orders: BTreeMap<FleetName, PinOrder>,
 }
 
 /// What housekeeping did.
@@ -229,16 +231,21 @@ impl Publication {
             fleet: self.snapshot.fleet.clone(),
             head: self.snapshot.head,
             state: State::Live(self.snapshot.roots()),
-            time: self.time,
+            time: stored_time(self.time),
             cause: self.cause.clone(),
-            pinned: self.pinned,
+            pin: self.pin.clone(),
             bytes: self.snapshot.bytes() as u64,
             has_unknown_types: false,
         }
     }
 
-    /// Whether this is a step in the history: endpoints and proxies alone are not, because nobody goes back to those.
+    /// Whether this is a step in the history: endpoints and proxies alone are not, because nobody goes back to those. What a
+    /// fleet is held at is one.
     pub fn is_step(&self) -> bool {
+        let held_at = self.pin.pinned.as_ref().map(|pinned| pinned.head);
+        if held_at == Some(self.snapshot.head) {
+            return true;
+        }
         let lasting = |snapshot: &Snapshot| {
             let mut roots = snapshot.roots();
             roots.retain(|section, _| section.lasts());
@@ -254,9 +261,9 @@ impl Retirement {
             fleet: self.fleet.clone(),
             head: self.tombstone,
             state: State::Retired,
-            time: self.time,
+            time: stored_time(self.time),
             cause: self.cause.clone(),
-            pinned: None,
+            pin: PinState { number: self.order, pinned: None },
             bytes: 0,
             has_unknown_types: false,
         }

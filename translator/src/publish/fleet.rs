@@ -1,8 +1,9 @@
 //! One fleet of the writer's: what it is to be, what the store is believed to hold of it, and what follows.
 
+use super::pin::{Hold, Pin, with_endpoints_of};
 use super::quarantine::{Answers, Decision, Quarantine};
-use heliograph_snapshot::{Change, FleetName, Head, Section, Snapshot};
-use heliograph_store::{Loaded, Pin, Publication, Record, Retirement, Term};
+use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
+use heliograph_store::{Loaded, PinOrder, PinState, Publication, Record, Retirement, Term};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -21,8 +22,8 @@ pub(super) enum Step {
     },
     Publish(Publication),
     Retire(Retirement),
-    /// Writes a pin again that the store lost.
-    Pin(Pin),
+    /// Writes an order again that the store lost.
+    RestoreOrder(PinOrder),
     Tend(Arc<Snapshot>),
 }
 
@@ -68,7 +69,7 @@ pub(super) struct Fleet {
     unsure: bool,
     /// The store did not hold what was written, in words.
     repair: Option<&'static str>,
-    pin: Option<Pinned>,
+    pin: Pin,
     quarantine: Quarantine,
     /// The greatest sequence that was ever seen or used. The same number never comes with other content.
     highest: u64,
@@ -97,16 +98,6 @@ enum Believed {
     },
 }
 
-#[derive(Debug)]
-struct Pinned {
-    pin: Pin,
-    /// What the fleet is pinned to, once it is loaded.
-    snapshot: Option<Arc<Snapshot>>,
-    /// The store lost it, and with it perhaps the history that it points into. It is written again, for the first
-    /// record that holds the same.
-    lost: bool,
-}
-
 /// How many rounds of tending a fleet may miss because something else is done for it.
 const ROUNDS: u32 = 2;
 
@@ -121,7 +112,7 @@ impl Fleet {
             in_flight: None,
             unsure: false,
             repair: None,
-            pin: None,
+            pin: Pin::default(),
             quarantine: Quarantine::default(),
             highest: 0,
             objects: 0,
@@ -158,48 +149,66 @@ impl Fleet {
             return None;
         }
         match self.wanted.clone() {
-            Wanted::Unspoken => None,
+            Wanted::Unspoken => self.load_held(),
             Wanted::Gone(cause) => self.retirement(cause, term, now),
             Wanted::Content(live) => self.publication(live, term, now),
         }
     }
 
+    /// Reads what an operator holds the fleet at as soon as the term begins: the store may lose it before all is translated.
+    fn load_held(&mut self) -> Option<Step> {
+        let hold = self.pin.hold().filter(|hold| hold.snapshot.is_none())?;
+        match &self.believed {
+            Believed::Known { record, held } if hold.is_obeyed_by(record) => {
+                hold.snapshot.clone_from(held);
+                let known = Arc::new(Snapshot::empty(self.name.clone()));
+                held.is_none().then(|| Step::LoadHeld { record: record.clone(), known })
+            }
+            _ => None,
+        }
+    }
+
     fn publication(&mut self, live: Arc<Snapshot>, term: Term, now: SystemTime) -> Option<Step> {
-        let content = match &mut self.pin {
+        let published = match &self.believed {
+            Believed::Known { held, .. } => held.clone(),
+            Believed::Nothing | Believed::Unread(_) => None,
+        };
+        let content = match self.pin.hold() {
             None => live,
-            Some(Pinned { snapshot: Some(pinned), .. }) => with_endpoints_of(pinned, &live),
-            Some(Pinned { pin, snapshot, .. }) => match &self.believed {
+            Some(Hold { snapshot: Some(pinned), .. }) => {
+                with_endpoints_of(pinned, &live, published.as_deref())
+            }
+            Some(hold) => match &self.believed {
                 // What is published already holds the same, and need not be in the history any more.
-                Believed::Known { record, held } if record.pinned == Some(pin.record.head) => {
+                Believed::Known { record, held } if hold.is_obeyed_by(record) => {
                     let Some(held) = held else {
                         return Some(Step::LoadHeld { record: record.clone(), known: live });
                     };
-                    with_endpoints_of(snapshot.insert(held.clone()), &live)
+                    with_endpoints_of(hold.snapshot.insert(held.clone()), &live, Some(held))
                 }
-                _ => return Some(Step::LoadPinned { record: pin.record.clone(), known: live }),
+                _ => return self.pin.load(live),
             },
         };
         let content = self.quarantine.applied_to(content);
         // A fleet that is pinned holds nothing that came later.
-        let holds = match self.pin {
-            None => self.revision,
-            Some(_) => self.stands.map_or(0, |stands| stands.holds),
+        let holds = match self.is_pinned() {
+            false => self.revision,
+            true => self.stands.map_or(0, |stands| stands.holds),
         };
         let (expected, held) = match &mut self.believed {
             Believed::Nothing => (None, None),
             Believed::Unread(head) => (Some(*head), None),
             Believed::Known { record, .. } if !record.is_live() => (Some(record.head), None),
             Believed::Known { record, held } => {
-                let pinned = pin_at(self.pin.as_ref(), record.head);
-                let is_same = record.pinned == pinned && record.roots() == content.roots();
+                let is_same =
+                    record.pin == self.pin.state(record.head) && record.roots() == content.roots();
                 if is_same && record.is_understood() {
                     if held.is_none() {
                         self.quarantine.published(held.insert(Arc::new(content.at(record.head))));
                     }
                     self.stands = Some(Stands { head: record.head, holds });
                     self.objects = 0;
-                    let lost = self.pin.as_ref().filter(|pinned| pinned.lost)?;
-                    return Some(Step::Pin(Pin { record: record.clone(), ..lost.pin.clone() }));
+                    return self.pin.restored_at(record).map(Step::RestoreOrder);
                 }
                 let Some(held) = held else {
                     return Some(Step::LoadHeld { record: record.clone(), known: content });
@@ -210,10 +219,9 @@ impl Fleet {
         let cause = self.cause();
         self.objects = 0;
         let head = self.next_head(term);
-        let pinned = pin_at(self.pin.as_ref(), head);
+        let pin = self.pin.state(head);
         let snapshot = Arc::new(content.at(head));
-        let write =
-            Step::Publish(Publication { snapshot, expected, held, time: now, cause, pinned });
+        let write = Step::Publish(Publication { snapshot, expected, held, time: now, cause, pin });
         self.writing = holds;
         self.in_flight = Some(write.clone());
         Some(write)
@@ -234,6 +242,7 @@ impl Fleet {
             tombstone: self.next_head(term),
             time: now,
             cause: self.repair.unwrap_or(cause).into(),
+            order: self.pin.number(),
         });
         self.in_flight = Some(write.clone());
         Some(write)
@@ -248,6 +257,8 @@ impl Fleet {
         self.untended = record.is_live().then(|| self.untended.unwrap_or_default());
         if let Some(held) = &held {
             self.quarantine.published(held);
+        } else {
+            self.pin.retired();
         }
         self.believed = Believed::Known { record: Arc::new(record), held };
     }
@@ -299,10 +310,10 @@ impl Fleet {
 
     /// What the fleet is pinned to has been read, unless it is pinned to something else by now.
     pub(super) fn pinned_is(&mut self, head: Head, snapshot: Arc<Snapshot>) {
-        if let Some(pinned) = &mut self.pin
-            && pinned.pin.record.head == head
+        if let Some(hold) = self.pin.hold()
+            && hold.at.head == head
         {
-            pinned.snapshot = Some(snapshot);
+            hold.snapshot = Some(snapshot);
         }
     }
 
@@ -316,16 +327,15 @@ impl Fleet {
         self.quarantine.take_decisions()
     }
 
-    /// The pin that the store lost is there again.
-    pub(super) fn pinned_again(&mut self, pin: Pin) {
-        if let Some(pinned) = &mut self.pin {
-            (pinned.pin, pinned.lost) = (pin, false);
-        }
+    /// The order that the store lost is there again.
+    pub(super) fn order_restored(&mut self, order: &PinOrder) {
+        self.pin.restored(order);
     }
 
     /// What the store holds at the beginning of the term.
     pub(super) fn begins_at(&mut self, record: Arc<Record>) {
         self.highest = self.highest.max(record.head.sequence);
+        self.pin.begins_at(&record);
         self.believed = Believed::Known { record, held: None };
     }
 
@@ -347,29 +357,14 @@ impl Fleet {
         false
     }
 
-    /// What an operator wishes, as the store has it. Returns whether that is news.
-    pub(super) fn pin(&mut self, pin: Option<&Pin>) -> bool {
-        // Nobody is served a fleet that is no more.
-        let pin = pin.filter(|pin| pin.record.is_live());
-        let before = self.pin.as_ref();
-        if before.map(|before| &before.pin) == pin
-            || pin.is_none() && before.is_some_and(|it| it.lost)
-        {
-            return false;
-        }
-        let before = self.pin.take();
-        self.pin = pin.map(|pin| {
-            let same = before.filter(|before| before.pin.record == pin.record);
-            Pinned { pin: pin.clone(), snapshot: same.and_then(|same| same.snapshot), lost: false }
-        });
-        true
+    /// What an operator ordered last, as the store has it. Returns whether that is news.
+    pub(super) fn ordered(&mut self, order: Option<&PinOrder>) -> bool {
+        self.pin.ordered(order)
     }
 
-    /// The store lost what was published, and the pin with it: an operator who releases a fleet does not do that.
-    pub(super) fn pin_lost(&mut self) {
-        if let Some(pinned) = &mut self.pin {
-            pinned.lost = true;
-        }
+    /// Where an operator holds it, and whether that is what is served.
+    pub(super) fn pin_state(&self) -> PinState {
+        self.pin.state(self.believed.head().unwrap_or_default())
     }
 
     /// Whether no write is under way that could explain a difference.
@@ -390,12 +385,7 @@ impl Fleet {
     }
 
     pub(super) fn is_pinned(&self) -> bool {
-        self.pin.is_some()
-    }
-
-    /// The head that the store is believed to hold.
-    pub(super) fn head(&self) -> Option<Head> {
-        self.believed.head()
+        self.pin.is_pinned()
     }
 
     /// A round of tending begins. Returns whether the fleet is one to be tended.
@@ -437,15 +427,16 @@ impl Fleet {
         if let Some(repair) = self.repair {
             return repair.into();
         }
-        let was_pinned = match &self.believed {
-            Believed::Known { record, .. } => record.pinned,
-            Believed::Nothing | Believed::Unread(_) => None,
+        let before = match &self.believed {
+            Believed::Known { record, .. } => record.pin.clone(),
+            Believed::Nothing | Believed::Unread(_) => PinState::default(),
         };
-        match &self.pin {
-            Some(Pinned { pin, .. }) if was_pinned != Some(pin.record.head) => {
-                format!("pinned to {}: {}", pin.record.head, pin.cause).into()
+        match self.pin_state().pinned {
+            Some(pinned) if before.number != self.pin.number() => {
+                format!("pinned to {pinned}").into()
             }
-            None if was_pinned.is_some() => "released".into(),
+            Some(_) if self.pin.is_lost() => "repair: the store had lost what holds it".into(),
+            None if before.pinned.is_some() => self.pin.released().into(),
             _ if self.stands.is_none() => "first translation".into(),
             _ if self.objects == 0 => "what proxies say of it".into(),
             _ if self.objects == 1 => "1 object changed".into(),
@@ -468,18 +459,4 @@ impl Believed {
             Self::Known { record, .. } => Some(record.head),
         }
     }
-}
-
-/// The head that a record at `head` says it is pinned to.
-fn pin_at(pin: Option<&Pinned>, head: Head) -> Option<Head> {
-    pin.map(|pinned| if pinned.lost { head } else { pinned.pin.record.head })
-}
-
-/// Old endpoints are addresses of pods that are gone, and so may be old proxies, so they are never gone back to.
-fn with_endpoints_of(pinned: &Snapshot, live: &Snapshot) -> Arc<Snapshot> {
-    let trees = Section::all().map(|section| {
-        let source = if section.lasts() { pinned } else { live };
-        (section, source.section(section).clone())
-    });
-    Arc::new(Snapshot::assembled(live.fleet.clone(), Head::default(), trees))
 }

@@ -4,7 +4,7 @@ use super::fleet::{Activity, Fleet, Stands, Step, Wanted};
 use super::quarantine::{Answers, Decision};
 pub(super) use super::survey::{Found, Survey};
 use heliograph_snapshot::{Change, FleetName, Head};
-use heliograph_store::{Claim, Inspection, Loaded, Pin, StoreError, Term};
+use heliograph_store::{Claim, Inspection, Loaded, PinOrder, StoreError, Term};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -59,10 +59,6 @@ pub(super) struct Ledger {
     untended: BTreeSet<FleetName>,
     /// The fleets that were left alone since the last survey began: what it says of others may be older than a write.
     quiet: BTreeSet<FleetName>,
-    /// The fleets that were pinned when it began, and where the store was believed to have them then.
-    pinned: BTreeMap<FleetName, Option<Head>>,
-    /// The fleets whose pin was written since then.
-    repinned: BTreeSet<FleetName>,
     /// The fleet that had the last step, so that all have their turn.
     last: Option<FleetName>,
     news: Vec<News>,
@@ -208,9 +204,6 @@ impl Ledger {
     pub(super) fn survey(&mut self) -> Survey {
         let quiet = self.fleets.iter().filter(|(_, fleet)| fleet.is_quiet());
         self.quiet = quiet.map(|(name, _)| name.clone()).collect();
-        let pinned = self.fleets.iter().filter(|(_, fleet)| fleet.is_pinned());
-        self.pinned = pinned.map(|(name, fleet)| (name.clone(), fleet.head())).collect();
-        self.repinned.clear();
         match self.claim {
             Some(_) => Survey::Inspect(self.fleets.keys().cloned().collect()),
             None => Survey::Claim(self.fence),
@@ -219,7 +212,7 @@ impl Ledger {
 
     /// The term has begun, or begun again in a store that had lost it.
     pub(super) fn claimed(&mut self, claim: Claim) -> Result<Found, StoreError> {
-        let Claim { term, records, pins } = claim;
+        let Claim { term, records, orders } = claim;
         self.fence = Some(term.fence);
         self.claim = Some(term);
         self.term = self.term.max(term);
@@ -229,23 +222,17 @@ impl Ledger {
                 self.entry(&name).begins_at(record);
                 self.look_at(&name);
             }
-            self.take_pins(&pins);
+            self.take_orders(&orders);
             return Ok(Found::default());
-        }
-        for (name, fleet) in &mut self.fleets {
-            if fleet.is_pinned() && !pins.contains_key(name) {
-                fleet.pin_lost();
-                self.due.insert(name.clone());
-            }
         }
         let heads = records.into_iter().map(|(name, record)| (name, record.head)).collect();
         let found = self.compare(&heads)?;
-        self.take_pins(&pins);
+        self.take_orders(&orders);
         Ok(found)
     }
 
     pub(super) fn inspected(&mut self, inspection: Inspection) -> Result<Found, StoreError> {
-        let Inspection { term, heads, pins } = inspection;
+        let Inspection { term, heads, orders } = inspection;
         if term > self.term {
             return Err(StoreError::Fenced { ours: self.term, theirs: term });
         }
@@ -254,18 +241,8 @@ impl Ledger {
             self.claim = None;
             return Ok(Found::default());
         }
-        for (name, head) in std::mem::take(&mut self.pinned) {
-            // What is older than what was there before was lost, also where a write is under way.
-            if heads.get(&name).copied() < head
-                && !pins.contains_key(&name)
-                && let Some(fleet) = self.fleets.get_mut(&name)
-            {
-                fleet.pin_lost();
-                self.due.insert(name);
-            }
-        }
         let found = self.compare(&heads)?;
-        self.take_pins(&pins);
+        self.take_orders(&orders);
         Ok(found)
     }
 
@@ -364,10 +341,7 @@ impl Ledger {
             (Step::LoadPinned { record, .. }, Reply::Loaded(loaded)) => {
                 fleet.pinned_is(record.head, loaded.snapshot);
             }
-            (Step::Pin(pin), _) => {
-                fleet.pinned_again(pin);
-                self.repinned.insert(name.clone());
-            }
+            (Step::RestoreOrder(order), _) => fleet.order_restored(&order),
             (Step::Tend(_) | Step::LoadHeld { .. } | Step::LoadPinned { .. }, _) => {}
         }
     }
@@ -400,9 +374,9 @@ impl Ledger {
         Ok(found)
     }
 
-    fn take_pins(&mut self, pins: &BTreeMap<FleetName, Pin>) {
+    fn take_orders(&mut self, orders: &BTreeMap<FleetName, PinOrder>) {
         for (name, fleet) in &mut self.fleets {
-            if !self.repinned.contains(name) && fleet.pin(pins.get(name)) {
+            if fleet.ordered(orders.get(name)) {
                 self.due.insert(name.clone());
             }
         }
@@ -493,7 +467,7 @@ fn after_failure(fleet: &mut Fleet, step: &Step, error: &StoreError) -> Verdict 
             fleet.forget_held();
             return Verdict::GoOn;
         }
-        (Step::LoadPinned { .. } | Step::Pin(_), _) => {}
+        (Step::LoadPinned { .. } | Step::RestoreOrder(_), _) => {}
     }
     fleet.attempts = fleet.attempts.saturating_add(1);
     Verdict::Rest(fleet.attempts)

@@ -2,6 +2,7 @@
 
 mod fleet;
 mod ledger;
+mod pin;
 mod quarantine;
 mod survey;
 
@@ -92,7 +93,7 @@ struct Outage {
 }
 
 enum Done {
-    Step(FleetName, Step, Result<Reply, StoreError>),
+    Step(FleetName, Box<Step>, Result<Reply, StoreError>),
     Claim(Result<Claim, StoreError>),
     Inspect(Result<Inspection, StoreError>),
     Rested(FleetName),
@@ -247,7 +248,7 @@ impl Publisher {
     fn take(&mut self, done: Done) -> Result<(), TermError> {
         match done {
             Done::Rested(fleet) => self.ledger.rested(&fleet),
-            Done::Step(fleet, step, outcome) => self.take_step(fleet, step, outcome)?,
+            Done::Step(fleet, step, outcome) => self.take_step(fleet, *step, outcome)?,
             Done::Claim(Ok(claim)) => {
                 let found = self.ledger.claimed(claim)?;
                 self.surveyed(found);
@@ -384,14 +385,17 @@ async fn perform(store: Arc<dyn Store>, fleet: FleetName, step: Step) -> Done {
             store.load(record, Some(known)).await.map(Reply::Loaded)
         }
         Step::LoadPinned { record, known } => {
-            store.load(record, Some(known)).await.and_then(whole).map(Reply::Loaded)
+            let loaded = store.load(record, Some(known)).await.and_then(whole);
+            loaded.map(Reply::Loaded).map_err(unpinnable)
         }
         Step::Publish(publication) => store.publish(publication).await.map(|_| Reply::Done),
         Step::Retire(retirement) => store.retire(retirement).await.map(|()| Reply::Done),
-        Step::Pin(pin) => store.pin(fleet.clone(), pin).await.map(|()| Reply::Done),
+        Step::RestoreOrder(order) => {
+            store.restore_order(fleet.clone(), order).await.map(|()| Reply::Done)
+        }
         Step::Tend(newest) => store.tend(newest).await.map(|_| Reply::Done),
     };
-    Done::Step(fleet, step, outcome)
+    Done::Step(fleet, Box::new(step), outcome)
 }
 
 /// A snapshot of which parts are missing is not served.
@@ -400,10 +404,23 @@ fn whole(loaded: Loaded) -> Result<Loaded, StoreError> {
     Err(StoreError::Damaged {
         fleet: loaded.snapshot.fleet.clone(),
         reason: format!(
-            "{secret} of the pinned snapshot is sealed with a key that this translator lacks: add the key, or \
-             release the fleet"
+            "{secret} of the pinned snapshot is sealed with a key that this translator lacks: add the key"
         ),
     })
+}
+
+/// What a fleet is held at is not to be had. Nothing is published in its place.
+fn unpinnable(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Damaged { fleet, reason } => {
+            let reason = format!(
+                "what an operator holds it at cannot be loaded: {reason}. Proxies keep what they have; roll it back to a \
+                 head that is listed, or `helio snapshot release {fleet}`"
+            );
+            StoreError::Damaged { fleet, reason }
+        }
+        other => other,
+    }
 }
 
 /// Secrets are kept where the store says, so that their versions tell nothing of them.

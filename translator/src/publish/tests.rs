@@ -9,7 +9,7 @@ use super::fleet::Step;
 use super::ledger::{Found, Ledger, News, Reply, Survey, Verdict};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::{
-    Claim, Inspection, Loaded, Pin, Publication, Record, State, StoreError, Term,
+    Claim, Inspection, Loaded, PinOrder, PinState, Publication, Record, State, StoreError, Term,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,14 +49,22 @@ fn record(snapshot: &Snapshot) -> Arc<Record> {
         state: State::Live(snapshot.roots()),
         time: NOW,
         cause: "told by a test".into(),
-        pinned: None,
+        pin: PinState::default(),
         bytes: 0,
         has_unknown_types: false,
     })
 }
 
-fn pin(record: &Arc<Record>) -> Pin {
-    Pin { record: record.clone(), time: NOW, cause: "bad release".into() }
+fn pin(number: u64, record: &Arc<Record>) -> PinOrder {
+    PinOrder { at: Some(record.clone()), reason: "bad release".into(), ..release(number) }
+}
+
+fn release(number: u64) -> PinOrder {
+    PinOrder { number, at: None, time: NOW, by: "ann".into(), reason: "".into() }
+}
+
+fn lost(lost: usize) -> Found {
+    Found { lost, ..Found::default() }
 }
 
 fn unavailable() -> Result<Reply, StoreError> {
@@ -74,7 +82,7 @@ fn claimed(records: &[&Arc<Record>]) -> Ledger {
 
 fn claim(records: &[&Arc<Record>]) -> Claim {
     let records = records.iter().map(|record| (record.fleet.clone(), (*record).clone()));
-    Claim { term: TERM, records: records.collect(), pins: BTreeMap::new() }
+    Claim { term: TERM, records: records.collect(), orders: BTreeMap::new() }
 }
 
 fn step(ledger: &mut Ledger) -> Step {
@@ -106,12 +114,12 @@ fn publish(ledger: &mut Ledger, name: &str) -> Head {
 fn inspect(
     ledger: &mut Ledger,
     heads: &[(&str, Head)],
-    pins: &[(&str, Pin)],
+    orders: &[(&str, PinOrder)],
 ) -> Result<Found, StoreError> {
     assert!(matches!(ledger.survey(), Survey::Inspect(_)));
     let heads = heads.iter().map(|(name, head)| (fleet(name), *head)).collect();
-    let pins = pins.iter().map(|(name, pin)| (fleet(name), pin.clone())).collect();
-    ledger.inspected(Inspection { term: TERM, heads, pins })
+    let orders = orders.iter().map(|(name, order)| (fleet(name), order.clone())).collect();
+    ledger.inspected(Inspection { term: TERM, heads, orders })
 }
 
 #[test]
@@ -302,7 +310,7 @@ fn a_lost_head_is_published_again_in_full_and_above_all_that_was_used() {
         Ok(Found::default())
     );
     assert!(ledger.next(NOW).is_none(), "all is as it was written");
-    assert_eq!(inspect(&mut ledger, &[], &[]), Ok(Found { lost: 2, strange: 0 }));
+    assert_eq!(inspect(&mut ledger, &[], &[]), Ok(lost(2)));
     let again = publication(&mut ledger);
     assert_eq!((again.snapshot.head, again.expected), (at(2), None));
     assert!(again.held.is_none(), "nothing that was uploaded is relied on");
@@ -319,11 +327,11 @@ fn a_head_that_went_back_or_is_not_ours_is_written_over() {
     publish(&mut ledger, "edge");
     ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
     assert_eq!(publish(&mut ledger, "edge"), at(2));
-    assert_eq!(inspect(&mut ledger, &[("edge", at(1))], &[]), Ok(Found { lost: 1, strange: 0 }));
+    assert_eq!(inspect(&mut ledger, &[("edge", at(1))], &[]), Ok(lost(1)));
     let again = publication(&mut ledger);
     assert_eq!((again.snapshot.head, again.expected), (at(3), Some(at(1))));
     succeed(&mut ledger, "edge", Step::Publish(again));
-    assert_eq!(inspect(&mut ledger, &[("edge", at(9))], &[]), Ok(Found { lost: 1, strange: 0 }));
+    assert_eq!(inspect(&mut ledger, &[("edge", at(9))], &[]), Ok(lost(1)));
     let above = publication(&mut ledger);
     assert_eq!((above.snapshot.head, above.expected), (at(10), Some(at(9))));
 }
@@ -342,7 +350,7 @@ fn a_refused_write_waits_for_a_look() {
     let stale = Inspection { term: TERM, ..Inspection::default() };
     assert_eq!(ledger.inspected(stale), Ok(Found::default()));
     assert!(ledger.next(NOW).is_none() && ledger.pending() == 1);
-    assert_eq!(inspect(&mut ledger, &[("edge", at(5))], &[]), Ok(Found { lost: 1, strange: 0 }));
+    assert_eq!(inspect(&mut ledger, &[("edge", at(5))], &[]), Ok(lost(1)));
     let second = publication(&mut ledger);
     assert_eq!((second.snapshot.head, second.expected), (at(6), Some(at(5))));
 }
@@ -363,7 +371,7 @@ fn what_a_late_writer_left_is_retired() {
     let mut ledger = claimed(&[]);
     ledger.complete();
     let found = inspect(&mut ledger, &[("ghost", earlier(3))], &[]);
-    assert_eq!(found, Ok(Found { lost: 0, strange: 1 }));
+    assert_eq!(found, Ok(Found { strange: 1, ..Found::default() }));
     let step = step(&mut ledger);
     let Step::Retire(retirement) = step else { panic!("{step:?}") };
     assert_eq!((retirement.tombstone, retirement.expected), (at(4), Some(earlier(3))));
@@ -395,7 +403,7 @@ fn a_store_that_lost_the_term_is_claimed_again_before_it_is_written_to() {
     ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
     assert!(ledger.next(NOW).is_none());
     assert_eq!(ledger.survey(), Survey::Claim(Some(7)), "with the same token");
-    assert_eq!(ledger.claimed(claim(&[])), Ok(Found { lost: 1, strange: 0 }));
+    assert_eq!(ledger.claimed(claim(&[])), Ok(lost(1)));
     assert_eq!(publish(&mut ledger, "edge"), at(2));
 }
 

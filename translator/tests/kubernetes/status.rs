@@ -17,7 +17,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use prometheus::{Registry, TextEncoder};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -190,8 +190,9 @@ impl Stage {
     /// What a distributor would report.
     async fn report(&self, report: FleetReport) {
         let fleets = BTreeMap::from([(self.fleet(), report)]);
-        let damaged = BTreeSet::new();
-        self.store.report(AckReport { replica: "one".to_owned(), fleets, damaged }).await.unwrap();
+        let replica = "one".to_owned();
+        let report = AckReport { replica, fleets, ..AckReport::default() };
+        self.store.report(report).await.unwrap();
     }
 
     fn fleet(&self) -> FleetName {

@@ -3,7 +3,7 @@
 use crate::faulty::{Faulty, Noted};
 use crate::writer::{Writer, at, fleet, set, written};
 use heliograph_snapshot::{Head, ResourceType, Snapshot};
-use heliograph_store::{Embedded, Publication, Store, StoreError};
+use heliograph_store::{Embedded, PinState, Publication, Store, StoreError};
 use heliograph_translator::TermError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -250,6 +250,6 @@ fn publication(snapshot: Arc<Snapshot>) -> Publication {
         held: None,
         time: SystemTime::UNIX_EPOCH,
         cause: "told by a test".into(),
-        pinned: None,
+        pin: PinState::default(),
     }
 }

@@ -1,7 +1,7 @@
 use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Snapshot};
 use heliograph_store::{
-    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Pin, Publication, Published, Record,
-    Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Embedded, Inspection, Loaded, PinOrder, Publication, Published,
+    Record, Retirement, Store, StoreError, Tended, Term, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -174,12 +174,12 @@ impl Store for Faulty {
         Box::pin(async move { self.reach()?.history(fleet).await })
     }
 
-    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
-        Box::pin(async move { self.reach()?.pin(fleet, pin).await })
+    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        Box::pin(async move { self.reach()?.order(fleet, order).await })
     }
 
-    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
-        Box::pin(async move { self.reach()?.release(fleet).await })
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        Box::pin(async move { self.reach()?.restore_order(fleet, order).await })
     }
 
     fn report(&self, report: AckReport) -> Answer<'_, ()> {

@@ -3,7 +3,7 @@
 use crate::faulty::Faulty;
 use crate::writer::{Writer, at, fleet, set, set_of};
 use heliograph_snapshot::ResourceType;
-use heliograph_store::{Pin, Store};
+use heliograph_store::{PinOrder, Record, Store};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,12 +18,16 @@ async fn pinned(store: &Arc<Faulty>) -> Writer {
     writer.change(&fleet("edge"), &[set("a", "bad"), pods]);
     writer.catch_up().await;
     let first = store.history(fleet("edge")).await.unwrap().pop().unwrap();
-    let pin = Pin { record: first, time: SystemTime::now(), cause: "bad release".into() };
-    store.pin(fleet("edge"), pin).await.unwrap();
+    store.order(fleet("edge"), order(1, Some(first))).await.unwrap();
     let pinned = "pinned_fleets 1";
     writer.until("pinned", |it| it.metrics().contains(pinned)).await;
     writer.catch_up().await;
     writer
+}
+
+fn order(number: u64, at: Option<Arc<Record>>) -> PinOrder {
+    let (by, reason) = ("ann".into(), "bad release".into());
+    PinOrder { number, at, time: SystemTime::now(), by, reason }
 }
 
 /// Head, cause, cluster and endpoints of the newest snapshot.
@@ -51,9 +55,10 @@ fn expected(
 async fn a_pin_holds_all_but_endpoints_until_it_is_released() {
     let store = Faulty::new();
     let mut writer = pinned(&store).await;
-    let cause = "pinned to 0.7.1: bad release";
+    let cause = "pinned to 0.7.1 by ann: bad release";
     assert_eq!(newest(&store).await, expected(3, cause, "good", "pods"));
-    assert_eq!(store.records().await[&fleet("edge")].pinned, Some(at(7, 1)));
+    let pin = store.records().await[&fleet("edge")].pin.clone();
+    assert_eq!((pin.number, pin.pinned.unwrap().head), (1, at(7, 1)));
 
     writer.change(&fleet("edge"), &[set("a", "worse")]);
     writer.catch_up().await;
@@ -62,10 +67,10 @@ async fn a_pin_holds_all_but_endpoints_until_it_is_released() {
     writer.catch_up().await;
     assert_eq!(newest(&store).await, expected(4, "1 object changed", "good", "new pods"));
 
-    assert!(store.release(fleet("edge")).await.unwrap());
+    store.order(fleet("edge"), order(2, None)).await.unwrap();
     writer.until("released", |it| it.metrics().contains("pinned_fleets 0")).await;
     writer.catch_up().await;
-    assert_eq!(newest(&store).await, expected(5, "released", "worse", "new pods"));
+    assert_eq!(newest(&store).await, expected(5, "released by ann", "worse", "new pods"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,8 +96,8 @@ async fn a_pin_outlives_a_store_that_lost_everything() {
     writer.catch_up().await;
     let cause = "repair: the store had lost it";
     assert_eq!(newest(&store).await, expected(4, cause, "good", "pods"));
-    assert!(store.release(fleet("edge")).await.unwrap(), "it can be released");
+    store.order(fleet("edge"), order(2, None)).await.unwrap();
     writer.until("released", |it| it.metrics().contains("pinned_fleets 0")).await;
     writer.catch_up().await;
-    assert_eq!(newest(&store).await, expected(5, "released", "bad", "pods"));
+    assert_eq!(newest(&store).await, expected(5, "released by ann", "bad", "pods"));
 }

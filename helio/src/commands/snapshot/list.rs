@@ -3,10 +3,11 @@ use crate::output::{self, Cell, Format, Table, cell};
 use anyhow::anyhow;
 use heliograph_snapshot::FleetName;
 use heliograph_store::redis::RedisStore;
-use heliograph_store::{Inspection, Record, Store, StoreArgs};
+use heliograph_store::{Inspection, Pinned, Record, Store, StoreArgs};
 use prometheus::Registry;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +41,8 @@ struct Listing {
     /// What is served: newer than the first of the history if only endpoints changed since.
     newest: Option<String>,
     /// Where an operator holds the fleet.
-    pinned_to: Option<String>,
+    #[serde(flatten)]
+    pinned: Option<Pin>,
     history: Vec<Row>,
 }
 
@@ -57,13 +59,18 @@ struct FleetRow {
     time: String,
     cause: String,
     retired: bool,
-    /// Where an operator holds it, since when and why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pinned_to: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pinned_since: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pin_reason: Option<String>,
+    #[serde(flatten)]
+    pinned: Option<Pin>,
+}
+
+/// Where an operator holds a fleet, since when, who and why.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pin {
+    pinned_to: String,
+    pinned_since: String,
+    pinned_by: String,
+    pin_reason: String,
 }
 
 pub(super) async fn run(store: &RedisStore, args: &Args) -> anyhow::Result<ExitCode> {
@@ -111,7 +118,7 @@ impl Row {
             head: record.head.to_string(),
             time: shown_time(record.time),
             cause: record.cause.to_string(),
-            pinned: record.pinned.map(|head| head.to_string()),
+            pinned: record.pin.pinned.as_ref().map(|pinned| pinned.head.to_string()),
         }
     }
 }
@@ -120,10 +127,12 @@ impl Listing {
     async fn of(store: &RedisStore, fleet: &FleetName) -> anyhow::Result<Self> {
         let history = history(store, fleet).await?;
         let found = store.inspect(vec![fleet.clone()]).await?;
+        let records = store.newest(vec![fleet.clone()]).await?;
+        let record = records.get(fleet).map(|record| &**record);
         Ok(Self {
             fleet: fleet.clone(),
             newest: found.heads.get(fleet).map(ToString::to_string),
-            pinned_to: found.pins.get(fleet).map(|pin| pin.record.head.to_string()),
+            pinned: Pinned::of(record, found.orders.get(fleet)).map(Pin::of),
             history: history.iter().map(|record| Row::of(record)).collect(),
         })
     }
@@ -137,11 +146,8 @@ impl Listing {
         if let Some(newest) = &self.newest {
             text += &format!("newest: {newest}\n");
         }
-        if let Some(head) = &self.pinned_to {
-            text += &format!(
-                "pinned to {head}: `helio snapshot release {}` lets it go on\n",
-                self.fleet
-            );
+        if let Some(pin) = &self.pinned {
+            text += &format!("{pin}; `helio snapshot release {}` lets it go on\n", self.fleet);
         }
         text
     }
@@ -158,12 +164,12 @@ impl Fleets {
         let mut table = Table::new(["FLEET", "NEWEST", "TIME", "PINNED TO", "CAUSE"]);
         for it in &self.fleets {
             let newest = if it.retired { Cell::from("retired") } else { Cell::from(&it.newest) };
-            let pinned = cell(it.pinned_to.as_ref());
+            let pinned = cell(it.pinned.as_ref().map(|pin| &pin.pinned_to));
             table.push([
                 Cell::from(&it.fleet),
                 newest,
                 Cell::from(&it.time),
-                if it.pinned_to.is_some() { pinned.doubtful() } else { pinned },
+                if it.pinned.is_some() { pinned.doubtful() } else { pinned },
                 Cell::from(&it.cause),
             ]);
         }
@@ -173,16 +179,35 @@ impl Fleets {
 
 impl FleetRow {
     fn of(record: &Arc<Record>, found: &Inspection) -> Self {
-        let pin = found.pins.get(&record.fleet);
         Self {
             fleet: record.fleet.clone(),
             newest: record.head.to_string(),
             time: shown_time(record.time),
             cause: record.cause.to_string(),
             retired: !record.is_live(),
-            pinned_to: pin.map(|pin| pin.record.head.to_string()),
-            pinned_since: pin.map(|pin| shown_time(pin.time)),
-            pin_reason: pin.map(|pin| pin.cause.to_string()),
+            pinned: Pinned::of(Some(record), found.orders.get(&record.fleet)).map(Pin::of),
         }
+    }
+}
+
+impl Pin {
+    fn of(pinned: Pinned) -> Self {
+        let Pinned { head, since, by, reason } = pinned;
+        Self {
+            pinned_to: head.to_string(),
+            pinned_since: shown_time(since),
+            pinned_by: by.to_string(),
+            pin_reason: reason.to_string(),
+        }
+    }
+}
+
+/// `pinned to 0.1.2 by ann since …: checkout is broken`.
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pinned_to, pinned_since, pinned_by, pin_reason } = self;
+        let by = if pinned_by.is_empty() { "an operator" } else { pinned_by };
+        let reason = if pin_reason.is_empty() { "no reason given" } else { pin_reason };
+        write!(f, "pinned to {pinned_to} by {by} since {pinned_since}: {reason}")
     }
 }

@@ -2,10 +2,11 @@ use super::diff::differences;
 use super::{find, history};
 use crate::output::{self, shown_time, with_progress};
 use anyhow::bail;
-use heliograph_snapshot::{FleetName, Head, Section};
+use heliograph_snapshot::{FleetName, Section};
 use heliograph_store::redis::RedisStore;
-use heliograph_store::{Notice, Pin, Store};
+use heliograph_store::{Notice, PinOrder, Pinned, Record, Store};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
@@ -22,6 +23,9 @@ pub(crate) struct RollbackArgs {
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 
+    #[command(flatten)]
+    operator: Operator,
+
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
@@ -32,6 +36,16 @@ pub(crate) struct RollbackArgs {
 pub(crate) struct ReleaseArgs {
     /// The fleet, NAMESPACE/NAME of its Gateway
     fleet: FleetName,
+
+    #[command(flatten)]
+    operator: Operator,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct Operator {
+    /// Who gives the order, for those who look into it [default: $USER]
+    #[arg(long, value_name = "NAME", env = "HELIO_OPERATOR")]
+    by: Option<String>,
 }
 
 /// A translator obeys within seconds.
@@ -57,29 +71,56 @@ pub(super) async fn rollback(store: &RedisStore, args: &RollbackArgs) -> anyhow:
         output::note("nothing was changed");
         return Ok(ExitCode::FAILURE);
     }
-    let pin = Pin { record, time: SystemTime::now(), cause: args.reason.as_str().into() };
-    store.pin(fleet.clone(), pin).await?;
-    obeyed(store, fleet, Some(head)).await
+    let number = give(store, fleet, Some(record), &args.operator, &args.reason).await?;
+    obeyed(store, fleet, number, &format!("pinned to {head}")).await
 }
 
 pub(super) async fn release(store: &RedisStore, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
-    if !store.release(args.fleet.clone()).await? {
-        bail!("{} is not pinned", args.fleet);
+    let fleet = &args.fleet;
+    let orders = store.inspect(vec![fleet.clone()]).await?.orders;
+    let newest = store.newest(vec![fleet.clone()]).await?;
+    if Pinned::of(newest.get(fleet).map(|record| &**record), orders.get(fleet)).is_none() {
+        bail!("{fleet} is not pinned");
     }
-    obeyed(store, &args.fleet, None).await
+    let number = give(store, fleet, None, &args.operator, "").await?;
+    obeyed(store, fleet, number, "released").await
+}
+
+/// Writes an order for the translator. Returns its number.
+async fn give(
+    store: &RedisStore,
+    fleet: &FleetName,
+    at: Option<Arc<Record>>,
+    operator: &Operator,
+    reason: &str,
+) -> anyhow::Result<u64> {
+    let now = SystemTime::now();
+    let number = PinOrder::next_number(store, fleet, now).await?;
+    let cut = |text: &str| text[..text.floor_char_boundary(PinOrder::TEXT)].into();
+    let (by, reason) = (cut(&operator.name()), cut(reason));
+    store.order(fleet.clone(), PinOrder { number, at, time: now, by, reason }).await?;
+    Ok(number)
+}
+
+impl Operator {
+    fn name(&self) -> String {
+        let user = || std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+        self.by.clone().or_else(|| user().ok()).unwrap_or_default()
+    }
 }
 
 /// Waits until the translator has published what was asked for.
 async fn obeyed(
     store: &RedisStore,
     fleet: &FleetName,
-    pinned: Option<Head>,
+    number: u64,
+    what: &str,
 ) -> anyhow::Result<ExitCode> {
     let mut watch = store.watch();
     let published = timeout(PATIENCE, async {
         loop {
             match watch.next().await {
-                Notice::Fleet(record) if record.fleet == *fleet && record.pinned == pinned => {
+                Notice::Fleet(record) if record.fleet == *fleet && record.pin.number >= number => {
                     return record;
                 }
                 _ => {}
@@ -88,12 +129,11 @@ async fn obeyed(
     });
     match with_progress(published, || "waiting for the translator".to_owned()).await {
         Ok(record) => {
-            let what = pinned.map_or("released".to_owned(), |head| format!("pinned to {head}"));
             output::line(&format!("{fleet} is {what}, published as {}", record.head))?;
             Ok(ExitCode::SUCCESS)
         }
         Err(_) => bail!(
-            "the wish is in the store, and no translator has obeyed within {} s: is one running?",
+            "the order is in the store, and no translator has obeyed it within {} s: is one running?",
             PATIENCE.as_secs()
         ),
     }

@@ -1,7 +1,7 @@
 use crate::output::shown_time;
 use anyhow::anyhow;
 use heliograph_snapshot::Head;
-use heliograph_store::{Pin, Presence, Store, StoreArgs};
+use heliograph_store::{Pinned, Presence, Store, StoreArgs};
 use prometheus::Registry;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -16,17 +16,18 @@ pub(crate) struct StoreFacts {
     pub(super) term: String,
     #[serde(serialize_with = "as_text")]
     pub(super) heads: BTreeMap<String, Head>,
-    pub(super) pins: Vec<Pinned>,
+    pub(super) pins: Vec<Pin>,
     /// The distributors that say that they are there.
     pub(super) replicas: Vec<Replica>,
 }
 
 /// A fleet that an operator holds back.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Pinned {
+pub(super) struct Pin {
     pub(super) fleet: String,
     pub(super) head: String,
     pub(super) since: String,
+    pub(super) by: String,
     pub(super) reason: String,
 }
 
@@ -52,27 +53,39 @@ pub(crate) async fn ask(args: &StoreArgs, limit: Duration) -> anyhow::Result<Opt
 impl StoreFacts {
     async fn of(store: &impl Store) -> anyhow::Result<Self> {
         let found = store.inspect(Vec::new()).await?;
-        let pin = |(fleet, pin): (_, Pin)| Pinned {
-            fleet: ToString::to_string(&fleet),
-            head: pin.record.head.to_string(),
-            since: shown_time(pin.time),
-            reason: pin.cause.to_string(),
-        };
         let mut replicas: Vec<_> = store.present().await?.into_iter().map(Replica::of).collect();
         replicas.sort_by(|one, other| one.name.cmp(&other.name));
         // A fleet that is retired keeps a head for days, so that no older write brings it back.
         let records = store.newest(found.heads.into_keys().collect()).await?;
         let live = records.into_iter().filter(|(_, record)| record.is_live());
+        let live: BTreeMap<_, _> = live.collect();
+        let pins = live.iter().filter_map(|(fleet, record)| {
+            let pinned = Pinned::of(Some(record), found.orders.get(fleet))?;
+            Some(Pin::of(fleet.as_str(), pinned))
+        });
         Ok(Self {
             term: found.term.to_string(),
-            heads: live.map(|(fleet, record)| (fleet.to_string(), record.head)).collect(),
-            pins: found.pins.into_iter().map(pin).collect(),
+            pins: pins.collect(),
+            heads: live.iter().map(|(fleet, record)| (fleet.to_string(), record.head)).collect(),
             replicas,
         })
     }
 
     pub(crate) fn fleets(&self) -> impl Iterator<Item = &str> {
         self.heads.keys().map(String::as_str)
+    }
+}
+
+impl Pin {
+    fn of(fleet: &str, pinned: Pinned) -> Self {
+        let Pinned { head, since, by, reason } = pinned;
+        Self {
+            fleet: fleet.to_owned(),
+            head: head.to_string(),
+            since: shown_time(since),
+            by: by.to_string(),
+            reason: reason.to_string(),
+        }
     }
 }
 
@@ -94,7 +107,7 @@ fn as_text<S: serde::Serializer>(
 mod tests {
     use super::*;
     use heliograph_snapshot::{FleetName, Snapshot};
-    use heliograph_store::{Embedded, Publication, Retirement};
+    use heliograph_store::{Embedded, PinState, Publication, Retirement};
     use std::sync::Arc;
     use std::time::SystemTime;
 
@@ -111,7 +124,7 @@ mod tests {
                 held: None,
                 time: SystemTime::now(),
                 cause: "a test".into(),
-                pinned: None,
+                pin: PinState::default(),
             };
             store.publish(publication).await.unwrap();
         }
@@ -121,6 +134,7 @@ mod tests {
             expected: Some(head(1)),
             time: SystemTime::now(),
             cause: "a test".into(),
+            order: 0,
         };
         store.retire(retirement).await.unwrap();
         let facts = StoreFacts::of(&store).await.unwrap();

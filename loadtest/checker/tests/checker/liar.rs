@@ -3,8 +3,8 @@
 use futures::future::BoxFuture;
 use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Snapshot};
 use heliograph_store::{
-    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Notice, Pin, Publication, Published,
-    Record, Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Notice, PinOrder, Publication,
+    Published, Record, Retirement, Store, StoreError, Tended, Term, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -83,7 +83,7 @@ impl Store for Liar {
                 self.state().inner = Arc::default();
                 self.inner().claim(earlier).await?;
                 let term = Term { epoch: 0, fence };
-                return Ok(Claim { term, records: BTreeMap::new(), pins: BTreeMap::new() });
+                return Ok(Claim { term, records: BTreeMap::new(), orders: BTreeMap::new() });
             }
             let claim = self.inner().claim(fence).await?;
             self.state().claimed = Some(claim.term.fence);
@@ -140,12 +140,12 @@ impl Store for Liar {
         Box::pin(async move { self.inner().history(fleet).await })
     }
 
-    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
-        Box::pin(async move { self.inner().pin(fleet, pin).await })
+    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        Box::pin(async move { self.inner().order(fleet, order).await })
     }
 
-    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
-        Box::pin(async move { self.inner().release(fleet).await })
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        Box::pin(async move { self.inner().restore_order(fleet, order).await })
     }
 
     fn report(&self, report: AckReport) -> Answer<'_, ()> {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use heliograph_checker::{Content, Event, Outcome, Violation, check};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{Notice, Publication, Store, Watch};
+use heliograph_store::{Notice, PinState, Publication, Store, Watch};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -57,7 +57,7 @@ impl Run {
             held,
             time: SystemTime::now(),
             cause: "a test".into(),
-            pinned: None,
+            pin: PinState::default(),
         });
         let outcome =
             if published.await.is_ok() { Outcome::Acknowledged } else { Outcome::Refused };

@@ -2,13 +2,11 @@
 //! again for something else.
 
 use super::CodecError;
-use super::disputes::StoredDispute;
+use super::pins::PinState;
+use crate::State;
 use crate::keys;
-use crate::{AckReport, FleetReport, RejectionReport, State};
 use bytes::Bytes;
-use heliograph_snapshot::{
-    Address, FleetName, Internal, Part, Resource, ResourceType, Section, Version,
-};
+use heliograph_snapshot::{Address, FleetName, Internal, Part, Resource, ResourceType, Section};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,14 +25,15 @@ pub(super) struct Record {
     unix_milliseconds: u64,
     #[prost(string, tag = "6")]
     cause: String,
-    #[prost(message, optional, tag = "7")]
-    pinned: Option<Head>,
     #[prost(uint64, tag = "8")]
     bytes: u64,
+    /// Tag 7 was a head that the fleet is pinned to, alone.
+    #[prost(message, optional, tag = "9")]
+    pin: Option<PinState>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Head {
+pub(super) struct Head {
     #[prost(uint64, tag = "1")]
     epoch: u64,
     /// Sixteen bytes, big end first.
@@ -50,16 +49,6 @@ struct Root {
     kind: u32,
     #[prost(bytes = "bytes", tag = "2")]
     address: Bytes,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Pin {
-    #[prost(message, optional, tag = "1")]
-    record: Option<Record>,
-    #[prost(uint64, tag = "2")]
-    unix_milliseconds: u64,
-    #[prost(string, tag = "3")]
-    cause: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -100,71 +89,6 @@ pub(super) struct Sealed {
     ciphertext: Bytes,
 }
 
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Presence {
-    #[prost(string, tag = "1")]
-    replica: String,
-    #[prost(uint64, tag = "2")]
-    beat: u64,
-    #[prost(uint64, tag = "3")]
-    streams: u64,
-    #[prost(bool, tag = "4")]
-    leaving: bool,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Acks {
-    #[prost(string, tag = "1")]
-    replica: String,
-    #[prost(message, repeated, tag = "2")]
-    fleets: Vec<FleetAcks>,
-    #[prost(string, repeated, tag = "3")]
-    damaged: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct FleetAcks {
-    #[prost(string, tag = "1")]
-    fleet: String,
-    #[prost(uint64, tag = "2")]
-    connected: u64,
-    #[prost(message, repeated, tag = "3")]
-    acknowledged: Vec<Acknowledged>,
-    #[prost(message, repeated, tag = "4")]
-    rejections: Vec<Rejection>,
-    #[prost(message, repeated, tag = "5")]
-    disputes: Vec<StoredDispute>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Acknowledged {
-    #[prost(message, optional, tag = "1")]
-    head: Option<Head>,
-    #[prost(uint64, tag = "2")]
-    count: u64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Rejection {
-    #[prost(uint32, tag = "1")]
-    kind: u32,
-    #[prost(string, tag = "2")]
-    detail: String,
-    #[prost(message, repeated, tag = "3")]
-    resources: Vec<Rejected>,
-    #[prost(uint64, tag = "4")]
-    count: u64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Rejected {
-    #[prost(string, tag = "1")]
-    name: String,
-    /// None: a removal was rejected.
-    #[prost(string, optional, tag = "2")]
-    version: Option<String>,
-}
-
 /// The numbers of the sections. They never change.
 const SECTIONS: [(u32, Section); 8] = [
     (1, Section::Served(ResourceType::Secret)),
@@ -203,16 +127,16 @@ fn bytes_of(address: Address) -> Bytes {
     Bytes::copy_from_slice(&address.0)
 }
 
-fn milliseconds(time: SystemTime) -> u64 {
+pub(super) fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn time(milliseconds: u64) -> SystemTime {
+pub(super) fn time(milliseconds: u64) -> SystemTime {
     UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)).unwrap_or(UNIX_EPOCH)
 }
 
-fn fleet(name: &str) -> Result<FleetName, CodecError> {
+pub(super) fn fleet(name: &str) -> Result<FleetName, CodecError> {
     name.parse().map_err(|_| CodecError::Damaged)
 }
 
@@ -234,7 +158,7 @@ impl TryFrom<Head> for heliograph_snapshot::Head {
 
 impl From<&crate::Record> for Record {
     fn from(record: &crate::Record) -> Self {
-        let crate::Record { fleet, head, state, time, cause, pinned, bytes, has_unknown_types: _ } =
+        let crate::Record { fleet, head, state, time, cause, pin, bytes, has_unknown_types: _ } =
             record;
         let roots = match state {
             State::Live(roots) => roots.clone(),
@@ -251,8 +175,8 @@ impl From<&crate::Record> for Record {
             retired: matches!(state, State::Retired),
             unix_milliseconds: milliseconds(*time),
             cause: cause.to_string(),
-            pinned: pinned.map(Into::into),
             bytes: *bytes,
+            pin: (*pin != crate::PinState::default()).then(|| pin.into()),
         }
     }
 }
@@ -272,32 +196,9 @@ impl TryFrom<Record> for crate::Record {
             state: if record.retired { State::Retired } else { State::Live(roots?) },
             time: time(record.unix_milliseconds),
             cause: record.cause.into(),
-            pinned: record.pinned.map(TryInto::try_into).transpose()?,
+            pin: record.pin.map(TryInto::try_into).transpose()?.unwrap_or_default(),
             bytes: record.bytes,
             has_unknown_types: record.roots.iter().any(|root| section_of(root.kind).is_none()),
-        })
-    }
-}
-
-impl From<&crate::Pin> for Pin {
-    fn from(pin: &crate::Pin) -> Self {
-        let crate::Pin { record, time, cause } = pin;
-        Self {
-            record: Some((&**record).into()),
-            unix_milliseconds: milliseconds(*time),
-            cause: cause.to_string(),
-        }
-    }
-}
-
-impl TryFrom<Pin> for crate::Pin {
-    type Error = CodecError;
-
-    fn try_from(pin: Pin) -> Result<Self, CodecError> {
-        Ok(Self {
-            record: Arc::new(pin.record.ok_or(CodecError::Damaged)?.try_into()?),
-            time: time(pin.unix_milliseconds),
-            cause: pin.cause.into(),
         })
     }
 }
@@ -377,103 +278,5 @@ impl TryFrom<Sealed> for keys::Sealed {
             nonce: sealed.nonce.as_ref().try_into().map_err(|_| CodecError::Damaged)?,
             ciphertext: sealed.ciphertext,
         })
-    }
-}
-
-impl From<&crate::Presence> for Presence {
-    fn from(presence: &crate::Presence) -> Self {
-        let crate::Presence { replica, beat, streams, leaving } = presence;
-        Self { replica: replica.clone(), beat: *beat, streams: *streams, leaving: *leaving }
-    }
-}
-
-impl From<Presence> for crate::Presence {
-    fn from(presence: Presence) -> Self {
-        let Presence { replica, beat, streams, leaving } = presence;
-        Self { replica, beat, streams, leaving }
-    }
-}
-
-impl From<&AckReport> for Acks {
-    fn from(report: &AckReport) -> Self {
-        let AckReport { replica, fleets, damaged } = report;
-        let fleets = fleets.iter().map(|(fleet, report)| {
-            let FleetReport { connected, acknowledged, rejections, disputes } = report;
-            let counted = |(head, count): (&heliograph_snapshot::Head, &u64)| Acknowledged {
-                head: Some((*head).into()),
-                count: *count,
-            };
-            FleetAcks {
-                fleet: fleet.to_string(),
-                connected: *connected,
-                acknowledged: acknowledged.iter().map(counted).collect(),
-                rejections: rejections.iter().map(Into::into).collect(),
-                disputes: disputes.iter().map(Into::into).collect(),
-            }
-        });
-        let damaged = damaged.iter().map(ToString::to_string);
-        Self { replica: replica.clone(), fleets: fleets.collect(), damaged: damaged.collect() }
-    }
-}
-
-impl TryFrom<Acks> for AckReport {
-    type Error = CodecError;
-
-    fn try_from(acks: Acks) -> Result<Self, CodecError> {
-        let fleets = acks.fleets.into_iter().map(|found| {
-            let acknowledged = found.acknowledged.into_iter().map(|entry| {
-                let head = entry.head.ok_or(CodecError::Damaged)?;
-                Ok((head.try_into()?, entry.count))
-            });
-            let rejections = found.rejections.into_iter().filter_map(Rejection::read);
-            let disputes = found.disputes.into_iter().filter_map(StoredDispute::read);
-            let report = FleetReport {
-                connected: found.connected,
-                acknowledged: acknowledged.collect::<Result<_, CodecError>>()?,
-                rejections: rejections.collect::<Result<_, _>>()?,
-                disputes: disputes.collect::<Result<_, _>>()?,
-            };
-            Ok((fleet(&found.fleet)?, report))
-        });
-        let damaged = acks.damaged.iter().map(|name| fleet(name));
-        Ok(Self {
-            replica: acks.replica,
-            fleets: fleets.collect::<Result<_, CodecError>>()?,
-            damaged: damaged.collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-impl From<&RejectionReport> for Rejection {
-    fn from(rejection: &RejectionReport) -> Self {
-        let RejectionReport { kind, detail, resources, count } = rejection;
-        let rejected = |(name, version): &(Arc<str>, Option<Version>)| Rejected {
-            name: name.to_string(),
-            version: version.map(|version| version.to_string()),
-        };
-        Self {
-            kind: number_of(*kind),
-            detail: detail.clone(),
-            resources: resources.iter().map(rejected).collect(),
-            count: *count,
-        }
-    }
-}
-
-impl Rejection {
-    /// `None`: of a type that this program does not know.
-    fn read(self) -> Option<Result<RejectionReport, CodecError>> {
-        let kind = kind_of(self.kind)?;
-        let resources = self.resources.into_iter().map(|rejected| {
-            let version = rejected.version.map(|text| text.parse()).transpose();
-            Ok((rejected.name.into(), version.map_err(|_| CodecError::Damaged)?))
-        });
-        let resources = resources.collect::<Result<_, _>>();
-        Some(resources.map(|resources| RejectionReport {
-            kind,
-            detail: self.detail,
-            resources,
-            count: self.count,
-        }))
     }
 }

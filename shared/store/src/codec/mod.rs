@@ -2,22 +2,27 @@
 //!
 //! Every value begins with a frame of four bytes: two of magic, the format, and the kind of what follows, which is a
 //! protobuf message (see [`messages`]) or a resource's body as it is. What proves the content depends on the kind: parts of
-//! trees and bodies are found by their hash, records and pins end with a MAC, reports with a checksum.
+//! trees and bodies are found by their hash, everything else ends with a MAC.
 //!
 //! Protobuf, because fields can be added without a new format: a reader skips what it does not know. The format byte is for
-//! what cannot be said that way; a reader refuses a format newer than its own.
+//! what cannot be said that way; a reader refuses a format newer than its own. What is signed is in format 2, whose MAC is
+//! for one installation; format 1 is refused, since it would be accepted from any.
 
 mod disputes;
 mod messages;
+mod pins;
+mod reports;
 #[cfg(test)]
 mod tests;
 
-use crate::keys::{KeyRing, Sealed};
-use crate::{AckReport, Pin, Presence, Record};
+use crate::keys::{Sealed, Signer};
+use crate::{AckReport, PinOrder, Presence, Record};
 use bytes::{BufMut, Bytes, BytesMut};
-use heliograph_snapshot::{Address, Part, Resource, Section};
+use heliograph_snapshot::{Address, FleetName, Part, Resource, Section};
 use prost::Message;
+use std::cmp::Ordering;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// What is kept at the address of a resource's body.
 #[derive(Debug)]
@@ -32,10 +37,15 @@ pub(crate) enum CodecError {
     Foreign,
     #[error("is in format {0}, which is newer than this program: upgrade it")]
     Newer(u8),
+    #[error(
+        "is in format {0} of an earlier release, which is not trusted any more: an upgraded translator replaces it"
+    )]
+    Older(u8),
     #[error("is damaged")]
     Damaged,
     #[error(
-        "has a MAC that is not of this key ring's root: it is forged, or the programs have different key rings"
+        "has a MAC that is not of this key ring's root and this store's prefix: it is forged, or the programs have \
+         different key rings"
     )]
     Forged,
     #[error("is larger than {LARGEST} bytes")]
@@ -43,10 +53,9 @@ pub(crate) enum CodecError {
 }
 
 const MAGIC: [u8; 2] = *b"HG";
-const FORMAT: u8 = 1;
 const FRAME: usize = 4;
+const NEWEST_FORMAT: u8 = 2;
 const MAC: usize = 32;
-const CHECKSUM: usize = 8;
 /// No value is larger: more than any table of routes that Envoy can take, and less than would hold up Redis.
 pub(crate) const LARGEST: usize = 64 << 20;
 
@@ -68,22 +77,31 @@ enum Kind {
     Presence = 8,
 }
 
-pub(crate) fn record(record: &Record, keys: &KeyRing) -> Bytes {
-    with_mac(frame(Kind::Record, &messages::Record::from(record)), keys)
+pub(crate) fn record(record: &Record, signer: &Signer) -> Bytes {
+    signed(Kind::Record, &messages::Record::from(record), signer)
 }
 
-pub(crate) fn read_record(bytes: &Bytes, keys: &KeyRing) -> Result<Record, CodecError> {
-    let payload = verified(bytes, keys, Kind::Record)?;
+pub(crate) fn read_record(bytes: &Bytes, signer: &Signer) -> Result<Record, CodecError> {
+    let payload = verified(bytes, signer, Kind::Record)?;
     decode::<messages::Record>(payload)?.try_into()
 }
 
-pub(crate) fn pin(pin: &Pin, keys: &KeyRing) -> Bytes {
-    with_mac(frame(Kind::Pin, &messages::Pin::from(pin)), keys)
+pub(crate) fn order(fleet: &FleetName, order: &PinOrder, signer: &Signer) -> Bytes {
+    signed(Kind::Pin, &pins::PinOrder::of(fleet.as_str(), order), signer)
 }
 
-pub(crate) fn read_pin(bytes: &Bytes, keys: &KeyRing) -> Result<Pin, CodecError> {
-    let payload = verified(bytes, keys, Kind::Pin)?;
-    decode::<messages::Pin>(payload)?.try_into()
+pub(crate) fn read_order(
+    fleet: &FleetName,
+    bytes: &Bytes,
+    signer: &Signer,
+) -> Result<PinOrder, CodecError> {
+    let payload = verified(bytes, signer, Kind::Pin)?;
+    decode::<pins::PinOrder>(payload)?.read(fleet.as_str())
+}
+
+/// A time as it is stored, in milliseconds: a record that was read is equal to the one that was written.
+pub(crate) fn stored_time(time: SystemTime) -> SystemTime {
+    messages::time(messages::milliseconds(time))
 }
 
 /// A leaf, with the bodies that are kept in it.
@@ -131,39 +149,28 @@ pub(crate) fn read_body(bytes: &Bytes) -> Result<Body, CodecError> {
     }
 }
 
-pub(crate) fn acks(report: &AckReport) -> Bytes {
-    let mut framed = frame(Kind::Acks, &messages::Acks::from(report));
-    let checksum = checksum(&framed);
-    framed.put_slice(&checksum);
-    framed.freeze()
+pub(crate) fn acks(report: &AckReport, signer: &Signer) -> Bytes {
+    signed(Kind::Acks, &reports::Acks::from(report), signer)
 }
 
-pub(crate) fn read_acks(bytes: &Bytes) -> Result<AckReport, CodecError> {
-    let (content, sum) = split(bytes, CHECKSUM)?;
-    match opened(&content)? {
-        (Kind::Acks, payload) if checksum(&content) == *sum => {
-            decode::<messages::Acks>(payload)?.try_into()
-        }
-        (Kind::Acks, _) => Err(CodecError::Damaged),
-        _ => Err(CodecError::Foreign),
-    }
+pub(crate) fn read_acks(bytes: &Bytes, signer: &Signer) -> Result<AckReport, CodecError> {
+    let payload = verified(bytes, signer, Kind::Acks)?;
+    decode::<reports::Acks>(payload)?.try_into()
 }
 
-pub(crate) fn presence(presence: &Presence) -> Bytes {
-    frame(Kind::Presence, &messages::Presence::from(presence)).freeze()
+pub(crate) fn presence(presence: &Presence, signer: &Signer) -> Bytes {
+    signed(Kind::Presence, &reports::Presence::from(presence), signer)
 }
 
-pub(crate) fn read_presence(bytes: &Bytes) -> Result<Presence, CodecError> {
-    match opened(bytes)? {
-        (Kind::Presence, payload) => Ok(decode::<messages::Presence>(payload)?.into()),
-        _ => Err(CodecError::Foreign),
-    }
+pub(crate) fn read_presence(bytes: &Bytes, signer: &Signer) -> Result<Presence, CodecError> {
+    let payload = verified(bytes, signer, Kind::Presence)?;
+    Ok(decode::<reports::Presence>(payload)?.into())
 }
 
 fn header(kind: Kind, length: usize) -> BytesMut {
     let mut framed = BytesMut::with_capacity(FRAME + length + MAC);
     framed.put_slice(&MAGIC);
-    framed.put_u8(FORMAT);
+    framed.put_u8(kind.format());
     framed.put_u8(kind as u8);
     framed
 }
@@ -175,8 +182,12 @@ fn frame(kind: Kind, message: &impl Message) -> BytesMut {
     framed
 }
 
-fn with_mac(mut framed: BytesMut, keys: &KeyRing) -> Bytes {
-    let mac = keys.mac(&framed);
+fn signed(kind: Kind, message: &impl Message, signer: &Signer) -> Bytes {
+    with_mac(frame(kind, message), signer)
+}
+
+fn with_mac(mut framed: BytesMut, signer: &Signer) -> Bytes {
+    let mac = signer.sign(&framed);
     framed.put_slice(&mac);
     framed.freeze()
 }
@@ -186,23 +197,29 @@ fn opened(bytes: &Bytes) -> Result<(Kind, Bytes), CodecError> {
     if bytes.len() > LARGEST {
         return Err(CodecError::TooLarge);
     }
-    match bytes.get(..FRAME) {
-        Some([one, two, ..]) if [*one, *two] != MAGIC => Err(CodecError::Foreign),
-        Some([_, _, format, _]) if *format > FORMAT => Err(CodecError::Newer(*format)),
-        Some([_, _, _, kind]) => {
-            Ok((Kind::of(*kind).ok_or(CodecError::Foreign)?, bytes.slice(FRAME..)))
-        }
-        _ => Err(CodecError::Foreign),
+    let Some([one, two, format, kind]) = bytes.get(..FRAME) else {
+        return Err(CodecError::Foreign);
+    };
+    if [*one, *two] != MAGIC {
+        return Err(CodecError::Foreign);
+    }
+    // A kind that there is not yet may come with a format that there is.
+    let kind = Kind::of(*kind);
+    let ours = kind.map_or(NEWEST_FORMAT, Kind::format);
+    match format.cmp(&ours) {
+        Ordering::Greater => Err(CodecError::Newer(*format)),
+        Ordering::Less => Err(CodecError::Older(*format)),
+        Ordering::Equal => Ok((kind.ok_or(CodecError::Foreign)?, bytes.slice(FRAME..))),
     }
 }
 
 /// What is in a frame whose MAC is right.
-fn verified(bytes: &Bytes, keys: &KeyRing, wanted: Kind) -> Result<Bytes, CodecError> {
+fn verified(bytes: &Bytes, signer: &Signer, wanted: Kind) -> Result<Bytes, CodecError> {
     let (content, mac) = split(bytes, MAC)?;
     // First, so that a newer format is not taken for a forgery.
     let (kind, payload) = opened(&content)?;
     let mac: [u8; MAC] = mac.as_ref().try_into().map_err(|_| CodecError::Damaged)?;
-    if !keys.verify(&content, &mac) {
+    if !signer.verify(&content, &mac) {
         return Err(CodecError::Forged);
     }
     if kind == wanted { Ok(payload) } else { Err(CodecError::Foreign) }
@@ -213,17 +230,18 @@ fn split(bytes: &Bytes, trailer: usize) -> Result<(Bytes, Bytes), CodecError> {
     Ok((bytes.slice(..at), bytes.slice(at..)))
 }
 
-fn checksum(content: &[u8]) -> [u8; CHECKSUM] {
-    let mut sum = [0; CHECKSUM];
-    sum.copy_from_slice(&blake3::hash(content).as_bytes()[..CHECKSUM]);
-    sum
-}
-
 fn decode<M: Message + Default>(payload: Bytes) -> Result<M, CodecError> {
     M::decode(payload).map_err(|_| CodecError::Damaged)
 }
 
 impl Kind {
+    fn format(self) -> u8 {
+        match self {
+            Self::Leaf | Self::Branch | Self::Body | Self::Sealed => 1,
+            Self::Record | Self::Pin | Self::Acks | Self::Presence => NEWEST_FORMAT,
+        }
+    }
+
     fn of(number: u8) -> Option<Self> {
         let all = [
             Self::Record,

@@ -1,15 +1,15 @@
 use super::*;
-use crate::keys::Place;
-use crate::{Dispute, FleetReport, RejectionReport, State};
+use crate::keys::{KeyRing, Place};
+use crate::{Dispute, FleetReport, PinState, RejectionReport, State};
 use heliograph_snapshot::{Entry, FleetName, Head, ResourceType, Version};
 use proptest::prelude::*;
 use std::time::{Duration, SystemTime};
 
-/// Values as they were stored by programs of format 1. What is in these files never changes: every later program has to
-/// read them as the same values.
+/// Values as they were stored by programs of format 1 and, what is signed, of format 2. What is in these files never changes:
+/// every later program has to read them as the same values.
 macro_rules! stored {
     ($name:literal) => {
-        unhex(include_str!(concat!("format1/", $name, ".hex")))
+        unhex(include_str!(concat!($name, ".hex")))
     };
 }
 
@@ -23,6 +23,14 @@ seal:
 
 fn keys() -> KeyRing {
     KeyRing::parse(KEYS).unwrap()
+}
+
+fn signer() -> Signer {
+    Signer::new(keys(), "heliograph".into())
+}
+
+fn edge() -> FleetName {
+    FleetName::new("default", "edge")
 }
 
 fn unhex(text: &str) -> Bytes {
@@ -47,12 +55,12 @@ fn head(sequence: u64) -> Head {
 fn live() -> Record {
     let roots = ResourceType::ALL.map(|kind| (kind.into(), Address::of(kind.as_str().as_bytes())));
     Record {
-        fleet: FleetName::new("default", "edge"),
+        fleet: edge(),
         head: head(300),
         state: State::Live(roots.into()),
         time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_123),
         cause: "HTTPRoute default/shop changed".into(),
-        pinned: None,
+        pin: PinState::default(),
         bytes: 0,
         has_unknown_types: false,
     }
@@ -63,12 +71,22 @@ fn retired() -> Record {
 }
 
 fn pinned() -> Record {
-    Record { state: State::Live([].into()), pinned: Some(head(298)), ..live() }
+    let pin = order_of_pin().state(head(298));
+    Record { state: State::Live([].into()), pin, ..live() }
 }
 
-fn pin_of_live() -> Pin {
-    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_100_000);
-    Pin { record: Arc::new(live()), time, cause: "checkout is broken".into() }
+fn order_of_pin() -> PinOrder {
+    PinOrder {
+        number: 1_800_000_100_000,
+        at: Some(Arc::new(live())),
+        time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_100_000),
+        by: "ann".into(),
+        reason: "checkout is broken".into(),
+    }
+}
+
+fn order_of_release() -> PinOrder {
+    PinOrder { number: 1_800_000_200_000, at: None, reason: "".into(), ..order_of_pin() }
 }
 
 /// One small and one large.
@@ -116,60 +134,96 @@ fn report() -> AckReport {
         rejections: vec![rejection],
         disputes: vec![],
     };
-    let fleets = [(FleetName::new("default", "edge"), fleet)];
-    AckReport { replica: "distributor-1".into(), fleets: fleets.into(), damaged: [].into() }
+    AckReport {
+        replica: "distributor-1".into(),
+        start: 1_800_000_000_000,
+        sequence: 17,
+        fleets: [(edge(), fleet)].into(),
+        damaged: [].into(),
+        remembered: vec![Arc::new(live())],
+    }
+}
+
+fn there() -> Presence {
+    Presence { replica: "one".into(), beat: u64::MAX, streams: 15_000, leaving: true }
 }
 
 /// What this program writes is what the files say, too. Where a field is added this half changes, and the file does not.
 #[test]
+fn values_of_format_2() {
+    let signer = signer();
+    for (stored, value) in [
+        (stored!("format2/record-live"), live()),
+        (stored!("format2/record-retired"), retired()),
+        (stored!("format2/record-pinned"), pinned()),
+    ] {
+        assert_eq!(hex(&record(&value, &signer)), hex(&stored));
+        assert_eq!(read_record(&stored, &signer), Ok(value));
+    }
+    for (stored, value) in [
+        (stored!("format2/order-pin"), order_of_pin()),
+        (stored!("format2/order-release"), order_of_release()),
+    ] {
+        assert_eq!(hex(&order(&edge(), &value, &signer)), hex(&stored));
+        assert_eq!(read_order(&edge(), &stored, &signer), Ok(value));
+    }
+    assert_eq!(hex(&acks(&report(), &signer)), hex(&stored!("format2/acks")));
+    assert_eq!(read_acks(&stored!("format2/acks"), &signer), Ok(report()));
+    assert_eq!(hex(&presence(&there(), &signer)), hex(&stored!("format2/presence")));
+    assert_eq!(read_presence(&stored!("format2/presence"), &signer), Ok(there()));
+}
+
+#[test]
 fn values_of_format_1() {
     let keys = keys();
-    for (stored, value) in [
-        (stored!("record-live"), live()),
-        (stored!("record-retired"), retired()),
-        (stored!("record-pinned"), pinned()),
-    ] {
-        assert_eq!(read_record(&stored, &keys), Ok(value.clone()));
-        assert_eq!(hex(&record(&value, &keys)), hex(&stored));
-    }
-    assert_eq!(read_pin(&stored!("pin"), &keys), Ok(pin_of_live()));
-    assert_eq!(hex(&pin(&pin_of_live(), &keys)), hex(&stored!("pin")));
     for (stored, part, written) in [
-        (stored!("leaf"), leaf_part(false), leaf(ResourceType::Secret.into(), &resources())),
-        (stored!("leaf-bodies"), leaf_part(true), leaf(ResourceType::Cluster.into(), &resources())),
-        (stored!("branch"), Part::Branch(children()), branch(&children())),
+        (
+            stored!("format1/leaf"),
+            leaf_part(false),
+            leaf(ResourceType::Secret.into(), &resources()),
+        ),
+        (
+            stored!("format1/leaf-bodies"),
+            leaf_part(true),
+            leaf(ResourceType::Cluster.into(), &resources()),
+        ),
+        (stored!("format1/branch"), Part::Branch(children()), branch(&children())),
     ] {
         assert_eq!(hex(&written), hex(&stored));
         assert_eq!(read_part(&stored), Ok(part));
     }
-    let Ok(Body::Plain(plain)) = read_body(&stored!("body")) else { panic!("a plain body") };
+    let Ok(Body::Plain(plain)) = read_body(&stored!("format1/body")) else {
+        panic!("a plain body")
+    };
     assert_eq!(plain, "a protobuf message");
-    assert_eq!(hex(&body(&plain)), hex(&stored!("body")));
-    let Ok(Body::Sealed(found)) = read_body(&stored!("sealed")) else { panic!("a sealed body") };
+    assert_eq!(hex(&body(&plain)), hex(&stored!("format1/body")));
+    let Ok(Body::Sealed(found)) = read_body(&stored!("format1/sealed")) else {
+        panic!("a sealed body")
+    };
     let (ours, hash) = sealed_secret();
     assert_eq!(keys.open(&place(&hash), &found).unwrap(), SECRET);
-    assert_eq!(hex(&sealed(&ours)), hex(&stored!("sealed")));
-    assert_eq!(read_acks(&stored!("acks")), Ok(report()));
-    assert_eq!(hex(&acks(&report())), hex(&stored!("acks")));
+    assert_eq!(hex(&sealed(&ours)), hex(&stored!("format1/sealed")));
 }
 
 /// Every value, with how it is read and how long its proof is.
 type Reader = fn(&Bytes) -> Option<CodecError>;
 
 fn all() -> Vec<(&'static str, Bytes, usize, Reader)> {
-    let of_record: Reader = |bytes| read_record(bytes, &keys()).err();
-    let of_pin: Reader = |bytes| read_pin(bytes, &keys()).err();
+    let of_record: Reader = |bytes| read_record(bytes, &signer()).err();
+    let of_order: Reader = |bytes| read_order(&edge(), bytes, &signer()).err();
     let of_part: Reader = |bytes| read_part(bytes).err();
     let of_body: Reader = |bytes| read_body(bytes).err();
-    let of_acks: Reader = |bytes| read_acks(bytes).err();
+    let of_acks: Reader = |bytes| read_acks(bytes, &signer()).err();
+    let of_presence: Reader = |bytes| read_presence(bytes, &signer()).err();
     vec![
-        ("a record", stored!("record-live"), MAC, of_record),
-        ("a pin", stored!("pin"), MAC, of_pin),
-        ("a leaf", stored!("leaf"), 0, of_part),
-        ("a branch", stored!("branch"), 0, of_part),
-        ("a body", stored!("body"), 0, of_body),
-        ("a sealed body", stored!("sealed"), 0, of_body),
-        ("a report", stored!("acks"), CHECKSUM, of_acks),
+        ("a record", stored!("format2/record-live"), MAC, of_record),
+        ("an order", stored!("format2/order-pin"), MAC, of_order),
+        ("a leaf", stored!("format1/leaf"), 0, of_part),
+        ("a branch", stored!("format1/branch"), 0, of_part),
+        ("a body", stored!("format1/body"), 0, of_body),
+        ("a sealed body", stored!("format1/sealed"), 0, of_body),
+        ("a report", stored!("format2/acks"), MAC, of_acks),
+        ("a presence", stored!("format2/presence"), MAC, of_presence),
     ]
 }
 
@@ -177,10 +231,21 @@ fn all() -> Vec<(&'static str, Bytes, usize, Reader)> {
 fn a_newer_format_is_refused_with_advice() {
     for (name, stored, _, read) in all() {
         let mut newer = stored.to_vec();
-        newer[2] = FORMAT + 1;
+        newer[2] += 1;
         let error = read(&newer.into()).unwrap();
-        assert_eq!(error, CodecError::Newer(FORMAT + 1), "{name}");
+        assert_eq!(error, CodecError::Newer(stored[2] + 1), "{name}");
         assert!(error.to_string().contains("upgrade"), "{error}");
+    }
+}
+
+/// It had a MAC that every installation with the same key ring accepts.
+#[test]
+fn what_is_signed_in_format_1_is_refused() {
+    for (name, stored, _, read) in all().into_iter().filter(|(_, _, proof, _)| *proof > 0) {
+        let mut older = BytesMut::from(&stored[..stored.len() - MAC]);
+        older[2] = 1;
+        let error = read(&with_mac(older, &signer()));
+        assert_eq!(error, Some(CodecError::Older(1)), "{name}");
     }
 }
 
@@ -219,9 +284,17 @@ fn what_is_signed_cannot_be_changed() {
         }
         assert!(proof < stored.len());
     }
+    let record = stored!("format2/record-live");
     let other = KeyRing::parse(&KEYS.replace("root: A", "root: B")).unwrap();
-    assert_eq!(read_record(&stored!("record-live"), &other), Err(CodecError::Forged));
-    assert_eq!(read_pin(&stored!("record-live"), &keys()), Err(CodecError::Foreign));
+    let other = Signer::new(other, "heliograph".into());
+    assert_eq!(read_record(&record, &other), Err(CodecError::Forged));
+    let elsewhere = Signer::new(keys(), "heliograph-blue".into());
+    assert_eq!(read_record(&record, &elsewhere), Err(CodecError::Forged));
+    assert_eq!(read_order(&edge(), &record, &signer()), Err(CodecError::Foreign));
+    for order in [stored!("format2/order-pin"), stored!("format2/order-release")] {
+        let inner = FleetName::new("default", "inner");
+        assert_eq!(read_order(&inner, &order, &signer()), Err(CodecError::Forged));
+    }
 }
 
 /// The same value with more fields, as a later program of the same format writes it.
@@ -229,12 +302,7 @@ fn with_fields(stored: &Bytes, proof: usize, fields: &[u8]) -> Bytes {
     let mut content = BytesMut::from(&stored[..stored.len() - proof]);
     content.put_slice(fields);
     match proof {
-        MAC => with_mac(content, &keys()),
-        CHECKSUM => {
-            let sum = checksum(&content);
-            content.put_slice(&sum);
-            content.freeze()
-        }
+        MAC => with_mac(content, &signer()),
         _ => content.freeze(),
     }
 }
@@ -242,23 +310,28 @@ fn with_fields(stored: &Bytes, proof: usize, fields: &[u8]) -> Bytes {
 #[test]
 fn a_record_says_how_large_its_snapshot_is_and_an_earlier_one_does_not() {
     let sized = Record { bytes: 5 << 30, ..live() };
-    assert_eq!(read_record(&record(&sized, &keys()), &keys()), Ok(sized));
-    assert_eq!(read_record(&stored!("record-live"), &keys()).map(|record| record.bytes), Ok(0));
+    assert_eq!(read_record(&record(&sized, &signer()), &signer()), Ok(sized));
+    let earlier = read_record(&stored!("format2/record-live"), &signer());
+    assert_eq!(earlier.map(|record| record.bytes), Ok(0));
 }
 
 #[test]
 fn what_a_later_program_adds_is_skipped() {
     // Tag 99, a number; tag 100, a text.
     let fields = [0x98, 0x06, 0x01, 0xa2, 0x06, 0x02, b'h', b'i'];
-    let record = with_fields(&stored!("record-live"), MAC, &fields);
-    assert_eq!(read_record(&record, &keys()), Ok(live()));
-    assert_eq!(read_pin(&with_fields(&stored!("pin"), MAC, &fields), &keys()), Ok(pin_of_live()));
-    assert_eq!(read_part(&with_fields(&stored!("leaf"), 0, &fields)), Ok(leaf_part(false)));
-    assert_eq!(read_acks(&with_fields(&stored!("acks"), CHECKSUM, &fields)), Ok(report()));
+    let signer = signer();
+    let record = with_fields(&stored!("format2/record-live"), MAC, &fields);
+    assert_eq!(read_record(&record, &signer), Ok(live()));
+    let order = with_fields(&stored!("format2/order-pin"), MAC, &fields);
+    assert_eq!(read_order(&edge(), &order, &signer), Ok(order_of_pin()));
+    assert_eq!(read_part(&with_fields(&stored!("format1/leaf"), 0, &fields)), Ok(leaf_part(false)));
+    let acks = with_fields(&stored!("format2/acks"), MAC, &fields);
+    assert_eq!(read_acks(&acks, &signer), Ok(report()));
 
     // A root of a type that there is not yet: tag 3 with tags 1 (the type) and 2 (the address).
     let root = [&[0x1a, 36, 0x08, 99, 0x12, 32][..], &[7; 32]].concat();
-    let record = read_record(&with_fields(&stored!("record-live"), MAC, &root), &keys()).unwrap();
+    let record = with_fields(&stored!("format2/record-live"), MAC, &root);
+    let record = read_record(&record, &signer).unwrap();
     assert!(!record.is_understood(), "what is skipped is not forgotten");
     assert_eq!(Record { has_unknown_types: false, ..record }, live());
 }
@@ -266,20 +339,23 @@ fn what_a_later_program_adds_is_skipped() {
 proptest! {
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0..10u8) {
-        let framed = Bytes::from([&[b'H', b'G', 1, kind][..], &bytes].concat());
-        let signed = with_mac(BytesMut::from(&framed[..]), &keys());
-        for bytes in [Bytes::from(bytes), framed, signed] {
-            let _ = (read_part(&bytes), read_body(&bytes), read_acks(&bytes));
-            let _ = read_presence(&bytes);
-            let _ = (read_record(&bytes, &keys()), read_pin(&bytes, &keys()));
+        let signer = signer();
+        for format in [1, 2] {
+            let framed = Bytes::from([&[b'H', b'G', format, kind][..], &bytes].concat());
+            let signed = with_mac(BytesMut::from(&framed[..]), &signer);
+            for bytes in [Bytes::from(bytes.clone()), framed, signed] {
+                let _ = (read_part(&bytes), read_body(&bytes), read_acks(&bytes, &signer));
+                let _ = (read_presence(&bytes, &signer), read_record(&bytes, &signer));
+                let _ = read_order(&edge(), &bytes, &signer);
+            }
         }
     }
 }
 
 #[test]
 fn a_report_tells_of_damage() {
-    let report = AckReport { damaged: [FleetName::new("default", "edge")].into(), ..report() };
-    assert_eq!(read_acks(&acks(&report)), Ok(report));
+    let report = AckReport { damaged: [edge()].into(), ..report() };
+    assert_eq!(read_acks(&acks(&report, &signer()), &signer()), Ok(report));
 }
 
 #[test]
@@ -294,16 +370,5 @@ fn a_report_tells_of_disputes() {
             accepted: u64::MAX,
         }];
     }
-    assert_eq!(read_acks(&acks(&report)), Ok(report));
-}
-
-#[test]
-fn a_presence_is_read_as_it_was_written() {
-    let there = Presence { replica: "one".into(), beat: u64::MAX, streams: 15_000, leaving: true };
-    let bytes = presence(&there);
-    assert_eq!(read_presence(&bytes), Ok(there));
-    assert_eq!(read_presence(&stored!("acks")), Err(CodecError::Foreign));
-    for length in 0..FRAME {
-        assert!(read_presence(&bytes.slice(..length)).is_err());
-    }
+    assert_eq!(read_acks(&acks(&report, &signer()), &signer()), Ok(report));
 }

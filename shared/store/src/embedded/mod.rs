@@ -8,8 +8,8 @@ mod table;
 use self::reader::Reader;
 use self::table::Table;
 use crate::{
-    AckReport, Answer, Claim, Inspection, Loaded, Pin, Presence, Publication, Published, Record,
-    Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Inspection, Loaded, PinOrder, Presence, Publication, Published,
+    Record, Retirement, Store, StoreError, Tended, Term, Watch,
 };
 use heliograph_snapshot::{Address, FleetName, Snapshot};
 use std::collections::BTreeMap;
@@ -111,12 +111,13 @@ impl Store for Embedded {
         Box::pin(async move { Ok(self.table().history(&fleet)) })
     }
 
-    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
-        Box::pin(async move { self.table().pin(fleet, pin) })
+    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        Box::pin(async move { self.table().order(fleet, order) })
     }
 
-    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
-        Box::pin(async move { Ok(self.table().release(&fleet)) })
+    /// Nothing is lost here, so what is to be restored is in the history.
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        self.order(fleet, order)
     }
 
     fn report(&self, report: AckReport) -> Answer<'_, ()> {
@@ -162,7 +163,7 @@ fn unix_milliseconds() -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ACKS_EXPIRY, Notice, PRESENCE_EXPIRY};
+    use crate::{ACKS_EXPIRY, Notice, PRESENCE_EXPIRY, PinState};
     use futures::FutureExt;
     use heliograph_snapshot::Head;
     use std::time::Duration;
@@ -176,7 +177,7 @@ mod tests {
             held: None,
             time: UNIX_EPOCH,
             cause: "test".into(),
-            pinned: None,
+            pin: PinState::default(),
         };
         store.publish(publication).await.unwrap();
     }

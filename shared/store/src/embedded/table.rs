@@ -1,6 +1,6 @@
 use crate::{
-    ACKS_EXPIRY, AckReport, Claim, Inspection, PRESENCE_EXPIRY, Pin, Presence, Publication, Record,
-    Retirement, StoreError, Term,
+    ACKS_EXPIRY, AckReport, Claim, Inspection, PRESENCE_EXPIRY, PinOrder, Presence, Publication,
+    Record, Retirement, StoreError, Term,
 };
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +23,7 @@ pub(super) struct Table {
     /// what changed since behind it, however many fleets there are.
     changes: BTreeMap<u64, FleetName>,
     last_change: u64,
-    pins: BTreeMap<FleetName, Pinned>,
+    orders: BTreeMap<FleetName, Ordered>,
     /// By replica, with the time at which they expire.
     reports: BTreeMap<String, (Instant, AckReport)>,
     presences: BTreeMap<String, (Instant, Presence)>,
@@ -47,10 +47,10 @@ struct Kept {
 }
 
 #[derive(Debug)]
-struct Pinned {
-    pin: Pin,
-    /// The history moves on, what is pinned stays.
-    snapshot: Arc<Snapshot>,
+struct Ordered {
+    order: PinOrder,
+    /// What the fleet is held at, if it is: the history moves on, and this stays.
+    snapshot: Option<Arc<Snapshot>>,
 }
 
 impl Table {
@@ -61,7 +61,7 @@ impl Table {
             fleets: BTreeMap::new(),
             changes: BTreeMap::new(),
             last_change: 0,
-            pins: BTreeMap::new(),
+            orders: BTreeMap::new(),
             reports: BTreeMap::new(),
             presences: BTreeMap::new(),
         }
@@ -78,7 +78,7 @@ impl Table {
         self.term = term;
         let records = self.fleets.iter();
         let records = records.map(|(fleet, entry)| (fleet.clone(), entry.record.clone())).collect();
-        Ok(Claim { term, records, pins: self.pins() })
+        Ok(Claim { term, records, orders: self.orders() })
     }
 
     pub(super) fn adopt(&mut self, from: Term) -> Result<Term, StoreError> {
@@ -118,7 +118,7 @@ impl Table {
         if !self.admit_record(&record, retirement.expected)? {
             return Ok(false);
         }
-        self.pins.remove(&record.fleet);
+        self.orders.remove(&record.fleet);
         self.enter(record, None, VecDeque::new());
         Ok(true)
     }
@@ -126,7 +126,7 @@ impl Table {
     pub(super) fn inspect(&self) -> Inspection {
         let heads = self.fleets.iter();
         let heads = heads.map(|(fleet, entry)| (fleet.clone(), entry.record.head)).collect();
-        Inspection { term: self.term, heads, pins: self.pins() }
+        Inspection { term: self.term, heads, orders: self.orders() }
     }
 
     pub(super) fn newest(&self, fleets: &[FleetName]) -> BTreeMap<FleetName, Arc<Record>> {
@@ -152,8 +152,10 @@ impl Table {
     }
 
     pub(super) fn load(&self, record: &Record) -> Result<Arc<Snapshot>, StoreError> {
-        let pinned = self.pins.get(&record.fleet);
-        let pinned = pinned.map(|pinned| (&pinned.pin.record, &pinned.snapshot));
+        let pinned = self
+            .orders
+            .get(&record.fleet)
+            .and_then(|ordered| Some((ordered.order.at.as_ref()?, ordered.snapshot.as_ref()?)));
         let kept = self.fleets.get(&record.fleet).into_iter().flat_map(Entry::loadable);
         let mut kept = kept.chain(pinned);
         match kept.find(|(kept, _)| ***kept == *record) {
@@ -170,21 +172,25 @@ impl Table {
         steps.map(|step| step.record.clone()).collect()
     }
 
-    pub(super) fn pin(&mut self, fleet: FleetName, pin: Pin) -> Result<(), StoreError> {
-        let steps = self.fleets.get(&fleet).into_iter().flat_map(|entry| &entry.history);
-        let Some(step) = steps.into_iter().find(|step| step.record == pin.record) else {
-            return Err(StoreError::Refused(format!(
-                "{fleet}: {} is not in the history; it can be held only at a head that is listed there",
-                pin.record.head
-            )));
-        };
-        let snapshot = step.snapshot.clone();
-        self.pins.insert(fleet, Pinned { pin, snapshot });
+    pub(super) fn order(&mut self, fleet: FleetName, order: PinOrder) -> Result<(), StoreError> {
+        let known = self.orders.get(&fleet).map(|known| &known.order);
+        if known.is_some_and(|known| known.number >= order.number && *known != order) {
+            return Err(StoreError::Refused(format!("{fleet}: somebody gave a later order")));
+        }
+        let mut snapshot = None;
+        if let Some(at) = &order.at {
+            let mut steps = self.fleets.get(&fleet).into_iter().flat_map(|entry| &entry.history);
+            let is_it = |step: &&Kept| step.record.head == at.head && step.record.state == at.state;
+            let Some(step) = steps.find(is_it) else {
+                return Err(StoreError::Refused(format!(
+                    "{fleet}: {} is not in the history; it can be held only at a head that is listed there",
+                    at.head
+                )));
+            };
+            snapshot = Some(step.snapshot.clone());
+        }
+        self.orders.insert(fleet, Ordered { order, snapshot });
         Ok(())
-    }
-
-    pub(super) fn release(&mut self, fleet: &FleetName) -> bool {
-        self.pins.remove(fleet).is_some()
     }
 
     pub(super) fn report(&mut self, report: AckReport, now: Instant) {
@@ -212,8 +218,9 @@ impl Table {
         self.presences.retain(|_, (expiry, _)| *expiry > now);
     }
 
-    fn pins(&self) -> BTreeMap<FleetName, Pin> {
-        self.pins.iter().map(|(fleet, pinned)| (fleet.clone(), pinned.pin.clone())).collect()
+    fn orders(&self) -> BTreeMap<FleetName, PinOrder> {
+        let orders = self.orders.iter();
+        orders.map(|(fleet, ordered)| (fleet.clone(), ordered.order.clone())).collect()
     }
 
     /// Whether a record is to be entered. Not if it is there already: then its writer has not heard the answer and asks
@@ -274,6 +281,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PinState;
     use std::time::SystemTime;
 
     fn head(fence: u128, sequence: u64) -> Head {
@@ -288,7 +296,7 @@ mod tests {
             held: None,
             time: SystemTime::UNIX_EPOCH,
             cause: "test".into(),
-            pinned: None,
+            pin: PinState::default(),
         };
         assert_eq!(table.publish(publication), Ok(true));
     }
@@ -340,11 +348,17 @@ mod tests {
         let fleet = FleetName::new("default", "one");
         publish(&mut table, "one", head(1, 1));
         let first = table.history(&fleet).remove(0);
-        let pin = Pin { record: first.clone(), time: SystemTime::UNIX_EPOCH, cause: "test".into() };
-        table.pin(fleet.clone(), pin).unwrap();
+        let order = |number, at| PinOrder {
+            number,
+            at,
+            time: SystemTime::UNIX_EPOCH,
+            by: "me".into(),
+            reason: "test".into(),
+        };
+        table.order(fleet.clone(), order(1, Some(first.clone()))).unwrap();
         publish(&mut table, "one", head(1, 2));
         assert_eq!(table.load(&first).unwrap().head, first.head);
-        assert!(table.release(&fleet));
+        table.order(fleet.clone(), order(2, None)).unwrap();
         assert!(matches!(table.load(&first), Err(StoreError::Damaged { .. })));
         let forged = Record { cause: "forged".into(), ..Record::clone(&table.history(&fleet)[0]) };
         assert!(matches!(table.load(&forged), Err(StoreError::Damaged { .. })));

@@ -22,8 +22,10 @@
 
 mod file;
 mod ring;
+mod signer;
 mod text;
 
 pub use file::{KeyError, KeyFile};
 pub use ring::{KeyRing, OpenError, Place, SealError, Sealed};
+pub(crate) use signer::Signer;
 pub use text::RingError;

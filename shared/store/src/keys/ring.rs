@@ -73,7 +73,7 @@ struct SealKey {
 /// What subkeys are for. Stored bytes depend on these texts: a change of one wants a new version and the old one
 /// kept for reading.
 mod context {
-    pub(super) const MAC: &str = "heliograph store v1: authenticates records";
+    pub(super) const MAC: &str = "heliograph store v2: authenticates records of an installation";
     pub(super) const SECRET_HASH: &str = "heliograph store v1: addresses of secrets";
     pub(super) const CIPHER: &str = "heliograph store v1: seals secrets";
     pub(super) const NONCE: &str = "heliograph store v1: nonces of sealed secrets";
@@ -94,15 +94,14 @@ impl KeyRing {
         }))
     }
 
-    /// Proves that `message` comes from someone with this ring. Records of different kinds share the key, so a
-    /// message says itself what it is.
-    pub fn mac(&self, message: &[u8]) -> [u8; 32] {
-        self.0.mac.hash(message).into()
-    }
-
-    /// In constant time.
-    pub fn verify(&self, message: &[u8], mac: &[u8; 32]) -> bool {
-        self.0.mac.hash(message) == *mac
+    /// The hash is compared in constant time.
+    pub(super) fn mac(&self, installation: &str, message: &[u8]) -> blake3::Hash {
+        blake3::Hasher::new_keyed(self.0.mac.bytes())
+            // With its length, so that no two pairs read alike.
+            .update(&(installation.len() as u64).to_le_bytes())
+            .update(installation.as_bytes())
+            .update(message)
+            .finalize()
     }
 
     /// The content hash of a secret. It stays the same when sealing keys rotate, and tells nothing to those without
@@ -231,6 +230,7 @@ pub(super) fn is_id(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::Signer;
     use proptest::prelude::*;
 
     const FLEET: &str = "default/web";
@@ -305,21 +305,27 @@ mod tests {
         }
 
         #[test]
-        fn a_mac_fits_one_message_and_one_root(
+        fn a_mac_fits_one_message_one_installation_and_one_root(
             message: Vec<u8>, at: prop::sample::Index, bit in 0..8u32
         ) {
-            let ring = ring(1, &[]);
-            let mac = ring.mac(&message);
-            prop_assert!(ring.verify(&message, &mac));
-            prop_assert!(!self::ring(9, &[]).verify(&message, &mac));
+            let signer = Signer::new(ring(1, &[]), "one".into());
+            let mac = signer.sign(&message);
+            prop_assert!(signer.verify(&message, &mac));
+            for other in [
+                Signer::new(ring(9, &[]), "one".into()),
+                Signer::new(ring(1, &[]), "two".into()),
+                Signer::new(ring(1, &[]), "".into()),
+            ] {
+                prop_assert!(!other.verify(&message, &mac));
+            }
 
             let mut forged = mac;
             forged[at.index(32)] ^= 1 << bit;
-            prop_assert!(!ring.verify(&message, &forged));
+            prop_assert!(!signer.verify(&message, &forged));
 
             let mut longer = message.clone();
             longer.push(0);
-            prop_assert!(!ring.verify(&longer, &mac));
+            prop_assert!(!signer.verify(&longer, &mac));
         }
 
         #[test]
@@ -400,12 +406,13 @@ mod tests {
         let ring = ring(1, &[("a", 2)]);
         let hash = ring.secret_hash(b"pem");
         let sealed = ring.seal(&place(&hash), b"pem").unwrap();
-        let stored = [&ring.mac(b"message")[..], &hash, &sealed.nonce, &sealed.ciphertext];
+        let mac = Signer::new(ring, "heliograph".into()).sign(b"message");
+        let stored = [&mac[..], &hash, &sealed.nonce, &sealed.ciphertext];
         let stored: Vec<String> = stored.iter().map(|bytes| hex(bytes)).collect();
         assert_eq!(
             stored,
             [
-                "f452236ad6b1ecca8e40d19caa97af9e705420a8e275e6fa71290c295777b85c",
+                "451451c914ead3974fe84442f5c259ba9c3a145e281becee7c98495472115ce7",
                 "9d0cb1a0f7c64ba0768082f2e15e0c010ceed43515cbd2ce408ad2c2d9888f8a",
                 "67dfc207ef9b7334f98d6c2287972a93444bfe8d0a4334f4",
                 "f9d773c6cc5212007147a2e402d088f0e2dd53",

@@ -1,9 +1,11 @@
-use super::Shared;
-use super::metrics::Operation;
-use crate::{ACKS_EXPIRY, AckReport, StoreError, codec};
+use super::metrics::{Operation, RefusedRecord};
+use super::{Shared, lock};
+use crate::{ACKS_EXPIRY, AckReport, Presence, StoreError, codec};
 use bytes::Bytes;
 use redis::{Cmd, cmd};
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 
 /// The times are of the replicas' clocks, which differ from this one by less.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(2 * ACKS_EXPIRY.as_secs());
@@ -14,7 +16,7 @@ impl Shared {
         let expires = since_epoch() + ACKS_EXPIRY;
         let set = cmd("SET")
             .arg(self.names.report(replica))
-            .arg(codec::acks(&report).as_ref())
+            .arg(codec::acks(&report, &self.signer()).as_ref())
             .arg("PX")
             .arg(milliseconds(ACKS_EXPIRY))
             .take();
@@ -26,21 +28,55 @@ impl Shared {
     }
 
     pub(super) async fn reports(&self) -> Result<Vec<AckReport>, StoreError> {
-        let list = cmd("ZRANGE").arg(self.names.replicas()).arg(0).arg(-1).take();
+        let list = cmd("ZRANGE")
+            .arg(self.names.replicas())
+            .arg(0)
+            .arg(Presence::REPLICAS - 1)
+            .arg("REV")
+            .take();
         let name = |replica: &str| self.names.report(replica);
-        let mut reports = Vec::new();
+        let (mut reports, mut refused) = (Vec::new(), BTreeMap::new());
         let mut any_gone = false;
+        let (signer, now) = (self.signer(), Instant::now());
         for (replica, value) in self.listed(Operation::Reports, &list, name).await? {
-            match value.as_ref().map(codec::read_acks) {
-                Some(Ok(report)) if report.replica == replica => reports.push(report),
-                Some(_) => tracing::debug!(replica, "its report cannot be read"),
-                None => any_gone = true,
+            let Some(value) = value else {
+                any_gone = true;
+                continue;
+            };
+            match codec::read_acks(&value, &signer) {
+                Ok(report) if report.replica != replica => {
+                    let words = "is one of another replica".to_owned();
+                    refused.insert(replica, (RefusedRecord::Forged, words));
+                }
+                Ok(report) if lock(&self.freshness).is_fresh(&report, now) => reports.push(report),
+                Ok(_) => {
+                    let words = "was put back: a later one came before it".to_owned();
+                    refused.insert(replica, (RefusedRecord::Older, words));
+                }
+                Err(error) => {
+                    refused.insert(replica, (RefusedRecord::of(&error), error.to_string()));
+                }
             }
         }
+        lock(&self.freshness).forget(now);
+        self.refuse_reports(refused);
         if any_gone {
             self.forget_replicas().await?;
         }
         Ok(reports)
+    }
+
+    /// Counts and logs what is refused, once for each replica for as long as it is so.
+    fn refuse_reports(&self, refused: BTreeMap<String, (RefusedRecord, String)>) {
+        let mut known = lock(&self.refused_reports);
+        known.retain(|replica| refused.contains_key(replica));
+        for (replica, (reason, words)) in refused {
+            if !known.contains(&replica) {
+                self.metrics.refused_record(reason);
+                tracing::warn!(replica, "what a replica reports is refused: it {words}");
+                known.insert(replica);
+            }
+        }
     }
 
     /// The replicas that a command lists, each with its value under a name, if that is still there.

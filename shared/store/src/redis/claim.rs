@@ -42,13 +42,13 @@ impl Shared {
         for (fleet, _) in entered.filter(|(fleet, _)| !records.contains_key(*fleet)) {
             self.leave_index(fleet).await?;
         }
-        let pins = self.pins(Operation::Claim).await?;
+        let orders = self.orders(Operation::Claim, &records).await?;
         for fleet in self.forget_tombstones(&records, term).await {
             records.remove(&fleet);
         }
         self.care().clear();
         *lock(&self.claimed) = Some(term);
-        Ok(Claim { term, records, pins })
+        Ok(Claim { term, records, orders })
     }
 
     pub(super) async fn inspect(&self, known: Vec<FleetName>) -> Result<Inspection, StoreError> {
@@ -70,7 +70,8 @@ impl Shared {
                 tracing::debug!(%fleet, "the index is wrong and could not be mended");
             }
         }
-        Ok(Inspection { term, heads, pins: self.pins(Operation::Inspect).await? })
+        let orders = self.orders(Operation::Inspect, &records).await?;
+        Ok(Inspection { term, heads, orders })
     }
 
     pub(super) async fn term(&self) -> Result<Term, StoreError> {
@@ -155,7 +156,7 @@ impl Shared {
             if self.is_cluster() {
                 call = call.key(self.names.term_of(fleet));
             }
-            let call = call.arg(records::value(record, &self.keys()));
+            let call = call.arg(records::value(record, &self.signer()));
             let reply = self.invoke(Operation::Claim, call).await;
             if !reply.is_ok_and(|reply| word(&reply) == "ok") {
                 continue;

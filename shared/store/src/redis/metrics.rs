@@ -1,4 +1,5 @@
 use super::link::LinkErrorKind;
+use crate::codec::CodecError;
 use heliograph_shared::telemetry::from_zero;
 use prometheus::{
     Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
@@ -64,6 +65,8 @@ pub(crate) enum RefusedRecord {
     Forged,
     Undecodable,
     Older,
+    /// It does not know of an order of an operator that was obeyed before.
+    Unordered,
 }
 
 impl Metrics {
@@ -104,7 +107,8 @@ impl Metrics {
             refused_records: IntCounterVec::new(
                 options(
                     "refused_records_total",
-                    "Records in Redis that this process refused: not signed with our keys (forged), undecodable, older than what it has.",
+                    "Records in Redis that this process refused: not signed with our keys (forged), undecodable, older than what it has, \
+                     without an order that was obeyed before (unordered).",
                 ),
                 &["reason"],
             )?,
@@ -250,13 +254,21 @@ impl RefusedWrite {
 }
 
 impl RefusedRecord {
-    const ALL: [Self; 3] = [Self::Forged, Self::Undecodable, Self::Older];
+    const ALL: [Self; 4] = [Self::Forged, Self::Undecodable, Self::Older, Self::Unordered];
+
+    pub(crate) fn of(error: &CodecError) -> Self {
+        match error {
+            CodecError::Forged => Self::Forged,
+            _ => Self::Undecodable,
+        }
+    }
 
     fn as_str(self) -> &'static str {
         match self {
             Self::Forged => "forged",
             Self::Undecodable => "undecodable",
             Self::Older => "older",
+            Self::Unordered => "unordered",
         }
     }
 }

@@ -6,6 +6,7 @@
 mod acks;
 mod args;
 mod claim;
+mod freshness;
 mod history;
 pub mod link;
 mod load;
@@ -22,13 +23,14 @@ mod write;
 pub use args::{OpenError, StoreArgs};
 pub use names::InvalidPrefix;
 
+use self::freshness::Freshness;
 use self::link::{Connection, Link, LinkError, LinkErrorKind, Mode};
 use self::metrics::{Metrics, Operation};
 use self::names::Names;
-use crate::keys::{KeyFile, KeyRing};
+use crate::keys::{KeyFile, KeyRing, Signer};
 use crate::{
-    AckReport, Answer, Claim, Inspection, Loaded, Pin, Presence, Publication, Published, Record,
-    Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Inspection, Loaded, PinOrder, Presence, Publication, Published,
+    Record, Retirement, Store, StoreError, Tended, Term, Watch,
 };
 use bytes::Bytes;
 use heliograph_snapshot::{Address, FleetName, Snapshot};
@@ -69,6 +71,12 @@ struct Shared {
     care: Mutex<BTreeMap<FleetName, tend::Care>>,
     /// Heads that somebody else wrote, as they are. They may be replaced by what the writer has.
     forged: Mutex<BTreeMap<FleetName, Bytes>>,
+    /// Orders that were refused, as they are, so that each is counted once.
+    refused_orders: Mutex<BTreeMap<FleetName, Bytes>>,
+    /// Which reports of replicas were read.
+    freshness: Mutex<Freshness>,
+    /// The replicas whose reports were refused, so that each is counted once.
+    refused_reports: Mutex<BTreeSet<String>>,
     /// What the user was told to have no right to.
     denied: Mutex<BTreeSet<Operation>>,
     /// The last message to readers was not let through.
@@ -107,6 +115,9 @@ impl RedisStore {
             claimed: Mutex::default(),
             care: Mutex::default(),
             forged: Mutex::default(),
+            refused_orders: Mutex::default(),
+            freshness: Mutex::default(),
+            refused_reports: Mutex::default(),
             denied: Mutex::default(),
             bell_is_silent: AtomicBool::default(),
             key_changes: AtomicU64::default(),
@@ -160,12 +171,12 @@ impl Store for RedisStore {
         Box::pin(self.shared.history(fleet))
     }
 
-    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
-        Box::pin(self.shared.pin(fleet, pin))
+    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        Box::pin(self.shared.order(fleet, order))
     }
 
-    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
-        Box::pin(self.shared.release(fleet))
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        Box::pin(self.shared.restore_order(fleet, order))
     }
 
     fn report(&self, report: AckReport) -> Answer<'_, ()> {
@@ -241,6 +252,10 @@ impl Shared {
 
     fn keys(&self) -> KeyRing {
         self.keys.current()
+    }
+
+    fn signer(&self) -> Signer {
+        Signer::new(self.keys(), self.names.prefix())
     }
 
     /// Follows the file of the key ring. What is wrong with it is told there.

@@ -1,9 +1,10 @@
 use heliograph_snapshot::FleetName;
+use std::sync::Arc;
 
 /// Where everything is in Redis. A fleet's keys carry it as hash tag, so that in a Cluster they are in one slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
-    prefix: String,
+    prefix: Arc<str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +19,12 @@ impl Names {
         if prefix.is_empty() || prefix.len() > 64 || !prefix.bytes().all(valid) {
             return Err(InvalidPrefix(prefix.chars().take(100).collect()));
         }
-        Ok(Self { prefix: prefix.to_owned() })
+        Ok(Self { prefix: prefix.into() })
+    }
+
+    /// What all keys begin with, and what everything is signed for.
+    pub(crate) fn prefix(&self) -> Arc<str> {
+        self.prefix.clone()
     }
 
     /// Parts of trees and bodies of resources, by address.

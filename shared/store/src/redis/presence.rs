@@ -16,7 +16,7 @@ impl Shared {
         let expires = since_epoch() + PRESENCE_EXPIRY;
         let set = cmd("SET")
             .arg(self.names.presence(replica))
-            .arg(codec::presence(&presence).as_ref())
+            .arg(codec::presence(&presence, &self.signer()).as_ref())
             .arg("PX")
             .arg(milliseconds(PRESENCE_EXPIRY))
             .take();
@@ -37,7 +37,9 @@ impl Shared {
             .take();
         let name = |replica: &str| self.names.presence(replica);
         let found = self.listed(Operation::Presence, &list, name).await?.into_iter();
-        let readable = found.filter_map(|(replica, value)| match codec::read_presence(&value?) {
+        let signer = self.signer();
+        let read = |value: &_| codec::read_presence(value, &signer);
+        let readable = found.filter_map(|(replica, value)| match read(&value?) {
             Ok(presence) if presence.replica == replica => Some(presence),
             _ => {
                 tracing::debug!(replica, "its presence cannot be read");

@@ -1,22 +1,23 @@
 //! Records as they are in Redis: the head as text, for scripts, then the framed record with its MAC.
 
-use super::Shared;
 use super::metrics::{Operation, RefusedRecord};
+use super::{Shared, lock};
 use crate::codec::{self, CodecError};
-use crate::keys::KeyRing;
-use crate::{Pin, Record, StoreError};
+use crate::keys::Signer;
+use crate::{PinOrder, Record, StoreError};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::future::try_join_all;
 use heliograph_snapshot::{FleetName, Head};
 use redis::cmd;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// How many heads are asked for in one command.
 const TOGETHER: usize = 500;
 
-pub(super) fn value(record: &Record, keys: &KeyRing) -> Bytes {
-    let (head, framed) = (record.head.to_string(), codec::record(record, keys));
+pub(super) fn value(record: &Record, signer: &Signer) -> Bytes {
+    let (head, framed) = (record.head.to_string(), codec::record(record, signer));
     let mut value = BytesMut::with_capacity(head.len() + 1 + framed.len());
     value.put_slice(head.as_bytes());
     value.put_u8(b'\n');
@@ -25,9 +26,13 @@ pub(super) fn value(record: &Record, keys: &KeyRing) -> Bytes {
 }
 
 /// The record, if it is one of that fleet and of this store's writers.
-pub(super) fn read(fleet: &FleetName, value: &Bytes, keys: &KeyRing) -> Result<Record, CodecError> {
+pub(super) fn read(
+    fleet: &FleetName,
+    value: &Bytes,
+    signer: &Signer,
+) -> Result<Record, CodecError> {
     let end = value.iter().position(|byte| *byte == b'\n').ok_or(CodecError::Foreign)?;
-    let record = codec::read_record(&value.slice(end + 1..), keys)?;
+    let record = codec::read_record(&value.slice(end + 1..), signer)?;
     // Moved here from elsewhere, or with another order than it was signed with.
     if record.fleet != *fleet || record.head.to_string().as_bytes() != &value[..end] {
         return Err(CodecError::Forged);
@@ -91,14 +96,14 @@ impl Shared {
         fleets: &[FleetName],
     ) -> Result<BTreeMap<FleetName, Arc<Record>>, StoreError> {
         let values = self.values(operation, fleets).await?;
-        let keys = self.keys();
+        let signer = self.signer();
         let mut records = BTreeMap::new();
         for (fleet, value) in fleets.iter().zip(values) {
             let Some(value) = value else {
                 self.forged().remove(fleet);
                 continue;
             };
-            match read(fleet, &value, &keys) {
+            match read(fleet, &value, &signer) {
                 Ok(record) => {
                     self.forged().remove(fleet);
                     records.insert(fleet.clone(), Arc::new(record));
@@ -113,27 +118,53 @@ impl Shared {
         Ok(records)
     }
 
-    pub(super) async fn pins(
+    /// The last order of each fleet. One that is not from this installation is as good as none, and so is one that was put
+    /// back: the signed record of its fleet, in `newest`, obeys a later one.
+    pub(super) async fn orders(
         &self,
         operation: Operation,
-    ) -> Result<BTreeMap<FleetName, Pin>, StoreError> {
+        newest: &BTreeMap<FleetName, Arc<Record>>,
+    ) -> Result<BTreeMap<FleetName, PinOrder>, StoreError> {
         let command = cmd("HGETALL").arg(self.names.pins()).take();
         let entries: Vec<(Bytes, Bytes)> = self.query(operation, &command).await?;
-        let keys = self.keys();
-        let pins = entries.into_iter().filter_map(|(name, value)| {
-            let fleet = fleet_in(&name)?;
-            let pin = codec::read_pin(&value, &keys).ok()?;
-            (pin.record.fleet == fleet).then_some((fleet, pin))
-        });
-        Ok(pins.collect())
+        let signer = self.signer();
+        let mut orders = BTreeMap::new();
+        let mut refused = BTreeMap::new();
+        for (name, value) in entries {
+            let Some(fleet) = fleet_in(&name) else { continue };
+            let obeyed = newest.get(&fleet).map_or(0, |record| record.pin.number);
+            match codec::read_order(&fleet, &value, &signer) {
+                Ok(order) if order.number >= obeyed => drop(orders.insert(fleet, order)),
+                Ok(order) => {
+                    let reason = format!("is number {}, and {obeyed} came after it", order.number);
+                    refused.insert(fleet, (value, RefusedRecord::Older, reason));
+                }
+                Err(error) => {
+                    let reason = (value, RefusedRecord::of(&error), error.to_string());
+                    refused.insert(fleet, reason);
+                }
+            }
+        }
+        self.refuse_orders(refused);
+        Ok(orders)
+    }
+
+    /// Counts and logs each order that is refused, once for as long as it is there.
+    fn refuse_orders(&self, refused: BTreeMap<FleetName, (Bytes, RefusedRecord, String)>) {
+        let mut known = lock(&self.refused_orders);
+        known.retain(|fleet, value| refused.get(fleet).is_some_and(|(it, ..)| it == value));
+        for (fleet, (value, reason, words)) in refused {
+            if let Entry::Vacant(entry) = known.entry(fleet) {
+                self.metrics.refused_record(reason);
+                tracing::warn!(fleet = %entry.key(), "an order to hold or release it is refused: it {words}");
+                entry.insert(value);
+            }
+        }
     }
 
     /// Says and counts that a record is not used.
     pub(super) fn refuse(&self, fleet: &FleetName, error: &CodecError) {
-        self.metrics.refused_record(match error {
-            CodecError::Forged => RefusedRecord::Forged,
-            _ => RefusedRecord::Undecodable,
-        });
+        self.metrics.refused_record(RefusedRecord::of(error));
         tracing::warn!(%fleet, "the head in Redis is refused: it {error}");
     }
 }

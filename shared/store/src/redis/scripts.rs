@@ -36,6 +36,7 @@ script!(ANNOUNCE, "scripts/announce.lua");
 script!(SWEEP, "scripts/sweep.lua");
 script!(RESEAL, "scripts/reseal.lua");
 script!(FORGET, "scripts/forget.lua");
+script!(ORDER, "scripts/order.lua");
 
 pub(super) fn word(reply: &Reply) -> &str {
     reply.first().map_or("", String::as_str)

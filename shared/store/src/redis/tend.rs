@@ -119,7 +119,7 @@ impl Shared {
         let fleet = &newest.fleet;
         let head = self.values(Operation::Tend, std::slice::from_ref(fleet)).await?;
         let head = head.into_iter().flatten().next();
-        let head = head.map(|value| records::read(fleet, &value, &self.keys()));
+        let head = head.map(|value| records::read(fleet, &value, &self.signer()));
         let Some(Ok(head)) = head else { return Ok(None) };
         if head.head != newest.head || !head.is_understood() {
             return Ok(None);

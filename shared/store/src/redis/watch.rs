@@ -21,10 +21,12 @@ pub(super) struct RedisWatch {
     /// The question that is on its way to Redis, if there is one. It is kept here, and not in the future of `next`, so that
     /// a reader who gives up waiting does not take it back.
     asked: Option<BoxFuture<'static, Result<Answered, StoreError>>>,
-    /// The newest record that was told of each fleet.
-    told: BTreeMap<FleetName, Head>,
-    /// The fleets that are believed live.
-    live: BTreeSet<FleetName>,
+    /// What was told of each fleet last.
+    told: BTreeMap<FleetName, Told>,
+    /// The records of the fleets that are believed live.
+    live: BTreeMap<FleetName, Arc<Record>>,
+    /// Those of them that Redis has lost, or has without the order that holds or released them.
+    lost: BTreeSet<FleetName>,
     /// What is to be told.
     pending: VecDeque<Arc<Record>>,
     /// The fleets whose records are to be read.
@@ -39,6 +41,20 @@ pub(super) struct RedisWatch {
     trouble: Trouble,
     /// The records that were refused last, so that each is counted once.
     refused: BTreeMap<FleetName, Bytes>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Told {
+    head: Head,
+    /// The number of the last order of an operator that the record obeys.
+    order: u64,
+}
+
+impl Told {
+    /// Whether a record knows less of what operators ordered. A fleet that is deleted is so whatever was ordered.
+    fn outranks(&self, record: &Record) -> bool {
+        record.is_live() && record.pin.number < self.order
+    }
 }
 
 enum Answered {
@@ -69,7 +85,8 @@ impl RedisWatch {
             shared,
             asked: None,
             told: BTreeMap::new(),
-            live: BTreeSet::new(),
+            live: BTreeMap::new(),
+            lost: BTreeSet::new(),
             pending: VecDeque::new(),
             rung: BTreeSet::new(),
             clock: None,
@@ -136,10 +153,9 @@ impl RedisWatch {
         self.asked = None;
         match answered {
             Ok(Answered::Compared(clock, index)) => {
-                // The index is a hint, right or wrong: the fleet's own record decides.
-                let index = index.into_iter().flatten();
-                let news = index.filter(|(fleet, head)| self.told.get(fleet) != head.as_ref());
-                self.rung.extend(news.map(|(fleet, _)| fleet));
+                if let Some(index) = index {
+                    self.compare_index(index);
+                }
                 self.clock = clock;
                 self.compared = Some(Instant::now());
                 if self.rung.is_empty() {
@@ -171,6 +187,17 @@ impl RedisWatch {
         self.shared.metrics.staleness(since);
     }
 
+    /// The index is a hint, right or wrong: the fleet's own record decides.
+    fn compare_index(&mut self, index: BTreeMap<FleetName, Option<Head>>) {
+        let unlisted = self.live.keys().filter(|fleet| !index.contains_key(*fleet));
+        self.lost.extend(unlisted.cloned());
+        for (fleet, head) in index {
+            if self.told.get(&fleet).map(|told| told.head) != head || self.lost.contains(&fleet) {
+                self.rung.insert(fleet);
+            }
+        }
+    }
+
     /// The link says when Redis is away. If it is there and answers nothing but errors, that is said here.
     fn complain(&mut self, error: &StoreError) {
         if self.trouble.failed(Instant::now(), self.shared.link.is_away()) {
@@ -186,10 +213,15 @@ impl RedisWatch {
 
     /// Notes the records that are newer than what was told.
     fn read(&mut self, fleets: &[FleetName], values: Vec<Option<Bytes>>) {
-        let keys = self.shared.keys();
+        let signer = self.shared.signer();
         for (fleet, value) in fleets.iter().zip(values) {
-            let Some(value) = value else { continue };
-            match records::read(fleet, &value, &keys) {
+            let Some(value) = value else {
+                if self.live.contains_key(fleet) {
+                    self.lost.insert(fleet.clone());
+                }
+                continue;
+            };
+            match records::read(fleet, &value, &signer) {
                 Ok(record) => self.take(record),
                 Err(error) => {
                     if self.refused.insert(fleet.clone(), value.clone()) != Some(value) {
@@ -203,32 +235,57 @@ impl RedisWatch {
     fn take(&mut self, record: Record) {
         let (fleet, head) = (record.fleet.clone(), record.head);
         match self.told.get(&fleet) {
-            Some(told) if head == *told => return,
-            Some(told) if head < *told => return self.refuse_older(&fleet, head),
+            Some(told) if head == told.head => {
+                self.lost.remove(&fleet);
+                return;
+            }
+            Some(told) if head < told.head => return self.refuse_older(&fleet, head),
+            Some(told) if told.outranks(&record) => return self.refuse_unordered(&record),
             _ => {}
         }
         self.refused.remove(&fleet);
-        if self.told.insert(fleet.clone(), head).is_some() {
+        self.lost.remove(&fleet);
+        let record = Arc::new(record);
+        // A fleet that comes back under the name of one that was deleted has no order.
+        let order = if record.is_live() { record.pin.number } else { 0 };
+        if self.told.insert(fleet.clone(), Told { head, order }).is_some() {
             // Only the newest is told.
             self.pending.retain(|waiting| waiting.fleet != fleet);
         }
         // A fleet that was never told of need not be taken away.
         let known = if record.is_live() {
-            self.live.insert(fleet);
+            self.live.insert(fleet, record.clone());
             true
         } else {
-            self.live.remove(&fleet)
+            self.live.remove(&fleet).is_some()
         };
         if known {
-            self.pending.push_back(Arc::new(record));
+            self.pending.push_back(record);
+        }
+    }
+
+    /// A translator that does not know of an order must not undo what it ordered.
+    fn refuse_unordered(&mut self, record: &Record) {
+        let (fleet, head) = (&record.fleet, record.head);
+        self.lost.insert(fleet.clone());
+        let value = Bytes::from(head.to_string());
+        if self.refused.insert(fleet.clone(), value.clone()) != Some(value) {
+            self.shared.metrics.refused_record(RefusedRecord::Unordered);
+            tracing::warn!(
+                %fleet,
+                "{head} is refused: its translator does not know what an operator ordered for this fleet, as after Redis \
+                 lost its data. It is told, and what was ordered stays meanwhile"
+            );
         }
     }
 
     fn refuse_older(&mut self, fleet: &FleetName, head: Head) {
+        // A translator that has begun since then may take it for what is there.
+        self.lost.insert(fleet.clone());
         let value = Bytes::from(head.to_string());
         if self.refused.insert(fleet.clone(), value.clone()) != Some(value) {
             self.shared.metrics.refused_record(RefusedRecord::Older);
-            let told = self.told.get(fleet).copied().unwrap_or_default();
+            let told = self.told.get(fleet).map(|told| told.head).unwrap_or_default();
             tracing::warn!(
                 %fleet,
                 "Redis went back to {head}, and {told} stays. The translator publishes again within seconds; if it is \
@@ -239,6 +296,10 @@ impl RedisWatch {
 }
 
 impl Watch for RedisWatch {
+    fn remembered(&self) -> Vec<Arc<Record>> {
+        self.lost.iter().filter_map(|fleet| self.live.get(fleet).cloned()).collect()
+    }
+
     fn next(&mut self) -> BoxFuture<'_, Notice> {
         Box::pin(async move {
             loop {

@@ -59,7 +59,7 @@ impl Shared {
         self.commit(&record, retirement.expected, 0).await?;
         self.care().remove(&record.fleet);
         // What it was pinned to is gone. If this fails, the retirement is asked for again, and this with it.
-        self.release(record.fleet).await.map(|_| ())
+        self.forget_order(&record.fleet).await
     }
 
     /// Tells readers of a head. In a Cluster the index is in another slot than the fleet, and so it comes after the commit;
@@ -208,7 +208,7 @@ impl Shared {
     /// Whether the record is there already: the answer was lost and the writer asks again.
     async fn is_written(&self, record: &Record) -> Result<bool, StoreError> {
         let found = self.values(Operation::Commit, std::slice::from_ref(&record.fleet)).await?;
-        Ok(found == [Some(records::value(record, &self.keys()))])
+        Ok(found == [Some(records::value(record, &self.signer()))])
     }
 
     async fn commit(
@@ -231,7 +231,7 @@ impl Shared {
         let call = call
             .arg(expected.map(|head| head.to_string()).unwrap_or_default())
             .arg(head.to_string())
-            .arg(records::value(record, &self.keys()))
+            .arg(records::value(record, &self.signer()))
             .arg(forged.unwrap_or_default())
             .arg(steps.to_string())
             .arg(if record.is_live() { "0" } else { "1" })

@@ -123,6 +123,11 @@ impl Subscription {
         self.board.damaged_fleets()
     }
 
+    /// What the store has lost, and this reader last heard of it.
+    pub fn remembered(&self) -> Vec<Arc<Record>> {
+        self.watch.remembered()
+    }
+
     /// How many fleets lack secrets that this process has no key for.
     pub fn unopened(&self) -> usize {
         self.board.unopened()

@@ -2,9 +2,13 @@
 
 use crate::raw::Raw;
 use crate::servers::{Server, until};
-use crate::world::{Keys, Leader, Program, cluster, damaged, fleet, next_record, until_synced};
+use crate::world::{
+    Keys, Leader, Program, cluster, damaged, fleet, next_record, pin, release, settings,
+    until_synced,
+};
 use heliograph_snapshot::{FleetName, Head};
-use heliograph_store::{AckReport, Pin, Store, StoreError, Watch};
+use heliograph_store::redis::RedisOptions;
+use heliograph_store::{AckReport, PinOrder, Retirement, Store, StoreError, Watch};
 use std::time::SystemTime;
 
 const HEAD: &str = "heliograph:{default/one}:head";
@@ -162,32 +166,158 @@ async fn a_forged_index_misleads_nobody_for_long() {
 }
 
 #[tokio::test]
-async fn a_forged_pin_is_ignored() {
+async fn a_forged_order_is_refused() {
     let mut scene = Scene::new().await;
     let record = scene.writer.store.history(scene.one.clone()).await.unwrap().remove(1);
-    let pin = Pin { record, time: SystemTime::UNIX_EPOCH, cause: "worse".into() };
-    scene.writer.store.pin(scene.one.clone(), pin.clone()).await.unwrap();
+    let order = pin(1, &record);
+    scene.writer.store.order(scene.one.clone(), order.clone()).await.unwrap();
     let value = scene.raw.hash(PINS).await.remove(b"default/one".as_slice()).unwrap();
     let mut flipped = value.clone();
     flipped[10] ^= 1;
-    let pinned = async || scene.writer.store.inspect(vec![scene.one.clone()]).await.unwrap().pins;
-    assert_eq!(pinned().await, [(scene.one.clone(), pin)].into());
+    let store = scene.writer.store.clone();
+    let ordered = async || store.inspect(vec![scene.one.clone()]).await.unwrap().orders;
+    assert_eq!(ordered().await, [(scene.one.clone(), order)].into());
     let mut raw = Raw::of(&scene.server).await;
     let record = scene.raw.get(HEAD).await.unwrap();
     let record = &record[b"0.1.2\n".len()..];
     for (field, forged) in [
         ("default/one", &flipped[..]),
         ("default/one", b"nonsense"),
-        // What has a good MAC, and is no pin.
+        // What has a good MAC, and is no order.
         ("default/one", record),
-        // A good pin, of another fleet.
+        // A good order, of another fleet.
         ("default/two", &value),
     ] {
         raw.ask::<()>("DEL", PINS).await;
+        let before = refused_orders(&scene.writer);
         raw.set_field(PINS, field.as_bytes(), forged).await;
-        assert!(pinned().await.is_empty(), "{field}");
+        for _ in 0..2 {
+            assert!(ordered().await.is_empty(), "{field}");
+        }
+        assert_eq!(refused_orders(&scene.writer), before + 1, "counted once");
     }
     scene.leader.tend(&scene.one).await.unwrap();
+}
+
+/// Of all reasons.
+fn refused_orders(program: &Program) -> u64 {
+    let reasons = ["older", "forged", "undecodable"];
+    let refused =
+        reasons.map(|it| program.metric(&format!("refused_records_total{{reason=\"{it}\"}}")));
+    refused.iter().sum()
+}
+
+/// The signed head says which order it obeys.
+#[tokio::test]
+async fn an_order_that_was_followed_by_another_cannot_be_put_back() {
+    let mut scene = Scene::new().await;
+    let (one, store) = (scene.one.clone(), scene.writer.store.clone());
+    let record = store.history(one.clone()).await.unwrap().remove(1);
+    store.order(one.clone(), pin(1, &record)).await.unwrap();
+    let replayed = scene.raw.hash(PINS).await.remove(b"default/one".as_slice()).unwrap();
+    store.order(one.clone(), release(2)).await.unwrap();
+    let mut obeying = scene.leader.draft(&one, [cluster("third")]);
+    obeying.pin.number = 2;
+    store.publish(obeying).await.unwrap();
+    let ordered = async || store.inspect(vec![one.clone()]).await.unwrap().orders;
+    assert_eq!(ordered().await[&one].number, 2);
+    scene.raw.set_field(PINS, b"default/one", &replayed).await;
+    for _ in 0..2 {
+        assert!(ordered().await.is_empty());
+    }
+    assert!(store.claim(None).await.unwrap().orders.is_empty());
+    assert_eq!(scene.writer.metric("refused_records_total{reason=\"older\"}"), 1);
+    // An operator is not kept from giving the next.
+    let number = PinOrder::next_number(&store, &one, SystemTime::UNIX_EPOCH).await.unwrap();
+    assert_eq!(number, 3);
+    store.order(one.clone(), pin(number, &record)).await.unwrap();
+    assert_eq!(ordered().await[&one].number, 3);
+}
+
+#[tokio::test]
+async fn a_forged_report_is_refused() {
+    let mut scene = Scene::new().await;
+    let report = |replica: &str| AckReport { replica: replica.into(), ..AckReport::default() };
+    for replica in ["one", "two"] {
+        scene.reader.store.report(report(replica)).await.unwrap();
+    }
+    let key = |replica: &str| format!("heliograph:ack:{{acks}}:{replica}");
+    let [first, second] = ["one", "two"].map(key);
+    let (one, two) = (scene.raw.get(&first).await.unwrap(), scene.raw.get(&second).await.unwrap());
+    let store = scene.writer.store.clone();
+    assert_eq!(store.reports().await.unwrap().len(), 2);
+    let mut flipped = one.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    let record = scene.raw.get(HEAD).await.unwrap();
+    for forged in [&flipped[..], b"nonsense", &record[b"0.1.2\n".len()..], &two] {
+        scene.raw.set(&first, &one).await;
+        assert_eq!(store.reports().await.unwrap().len(), 2);
+        let before = refused_orders(&scene.writer);
+        scene.raw.set(&first, forged).await;
+        for _ in 0..2 {
+            assert_eq!(store.reports().await, Ok(vec![report("two")]));
+        }
+        assert_eq!(refused_orders(&scene.writer), before + 1, "counted once");
+    }
+}
+
+/// A translator that has never heard of the order may publish the next one.
+#[tokio::test]
+async fn a_fleet_that_comes_back_is_told_whatever_was_ordered_for_the_one_before() {
+    let mut scene = Scene::new().await;
+    let (one, store) = (scene.one.clone(), scene.writer.store.clone());
+    let mut held = scene.leader.draft(&one, [cluster("held")]);
+    held.pin.number = 7;
+    let head = held.snapshot.head;
+    store.publish(held).await.unwrap();
+    assert_eq!(next_record(&mut *scene.watch).await.pin.number, 7);
+    let tombstone = Head { sequence: head.sequence + 1, ..head };
+    let retirement = Retirement {
+        fleet: one.clone(),
+        tombstone,
+        expected: Some(head),
+        time: SystemTime::UNIX_EPOCH,
+        cause: "test".into(),
+        order: 7,
+    };
+    store.retire(retirement).await.unwrap();
+    assert!(!next_record(&mut *scene.watch).await.is_live());
+    scene.leader.expected.insert(one.clone(), tombstone);
+    let mut next = scene.leader.draft(&one, [cluster("next")]);
+    let head = Head { sequence: tombstone.sequence + 1, ..tombstone };
+    next.snapshot = std::sync::Arc::new(next.snapshot.at(head));
+    (next.expected, next.held) = (Some(tombstone), None);
+    store.publish(next).await.unwrap();
+    let record = next_record(&mut *scene.watch).await;
+    assert_eq!((record.head, record.pin.number, record.is_live()), (head, 0, true));
+}
+
+/// Two installations with one key ring, as blue and green may be, do not take each other's heads, orders and reports.
+#[tokio::test]
+async fn what_is_signed_for_one_installation_is_refused_by_another() {
+    let mut scene = Scene::new().await;
+    let (one, url) = (scene.one.clone(), scene.server.url());
+    let options = RedisOptions { prefix: "green".to_owned(), ..RedisOptions::default() };
+    let green = Program::open_with(settings(&url), &scene.keys, options);
+    let mut leader = green.lead(1).await;
+    leader.publish(&one, [cluster("green")]).await.unwrap();
+    let record = scene.writer.store.history(one.clone()).await.unwrap().remove(1);
+    scene.writer.store.order(one.clone(), pin(1, &record)).await.unwrap();
+    let report = AckReport { replica: "replica".into(), ..AckReport::default() };
+    scene.reader.store.report(report.clone()).await.unwrap();
+    green.store.report(report).await.unwrap();
+
+    let head = scene.raw.get(HEAD).await.unwrap();
+    scene.raw.set("green:{default/one}:head", &head).await;
+    let order = scene.raw.hash(PINS).await.remove(b"default/one".as_slice()).unwrap();
+    scene.raw.set_field("green:{index}:pins", b"default/one", &order).await;
+    let report = scene.raw.get("heliograph:ack:{acks}:replica").await.unwrap();
+    scene.raw.set("green:ack:{acks}:replica", &report).await;
+
+    let inspection = green.store.inspect(vec![one.clone()]).await.unwrap();
+    assert!(inspection.heads.is_empty() && inspection.orders.is_empty(), "{inspection:?}");
+    assert_eq!(green.store.reports().await, Ok(vec![]));
+    assert_eq!(green.metric("refused_records_total{reason=\"forged\"}"), 3);
 }
 
 /// What somebody else put beside ours is in nobody's way, whatever it is.

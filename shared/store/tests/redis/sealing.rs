@@ -59,7 +59,8 @@ async fn a_private_key_is_nowhere_in_redis() {
     };
     let fleets =
         [(scene.one.clone(), FleetReport { rejections: vec![rejection], ..Default::default() })];
-    let report = AckReport { replica: "replica".into(), fleets: fleets.into(), damaged: [].into() };
+    let report =
+        AckReport { replica: "replica".into(), fleets: fleets.into(), ..AckReport::default() };
     scene.program.store.report(report).await.unwrap();
 
     let everything = scene.raw.everything().await;

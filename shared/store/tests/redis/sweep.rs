@@ -4,11 +4,12 @@ use crate::raw::Raw;
 use crate::servers::Server;
 use crate::shared;
 use crate::world::{
-    Keys, Leader, Program, addresses, cluster, damaged, endpoints, fleet, secret, set, settings,
+    Keys, Leader, Program, addresses, cluster, damaged, endpoints, fleet, pin, release, secret,
+    set, settings,
 };
 use heliograph_snapshot::{Change, FleetName, ResourceType};
 use heliograph_store::redis::{RedisOptions, RedisStore};
-use heliograph_store::{Pin, Record, State, Store, StoreError};
+use heliograph_store::{PinState, Record, State, Store, StoreError};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -101,7 +102,8 @@ impl Walk {
             }
             Step::Pin(step) => self.pin(step).await,
             Step::Release => {
-                self.leader.store.release(one).await.unwrap();
+                let number = self.next_order().await;
+                self.leader.store.order(one, release(number)).await.unwrap();
             }
             Step::Hear => self.heard = Some(self.newest()),
             Step::Load => self.load_what_was_heard().await,
@@ -130,8 +132,13 @@ impl Walk {
     async fn pin(&mut self, step: usize) {
         let history = self.leader.store.history(self.one.clone()).await.unwrap();
         let record = history[step % history.len()].clone();
-        let pin = Pin { record, time: SystemTime::UNIX_EPOCH, cause: "worse".into() };
-        self.leader.store.pin(self.one.clone(), pin).await.unwrap();
+        let number = self.next_order().await;
+        self.leader.store.order(self.one.clone(), pin(number, &record)).await.unwrap();
+    }
+
+    async fn next_order(&self) -> u64 {
+        let inspection = self.leader.store.inspect(vec![self.one.clone()]).await.unwrap();
+        inspection.orders.get(&self.one).map_or(1, |order| order.number + 1)
     }
 
     fn newest(&self) -> Arc<Record> {
@@ -142,7 +149,7 @@ impl Walk {
             state: State::Live(held.roots()),
             time: SystemTime::UNIX_EPOCH,
             cause: "newest".into(),
-            pinned: None,
+            pin: PinState::default(),
             bytes: 0,
             has_unknown_types: false,
         })
@@ -171,8 +178,8 @@ impl Walk {
         let store = &self.leader.store;
         let mut records = store.history(self.one.clone()).await.unwrap();
         assert!(!records.is_empty() && records.len() <= HISTORY);
-        let pins = store.inspect(vec![self.one.clone()]).await.unwrap().pins;
-        records.extend(pins.get(&self.one).map(|pin| pin.record.clone()));
+        let orders = store.inspect(vec![self.one.clone()]).await.unwrap().orders;
+        records.extend(orders.get(&self.one).and_then(|order| order.at.clone()));
         records.push(self.newest());
         let mut needed = BTreeSet::new();
         for record in records {
@@ -277,8 +284,8 @@ async fn nothing_is_deleted_beside_what_a_newer_program_wrote() {
     leader.publish(&one, [cluster("first")]).await.unwrap();
     let mut raw = Raw::of(&server).await;
     raw.set_field(OBJECTS, &[7; 32], b"of the newer one").await;
-    // Format 2, whatever it means.
-    let step = b"0.1.0\nHG\x02\x01 and a MAC somewhere below, of thirty-two bytes";
+    // Format 3, whatever it means.
+    let step = b"0.1.0\nHG\x03\x01 and a MAC somewhere below, of thirty-two bytes";
     raw.ask::<()>("RPUSH", ("heliograph:{default/one}:history", &step[..])).await;
     for _ in 0..3 {
         assert_eq!(leader.tend(&one).await, Ok(0));

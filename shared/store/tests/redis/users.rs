@@ -2,11 +2,11 @@
 
 use crate::servers::{Cluster, Server, until, until_found};
 use crate::world::{
-    Keys, Leader, Program, cluster, endpoints, fleet, secret, settings, until_synced,
+    Keys, Leader, Program, cluster, endpoints, fleet, pin, secret, settings, until_synced,
 };
 use heliograph_store::keys::KeyRing;
 use heliograph_store::redis::RedisOptions;
-use heliograph_store::{AckReport, Pin, Presence, Store, StoreError};
+use heliograph_store::{AckReport, PinOrder, Presence, Store, StoreError};
 use std::time::{Duration, SystemTime};
 
 /// A user, and the rest of its line.
@@ -170,8 +170,7 @@ async fn translate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreErro
     orphaned.expected = Some(leader.head(99));
     let _ = store.publish(orphaned).await;
     let record = store.history(one.clone()).await?.remove(0);
-    let pin = Pin { record, time: SystemTime::now(), cause: "worse".into() };
-    store.pin(one.clone(), pin).await?;
+    store.restore_order(one.clone(), pin(leader.term.fence as u64, &record)).await?;
     stage
         .keys
         .write(&KeyRing::rotate(&stage.keys.text(), &format!("k{}", leader.term.fence)).unwrap());
@@ -210,9 +209,8 @@ async fn operate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreError>
     let mut watch = store.watch();
     until_synced(&mut *watch).await;
     stage.until_heard().await;
-    let pin = Pin { record: history[1].clone(), time: SystemTime::now(), cause: "worse".into() };
-    store.pin(one.clone(), pin).await?;
-    store.release(one).await?;
+    let number = PinOrder::next_number(store, &one, SystemTime::now()).await?;
+    store.order(one, pin(number, &history[1])).await?;
     let term = store.term().await?;
     store.adopt(term).await.map(|_| ())
 }

@@ -7,8 +7,8 @@ use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::{Link, RedisSettings};
 use heliograph_store::redis::{RedisOptions, RedisStore};
 use heliograph_store::{
-    Claim, Notice, Publication, Published, Record, Retirement, Store, StoreError, Subscription,
-    Term, Update, Watch,
+    Claim, Notice, PinOrder, PinState, Publication, Published, Record, Retirement, Store,
+    StoreError, Subscription, Term, Update, Watch,
 };
 use prometheus::{Registry, TextEncoder};
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,7 +145,7 @@ impl Leader {
             held: held.filter(|held| Some(held.head) == expected),
             time: SystemTime::now(),
             cause: format!("change {}", head.sequence).into(),
-            pinned: None,
+            pin: PinState::default(),
         }
     }
 
@@ -173,7 +173,8 @@ impl Leader {
         let expected = self.expected.get(fleet).copied();
         let tombstone = self.head(expected.map_or(0, |head| head.sequence) + 1);
         let cause = "gone".into();
-        let retirement = Retirement { fleet: fleet.clone(), tombstone, expected, time, cause };
+        let retirement =
+            Retirement { fleet: fleet.clone(), tombstone, expected, time, cause, order: 0 };
         self.store.retire(retirement).await?;
         self.expected.insert(fleet.clone(), tombstone);
         self.held.remove(fleet);
@@ -309,4 +310,13 @@ pub(crate) fn unavailable(outcome: Result<impl Sized, StoreError>) -> String {
         Err(other) => panic!("a store that is away was expected, not {other}"),
         Ok(_) => panic!("a store that is away was expected"),
     }
+}
+
+/// An order to hold a fleet.
+pub(crate) fn pin(number: u64, record: &Arc<Record>) -> PinOrder {
+    PinOrder { at: Some(record.clone()), reason: "worse".into(), ..release(number) }
+}
+
+pub(crate) fn release(number: u64) -> PinOrder {
+    PinOrder { number, at: None, time: SystemTime::UNIX_EPOCH, by: "ann".into(), reason: "".into() }
 }

@@ -26,6 +26,9 @@ pub(crate) async fn reports_of_all_replicas_are_read_at_once(store: Arc<dyn Stor
         }],
     };
     let full = AckReport {
+        start: 1,
+        sequence: u64::MAX,
+        remembered: Vec::new(),
         replica: "distributor-1".into(),
         fleets: [(fleet("one"), report), (fleet("idle"), FleetReport::default())].into(),
         damaged: [fleet("one"), fleet("other")].into(),

@@ -57,6 +57,7 @@ macro_rules! cases {
                 so_many_steps_are_kept_and_no_more
                 a_step_can_be_loaded_and_compared
                 a_pin_is_told_until_it_is_released
+                the_number_of_the_next_order_is_above_all_before
                 a_pinned_snapshot_outlives_the_history
                 a_pin_outside_the_history_is_refused
                 with_a_fleet_go_its_history_and_its_pin

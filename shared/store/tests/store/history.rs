@@ -2,7 +2,7 @@ use crate::contract::HISTORY;
 use crate::follower::Follower;
 use crate::writer::{Kind, Writer, cause_of, fleet, time_of};
 use heliograph_snapshot::{FleetName, Head, ResourceType};
-use heliograph_store::{Pin, Record, State, Store, StoreError};
+use heliograph_store::{PinOrder, Record, State, Store, StoreError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -79,19 +79,34 @@ pub(crate) async fn a_pin_is_told_until_it_is_released(store: Arc<dyn Store>) {
     writer.publish(&one).await.unwrap();
     writer.publish(&one).await.unwrap();
     let history = store.history(one.clone()).await.unwrap();
-    // The later pin replaces the earlier.
-    for record in &history {
-        let pin = pin(record);
-        store.pin(one.clone(), pin.clone()).await.unwrap();
-        let pins = [(one.clone(), pin)].into();
-        assert_eq!(store.inspect(vec![one.clone()]).await.unwrap().pins, pins);
-        assert_eq!(store.claim(None).await.unwrap().pins, pins);
+    // The later order replaces the earlier. A release is one, too, and stays.
+    let orders = [pin(1, &history[0]), pin(2, &history[1]), release(3)];
+    for order in &orders {
+        store.order(one.clone(), order.clone()).await.unwrap();
+        let told = [(one.clone(), order.clone())].into();
+        assert_eq!(store.inspect(vec![one.clone()]).await.unwrap().orders, told);
+        assert_eq!(store.claim(None).await.unwrap().orders, told);
+        // The answer was lost, and it is asked for again.
+        store.order(one.clone(), order.clone()).await.unwrap();
     }
-    assert_eq!(store.history(one.clone()).await.unwrap(), history, "a pin is a wish, not a write");
-    assert!(store.release(one.clone()).await.unwrap());
-    assert!(!store.release(one.clone()).await.unwrap());
-    assert!(store.inspect(vec![one]).await.unwrap().pins.is_empty());
-    assert!(store.claim(None).await.unwrap().pins.is_empty());
+    assert_eq!(store.history(one.clone()).await.unwrap(), history, "an order is no write");
+    for late in [pin(1, &history[0]), pin(3, &history[0])] {
+        let refused = store.order(one.clone(), late).await;
+        assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    }
+    let told = [(one.clone(), orders[2].clone())].into();
+    assert_eq!(store.inspect(vec![one]).await.unwrap().orders, told);
+}
+
+pub(crate) async fn the_number_of_the_next_order_is_above_all_before(store: Arc<dyn Store>) {
+    let mut writer = Writer::claim(&store).await;
+    let one = fleet("one");
+    writer.publish(&one).await.unwrap();
+    let now = SystemTime::UNIX_EPOCH + Duration::from_millis(77);
+    assert_eq!(PinOrder::next_number(&*store, &one, now).await.unwrap(), 77);
+    let record = store.history(one.clone()).await.unwrap().remove(0);
+    store.order(one.clone(), pin(100, &record)).await.unwrap();
+    assert_eq!(PinOrder::next_number(&*store, &one, now).await.unwrap(), 101);
 }
 
 pub(crate) async fn a_pinned_snapshot_outlives_the_history(store: Arc<dyn Store>) {
@@ -99,7 +114,7 @@ pub(crate) async fn a_pinned_snapshot_outlives_the_history(store: Arc<dyn Store>
     let one = fleet("one");
     let pinned = writer.publish(&one).await.unwrap();
     let record = store.history(one.clone()).await.unwrap().remove(0);
-    store.pin(one.clone(), pin(&record)).await.unwrap();
+    store.order(one.clone(), pin(1, &record)).await.unwrap();
     for _ in 0..HISTORY {
         writer.publish(&one).await.unwrap();
         store.tend(writer.held[&one].clone()).await.unwrap();
@@ -117,10 +132,10 @@ pub(crate) async fn a_pin_outside_the_history_is_refused(store: Arc<dyn Store>) 
     let never = Record { head: writer.head(9), ..Record::clone(&listed) };
     let other = Record { state: State::Live(BTreeMap::new()), ..Record::clone(&listed) };
     for (fleet, record) in [(&one, &never), (&one, &other), (&two, &*listed)] {
-        let refused = store.pin(fleet.clone(), pin(&Arc::new(record.clone()))).await;
+        let refused = store.order(fleet.clone(), pin(1, &Arc::new(record.clone()))).await;
         assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     }
-    assert!(store.inspect(vec![one, two]).await.unwrap().pins.is_empty());
+    assert!(store.inspect(vec![one, two]).await.unwrap().orders.is_empty());
 }
 
 pub(crate) async fn with_a_fleet_go_its_history_and_its_pin(store: Arc<dyn Store>) {
@@ -128,11 +143,11 @@ pub(crate) async fn with_a_fleet_go_its_history_and_its_pin(store: Arc<dyn Store
     let one = fleet("one");
     writer.publish(&one).await.unwrap();
     let record = store.history(one.clone()).await.unwrap().remove(0);
-    store.pin(one.clone(), pin(&record)).await.unwrap();
+    store.order(one.clone(), pin(1, &record)).await.unwrap();
     writer.retire(&one).await.unwrap();
     assert!(store.history(one.clone()).await.unwrap().is_empty());
-    assert!(store.inspect(vec![one.clone()]).await.unwrap().pins.is_empty());
-    let refused = store.pin(one.clone(), pin(&record)).await;
+    assert!(store.inspect(vec![one.clone()]).await.unwrap().orders.is_empty());
+    let refused = store.order(one.clone(), pin(2, &record)).await;
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     // Coming back is a new beginning.
     let head = writer.publish(&one).await.unwrap();
@@ -140,9 +155,17 @@ pub(crate) async fn with_a_fleet_go_its_history_and_its_pin(store: Arc<dyn Store
     assert_eq!(Follower::synced(&store).await.live, writer.live());
 }
 
-pub(crate) fn pin(record: &Arc<Record>) -> Pin {
+pub(crate) fn pin(number: u64, record: &Arc<Record>) -> PinOrder {
+    PinOrder {
+        at: Some(record.clone()),
+        reason: "the newer one is worse".into(),
+        ..release(number)
+    }
+}
+
+pub(crate) fn release(number: u64) -> PinOrder {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000);
-    Pin { record: record.clone(), time, cause: "the newer one is worse".into() }
+    PinOrder { number, at: None, time, by: "ann".into(), reason: "".into() }
 }
 
 async fn heads(store: &dyn Store, fleet: &FleetName) -> Vec<Head> {

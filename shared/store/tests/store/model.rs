@@ -3,7 +3,7 @@
 use crate::contract::HISTORY;
 use crate::writer::Write;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
-use heliograph_store::{Pin, Record, StoreError, Term};
+use heliograph_store::{PinOrder, Record, StoreError, Term};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(crate) struct Model {
     pub(crate) records: BTreeMap<FleetName, Arc<Record>>,
     /// Newest first.
     pub(crate) histories: BTreeMap<FleetName, Vec<Arc<Record>>>,
-    pub(crate) pins: BTreeMap<FleetName, Pin>,
+    pub(crate) orders: BTreeMap<FleetName, PinOrder>,
     /// Every snapshot that ever was the newest.
     snapshots: BTreeMap<(FleetName, Head), Arc<Snapshot>>,
 }
@@ -66,7 +66,7 @@ impl Model {
             }
             Write::Retire(_) => {
                 self.histories.remove(&fleet);
-                self.pins.remove(&fleet);
+                self.orders.remove(&fleet);
             }
         }
         self.records.insert(fleet, record);

@@ -173,7 +173,7 @@ pub(crate) async fn a_watch_tells_the_records(store: Arc<dyn Store>) {
     for kind in [Kind::Everything, Kind::Endpoints, Kind::Retirement, Kind::Everything] {
         let mut write = writer.draft(&one, 1, kind);
         if let Write::Publish(publication) = &mut write {
-            publication.pinned = publication.expected;
+            publication.pin.number = 1;
         }
         writer.write(write.clone()).await.unwrap();
         let record = next_record(&mut *watch).await;

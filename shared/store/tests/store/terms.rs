@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 pub(crate) async fn a_claim_tells_what_there_is(store: Arc<dyn Store>) {
     let claim = store.claim(None).await.unwrap();
-    assert!(claim.records.is_empty() && claim.pins.is_empty());
+    assert!(claim.records.is_empty() && claim.orders.is_empty());
     let mut writer = Writer::of(&store, claim);
     let mut last = Vec::new();
     for (name, kinds) in [

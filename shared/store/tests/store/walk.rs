@@ -1,7 +1,7 @@
 //! A store beside the model of one: random writers that crash, pause and ask again, readers that read at random moments.
 
 use crate::follower::Follower;
-use crate::history::pin;
+use crate::history::{pin, release};
 use crate::model::Model;
 use crate::writer::{Kind, Write, Writer, fleet};
 use futures::FutureExt;
@@ -173,7 +173,7 @@ impl Walk {
         prop_assert!(claim.term > self.model.term);
         prop_assert_eq!(claim.term.epoch, self.model.term.epoch);
         prop_assert_eq!(&claim.records, &self.model.records);
-        prop_assert_eq!(&claim.pins, &self.model.pins);
+        prop_assert_eq!(&claim.orders, &self.model.orders);
         self.model.term = claim.term;
         // Its drafts stay: they are what was on its way when it crashed, and may arrive late.
         self.writers[writer].writer = Writer::of(&self.store, claim);
@@ -241,23 +241,32 @@ impl Walk {
     async fn pin(&mut self, fleet: &FleetName, step: usize) -> Result<(), TestCaseError> {
         let history = self.model.history(fleet);
         if !history.is_empty() {
-            let pin = pin(&history[step % history.len()]);
-            self.store.pin(fleet.clone(), pin.clone()).await?;
-            self.model.pins.insert(fleet.clone(), pin);
+            let order = pin(self.next_order(fleet), &history[step % history.len()]);
+            self.store.order(fleet.clone(), order.clone()).await?;
+            self.model.orders.insert(fleet.clone(), order);
         }
         Ok(())
     }
 
     async fn release(&mut self, fleet: FleetName) -> Result<(), TestCaseError> {
-        let pinned = self.model.pins.remove(&fleet).is_some();
-        prop_assert_eq!(self.store.release(fleet).await?, pinned);
+        // Nobody releases a fleet that is no more.
+        if self.model.history(&fleet).is_empty() {
+            return Ok(());
+        }
+        let order = release(self.next_order(&fleet));
+        self.store.order(fleet.clone(), order.clone()).await?;
+        self.model.orders.insert(fleet, order);
         Ok(())
+    }
+
+    fn next_order(&self, fleet: &FleetName) -> u64 {
+        self.model.orders.get(fleet).map_or(1, |order| order.number + 1)
     }
 
     async fn load_history(&mut self, fleet: &FleetName, step: usize) -> Result<(), TestCaseError> {
         let history = self.store.history(fleet.clone()).await?;
         prop_assert_eq!(&*history, self.model.history(fleet));
-        let pinned = self.model.pins.get(fleet).map(|pin| &pin.record);
+        let pinned = self.model.orders.get(fleet).and_then(|order| order.at.as_ref());
         let loadable: Vec<_> = history.iter().chain(pinned).collect();
         if !loadable.is_empty() {
             let record = loadable[step % loadable.len()];
@@ -273,7 +282,7 @@ impl Walk {
         let inspection = self.store.inspect(Vec::new()).await?;
         prop_assert_eq!(inspection.term, self.model.term);
         prop_assert_eq!(inspection.heads, self.model.heads());
-        prop_assert_eq!(&inspection.pins, &self.model.pins);
+        prop_assert_eq!(&inspection.orders, &self.model.orders);
         for reader in &mut self.readers {
             reader.arrive(&self.model).await?;
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{Claim, Publication, Record, Retirement, Store, StoreError, Term};
+use heliograph_store::{Claim, PinState, Publication, Record, Retirement, Store, StoreError, Term};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -61,11 +61,19 @@ impl Writer {
         let (time, cause) = (time_of(head), cause_of(head));
         if let Kind::Retirement = kind {
             let fleet = fleet.clone();
-            return Write::Retire(Retirement { fleet, tombstone: head, expected, time, cause });
+            return Write::Retire(Retirement {
+                fleet,
+                tombstone: head,
+                expected,
+                time,
+                cause,
+                order: 0,
+            });
         }
         let held = self.held.get(fleet).cloned();
         let snapshot = snapshot(held.as_deref(), fleet, head, kind);
-        Write::Publish(Publication { snapshot, expected, held, time, cause, pinned: None })
+        let pin = PinState::default();
+        Write::Publish(Publication { snapshot, expected, held, time, cause, pin })
     }
 
     pub(crate) async fn publish(&mut self, fleet: &FleetName) -> Result<Head, StoreError> {
@@ -141,12 +149,13 @@ pub(crate) fn fleet(name: &str) -> FleetName {
 pub(crate) fn publication(fleet: &FleetName, head: Head, expected: Option<Head>) -> Write {
     let snapshot = snapshot(None, fleet, head, Kind::Everything);
     let (time, cause) = (time_of(head), cause_of(head));
-    Write::Publish(Publication { snapshot, expected, held: None, time, cause, pinned: None })
+    let pin = PinState::default();
+    Write::Publish(Publication { snapshot, expected, held: None, time, cause, pin })
 }
 
 pub(crate) fn retirement(fleet: &FleetName, tombstone: Head, expected: Option<Head>) -> Write {
     let (time, cause) = (time_of(tombstone), cause_of(tombstone));
-    Write::Retire(Retirement { fleet: fleet.clone(), tombstone, expected, time, cause })
+    Write::Retire(Retirement { fleet: fleet.clone(), tombstone, expected, time, cause, order: 0 })
 }
 
 /// The endpoints are always those of the head, so that a head with another's content is found.

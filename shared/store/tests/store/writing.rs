@@ -152,7 +152,7 @@ pub(crate) async fn an_inspection_tells_all_heads(store: Arc<dyn Store>) {
         let inspection = store.inspect(known).await.unwrap();
         assert_eq!(inspection.term, writer.term);
         assert_eq!(inspection.heads, writer.believed);
-        assert!(inspection.pins.is_empty());
+        assert!(inspection.orders.is_empty());
     }
 }
 

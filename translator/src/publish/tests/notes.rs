@@ -1,6 +1,5 @@
 //! What the publisher remembers of failures, so that each is told once and its end too.
 
-use super::pins::pinnable;
 use super::*;
 use crate::metrics::TranslatorMetrics;
 use crate::publish::Publisher;
@@ -16,25 +15,25 @@ fn publisher(ledger: Ledger) -> Publisher {
 
 #[tokio::test]
 async fn an_outage_ends_when_nothing_is_asked_for_any_more() {
-    let damaged = StoreError::Damaged { fleet: fleet("edge"), reason: "torn".to_owned() };
-    for error in [StoreError::Unavailable("no answer".to_owned()), damaged] {
-        let (mut ledger, _, pin) = pinnable();
-        inspect(&mut ledger, &[("edge", at(1))], &[("edge", pin)]).unwrap();
-        let load = step(&mut ledger);
-        ledger.take_settled();
-        let mut publisher = publisher(ledger);
-        publisher.asking = 1;
-        publisher.take_step(fleet("edge"), load, Err(error)).unwrap();
-        publisher.ask();
-        assert_eq!(publisher.unanswered.len() + publisher.broken.len(), 1);
+    let held = record(&snapshot("edge", earlier(1), vec![set("a", "1")]));
+    let mut ledger = claimed(&[&held]);
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    ledger.complete();
+    let load = step(&mut ledger);
+    assert!(matches!(load, Step::LoadHeld { .. }), "{load:?}");
+    ledger.take_settled();
+    let mut publisher = publisher(ledger);
+    publisher.asking = 1;
+    let error = StoreError::Unavailable("no answer".to_owned());
+    publisher.take_step(fleet("edge"), load, Err(error)).unwrap();
+    publisher.ask();
+    assert_eq!(publisher.unanswered.len(), 1);
 
-        // Released: nothing is to be read any more, and what is published is what is wanted.
-        inspect(&mut publisher.ledger, &[("edge", at(1))], &[]).unwrap();
-        publisher.ledger.rested(&fleet("edge"));
-        publisher.ask();
-        assert_eq!(publisher.unanswered.len() + publisher.broken.len(), 0);
-        assert!(publisher.outage.is_none());
-    }
+    // Nothing is to be read any more: what is published is what is wanted.
+    publisher.ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    publisher.ledger.rested(&fleet("edge"));
+    publisher.ask();
+    assert!(publisher.unanswered.is_empty() && publisher.outage.is_none());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A fleet of which the first of two versions is known, with endpoints.
-pub(super) fn pinnable() -> (Ledger, Arc<Snapshot>, Pin) {
+fn pinnable() -> (Ledger, Arc<Snapshot>, PinOrder) {
     let old = vec![set("a", "1"), set_of(ResourceType::Endpoints, "a", "old pods")];
     let old = snapshot("edge", earlier(1), old);
     let mut ledger = claimed(&[]);
@@ -12,8 +12,12 @@ pub(super) fn pinnable() -> (Ledger, Arc<Snapshot>, Pin) {
     ledger.complete();
     publish(&mut ledger, "edge");
     assert!(ledger.next(NOW).is_none());
-    let pin = pin(&record(&old));
+    let pin = pin(1, &record(&old));
     (ledger, old, pin)
+}
+
+fn held_at(publication: &Publication) -> Option<Head> {
+    publication.pin.pinned.as_ref().map(|pinned| pinned.head)
 }
 
 fn body(snapshot: &Snapshot, kind: ResourceType) -> String {
@@ -32,8 +36,8 @@ fn a_pinned_fleet_goes_back_but_for_its_endpoints_until_it_is_released() {
     let loaded = Loaded { snapshot: old, unopened: vec![] };
     ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
     let pinned = publication(&mut ledger);
-    assert_eq!((pinned.snapshot.head, pinned.pinned), (at(2), Some(earlier(1))));
-    assert_eq!(&*pinned.cause, "pinned to 0.1.1: bad release");
+    assert_eq!((pinned.snapshot.head, held_at(&pinned)), (at(2), Some(earlier(1))));
+    assert_eq!(&*pinned.cause, "pinned to 0.1.1 by ann: bad release");
     assert_eq!(body(&pinned.snapshot, ResourceType::Cluster), "1");
     assert_eq!(body(&pinned.snapshot, ResourceType::Endpoints), "pods");
     succeed(&mut ledger, "edge", Step::Publish(pinned));
@@ -50,9 +54,10 @@ fn a_pinned_fleet_goes_back_but_for_its_endpoints_until_it_is_released() {
 
     inspect(&mut ledger, &[("edge", at(3))], &pins).unwrap();
     assert!(ledger.next(NOW).is_none());
-    inspect(&mut ledger, &[("edge", at(3))], &[]).unwrap();
+    inspect(&mut ledger, &[("edge", at(3))], &[("edge", release(2))]).unwrap();
     let released = publication(&mut ledger);
-    assert_eq!((&*released.cause, released.pinned), ("released", None));
+    assert_eq!((&*released.cause, held_at(&released)), ("released by ann", None));
+    assert_eq!(released.pin.number, 2);
     assert_eq!(body(&released.snapshot, ResourceType::Cluster), "3");
 }
 
@@ -69,7 +74,7 @@ fn a_pinned_snapshot_that_cannot_be_read_leaves_what_is_published() {
         assert_eq!(verdict, Ok(Verdict::Rest(attempt)));
         ledger.rested(&fleet("edge"));
     }
-    inspect(&mut ledger, &[("edge", at(1))], &[]).unwrap();
+    inspect(&mut ledger, &[("edge", at(1))], &[("edge", release(2))]).unwrap();
     assert_eq!(publish(&mut ledger, "edge"), at(2), "released before it was ever pinned");
 }
 
@@ -85,23 +90,27 @@ fn a_pin_outlives_a_store_that_lost_everything() {
     ledger.survey();
     ledger.inspected(Inspection::default()).unwrap();
     ledger.survey();
-    assert_eq!(ledger.claimed(claim(&[])), Ok(Found { lost: 1, strange: 0 }));
+    assert_eq!(ledger.claimed(claim(&[])), Ok(lost(1)));
     let again = publication(&mut ledger);
     assert_eq!(body(&again.snapshot, ResourceType::Cluster), "1", "it stays where it was held");
-    assert_eq!(again.pinned, Some(at(3)), "what it was pinned to is gone: this holds the same");
+    assert_eq!(held_at(&again), Some(at(3)), "what it was pinned to is gone: this holds the same");
     let record = again.record();
     succeed(&mut ledger, "edge", Step::Publish(again));
     // A look that began before the pin is there again does not release the fleet.
     inspect(&mut ledger, &[("edge", at(3))], &[]).unwrap();
     let restore = step(&mut ledger);
-    let Step::Pin(pin) = &restore else { panic!("{restore:?}") };
-    assert_eq!((&*pin.record, &*pin.cause), (&record, "bad release"));
-    let pin = pin.clone();
+    let Step::RestoreOrder(order) = &restore else { panic!("{restore:?}") };
+    assert_eq!((order.at.as_deref(), &*order.reason), (Some(&record), "bad release"));
+    assert_eq!((order.number, &*order.by), (1, "ann"));
+    let order = order.clone();
     ledger.survey();
     succeed(&mut ledger, "edge", restore);
     let heads = BTreeMap::from([(fleet("edge"), at(3))]);
-    ledger.inspected(Inspection { term: TERM, heads, pins: BTreeMap::new() }).unwrap();
-    inspect(&mut ledger, &[("edge", at(3))], &[("edge", pin)]).unwrap();
+    ledger.inspected(Inspection { term: TERM, heads, orders: BTreeMap::new() }).unwrap();
+    let again = step(&mut ledger);
+    assert!(matches!(again, Step::RestoreOrder(_)), "{again:?}");
+    succeed(&mut ledger, "edge", again);
+    inspect(&mut ledger, &[("edge", at(3))], &[("edge", order)]).unwrap();
     assert!(ledger.next(NOW).is_none(), "all is as it should be");
 }
 
@@ -115,12 +124,15 @@ fn a_pin_that_was_lost_with_the_head_that_it_made_is_no_release() {
     ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
     assert_eq!(publish(&mut ledger, "edge"), at(2));
 
-    assert_eq!(inspect(&mut ledger, &[("edge", at(1))], &[]), Ok(Found { lost: 1, strange: 0 }));
+    assert_eq!(inspect(&mut ledger, &[("edge", at(1))], &[]), Ok(lost(1)));
     let again = publication(&mut ledger);
-    assert_eq!((again.snapshot.head, again.pinned), (at(3), Some(at(3))));
+    assert_eq!((again.snapshot.head, held_at(&again)), (at(3), Some(at(3))));
     assert_eq!(body(&again.snapshot, ResourceType::Cluster), "1", "it stays where it was held");
     succeed(&mut ledger, "edge", Step::Publish(again));
-    assert!(matches!(step(&mut ledger), Step::Pin(_)), "the operator can release it again");
+    assert!(
+        matches!(step(&mut ledger), Step::RestoreOrder(_)),
+        "the operator can release it again"
+    );
 }
 
 #[test]
@@ -147,12 +159,12 @@ fn a_pin_that_was_lost_beside_a_write_is_no_release() {
 /// A fleet that the term before has pinned.
 fn pinned_before() -> (Ledger, Arc<Snapshot>) {
     let old = vec![set("a", "1"), set_of(ResourceType::Endpoints, "a", "old pods")];
-    let pin = pin(&record(&snapshot("edge", earlier(1), old.clone())));
+    let pin = pin(1, &record(&snapshot("edge", earlier(1), old.clone())));
     let held = snapshot("edge", earlier(3), old);
-    let newest = Record { pinned: Some(earlier(1)), ..(*record(&held)).clone() };
-    let pins = BTreeMap::from([(fleet("edge"), pin)]);
+    let newest = Record { pin: pin.state(earlier(1)), ..(*record(&held)).clone() };
+    let orders = BTreeMap::from([(fleet("edge"), pin)]);
     let mut ledger = Ledger::new(Some(TERM.fence));
-    ledger.claimed(Claim { pins, ..claim(&[&Arc::new(newest)]) }).unwrap();
+    ledger.claimed(Claim { orders, ..claim(&[&Arc::new(newest)]) }).unwrap();
     let live = vec![set("a", "2"), set_of(ResourceType::Endpoints, "a", "pods")];
     ledger.want(&fleet("edge"), live, 1);
     ledger.complete();
@@ -168,7 +180,7 @@ fn endpoints_of_a_pinned_fleet_need_no_more_than_what_is_published() {
     let loaded = Loaded { snapshot: held, unopened: vec![] };
     ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
     let endpoints = publication(&mut ledger);
-    assert_eq!((endpoints.expected, endpoints.pinned), (Some(earlier(3)), Some(earlier(1))));
+    assert_eq!((endpoints.expected, held_at(&endpoints)), (Some(earlier(3)), Some(earlier(1))));
     assert_eq!(body(&endpoints.snapshot, ResourceType::Cluster), "1");
     assert_eq!(body(&endpoints.snapshot, ResourceType::Endpoints), "pods");
 }
@@ -192,8 +204,111 @@ fn what_could_not_be_tended_beside_a_step_is_tended_after_it() {
     let load = step(&mut ledger);
     assert!(ledger.next_to_tend().is_none(), "not beside");
     assert_eq!(ledger.done(&fleet("edge"), load, unavailable()), Ok(Verdict::Rest(1)));
-    inspect(&mut ledger, &[("edge", at(1))], &[]).unwrap();
     ledger.rested(&fleet("edge"));
+    let load = step(&mut ledger);
+    let old = snapshot("edge", earlier(1), vec![set("a", "2")]);
+    let loaded = Loaded { snapshot: old, unopened: vec![] };
+    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
+    publish(&mut ledger, "edge");
     assert!(ledger.next(NOW).is_none());
     assert!(ledger.next_to_tend().is_some());
+}
+
+/// Whoever deletes an order does not give one, and whoever puts an earlier one back does not either.
+#[test]
+fn an_order_that_is_gone_or_was_put_back_changes_nothing() {
+    let (mut ledger, old, order) = pinnable();
+    inspect(&mut ledger, &[("edge", at(1))], &[("edge", order.clone())]).unwrap();
+    let load = step(&mut ledger);
+    let loaded = Loaded { snapshot: old, unopened: vec![] };
+    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
+    assert_eq!(publish(&mut ledger, "edge"), at(2));
+
+    inspect(&mut ledger, &[("edge", at(2))], &[]).unwrap();
+    let again = publication(&mut ledger);
+    assert_eq!((held_at(&again), again.is_step()), (Some(at(3)), true), "it is in the history");
+    assert_eq!(&*again.cause, "repair: the store had lost what holds it");
+    succeed(&mut ledger, "edge", Step::Publish(again));
+    let restore = step(&mut ledger);
+    assert!(matches!(restore, Step::RestoreOrder(_)), "{restore:?}");
+    succeed(&mut ledger, "edge", restore);
+
+    inspect(&mut ledger, &[("edge", at(3))], &[("edge", release(2))]).unwrap();
+    let released = publication(&mut ledger);
+    assert_eq!(body(&released.snapshot, ResourceType::Cluster), "2");
+    succeed(&mut ledger, "edge", Step::Publish(released));
+    inspect(&mut ledger, &[("edge", at(4))], &[("edge", order)]).unwrap();
+    assert!(ledger.next(NOW).is_none(), "it was released");
+    assert_eq!(ledger.pinned(), 0);
+}
+
+/// Proxies would wait for them.
+#[test]
+fn a_cluster_that_is_only_in_what_a_fleet_is_held_at_keeps_its_endpoints() {
+    let endpoints = |name, body| set_of(ResourceType::Endpoints, name, body);
+    let old = vec![set("a", "1"), set("b", "1"), endpoints("a", "old"), endpoints("b", "old")];
+    let old = snapshot("edge", earlier(1), old);
+    let mut ledger = claimed(&[]);
+    let before = vec![set("a", "2"), set("b", "2"), endpoints("a", "pods"), endpoints("b", "pods")];
+    ledger.want(&fleet("edge"), before, 1);
+    ledger.complete();
+    publish(&mut ledger, "edge");
+    inspect(&mut ledger, &[("edge", at(1))], &[("edge", pin(1, &record(&old)))]).unwrap();
+    let load = step(&mut ledger);
+    let loaded = Loaded { snapshot: old, unopened: vec![] };
+    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
+    publish(&mut ledger, "edge");
+
+    let gone = |kind| Change::Remove(kind, "b".into());
+    let changes = vec![gone(ResourceType::Cluster), gone(ResourceType::Endpoints)];
+    ledger.want(&fleet("edge"), [changes, vec![endpoints("a", "new pods")]].concat(), 1);
+    let held = publication(&mut ledger);
+    let bodies = ["a", "b"].map(|name| {
+        let found = held.snapshot.get(ResourceType::Endpoints, name);
+        found.map(|found| String::from_utf8(found.body.to_vec()).unwrap())
+    });
+    assert_eq!(bodies, [Some("new pods".to_owned()), Some("pods".to_owned())]);
+}
+
+#[test]
+fn a_fleet_that_comes_back_under_the_name_of_a_held_one_is_not_held() {
+    let (mut ledger, old, order) = pinnable();
+    inspect(&mut ledger, &[("edge", at(1))], &[("edge", order)]).unwrap();
+    let load = step(&mut ledger);
+    let loaded = Loaded { snapshot: old, unopened: vec![] };
+    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
+    assert_eq!(publish(&mut ledger, "edge"), at(2));
+    ledger.unwant(&fleet("edge"));
+    let Step::Retire(retirement) = step(&mut ledger) else { panic!("it is to go") };
+    assert_eq!(retirement.order, 1, "no earlier order counts for the next one");
+    succeed(&mut ledger, "edge", Step::Retire(retirement));
+    inspect(&mut ledger, &[("edge", at(3))], &[]).unwrap();
+    assert_eq!(ledger.pinned(), 0);
+
+    ledger.want(&fleet("edge"), vec![set("a", "another")], 1);
+    let next = publication(&mut ledger);
+    assert_eq!(body(&next.snapshot, ResourceType::Cluster), "another");
+    assert_eq!((next.pin.number, held_at(&next)), (1, None));
+}
+
+/// A store that is emptied before all is translated takes it from nobody.
+#[test]
+fn what_a_fleet_is_held_at_is_read_when_the_term_begins() {
+    let held = snapshot("edge", earlier(3), vec![set("a", "1")]);
+    let order = pin(1, &record(&snapshot("edge", earlier(1), vec![set("a", "1")])));
+    let newest = Arc::new(Record { pin: order.state(earlier(1)), ..(*record(&held)).clone() });
+    let mut ledger = Ledger::new(Some(TERM.fence));
+    let orders = BTreeMap::from([(fleet("edge"), order)]);
+    ledger.claimed(Claim { orders, ..claim(&[&newest]) }).unwrap();
+    let load = step(&mut ledger);
+    assert!(matches!(load, Step::LoadHeld { .. }), "{load:?}");
+    let loaded = Loaded { snapshot: held, unopened: vec![] };
+    ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
+    assert!(ledger.next(NOW).is_none());
+
+    assert_eq!(inspect(&mut ledger, &[], &[]), Ok(lost(1)));
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    ledger.complete();
+    let again = publication(&mut ledger);
+    assert_eq!(body(&again.snapshot, ResourceType::Cluster), "1");
 }

@@ -1,6 +1,6 @@
 use crate::{
-    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Pin, Publication, Published, Record,
-    Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Embedded, Inspection, Loaded, PinOrder, Publication, Published,
+    Record, Retirement, Store, StoreError, Tended, Term, Watch,
 };
 use heliograph_snapshot::{Address, Change, FleetName, Head, ResourceType, Snapshot};
 use std::collections::BTreeMap;
@@ -130,11 +130,11 @@ impl Store for Faulty {
     fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
         self.inner.history(fleet)
     }
-    fn pin(&self, fleet: FleetName, pin: Pin) -> Answer<'_, ()> {
-        self.inner.pin(fleet, pin)
+    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        self.inner.order(fleet, order)
     }
-    fn release(&self, fleet: FleetName) -> Answer<'_, bool> {
-        self.inner.release(fleet)
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+        self.inner.restore_order(fleet, order)
     }
     fn report(&self, report: AckReport) -> Answer<'_, ()> {
         self.inner.report(report)

@@ -6,7 +6,7 @@ mod faulty;
 use self::faulty::{Fault, Faulty, Held};
 use super::board::{BACKOFF, LOADS, PATIENCE, backoff};
 use super::*;
-use crate::{Loaded, Notice, Publication, Record, Retirement, State, StoreError};
+use crate::{Loaded, Notice, PinState, Publication, Record, Retirement, State, StoreError};
 use bytes::Bytes;
 use futures::FutureExt;
 use heliograph_snapshot::{Change, Resource, ResourceType};
@@ -52,7 +52,7 @@ impl Bench {
             held,
             time: SystemTime::UNIX_EPOCH,
             cause: "test".into(),
-            pinned: None,
+            pin: PinState::default(),
         };
         self.store.publish(publication).await.unwrap();
         head
@@ -64,7 +64,8 @@ impl Bench {
         let tombstone = Head { epoch: 0, fence: 1, sequence: self.sequence };
         let expected = self.expected(&fleet).await;
         let (time, cause) = (SystemTime::UNIX_EPOCH, "test".into());
-        self.store.retire(Retirement { fleet, tombstone, expected, time, cause }).await.unwrap();
+        let retirement = Retirement { fleet, tombstone, expected, time, cause, order: 0 };
+        self.store.retire(retirement).await.unwrap();
         tombstone
     }
 
@@ -100,7 +101,7 @@ fn record(name: &str, sequence: u64) -> Arc<Record> {
         state: State::Live(BTreeMap::new()),
         time: SystemTime::UNIX_EPOCH,
         cause: "test".into(),
-        pinned: None,
+        pin: PinState::default(),
         bytes: 0,
         has_unknown_types: false,
     })

@@ -1,0 +1,188 @@
+//! What replicas report: what their proxies answer, and that they are there.
+
+use super::CodecError;
+use super::disputes::StoredDispute;
+use super::messages::{Head, Record, fleet, kind_of, number_of};
+use crate::{AckReport, FleetReport, RejectionReport};
+use heliograph_snapshot::Version;
+use std::sync::Arc;
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Presence {
+    #[prost(string, tag = "1")]
+    replica: String,
+    #[prost(uint64, tag = "2")]
+    beat: u64,
+    #[prost(uint64, tag = "3")]
+    streams: u64,
+    #[prost(bool, tag = "4")]
+    leaving: bool,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct Acks {
+    #[prost(string, tag = "1")]
+    replica: String,
+    #[prost(message, repeated, tag = "2")]
+    fleets: Vec<FleetAcks>,
+    #[prost(string, repeated, tag = "3")]
+    damaged: Vec<String>,
+    #[prost(uint64, tag = "4")]
+    start: u64,
+    #[prost(uint64, tag = "5")]
+    sequence: u64,
+    #[prost(message, repeated, tag = "6")]
+    remembered: Vec<Record>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct FleetAcks {
+    #[prost(string, tag = "1")]
+    fleet: String,
+    #[prost(uint64, tag = "2")]
+    connected: u64,
+    #[prost(message, repeated, tag = "3")]
+    acknowledged: Vec<Acknowledged>,
+    #[prost(message, repeated, tag = "4")]
+    rejections: Vec<Rejection>,
+    #[prost(message, repeated, tag = "5")]
+    disputes: Vec<StoredDispute>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Acknowledged {
+    #[prost(message, optional, tag = "1")]
+    head: Option<Head>,
+    #[prost(uint64, tag = "2")]
+    count: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Rejection {
+    #[prost(uint32, tag = "1")]
+    kind: u32,
+    #[prost(string, tag = "2")]
+    detail: String,
+    #[prost(message, repeated, tag = "3")]
+    resources: Vec<Rejected>,
+    #[prost(uint64, tag = "4")]
+    count: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Rejected {
+    #[prost(string, tag = "1")]
+    name: String,
+    /// None: a removal was rejected.
+    #[prost(string, optional, tag = "2")]
+    version: Option<String>,
+}
+
+impl From<&AckReport> for Acks {
+    fn from(report: &AckReport) -> Self {
+        let AckReport { replica, start, sequence, fleets, damaged, remembered } = report;
+        let fleets = fleets.iter().map(|(fleet, report)| {
+            let FleetReport { connected, acknowledged, rejections, disputes } = report;
+            let counted = |(head, count): (&heliograph_snapshot::Head, &u64)| Acknowledged {
+                head: Some((*head).into()),
+                count: *count,
+            };
+            FleetAcks {
+                fleet: fleet.to_string(),
+                connected: *connected,
+                acknowledged: acknowledged.iter().map(counted).collect(),
+                rejections: rejections.iter().map(Into::into).collect(),
+                disputes: disputes.iter().map(Into::into).collect(),
+            }
+        });
+        let damaged = damaged.iter().map(ToString::to_string);
+        Self {
+            replica: replica.clone(),
+            fleets: fleets.collect(),
+            damaged: damaged.collect(),
+            start: *start,
+            sequence: *sequence,
+            remembered: remembered.iter().map(|record| (&**record).into()).collect(),
+        }
+    }
+}
+
+impl TryFrom<Acks> for AckReport {
+    type Error = CodecError;
+
+    fn try_from(acks: Acks) -> Result<Self, CodecError> {
+        let fleets = acks.fleets.into_iter().map(|found| {
+            let acknowledged = found.acknowledged.into_iter().map(|entry| {
+                let head = entry.head.ok_or(CodecError::Damaged)?;
+                Ok((head.try_into()?, entry.count))
+            });
+            let rejections = found.rejections.into_iter().filter_map(Rejection::read);
+            let disputes = found.disputes.into_iter().filter_map(StoredDispute::read);
+            let report = FleetReport {
+                connected: found.connected,
+                acknowledged: acknowledged.collect::<Result<_, CodecError>>()?,
+                rejections: rejections.collect::<Result<_, _>>()?,
+                disputes: disputes.collect::<Result<_, _>>()?,
+            };
+            Ok((fleet(&found.fleet)?, report))
+        });
+        let damaged = acks.damaged.iter().map(|name| fleet(name));
+        let remembered = acks.remembered.into_iter().map(|record| record.try_into().map(Arc::new));
+        Ok(Self {
+            replica: acks.replica,
+            start: acks.start,
+            sequence: acks.sequence,
+            fleets: fleets.collect::<Result<_, CodecError>>()?,
+            damaged: damaged.collect::<Result<_, CodecError>>()?,
+            remembered: remembered.collect::<Result<_, CodecError>>()?,
+        })
+    }
+}
+
+impl From<&RejectionReport> for Rejection {
+    fn from(rejection: &RejectionReport) -> Self {
+        let RejectionReport { kind, detail, resources, count } = rejection;
+        let rejected = |(name, version): &(Arc<str>, Option<Version>)| Rejected {
+            name: name.to_string(),
+            version: version.map(|version| version.to_string()),
+        };
+        Self {
+            kind: number_of(*kind),
+            detail: detail.clone(),
+            resources: resources.iter().map(rejected).collect(),
+            count: *count,
+        }
+    }
+}
+
+impl Rejection {
+    /// `None`: of a type that this program does not know.
+    fn read(self) -> Option<Result<RejectionReport, CodecError>> {
+        let kind = kind_of(self.kind)?;
+        let resources = self.resources.into_iter().map(|rejected| {
+            let version = rejected.version.map(|text| text.parse()).transpose();
+            Ok((rejected.name.into(), version.map_err(|_| CodecError::Damaged)?))
+        });
+        let resources = resources.collect::<Result<_, _>>();
+        Some(resources.map(|resources| RejectionReport {
+            kind,
+            detail: self.detail,
+            resources,
+            count: self.count,
+        }))
+    }
+}
+
+impl From<&crate::Presence> for Presence {
+    fn from(presence: &crate::Presence) -> Self {
+        let crate::Presence { replica, beat, streams, leaving } = presence;
+        Self { replica: replica.clone(), beat: *beat, streams: *streams, leaving: *leaving }
+    }
+}
+
+impl From<Presence> for crate::Presence {
+    fn from(presence: Presence) -> Self {
+        let Presence { replica, beat, streams, leaving } = presence;
+        Self { replica, beat, streams, leaving }
+    }
+}
