@@ -30,6 +30,7 @@ use tokio::time::Instant;
 pub(crate) struct Feed {
     places: watch::Sender<Places>,
     damaged: watch::Sender<BTreeSet<FleetName>>,
+    remembered: watch::Sender<Vec<Arc<Record>>>,
     answers: Arc<Notify>,
     asked: Arc<Asked>,
     budget: Budget,
@@ -73,10 +74,12 @@ impl Feed {
     pub(crate) fn new(unclassed: IntCounter) -> (Self, Fleets) {
         let (places, receiver) = watch::channel(Places::default());
         let (told, damaged) = watch::channel(BTreeSet::new());
+        let (lost, remembered) = watch::channel(Vec::new());
         let (answers, asked) = (Arc::new(Notify::new()), Arc::new(Asked::default()));
         let feed = Self {
             places,
             damaged: told,
+            remembered: lost,
             answers: answers.clone(),
             asked: asked.clone(),
             budget: Budget::boundless(),
@@ -84,7 +87,7 @@ impl Feed {
             memo: Arc::default(),
             unclassed,
         };
-        (feed, Fleets { places: receiver, damaged, answers, asked })
+        (feed, Fleets { places: receiver, damaged, remembered, answers, asked })
     }
 
     /// Keeps what fits.
@@ -134,7 +137,8 @@ impl Feed {
                     self.memo.age();
                     self.drop_unused(&mut updates, &metrics);
                     self.count(&updates, &metrics);
-                    self.tell_damage(updates.damaged_fleets().into_iter().collect());
+                    self.tell(&self.damaged, updates.damaged_fleets().into_iter().collect());
+                    self.tell(&self.remembered, updates.remembered());
                 }
             }
             // The smallest go first, so all must be known.
@@ -255,10 +259,10 @@ impl Feed {
         });
     }
 
-    /// It is reported, because the translator can mend it.
-    fn tell_damage(&self, damaged: BTreeSet<FleetName>) {
-        if *self.damaged.borrow() != damaged {
-            self.damaged.send_replace(damaged);
+    /// What the store has lost or damaged is reported, because the translator can repair it.
+    fn tell<T: PartialEq>(&self, known: &watch::Sender<T>, now: T) {
+        if *known.borrow() != now {
+            known.send_replace(now);
             self.answers.notify_one();
         }
     }

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::routing::{MethodRouter, get};
 use heliograph_shared::admin::Pages;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use heliograph_store::{AckReport, Dispute, FleetReport, RejectionReport, Store};
+use heliograph_store::{AckReport, Dispute, FleetReport, Record, RejectionReport, Store};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -27,6 +27,8 @@ pub struct AckReader {
     latest: watch::Sender<Reports>,
     /// The fleets of which a replica says that it cannot load them.
     damage: watch::Sender<BTreeSet<FleetName>>,
+    /// What replicas read of fleets that the store has lost since.
+    remembered: watch::Sender<Vec<Arc<Record>>>,
     answers: watch::Sender<BTreeMap<FleetName, Answers>>,
     proxies: watch::Sender<Option<Arc<Proxies>>>,
 }
@@ -99,7 +101,8 @@ impl AckReader {
     pub fn new(store: Arc<dyn Store>, translator: &Translator) -> Self {
         let (damage, answers) = (translator.damage(), translator.answers());
         let (latest, proxies) = (watch::Sender::default(), translator.proxies());
-        Self { store, latest, damage, answers, proxies }
+        let remembered = translator.remembered();
+        Self { store, latest, damage, remembered, answers, proxies }
     }
 
     /// Adds what the proxies say to the admin port.
@@ -124,6 +127,13 @@ impl AckReader {
             if let Ok(reports) = &read {
                 let damaged = reports.iter().flat_map(|report| report.damaged.iter().cloned());
                 self.damage.send_replace(damaged.collect());
+                let remembered = reports.iter().flat_map(|report| report.remembered.clone());
+                let remembered: Vec<_> = remembered.collect();
+                self.remembered.send_if_modified(|known| {
+                    let is_news = *known != remembered;
+                    *known = remembered;
+                    is_news
+                });
                 let answers = Answers::of(reports);
                 self.answers.send_if_modified(|known| {
                     let is_news = *known != answers;
@@ -212,9 +222,10 @@ mod tests {
         let store = Arc::new(Embedded::new());
         let (damage, mut damaged) = watch::channel(BTreeSet::new());
         let (latest, answers) = (watch::Sender::default(), watch::Sender::default());
-        let proxies = watch::Sender::default();
+        let (proxies, remembered) = (watch::Sender::default(), watch::Sender::default());
         let stop = CancellationToken::new();
-        let reader = AckReader { store: store.clone(), latest, damage, answers, proxies };
+        let reader =
+            AckReader { store: store.clone(), latest, damage, remembered, answers, proxies };
         let task = tokio::spawn(reader.run(stop.clone()));
         for expected in [BTreeSet::from([fleet]), BTreeSet::new()] {
             let replica = "one".to_owned();

@@ -19,6 +19,7 @@ mod proxies;
 mod publish;
 mod recent;
 mod report;
+mod standby;
 mod status;
 mod term;
 

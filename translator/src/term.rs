@@ -8,9 +8,10 @@ use crate::provider::kubernetes::Refresh;
 use crate::proxies::{self, Blamed, Proxies};
 use crate::publish::{Answers, Decision, News, Publisher, TermError};
 use crate::report::{Report, count, in_words};
+use crate::standby::{Remembered, Standby};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::FleetName;
-use heliograph_store::Store;
+use heliograph_store::{Record, Store};
 use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
@@ -38,6 +39,7 @@ pub struct Translator {
     world: World,
     report: watch::Sender<Report>,
     damage: watch::Sender<BTreeSet<FleetName>>,
+    remembered: watch::Sender<Vec<Arc<Record>>>,
     answers: watch::Sender<BTreeMap<FleetName, Answers>>,
     proxies: watch::Sender<Option<Arc<Proxies>>>,
     metrics: TranslatorMetrics,
@@ -74,6 +76,7 @@ impl Translator {
             world: World::new(),
             report: watch::Sender::new(Report::default()),
             damage: watch::Sender::default(),
+            remembered: watch::Sender::default(),
             answers: watch::Sender::default(),
             proxies: watch::Sender::default(),
             metrics,
@@ -92,6 +95,11 @@ impl Translator {
     /// Where to say which fleets replicas cannot load. It may be said again for as long as it is so.
     pub fn damage(&self) -> watch::Sender<BTreeSet<FleetName>> {
         self.damage.clone()
+    }
+
+    /// Where to say what replicas read of fleets that the store has lost since.
+    pub(crate) fn remembered(&self) -> watch::Sender<Vec<Arc<Record>>> {
+        self.remembered.clone()
     }
 
     /// Where to say what proxies answer.
@@ -116,7 +124,7 @@ impl Translator {
             Over::Stopped
         };
         let fence = self.fence;
-        self.lead(&mut Source::new(inputs), fence, over).await.map(drop)
+        self.lead(&mut Source::new(inputs), fence, Vec::new(), over).await.map(drop)
     }
 
     /// Leads in each term that is won, and stands by in between, until it is stopped. The world is kept all the time; what
@@ -132,17 +140,19 @@ impl Translator {
         self.has_statuses = true;
         let mut source = Source::new(inputs);
         loop {
+            let mut standby = Standby::new(self.store.clone());
             let lead = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                lead = self.stand_by(&mut source, &mut leadership, &refresh) => lead,
+                lead = self.stand_by(&mut source, &mut leadership, &refresh, &mut standby) => lead,
             };
+            let remembered = standby.into_remembered();
             let over = async {
                 tokio::select! {
                     () = stop.cancelled() => Over::Stopped,
                     () = lost(&mut leadership, lead.fence) => Over::Lost,
                 }
             };
-            match self.lead(&mut source, Some(lead.fence), over).await {
+            match self.lead(&mut source, Some(lead.fence), remembered, over).await {
                 Ok(Over::Stopped) => return Ok(()),
                 Ok(Over::Lost) => {}
                 Err(TermError::Fenced(error)) => {
@@ -166,6 +176,7 @@ impl Translator {
         source: &mut Source,
         leadership: &mut watch::Receiver<Option<Lead>>,
         refresh: &Refresh,
+        standby: &mut Standby,
     ) -> Lead {
         let mut won_term: Option<(Lead, u64)> = None;
         let mut patience = None;
@@ -199,6 +210,7 @@ impl Translator {
                     patience = lead.map(|_| Instant::now() + WAITING);
                 }
                 () = source.fill() => {}
+                never = standby.read() => match never {},
                 () = sleep_until(patience.unwrap_or_else(Instant::now)), if patience.is_some() => {
                     patience = None;
                     let awaited = refresh.awaited(won_term.map_or(0, |(_, asking)| asking));
@@ -216,17 +228,20 @@ impl Translator {
         &mut self,
         source: &mut Source,
         fence: Option<u128>,
+        remembered: Vec<Remembered>,
         over: impl Future<Output = Over>,
     ) -> Result<Over, TermError> {
         let mut publisher = Publisher::new(self.store.clone(), fence, self.metrics.clone());
+        publisher.remember(remembered);
         self.report.send_modify(|report| report.fence = fence);
         let (mut damage, mut answers) = (self.damage.subscribe(), self.answers.subscribe());
         // What proxies said in an earlier term is new to this one.
         if !answers.borrow().is_empty() {
             answers.mark_changed();
         }
-        let mut proxies = self.proxies.subscribe();
+        let (mut proxies, mut lost) = (self.proxies.subscribe(), self.remembered.subscribe());
         proxies.mark_changed();
+        lost.mark_changed();
         let (mut over, mut pace, mut is_first) = (pin!(over), Pace::default(), true);
         // Who stood by knows everything.
         let mut due = source.synced.then(Instant::now);
@@ -242,6 +257,11 @@ impl Translator {
                 Ok(()) = damage.changed() => {
                     let damaged = damage.borrow_and_update().clone();
                     publisher.mend(&damaged);
+                    continue;
+                }
+                Ok(()) = lost.changed() => {
+                    let records = lost.borrow_and_update().clone();
+                    publisher.remember(records.into_iter().map(|record| (record, None)).collect());
                     continue;
                 }
                 Ok(()) = answers.changed() => {

@@ -1,10 +1,10 @@
 //! What this replica's clients answered, as a value that fits into the store.
 
 use super::RejectionSummary;
-use crate::feed::{Fleet, FleetMap};
+use crate::feed::{Fleet, Fleets};
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{AckReport, FleetReport, RejectionReport};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// About how large a report may be. Every replica writes one, and the translator reads them all at once.
 const BYTES_LIMIT: usize = 1 << 20;
@@ -14,17 +14,22 @@ const WHOLE: (usize, usize) = (RejectionReport::DETAIL, RejectionReport::RESOURC
 const CUTS: [(usize, usize); 2] = [(256, 8), (64, 1)];
 
 /// Fleets of which there is nothing to say are left out.
-pub(super) fn of(replica: &str, fleets: &FleetMap, damaged: BTreeSet<FleetName>) -> AckReport {
-    let reports = fleets.iter().map(|(name, fleet)| (name.clone(), of_fleet(fleet)));
-    let mut fleets: BTreeMap<_, _> =
+pub(super) fn of(replica: &str, fleets: &Fleets) -> AckReport {
+    let loaded = fleets.all();
+    let reports = loaded.iter().map(|(name, fleet)| (name.clone(), of_fleet(fleet)));
+    let mut said: BTreeMap<_, _> =
         reports.filter(|(_, report)| *report != FleetReport::default()).collect();
-    fit(&mut fleets, BYTES_LIMIT);
-    // Once these are mended, the others are told of.
-    let damaged = damaged.into_iter().take(AckReport::DAMAGED).collect();
-    // Who sends it knows when.
-    let (start, sequence) = (0, 0);
-    let (replica, remembered) = (replica.to_owned(), Vec::new());
-    AckReport { replica, start, sequence, fleets, damaged, remembered }
+    fit(&mut said, BYTES_LIMIT);
+    AckReport {
+        replica: replica.to_owned(),
+        // Who sends it knows when.
+        start: 0,
+        sequence: 0,
+        fleets: said,
+        // Once these are repaired, the others are told of.
+        damaged: fleets.damaged().into_iter().take(AckReport::DAMAGED).collect(),
+        remembered: fleets.remembered().into_iter().take(AckReport::REMEMBERED).collect(),
+    }
 }
 
 fn of_fleet(fleet: &Fleet) -> FleetReport {

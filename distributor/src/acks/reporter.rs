@@ -54,7 +54,7 @@ impl Reporter {
 
     /// Brings the store up to date. Says for how long it is, if no client says something else.
     async fn tell(&mut self) -> Duration {
-        let report = report::of(&self.replica, &self.fleets.all(), self.fleets.damaged());
+        let report = report::of(&self.replica, &self.fleets);
         if let Some((told, at)) = &self.told
             && *told == report
             && at.elapsed() < REPEAT

@@ -15,6 +15,8 @@ pub(crate) struct Fleets {
     pub(super) places: watch::Receiver<Places>,
     /// Those whose newest snapshot cannot be loaded.
     pub(super) damaged: watch::Receiver<BTreeSet<FleetName>>,
+    /// What was last read of those that the store has lost.
+    pub(super) remembered: watch::Receiver<Vec<Arc<Record>>>,
     /// Told when the sums of a fleet's answers may have changed.
     pub(super) answers: Arc<Notify>,
     pub(super) asked: Arc<Asked>,
@@ -107,6 +109,10 @@ impl Fleets {
 
     pub(crate) fn damaged(&self) -> BTreeSet<FleetName> {
         self.damaged.borrow().clone()
+    }
+
+    pub(crate) fn remembered(&self) -> Vec<Arc<Record>> {
+        self.remembered.borrow().clone()
     }
 
     /// Resolves when clients may have answered since this was last waited for. For one task.

@@ -4,7 +4,7 @@ use crate::world::{DEADLINE, metric};
 use heliograph_shared::admin::Readiness;
 use heliograph_store::redis::RedisStore;
 use heliograph_translator::provider::Input;
-use heliograph_translator::{TermError, Translator, TranslatorMetrics};
+use heliograph_translator::{AckReader, TermError, Translator, TranslatorMetrics};
 use heliograph_translator_core::Event;
 use prometheus::Registry;
 use std::sync::Arc;
@@ -31,8 +31,15 @@ impl Leader {
         let recorded = Arc::new(Recorded { inner: store.clone(), log });
         let guard = Readiness::new().guard("translation");
         let translator = Translator::new(recorded, Some(fence), metrics, guard);
+        let reports = AckReader::new(Arc::new(store.clone()), &translator);
         let (inputs, receiver) = mpsc::channel(INPUTS);
-        let task = tokio::spawn(translator.run(receiver, CancellationToken::new()));
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(async move {
+            // Ends with the term.
+            let _over = stop.clone().drop_guard();
+            tokio::spawn(reports.run(stop));
+            translator.run(receiver, CancellationToken::new()).await
+        });
         Self { store, registry, inputs, task }
     }
 

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ahead;
+mod deletions;
 mod failovers;
 mod forgery;
 mod leader;
@@ -17,6 +18,7 @@ mod outages;
 mod proxies;
 mod recorded;
 mod replica;
+mod rollbacks;
 mod scene;
 #[path = "../../../shared/store/tests/servers/mod.rs"]
 mod servers;

@@ -61,11 +61,12 @@ impl Envoy {
     /// Until a table that it has bears the mark.
     pub(crate) async fn until_marked(&self, mark: u32) {
         let what = format!("mark {mark} at {}", self.name);
-        let has = |state: &State| {
-            let mut tables = state.held.get(&ResourceType::Route).into_iter().flatten();
-            tables.any(|(_, table)| marked(&table.body, mark))
-        };
+        let has = |state: &State| has_mark(state, mark);
         self.client.until(&what, DEADLINE, has).await.unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    pub(crate) fn is_marked(&self, mark: u32) -> bool {
+        has_mark(&self.client.state(), mark)
     }
 
     pub(crate) async fn until_warm(&self) {
@@ -86,6 +87,11 @@ impl Drop for Envoy {
         self.client.disconnect();
         self.log.note(Event::Leaves { who: self.name.clone() });
     }
+}
+
+fn has_mark(state: &State, mark: u32) -> bool {
+    let mut tables = state.held.get(&ResourceType::Route).into_iter().flatten();
+    tables.any(|(_, table)| marked(&table.body, mark))
 }
 
 fn response(

@@ -96,6 +96,15 @@ impl Replica {
     }
 }
 
+impl Replica {
+    /// Until its reader has a fleet, or has it no more.
+    pub(crate) async fn until_knows(&self, fleet: &FleetName, expected: bool) {
+        let mut read = self.read.clone();
+        let known = read.wait_for(|snapshots| snapshots.contains_key(fleet) == expected);
+        timeout(DEADLINE, known).await.expect("the reader hears of it").unwrap();
+    }
+}
+
 /// Writes down what a reader is given.
 async fn follow(
     reader: Arc<str>,

@@ -101,7 +101,7 @@ impl Scene {
     }
 
     /// A whole fleet comes or goes.
-    fn toggle_guest(&mut self) -> Vec<Event> {
+    pub(crate) fn toggle_guest(&mut self) -> Vec<Event> {
         self.has_guest = !self.has_guest;
         if self.has_guest {
             applied(&gateway(GUEST))

@@ -339,6 +339,26 @@ impl Fleet {
         self.believed = Believed::Known { record, held: None };
     }
 
+    /// Somebody else remembers a record that the store has lost. Returns whether that is news: of an order that this writer
+    /// does not know, or of a fleet that readers still have.
+    pub(super) fn remembers(
+        &mut self,
+        record: &Arc<Record>,
+        snapshot: Option<&Arc<Snapshot>>,
+    ) -> bool {
+        let is_newer =
+            self.believed.head() < Some(record.head) && self.highest < record.head.sequence;
+        self.highest = self.highest.max(record.head.sequence);
+        let is_wanted = matches!(self.wanted, Wanted::Content(_));
+        // Readers refuse what the store went back to. A write that is under way goes above it by itself.
+        let went_back = is_newer && is_wanted && self.is_quiet() && !self.unsure;
+        if went_back {
+            self.repair = Some("repair: the store had lost it");
+            self.forget_held();
+        }
+        self.pin.remembers(record, snapshot) || went_back || (is_newer && !is_wanted)
+    }
+
     /// Compares what the store holds with what was written. Returns whether they are the same; otherwise nothing
     /// that was believed of the store is relied on.
     pub(super) fn found(&mut self, found: Option<Head>) -> bool {

@@ -3,6 +3,7 @@
 use super::fleet::{Activity, Fleet, Stands, Step, Wanted};
 use super::quarantine::{Answers, Decision};
 pub(super) use super::survey::{Found, Survey};
+use crate::standby::Remembered;
 use heliograph_snapshot::{Change, FleetName, Head};
 use heliograph_store::{Claim, Inspection, Loaded, PinOrder, StoreError, Term};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +60,8 @@ pub(super) struct Ledger {
     untended: BTreeSet<FleetName>,
     /// The fleets that were left alone since the last survey began: what it says of others may be older than a write.
     quiet: BTreeSet<FleetName>,
+    /// What others remember, until the store is claimed and it is known whether that was lost.
+    remembered: Vec<Remembered>,
     /// The fleet that had the last step, so that all have their turn.
     last: Option<FleetName>,
     news: Vec<News>,
@@ -199,6 +202,29 @@ impl Ledger {
         damaged
     }
 
+    /// Somebody remembers what was published before this term, and the store may have lost it. Returns how many fleets that is
+    /// news of: readers have them and nobody wants them, or an operator ordered something for them.
+    pub(super) fn remembers(&mut self, records: impl IntoIterator<Item = Remembered>) -> usize {
+        if !self.begun {
+            // The last that was said of a fleet holds.
+            self.remembered.extend(records);
+            return 0;
+        }
+        let mut news = 0;
+        for (record, snapshot) in records {
+            // Readers refuse what this writer says of it, too: a new epoch must begin, as the store says to the claim.
+            if !record.is_live() || Term::from(record.head) > self.term {
+                continue;
+            }
+            let name = &record.fleet;
+            if self.entry(name).remembers(&record, snapshot.as_ref()) {
+                news += 1;
+                self.look_at(name);
+            }
+        }
+        news
+    }
+
     /// What to ask for, to learn what the store holds. Its answer is compared with the fleets that no one writes
     /// meanwhile.
     pub(super) fn survey(&mut self) -> Survey {
@@ -222,8 +248,10 @@ impl Ledger {
                 self.entry(&name).begins_at(record);
                 self.look_at(&name);
             }
+            let remembered = std::mem::take(&mut self.remembered);
+            let remembered = self.remembers(remembered);
             self.take_orders(&orders);
-            return Ok(Found::default());
+            return Ok(Found { remembered, ..Found::default() });
         }
         let heads = records.into_iter().map(|(name, record)| (name, record.head)).collect();
         let found = self.compare(&heads)?;

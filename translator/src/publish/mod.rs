@@ -14,6 +14,7 @@ pub use quarantine::Decision;
 use crate::backoff;
 use crate::metrics::TranslatorMetrics;
 use crate::report::count;
+use crate::standby::Remembered;
 use fleet::Step;
 use heliograph_snapshot::{Change, FleetName, Resource, ResourceType};
 use heliograph_store::{Claim, Inspection, Loaded, Store, StoreError};
@@ -164,6 +165,23 @@ impl Publisher {
         }
     }
 
+    /// What distributors, or this program while it stood by, read of fleets that the store has lost since: deletions that are
+    /// to be written again, and orders of operators that are to be obeyed.
+    pub(crate) fn remember(&mut self, records: Vec<Remembered>) {
+        let news = self.ledger.remembers(records);
+        self.note_remembered(news);
+    }
+
+    fn note_remembered(&self, fleets: usize) {
+        self.metrics.repairs(fleets);
+        if fleets > 0 {
+            let fleets = count(fleets, "fleet");
+            tracing::warn!(
+                "the store lost what {fleets} had: a deletion, or an order to hold or release it; writing it again"
+            );
+        }
+    }
+
     /// What proxies say: what too many of them reject is kept from the others.
     pub(crate) fn heard(&mut self, answers: &BTreeMap<FleetName, Answers>) {
         self.ledger.heard(answers);
@@ -304,7 +322,8 @@ impl Publisher {
             self.untended.retain(|fleet| self.ledger.is_wanted(fleet));
         }
         self.metrics.pinned(self.ledger.pinned());
-        let Found { lost, strange } = found;
+        let Found { lost, strange, remembered } = found;
+        self.note_remembered(remembered);
         self.metrics.repairs(lost + strange);
         if lost > 0 {
             tracing::warn!("the store lost {}; publishing again", count(lost, "fleet"));

@@ -14,4 +14,6 @@ pub(super) struct Found {
     pub(super) lost: usize,
     /// Fleets that nobody of this term wrote.
     pub(super) strange: usize,
+    /// Fleets that others remember, and the store does not have as they do.
+    pub(super) remembered: usize,
 }

@@ -179,6 +179,10 @@ async fn translate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreErro
     assert!(tended.sealed_again > 0);
     assert!(leader.tend(&one).await? > 0);
     store.reports().await?;
+    // As one that stands by.
+    let mut watch = store.watch();
+    until_synced(&mut *watch).await;
+    stage.until_heard().await;
     leader.publish(&two, [cluster("first")]).await?;
     let old = SystemTime::now() - Duration::from_secs(30 * 24 * 3600);
     leader.retire(&two, old).await?;

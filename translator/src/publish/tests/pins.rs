@@ -242,6 +242,75 @@ fn an_order_that_is_gone_or_was_put_back_changes_nothing() {
     assert_eq!(ledger.pinned(), 0);
 }
 
+/// Of a store that lost everything, with the leader that knew of the order: who stood by remembers.
+#[test]
+fn what_a_standby_remembers_is_held_on() {
+    let old = snapshot("edge", earlier(3), vec![set("a", "1")]);
+    let order = pin(1, &record(&snapshot("edge", earlier(1), vec![set("a", "1")])));
+    let newest = Record { pin: order.state(earlier(1)), ..(*record(&old)).clone() };
+    let mut ledger = Ledger::new(Some(TERM.fence));
+    ledger.remembers([(Arc::new(newest), Some(old))]);
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    ledger.complete();
+    let found = ledger.claimed(claim(&[]));
+    assert_eq!(found, Ok(Found { remembered: 1, ..Found::default() }));
+    let again = publication(&mut ledger);
+    assert_eq!((again.snapshot.head, held_at(&again)), (at(4), Some(at(4))));
+    assert_eq!(body(&again.snapshot, ResourceType::Cluster), "1");
+    succeed(&mut ledger, "edge", Step::Publish(again));
+    assert!(matches!(step(&mut ledger), Step::RestoreOrder(order) if &*order.by == "ann"));
+}
+
+/// Nobody has what the fleet is held at but distributors, which refuse to serve anything else.
+#[test]
+fn what_distributors_remember_is_not_undone() {
+    let (mut ledger, old, order) = pinnable();
+    let remembered = Record { pin: order.state(earlier(1)), ..(*record(&old)).clone() };
+    let remembered = Arc::new(Record { head: earlier(9), ..remembered });
+    assert_eq!(ledger.remembers([(remembered.clone(), None)]), 1);
+    assert_eq!(ledger.remembers([(remembered.clone(), None)]), 0, "it is known");
+    inspect(&mut ledger, &[("edge", at(1))], &[]).unwrap();
+    let restore = step(&mut ledger);
+    assert!(matches!(&restore, Step::RestoreOrder(order) if order.number == 1), "{restore:?}");
+    succeed(&mut ledger, "edge", restore);
+    let load = step(&mut ledger);
+    let Step::LoadPinned { record, .. } = &load else { panic!("{load:?}") };
+    assert_eq!(record.head, earlier(9));
+    let damaged = StoreError::Damaged { fleet: fleet("edge"), reason: "lost".to_owned() };
+    assert_eq!(ledger.done(&fleet("edge"), load, Err(damaged)), Ok(Verdict::Rest(1)));
+    assert_eq!(ledger.pinned(), 1);
+    inspect(&mut ledger, &[("edge", at(1))], &[("edge", release(2))]).unwrap();
+    ledger.rested(&fleet("edge"));
+    let released = publication(&mut ledger);
+    assert_eq!(released.pin.number, 2, "which distributors accept");
+}
+
+#[test]
+fn a_fleet_that_readers_have_and_nobody_wants_is_retired() {
+    let mut ledger = claimed(&[]);
+    let ghost = record(&snapshot("ghost", earlier(5), vec![set("a", "1")]));
+    assert_eq!(ledger.remembers([(ghost.clone(), None)]), 1);
+    assert!(ledger.next(NOW).is_none(), "not before all fleets were told");
+    assert_eq!(ledger.remembers([(ghost.clone(), None)]), 0);
+    ledger.complete();
+    let Step::Retire(retirement) = step(&mut ledger) else { panic!("it is to go") };
+    assert_eq!((&retirement.fleet, retirement.tombstone), (&fleet("ghost"), at(6)));
+    assert!(retirement.tombstone > ghost.head && retirement.expected.is_none());
+    succeed(&mut ledger, "ghost", Step::Retire(retirement));
+    assert_eq!(ledger.remembers([(ghost, None)]), 0);
+    assert!(ledger.next(NOW).is_none());
+}
+
+#[test]
+fn what_a_later_term_published_is_left_to_it() {
+    let mut ledger = claimed(&[]);
+    ledger.complete();
+    let later = Head { fence: TERM.fence + 1, ..earlier(5) };
+    let ghost = record(&snapshot("ghost", later, vec![set("a", "1")]));
+    assert_eq!(ledger.remembers([(ghost, None)]), 0);
+    assert!(ledger.next(NOW).is_none());
+}
+
 /// Proxies would wait for them.
 #[test]
 fn a_cluster_that_is_only_in_what_a_fleet_is_held_at_keeps_its_endpoints() {
@@ -291,6 +360,23 @@ fn a_fleet_that_comes_back_under_the_name_of_a_held_one_is_not_held() {
     assert_eq!((next.pin.number, held_at(&next)), (1, None));
 }
 
+/// With the last writes of the leader before, so that what is there looks like what is wanted.
+#[test]
+fn a_store_that_went_back_before_a_term_is_repaired_when_readers_say_so() {
+    let held = snapshot("edge", earlier(1), vec![set("a", "1")]);
+    let mut ledger = claimed(&[&record(&held)]);
+    ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+    ledger.complete();
+    assert!(ledger.next(NOW).is_none(), "all is as it should be");
+    let lost = record(&snapshot("edge", earlier(4), vec![set("a", "1")]));
+    assert_eq!(ledger.remembers([(lost.clone(), None)]), 1);
+    let again = publication(&mut ledger);
+    assert_eq!((again.snapshot.head, &*again.cause), (at(5), "repair: the store had lost it"));
+    succeed(&mut ledger, "edge", Step::Publish(again));
+    assert_eq!(ledger.remembers([(lost, None)]), 0);
+    assert!(ledger.next(NOW).is_none());
+}
+
 /// A store that is emptied before all is translated takes it from nobody.
 #[test]
 fn what_a_fleet_is_held_at_is_read_when_the_term_begins() {
@@ -311,4 +397,19 @@ fn what_a_fleet_is_held_at_is_read_when_the_term_begins() {
     ledger.complete();
     let again = publication(&mut ledger);
     assert_eq!(body(&again.snapshot, ResourceType::Cluster), "1");
+}
+
+/// It may be gone from the store before it is read from there.
+#[test]
+fn what_a_standby_has_loaded_is_not_loaded_again() {
+    let old = snapshot("edge", earlier(3), vec![set("a", "1")]);
+    let order = pin(1, &record(&snapshot("edge", earlier(1), vec![set("a", "1")])));
+    let newest = Arc::new(Record { pin: order.state(earlier(1)), ..(*record(&old)).clone() });
+    let mut ledger = Ledger::new(Some(TERM.fence));
+    ledger.remembers([(newest.clone(), Some(old))]);
+    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
+    ledger.complete();
+    let orders = BTreeMap::from([(fleet("edge"), order)]);
+    ledger.claimed(Claim { orders, ..claim(&[&newest]) }).unwrap();
+    assert!(ledger.next(NOW).is_none(), "it is held where it is");
 }

@@ -1,0 +1,214 @@
+//! An operator rolls a fleet back, and then Redis loses its data, the leader changes, or both.
+
+// Which order did damage.
+#![allow(clippy::print_stdout)]
+
+use crate::scene::fleet;
+use crate::servers::{until, until_found};
+use crate::site::{Site, at_every_site};
+use crate::world::{World, comes_true};
+use heliograph_snapshot::FleetName;
+use heliograph_store::{PinOrder, Record, Store};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+const PINS: &str = "heliograph:{index}:pins";
+const UNORDERED: &str = "heliograph_store_refused_records_total{reason=\"unordered\"}";
+const PINNED: &str = "heliograph_translator_pinned_fleets";
+
+at_every_site! {
+    a_rollback_holds_in_every_order_of_losses_and_leaders,
+    a_rollback_holds_where_redis_and_the_leader_are_lost_at_once,
+    a_pin_that_is_put_back_after_its_release_holds_nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    RollBack,
+    LoseRedis,
+    ChangeLeader,
+}
+
+use Deed::{ChangeLeader, LoseRedis, RollBack};
+
+const ORDERS: [[Deed; 3]; 6] = [
+    [RollBack, LoseRedis, ChangeLeader],
+    [RollBack, ChangeLeader, LoseRedis],
+    [LoseRedis, RollBack, ChangeLeader],
+    [LoseRedis, ChangeLeader, RollBack],
+    [ChangeLeader, RollBack, LoseRedis],
+    [ChangeLeader, LoseRedis, RollBack],
+];
+
+async fn a_rollback_holds_in_every_order_of_losses_and_leaders(site: Site) {
+    let mut world = site.world().await;
+    for deeds in ORDERS {
+        println!("{deeds:?}");
+        let rollback = Rollback::prepare(&mut world).await;
+        for deed in deeds {
+            world.churn(3);
+            match deed {
+                RollBack => rollback.order(&world).await,
+                LoseRedis => {
+                    let before = newest(&world).await;
+                    site.empty().await;
+                    until_newer(&world, &before).await;
+                }
+                ChangeLeader => {
+                    drop(world.succeed().await);
+                    until_leading(&world).await;
+                }
+            }
+        }
+        rollback.holds(&mut world).await;
+        rollback.release(&mut world).await;
+    }
+    world.end().await;
+}
+
+/// The leader that knows of the order does not get to write it again. The next one is told by distributors, which do not
+/// serve what undoes it.
+async fn a_rollback_holds_where_redis_and_the_leader_are_lost_at_once(site: Site) {
+    let mut world = site.world().await;
+    let rollback = Rollback::prepare(&mut world).await;
+    rollback.order(&world).await;
+    world.way.cut();
+    site.empty().await;
+    world.churn(3);
+    drop(world.succeed().await);
+    comes_true("every distributor and its reader refuse to undo it", || {
+        world.replicas.iter().all(|replica| replica.metric(UNORDERED) >= 2.0)
+    })
+    .await;
+    rollback.holds(&mut world).await;
+    rollback.release(&mut world).await;
+    world.end().await;
+}
+
+async fn a_pin_that_is_put_back_after_its_release_holds_nothing(site: Site) {
+    let mut world = site.world().await;
+    let rollback = Rollback::prepare(&mut world).await;
+    rollback.order(&world).await;
+    let edge = fleet("edge");
+    let redis = site.master_of(PINS).await;
+    let replayed: Vec<u8> = redis.query(&["HGET", PINS, edge.as_str()]).await.unwrap();
+    rollback.release(&mut world).await;
+    let mut connection = site.master_of(PINS).await.connect().await.unwrap();
+    redis::cmd("HSET")
+        .arg(PINS)
+        .arg(edge.as_str())
+        .arg(replayed)
+        .exec_async(&mut connection)
+        .await
+        .unwrap();
+    let refused = "heliograph_store_refused_records_total{reason=\"older\"}";
+    comes_true("the leader refuses it", || world.leader.metric(refused) >= 1.0).await;
+    drop(world.succeed().await);
+    comes_true("and so does the next", || world.leader.metric(refused) >= 1.0).await;
+    world.settle().await;
+    world.end().await;
+}
+
+/// What the fleet `edge` is rolled back to, and from.
+struct Rollback {
+    to: Arc<Record>,
+    good: u32,
+}
+
+impl Rollback {
+    /// A good change, and then another one.
+    async fn prepare(world: &mut World) -> Self {
+        let good = world.mark();
+        let all: Vec<_> = (0..world.replicas.len()).collect();
+        world.until_marked(&all, good).await;
+        let to = world.leader.store.history(fleet("edge")).await.unwrap().remove(0);
+        let bad = world.mark();
+        world.until_marked(&all, bad).await;
+        Self { to, good }
+    }
+
+    /// Until every proxy has what the fleet is held at. Where Redis lost its data, its history begins anew, with what holds
+    /// the bad change: what is asked for is not there, and an operator would look for another way. Here the fleet is held
+    /// at what there is.
+    async fn order(&self, world: &World) {
+        let store = &world.leader.store;
+        let edge = fleet("edge");
+        let at = until_found("there is a history", async || {
+            let history = store.history(edge.clone()).await.unwrap();
+            let mut wanted = history.iter().filter(|step| step.head == self.to.head);
+            wanted.next().or(history.first()).cloned()
+        })
+        .await;
+        let is_good = at.head == self.to.head;
+        let number = give(store, Some(at)).await;
+        comes_true("the leader obeys", || world.leader.metric(PINNED) >= 1.0).await;
+        if is_good {
+            for envoy in world.envoys.iter().filter(|envoy| envoy.name.contains("edge")) {
+                envoy.until_marked(self.good).await;
+            }
+        }
+        until("it is published so", async || {
+            let newest = store.newest(vec![edge.clone()]).await.unwrap();
+            newest.get(&edge).is_some_and(|record| record.pin.number == number)
+        })
+        .await;
+    }
+
+    /// Changes reach the other fleet, and not this one; the leader says who holds it.
+    async fn holds(&self, world: &mut World) {
+        let later = world.mark();
+        for replica in &world.replicas {
+            replica.until_read(&[fleet("inner")], later).await;
+        }
+        for envoy in world.envoys.iter().filter(|envoy| envoy.name.contains("inner")) {
+            envoy.until_marked(later).await;
+        }
+        comes_true("the leader holds it", || world.leader.metric(PINNED) >= 1.0).await;
+        let edges = world.envoys.iter().filter(|envoy| envoy.name.contains("edge"));
+        for envoy in edges {
+            assert!(!envoy.is_marked(later), "{} has what is held back", envoy.name);
+        }
+        let store = &world.leader.store;
+        let edge = fleet("edge");
+        let orders = async || store.inspect(vec![edge.clone()]).await.unwrap().orders;
+        until("the order is in the store", async || {
+            orders().await.get(&edge).is_some_and(|order| order.at.is_some() && &*order.by == "ann")
+        })
+        .await;
+    }
+
+    async fn release(&self, world: &mut World) {
+        let _ = give(&world.leader.store, None).await;
+        comes_true("the leader obeys", || world.leader.metric(PINNED) == 0.0).await;
+        world.settle().await;
+    }
+}
+
+/// Returns the number of the order.
+async fn give(store: &impl Store, at: Option<Arc<Record>>) -> u64 {
+    let (edge, now) = (fleet("edge"), SystemTime::now());
+    let number = PinOrder::next_number(store, &edge, now).await.unwrap();
+    let (by, reason) = ("ann".into(), "checkout is broken".into());
+    store.order(edge, PinOrder { number, at, time: now, by, reason }).await.unwrap();
+    number
+}
+
+type Heads = Vec<(FleetName, Option<heliograph_snapshot::Head>)>;
+
+async fn newest(world: &World) -> Heads {
+    world.fleets().into_iter().map(|fleet| (fleet.clone(), world.log.newest(&fleet))).collect()
+}
+
+async fn until_newer(world: &World, before: &Heads) {
+    comes_true("all is published again", || {
+        before.iter().all(|(fleet, before)| world.log.newest(fleet) > *before)
+    })
+    .await;
+}
+
+/// Until the leader has read what there is. Before, what the fleet is held at is only in Redis and in distributors, as in
+/// [`a_rollback_holds_where_redis_and_the_leader_are_lost_at_once`].
+async fn until_leading(world: &World) {
+    let metric = |name: &str| world.leader.metric(&format!("heliograph_translator_{name}"));
+    comes_true("it leads", || metric("claimed") >= 1.0 && metric("pending_fleets") == 0.0).await;
+}
