@@ -8,12 +8,12 @@ use axum::Json;
 use axum::routing::{MethodRouter, get};
 use heliograph_shared::admin::Pages;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use heliograph_store::{AckReport, Dispute, FleetReport, Record, RejectionReport, Store};
+use heliograph_store::{AckReport, Dispute, FleetReport, Pinned, Record, RejectionReport, Store};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +54,9 @@ struct Fleet<'a> {
     /// The newest; none if the fleet is no more, and proxies of it are still connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<String>,
+    /// Where an operator holds it, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pinned: Option<Pin<'a>>,
     #[serde(flatten)]
     sum: Count,
     replicas: BTreeMap<&'a str, Count>,
@@ -61,6 +64,15 @@ struct Fleet<'a> {
     /// Of each resource that is rejected, how many connected proxies reject it and how many have it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     disputes: Vec<Disputed<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Pin<'a> {
+    head: String,
+    /// In seconds since 1970.
+    since: u64,
+    by: &'a str,
+    reason: &'a str,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -161,15 +173,22 @@ impl AckReader {
 fn page(reports: watch::Receiver<Reports>, report: watch::Receiver<Report>) -> MethodRouter {
     get(async move || {
         let (reports, report) = (reports.borrow().clone(), report.borrow().clone());
-        Json(serde_json::json!(Page::new(&reports, &report.heads)))
+        Json(serde_json::json!(Page::new(&reports, &report.heads, &report.pins)))
     })
 }
 
 impl<'a> Page<'a> {
-    fn new(reports: &'a Reports, heads: &'a BTreeMap<FleetName, Head>) -> Self {
+    fn new(
+        reports: &'a Reports,
+        heads: &'a BTreeMap<FleetName, Head>,
+        pins: &'a BTreeMap<FleetName, Pinned>,
+    ) -> Self {
         let mut fleets: BTreeMap<_, Fleet<'a>> = BTreeMap::new();
         for (name, head) in heads {
             fleets.entry(name).or_default().head = Some(head.to_string());
+        }
+        for (name, pinned) in pins {
+            fleets.entry(name).or_default().pinned = Some(Pin::of(pinned));
         }
         for AckReport { replica, fleets: reported, .. } in reports.reports.iter() {
             for (name, report) in reported {
@@ -177,6 +196,14 @@ impl<'a> Page<'a> {
             }
         }
         Self { problem: reports.problem.as_deref(), fleets }
+    }
+}
+
+impl<'a> Pin<'a> {
+    fn of(pinned: &'a Pinned) -> Self {
+        let Pinned { head, since, by, reason } = pinned;
+        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Self { head: head.to_string(), since, by, reason }
     }
 }
 
@@ -278,8 +305,16 @@ mod tests {
             problem: None,
         };
         let heads = BTreeMap::from([(fleet.clone(), head(2))]);
+        let pinned = Pinned {
+            head: head(1),
+            since: UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+            by: "ann".into(),
+            reason: "checkout is broken".into(),
+        };
+        let pins = BTreeMap::from([(fleet.clone(), pinned)]);
         let expected = json!({"fleets": {"default/edge": {
             "head": "0.7.2",
+            "pinned": {"head": "0.7.1", "since": 1_800_000_000, "by": "ann", "reason": "checkout is broken"},
             "connected": 6,
             "acknowledged": 2,
             "replicas": {
@@ -298,6 +333,6 @@ mod tests {
                 {"replica": "two", "kind": "route", "name": "table", "version": version, "rejected": 2, "accepted": 1},
             ],
         }}});
-        assert_eq!(json!(Page::new(&reports, &heads)), expected);
+        assert_eq!(json!(Page::new(&reports, &heads, &pins)), expected);
     }
 }

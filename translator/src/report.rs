@@ -2,6 +2,7 @@ use crate::proxies::{Blame, Blamed, Proxies};
 use crate::publish::{News, Publisher, Stands};
 use crate::recent::Recent;
 use heliograph_snapshot::{FleetName, Head};
+use heliograph_store::Pinned;
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_translator_core::status::reasons::Type;
 use heliograph_translator_core::status::{ListenerStatus, Problem, Status};
@@ -22,6 +23,8 @@ pub struct Report {
     pub spared: BTreeSet<FleetName>,
     /// Where each fleet stands in the store.
     pub heads: BTreeMap<FleetName, Head>,
+    /// The fleets that operators hold, where and why.
+    pub pins: BTreeMap<FleetName, Pinned>,
     /// All objects that there are have been translated: one that has no status here is to have none of ours.
     pub complete: bool,
     /// The Gateways and ListenerSets of each fleet, and since when it holds them as they are now.
@@ -97,8 +100,19 @@ impl Report {
                 News::Retired { fleet, .. } => {
                     self.heads.remove(&fleet);
                 }
+                News::Pins(pins) => self.note_pins(pins),
                 News::Claimed { .. } | News::Decided { .. } => {}
             }
+        }
+    }
+
+    /// Takes over which fleets operators hold.
+    fn note_pins(&mut self, pins: BTreeMap<FleetName, Pinned>) {
+        let before = std::mem::replace(&mut self.pins, pins);
+        let fleets: BTreeSet<_> = before.keys().chain(self.pins.keys()).collect();
+        for fleet in fleets.into_iter().filter(|it| before.get(*it) != self.pins.get(*it)) {
+            let objects = self.published.get(fleet).into_iter().flat_map(BTreeMap::keys);
+            objects.for_each(|object| self.changed.push(object.clone()));
         }
     }
 

@@ -1,3 +1,4 @@
+mod log;
 mod source;
 
 use crate::election::{Lead, Resign, lost, won};
@@ -6,7 +7,7 @@ use crate::pace::Pace;
 use crate::provider::Input;
 use crate::provider::kubernetes::Refresh;
 use crate::proxies::{self, Blamed, Proxies};
-use crate::publish::{Answers, Decision, News, Publisher, TermError};
+use crate::publish::{Answers, News, Publisher, TermError};
 use crate::report::{Report, count, in_words};
 use crate::standby::{Remembered, Standby};
 use heliograph_shared::admin::Guard;
@@ -16,6 +17,7 @@ use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
 use heliograph_translator_core::{Event, Outcome, World};
+use log::{tell_decision, tell_pins, tell_wrong};
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -27,10 +29,6 @@ use tokio_util::sync::CancellationToken;
 
 /// How long one that was elected waits to know everything before people are told.
 const WAITING: Duration = Duration::from_secs(10);
-
-const QUARANTINED: &str =
-    "proxies reject it: others are served the last version that was accepted, until it changes";
-const LIFTED: &str = "more proxies have it than reject it: it is served to all";
 
 /// Owns the world, and publishes what follows from it for as long as it leads.
 pub struct Translator {
@@ -465,6 +463,7 @@ impl Translator {
                 News::Stands { fleet, head, .. } => tracing::debug!(%fleet, %head, "unchanged"),
                 News::Retired { fleet, cause } => tracing::info!(%fleet, "retired: {cause}"),
                 News::Decided { fleet, decision } => tell_decision(fleet, decision),
+                News::Pins(pins) => tell_pins(&self.report.borrow().pins, pins),
             }
         }
         if !news.is_empty() {
@@ -473,26 +472,5 @@ impl Translator {
         if let Some(guard) = self.unready.take_if(|_| publisher.is_out()) {
             guard.done();
         }
-    }
-}
-
-/// What is wrong is in the statuses of the objects already, as a rule: whoever led before has written it.
-fn tell_wrong(outcome: &Outcome) {
-    let wrong = outcome.statuses.iter().filter(|(key, status)| match status {
-        None | Some(Status::Ignored(_)) => false,
-        Some(status) => !status.problems(key).is_empty(),
-    });
-    let wrong = wrong.count();
-    if wrong > 0 {
-        tracing::warn!("something is wrong with {}: see their statuses", count(wrong, "object"));
-    }
-}
-
-fn tell_decision(fleet: &FleetName, decision: &Decision) {
-    let Decision { kind, name, version, rejected, accepted, lifted } = decision;
-    if *lifted {
-        tracing::info!(%fleet, %kind, name = &**name, %version, rejected, accepted, "{LIFTED}");
-    } else {
-        tracing::warn!(%fleet, %kind, name = &**name, %version, rejected, accepted, "{QUARANTINED}");
     }
 }

@@ -9,7 +9,7 @@ mod place;
 pub(crate) use cluster::Pod;
 pub(crate) use connection::Connection;
 pub(crate) use metrics::Metrics;
-pub(crate) use pages::{Acks, ClientRow, FleetRow, ResourceRow, Told, encoded, parsed};
+pub(crate) use pages::{Acks, ClientRow, FleetRow, PinRow, ResourceRow, Told, encoded, parsed};
 
 use crate::output::{self, with_progress};
 use anyhow::bail;

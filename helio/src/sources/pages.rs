@@ -47,6 +47,17 @@ pub(crate) struct AckedFleet {
     /// The newest that was published.
     #[serde(deserialize_with = "head")]
     pub(crate) head: Option<Head>,
+    /// Where an operator holds it, if one does.
+    pub(crate) pinned: Option<PinRow>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PinRow {
+    pub(crate) head: String,
+    /// In seconds since 1970.
+    pub(crate) since: u64,
+    pub(crate) by: String,
+    pub(crate) reason: String,
 }
 
 /// A line of `/clients`.

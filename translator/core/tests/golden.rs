@@ -184,15 +184,17 @@ fn every_condition_is_in_the_table_of_reasons() {
     assert_eq!(unseen, OF_WRITER, "every row wants a golden case, or to be taken away");
 }
 
-/// What proxies answer, what cannot be read, and that nothing is in the way of a listener.
+/// What proxies answer, what operators ordered, what cannot be read, and that nothing is in the way of a listener.
 const OF_WRITER: &[&Reason] = &[
     reasons::gateway_class::accepted::UNSUPPORTED_VALUE,
     reasons::gateway::programmed::PENDING,
+    reasons::gateway::held::ROLLED_BACK,
     reasons::listener::conflicted::NO_CONFLICTS,
     reasons::listener::programmed::PENDING,
     reasons::listener_set::accepted::UNSUPPORTED_VALUE,
     reasons::listener_set::programmed::PENDING,
     reasons::listener_set::programmed::REJECTED_BY_PROXIES,
+    reasons::listener_set::held::ROLLED_BACK,
     reasons::route::programmed::REJECTED_BY_PROXIES,
     reasons::backend_tls_policy::accepted::UNSUPPORTED_VALUE,
     reasons::view_policy::accepted::UNSUPPORTED_VALUE,

@@ -1,40 +1,15 @@
 //! All fleets of the writer's. Decides what is asked of the store, and what its answers mean; asks nothing itself.
 
 use super::fleet::{Activity, Fleet, Stands, Step, Wanted};
-use super::quarantine::{Answers, Decision};
+use super::news::News;
+use super::quarantine::Answers;
 pub(super) use super::survey::{Found, Survey};
 use crate::standby::Remembered;
 use heliograph_snapshot::{Change, FleetName, Head};
-use heliograph_store::{Claim, Inspection, Loaded, PinOrder, StoreError, Term};
+use heliograph_store::{Claim, Inspection, Loaded, PinOrder, Pinned, StoreError, Term};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
 use std::time::SystemTime;
-
-/// What became of the term, or of a fleet, in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// The store is this writer's, and had so many fleets.
-    Claimed {
-        term: Term,
-        fleets: usize,
-    },
-    /// It stands at this head: written now, or found to be what it should be.
-    Stands {
-        fleet: FleetName,
-        head: Head,
-        written: bool,
-    },
-    Retired {
-        fleet: FleetName,
-        cause: Arc<str>,
-    },
-    /// What is served of one of its resources follows what proxies say.
-    Decided {
-        fleet: FleetName,
-        decision: Decision,
-    },
-}
 
 /// What is wanted of the store, and what it is believed to hold.
 #[derive(Debug, Default)]
@@ -58,6 +33,8 @@ pub(super) struct Ledger {
     pending: BTreeSet<FleetName>,
     /// The fleets that are to be tended and perhaps can be now.
     untended: BTreeSet<FleetName>,
+    /// The fleets that operators hold, as was told.
+    pins: BTreeMap<FleetName, Pinned>,
     /// The fleets that were left alone since the last survey began: what it says of others may be older than a write.
     quiet: BTreeSet<FleetName>,
     /// What others remember, until the store is claimed and it is known whether that was lost.
@@ -348,7 +325,7 @@ impl Ledger {
     }
 
     pub(super) fn pinned(&self) -> usize {
-        self.fleets.values().filter(|fleet| fleet.is_pinned()).count()
+        self.pins.len()
     }
 
     fn succeeded(&mut self, name: &FleetName, step: Step, reply: Reply) {
@@ -407,6 +384,13 @@ impl Ledger {
             if fleet.ordered(orders.get(name)) {
                 self.due.insert(name.clone());
             }
+        }
+        let pinned = self.fleets.iter();
+        let pins = pinned.filter_map(|(name, it)| Some((name.clone(), it.pin_state().pinned?)));
+        let pins: BTreeMap<_, _> = pins.collect();
+        if pins != self.pins {
+            self.pins = pins.clone();
+            self.news.push(News::Pins(pins));
         }
     }
 

@@ -2,12 +2,13 @@
 
 mod fleet;
 mod ledger;
+mod news;
 mod pin;
 mod quarantine;
 mod survey;
 
 pub(crate) use fleet::Stands;
-pub use ledger::News;
+pub use news::News;
 pub(crate) use quarantine::Answers;
 pub use quarantine::Decision;
 

@@ -6,7 +6,8 @@ mod quarantine;
 mod spared;
 
 use super::fleet::Step;
-use super::ledger::{Found, Ledger, News, Reply, Survey, Verdict};
+use super::ledger::{Found, Ledger, Reply, Survey, Verdict};
+use super::news::News;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::{
     Claim, Inspection, Loaded, PinOrder, PinState, Publication, Record, State, StoreError, Term,

@@ -1,5 +1,8 @@
-use super::store::StoreFacts;
+use super::store::{Pin, StoreFacts};
 use super::summary::{Distributor, Fleet, Rejected, Status, Translator};
+use crate::output::shown_time;
+use crate::sources::PinRow;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A store that was heard of longer ago than this, in seconds, is away: it is compared every second or two.
 pub(super) const STALE: f64 = 10.0;
@@ -59,19 +62,13 @@ fn leadership(status: &Status) -> Option<String> {
 }
 
 fn of_translator(translator: &Translator) -> Vec<String> {
-    let Translator { name, not_ready, pending, pinned, store_age, .. } = translator;
+    let Translator { name, not_ready, pending, store_age, .. } = translator;
     let mut problems = Vec::new();
     problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, and awaits: {it}")));
     problems.extend(silent_store(name, *store_age));
     if *pending > 0 {
         problems.push(format!(
             "{name} has not written {pending} of its fleets to the store yet; if that stays so, its log says why"
-        ));
-    }
-    if *pinned > 0 {
-        problems.push(format!(
-            "an operator holds {pinned} of the fleets back: `helio snapshot list` says which, and `helio snapshot release` \
-             lets one go on"
         ));
     }
     problems
@@ -105,6 +102,11 @@ fn silent_store(name: &str, age: Option<f64>) -> Option<String> {
 fn of_fleet(fleet: &Fleet) -> Vec<String> {
     let name = &fleet.name;
     let mut problems = Vec::new();
+    if let Some(PinRow { head, since, by, reason }) = &fleet.pinned {
+        let since = UNIX_EPOCH.checked_add(Duration::from_secs(*since)).unwrap_or(UNIX_EPOCH);
+        let since = shown_time(since);
+        problems.push(held(name, head, &since, by, reason));
+    }
     for distributor in &fleet.behind {
         let at = fleet.distributors.get(distributor).map_or("?", String::as_str);
         let newest = fleet.head.map(|head| head.to_string()).unwrap_or_default();
@@ -132,13 +134,23 @@ fn of_fleet(fleet: &Fleet) -> Vec<String> {
     problems
 }
 
+fn held(fleet: &str, head: &str, since: &str, by: &str, reason: &str) -> String {
+    let by = if by.is_empty() { "an operator" } else { by };
+    let reason = if reason.is_empty() { "no reason given" } else { reason };
+    format!(
+        "{fleet} is held at {head} by {by} since {since}: {reason}. Changes wait for `helio snapshot release {fleet}`"
+    )
+}
+
 /// What only the store knows.
 fn of_store(store: &StoreFacts, status: &Status) -> Vec<String> {
     let mut problems = Vec::new();
-    for pin in &store.pins {
-        let reason = if pin.reason.is_empty() { "no reason given" } else { &pin.reason };
-        problems
-            .push(format!("{} is pinned to {} since {}: {reason}", pin.fleet, pin.head, pin.since));
+    // What the leading translator obeys, it says itself.
+    let is_told =
+        |pin: &&Pin| status.fleets.iter().any(|it| it.name == pin.fleet && it.pinned.is_some());
+    for pin in store.pins.iter().filter(|pin| !is_told(pin)) {
+        let Pin { fleet, head, since, by, reason } = pin;
+        problems.push(held(fleet, head, since, by, reason));
     }
     // Names differ where ports were named by hand, so they are counted.
     let asked = status.distributors.len() + status.silent.len();

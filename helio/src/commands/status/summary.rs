@@ -1,7 +1,7 @@
 use super::problems;
 use super::store::StoreFacts;
 use crate::output::{Cell, Table, cell, one_line};
-use crate::sources::{Acks, Answers, Connection, FleetRow, Metrics, Silent};
+use crate::sources::{Acks, Answers, Connection, FleetRow, Metrics, PinRow, Silent};
 use heliograph_snapshot::Head;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -80,6 +80,9 @@ pub(super) struct Fleet {
     /// What some proxies reject now, in Envoy's words.
     pub(super) rejections: Vec<Rejected>,
     pub(super) quarantined: usize,
+    /// Where an operator holds it, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pinned: Option<PinRow>,
     /// Where each distributor stands that has it.
     pub(super) distributors: BTreeMap<String, String>,
     /// Distributors that are at an older head.
@@ -273,6 +276,11 @@ fn fleets(given: &[(String, Reply)], store: Option<&StoreFacts>) -> Vec<Fleet> {
         acks.for_each(|(name, fleet)| hear(name, fleet.head));
     }
     store.iter().flat_map(|it| &it.heads).for_each(|(name, head)| hear(name, Some(*head)));
+    for (name, acked) in given.iter().flat_map(|(_, reply)| &reply.acks).flat_map(|it| &it.fleets) {
+        if let (Some(fleet), Some(pin)) = (fleets.get_mut(&**name), &acked.pinned) {
+            fleet.pinned = Some(pin.clone());
+        }
+    }
     for (distributor, reply) in given {
         for (name, row) in reply.fleets.iter().flatten() {
             if let Some(fleet) = fleets.get_mut(&**name) {
@@ -292,6 +300,7 @@ impl Fleet {
             synced: 0,
             rejections: Vec::new(),
             quarantined: 0,
+            pinned: None,
             distributors: BTreeMap::new(),
             behind: Vec::new(),
         }

@@ -66,6 +66,7 @@ pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Va
         Status::Gateway(status) => {
             let mut status = status.clone();
             let answer = Answer::of(key, &status.fleet, report, &OF_GATEWAY);
+            hold(&mut status.conditions, gateway::held::ROLLED_BACK, &status.fleet, report);
             answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
             let mut said = json!(status);
             // Left out where there is none; where there was one, that is to be said.
@@ -79,6 +80,7 @@ pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Va
         Status::ListenerSet(status) => {
             let mut status = status.clone();
             let answer = Answer::of(key, &status.fleet, report, &OF_LISTENER_SET);
+            hold(&mut status.conditions, listener_set::held::ROLLED_BACK, &status.fleet, report);
             answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
             Some(json!(status))
         }
@@ -154,6 +156,8 @@ fn of_route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> Route
 /// What is known of how a Gateway, or a ListenerSet, was taken.
 struct Answer<'a> {
     published: Option<&'a Published>,
+    /// An operator holds the fleet.
+    is_held: bool,
     /// `None`: nobody has asked yet.
     proxies: Option<Option<&'a FleetProxies>>,
     /// How it is said.
@@ -168,7 +172,8 @@ impl<'a> Answer<'a> {
         reasons: &'static Reasons,
     ) -> Self {
         let published = report.published.get(fleet).and_then(|all| all.get(key));
-        Self { published, proxies: proxies_of(report, fleet), reasons }
+        let is_held = report.pins.contains_key(fleet);
+        Self { published, is_held, proxies: proxies_of(report, fleet), reasons }
     }
 
     /// Says of a Gateway, or a ListenerSet, and of its listeners whether proxies have them.
@@ -266,12 +271,25 @@ impl<'a> Answer<'a> {
         let message = match is_true {
             true if connected == 0 => "Accepted by a proxy; none is connected now".to_owned(),
             true => format!("Accepted by {having} of {}", proxies(connected.max(having))),
+            false if head.is_none() && self.is_held => {
+                "Not published, because an operator holds the configuration: see the condition Held"
+                    .to_owned()
+            }
             false if head.is_none() => "Not yet in the store".to_owned(),
             false if connected == 0 => "No proxy is connected yet".to_owned(),
             false => format!("None of {} has accepted it yet", proxies(connected)),
         };
         say(conditions, reason, message);
     }
+}
+
+/// Says who holds the configuration of a fleet and why, if somebody does.
+fn hold(conditions: &mut Conditions, reason: &'static Reason, fleet: &FleetName, report: &Report) {
+    let Some(pinned) = report.pins.get(fleet) else { return };
+    let message = format!(
+        "Held at {pinned}. Changes wait for `helio snapshot release {fleet}`; endpoints do not"
+    );
+    say(conditions, reason, message);
 }
 
 /// Says what proxies reject, if they do.

@@ -41,6 +41,8 @@ pub enum Part {
 pub enum Type {
     Accepted,
     Conflicted,
+    /// Of ours alone: an operator rolled the configuration back.
+    Held,
     InsecureFrontendValidationMode,
     Programmed,
     ResolvedRefs,
@@ -73,9 +75,9 @@ impl Reason {
         self.remedy
     }
 
-    /// `Conflicted` is the one condition that is bad when it is true.
+    /// `Conflicted` and `Held` are the conditions that want attention when they are true.
     pub fn is_problem(&self) -> bool {
-        self.is_true == (self.r#type == Type::Conflicted)
+        self.is_true == matches!(self.r#type, Type::Conflicted | Type::Held)
     }
 }
 
@@ -83,6 +85,7 @@ impl Type {
     pub const ALL: &[Self] = &[
         Self::Accepted,
         Self::Conflicted,
+        Self::Held,
         Self::InsecureFrontendValidationMode,
         Self::Programmed,
         Self::ResolvedRefs,
@@ -93,6 +96,7 @@ impl Type {
         match self {
             Self::Accepted => "Accepted",
             Self::Conflicted => "Conflicted",
+            Self::Held => "heliograph.dev/Held",
             Self::InsecureFrontendValidationMode => "InsecureFrontendValidationMode",
             Self::Programmed => "Programmed",
             Self::ResolvedRefs => "ResolvedRefs",

@@ -25,6 +25,9 @@ const FOREIGN_PROTOCOL: &str = "A listener of a ListenerSet that cannot be serve
 const AUTHORITIES: &str = "Name a ConfigMap that has certificates in PEM as `ca.crt`.";
 const KEY_PAIR: &str = "Name a Secret with a chain as `tls.crt` and its key as `tls.key`, in PEM; the message says what is wrong with this one.";
 
+const ROLLED_BACK_MEANS: &str = "An operator rolled the configuration back with `helio snapshot rollback`. The message says to which snapshot, who did it and why. Changes of objects other than endpoints reach no proxy. Without a rollback there is no such condition.";
+const RELEASE: &str = "`helio snapshot release NAMESPACE/NAME` lets the changes out, once what was wrong with them is fixed.";
+
 macro_rules! reasons {
     ($($part:ident = $Part:ident {
         $($type:ident = $Type:ident {
@@ -102,6 +105,9 @@ reasons! {
             ADDRESS_NOT_USABLE: false, "AddressNotUsable",
                 "Its Service was not given an address that `spec.addresses` asks for.",
                 "Ask for one that the load balancer can give, or for none. Only the first is asked for.";
+        }
+        held = Held {
+            ROLLED_BACK: true, "RolledBack", ROLLED_BACK_MEANS, RELEASE;
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs",
@@ -207,6 +213,9 @@ reasons! {
             NO_LISTENER_VALID: false, "ListenersNotValid", SEE_ACCEPTED, "See the conditions of the listeners.";
             NOT_ALLOWED: false, "NotAllowed", SEE_ACCEPTED, "Have `allowedListeners` of the Gateway let the namespace in.";
             PARENT_NOT_ACCEPTED: false, "ParentNotAccepted", SEE_ACCEPTED, "Mend the Gateway.";
+        }
+        held = Held {
+            ROLLED_BACK: true, "RolledBack", ROLLED_BACK_MEANS, RELEASE;
         }
     }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::proxies::{Blamed, Proxies};
 use heliograph_snapshot::Head;
+use heliograph_store::Pinned;
 use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
 use heliograph_translator_core::{Event, World};
 use std::collections::BTreeMap;
@@ -95,6 +96,36 @@ fn a_gateway_is_programmed_once_a_proxy_has_its_generation() {
         let expected = (status.to_owned(), reason.to_owned(), message.to_owned());
         assert_eq!(programmed(&report(since, said), &Value::Null), expected);
     }
+}
+
+#[test]
+fn a_gateway_that_an_operator_holds_says_who_and_why() {
+    let held = |since| {
+        let pinned = Pinned {
+            head: head(4),
+            since: std::time::SystemTime::UNIX_EPOCH,
+            by: "ann".into(),
+            reason: "checkout is broken".into(),
+        };
+        let report = report(since, Some(proxies(1, &[(5, 1)])));
+        Report { pins: BTreeMap::from([(fleet(), pinned)]), ..report }
+    };
+    let status = of(&gateway_key(), &held(Some(5)), &Value::Null).unwrap();
+    let condition = entry(&status["conditions"], "type", "heliograph.dev/Held").unwrap();
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("True"), &json!("RolledBack"))
+    );
+    assert_eq!(
+        condition["message"],
+        "Held at 0.7.4 by ann: checkout is broken. Changes wait for `helio snapshot release shop/web`; endpoints do not"
+    );
+    assert_eq!(condition["observedGeneration"], 3);
+    let (status, reason, message) = programmed(&held(None), &Value::Null);
+    assert_eq!((&*status, &*reason), ("False", "Pending"));
+    assert!(message.contains("an operator holds the configuration"), "{message}");
+    let status = of(&gateway_key(), &report(Some(5), None), &Value::Null).unwrap();
+    assert!(entry(&status["conditions"], "type", "heliograph.dev/Held").is_none());
 }
 
 #[test]

@@ -1,0 +1,32 @@
+use super::quarantine::Decision;
+use heliograph_snapshot::{FleetName, Head};
+use heliograph_store::{Pinned, Term};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What became of the term, or of a fleet, in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The store is this writer's, and had so many fleets.
+    Claimed {
+        term: Term,
+        fleets: usize,
+    },
+    /// It stands at this head: written now, or found to be what it should be.
+    Stands {
+        fleet: FleetName,
+        head: Head,
+        written: bool,
+    },
+    Retired {
+        fleet: FleetName,
+        cause: Arc<str>,
+    },
+    /// The fleets that operators hold are now these.
+    Pins(BTreeMap<FleetName, Pinned>),
+    /// What is served of one of its resources follows what proxies say.
+    Decided {
+        fleet: FleetName,
+        decision: Decision,
+    },
+}

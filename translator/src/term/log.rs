@@ -1,0 +1,44 @@
+//! What people read in the log of a term.
+
+use crate::publish::Decision;
+use crate::report::count;
+use heliograph_snapshot::FleetName;
+use heliograph_store::Pinned;
+use heliograph_translator_core::Outcome;
+use heliograph_translator_core::status::Status;
+use std::collections::BTreeMap;
+
+const QUARANTINED: &str =
+    "proxies reject it: others are served the last version that was accepted, until it changes";
+const LIFTED: &str = "more proxies have it than reject it: it is served to all";
+
+/// Logs which fleets operators hold, and which they let go on.
+pub(super) fn tell_pins(before: &BTreeMap<FleetName, Pinned>, now: &BTreeMap<FleetName, Pinned>) {
+    for (fleet, pinned) in now.iter().filter(|(fleet, _)| !before.contains_key(*fleet)) {
+        tracing::warn!(%fleet, "held at {pinned}");
+    }
+    for fleet in before.keys().filter(|fleet| !now.contains_key(*fleet)) {
+        tracing::info!(%fleet, "is not held any more");
+    }
+}
+
+/// What is wrong is in the statuses of the objects already, as a rule: whoever led before has written it.
+pub(super) fn tell_wrong(outcome: &Outcome) {
+    let wrong = outcome.statuses.iter().filter(|(key, status)| match status {
+        None | Some(Status::Ignored(_)) => false,
+        Some(status) => !status.problems(key).is_empty(),
+    });
+    let wrong = wrong.count();
+    if wrong > 0 {
+        tracing::warn!("something is wrong with {}: see their statuses", count(wrong, "object"));
+    }
+}
+
+pub(super) fn tell_decision(fleet: &FleetName, decision: &Decision) {
+    let Decision { kind, name, version, rejected, accepted, lifted } = decision;
+    if *lifted {
+        tracing::info!(%fleet, %kind, name = &**name, %version, rejected, accepted, "{LIFTED}");
+    } else {
+        tracing::warn!(%fleet, %kind, name = &**name, %version, rejected, accepted, "{QUARANTINED}");
+    }
+}
