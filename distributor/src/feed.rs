@@ -16,7 +16,7 @@ use heliograph_snapshot::{FleetName, Head, Snapshot};
 use heliograph_store::{Record, Subscription, Update};
 use places::{Asked, Place, Places};
 use prometheus::IntCounter;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Feed {
     places: watch::Sender<Places>,
-    damaged: watch::Sender<BTreeSet<FleetName>>,
+    damaged: watch::Sender<BTreeMap<FleetName, Head>>,
     remembered: watch::Sender<Vec<Arc<Record>>>,
     answers: Arc<Notify>,
     asked: Arc<Asked>,
@@ -73,7 +73,7 @@ impl Feed {
     /// `unclassed` counts the clients for which a fleet has no class left. All fleets are kept in memory.
     pub(crate) fn new(unclassed: IntCounter) -> (Self, Fleets) {
         let (places, receiver) = watch::channel(Places::default());
-        let (told, damaged) = watch::channel(BTreeSet::new());
+        let (told, damaged) = watch::channel(BTreeMap::new());
         let (lost, remembered) = watch::channel(Vec::new());
         let (answers, asked) = (Arc::new(Notify::new()), Arc::new(Asked::default()));
         let feed = Self {
@@ -137,7 +137,7 @@ impl Feed {
                     self.memo.age();
                     self.drop_unused(&mut updates, &metrics);
                     self.count(&updates, &metrics);
-                    self.tell(&self.damaged, updates.damaged_fleets().into_iter().collect());
+                    self.tell(&self.damaged, updates.damaged_fleets());
                     self.tell(&self.remembered, updates.remembered());
                 }
             }

@@ -10,7 +10,7 @@ use heliograph_shared::admin::Pages;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::{AckReport, Dispute, FleetReport, Pinned, Record, RejectionReport, Store};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -25,8 +25,8 @@ const READ_EVERY: Duration = Duration::from_secs(2);
 pub struct AckReader {
     store: Arc<dyn Store>,
     latest: watch::Sender<Reports>,
-    /// The fleets of which a replica says that it cannot load them.
-    damage: watch::Sender<BTreeSet<FleetName>>,
+    /// The fleets that a replica cannot load, and the newest head that this is said of.
+    damage: watch::Sender<BTreeMap<FleetName, Head>>,
     /// What replicas read of fleets that the store has lost since.
     remembered: watch::Sender<Vec<Arc<Record>>>,
     answers: watch::Sender<BTreeMap<FleetName, Answers>>,
@@ -137,8 +137,7 @@ impl AckReader {
                 read = read => read,
             };
             if let Ok(reports) = &read {
-                let damaged = reports.iter().flat_map(|report| report.damaged.iter().cloned());
-                self.damage.send_replace(damaged.collect());
+                self.damage.send_replace(damaged(reports));
                 let remembered = reports.iter().flat_map(|report| report.remembered.clone());
                 let remembered: Vec<_> = remembered.collect();
                 self.remembered.send_if_modified(|known| {
@@ -168,6 +167,16 @@ impl AckReader {
             });
         }
     }
+}
+
+/// Of each fleet the newest head that a replica cannot load.
+fn damaged(reports: &[AckReport]) -> BTreeMap<FleetName, Head> {
+    let mut damaged = BTreeMap::new();
+    for (fleet, head) in reports.iter().flat_map(|report| &report.damaged) {
+        let newest = damaged.entry(fleet.clone()).or_insert(*head);
+        *newest = (*newest).max(*head);
+    }
+    damaged
 }
 
 fn page(reports: watch::Receiver<Reports>, report: watch::Receiver<Report>) -> MethodRouter {
@@ -247,14 +256,15 @@ mod tests {
     async fn what_a_replica_cannot_load_is_passed_on_until_it_can() {
         let fleet = FleetName::new("default", "edge");
         let store = Arc::new(Embedded::new());
-        let (damage, mut damaged) = watch::channel(BTreeSet::new());
+        let (damage, mut damaged) = watch::channel(BTreeMap::new());
         let (latest, answers) = (watch::Sender::default(), watch::Sender::default());
         let (proxies, remembered) = (watch::Sender::default(), watch::Sender::default());
         let stop = CancellationToken::new();
         let reader =
             AckReader { store: store.clone(), latest, damage, remembered, answers, proxies };
         let task = tokio::spawn(reader.run(stop.clone()));
-        for expected in [BTreeSet::from([fleet]), BTreeSet::new()] {
+        let head = Head { epoch: 0, fence: 7, sequence: 1 };
+        for expected in [BTreeMap::from([(fleet, head)]), BTreeMap::new()] {
             let replica = "one".to_owned();
             let report = AckReport { replica, damaged: expected.clone(), ..AckReport::default() };
             store.report(report).await.unwrap();

@@ -11,7 +11,7 @@ use crate::publish::{Answers, News, Publisher, TermError};
 use crate::report::{Report, count, in_words};
 use crate::standby::{Remembered, Standby};
 use heliograph_shared::admin::Guard;
-use heliograph_snapshot::FleetName;
+use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Record, Store};
 use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
@@ -36,7 +36,7 @@ pub struct Translator {
     fence: Option<u128>,
     world: World,
     report: watch::Sender<Report>,
-    damage: watch::Sender<BTreeSet<FleetName>>,
+    damage: watch::Sender<BTreeMap<FleetName, Head>>,
     remembered: watch::Sender<Vec<Arc<Record>>>,
     answers: watch::Sender<BTreeMap<FleetName, Answers>>,
     proxies: watch::Sender<Option<Arc<Proxies>>>,
@@ -91,7 +91,7 @@ impl Translator {
     }
 
     /// Where to say which fleets replicas cannot load. It may be said again for as long as it is so.
-    pub fn damage(&self) -> watch::Sender<BTreeSet<FleetName>> {
+    pub fn damage(&self) -> watch::Sender<BTreeMap<FleetName, Head>> {
         self.damage.clone()
     }
 

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 pub(crate) struct Fleets {
     pub(super) places: watch::Receiver<Places>,
     /// Those whose newest snapshot cannot be loaded.
-    pub(super) damaged: watch::Receiver<BTreeSet<FleetName>>,
+    pub(super) damaged: watch::Receiver<BTreeMap<FleetName, Head>>,
     /// What was last read of those that the store has lost.
     pub(super) remembered: watch::Receiver<Vec<Arc<Record>>>,
     /// Told when the sums of a fleet's answers may have changed.
@@ -107,7 +107,7 @@ impl Fleets {
         places.iter().map(|(name, place)| (name.clone(), place.stage())).collect()
     }
 
-    pub(crate) fn damaged(&self) -> BTreeSet<FleetName> {
+    pub(crate) fn damaged(&self) -> BTreeMap<FleetName, Head> {
         self.damaged.borrow().clone()
     }
 

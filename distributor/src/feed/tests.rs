@@ -8,6 +8,7 @@ use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, Resource, ResourceType};
 use heliograph_store::{Embedded, PinState, Publication, Retirement, Store, StoreError};
 use prometheus::Registry;
+use std::collections::BTreeSet;
 
 fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
     let head = Head { epoch: 0, fence: 1, sequence };

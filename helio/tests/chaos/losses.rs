@@ -107,6 +107,8 @@ async fn spoil(site: &Site, world: &mut World, harm: Harm) {
     let known = keys(&mut redis).await;
     let mark = world.mark();
     world.until_marked(&[1, 2], mark).await;
+    // The leader would write again what replicas report as spoiled, sooner or later than anybody looks.
+    world.way.cut();
     let fresh: Vec<_> =
         keys(&mut redis).await.into_iter().filter(|key| !known.contains(key)).collect();
     assert!(!fresh.is_empty());
@@ -141,6 +143,7 @@ async fn spoil(site: &Site, world: &mut World, harm: Harm) {
         assert!(tables.all(|table| !marked(&table.body, mark)), "{} has it", envoy.name);
     }
     drop(own);
+    world.way.mend();
 
     if harm == Harm::Garbage {
         // The next master has the same.

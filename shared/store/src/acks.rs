@@ -1,6 +1,6 @@
 use crate::Record;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +17,10 @@ pub struct AckReport {
     pub start: u64,
     pub sequence: u64,
     pub fleets: BTreeMap<FleetName, FleetReport>,
-    /// Fleets whose newest snapshot this replica cannot load, because what the store holds of it is missing or damaged; at
-    /// most [`AckReport::DAMAGED`]. Only the translator can mend that, by writing all of it again.
-    pub damaged: BTreeSet<FleetName>,
+    /// Fleets whose newest snapshot this replica cannot load, because what the store holds of it is missing or damaged, and
+    /// the head of that snapshot; at most [`AckReport::DAMAGED`]. Only the translator can repair it, by writing all of it
+    /// again.
+    pub damaged: BTreeMap<FleetName, Head>,
     /// What this replica last read of fleets that the store has lost since; at most [`AckReport::REMEMBERED`]. A translator
     /// that has never heard of such a fleet, or of the order that holds it, learns of it here.
     pub remembered: Vec<Arc<Record>>,

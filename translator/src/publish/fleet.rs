@@ -295,11 +295,11 @@ impl Fleet {
         }
     }
 
-    /// Readers cannot use what the store holds. Returns whether it is published again, all of it: a write that is under
-    /// way may mend it by itself.
-    pub(super) fn damaged(&mut self) -> bool {
-        let is_published =
-            matches!(&self.believed, Believed::Known { record, .. } if record.is_live());
+    /// Readers cannot use what the store holds at this head. Returns whether it is published again, all of it: a write that
+    /// is under way may repair it by itself, and a report of an earlier head is out of date.
+    pub(super) fn damaged(&mut self, head: Head) -> bool {
+        let is_published = matches!(&self.believed,
+            Believed::Known { record, .. } if record.is_live() && record.head == head);
         let damaged = is_published && self.is_quiet() && !self.unsure;
         if damaged {
             self.repair = Some("repair: what the store held was damaged");

@@ -170,9 +170,9 @@ impl Ledger {
         }
     }
 
-    /// Readers cannot use what the store holds of a fleet. Returns whether it is published again.
-    pub(super) fn damaged(&mut self, name: &FleetName) -> bool {
-        let damaged = self.fleets.get_mut(name).is_some_and(Fleet::damaged);
+    /// Readers cannot use what the store holds of a fleet at this head. Returns whether it is published again.
+    pub(super) fn damaged(&mut self, name: &FleetName, head: Head) -> bool {
+        let damaged = self.fleets.get_mut(name).is_some_and(|fleet| fleet.damaged(head));
         if damaged {
             self.look_at(name);
         }

@@ -17,7 +17,7 @@ use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use crate::standby::Remembered;
 use fleet::Step;
-use heliograph_snapshot::{Change, FleetName, Resource, ResourceType};
+use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType};
 use heliograph_store::{Claim, Inspection, Loaded, Store, StoreError};
 use ledger::{Found, Ledger, Reply, Survey, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// How often fleets are looked after that do not change.
 const TEND_EVERY: Duration = Duration::from_secs(30);
 
-/// How long a fleet that was damaged is left alone, once it has been published again: what replicas say of it may be older.
+/// How long a fleet that was damaged is left alone, once it has been published again: where it cannot be repaired, because a
+/// replica fails on something else, it is not written over and over.
 const MEND_EVERY: Duration = Duration::from_secs(30);
 
 /// How long the store may fail before people are told. That the connection to it is lost, it tells itself.
@@ -148,13 +149,13 @@ impl Publisher {
         self.ledger.spare(spared)
     }
 
-    /// Replicas cannot use what the store holds of these fleets: all of it is published again.
-    pub fn mend(&mut self, damaged: &BTreeSet<FleetName>) {
+    /// Replicas cannot use what the store holds of these fleets at these heads: all of it is published again.
+    pub fn mend(&mut self, damaged: &BTreeMap<FleetName, Head>) {
         let now = Instant::now();
         self.mended.retain(|_, at| now.duration_since(*at) < MEND_EVERY);
         let before = self.mended.len();
-        for fleet in damaged {
-            if !self.mended.contains_key(fleet) && self.ledger.damaged(fleet) {
+        for (fleet, head) in damaged {
+            if !self.mended.contains_key(fleet) && self.ledger.damaged(fleet, *head) {
                 self.mended.insert(fleet.clone(), now);
                 tracing::debug!(%fleet, "damaged");
             }

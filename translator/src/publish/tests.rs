@@ -484,24 +484,25 @@ fn what_nobody_here_knows_of_is_not_taken_for_what_is_wanted() {
 #[test]
 fn what_is_damaged_is_published_again_in_full() {
     let mut ledger = claimed(&[]);
-    assert!(!ledger.damaged(&fleet("edge")), "there is none");
+    assert!(!ledger.damaged(&fleet("edge"), at(1)), "there is none");
     ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
-    assert!(!ledger.damaged(&fleet("edge")), "it was never published");
+    assert!(!ledger.damaged(&fleet("edge"), at(1)), "it was never published");
     let first = publication(&mut ledger);
-    assert!(!ledger.damaged(&fleet("edge")), "a write may mend it");
+    assert!(!ledger.damaged(&fleet("edge"), at(1)), "a write may mend it");
     succeed(&mut ledger, "edge", Step::Publish(first));
     assert!(ledger.next(NOW).is_none());
 
-    assert!(ledger.damaged(&fleet("edge")));
+    assert!(ledger.damaged(&fleet("edge"), at(1)));
     assert_eq!(ledger.pending(), 1);
     let again = publication(&mut ledger);
     assert_eq!((again.snapshot.head, again.expected), (at(2), Some(at(1))));
     assert!(again.held.is_none(), "nothing that is there is relied on");
     assert_eq!(&*again.cause, "repair: what the store held was damaged");
     succeed(&mut ledger, "edge", Step::Publish(again));
+    assert!(!ledger.damaged(&fleet("edge"), at(1)), "that was repaired");
 
     ledger.unwant(&fleet("edge"));
     let retire = step(&mut ledger);
     succeed(&mut ledger, "edge", retire);
-    assert!(!ledger.damaged(&fleet("edge")), "it is no more");
+    assert!(!ledger.damaged(&fleet("edge"), at(2)), "it is no more");
 }

@@ -5,7 +5,7 @@ use crate::writer::{Writer, at, fleet, set, written};
 use heliograph_snapshot::{Head, ResourceType, Snapshot};
 use heliograph_store::{Embedded, PinState, Publication, Store, StoreError};
 use heliograph_translator::TermError;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -147,11 +147,11 @@ async fn what_a_late_writer_left_goes() {
 async fn what_replicas_cannot_load_is_published_again_once_in_a_while() {
     let store = Faulty::new();
     let mut writer = begun(&store).await;
-    let damaged = BTreeSet::from([fleet("edge"), fleet("never there")]);
+    let damaged = |head| BTreeMap::from([(fleet("edge"), head), (fleet("never there"), head)]);
     let began = Instant::now();
     // Replicas go on to say so until they have loaded what is newer.
     while began.elapsed() < Duration::from_secs(29) {
-        writer.publisher.mend(&damaged);
+        writer.publisher.mend(&damaged(at(7, 1)));
         writer.work().await.unwrap();
     }
     assert_eq!(writer.catch_up().await, [written("edge", at(7, 2))]);
@@ -162,8 +162,12 @@ async fn what_replicas_cannot_load_is_published_again_once_in_a_while() {
     );
     assert!(writer.metrics().contains("repairs_total 1"));
 
+    writer.publisher.mend(&damaged(at(7, 2)));
+    assert_eq!(writer.catch_up().await, [], "it was written a moment ago");
     tokio::time::advance(Duration::from_secs(2)).await;
-    writer.publisher.mend(&damaged);
+    writer.publisher.mend(&damaged(at(7, 1)));
+    assert_eq!(writer.catch_up().await, [], "that was repaired");
+    writer.publisher.mend(&damaged(at(7, 2)));
     assert_eq!(writer.catch_up().await, [written("edge", at(7, 3))], "it was damaged again");
 }
 

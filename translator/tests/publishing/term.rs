@@ -3,7 +3,7 @@
 use crate::DEADLINE;
 use crate::faulty::Faulty;
 use heliograph_shared::admin::Readiness;
-use heliograph_snapshot::{FleetName, ResourceType};
+use heliograph_snapshot::{FleetName, Head, ResourceType};
 use heliograph_store::Store;
 use heliograph_translator::election::{Lead, Resign};
 use heliograph_translator::provider::Input;
@@ -12,7 +12,7 @@ use heliograph_translator::{Report, TermError, Translator, TranslatorMetrics};
 use heliograph_translator_core::Event;
 use heliograph_translator_core::objects::{Document, Object, ObjectKey, parse};
 use prometheus::Registry;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -56,7 +56,7 @@ struct Term {
     readiness: Readiness,
     registry: Registry,
     report: watch::Receiver<Report>,
-    damage: watch::Sender<BTreeSet<FleetName>>,
+    damage: watch::Sender<BTreeMap<FleetName, Head>>,
     stop: CancellationToken,
     task: JoinHandle<Result<(), TermError>>,
 }
@@ -240,7 +240,8 @@ async fn what_is_said_to_be_damaged_is_published_again() {
     term.send(applied(&[CLASS, &gateway(8080)])).await;
     term.send(Input::Synced).await;
     term.reports(|report| !report.heads.is_empty()).await;
-    term.damage.send_replace(BTreeSet::from([fleet.clone()]));
+    let head = term.report.borrow().heads[&fleet];
+    term.damage.send_replace(BTreeMap::from([(fleet.clone(), head)]));
     term.reports(|report| report.heads[&fleet].sequence == 2).await;
     term.stop.cancel();
     term.end().await.unwrap();

@@ -25,8 +25,8 @@ pub(super) struct Acks {
     replica: String,
     #[prost(message, repeated, tag = "2")]
     fleets: Vec<FleetAcks>,
-    #[prost(string, repeated, tag = "3")]
-    damaged: Vec<String>,
+    #[prost(message, repeated, tag = "3")]
+    damaged: Vec<Damaged>,
     #[prost(uint64, tag = "4")]
     start: u64,
     #[prost(uint64, tag = "5")]
@@ -47,6 +47,14 @@ struct FleetAcks {
     rejections: Vec<Rejection>,
     #[prost(message, repeated, tag = "5")]
     disputes: Vec<StoredDispute>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Damaged {
+    #[prost(string, tag = "1")]
+    fleet: String,
+    #[prost(message, optional, tag = "2")]
+    head: Option<Head>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -95,7 +103,9 @@ impl From<&AckReport> for Acks {
                 disputes: disputes.iter().map(Into::into).collect(),
             }
         });
-        let damaged = damaged.iter().map(ToString::to_string);
+        let damaged = damaged
+            .iter()
+            .map(|(fleet, head)| Damaged { fleet: fleet.to_string(), head: Some((*head).into()) });
         Self {
             replica: replica.clone(),
             fleets: fleets.collect(),
@@ -126,7 +136,10 @@ impl TryFrom<Acks> for AckReport {
             };
             Ok((fleet(&found.fleet)?, report))
         });
-        let damaged = acks.damaged.iter().map(|name| fleet(name));
+        let damaged = acks.damaged.into_iter().map(|found| {
+            let head = found.head.ok_or(CodecError::Damaged)?;
+            Ok((fleet(&found.fleet)?, head.try_into()?))
+        });
         let remembered = acks.remembered.into_iter().map(|record| record.try_into().map(Arc::new));
         Ok(Self {
             replica: acks.replica,

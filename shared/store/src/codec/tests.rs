@@ -354,7 +354,7 @@ proptest! {
 
 #[test]
 fn a_report_tells_of_damage() {
-    let report = AckReport { damaged: [edge()].into(), ..report() };
+    let report = AckReport { damaged: [(edge(), head(3))].into(), ..report() };
     assert_eq!(read_acks(&acks(&report, &signer()), &signer()), Ok(report));
 }
 

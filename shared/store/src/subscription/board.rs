@@ -122,9 +122,9 @@ impl Board {
         self.damaged.len()
     }
 
-    pub(super) fn damaged_fleets(&self) -> Vec<FleetName> {
+    pub(super) fn damaged_fleets(&self) -> BTreeMap<FleetName, Head> {
         let mendable = self.damaged.iter().filter(|(_, damage)| damage.is_mendable);
-        mendable.map(|(name, _)| name.clone()).collect()
+        mendable.map(|(name, damage)| (name.clone(), damage.head)).collect()
     }
 
     pub(super) fn unopened(&self) -> usize {

@@ -13,6 +13,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -118,8 +119,8 @@ impl Subscription {
         self.board.damaged()
     }
 
-    /// Which of them could be loaded if the translator wrote all of them again.
-    pub fn damaged_fleets(&self) -> Vec<FleetName> {
+    /// Which of them could be loaded if the translator wrote all of them again, and at which heads.
+    pub fn damaged_fleets(&self) -> BTreeMap<FleetName, Head> {
         self.board.damaged_fleets()
     }
 

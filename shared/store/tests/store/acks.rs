@@ -31,7 +31,7 @@ pub(crate) async fn reports_of_all_replicas_are_read_at_once(store: Arc<dyn Stor
         remembered: Vec::new(),
         replica: "distributor-1".into(),
         fleets: [(fleet("one"), report), (fleet("idle"), FleetReport::default())].into(),
-        damaged: [fleet("one"), fleet("other")].into(),
+        damaged: [(fleet("one"), one), (fleet("other"), Head::default())].into(),
     };
     let empty = AckReport { replica: "distributor-2".into(), ..AckReport::default() };
     for report in [&empty, &full] {

@@ -426,7 +426,8 @@ fn sealed_secrets_are_looked_at_ever_less_and_at_once_with_another_key() {
 fn the_fleets_that_cannot_be_loaded_are_named_until_they_can() {
     let (mut board, mut now) = (Board::default(), Instant::now());
     board.hear(Notice::Fleet(record("one", 1)));
-    for named in [vec![], vec![fleet("one")]] {
+    let head = record("one", 1).head;
+    for named in [BTreeMap::new(), BTreeMap::from([(fleet("one"), head)])] {
         let record = board.begin_load(now).unwrap().record;
         let loaded = Err(StoreError::Damaged { fleet: fleet("one"), reason: "gone".into() });
         board.settle(Outcome { record, loaded }, now, 0.0);
@@ -436,7 +437,7 @@ fn the_fleets_that_cannot_be_loaded_are_named_until_they_can() {
     let record = board.begin_load(now).unwrap().record;
     let loaded = Err(StoreError::Refused("this program is too old".into()));
     board.settle(Outcome { record, loaded }, now, 0.0);
-    assert_eq!((board.damaged_fleets(), board.damaged()), (vec![], 1), "nobody can mend that");
+    assert_eq!((board.damaged_fleets().len(), board.damaged()), (0, 1), "nobody can repair that");
     now = board.next_retry().unwrap();
     let record = board.begin_load(now).unwrap().record;
     board.settle(incomplete(record), now, 0.0);
