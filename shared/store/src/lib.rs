@@ -15,6 +15,7 @@ mod store;
 mod subscription;
 
 pub use self::redis::StoreArgs;
+pub use self::redis::cache::SnapshotCacheArgs;
 pub use acks::{ACKS_EXPIRY, AckReport, Dispute, FleetReport, RejectionReport};
 pub use embedded::Embedded;
 pub use error::StoreError;

@@ -51,6 +51,20 @@ pub trait Store: Send + Sync + 'static {
         0
     }
 
+    /// Whether a reader was told of this fleet from a cache of its own, and the store has not answered since how far it is.
+    /// Others may have been served something newer.
+    fn is_unconfirmed(&self, _fleet: &FleetName) -> bool {
+        false
+    }
+
+    /// A reader has clients of these fleets now. What it keeps for its next start, it keeps of them first.
+    fn used(&self, _fleets: &[FleetName]) {}
+
+    /// When a reader last had clients of this fleet, in seconds since 1970, as far as it remembers over a restart.
+    fn last_use(&self, _fleet: &FleetName) -> Option<u64> {
+        None
+    }
+
     /// The snapshots that a fleet can go back to, newest first.
     fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>>;
 

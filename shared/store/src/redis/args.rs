@@ -1,3 +1,4 @@
+use super::cache::{CacheError, SnapshotCacheArgs};
 use super::link::{Link, RedisArgs, RedisSettings, SettingsError};
 use super::{InvalidPrefix, RedisOptions, RedisStore};
 use crate::keys::{KeyError, KeyFile};
@@ -45,11 +46,31 @@ pub enum OpenError {
     Prefix(#[from] InvalidPrefix),
     #[error(transparent)]
     Metrics(#[from] prometheus::Error),
+    #[error(transparent)]
+    Cache(#[from] CacheError),
 }
 
 impl StoreArgs {
     /// Opens the store. It waits for nothing: a Redis that is away is found when it is there.
     pub fn open(&self, registry: &Registry) -> Result<RedisStore, OpenError> {
+        let (link, keys, options) = self.parts()?;
+        RedisStore::new(link, keys, options, registry)
+    }
+
+    /// The same for a reader that may have a snapshot cache.
+    pub fn open_with_cache(
+        &self,
+        cache: &SnapshotCacheArgs,
+        registry: &Registry,
+    ) -> Result<RedisStore, OpenError> {
+        let (link, keys, options) = self.parts()?;
+        match cache.options() {
+            Some(cache) => RedisStore::with_cache(link, keys, options, &cache, registry),
+            None => RedisStore::new(link, keys, options, registry),
+        }
+    }
+
+    fn parts(&self) -> Result<(Link, KeyFile, RedisOptions), OpenError> {
         let settings = RedisSettings::from_args(&self.redis)?;
         let keys = KeyFile::open(self.store_keys.as_ref().ok_or(OpenError::NoKeys)?)?;
         let options = RedisOptions {
@@ -57,6 +78,6 @@ impl StoreArgs {
             history: usize::from(self.store_history),
             ..RedisOptions::default()
         };
-        RedisStore::new(Link::new(settings), keys, options, registry)
+        Ok((Link::new(settings), keys, options))
     }
 }

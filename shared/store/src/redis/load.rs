@@ -1,4 +1,5 @@
 use super::Shared;
+use super::cache::{Cache, Objects};
 use super::metrics::Operation;
 use super::write::place;
 use crate::codec::{self, Body, CodecError};
@@ -34,13 +35,69 @@ enum Fault {
     Malformed(#[from] Malformed),
 }
 
+/// Where the objects of a fleet are read: on the disk of this machine if they are there, else in Redis.
+struct Source<'a> {
+    shared: &'a Shared,
+    fleet: &'a FleetName,
+    cached: Option<Objects>,
+}
+
 impl Shared {
     pub(super) async fn load(
         &self,
         record: Arc<Record>,
         known: Option<Arc<Snapshot>>,
     ) -> Result<Loaded, StoreError> {
+        let Some(cache) = &self.cache else { return self.assemble(&record, known, None).await };
+        // Before, because a newer record may come meanwhile.
+        let value = cache.record(&record.fleet, record.head);
+        cache.loading(&record.fleet);
+        // With a snapshot at hand, only what changed is read, and that is not on the disk.
+        let cached = if known.is_none() { cache.objects(&record.fleet).await } else { None };
+        let loaded = match cached {
+            Some(cached) => self.load_cached(cache, &record, cached).await?,
+            None => self.assemble(&record, known, None).await?,
+        };
+        cache.loaded(&record.fleet, record.head);
+        if let Some(value) = value
+            && loaded.unopened.is_empty()
+        {
+            cache.offer(value, loaded.snapshot.clone());
+        }
+        Ok(loaded)
+    }
+
+    /// What is on the disk is not held against the store.
+    async fn load_cached(
+        &self,
+        cache: &Cache,
+        record: &Record,
+        cached: Objects,
+    ) -> Result<Loaded, StoreError> {
+        match self.assemble(record, None, Some(cached)).await {
+            Ok(loaded) if !loaded.unopened.is_empty() => {
+                // In Redis they may be sealed with a newer key.
+                Ok(self.assemble(record, None, None).await.unwrap_or(loaded))
+            }
+            Err(error) if !error.is_temporary() => {
+                cache.reject(
+                    &record.fleet,
+                    &format_args!("has something that cannot be used: {error}"),
+                );
+                self.assemble(record, None, None).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn assemble(
+        &self,
+        record: &Record,
+        known: Option<Arc<Snapshot>>,
+        cached: Option<Objects>,
+    ) -> Result<Loaded, StoreError> {
         let fleet = &record.fleet;
+        let source = Source { shared: self, fleet, cached };
         let roots = record.roots();
         let mut trees: BTreeMap<Section, Assembly> = Section::all()
             .map(|section| {
@@ -49,8 +106,8 @@ impl Shared {
                 (section, Assembly::new(roots.get(&section).copied(), known))
             })
             .collect();
-        self.load_parts(fleet, &mut trees).await?;
-        let unopened = self.load_bodies(fleet, &mut trees).await?;
+        self.load_parts(&source, &mut trees).await?;
+        let unopened = self.load_bodies(&source, &mut trees).await?;
         let trees = trees.into_iter().map(|(section, tree)| (section, tree.finish()));
         let snapshot = Arc::new(Snapshot::assembled(fleet.clone(), record.head, trees));
         Ok(Loaded { snapshot, unopened })
@@ -59,7 +116,7 @@ impl Shared {
     /// Level by level, all sections at once.
     async fn load_parts(
         &self,
-        fleet: &FleetName,
+        source: &Source<'_>,
         trees: &mut BTreeMap<Section, Assembly>,
     ) -> Result<(), StoreError> {
         loop {
@@ -72,13 +129,13 @@ impl Shared {
             }
             // Collected, because the compiler cannot tell the lifetimes of a lazy iterator in a stream.
             let parts: Vec<_> =
-                wanted.chunks(TOGETHER).map(|wanted| self.parts(fleet, wanted)).collect();
+                wanted.chunks(TOGETHER).map(|wanted| self.parts(source, wanted)).collect();
             let parts = stream::iter(parts).buffered(READS);
             let mut parts = pin!(parts);
             while let Some(parts) = parts.try_next().await? {
                 for (section, part) in parts {
                     let Some(tree) = trees.get_mut(&section) else { continue };
-                    tree.part(part).map_err(|error| self.damaged(fleet, error.0, &error))?;
+                    tree.part(part).map_err(|error| self.damaged(source.fleet, error.0, &error))?;
                 }
             }
         }
@@ -87,11 +144,11 @@ impl Shared {
     /// What is wanted, if that is what there is.
     async fn parts(
         &self,
-        fleet: &FleetName,
+        source: &Source<'_>,
         wanted: &[(Section, Address)],
     ) -> Result<Vec<(Section, Sound)>, StoreError> {
-        let addresses = wanted.iter().map(|(_, address)| address);
-        let objects = self.read(Operation::Load, fleet, addresses).await?;
+        let addresses: Vec<_> = wanted.iter().map(|(_, address)| *address).collect();
+        let (fleet, objects) = (source.fleet, source.read(&addresses).await?);
         let length: usize = objects.iter().flatten().map(Bytes::len).sum();
         let came = wanted.iter().copied().zip(objects).collect();
         let parts = if length < WORTH_A_THREAD {
@@ -111,14 +168,16 @@ impl Shared {
     /// Returns the names of secrets whose key this process lacks.
     async fn load_bodies(
         &self,
-        fleet: &FleetName,
+        source: &Source<'_>,
         trees: &mut BTreeMap<Section, Assembly>,
     ) -> Result<Vec<Arc<str>>, StoreError> {
+        let fleet = source.fleet;
         let mut unopened = Vec::new();
         for (section, tree) in trees {
             let missing = tree.missing().to_vec();
             let addresses: Vec<_> = missing.iter().map(|missing| missing.address).collect();
-            let mut replies = pin!(self.replies(Operation::Load, fleet, &addresses));
+            let reads = addresses.chunks(TOGETHER).map(|addresses| source.read(addresses));
+            let mut replies = pin!(stream::iter(reads.collect::<Vec<_>>()).buffered(READS));
             let mut missing = missing.iter();
             while let Some(objects) = replies.try_next().await? {
                 for (object, missing) in objects.into_iter().zip(missing.by_ref()) {
@@ -234,6 +293,24 @@ impl Shared {
         self.metrics.damaged_object();
         let reason = format!("the object {address:?} cannot be used: {reason}");
         StoreError::Damaged { fleet: fleet.clone(), reason }
+    }
+}
+
+impl Source<'_> {
+    /// What is at these addresses, in their order.
+    async fn read(&self, addresses: &[Address]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let cached = |address| self.cached.as_ref().and_then(|cached| cached.get(address).cloned());
+        let mut objects: Vec<_> = addresses.iter().map(cached).collect();
+        let elsewhere: Vec<_> = std::iter::zip(addresses, &objects)
+            .filter_map(|(address, object)| object.is_none().then_some(*address))
+            .collect();
+        if elsewhere.is_empty() {
+            return Ok(objects);
+        }
+        let read = self.shared.read(Operation::Load, self.fleet, elsewhere.iter()).await?;
+        let gaps = objects.iter_mut().filter(|object| object.is_none());
+        gaps.zip(read).for_each(|(gap, object)| *gap = object);
+        Ok(objects)
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod acks;
 mod args;
+pub mod cache;
 mod claim;
 mod freshness;
 mod history;
@@ -23,6 +24,7 @@ mod write;
 pub use args::{OpenError, StoreArgs};
 pub use names::InvalidPrefix;
 
+use self::cache::{Cache, CacheOptions, ServedFromCache};
 use self::freshness::Freshness;
 use self::link::{Connection, Link, LinkError, LinkErrorKind, Mode};
 use self::metrics::{Metrics, Operation};
@@ -83,6 +85,8 @@ struct Shared {
     bell_is_silent: AtomicBool,
     /// How often the key ring has changed.
     key_changes: AtomicU64,
+    /// A reader may have one.
+    cache: Option<Cache>,
 }
 
 impl Default for RedisOptions {
@@ -103,6 +107,42 @@ impl RedisStore {
         options: RedisOptions,
         registry: &Registry,
     ) -> Result<Self, OpenError> {
+        Self::open(link, keys, options, None, registry)
+    }
+
+    /// For a reader, which has its last good snapshots on its disk and begins with them while Redis is away.
+    /// [`RedisStore::write_cache`] puts them there.
+    pub fn with_cache(
+        link: Link,
+        keys: KeyFile,
+        options: RedisOptions,
+        cache: &CacheOptions,
+        registry: &Registry,
+    ) -> Result<Self, OpenError> {
+        let cache = Cache::open(cache, registry)?;
+        Self::open(link, keys, options, Some(cache), registry)
+    }
+
+    /// Writes the snapshots that are loaded to the cache, until `stop`, and then what is left, for a few seconds at most.
+    pub async fn write_cache(&self, stop: impl Future<Output = ()>) {
+        match self.shared.cache.clone() {
+            Some(cache) => cache::write(self.shared.clone(), cache, stop).await,
+            None => stop.await,
+        }
+    }
+
+    /// What is served from the cache and not confirmed by Redis; `None` if that is nothing.
+    pub fn served_from_cache(&self) -> Option<ServedFromCache> {
+        self.shared.cache.as_ref()?.served()
+    }
+
+    fn open(
+        link: Link,
+        keys: KeyFile,
+        options: RedisOptions,
+        cache: Option<Cache>,
+        registry: &Registry,
+    ) -> Result<Self, OpenError> {
         let names = Names::new(&options.prefix)?;
         let metrics = Metrics::register(registry)?;
         metrics.sealing_keys(keys.current().ids().count());
@@ -121,6 +161,7 @@ impl RedisStore {
             denied: Mutex::default(),
             bell_is_silent: AtomicBool::default(),
             key_changes: AtomicU64::default(),
+            cache,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -165,6 +206,20 @@ impl Store for RedisStore {
 
     fn key_changes(&self) -> u64 {
         self.shared.key_changes.load(Ordering::Relaxed)
+    }
+
+    fn is_unconfirmed(&self, fleet: &FleetName) -> bool {
+        self.shared.cache.as_ref().is_some_and(|cache| cache.is_unconfirmed(fleet))
+    }
+
+    fn used(&self, fleets: &[FleetName]) {
+        if let Some(cache) = &self.shared.cache {
+            cache.used(fleets);
+        }
+    }
+
+    fn last_use(&self, fleet: &FleetName) -> Option<u64> {
+        self.shared.cache.as_ref()?.last_use(fleet)
     }
 
     fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
@@ -256,6 +311,11 @@ impl Shared {
 
     fn signer(&self) -> Signer {
         Signer::new(self.keys(), self.names.prefix())
+    }
+
+    /// The id of the key that seals; empty if there is none.
+    fn sealing_key(&self) -> String {
+        self.keys().ids().next().map(ToString::to_string).unwrap_or_default()
     }
 
     /// Follows the file of the key ring. What is wrong with it is told there.

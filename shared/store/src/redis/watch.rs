@@ -41,6 +41,17 @@ pub(super) struct RedisWatch {
     trouble: Trouble,
     /// The records that were refused last, so that each is counted once.
     refused: BTreeMap<FleetName, Bytes>,
+    cache_start: CacheStart,
+    /// The cache has something newer than Redis, which is told from there if it can be.
+    is_behind: bool,
+}
+
+/// How far the reader is with what it has in its cache.
+enum CacheStart {
+    /// If Redis does not answer until then, it begins with that.
+    Until(Instant),
+    Reading(BoxFuture<'static, Vec<(FleetName, Bytes)>>),
+    Over,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +88,17 @@ enum Start {
 /// Between two comparisons, in milliseconds.
 const PAUSE: std::ops::Range<u64> = 1_000..2_000;
 
+/// How long Redis may take to answer before a reader begins with its cache.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
 impl RedisWatch {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let now = Instant::now();
+        let cache_start = if shared.cache.is_some() {
+            CacheStart::Until(now + ANSWER_TIMEOUT)
+        } else {
+            CacheStart::Over
+        };
         Self {
             bell: shared.link.listen(shared.names.bell()),
             shared,
@@ -96,6 +115,8 @@ impl RedisWatch {
             start: Start::Comparing,
             trouble: Trouble::default(),
             refused: BTreeMap::new(),
+            cache_start,
+            is_behind: false,
         }
     }
 
@@ -105,8 +126,12 @@ impl RedisWatch {
             return Some(Notice::Fleet(record));
         }
         if self.start == Start::Read {
-            self.start = Start::Told;
-            return Some(Notice::Synced);
+            // What Redis lacks is told, too.
+            self.read_cache();
+            if !matches!(self.cache_start, CacheStart::Reading(_)) {
+                self.start = Start::Told;
+                return Some(Notice::Synced);
+            }
         }
         None
     }
@@ -173,6 +198,7 @@ impl RedisWatch {
                 }
             }
             Err(error) => {
+                self.read_cache();
                 self.complain(&error);
                 // What was asked for is found by the next comparison.
                 self.clock = None;
@@ -185,14 +211,79 @@ impl RedisWatch {
         }
         let since = self.compared.unwrap_or(self.started).elapsed();
         self.shared.metrics.staleness(since);
+        if let Some(cache) = &self.shared.cache {
+            cache.update_serving();
+        }
+    }
+
+    /// Reads what the cache has of the fleets that Redis did not tell of: that it lacks one does not mean that there is
+    /// none. Once, at the start.
+    fn read_cache(&mut self) {
+        if let (CacheStart::Until(_), Some(cache)) = (&self.cache_start, self.shared.cache.clone())
+        {
+            let told = self.told.keys().cloned().collect();
+            self.cache_start =
+                CacheStart::Reading(Box::pin(async move { cache.records(told).await }));
+        }
+    }
+
+    /// Whether this process knew something newer before it started.
+    fn is_behind_cache(&self, record: &Record) -> bool {
+        let cache =
+            self.shared.cache.as_ref().filter(|_| !matches!(self.cache_start, CacheStart::Over));
+        let known = cache.and_then(|cache| cache.head(&record.fleet));
+        known > Some(record.head) && !self.told.contains_key(&record.fleet)
+    }
+
+    /// What the cache has is told as if it came from Redis, and remembered as not confirmed.
+    fn apply_cached(&mut self, values: Vec<(FleetName, Bytes)>) {
+        self.cache_start = CacheStart::Over;
+        let Some(cache) = self.shared.cache.clone() else { return };
+        let signer = self.shared.signer();
+        let mut count = 0;
+        for (fleet, value) in values {
+            match records::read(&fleet, &value, &signer) {
+                Ok(record) if !record.is_live() || self.told.contains_key(&fleet) => {}
+                Ok(record) => {
+                    cache.mark_unconfirmed(&fleet);
+                    self.take(record, &value);
+                    count += 1;
+                }
+                Err(error) => cache.reject(&fleet, &format_args!("has a record that {error}")),
+            }
+        }
+        if std::mem::take(&mut self.is_behind) {
+            // What is older in Redis is refused now, or taken because nothing newer could be read.
+            (self.clock, self.due) = (None, Instant::now());
+        }
+        if count == 0 {
+            return;
+        }
+        cache.update_serving();
+        let reason =
+            if self.start == Start::Read { "does not have them" } else { "does not answer" };
+        let age = cache.served().and_then(|served| served.age);
+        let age = age.map_or_else(|| "unknown".to_owned(), |age| format!("{} s", age.as_secs()));
+        tracing::warn!(
+            fleets = count,
+            age,
+            "served from the snapshot cache, because Redis {reason}: proxies that may have something newer are left alone"
+        );
+        if self.start != Start::Told {
+            self.start = Start::Read;
+        }
     }
 
     /// The index is a hint, right or wrong: the fleet's own record decides.
     fn compare_index(&mut self, index: BTreeMap<FleetName, Option<Head>>) {
         let unlisted = self.live.keys().filter(|fleet| !index.contains_key(*fleet));
         self.lost.extend(unlisted.cloned());
+        let cache = self.shared.cache.as_ref().filter(|cache| cache.has_unconfirmed());
         for (fleet, head) in index {
-            if self.told.get(&fleet).map(|told| told.head) != head || self.lost.contains(&fleet) {
+            if self.told.get(&fleet).map(|told| told.head) != head
+                || self.lost.contains(&fleet)
+                || cache.is_some_and(|cache| cache.is_unconfirmed(&fleet))
+            {
                 self.rung.insert(fleet);
             }
         }
@@ -206,6 +297,9 @@ impl RedisWatch {
     }
 
     fn relax(&mut self) {
+        if let Some(cache) = &self.shared.cache {
+            cache.compared();
+        }
         if self.trouble.worked() {
             tracing::info!("what is new in Redis can be read again");
         }
@@ -222,7 +316,17 @@ impl RedisWatch {
                 continue;
             };
             match records::read(fleet, &value, &signer) {
-                Ok(record) => self.take(record),
+                Ok(record) if self.is_behind_cache(&record) => self.is_behind = true,
+                Ok(record) => {
+                    if let Some(cache) = &self.shared.cache
+                        && let Some(told) = self.told.get(fleet)
+                        && record.head >= told.head
+                        && !told.outranks(&record)
+                    {
+                        cache.confirm(fleet, record.head, record.head > told.head);
+                    }
+                    self.take(record, &value);
+                }
                 Err(error) => {
                     if self.refused.insert(fleet.clone(), value.clone()) != Some(value) {
                         self.shared.refuse(fleet, &error);
@@ -232,7 +336,7 @@ impl RedisWatch {
         }
     }
 
-    fn take(&mut self, record: Record) {
+    fn take(&mut self, record: Record, value: &Bytes) {
         let (fleet, head) = (record.fleet.clone(), record.head);
         match self.told.get(&fleet) {
             Some(told) if head == told.head => {
@@ -251,6 +355,13 @@ impl RedisWatch {
         if self.told.insert(fleet.clone(), Told { head, order }).is_some() {
             // Only the newest is told.
             self.pending.retain(|waiting| waiting.fleet != fleet);
+        }
+        if let Some(cache) = &self.shared.cache {
+            if record.is_live() {
+                cache.note_record(&fleet, head, value)
+            } else {
+                cache.retire(&fleet)
+            }
         }
         // A fleet that was never told of need not be taken away.
         let known = if record.is_live() {
@@ -307,7 +418,7 @@ impl Watch for RedisWatch {
                     return notice;
                 }
                 self.ask();
-                let Self { asked, bell, due, .. } = self;
+                let Self { asked, bell, due, cache_start, .. } = self;
                 let idle = asked.is_none();
                 let answer = async {
                     match asked {
@@ -315,9 +426,23 @@ impl Watch for RedisWatch {
                         None => std::future::pending().await,
                     }
                 };
+                let cached = async {
+                    match cache_start {
+                        CacheStart::Until(until) => {
+                            sleep_until(*until).await;
+                            None
+                        }
+                        CacheStart::Reading(reading) => Some(reading.await),
+                        CacheStart::Over => std::future::pending().await,
+                    }
+                };
                 tokio::select! {
                     answered = answer => self.learn(answered),
                     heard = bell.next() => self.hear(heard),
+                    read = cached => match read {
+                        Some(values) => self.apply_cached(values),
+                        None => self.read_cache(),
+                    },
                     () = sleep_until(*due), if idle => {}
                 }
             }

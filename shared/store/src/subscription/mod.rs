@@ -114,6 +114,16 @@ impl Subscription {
         self.board.let_go(fleet);
     }
 
+    /// See [`Store::used`].
+    pub fn used(&self, fleets: &[FleetName]) {
+        self.store.used(fleets);
+    }
+
+    /// See [`Store::last_use`].
+    pub fn last_use(&self, fleet: &FleetName) -> Option<u64> {
+        self.store.last_use(fleet)
+    }
+
     /// How many fleets stay at an older snapshot because what the store holds of their newest cannot be used.
     pub fn damaged(&self) -> usize {
         self.board.damaged()

@@ -126,6 +126,11 @@ impl Server {
         self.start_again().await;
     }
 
+    /// One that is stopped, with what it saved before.
+    pub(crate) async fn restart_stopped(&mut self) {
+        self.start_again().await;
+    }
+
     /// Its clients see nothing, not even a closed connection.
     pub(crate) fn pause(&self) {
         stress::hold(self.child.id(), || self.signal("STOP")).unwrap();

@@ -1,0 +1,29 @@
+use super::CacheOptions;
+use heliograph_shared::size;
+use std::path::PathBuf;
+
+/// The flags of a program that has a snapshot cache.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Store")]
+pub struct SnapshotCacheArgs {
+    /// Directory in which the last good snapshots are kept, for a start while Redis is away; none without it
+    #[arg(long, env = "HELIO_SNAPSHOT_CACHE", value_name = "DIR")]
+    pub snapshot_cache: Option<PathBuf>,
+
+    /// How much the snapshot cache may take; fleets that no proxy has used for longest are left out
+    #[arg(
+        long,
+        env = "HELIO_SNAPSHOT_CACHE_SIZE",
+        value_name = "SIZE",
+        value_parser = size::parse,
+        default_value = "512MiB"
+    )]
+    pub snapshot_cache_size: u64,
+}
+
+impl SnapshotCacheArgs {
+    pub fn options(&self) -> Option<CacheOptions> {
+        let path = self.snapshot_cache.clone()?;
+        Some(CacheOptions { path, limit: self.snapshot_cache_size })
+    }
+}

@@ -1,0 +1,233 @@
+//! The directory of the cache: its files are read and replaced whole. Everything here blocks.
+
+use super::file::{self, FRAME, FileError, Header, Kind, Objects, Summary};
+use bytes::Bytes;
+use heliograph_snapshot::{Address, FleetName};
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Why there is no cache.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    #[error(
+        "the snapshot cache cannot use the directory {}: {error}; name one that this program may write to with --snapshot-cache",
+        path.display()
+    )]
+    Unusable { path: PathBuf, error: io::Error },
+    #[error(
+        "another program uses the snapshot cache in {}: give each one a directory of its own with --snapshot-cache",
+        .0.display()
+    )]
+    InUse(PathBuf),
+}
+
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    /// No file of more bytes is read.
+    limit: u64,
+    /// Held for as long as the program uses the directory.
+    _lock: Option<File>,
+}
+
+/// Why a file was not read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Refused(#[from] FileError),
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A file of the cache, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FileName(String);
+
+const DIRECTORY: &str = "directory";
+const LOCK: &str = "lock";
+const FLEET: &str = ".fleet";
+const TEMPORARY: &str = ".tmp";
+
+impl FileName {
+    /// A hash, because a fleet's name is no file's: it has a slash in it, and may be long.
+    pub(super) fn of(fleet: &FleetName) -> Self {
+        Self(format!("{}{FLEET}", blake3::hash(fleet.as_str().as_bytes()).to_hex()))
+    }
+}
+
+impl std::fmt::Display for FileName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether a disk has no room: nothing that a flag could change.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl Directory {
+    /// Makes it if it is not there, and makes sure that it can be written to.
+    pub(super) fn open(path: &Path, limit: u64) -> Result<Self, CacheError> {
+        let unusable = |error| CacheError::Unusable { path: path.to_owned(), error };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+        let lock = path.join(LOCK);
+        let lock =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock);
+        let lock = match lock {
+            Ok(lock) => Some(lock),
+            Err(error) if is_full(&error) => None,
+            Err(error) => return Err(unusable(error)),
+        };
+        match lock.as_ref().map(File::try_lock) {
+            Some(Err(TryLockError::WouldBlock)) => return Err(CacheError::InUse(path.to_owned())),
+            // Where files cannot be locked, nobody is told.
+            None | Some(Ok(()) | Err(TryLockError::Error(_))) => {}
+        }
+        let directory = Self { path: path.to_owned(), limit, _lock: lock };
+        let probe = FileName(format!("probe{TEMPORARY}"));
+        match directory.replace(&probe, [&b"probe"[..]]) {
+            Ok(()) => directory.delete(&probe).map_err(unusable)?,
+            // What is there can be read, and there may be room later.
+            Err(error) if is_full(&error) => {
+                tracing::warn!("the snapshot cache in {} is not written: {error}", path.display());
+            }
+            Err(error) => return Err(unusable(error)),
+        }
+        Ok(directory)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The files of fleets and their lengths. What was left half written is deleted, and what is not of the cache is
+    /// left alone.
+    pub(super) fn list(&self) -> io::Result<BTreeMap<FileName, u64>> {
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let (Ok(name), Ok(metadata)) = (entry.file_name().into_string(), entry.metadata())
+            else {
+                continue;
+            };
+            if !metadata.is_file() || [DIRECTORY, LOCK].contains(&&*name) {
+                continue;
+            }
+            if name.ends_with(TEMPORARY) {
+                let _ = fs::remove_file(entry.path());
+            } else if name.ends_with(FLEET) {
+                files.insert(FileName(name), metadata.len());
+            } else {
+                tracing::warn!(
+                    "the snapshot cache ignores {}: it is not one of its files",
+                    entry.path().display()
+                );
+            }
+        }
+        Ok(files)
+    }
+
+    /// `None`: there is none.
+    pub(super) fn summary(&self) -> Result<Option<Summary>, ReadError> {
+        let Some((mut file, length)) = self.file(&FileName(DIRECTORY.to_owned()))? else {
+            return Ok(None);
+        };
+        let layout = file::layout(Kind::Directory, &read(&mut file, FRAME)?, length)?;
+        let header = read(&mut file, layout.header)?;
+        Ok(Some(file::read_directory(&layout, &header)?))
+    }
+
+    pub(super) fn write_summary(&self, summary: &Summary) -> io::Result<()> {
+        let bytes = file::directory(summary).map_err(io::Error::other)?;
+        self.replace(&FileName(DIRECTORY.to_owned()), [&bytes[..]])
+    }
+
+    /// What comes before the objects. `None`: there is no such file.
+    pub(super) fn header(&self, name: &FileName) -> Result<Option<Header>, ReadError> {
+        Ok(self.read(name)?.map(|(header, ..)| header))
+    }
+
+    /// All of a file. `None`: there is no such file.
+    pub(super) fn objects(&self, name: &FileName) -> Result<Option<(Header, Objects)>, ReadError> {
+        let Some((header, mut file, length)) = self.read(name)? else { return Ok(None) };
+        let objects = header.objects(&read(&mut file, length)?)?;
+        Ok(Some((header, objects)))
+    }
+
+    pub(super) fn write<'a>(
+        &self,
+        name: &FileName,
+        header: &'a [u8],
+        objects: &'a [(Address, Bytes)],
+    ) -> io::Result<()> {
+        let objects = objects.iter().map(|(_, object)| &object[..]);
+        self.replace(name, [header].into_iter().chain(objects))
+    }
+
+    /// It may be gone already.
+    pub(super) fn delete(&self, name: &FileName) -> io::Result<()> {
+        match fs::remove_file(self.path.join(&name.0)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The header, the file behind it, and how much is left of it.
+    fn read(&self, name: &FileName) -> Result<Option<(Header, File, usize)>, ReadError> {
+        let Some((mut file, length)) = self.file(name)? else { return Ok(None) };
+        let layout = file::layout(Kind::Fleet, &read(&mut file, FRAME)?, length)?;
+        let header = file::read_header(&layout, read(&mut file, layout.header)?.into())?;
+        Ok(Some((header, file, layout.objects)))
+    }
+
+    fn file(&self, name: &FileName) -> Result<Option<(File, u64)>, ReadError> {
+        let file = match File::open(self.path.join(&name.0)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let length = file.metadata()?.len();
+        if length > self.limit {
+            return Err(FileError::TooLarge(length).into());
+        }
+        Ok(Some((file, length)))
+    }
+
+    /// The whole file or the one before, whatever happens meanwhile.
+    fn replace<'a>(
+        &self,
+        name: &FileName,
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+    ) -> io::Result<()> {
+        let (path, temporary) =
+            (self.path.join(&name.0), self.path.join(format!("{}{TEMPORARY}", name.0)));
+        let written = write_new(&temporary, pieces).and_then(|()| fs::rename(&temporary, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+}
+
+/// Not forced to the disk: a process that dies takes nothing with it, and what a power cut leaves half written is found by its
+/// checksum and read from Redis.
+fn write_new<'a>(path: &Path, pieces: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
+    // One that is left over is not written into: its mode may be another.
+    let _ = fs::remove_file(path);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut writer = BufWriter::new(file);
+    for piece in pieces {
+        writer.write_all(piece)?;
+    }
+    writer.flush()
+}
+
+/// So many bytes, or fewer where the file ends: that is found by its length and its checksum.
+fn read(file: &mut File, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(length);
+    file.take(length as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

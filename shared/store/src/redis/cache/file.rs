@@ -1,0 +1,376 @@
+//! The bytes of the cache's files, without IO.
+//!
+//! Every file is a frame of fixed length, an index and contents. The frame and the index are encoded with bincode; the
+//! contents of a fleet's file are the store codec's bytes as they are: the record as it is in Redis, with its MAC, and
+//! the objects of its snapshot. The file of the directory has no contents.
+//!
+//! A checksum comes before every decoding, and no length is believed before it is compared with what there is. The
+//! checksums find damage. What makes a file trustworthy is what the store's own code verifies: the record's MAC, the
+//! hashes of the objects, the seals of the secrets.
+
+use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
+use bincode::{Decode, Encode};
+use bytes::Bytes;
+use heliograph_snapshot::{Address, FleetName, Head};
+use std::collections::HashMap;
+
+/// The objects of a snapshot, by address.
+pub(in crate::redis) type Objects = HashMap<Address, Bytes>;
+
+/// Why a file is not used, after the words "the file".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FileError {
+    #[error("is not one of the snapshot cache")]
+    Foreign,
+    #[error("is in format {0}, and this program reads {FORMAT}")]
+    OtherFormat(u32),
+    #[error("is cut off")]
+    Truncated,
+    #[error("is damaged")]
+    Damaged,
+    #[error("has {0} bytes, which is more than the whole cache may have")]
+    TooLarge(u64),
+    #[error("is of {0}")]
+    OtherFleet(FleetName),
+    #[error("has the snapshot {found}, and {known} was written last: an older file was put back")]
+    Older { found: Head, known: Head },
+}
+
+/// What comes before the objects of a fleet's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) fleet: FleetName,
+    pub(super) head: Head,
+    /// The key that secrets were sealed with when the file was written; empty if there was none.
+    pub(super) sealed_with: String,
+    /// As it is in Redis.
+    pub(super) record: Bytes,
+    objects: Vec<Entry>,
+    checksum: [u8; 32],
+}
+
+/// What is in the cache, as the file of the directory tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Summary {
+    /// When all of it was last what Redis had, in milliseconds since 1970; 0 if that is not known.
+    pub(super) confirmed: u64,
+    pub(super) fleets: Vec<FleetSummary>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FleetSummary {
+    pub(super) fleet: FleetName,
+    pub(super) head: Head,
+    /// The length of its file.
+    pub(super) bytes: u64,
+    /// When it last had clients, in seconds since 1970; 0 for never.
+    pub(super) last_use: u64,
+    /// As in [`Header`].
+    pub(super) sealed_with: String,
+}
+
+/// Where the parts of a file are, as its frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// The length of what follows the frame and comes before the contents' objects.
+    pub(super) header: usize,
+    /// The length of the objects.
+    pub(super) objects: usize,
+    index: usize,
+    checksum: [u8; 32],
+    objects_checksum: [u8; 32],
+}
+
+/// What every format begins with.
+#[derive(Encode, Decode)]
+struct Preface {
+    magic: [u8; 8],
+    format: u32,
+}
+
+#[derive(Encode, Decode)]
+struct Frame {
+    preface: Preface,
+    kind: u8,
+    index: u64,
+    record: u64,
+    objects: u64,
+    /// Of the index and the record.
+    checksum: [u8; 32],
+    objects_checksum: [u8; 32],
+}
+
+#[derive(Encode, Decode)]
+struct FleetIndex {
+    fleet: String,
+    head: StoredHead,
+    sealed_with: String,
+    /// How many entries follow.
+    objects: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+struct Entry {
+    address: [u8; 32],
+    length: u64,
+}
+
+#[derive(Encode, Decode)]
+struct DirectoryIndex {
+    confirmed: u64,
+    /// How many entries follow.
+    fleets: u64,
+}
+
+#[derive(Encode, Decode)]
+struct DirectoryEntry {
+    fleet: String,
+    head: StoredHead,
+    bytes: u64,
+    last_use: u64,
+    sealed_with: String,
+}
+
+#[derive(Clone, Copy, Encode, Decode)]
+struct StoredHead {
+    epoch: u64,
+    fence: u128,
+    sequence: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Kind {
+    Fleet = 1,
+    Directory = 2,
+}
+
+const MAGIC: [u8; 8] = *b"helio-sc";
+const FORMAT: u32 = 1;
+/// Every number has its full length, so a frame has one length and an entry of an index too.
+type Config = Configuration<LittleEndian, Fixint, Limit<LONGEST_VALUE>>;
+const CONFIG: Config =
+    bincode::config::standard().with_fixed_int_encoding().with_limit::<LONGEST_VALUE>();
+/// No value that is decoded at once takes more: the longest have a name of a fleet.
+const LONGEST_VALUE: usize = 64 << 10;
+const PREFACE: usize = 8 + 4;
+pub(super) const FRAME: usize = PREFACE + 1 + 3 * 8 + 2 * 32;
+const ENTRY: usize = 32 + 8;
+/// Of an entry of the directory, with texts of no length.
+const SMALLEST_DIRECTORY_ENTRY: usize = 8 + (8 + 16 + 8) + 8 + 8 + 8;
+
+/// What comes before the objects in a fleet's file; they follow in the same order.
+pub(super) fn fleet_header(
+    fleet: &FleetName,
+    head: Head,
+    sealed_with: &str,
+    record: &Bytes,
+    objects: &[(Address, Bytes)],
+) -> Result<Vec<u8>, FileError> {
+    let mut checksum = blake3::Hasher::new();
+    objects.iter().for_each(|(_, object)| {
+        checksum.update(object);
+    });
+    let index = FleetIndex {
+        fleet: fleet.to_string(),
+        head: head.into(),
+        sealed_with: sealed_with.to_owned(),
+        objects: objects.len() as u64,
+    };
+    let mut bytes = encode(&index)?;
+    for (address, object) in objects {
+        let entry = Entry { address: address.0, length: object.len() as u64 };
+        bytes.extend_from_slice(&encode(&entry)?);
+    }
+    let length = objects.iter().map(|(_, object)| object.len()).sum();
+    framed(Kind::Fleet, &bytes, record, length, *checksum.finalize().as_bytes())
+}
+
+pub(super) fn directory(summary: &Summary) -> Result<Vec<u8>, FileError> {
+    let index =
+        DirectoryIndex { confirmed: summary.confirmed, fleets: summary.fleets.len() as u64 };
+    let mut bytes = encode(&index)?;
+    for FleetSummary { fleet, head, bytes: length, last_use, sealed_with } in &summary.fleets {
+        let entry = DirectoryEntry {
+            fleet: fleet.to_string(),
+            head: (*head).into(),
+            bytes: *length,
+            last_use: *last_use,
+            sealed_with: sealed_with.clone(),
+        };
+        bytes.extend_from_slice(&encode(&entry)?);
+    }
+    framed(Kind::Directory, &bytes, &[], 0, *blake3::hash(&[]).as_bytes())
+}
+
+/// Where the parts of a file of that length are. `frame` is its beginning, of up to [`FRAME`] bytes.
+pub(super) fn layout(kind: Kind, frame: &[u8], length: u64) -> Result<Layout, FileError> {
+    let preface: Preface = match frame.get(..PREFACE) {
+        Some(preface) => decode(&mut &preface[..]).map_err(|_| FileError::Foreign)?,
+        // Of a file of ours too little is left to tell.
+        None if MAGIC.starts_with(&frame[..frame.len().min(MAGIC.len())]) => {
+            return Err(FileError::Truncated);
+        }
+        None => return Err(FileError::Foreign),
+    };
+    if preface.magic != MAGIC {
+        return Err(FileError::Foreign);
+    }
+    if preface.format != FORMAT {
+        return Err(FileError::OtherFormat(preface.format));
+    }
+    let frame = frame.get(..FRAME).ok_or(FileError::Truncated)?;
+    let frame: Frame = decode(&mut &frame[..])?;
+    if frame.kind != kind as u8 {
+        return Err(FileError::Foreign);
+    }
+    let told = [frame.index, frame.record, frame.objects];
+    let told = told.iter().try_fold(FRAME as u64, |sum, length| sum.checked_add(*length));
+    match told.ok_or(FileError::Damaged)? {
+        told if told > length => return Err(FileError::Truncated),
+        told if told < length => return Err(FileError::Damaged),
+        _ => {}
+    }
+    let size = |length: u64| usize::try_from(length).map_err(|_| FileError::TooLarge(length));
+    Ok(Layout {
+        header: size(frame.index + frame.record)?,
+        objects: size(frame.objects)?,
+        index: size(frame.index)?,
+        checksum: frame.checksum,
+        objects_checksum: frame.objects_checksum,
+    })
+}
+
+/// `bytes` are the [`Layout::header`] bytes after the frame.
+pub(super) fn read_header(layout: &Layout, bytes: Bytes) -> Result<Header, FileError> {
+    let index = checked(layout, &bytes)?;
+    let rest = &mut &index[..];
+    let found: FleetIndex = decode(rest)?;
+    let count = usize::try_from(found.objects).map_err(|_| FileError::Damaged)?;
+    if count.checked_mul(ENTRY) != Some(rest.len()) {
+        return Err(FileError::Damaged);
+    }
+    let mut objects = Vec::with_capacity(count);
+    let mut sum: u64 = 0;
+    for _ in 0..count {
+        let entry: Entry = decode(rest)?;
+        sum = sum.checked_add(entry.length).ok_or(FileError::Damaged)?;
+        objects.push(entry);
+    }
+    if sum != layout.objects as u64 {
+        return Err(FileError::Damaged);
+    }
+    Ok(Header {
+        fleet: found.fleet.parse().map_err(|_| FileError::Damaged)?,
+        head: found.head.into(),
+        sealed_with: found.sealed_with,
+        record: bytes.slice(layout.index..),
+        objects,
+        checksum: layout.objects_checksum,
+    })
+}
+
+pub(super) fn read_directory(layout: &Layout, bytes: &[u8]) -> Result<Summary, FileError> {
+    let index = checked(layout, bytes)?;
+    let rest = &mut &index[..];
+    let found: DirectoryIndex = decode(rest)?;
+    let count = usize::try_from(found.fleets).map_err(|_| FileError::Damaged)?;
+    if count > rest.len() / SMALLEST_DIRECTORY_ENTRY {
+        return Err(FileError::Damaged);
+    }
+    let mut fleets = Vec::with_capacity(count);
+    for _ in 0..count {
+        let entry: DirectoryEntry = decode(rest)?;
+        fleets.push(FleetSummary {
+            fleet: entry.fleet.parse().map_err(|_| FileError::Damaged)?,
+            head: entry.head.into(),
+            bytes: entry.bytes,
+            last_use: entry.last_use,
+            sealed_with: entry.sealed_with,
+        });
+    }
+    if !rest.is_empty() {
+        return Err(FileError::Damaged);
+    }
+    Ok(Summary { confirmed: found.confirmed, fleets })
+}
+
+impl Header {
+    /// The objects, each with memory of its own: a resource that stays must not keep all of the file with it.
+    pub(super) fn objects(&self, contents: &[u8]) -> Result<Objects, FileError> {
+        if blake3::hash(contents) != blake3::Hash::from_bytes(self.checksum) {
+            return Err(FileError::Damaged);
+        }
+        let mut rest = contents;
+        let mut objects = HashMap::with_capacity(self.objects.len());
+        for Entry { address, length } in &self.objects {
+            let length = usize::try_from(*length).map_err(|_| FileError::Damaged)?;
+            let (object, after) = rest.split_at_checked(length).ok_or(FileError::Damaged)?;
+            objects.insert(Address(*address), Bytes::copy_from_slice(object));
+            rest = after;
+        }
+        Ok(objects)
+    }
+}
+
+/// The frame, the index and the record.
+fn framed(
+    kind: Kind,
+    index: &[u8],
+    record: &[u8],
+    objects: usize,
+    objects_checksum: [u8; 32],
+) -> Result<Vec<u8>, FileError> {
+    let mut checksum = blake3::Hasher::new();
+    checksum.update(index).update(record);
+    let frame = Frame {
+        preface: Preface { magic: MAGIC, format: FORMAT },
+        kind: kind as u8,
+        index: index.len() as u64,
+        record: record.len() as u64,
+        objects: objects as u64,
+        checksum: *checksum.finalize().as_bytes(),
+        objects_checksum,
+    };
+    let mut bytes = encode(&frame)?;
+    bytes.extend_from_slice(index);
+    bytes.extend_from_slice(record);
+    Ok(bytes)
+}
+
+/// The index, if it and the record are what was written.
+fn checked<'a>(layout: &Layout, header: &'a [u8]) -> Result<&'a [u8], FileError> {
+    if header.len() != layout.header
+        || blake3::hash(header) != blake3::Hash::from_bytes(layout.checksum)
+    {
+        return Err(FileError::Damaged);
+    }
+    header.get(..layout.index).ok_or(FileError::Damaged)
+}
+
+fn encode(value: &impl Encode) -> Result<Vec<u8>, FileError> {
+    // Only a name that no reader would take is too long.
+    bincode::encode_to_vec(value, CONFIG).map_err(|_| FileError::Damaged)
+}
+
+fn decode<T: Decode<()>>(bytes: &mut &[u8]) -> Result<T, FileError> {
+    let (value, length) =
+        bincode::decode_from_slice(bytes, CONFIG).map_err(|_| FileError::Damaged)?;
+    *bytes = bytes.get(length..).ok_or(FileError::Damaged)?;
+    Ok(value)
+}
+
+impl From<Head> for StoredHead {
+    fn from(Head { epoch, fence, sequence }: Head) -> Self {
+        Self { epoch, fence, sequence }
+    }
+}
+
+impl From<StoredHead> for Head {
+    fn from(StoredHead { epoch, fence, sequence }: StoredHead) -> Self {
+        Self { epoch, fence, sequence }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,359 @@
+//! The snapshot cache: the last good snapshots on the local disk, for a distributor that starts while Redis is away.
+//!
+//! `docs/store.md` says what is where. [`file`] knows the bytes, [`Directory`] reads and replaces files, [`CacheState`]
+//! decides what is written and what goes, and [`writer`] does it in the background. What is read here is verified by the
+//! same code as what comes from Redis.
+
+mod args;
+mod directory;
+mod file;
+mod metrics;
+mod state;
+mod writer;
+
+pub use args::SnapshotCacheArgs;
+pub use directory::CacheError;
+pub(super) use file::Objects;
+pub(super) use writer::run as write;
+
+use self::directory::{Directory, FileName, ReadError};
+use self::file::{FileError, Header, Summary};
+use self::metrics::Metrics;
+use self::state::CacheState;
+use super::{OpenError, lock};
+use bytes::Bytes;
+use heliograph_snapshot::{FleetName, Head, Snapshot};
+use prometheus::Registry;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+/// Where the cache is, and how much it may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    pub path: PathBuf,
+    /// In bytes.
+    pub limit: u64,
+}
+
+/// What a process serves from its cache because Redis has not confirmed it since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServedFromCache {
+    pub fleets: usize,
+    /// How long ago Redis confirmed it; `None` if that is not known.
+    pub age: Option<Duration>,
+}
+
+impl std::fmt::Display for ServedFromCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fleets = self.fleets;
+        write!(
+            f,
+            "serving {fleets} fleets from the snapshot cache, not confirmed by Redis since the start"
+        )?;
+        match self.age {
+            Some(age) => write!(f, ": the data is {} s old", age.as_secs()),
+            None => write!(f, ": the age of the data is unknown"),
+        }
+    }
+}
+
+/// Cheap to clone: clones share everything.
+#[derive(Clone, Debug)]
+pub(super) struct Cache(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    directory: Directory,
+    /// Nobody holds it while a file is read or written.
+    state: Mutex<CacheState>,
+    /// Something is to be written or deleted.
+    bell: Notify,
+    metrics: Metrics,
+    /// That the disk fails is told.
+    is_failing: AtomicBool,
+}
+
+impl Cache {
+    /// Blocks, for as long as a directory is listed.
+    pub(super) fn open(options: &CacheOptions, registry: &Registry) -> Result<Self, OpenError> {
+        let metrics = Metrics::register(registry)?;
+        let directory = Directory::open(&options.path, options.limit)?;
+        let unusable = |error| CacheError::Unusable { path: options.path.clone(), error };
+        let mut files = directory.list().map_err(unusable)?;
+        let summary = summary(&directory, &metrics);
+        let mut found = Vec::new();
+        for it in &summary.fleets {
+            if let Some(length) = files.remove(&FileName::of(&it.fleet)) {
+                found.push((it.fleet.clone(), it.head, length, it.sealed_with.clone()));
+            }
+        }
+        // Written after the file of the directory was; or that one is lost.
+        for (name, length) in files {
+            match directory.header(&name) {
+                Ok(Some(Header { fleet, head, sealed_with, .. }))
+                    if FileName::of(&fleet) == name =>
+                {
+                    found.push((fleet, head, length, sealed_with));
+                }
+                Ok(None) => {}
+                Ok(Some(header)) => {
+                    ignore(
+                        &directory,
+                        &metrics,
+                        &name,
+                        &FileError::OtherFleet(header.fleet).into(),
+                    );
+                }
+                Err(error) => ignore(&directory, &metrics, &name, &error),
+            }
+        }
+        let state = Mutex::new(CacheState::new(options.limit, &summary, found));
+        let inner = Inner {
+            directory,
+            state,
+            bell: Notify::new(),
+            metrics,
+            is_failing: AtomicBool::default(),
+        };
+        let cache = Self(Arc::new(inner));
+        cache.count();
+        Ok(cache)
+    }
+
+    /// The records of the fleets that are here and not among `others`, those first that were used last. A file that
+    /// cannot be used is told of and left out.
+    pub(super) async fn records(&self, others: BTreeSet<FleetName>) -> Vec<(FleetName, Bytes)> {
+        let cache = self.clone();
+        let read = spawn_blocking(move || {
+            let mut fleets = cache.state().recent_first();
+            fleets.retain(|fleet| !others.contains(fleet));
+            let record = |fleet: FleetName| Some((fleet.clone(), cache.read_record(&fleet)?));
+            fleets.into_iter().filter_map(record).collect()
+        });
+        // The program is ending.
+        read.await.unwrap_or_default()
+    }
+
+    /// The record that is here of a fleet.
+    async fn record_of(&self, fleet: &FleetName) -> Option<Bytes> {
+        let (cache, fleet) = (self.clone(), fleet.clone());
+        spawn_blocking(move || cache.read_record(&fleet)).await.ok().flatten()
+    }
+
+    /// What is here of a fleet, at whatever head.
+    pub(super) async fn objects(&self, fleet: &FleetName) -> Option<Objects> {
+        if !self.state().has(fleet) {
+            return None;
+        }
+        let (cache, fleet) = (self.clone(), fleet.clone());
+        let read = spawn_blocking(move || {
+            let found = cache.0.directory.objects(&FileName::of(&fleet));
+            cache.usable(&fleet, found, |(header, _)| header).map(|(_, objects)| objects)
+        });
+        read.await.ok().flatten()
+    }
+
+    /// A file is of no use, although it is what was written.
+    pub(super) fn reject(&self, fleet: &FleetName, reason: &dyn std::fmt::Display) {
+        log_ignored(&self.0.directory, &self.0.metrics, &FileName::of(fleet), reason);
+        self.discard(fleet);
+    }
+
+    /// A reader is told of this record. `value` is what is in Redis.
+    pub(super) fn note_record(&self, fleet: &FleetName, head: Head, value: &Bytes) {
+        // With memory of its own: what came with it may be large.
+        self.state().note_record(fleet, head, Bytes::copy_from_slice(value));
+    }
+
+    pub(super) fn retire(&self, fleet: &FleetName) {
+        self.state().retire(fleet);
+        self.0.bell.notify_one();
+    }
+
+    /// The record of a fleet at a head, as it is in Redis.
+    pub(super) fn record(&self, fleet: &FleetName, head: Head) -> Option<Bytes> {
+        self.state().record(fleet, head)
+    }
+
+    /// A snapshot was loaded, and all of it is there.
+    pub(super) fn offer(&self, record: Bytes, snapshot: Arc<Snapshot>) {
+        if self.state().offer(record, snapshot, Instant::now(), milliseconds()) {
+            self.0.bell.notify_one();
+        }
+    }
+
+    /// A reader is told of this fleet from here, and not by Redis.
+    pub(super) fn mark_unconfirmed(&self, fleet: &FleetName) {
+        self.state().mark_unconfirmed(fleet);
+    }
+
+    /// Redis has this head of a fleet, the same as what was told or a newer one.
+    pub(super) fn confirm(&self, fleet: &FleetName, head: Head, is_newer: bool) {
+        self.state().confirm(fleet, head, is_newer);
+    }
+
+    /// A snapshot is about to be loaded.
+    pub(super) fn loading(&self, fleet: &FleetName) {
+        self.state().loading(fleet);
+    }
+
+    pub(super) fn loaded(&self, fleet: &FleetName, head: Head) {
+        self.state().loaded(fleet, head);
+    }
+
+    /// All that Redis has is known.
+    pub(super) fn compared(&self) {
+        self.state().compared(milliseconds());
+    }
+
+    /// What was last written of a fleet.
+    pub(super) fn head(&self, fleet: &FleetName) -> Option<Head> {
+        self.state().head(fleet)
+    }
+
+    pub(super) fn is_unconfirmed(&self, fleet: &FleetName) -> bool {
+        self.state().is_unconfirmed(fleet)
+    }
+
+    pub(super) fn has_unconfirmed(&self) -> bool {
+        self.state().unconfirmed() > 0
+    }
+
+    pub(super) fn used(&self, fleets: &[FleetName]) {
+        self.state().used_now(fleets, milliseconds() / 1000);
+    }
+
+    pub(super) fn last_use(&self, fleet: &FleetName) -> Option<u64> {
+        self.state().last_use(fleet)
+    }
+
+    /// `None`: nothing.
+    pub(super) fn served(&self) -> Option<ServedFromCache> {
+        let state = self.state();
+        let (fleets, confirmed) = (state.unconfirmed(), state.confirmed());
+        drop(state);
+        (fleets > 0).then(|| {
+            let age = Duration::from_millis(milliseconds().saturating_sub(confirmed));
+            ServedFromCache { fleets, age: (confirmed > 0).then_some(age) }
+        })
+    }
+
+    /// Has the metrics say how old is what is served.
+    pub(super) fn update_serving(&self) {
+        let served = self.served();
+        let age = served.and_then(|served| served.age).unwrap_or_default();
+        self.0.metrics.serving(served.map_or(0, |served| served.fleets), age.as_secs_f64());
+    }
+
+    /// Blocks.
+    fn read_record(&self, fleet: &FleetName) -> Option<Bytes> {
+        let header = self.0.directory.header(&FileName::of(fleet));
+        self.usable(fleet, header, |header| header).map(|header| header.record)
+    }
+
+    /// What was read of a fleet's file, if it is to be used. `header` finds its header.
+    fn usable<T>(
+        &self,
+        fleet: &FleetName,
+        read: Result<Option<T>, ReadError>,
+        header: impl Fn(&T) -> &Header,
+    ) -> Option<T> {
+        let checked = match read {
+            Ok(Some(found)) => match self.check(fleet, header(&found)) {
+                Ok(()) => return Some(found),
+                Err(error) => Err(error.into()),
+            },
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = checked {
+            log_ignored(&self.0.directory, &self.0.metrics, &FileName::of(fleet), &error);
+        }
+        self.discard(fleet);
+        None
+    }
+
+    /// The writer deletes it, who alone touches files: perhaps it has just written another.
+    fn discard(&self, fleet: &FleetName) {
+        self.state().discard(fleet);
+        self.count();
+        self.0.bell.notify_one();
+    }
+
+    fn check(&self, fleet: &FleetName, header: &Header) -> Result<(), FileError> {
+        if header.fleet != *fleet {
+            return Err(FileError::OtherFleet(header.fleet.clone()));
+        }
+        match self.state().head(fleet) {
+            Some(known) if header.head < known => {
+                Err(FileError::Older { found: header.head, known })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn count(&self) {
+        let state = self.state();
+        let (fleets, used) = (state.fleets(), state.used());
+        drop(state);
+        self.0.metrics.content(fleets, used);
+    }
+
+    /// Says once that the disk fails, and that it does no more.
+    fn log_failure(&self, failure: Option<&dyn std::fmt::Display>) {
+        let was_failing = self.0.is_failing.swap(failure.is_some(), Ordering::Relaxed);
+        let path = self.0.directory.path().display();
+        match failure {
+            Some(error) if !was_failing => tracing::warn!(
+                "the snapshot cache in {path} cannot be written: {error}; proxies are served all the same, and it is tried again"
+            ),
+            None if was_failing => {
+                tracing::info!("the snapshot cache in {path} can be written again");
+            }
+            _ => {}
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, CacheState> {
+        lock(&self.0.state)
+    }
+}
+
+fn summary(directory: &Directory, metrics: &Metrics) -> Summary {
+    match directory.summary() {
+        Ok(summary) => summary.unwrap_or_default(),
+        Err(error) => {
+            log_ignored(directory, metrics, &"directory", &error);
+            Summary::default()
+        }
+    }
+}
+
+/// Says so once, because it is gone then.
+fn ignore(directory: &Directory, metrics: &Metrics, name: &FileName, error: &ReadError) {
+    log_ignored(directory, metrics, name, error);
+    let _ = directory.delete(name);
+}
+
+fn log_ignored(
+    directory: &Directory,
+    metrics: &Metrics,
+    name: &dyn std::fmt::Display,
+    reason: &dyn std::fmt::Display,
+) {
+    metrics.ignored();
+    let path = directory.path().display();
+    tracing::warn!("the snapshot cache ignores the file {path}/{name}: it {reason}");
+}
+
+/// Since 1970, by this machine's clock.
+fn milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,458 @@
+//! What is in the cache, what is to be written and what is to go, decided without IO and without a clock.
+
+use super::file::{FleetSummary, Summary};
+use bytes::Bytes;
+use heliograph_snapshot::{FleetName, Head, Snapshot};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// All that is known of the cache. Its memory is bounded by the number of fleets.
+#[derive(Debug)]
+pub(super) struct CacheState {
+    /// How many bytes the files may take.
+    limit: u64,
+    /// The fleets that have a file.
+    files: BTreeMap<FleetName, File>,
+    /// What their files take.
+    used: u64,
+    /// The records as they are in Redis, of the fleets that a reader was told of.
+    records: BTreeMap<FleetName, Records>,
+    /// When a fleet last had clients, in seconds since 1970.
+    uses: BTreeMap<FleetName, u64>,
+    /// What is to be written. A newer snapshot takes the place of an older one.
+    pending: BTreeMap<FleetName, Pending>,
+    /// The fleets whose files are to be written again because of a newer key.
+    reseal: BTreeSet<FleetName>,
+    /// The fleets whose files are to be deleted.
+    discarded: BTreeSet<FleetName>,
+    /// The fleets that are served from here and that Redis has not confirmed since the start.
+    unconfirmed: BTreeMap<FleetName, Unconfirmed>,
+    /// When all was last what Redis had, in milliseconds since 1970.
+    confirmed: u64,
+    /// The files have changed since the file of the directory was written.
+    is_changed: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Unconfirmed {
+    /// What is here is in memory, or will be in a moment.
+    is_loaded: bool,
+    /// What Redis has is newer, and is to be loaded first.
+    newer: Option<Head>,
+}
+
+#[derive(Clone, Debug)]
+struct File {
+    head: Head,
+    bytes: u64,
+    sealed_with: String,
+    /// When this process wrote it.
+    written: Option<Instant>,
+}
+
+/// The newest records that were told: the one before is perhaps being loaded.
+#[derive(Debug)]
+struct Records {
+    newest: (Head, Bytes),
+    before: Option<(Head, Bytes)>,
+}
+
+/// A snapshot to write, and the record that it was loaded for.
+#[derive(Clone, Debug)]
+pub(super) struct Work {
+    pub(super) record: Bytes,
+    pub(super) snapshot: Arc<Snapshot>,
+    /// When it became known, in milliseconds since 1970.
+    since: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    record: Bytes,
+    snapshot: Weak<Snapshot>,
+    head: Head,
+    /// What could not be written at once is kept only for as long as somebody else has it: memory is not the cache's.
+    held: Option<Arc<Snapshot>>,
+    /// When it may be written.
+    due: Instant,
+    since: u64,
+}
+
+/// What the writer does next.
+#[derive(Debug)]
+pub(super) enum Job {
+    Write(Work),
+    /// The file is to be read and written again.
+    Reseal(FleetName),
+    Delete(FleetName),
+}
+
+/// How to make room for a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Once these are deleted.
+    Evict(Vec<FleetName>),
+    /// What is there was used more recently, or the file is too large.
+    None,
+}
+
+/// Between two writes of one fleet.
+pub(super) const INTERVAL: Duration = Duration::from_secs(5);
+/// Until something is tried again that failed.
+pub(super) const RETRY: Duration = Duration::from_secs(30);
+/// Disks count in these.
+const BLOCK: u64 = 4096;
+/// No file has a longer name in it.
+const LONGEST_NAME: usize = 4096;
+
+impl CacheState {
+    /// `summary` is what the file of the directory said, and `files` what there is.
+    pub(super) fn new(
+        limit: u64,
+        summary: &Summary,
+        files: impl IntoIterator<Item = (FleetName, Head, u64, String)>,
+    ) -> Self {
+        let files: BTreeMap<_, _> = files
+            .into_iter()
+            .map(|(fleet, head, bytes, sealed_with)| {
+                (fleet, File { head, bytes, sealed_with, written: None })
+            })
+            .collect();
+        let uses = summary.fleets.iter().filter(|it| it.last_use > 0);
+        let uses = uses.filter(|it| files.contains_key(&it.fleet));
+        let mut state = Self {
+            limit,
+            used: files.values().map(|file| on_disk(file.bytes)).sum(),
+            records: BTreeMap::new(),
+            uses: uses.map(|it| (it.fleet.clone(), it.last_use)).collect(),
+            pending: BTreeMap::new(),
+            reseal: BTreeSet::new(),
+            discarded: BTreeSet::new(),
+            unconfirmed: BTreeMap::new(),
+            confirmed: summary.confirmed,
+            is_changed: false,
+            files,
+        };
+        // The limit may have been higher.
+        for fleet in state.recent_first().into_iter().rev() {
+            if state.used > limit {
+                state.discard(&fleet);
+            }
+        }
+        state
+    }
+
+    pub(super) fn fleets(&self) -> usize {
+        self.files.len()
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
+    pub(super) fn unconfirmed(&self) -> usize {
+        self.unconfirmed.len()
+    }
+
+    pub(super) fn is_unconfirmed(&self, fleet: &FleetName) -> bool {
+        self.unconfirmed.contains_key(fleet)
+    }
+
+    pub(super) fn confirmed(&self) -> u64 {
+        self.confirmed
+    }
+
+    pub(super) fn has(&self, fleet: &FleetName) -> bool {
+        self.files.contains_key(fleet)
+    }
+
+    pub(super) fn last_use(&self, fleet: &FleetName) -> Option<u64> {
+        self.uses.get(fleet).copied()
+    }
+
+    /// All that have a file, those first that were used last.
+    pub(super) fn recent_first(&self) -> Vec<FleetName> {
+        let mut fleets: Vec<_> = self.files.keys().cloned().collect();
+        fleets.sort_by_key(|fleet| Reverse(self.last_use(fleet)));
+        fleets
+    }
+
+    /// What was last written of a fleet.
+    pub(super) fn head(&self, fleet: &FleetName) -> Option<Head> {
+        self.files.get(fleet).map(|file| file.head)
+    }
+
+    /// Secrets are sealed with this key from now on. Files with others are written again while those can be opened.
+    pub(super) fn keys_changed(&mut self, key: &str) {
+        let otherwise = |file: &File| !file.sealed_with.is_empty() && file.sealed_with != key;
+        let fleets = self.files.iter().filter(|(_, file)| otherwise(file));
+        self.reseal = fleets.map(|(fleet, _)| fleet.clone()).collect();
+    }
+
+    /// A reader was told of a fleet's record.
+    pub(super) fn note_record(&mut self, fleet: &FleetName, head: Head, record: Bytes) {
+        match self.records.get_mut(fleet) {
+            Some(records) if records.newest.0 < head => {
+                let before = std::mem::replace(&mut records.newest, (head, record));
+                records.before = Some(before);
+            }
+            Some(_) => {}
+            None => {
+                self.records
+                    .insert(fleet.clone(), Records { newest: (head, record), before: None });
+            }
+        }
+    }
+
+    /// The record of a fleet at a head, as it is in Redis.
+    pub(super) fn record(&self, fleet: &FleetName, head: Head) -> Option<Bytes> {
+        let Records { newest, before } = self.records.get(fleet)?;
+        let mut both = [Some(newest), before.as_ref()].into_iter().flatten();
+        both.find(|(at, _)| *at == head).map(|(_, record)| record.clone())
+    }
+
+    /// A fleet is no more.
+    pub(super) fn retire(&mut self, fleet: &FleetName) {
+        self.reseal.remove(fleet);
+        self.records.remove(fleet);
+        self.pending.remove(fleet);
+        self.uses.remove(fleet);
+        self.unconfirmed.remove(fleet);
+        if self.has(fleet) {
+            self.discard(fleet);
+        }
+    }
+
+    /// A file is of no use, and is to be deleted.
+    pub(super) fn discard(&mut self, fleet: &FleetName) {
+        self.deleted(fleet);
+        self.discarded.insert(fleet.clone());
+    }
+
+    /// A snapshot was loaded whole. Whether it is to be written.
+    pub(super) fn offer(
+        &mut self,
+        record: Bytes,
+        snapshot: Arc<Snapshot>,
+        now: Instant,
+        milliseconds: u64,
+    ) -> bool {
+        let fleet = snapshot.fleet.clone();
+        // Not one that was retired meanwhile.
+        if !self.records.contains_key(&fleet) || fleet.as_str().len() > LONGEST_NAME {
+            return false;
+        }
+        let file = self.files.get(&fleet);
+        if file.is_some_and(|file| file.head >= snapshot.head) {
+            return false;
+        }
+        let written = file.and_then(|file| file.written);
+        let due = written.map_or(now, |written| written + INTERVAL).max(now);
+        match self.pending.get_mut(&fleet) {
+            Some(pending) if pending.head >= snapshot.head => return false,
+            // It waits no longer because there is something newer.
+            Some(pending) => {
+                let (due, since) = (pending.due, pending.since);
+                *pending = Pending::holding(record, snapshot, due, since);
+            }
+            None => {
+                let pending = Pending::holding(record, snapshot, due, milliseconds);
+                self.pending.insert(fleet, pending);
+            }
+        }
+        true
+    }
+
+    /// What could not be written is tried again later, unless there is something newer by now.
+    pub(super) fn postpone(&mut self, work: Work, now: Instant) {
+        let Work { record, snapshot, since } = work;
+        let fleet = snapshot.fleet.clone();
+        if self.records.contains_key(&fleet) {
+            let pending = Pending::holding(record, snapshot, now + RETRY, since);
+            self.pending.entry(fleet).or_insert(Pending { held: None, ..pending });
+        }
+    }
+
+    /// What to do now: first what makes room, then the fleets with the most recent use. `all`: also what is not due.
+    pub(super) fn next_job(&mut self, now: Instant, all: bool) -> Option<Job> {
+        if let Some(fleet) = self.discarded.pop_first() {
+            return Some(Job::Delete(fleet));
+        }
+        loop {
+            let due = self.pending.iter().filter(|(_, it)| it.due <= now || (all && it.is_held()));
+            let next = due.min_by_key(|(fleet, it)| (Reverse(self.last_use(fleet)), it.due));
+            let Some(fleet) = next.map(|(fleet, _)| fleet.clone()) else { break };
+            let Some(pending) = self.pending.remove(&fleet) else { break };
+            // Else nobody has it any more.
+            if let Some(snapshot) = pending.snapshot.upgrade() {
+                let Pending { record, since, .. } = pending;
+                return Some(Job::Write(Work { record, snapshot, since }));
+            }
+        }
+        if all { None } else { self.reseal.pop_first().map(Job::Reseal) }
+    }
+
+    /// When something is due. `None`: nothing is to be done.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
+        if !self.discarded.is_empty() || !self.reseal.is_empty() {
+            return Some(now);
+        }
+        self.pending.values().map(|pending| pending.due).min()
+    }
+
+    /// Makes room for a file of that length, beside the one that it replaces: both are there for a moment.
+    pub(super) fn room(&self, fleet: &FleetName, bytes: u64) -> Room {
+        let (need, own) = (on_disk(bytes), self.files.get(fleet).map_or(0, |it| on_disk(it.bytes)));
+        if need + own > self.limit {
+            return Room::None;
+        }
+        let mut over = (self.used + need).saturating_sub(self.limit);
+        let last_use = self.last_use(fleet);
+        let mut others: Vec<_> = self
+            .files
+            .iter()
+            .map(|(other, file)| (self.last_use(other), other, on_disk(file.bytes)))
+            .filter(|(other_use, other, _)| *other_use < last_use && *other != fleet)
+            .collect();
+        others.sort_unstable();
+        let mut deleted = Vec::new();
+        for (_, other, bytes) in others {
+            if over == 0 {
+                break;
+            }
+            over = over.saturating_sub(bytes);
+            deleted.push(other.clone());
+        }
+        if over == 0 { Room::Evict(deleted) } else { Room::None }
+    }
+
+    /// There is a file of that length now.
+    pub(super) fn written(
+        &mut self,
+        fleet: &FleetName,
+        head: Head,
+        bytes: u64,
+        sealed_with: String,
+        now: Instant,
+    ) {
+        self.deleted(fleet);
+        self.reseal.remove(fleet);
+        self.used += on_disk(bytes);
+        let file = File { head, bytes, sealed_with, written: Some(now) };
+        self.files.insert(fleet.clone(), file);
+        if self.records.contains_key(fleet) {
+            self.discarded.remove(fleet);
+        } else {
+            // Retired while it was written.
+            self.discard(fleet);
+        }
+    }
+
+    /// There is no file any more.
+    pub(super) fn deleted(&mut self, fleet: &FleetName) {
+        if let Some(file) = self.files.remove(fleet) {
+            self.used -= on_disk(file.bytes);
+        }
+        self.is_changed = true;
+    }
+
+    /// These fleets have clients, at so many seconds since 1970.
+    pub(super) fn used_now<'a>(
+        &mut self,
+        fleets: impl IntoIterator<Item = &'a FleetName>,
+        now: u64,
+    ) {
+        for fleet in fleets {
+            match self.uses.get_mut(fleet) {
+                Some(last) => *last = now,
+                None => drop(self.uses.insert(fleet.clone(), now)),
+            }
+        }
+    }
+
+    /// The fleet is served from here, before Redis was asked.
+    pub(super) fn mark_unconfirmed(&mut self, fleet: &FleetName) {
+        self.unconfirmed.insert(fleet.clone(), Unconfirmed::default());
+    }
+
+    /// Redis has this head, the same as what was told or a newer one. Until that is loaded, clients are served what is older.
+    pub(super) fn confirm(&mut self, fleet: &FleetName, head: Head, is_newer: bool) {
+        match self.unconfirmed.get_mut(fleet) {
+            Some(unconfirmed) if is_newer && unconfirmed.is_loaded => {
+                unconfirmed.newer = Some(head);
+            }
+            _ => drop(self.unconfirmed.remove(fleet)),
+        }
+    }
+
+    /// What is here of a fleet is about to be in memory.
+    pub(super) fn loading(&mut self, fleet: &FleetName) {
+        if let Some(unconfirmed) = self.unconfirmed.get_mut(fleet) {
+            unconfirmed.is_loaded = true;
+        }
+    }
+
+    pub(super) fn loaded(&mut self, fleet: &FleetName, head: Head) {
+        let newer = self.unconfirmed.get(fleet).and_then(|unconfirmed| unconfirmed.newer);
+        if newer.is_some_and(|newer| newer <= head) {
+            self.unconfirmed.remove(fleet);
+        }
+    }
+
+    /// What is told is all that Redis has, at so many milliseconds since 1970.
+    pub(super) fn compared(&mut self, milliseconds: u64) {
+        // What Redis lost is not confirmed by its other fleets.
+        if self.unconfirmed.is_empty() {
+            self.confirmed = milliseconds;
+        }
+    }
+
+    /// What the file of the directory is to say.
+    pub(super) fn summary(&self) -> Summary {
+        let fleet = |(fleet, file): (&FleetName, &File)| FleetSummary {
+            fleet: fleet.clone(),
+            head: file.head,
+            bytes: file.bytes,
+            last_use: self.last_use(fleet).unwrap_or_default(),
+            sealed_with: file.sealed_with.clone(),
+        };
+        // What is not written yet is not in the files.
+        let oldest = self.pending.values().map(|pending| pending.since).min();
+        Summary {
+            confirmed: self.confirmed.min(oldest.unwrap_or(u64::MAX)),
+            fleets: self.files.iter().map(fleet).collect(),
+        }
+    }
+
+    /// Whether the files have changed since this was last asked.
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+}
+
+impl Pending {
+    fn holding(record: Bytes, snapshot: Arc<Snapshot>, due: Instant, since: u64) -> Self {
+        let (weak, head) = (Arc::downgrade(&snapshot), snapshot.head);
+        Self { record, snapshot: weak, head, held: Some(snapshot), due, since }
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+}
+
+impl Work {
+    pub(super) fn new(record: Bytes, snapshot: Arc<Snapshot>, since: u64) -> Self {
+        Self { record, snapshot, since }
+    }
+}
+
+fn on_disk(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK).saturating_mul(BLOCK)
+}
+
+#[cfg(test)]
+mod tests;
