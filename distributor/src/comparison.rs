@@ -7,6 +7,7 @@ use crate::feed::{Fleet, Fleets};
 use heliograph_snapshot::Head;
 use heliograph_store::Store;
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,8 +22,9 @@ pub(crate) struct Comparer {
 }
 
 /// Where streams ask for a comparison.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Comparisons {
+    store: Arc<dyn Store>,
     asked: Arc<Notify>,
 }
 
@@ -48,7 +50,8 @@ const RETRY: Duration = Duration::from_millis(200);
 impl Comparer {
     pub(crate) fn new(store: Arc<dyn Store>, fleets: Fleets) -> (Self, Comparisons) {
         let asked = Arc::new(Notify::new());
-        (Self { store, fleets, asked: asked.clone() }, Comparisons { asked })
+        let comparisons = Comparisons { store: store.clone(), asked: asked.clone() };
+        (Self { store, fleets, asked }, comparisons)
     }
 
     pub(crate) async fn run(self) -> Infallible {
@@ -87,7 +90,19 @@ impl Comparer {
     }
 }
 
+impl fmt::Debug for Comparisons {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Comparisons").finish_non_exhaustive()
+    }
+}
+
 impl Comparisons {
+    /// Whether this replica has started without the store, and not been compared with it since: then it may be behind by any
+    /// time, and not by that of a comparison.
+    pub(crate) fn is_unconfirmed(&self, fleet: &Fleet) -> bool {
+        self.store.is_unconfirmed(&fleet.name)
+    }
+
     /// The head that the store has of a fleet, as of some moment after this call. Waits while the store is away.
     pub(crate) async fn head_of(&self, fleet: &Fleet) -> Head {
         let Comparison { asked, answer } = &fleet.comparison;

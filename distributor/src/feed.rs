@@ -152,6 +152,9 @@ impl Feed {
     fn know(&mut self, record: &Record, updates: &mut Subscription, metrics: &Metrics) {
         let name = &record.fleet;
         self.budget.note(name, record.bytes);
+        if let Some(last_use) = updates.last_use(name) {
+            self.budget.prefer(name, last_use);
+        }
         let place = self.places.borrow().get(name).cloned();
         match place {
             Some(place) => {
@@ -190,9 +193,10 @@ impl Feed {
     /// forgotten within 20 s.
     fn drop_unused(&mut self, updates: &mut Subscription, metrics: &Metrics) {
         let (now, places) = (self.start.elapsed(), self.places.borrow().clone());
-        for (name, _) in places.iter().filter(|(_, place)| place.is_in_use()) {
-            self.load_for_clients(name, updates, metrics);
-        }
+        let in_use = places.iter().filter(|(_, place)| place.is_in_use());
+        let in_use: Vec<_> = in_use.map(|(name, _)| name.clone()).collect();
+        in_use.iter().for_each(|name| self.load_for_clients(name, updates, metrics));
+        updates.used(&in_use);
         for name in self.budget.to_drop(now) {
             if places.get(&name).is_none_or(|place| place.drop_unused()) {
                 tracing::debug!(fleet = %name, "dropped because no proxy uses it");

@@ -9,7 +9,7 @@ use heliograph_shared::settings::{self, SettingsArgs};
 use heliograph_shared::shutdown;
 use heliograph_shared::tasks::Tasks;
 use heliograph_shared::telemetry::{self, LogArgs, Logging};
-use heliograph_store::StoreArgs;
+use heliograph_store::{SnapshotCacheArgs, StoreArgs};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,9 @@ pub struct Program {
 
     #[command(flatten)]
     pub store: StoreArgs,
+
+    #[command(flatten)]
+    pub cache: SnapshotCacheArgs,
 
     #[command(flatten)]
     pub admin: AdminArgs,
@@ -63,23 +66,33 @@ impl Program {
         let readiness = Readiness::new();
         let registry = telemetry::registry("distributor")?;
         self.xds.check_beside(self.admin.admin_address)?;
-        let store = Arc::new(self.store.open(&registry)?);
+        let store = Arc::new(self.store.open_with_cache(&self.cache, &registry)?);
         let admin = admin::bind(self.admin.admin_address).await?;
         let mut xds = self.xds.clone();
         xds.load.drain_time.get_or_insert(LoadArgs::DRAIN_TIME);
-        let distributor = app::build(&xds, &self.security, store, &registry, &readiness).await?;
+        let distributor =
+            app::build(&xds, &self.security, store.clone(), &registry, &readiness).await?;
 
         let (xds, admin_address) = (distributor.address(), admin.address());
         allow_open_files(&self.xds.load);
         tracing::info!(%xds, admin = %admin_address, "serving");
-        let pages = distributor.add_pages(Pages::new(registry, readiness).logging(logging));
+        let served = store.clone();
+        let pages = Pages::new(registry, readiness).logging(logging);
+        let pages = pages.note(move || served.served_from_cache().map(|it| it.to_string()));
+        let pages = distributor.add_pages(pages);
         let mut tasks = Tasks::new(stop.clone()).with_longer_end(distributor.drain_time());
         // The port says that this replica is not ready for as long as it drains.
         let over = CancellationToken::new();
         tasks.spawn("admin port", admin.serve(pages, over.clone().cancelled_owned()));
         let over = over.drop_guard();
         tasks.spawn("distributor", async move {
-            let outcome = distributor.run(stop).await;
+            let ended = CancellationToken::new();
+            let running = async {
+                let outcome = distributor.run(stop).await;
+                ended.cancel();
+                outcome
+            };
+            let (outcome, ()) = tokio::join!(running, store.write_cache(ended.cancelled()));
             drop(over);
             outcome
         });

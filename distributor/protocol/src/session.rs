@@ -93,7 +93,7 @@ impl Session {
         Ok(self.take(now, &step))
     }
 
-    /// Whether a client shows, with the first request of a type, that it holds from before what the view does not have:
+    /// Whether a client shows, with the first request of a type, that what it holds from before is not what the view has:
     /// something older, or something newer that it got elsewhere.
     pub fn holds_other(&self, request: &Request) -> Result<bool, RequestError> {
         let Some(kind) = request.kind() else { return Ok(false) };

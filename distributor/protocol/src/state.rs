@@ -189,22 +189,27 @@ impl State {
         Ok(said)
     }
 
-    /// Whether a client shows, with the first request of a type, that it holds from before what the view does not have:
+    /// Whether a client shows, with the first request of a type, that what it holds from before is not what the view has:
     /// something older, or something newer that it got elsewhere.
     pub(crate) fn is_told_other(&self, kind: ResourceType, asks: &Asks, names: &NamePool) -> bool {
         if self.watches.get(kind).is_some() || !Watch::resumes(asks) {
             return false;
         }
         let view = &self.latest;
+        let trial = || {
+            let mut trial = Watch::new(self.protocol, kind, view.clone(), view.clone());
+            trial.ask_first(asks.clone(), names).ok().map(|()| trial)
+        };
         match asks {
-            Asks::Change { held, .. } => held.iter().any(|(name, version)| {
-                !version.parse().is_ok_and(|version| view.has(kind, name, Some(version)))
-            }),
-            // Only the whole has a version, so it takes a trial.
-            Asks::Whole { .. } => {
-                let mut trial = Watch::new(self.protocol, kind, view.clone(), view.clone());
-                trial.ask_first(asks.clone(), names).is_ok() && trial.has_to_tell()
+            Asks::Change { held, .. } => {
+                let is_other = |(name, version): (&String, &String)| {
+                    !version.parse().is_ok_and(|version| view.has(kind, name, Some(version)))
+                };
+                // What it lacks may have been removed since.
+                held.iter().any(is_other) || trial().is_some_and(|trial| trial.lacks_any())
             }
+            // Only the whole has a version, so it takes a trial.
+            Asks::Whole { .. } => trial().is_some_and(|trial| trial.has_to_tell()),
         }
     }
 

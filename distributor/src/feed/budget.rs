@@ -1,6 +1,7 @@
 //! Which fleets are kept in memory, decided without IO and without a clock.
 
 use heliograph_snapshot::FleetName;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -16,8 +17,9 @@ pub(crate) struct Budget {
     /// How long a fleet is unused before it may be dropped.
     idle: Duration,
     fleets: BTreeMap<FleetName, Account>,
-    /// Those that were never kept, the smallest first: the more of them fit, the fewer clients have to wait.
-    fresh: BTreeSet<(u64, FleetName)>,
+    /// Those that were never kept: first those that had clients before this replica started, the latest first; then the
+    /// smallest, because the more of them fit, the fewer clients have to wait.
+    fresh: BTreeSet<(Reverse<u64>, u64, FleetName)>,
     /// What all that are kept take.
     used: u64,
 }
@@ -35,7 +37,10 @@ struct Account {
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// Never kept.
-    Fresh,
+    Fresh {
+        /// When it had clients, before this replica started; 0 if it had none.
+        last_use: u64,
+    },
     Kept {
         /// When it was last in use; if it never was, when it was loaded.
         last_use: Duration,
@@ -61,9 +66,18 @@ impl Budget {
 
     /// There is a fleet that takes so much, or would.
     pub(crate) fn note(&mut self, name: &FleetName, bytes: u64) {
-        let state = self.fleets.get(name).map_or(State::Fresh, |account| account.state);
+        let fresh = State::Fresh { last_use: 0 };
+        let state = self.fleets.get(name).map_or(fresh, |account| account.state);
         let bytes = bytes.min(LARGEST);
         self.set(name, Some(Account { bytes, state }));
+    }
+
+    /// A fleet had clients before this replica started, at so many seconds since 1970.
+    pub(crate) fn prefer(&mut self, name: &FleetName, last_use: u64) {
+        if let Some(Account { bytes, state: State::Fresh { .. } }) = self.fleets.get(name).copied()
+        {
+            self.set(name, Some(Account { bytes, state: State::Fresh { last_use } }));
+        }
     }
 
     /// There is no such fleet any more.
@@ -73,12 +87,18 @@ impl Budget {
 
     /// A fleet to load ahead of its clients, which is kept from now on.
     pub(crate) fn next_ahead(&mut self, now: Duration) -> Option<FleetName> {
-        let (bytes, name) = self.fresh.first()?.clone();
-        let fits = self.used + bytes <= self.limit;
-        fits.then(|| {
-            self.keep(&name, bytes, now);
-            name
-        })
+        loop {
+            let (Reverse(last_use), bytes, name) = self.fresh.first()?.clone();
+            if self.used + bytes <= self.limit {
+                self.keep(&name, bytes, now);
+                return Some(name);
+            }
+            if last_use == 0 {
+                return None;
+            }
+            // It is no obstacle to smaller ones.
+            self.prefer(&name, 0);
+        }
     }
 
     /// A fleet has clients now. Says whether it has to be loaded for them; it is kept from now on.
@@ -133,15 +153,15 @@ impl Budget {
             None => self.fleets.remove(name),
         };
         match before {
-            Some(Account { bytes, state: State::Fresh }) => {
-                self.fresh.remove(&(bytes, name.clone()));
+            Some(Account { bytes, state: State::Fresh { last_use } }) => {
+                self.fresh.remove(&(Reverse(last_use), bytes, name.clone()));
             }
             Some(Account { bytes, state: State::Kept { .. } }) => self.used -= bytes,
             Some(Account { state: State::Dropped, .. }) | None => {}
         }
         match account {
-            Some(Account { bytes, state: State::Fresh }) => {
-                self.fresh.insert((bytes, name.clone()));
+            Some(Account { bytes, state: State::Fresh { last_use } }) => {
+                self.fresh.insert((Reverse(last_use), bytes, name.clone()));
             }
             Some(Account { bytes, state: State::Kept { .. } }) => self.used += bytes,
             Some(Account { state: State::Dropped, .. }) | None => {}

@@ -21,6 +21,7 @@ use http_body_util::StreamBody;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt::Display;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -130,8 +131,8 @@ impl AdsStream {
     /// Waits for the first message, which says who the client is, and then until its fleet is there. Nothing more is
     /// read meanwhile, so nothing has to be kept.
     async fn open(&mut self) -> Result<(), Status> {
-        let Some(first) = self.first().await? else { return Err(Status::ok("")) };
-        let node = NodeName::read(first.node.ok_or_else(no_node)?)?;
+        let Some(mut first) = self.first().await? else { return Err(Status::ok("")) };
+        let node = NodeName::read(first.node.take().ok_or_else(no_node)?)?;
         let name = fleet_of(&node)?;
         self.caller.admit(&name)?;
         let identity = self.caller.identity();
@@ -157,9 +158,9 @@ impl AdsStream {
         };
         let mut serving = Serving::new(fleet, news, client, self.protocol).await?;
         tracing::debug!(fleet = %name, node = serving.client.who().node, %identity, "stream opened");
-        serving.compare(&self.shared, &first.request, &mut self.frames).await?;
+        serving.compare(&self.shared, &first, &mut self.frames).await?;
         let setup = self.admitted.set_up().await;
-        serving.hear(&self.shared, &first.request, &mut self.frames).await?;
+        serving.hear(&self.shared, &first, &mut self.frames).await?;
         drop(setup);
         self.state = State::Serving(Box::new(serving));
         Ok(())
@@ -230,7 +231,7 @@ impl Serving {
             biased;
             request = requests.next() => match request? {
                 Some(incoming) => {
-                    self.hear(shared, &incoming.request, frames).await?;
+                    self.hear(shared, &incoming, frames).await?;
                     requests.charge(self.session.names(&incoming.request));
                     return Ok(());
                 }
@@ -249,10 +250,11 @@ impl Serving {
     async fn hear(
         &mut self,
         shared: &Shared,
-        request: &Request,
+        incoming: &Incoming,
         frames: &mut VecDeque<Frame<Bytes>>,
     ) -> Result<(), Status> {
-        self.compare(shared, request, frames).await?;
+        self.compare(shared, incoming, frames).await?;
+        let request = &incoming.request;
         let output = self.session.on_request(self.now(), request).map_err(refusal)?;
         self.hear_of(shared, output.event.as_ref(), request.nonce());
         self.say(shared, output, frames);
@@ -263,17 +265,32 @@ impl Serving {
     async fn compare(
         &mut self,
         shared: &Shared,
-        request: &Request,
+        incoming: &Incoming,
         frames: &mut VecDeque<Frame<Bytes>>,
     ) -> Result<(), Status> {
-        if !self.compared && self.session.holds_other(request).map_err(refusal)? {
+        if !self.compared && self.session.holds_other(&incoming.request).map_err(refusal)? {
             self.compared = true;
             // Once in a stream's life, and not to be kept for all of it.
-            if Box::pin(timeout(LEFT_ALONE, self.catch_up(shared))).await.is_err() {
-                shared.metrics.uncompared();
-            }
+            Box::pin(self.leave_alone(shared, incoming)).await?;
             let output = self.look();
             self.say(shared, output, frames);
+        }
+        Ok(())
+    }
+
+    /// Waits for a comparison: for a bounded time if there was one since this replica started. Without any it may be behind by
+    /// hours, and the client has something to go on with.
+    async fn leave_alone(&self, shared: &Shared, incoming: &Incoming) -> Result<(), Status> {
+        let (start, mut caught_up) = (Instant::now(), pin!(self.catch_up(shared)));
+        while timeout(LEFT_ALONE, &mut caught_up).await.is_err() {
+            if !shared.comparisons.is_unconfirmed(&self.fleet) {
+                shared.metrics.uncompared();
+                break;
+            }
+            // A large request takes the room of others.
+            if incoming.room.is_some() && start.elapsed() >= LONG_WAIT {
+                return Err(uncompared());
+            }
         }
         Ok(())
     }
@@ -394,6 +411,12 @@ fn fleet_of(node: &NodeName) -> Result<FleetName, Status> {
 fn no_node() -> Status {
     Status::invalid_argument(
         "the first request of a stream must carry a node, and node.cluster the fleet as NAMESPACE/NAME",
+    )
+}
+
+fn uncompared() -> Status {
+    Status::unavailable(
+        "this replica cannot tell yet whether it is behind, because it has started without the store: connect again",
     )
 }
 

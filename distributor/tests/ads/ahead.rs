@@ -4,13 +4,19 @@ use crate::errors::{answer_to, request};
 use crate::faulty::{Faults, Faulty};
 use crate::wire::DELTA;
 use crate::world::*;
+use heliograph_client::{Protocol, State};
 use heliograph_envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse,
 };
-use heliograph_snapshot::Resource;
+use heliograph_snapshot::{Resource, ResourceType};
 use std::time::Duration;
 
-const SILENT: Faults = Faults { silent: true, away: false, keyless: false, forgetful: false };
+const SILENT: Faults =
+    Faults { silent: true, away: false, keyless: false, forgetful: false, unconfirmed: false };
+/// As a replica is that has started with its snapshot cache while the store is away.
+const CACHED: Faults = Faults { away: true, unconfirmed: true, ..SILENT };
+/// Longer than a client is left alone by a replica that has heard of the store before.
+const LONGER: Duration = Duration::from_secs(3);
 const UNCOMPARED: &str = "heliograph_distributor_uncompared_streams_total";
 
 /// A request for clusters of a client that holds these.
@@ -78,6 +84,76 @@ async fn it_is_left_alone_for_a_bounded_time_while_the_store_is_away() {
     let names: Vec<_> = response.resources.iter().map(|resource| &*resource.name).collect();
     assert_eq!(names, ["blue"]);
     assert_eq!(behind.metric(UNCOMPARED), 1);
+}
+
+/// A client that has all of `newest` comes to a replica that is at `cached` and has started without the store. It is told
+/// nothing until the replica has been compared, and never of what is older.
+async fn is_left_alone(
+    protocol: Protocol,
+    cached: &[(ResourceType, Resource)],
+    newest: &[(ResourceType, Resource)],
+) {
+    let mut ahead = World::start().await;
+    ahead.publish(cached).await;
+    let behind = World::over(Faulty::over(ahead.store.inner())).await;
+    assert!(comes_true(|| behind.acks.of(&fleet()).is_some()).await);
+    behind.store.set(CACHED);
+    ahead.publish(newest).await;
+    let mut client = ahead.client(protocol);
+    ahead.acknowledged(1).await;
+    let held = held_by(&client.state());
+    client.move_to(&behind.server).unwrap();
+
+    // Who holds nothing is served what there is.
+    let fresh = behind.client(protocol);
+    let has_all = |state: &State| held_by(state) == names_in(cached);
+    fresh.until("all that is cached", DEADLINE, has_all).await.unwrap();
+    let told = |state: &State| !state.received.is_empty() || state.ended.is_some();
+    let told = client.until("anything", LONGER, told).await;
+    assert!(told.is_err(), "{protocol:?}: told from an older snapshot: {told:?}");
+    assert_eq!(held_by(&client.state()), held, "{protocol:?}");
+    assert_eq!(behind.metric(UNCOMPARED), 0);
+
+    behind.store.set(Faults::default());
+    ahead.publish(&[newest, &[cluster("later", 1), endpoints("later")]].concat()).await;
+    let has_later = |state: &State| state.body(ResourceType::Cluster, "later").is_some();
+    for client in [&client, &fresh] {
+        client.until("what is published later", DEADLINE, has_later).await.unwrap();
+    }
+    for response in &client.state().received {
+        let names = response.names.iter();
+        let older = names.filter(|name| !held.contains(*name) && *name != "later");
+        assert_eq!(older.collect::<Vec<_>>(), Vec::<&String>::new(), "{protocol:?}");
+    }
+}
+
+fn held_by(state: &State) -> Vec<String> {
+    state.names(ResourceType::Cluster).into_iter().map(str::to_owned).collect()
+}
+
+fn names_in(resources: &[(ResourceType, Resource)]) -> Vec<String> {
+    let clusters = resources.iter().filter(|(kind, _)| *kind == ResourceType::Cluster);
+    let mut names: Vec<_> = clusters.map(|(_, cluster)| cluster.name.to_string()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn while_a_start_is_unconfirmed_it_is_left_alone_for_as_long_as_that_takes() {
+    for protocol in BOTH {
+        let newest = [cluster("green", 1), endpoints("green"), cluster("red", 1), endpoints("red")];
+        is_left_alone(protocol, &gateway("blue"), &newest).await;
+    }
+}
+
+/// All that it holds is known here, and what it does not hold may have been removed.
+#[tokio::test]
+async fn so_is_one_that_lacks_what_was_removed_since() {
+    for protocol in BOTH {
+        let kept = [cluster("blue", 1), endpoints("blue")];
+        let cached = [&kept[..], &[cluster("gone", 1), endpoints("gone")]].concat();
+        is_left_alone(protocol, &cached, &kept).await;
+    }
 }
 
 #[tokio::test]

@@ -27,6 +27,8 @@ pub(crate) struct Faults {
     pub(crate) keyless: bool,
     /// What was written is lost, as a failover loses it.
     pub(crate) forgetful: bool,
+    /// The replica has started with its snapshot cache, and not heard of the store since.
+    pub(crate) unconfirmed: bool,
 }
 
 struct Slow {
@@ -112,6 +114,10 @@ impl Store for Faulty {
                 loaded
             })
         })
+    }
+
+    fn is_unconfirmed(&self, _fleet: &FleetName) -> bool {
+        self.faults.borrow().unconfirmed
     }
 
     fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {

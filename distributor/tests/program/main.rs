@@ -1,6 +1,7 @@
 //! The program as operators run it: what it says, when it is ready, how it ends, and what it withstands.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod cache;
 #[allow(dead_code, reason = "the tests of identity use the rest")]
 #[path = "../identity/pki.rs"]
 mod pki;
@@ -101,4 +102,10 @@ fn what_is_missing_is_one_line() {
     refused(&[&store[..], &["--store-keys", "/nowhere"]].concat(), "/nowhere");
     let same = ["--admin-address", "127.0.0.1:18000"];
     refused(&[&store[..], &same].concat(), "--xds-address");
+    let keys = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(keys.path(), &*heliograph_store::keys::KeyRing::generate("one").unwrap())
+        .unwrap();
+    let keys = ["--store-keys", keys.path().to_str().unwrap()];
+    let nowhere = ["--snapshot-cache", "/proc/nowhere"];
+    refused(&[&store[..], &keys, &nowhere].concat(), "--snapshot-cache");
 }

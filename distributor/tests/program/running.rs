@@ -36,9 +36,14 @@ impl Distributor {
 
     /// `before` is what a shell does first.
     pub(crate) fn start_after(before: &str, redis: u16, flags: &[&str]) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::start_with_keys(before, &KeyRing::generate("one").unwrap(), redis, flags)
+    }
+
+    /// With the key ring of another.
+    pub(crate) fn start_with_keys(before: &str, keys: &str, redis: u16, flags: &[&str]) -> Self {
+        let (text, directory) = (keys, tempfile::tempdir().unwrap());
         let (keys, log) = (directory.path().join("keys.yaml"), directory.path().join("log"));
-        fs::write(&keys, &*KeyRing::generate("one").unwrap()).unwrap();
+        fs::write(&keys, text).unwrap();
         let mut command = distributor_after(before);
         command.args(["--store", &format!("redis://127.0.0.1:{redis}"), "--store-keys"]).arg(&keys);
         command

@@ -27,7 +27,8 @@ pub(crate) struct Site {
     client: Client,
     store: RedisStore,
     newest: Arc<Snapshot>,
-    _redis: Running,
+    port: u16,
+    redis: Option<Running>,
 }
 
 /// Who signs for the server and for the proxy that behaves, with files for the former.
@@ -81,9 +82,61 @@ impl Site {
                 Client::connect_to(Server::new(&address, Some(tls), None).unwrap(), options)
             }
         };
-        let mut site = Self { distributor, server, client, store, newest, _redis: redis };
+        let redis = Some(redis);
+        let mut site = Self { distributor, server, client, store, newest, port, redis };
         site.goes_on().await;
         site
+    }
+
+    /// Redis is gone, with all that it had.
+    pub(crate) fn lose_redis(&mut self) {
+        self.redis = None;
+    }
+
+    /// There is one again, and the translator has published what it did before.
+    pub(crate) async fn refill_redis(&mut self) {
+        self.redis = Some(redis(self.port));
+        let claimed = async || self.store.claim(Some(self.newest.head.fence)).await.is_ok();
+        until("a claim", claimed).await;
+        let publication = Publication {
+            snapshot: self.newest.clone(),
+            expected: None,
+            held: None,
+            time: SystemTime::now(),
+            cause: "a test".into(),
+            pin: PinState::default(),
+        };
+        self.store.publish(publication).await.unwrap();
+    }
+
+    /// Another distributor at the same Redis, in the place of the one there is.
+    pub(crate) fn replace_distributor(&mut self, flags: &[&str]) {
+        let keys = fs::read_to_string(&self.distributor.keys).unwrap();
+        self.distributor = Distributor::start_with_keys("", &keys, self.port, flags);
+    }
+
+    /// A proxy that has just started.
+    pub(crate) fn new_proxy(&self) -> Client {
+        let server = format!("http://{}", self.distributor.address("xds=").unwrap());
+        Client::connect(Options::new(server, Protocol::Delta, FLEET)).unwrap()
+    }
+
+    /// The cluster of the newest change.
+    pub(crate) fn newest_cluster(&self) -> String {
+        format!("cluster-{}", self.newest.head.sequence)
+    }
+
+    /// The proxy that was there before goes to where the distributor is now.
+    pub(crate) fn move_proxy(&mut self) {
+        let server = format!("http://{}", self.distributor.address("xds=").unwrap());
+        self.client.move_to(server).unwrap();
+    }
+
+    /// The proxy that was there before has the newest and heard of nothing else.
+    pub(crate) fn was_told_nothing(&self) {
+        let state = self.client.state();
+        assert!(state.received.is_empty() && state.ended.is_none(), "{:?}", state.received);
+        assert!(state.body(ResourceType::Cluster, &self.newest_cluster()).is_some());
     }
 
     /// The proxy that behaves hears of a change in time.

@@ -9,6 +9,7 @@ mod golden;
 mod harness;
 mod mutual_tls;
 mod redis_access;
+mod redis_cache;
 mod redis_cli;
 mod redis_flips;
 mod redis_keys;

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use rcgen::KeyPair;
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// The guises in which a key could show itself, each with a name.
@@ -19,7 +20,7 @@ async fn a_private_key_is_found_nowhere() {
     let site = Site::new(&redis.url()).await.chatty();
     let traces = Traces::of(&site.identity.key);
     let translator = site.translator().await;
-    let distributor = site.distributor("one").await;
+    let distributor = site.distributor_with_cache("one", 0).await;
     let envoy = site.envoy("envoy-one", &distributor).await;
     envoy.until_live().await;
     site.until_answered_by("blue").await;
@@ -68,6 +69,13 @@ async fn a_private_key_is_found_nowhere() {
         traces.are_not_in(&format!("the log of {}", program.name), program.log().as_bytes());
     }
     traces.are_not_in("Redis", &dump(&redis).await);
+    let cached = "heliograph_store_cache_fleets";
+    until("it is on the disk", async || distributor.metric(cached).await == 1.0).await;
+    for entry in fs::read_dir(site.file("one.cache")).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        traces.are_not_in(&path.display().to_string(), &fs::read(&path).unwrap());
+    }
     let page = distributor.page(&format!("/snapshot/{FLEET}?type=secret")).await;
     assert!(page.contains(&STANDARD.encode("[redacted]")), "{page}");
 

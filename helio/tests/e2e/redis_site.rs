@@ -174,6 +174,14 @@ impl Site {
         self.start(name, command).await
     }
 
+    /// With a snapshot cache, which it finds again when it starts under the same name.
+    pub(crate) async fn distributor_with_cache(&self, name: &str, xds: u16) -> Program {
+        let mut command = self.program("distributor", &self.keys());
+        command.args(["--xds-address", &format!("127.0.0.1:{xds}"), "--replica", name]);
+        command.arg("--snapshot-cache").arg(self.file(&format!("{name}.cache")));
+        self.start(name, command).await
+    }
+
     /// The same distributor, as it starts now.
     pub(crate) async fn restart(&self, distributor: &mut Program) {
         let (name, xds) = (distributor.name.clone(), distributor.xds);

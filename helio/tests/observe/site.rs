@@ -83,7 +83,9 @@ impl Site {
         let (manifests, certificate) = (site.file("manifests"), site.file("tls.crt"));
         let files = ["--dir", &manifests, "--store-prefix", "files"];
         programs.push(site.start_program("t-files", "translator", files).await);
-        let plain = ["--xds-address", "127.0.0.1:0", "--replica", "d-0"];
+        let cache = site.file("cache");
+        let plain =
+            ["--xds-address", "127.0.0.1:0", "--replica", "d-0", "--snapshot-cache", &cache];
         programs.push(site.start_program("d-0", "distributor", plain).await);
         let key = site.file("tls.key");
         let tls = ["--xds-cert", &certificate, "--xds-key", &key, "--xds-client-ca", &certificate];

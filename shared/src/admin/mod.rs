@@ -19,6 +19,7 @@ use futures::FutureExt;
 use prometheus::{Registry, TextEncoder};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -37,14 +38,17 @@ pub struct AdminArgs {
 }
 
 /// What the admin port serves: the pages of every program, and those that the program adds.
-#[derive(Debug)]
 pub struct Pages {
     registry: Registry,
     readiness: Readiness,
+    note: Note,
     added: Router,
     /// Path and purpose, for the page at `/`.
     index: Vec<(&'static str, &'static str)>,
 }
+
+/// What there is to say of a program that is ready, if anything.
+type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// An admin port that listens and does not answer yet.
 #[derive(Debug)]
@@ -67,7 +71,7 @@ impl Pages {
             ("/metrics", "metrics in the text format of Prometheus"),
             ("/readyz", "200 once the program is ready, 503 and what it awaits before"),
         ];
-        Self { registry, readiness, added: Router::new(), index }
+        Self { registry, readiness, note: Arc::new(|| None), added: Router::new(), index }
     }
 
     /// Adds the page that tells and sets how much the program logs.
@@ -75,6 +79,12 @@ impl Pages {
     pub fn logging(self, logging: Logging) -> Self {
         let purpose = "how much is logged; PUT /logging?level=debug&for=10m changes it";
         self.page("/logging", purpose, logging::page(logging))
+    }
+
+    /// What `/readyz` says besides, on the line after "ready".
+    #[must_use]
+    pub fn note(self, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { note: Arc::new(note), ..self }
     }
 
     /// Adds a page of the program's own. What varies in its path is in braces. `purpose` is its line on the page at `/`.
@@ -92,7 +102,7 @@ impl Pages {
         Router::new()
             .route("/", get(move || async move { index }))
             .route("/livez", get(async || "alive\n"))
-            .route("/readyz", get(readyz).with_state(self.readiness))
+            .route("/readyz", get(readyz).with_state((self.readiness, self.note)))
             .route("/metrics", get(metrics).with_state(self.registry))
             .merge(self.added)
             .fallback(nothing)
@@ -145,10 +155,12 @@ fn shown(path: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-async fn readyz(State(readiness): State<Readiness>) -> Response {
+async fn readyz(State((readiness, note)): State<(Readiness, Note)>) -> Response {
     let awaited = readiness.awaited();
     if awaited.is_empty() {
-        return "ready\n".into_response();
+        return note()
+            .map_or("ready\n".to_owned(), |note| format!("ready\n{note}\n"))
+            .into_response();
     }
     let body = format!("not ready, awaiting: {}\n", awaited.join(", "));
     (StatusCode::SERVICE_UNAVAILABLE, body).into_response()

@@ -238,6 +238,13 @@ impl Watch {
         self.answer_due || !self.exceptions.is_empty()
     }
 
+    /// Whether the view has something that the client does not hold and does not ask for by name: it asks for everything, and
+    /// comes from when that was not there yet, or not any more.
+    pub(crate) fn lacks_any(&self) -> bool {
+        let mut exceptions = self.exceptions.values();
+        exceptions.any(|exception| matches!(exception.held, Held::Nothing) && !exception.tell)
+    }
+
     /// Whether something that the target has is still to arrive at the client for the first time.
     pub(crate) fn awaits_any(&self) -> bool {
         self.exceptions.iter().any(|(name, exception)| {

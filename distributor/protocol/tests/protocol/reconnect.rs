@@ -82,6 +82,16 @@ fn a_client_that_holds_something_else_is_noticed() {
             assert!(noticed(&view(2, &changed), &held, version), "{protocol:?} {kind}: changed");
             assert!(noticed(&fewer, &held, version), "{protocol:?} {kind}: more than there is");
             assert!(!noticed(&fewer, &[], ""), "{protocol:?} {kind}: a new client holds nothing");
+            // Of what it asks for by name, something may be new to it.
+            let less = connect(&mut Stream::new(protocol, fewer.clone()));
+            let less: Vec<_> = less.iter().filter(|reply| reply.kind == kind).collect();
+            let resources = less.iter().flat_map(|reply| &reply.resources);
+            let held: Vec<_> =
+                resources.map(|resource| (&*resource.name, resource.version.as_str())).collect();
+            let version = less.last().map_or("", |reply| &reply.version);
+            let by_name = protocol == Delta && kind == Endpoints;
+            let noticed = noticed(&view(2, &ALL), &held, version);
+            assert_eq!(noticed, !by_name && !less.is_empty(), "{protocol:?} {kind}: less");
         }
     }
 }

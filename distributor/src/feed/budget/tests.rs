@@ -36,6 +36,20 @@ fn the_smallest_are_loaded_ahead_as_long_as_they_fit() {
 }
 
 #[test]
+fn what_had_clients_before_a_restart_is_loaded_first_as_far_as_it_fits() {
+    let mut budget = budget(100, &[10, 60, 90, 30, 20]);
+    for (number, last_use) in [(3, 500), (2, 1_000), (1, 2_000)] {
+        budget.prefer(&name(number), last_use);
+    }
+    assert_eq!(ahead(&mut budget, at(0)), [name(1), name(3), name(0)]);
+    assert_eq!(budget.used(), 100);
+    budget.prefer(&name(1), 9_000);
+    assert_eq!(budget.used(), 100, "it is kept already");
+    budget.forget(&name(1));
+    assert_eq!(ahead(&mut budget, at(1)), [name(4)]);
+}
+
+#[test]
 fn what_clients_ask_for_is_loaded_whatever_it_takes() {
     let mut budget = budget(100, &[60, 500]);
     assert_eq!(ahead(&mut budget, at(0)), [name(0)]);

@@ -75,10 +75,20 @@ fn of_translator(translator: &Translator) -> Vec<String> {
 }
 
 fn of_distributor(distributor: &Distributor) -> Vec<String> {
-    let Distributor { name, not_ready, damaged, unopened, store_age, .. } = distributor;
+    let Distributor {
+        name, not_ready, damaged, unopened, from_cache, cache_age, store_age, ..
+    } = distributor;
     let mut problems = Vec::new();
     problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, and awaits: {it}")));
     problems.extend(silent_store(name, *store_age));
+    if *from_cache > 0 {
+        let age = cache_age.filter(|age| *age > 0.0);
+        let age = age.map_or_else(|| "an unknown time".to_owned(), |age| format!("{age:.0} s"));
+        problems.push(format!(
+            "{name} has started without the store and serves {from_cache} of its fleets from its snapshot cache, as they were \
+             {age} ago; it leaves proxies alone that may have something newer"
+        ));
+    }
     if *damaged > 0 {
         problems.push(format!(
             "{name} cannot load the newest snapshot of {damaged} of its fleets; a translator writes them again by itself"

@@ -64,6 +64,10 @@ pub(super) struct Distributor {
     loaded: u64,
     pub(super) damaged: u64,
     pub(super) unopened: u64,
+    /// Fleets that it serves from its snapshot cache, because the store has not confirmed them since it started, and seconds
+    /// since they were confirmed before that.
+    pub(super) from_cache: u64,
+    pub(super) cache_age: Option<f64>,
     pub(super) store_age: Option<f64>,
 }
 
@@ -193,8 +197,17 @@ impl Status {
         table
     }
 
-    fn distributors(&self) -> Table<7> {
-        let head = ["DISTRIBUTOR", "VERSION", "READY", "STREAMS", "LOADED", "DAMAGED", "STORE"];
+    fn distributors(&self) -> Table<8> {
+        let head = [
+            "DISTRIBUTOR",
+            "VERSION",
+            "READY",
+            "STREAMS",
+            "LOADED",
+            "DAMAGED",
+            "FROM CACHE",
+            "STORE",
+        ];
         let mut table = Table::new(head);
         for it in &self.distributors {
             table.push([
@@ -204,6 +217,7 @@ impl Status {
                 it.streams.into(),
                 it.loaded.into(),
                 Cell::from(it.damaged).bad_if(it.damaged > 0),
+                Cell::from(it.from_cache).bad_if(it.from_cache > 0),
                 age(it.store_age),
             ]);
         }
@@ -250,6 +264,7 @@ impl Distributor {
     fn of(name: &str, reply: &Reply, metrics: &Metrics) -> Self {
         let fleets =
             |state| whole(metrics.labelled("heliograph_distributor_fleets", "state", state));
+        let from_cache = whole(metrics.sum("heliograph_store_cache_unconfirmed_fleets"));
         Self {
             name: name.to_owned(),
             version: version(metrics),
@@ -258,6 +273,8 @@ impl Distributor {
             loaded: fleets("loaded"),
             damaged: fleets("damaged"),
             unopened: fleets("unopened"),
+            from_cache,
+            cache_age: metrics.sum("heliograph_store_cache_age_seconds").filter(|_| from_cache > 0),
             store_age: metrics.sum("heliograph_store_staleness_seconds"),
         }
     }
@@ -334,7 +351,8 @@ fn version(metrics: &Metrics) -> String {
 /// What is awaited, of `not ready, awaiting: …`.
 fn not_ready(page: &str) -> Option<String> {
     let page = page.trim();
-    (page != "ready")
+    // There may be more to say of one that is ready.
+    (page.lines().next() != Some("ready"))
         .then(|| page.rsplit_once(": ").map_or(page, |(_, awaited)| awaited).to_owned())
 }
 
