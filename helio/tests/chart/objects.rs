@@ -72,6 +72,39 @@ fn no_container_can_write_to_its_image() {
     assert!(containers > 10);
 }
 
+/// A pod whose volume takes more than its limit is evicted.
+#[test]
+fn the_snapshot_cache_fits_into_its_volume() {
+    for (name, size) in [
+        ("", Some(512)),
+        ("minimal", Some(512)),
+        ("everything", Some(2048)),
+        ("alternatives", None),
+    ] {
+        let objects = case(name);
+        let distributor = deployment(&objects, "-distributor");
+        let args = distributor.args();
+        let flag =
+            |flag: &str| args.iter().find_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
+        let told = flag("--snapshot-cache-size").map(|it| it.strip_suffix("MiB").unwrap());
+        assert_eq!(told.map(|it| it.parse::<u64>().unwrap()), size, "{name}");
+        let pod = distributor.pod().unwrap();
+        let named = |list: &Value| {
+            let all = list.as_array().unwrap().iter();
+            all.clone().find(|it| it["name"] == "snapshot-cache").cloned()
+        };
+        let volume = named(&pod["volumes"]);
+        assert_eq!(volume.is_some(), size.is_some(), "{name}");
+        let (Some(volume), Some(size)) = (volume, size) else { continue };
+        let limit = volume["emptyDir"]["sizeLimit"].as_str().unwrap();
+        let limit: u64 = limit.strip_suffix("Mi").unwrap().parse().unwrap();
+        assert!(limit >= size + size / 4, "{name}: {limit} Mi for {size} MiB");
+        let mount = named(&pod["containers"][0]["volumeMounts"]).unwrap();
+        assert_eq!(mount["mountPath"].as_str(), flag("--snapshot-cache"), "{name}");
+        assert!(mount["readOnly"].is_null(), "{name}");
+    }
+}
+
 #[test]
 fn what_scales_the_distributors_alone_says_how_many_there_are() {
     for (name, count) in

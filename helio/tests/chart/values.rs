@@ -65,6 +65,7 @@ fn what_is_not_understood_is_refused() {
         ("nothing=1", "additional properties 'nothing' not allowed"),
         ("access.rules[0].fleet=x", "additional properties 'fleet' not allowed"),
         ("distributor.drainSeconds=20s", "got string, want integer"),
+        ("distributor.snapshotCache.sizeMiB=1Gi", "got string, want integer"),
         ("distributor.autoscaling.cpuPerPod=70%", "does not match pattern"),
         ("certificates.extraNames={https://xds.example.org}", "does not match pattern"),
         ("certificates.source=vault", "must be one of 'generated', 'cert-manager', 'existing'"),
