@@ -5,7 +5,7 @@ use heliograph_snapshot::{FleetName, Head, ResourceType};
 use heliograph_testing::stress;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
 /// Clones write to the same.
@@ -31,6 +31,21 @@ impl Default for Log {
     }
 }
 
+/// The log of all programs of this run, beside the histories, where `scripts/stress` looks for causes. Lines of tests that
+/// run at once are mixed; ports tell them apart.
+fn keep_lines() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if let Some(file) = stress::file("log.txt") {
+            tracing_subscriber::fmt()
+                .with_env_filter("warn,heliograph=debug")
+                .with_ansi(false)
+                .with_writer(Mutex::new(file))
+                .init();
+        }
+    });
+}
+
 impl Drop for Kept {
     fn drop(&mut self) {
         stress::keep_if_failing("history.txt", || self.0.in_lines());
@@ -40,6 +55,7 @@ impl Drop for Kept {
 impl Log {
     /// As long as the test runs.
     pub(crate) fn keep(&self) -> Kept {
+        keep_lines();
         Kept(self.clone())
     }
 

@@ -65,6 +65,11 @@ pub fn keep_if_failing(name: &str, content: impl FnOnce() -> String) {
     let _ = fs::write(folder.join("kept").join(format!("{test}.{name}")), content());
 }
 
+/// A file that is kept if a test of this run fails.
+pub fn file(name: &str) -> Option<File> {
+    File::options().create(true).append(true).open(folder()?.join("kept").join(name)).ok()
+}
+
 fn folder() -> Option<PathBuf> {
     env::var_os("HELIO_STRESS").filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
