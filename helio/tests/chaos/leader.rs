@@ -27,18 +27,33 @@ const INPUTS: usize = 4096;
 impl Leader {
     /// `registry` is that of the store.
     pub(crate) fn begin(store: RedisStore, registry: Registry, fence: u128, log: Log) -> Self {
+        Self::start(Recorded::new(store, log), registry, Some(fence), async |translator, inputs| {
+            translator.run(inputs, CancellationToken::new()).await
+        })
+    }
+
+    /// `run` says when it leads.
+    pub(crate) fn start<Running>(
+        recorded: Recorded,
+        registry: Registry,
+        fence: Option<u128>,
+        run: impl FnOnce(Translator, mpsc::Receiver<Input>) -> Running,
+    ) -> Self
+    where
+        Running: Future<Output = Result<(), TermError>> + Send + 'static,
+    {
+        let store = recorded.inner.clone();
         let metrics = TranslatorMetrics::register(&registry).unwrap();
-        let recorded = Arc::new(Recorded { inner: store.clone(), log });
         let guard = Readiness::new().guard("translation");
-        let translator = Translator::new(recorded, Some(fence), metrics, guard);
+        let translator = Translator::new(Arc::new(recorded), fence, metrics, guard);
         let reports = AckReader::new(Arc::new(store.clone()), &translator);
         let (inputs, receiver) = mpsc::channel(INPUTS);
-        let stop = CancellationToken::new();
+        let (running, stop) = (run(translator, receiver), CancellationToken::new());
         let task = tokio::spawn(async move {
             // Ends with the term.
             let _over = stop.clone().drop_guard();
             tokio::spawn(reports.run(stop));
-            translator.run(receiver, CancellationToken::new()).await
+            running.await
         });
         Self { store, registry, inputs, task }
     }
@@ -52,6 +67,11 @@ impl Leader {
     /// A translator whose term has ended does not listen any more.
     pub(crate) fn tell(&self, events: Vec<Event>) {
         let _ = self.inputs.try_send(Input::Batch(events));
+    }
+
+    /// The answer to one that was elected, and asked whether it was told of all objects.
+    pub(crate) fn confirm(&self, asking: u64) {
+        let _ = self.inputs.try_send(Input::Fresh(asking));
     }
 
     pub(crate) fn metric(&self, name: &str) -> f64 {

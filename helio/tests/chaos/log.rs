@@ -114,6 +114,19 @@ impl Log {
         events.iter().filter(of_kind).count()
     }
 
+    /// Those to the proxies of a Gateway that told more than endpoints.
+    pub(crate) fn held_responses(&self, gateway: &str) -> usize {
+        let of = format!(" of {gateway} ");
+        let events = &self.history().events;
+        let is_held = |it: &&Event| match it {
+            Event::Responded(Response { client, kind, .. }) => {
+                client.contains(&of) && *kind != ResourceType::Endpoints
+            }
+            _ => false,
+        };
+        events.iter().filter(is_held).count()
+    }
+
     fn in_lines(&self) -> String {
         let history = self.history();
         let mut lines = String::new();

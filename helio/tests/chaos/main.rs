@@ -23,6 +23,7 @@ mod scene;
 #[path = "../../../shared/store/tests/servers/mod.rs"]
 mod servers;
 mod site;
+mod standby;
 mod storm;
 mod upgrade;
 mod world;

@@ -1,7 +1,7 @@
 //! The simulated Envoys, and what they are sent as events.
 
 use crate::log::Log;
-use crate::scene::marked;
+use crate::scene::{contains, marked};
 use crate::world::DEADLINE;
 use heliograph_checker::{Event, Order, ResourceId, Response, Sent};
 use heliograph_client::{Client, Held, Options, Protocol, Received, State, references};
@@ -65,8 +65,28 @@ impl Envoy {
         self.client.until(&what, DEADLINE, has).await.unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// Until all tables that it has bear the mark: they are sent one by one.
+    pub(crate) async fn until_all_marked(&self, mark: u32) {
+        let what = format!("mark {mark} in all tables of {}", self.name);
+        let has = |state: &State| {
+            let mut tables = state.held.get(&ResourceType::Route).into_iter().flatten();
+            has_mark(state, mark) && tables.all(|(_, table)| marked(&table.body, mark))
+        };
+        self.client.until(&what, DEADLINE, has).await.unwrap_or_else(|error| panic!("{error}"));
+    }
+
     pub(crate) fn is_marked(&self, mark: u32) -> bool {
         has_mark(&self.client.state(), mark)
+    }
+
+    /// Until an endpoint that it has is at this address.
+    pub(crate) async fn until_endpoint(&self, address: &str) {
+        let what = format!("endpoint {address} at {}", self.name);
+        let has = |state: &State| {
+            let mut endpoints = state.held.get(&ResourceType::Endpoints).into_iter().flatten();
+            endpoints.any(|(_, it)| contains(&it.body, address))
+        };
+        self.client.until(&what, DEADLINE, has).await.unwrap_or_else(|error| panic!("{error}"));
     }
 
     pub(crate) async fn until_warm(&self) {

@@ -1,4 +1,4 @@
-//! A store whose writes are written down.
+//! A store whose writes are written down, and which order's content was loaded.
 
 use crate::log::Log;
 use heliograph_checker::{Content, Event, Outcome};
@@ -10,13 +10,20 @@ use heliograph_store::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 pub(crate) struct Recorded {
     pub(crate) inner: RedisStore,
     pub(crate) log: Log,
+    /// Number of the last order for which all content was loaded.
+    pub(crate) loaded: watch::Sender<u64>,
 }
 
 impl Recorded {
+    pub(crate) fn new(inner: RedisStore, log: Log) -> Self {
+        Self { inner, log, loaded: watch::Sender::new(0) }
+    }
+
     async fn write<T>(
         &self,
         fleet: FleetName,
@@ -74,7 +81,14 @@ impl Store for Recorded {
     }
 
     fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
-        self.inner.load(record, known)
+        Box::pin(async move {
+            let order = record.pin.pinned.is_some().then_some(record.pin.number);
+            let loaded = self.inner.load(record, known).await?;
+            if let Some(number) = order.filter(|_| loaded.unopened.is_empty()) {
+                self.loaded.send_replace(number);
+            }
+            Ok(loaded)
+        })
     }
 
     fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {

@@ -19,6 +19,7 @@ const PINNED: &str = "heliograph_translator_pinned_fleets";
 at_every_site! {
     a_rollback_holds_in_every_order_of_losses_and_leaders,
     a_rollback_holds_where_redis_and_the_leader_are_lost_at_once,
+    a_standby_holds_on_where_redis_and_the_leader_are_lost_at_once,
     a_pin_that_is_put_back_after_its_release_holds_nothing,
 }
 
@@ -48,7 +49,9 @@ async fn a_rollback_holds_in_every_order_of_losses_and_leaders(site: Site) {
         for deed in deeds {
             world.churn(3);
             match deed {
-                RollBack => rollback.order(&world).await,
+                RollBack => {
+                    rollback.order(&world).await;
+                }
                 LoseRedis => {
                     let before = newest(&world).await;
                     site.empty().await;
@@ -80,6 +83,47 @@ async fn a_rollback_holds_where_redis_and_the_leader_are_lost_at_once(site: Site
         world.replicas.iter().all(|replica| replica.metric(UNORDERED) >= 2.0)
     })
     .await;
+    rollback.holds(&mut world).await;
+    rollback.release(&mut world).await;
+    world.end().await;
+}
+
+/// Neither Redis nor the leader can tell of the order. Who stood by has read it, and what it holds: so distributors have
+/// nothing to refuse, endpoints are published, and a distributor that starts afterwards serves the same.
+async fn a_standby_holds_on_where_redis_and_the_leader_are_lost_at_once(site: Site) {
+    let mut world = site.world().await;
+    world.stand_by().await;
+    let rollback = Rollback::prepare(&mut world).await;
+    let order = rollback.order(&world).await;
+    for stood_by in ["before the order was given", "after the order was restored"] {
+        println!("a translator that stood by {stood_by}");
+        if world.standby.is_none() {
+            world.stand_by().await;
+        }
+        world.standby().until_loaded(order).await;
+        let (before, sent) = (newest(&world).await, world.log.held_responses("edge"));
+        world.way.cut();
+        site.empty().await;
+        world.churn(3);
+        let address = world.move_endpoints();
+        // Some time passes until a Lease has run out.
+        world.standby().until_compared().await;
+        drop(world.elect().await);
+        until_newer(&world, &before).await;
+        for envoy in world.envoys.iter().filter(|envoy| envoy.name.contains("edge")) {
+            envoy.until_endpoint(&address).await;
+            assert!(envoy.is_marked(rollback.good), "{} has lost what is held", envoy.name);
+        }
+        rollback.holds(&mut world).await;
+        assert_eq!(world.log.held_responses("edge"), sent, "its proxies are sent endpoints alone");
+        let refused = world.replicas.iter().map(|replica| replica.metric(UNORDERED));
+        assert!(refused.sum::<f64>() == 0.0, "distributors refuse what the standby publishes");
+    }
+    world.add_replica().await;
+    world.add_envoys(world.replicas.len() - 1);
+    for envoy in world.envoys.iter().filter(|envoy| envoy.name.contains("edge")) {
+        envoy.until_all_marked(rollback.good).await;
+    }
     rollback.holds(&mut world).await;
     rollback.release(&mut world).await;
     world.end().await;
@@ -130,7 +174,8 @@ impl Rollback {
     /// Until every proxy has what the fleet is held at. Where Redis lost its data, its history begins anew, with what holds
     /// the bad change: what is asked for is not there, and an operator would look for another way. Here the fleet is held
     /// at what there is.
-    async fn order(&self, world: &World) {
+    /// Returns the number of the order.
+    async fn order(&self, world: &World) -> u64 {
         let store = &world.leader.store;
         let edge = fleet("edge");
         let at = until_found("there is a history", async || {
@@ -144,7 +189,7 @@ impl Rollback {
         comes_true("the leader obeys", || world.leader.metric(PINNED) >= 1.0).await;
         if is_good {
             for envoy in world.envoys.iter().filter(|envoy| envoy.name.contains("edge")) {
-                envoy.until_marked(self.good).await;
+                envoy.until_all_marked(self.good).await;
             }
         }
         until("it is published so", async || {
@@ -152,6 +197,7 @@ impl Rollback {
             newest.get(&edge).is_some_and(|record| record.pin.number == number)
         })
         .await;
+        number
     }
 
     /// Changes reach the other fleet, and not this one; the leader says who holds it.

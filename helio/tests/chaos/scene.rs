@@ -24,6 +24,8 @@ pub(crate) const GATEWAYS: [&str; 2] = ["edge", "inner"];
 const GUEST: &str = "guest";
 const SERVICES: usize = 5;
 const ROUTES: usize = 8;
+/// That of the route which is marked.
+const MARKED_SERVICE: usize = 0;
 
 pub(crate) fn fleet(gateway: &str) -> FleetName {
     FleetName::new("shop", gateway)
@@ -77,6 +79,13 @@ impl Scene {
         applied(&self.endpoints(service))
     }
 
+    /// Of the service that every fleet that stays has a route to. Returns an address that it did not have before, too.
+    pub(crate) fn move_endpoints(&mut self) -> (String, Vec<Event>) {
+        self.services[MARKED_SERVICE] += 1;
+        let address = address(MARKED_SERVICE, self.services[MARKED_SERVICE], 0);
+        (address, applied(&self.endpoints(MARKED_SERVICE)))
+    }
+
     /// A route comes, goes, or leads elsewhere.
     pub(crate) fn change_route(&mut self) -> Vec<Event> {
         let (route, service) = (self.random.usize(0..ROUTES), self.random.usize(0..SERVICES));
@@ -114,7 +123,7 @@ impl Scene {
         let revision = self.services[service];
         let count = revision % 3 + 1;
         let endpoints = (0..count)
-            .map(|number| format!("- addresses: [10.{service}.{}.{number}]\n", revision % 200));
+            .map(|number| format!("- addresses: [{}]\n", address(service, revision, number)));
         format!(
             "apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -150,7 +159,7 @@ spec:
   parentRefs: [{{name: edge}}, {{name: inner}}]
   rules:
   - matches: [{{path: {{value: {}}}}}]
-    backendRefs: [{{name: s0, port: 80}}]
+    backendRefs: [{{name: s{MARKED_SERVICE}, port: 80}}]
 ",
             path(self.mark)
         )
@@ -170,13 +179,20 @@ type: kubernetes.io/tls
 
 /// Whether a table has this mark.
 pub(crate) fn marked(table: &[u8], mark: u32) -> bool {
-    let path = path(mark);
-    table.windows(path.len()).any(|window| window == path.as_bytes())
+    contains(table, &path(mark))
+}
+
+pub(crate) fn contains(body: &[u8], text: &str) -> bool {
+    body.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 /// No mark's begins as another's.
 fn path(mark: u32) -> String {
     format!("/mark-{mark:06}")
+}
+
+fn address(service: usize, revision: u32, number: u32) -> String {
+    format!("10.{service}.{}.{number}", revision % 200)
 }
 
 fn applied(text: &str) -> Vec<Event> {

@@ -6,6 +6,7 @@ use crate::proxies::Envoy;
 use crate::replica::Replica;
 use crate::scene::{GATEWAYS, Scene, fleet};
 use crate::servers::Proxy;
+use crate::standby::Standby;
 use heliograph_checker::Violation;
 use heliograph_client::Protocol;
 use heliograph_snapshot::FleetName;
@@ -31,6 +32,8 @@ pub(crate) struct World {
     pub(crate) leader: Leader,
     /// The leader's way to Redis.
     pub(crate) way: Proxy,
+    /// Who hears of the same objects, and leads if it is elected.
+    pub(crate) standby: Option<Standby>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) envoys: Vec<Envoy>,
     place: Place,
@@ -67,6 +70,7 @@ impl World {
             log,
             leader,
             way,
+            standby: None,
             replicas: Vec::new(),
             envoys: Vec::new(),
             place,
@@ -139,24 +143,62 @@ impl World {
         (std::mem::replace(&mut self.leader, leader), std::mem::replace(&mut self.way, way))
     }
 
+    /// From now on, another translator stands by.
+    pub(crate) async fn stand_by(&mut self) {
+        let registry = Registry::new();
+        let (store, way) = open(&self.place, &self.directory, &registry).await;
+        let standby = Standby::begin(store, registry, way, self.log.clone());
+        standby.leader.introduce(self.scene.all());
+        self.standby = Some(standby);
+    }
+
+    pub(crate) fn standby(&self) -> &Standby {
+        self.standby.as_ref().expect("a translator stands by")
+    }
+
+    /// The one that stands by takes over, with a newer token. The one before is not asked.
+    pub(crate) async fn elect(&mut self) -> (Leader, Proxy) {
+        self.fence += 1;
+        let standby = self.standby.take().expect("a translator stands by");
+        let (leader, way) = standby.elect(self.fence).await;
+        (std::mem::replace(&mut self.leader, leader), std::mem::replace(&mut self.way, way))
+    }
+
     /// Some changes, one after the other.
     pub(crate) fn churn(&mut self, changes: usize) {
         for _ in 0..changes {
-            let events = self.scene.change();
-            self.leader.tell(events);
+            self.tell(Scene::change);
         }
     }
 
     pub(crate) fn tell(&mut self, change: impl FnOnce(&mut Scene) -> Vec<Event>) {
         let events = change(&mut self.scene);
+        if let Some(standby) = &self.standby {
+            standby.leader.tell(events.clone());
+        }
         self.leader.tell(events);
     }
 
     /// A change that all can be waited for to have.
     pub(crate) fn mark(&mut self) -> u32 {
-        let (mark, events) = self.scene.mark();
-        self.leader.tell(events);
+        let mut mark = 0;
+        self.tell(|scene| {
+            let events;
+            (mark, events) = scene.mark();
+            events
+        });
         mark
+    }
+
+    /// New endpoints for every fleet that stays. Returns the address of one.
+    pub(crate) fn move_endpoints(&mut self) -> String {
+        let mut address = String::new();
+        self.tell(|scene| {
+            let events;
+            (address, events) = scene.move_endpoints();
+            events
+        });
+        address
     }
 
     /// Until the reader and the proxies of these replicas have the mark.
