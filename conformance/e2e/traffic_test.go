@@ -20,9 +20,22 @@ const (
 	trafficPause = 20 * time.Millisecond
 )
 
-// ask sends one request over a connection of its own to the address, for a host and path, and returns the pod that
-// answered. The certificate is not checked: the cases that care look at it themselves.
+// echo is what the backend answers: who it is, and what reached it.
+type echo struct {
+	Pod     string      `json:"pod"`
+	Headers http.Header `json:"headers"`
+}
+
+// ask sends one request, and returns the pod that answered.
 func ask(ctx context.Context, scheme, address, host, path string) (string, error) {
+	answer, err := fetch(ctx, scheme, address, host, path)
+	return answer.Pod, err
+}
+
+// fetch sends one request over a connection of its own to the address, for a host and path. The certificate is not checked:
+// the cases that care look at it themselves.
+func fetch(ctx context.Context, scheme, address, host, path string) (echo, error) {
+	var answer echo
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	port := map[string]string{"http": "80", "https": "443"}[scheme]
@@ -37,27 +50,24 @@ func ask(ctx context.Context, scheme, address, host, path string) (string, error
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+host+path, nil)
 	if err != nil {
-		return "", err
+		return answer, err
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return "", err
+		return answer, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return "", err
+		return answer, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s%s answers %s: %.200s", host, path, response.Status, body)
+		return answer, fmt.Errorf("%s%s answers %s: %.200s", host, path, response.Status, body)
 	}
-	var echo struct {
-		Pod string `json:"pod"`
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return answer, fmt.Errorf("%s%s answers something else than the backend would: %w", host, path, err)
 	}
-	if err := json.Unmarshal(body, &echo); err != nil {
-		return "", fmt.Errorf("%s%s answers something else than the backend would: %w", host, path, err)
-	}
-	return echo.Pod, nil
+	return answer, nil
 }
 
 // answers waits for a first answer.
@@ -81,6 +91,14 @@ type traffic struct {
 
 // begin starts traffic to what already answers. The case ends it with mustBeWhole.
 func begin(t *testing.T, scheme, address, host, path string) *traffic {
+	return beginWith(t, func(ctx context.Context) error {
+		_, err := ask(ctx, scheme, address, host, path)
+		return err
+	})
+}
+
+// beginWith is the same with requests that say themselves whether they failed.
+func beginWith(t *testing.T, request func(context.Context) error) *traffic {
 	ctx, cancel := context.WithCancel(t.Context())
 	under := &traffic{stop: cancel}
 	under.done.Go(func() {
@@ -92,7 +110,7 @@ func begin(t *testing.T, scheme, address, host, path string) *traffic {
 				return
 			case <-ticks.C:
 			}
-			_, err := ask(ctx, scheme, address, host, path)
+			err := request(ctx)
 			if ctx.Err() != nil {
 				return
 			}
