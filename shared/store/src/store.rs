@@ -60,6 +60,9 @@ pub trait Store: Send + Sync + 'static {
     /// A reader has clients of these fleets now. What it keeps for its next start, it keeps of them first.
     fn used(&self, _fleets: &[FleetName]) {}
 
+    /// A reader has dropped the snapshot of this fleet from its memory, and serves it to nobody.
+    fn dropped(&self, _fleet: &FleetName) {}
+
     /// When a reader last had clients of this fleet, in seconds since 1970, as far as it remembers over a restart.
     fn last_use(&self, _fleet: &FleetName) -> Option<u64> {
         None

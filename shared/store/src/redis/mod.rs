@@ -218,6 +218,12 @@ impl Store for RedisStore {
         }
     }
 
+    fn dropped(&self, fleet: &FleetName) {
+        if let Some(cache) = &self.shared.cache {
+            cache.dropped(fleet);
+        }
+    }
+
     fn last_use(&self, fleet: &FleetName) -> Option<u64> {
         self.shared.cache.as_ref()?.last_use(fleet)
     }

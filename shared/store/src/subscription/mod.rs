@@ -112,6 +112,7 @@ impl Subscription {
     /// head.
     pub fn let_go(&mut self, fleet: &FleetName) {
         self.board.let_go(fleet);
+        self.store.dropped(fleet);
     }
 
     /// See [`Store::used`].

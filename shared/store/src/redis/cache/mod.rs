@@ -198,6 +198,11 @@ impl Cache {
         self.state().confirm(fleet, head, is_newer);
     }
 
+    /// A snapshot is no longer in memory.
+    pub(super) fn dropped(&self, fleet: &FleetName) {
+        self.state().dropped(fleet);
+    }
+
     /// A snapshot is about to be loaded.
     pub(super) fn loading(&self, fleet: &FleetName) {
         self.state().loading(fleet);

@@ -381,10 +381,22 @@ impl CacheState {
     /// Redis has this head, the same as what was told or a newer one. Until that is loaded, clients are served what is older.
     pub(super) fn confirm(&mut self, fleet: &FleetName, head: Head, is_newer: bool) {
         match self.unconfirmed.get_mut(fleet) {
-            Some(unconfirmed) if is_newer && unconfirmed.is_loaded => {
+            // Redis repeats a newer head until that is loaded.
+            Some(unconfirmed)
+                if unconfirmed.is_loaded && (is_newer || unconfirmed.newer.is_some()) =>
+            {
                 unconfirmed.newer = Some(head);
             }
             _ => drop(self.unconfirmed.remove(fleet)),
+        }
+    }
+
+    /// A fleet is no longer in memory: nobody is served what is older than what Redis has.
+    pub(super) fn dropped(&mut self, fleet: &FleetName) {
+        let Some(unconfirmed) = self.unconfirmed.get_mut(fleet) else { return };
+        unconfirmed.is_loaded = false;
+        if unconfirmed.newer.is_some() {
+            self.unconfirmed.remove(fleet);
         }
     }
 

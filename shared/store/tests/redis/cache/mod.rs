@@ -7,8 +7,9 @@ use crate::raw::Raw;
 use crate::servers::{Proxy, Server, until};
 use crate::world::{Keys, Leader, Program, cluster, fleet, next_update, set, until_at};
 use heliograph_snapshot::{FleetName, ResourceType};
-use heliograph_store::{Store, Update};
+use heliograph_store::{Store, Subscription, Update};
 use reader::{Disk, Reader};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 const UNCONFIRMED: &str = "cache_unconfirmed_fleets";
@@ -172,6 +173,33 @@ async fn a_fleet_that_was_retired_while_the_reader_had_no_redis_goes() {
     assert!(matches!(next_update(&mut reader.subscription).await, Update::Retired(..)));
     assert!(!reader.program.store.is_unconfirmed(&scene.one));
     until("its file is gone", async || scene.disk.files().is_empty()).await;
+}
+
+/// Nothing newer is loaded of it, so its head alone must do.
+#[tokio::test]
+async fn a_fleet_that_was_dropped_from_memory_is_confirmed_by_redis() {
+    let mut scene = Scene::new().await;
+    let way = Proxy::start(scene.server.port()).await;
+    way.cut();
+    let mut reader = scene.disk.open(&way.url(), &scene.keys);
+    reader.subscription = Subscription::choosing(Arc::new(reader.program.store.clone()));
+    let newest = scene.leader.head(3);
+    loop {
+        match next_update(&mut reader.subscription).await {
+            Update::Known(record) if record.head == newest => break,
+            Update::Known(record) => reader.subscription.keep(&record.fleet),
+            Update::Published(snapshot, _) => {
+                reader.subscription.let_go(&snapshot.fleet);
+                assert!(reader.program.store.is_unconfirmed(&snapshot.fleet));
+                scene.leader.publish(&scene.one, [cluster("third")]).await.unwrap();
+                way.mend();
+            }
+            Update::Listed | Update::Synced => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    reader.until("Redis has confirmed it", |it| it.metric(UNCONFIRMED) == 0).await;
+    assert_eq!(reader.program.store.served_from_cache(), None);
 }
 
 #[tokio::test]

@@ -198,8 +198,33 @@ fn what_is_newer_in_redis_is_loaded_before_a_fleet_counts_as_confirmed() {
     scene.state.confirm(&a, head(3), true);
     scene.state.loaded(&a, head(2));
     assert!(scene.state.is_unconfirmed(&a));
+    scene.state.confirm(&a, head(3), false);
+    assert!(scene.state.is_unconfirmed(&a), "Redis repeats what is not loaded yet");
     scene.state.loaded(&a, head(3));
     assert!(!scene.state.is_unconfirmed(&a));
+}
+
+#[test]
+fn a_fleet_that_is_not_in_memory_needs_no_load_to_be_confirmed() {
+    let (mut scene, a) = (Scene::new(100 * KB), fleet("a"));
+    let head = |sequence| snapshot("a", sequence).head;
+    let mut load_and_drop = |is_dropped_first: bool| {
+        scene.state.mark_unconfirmed(&a);
+        scene.state.loading(&a);
+        scene.state.loaded(&a, head(1));
+        if is_dropped_first {
+            scene.state.dropped(&a);
+            assert!(scene.state.is_unconfirmed(&a), "Redis has not answered");
+        }
+        scene.state.confirm(&a, head(2), true);
+        if !is_dropped_first {
+            assert!(scene.state.is_unconfirmed(&a), "proxies have what is older");
+            scene.state.dropped(&a);
+        }
+        assert!(!scene.state.is_unconfirmed(&a));
+    };
+    load_and_drop(true);
+    load_and_drop(false);
 }
 
 #[test]
