@@ -153,8 +153,8 @@ impl Cache {
         }
         let (cache, fleet) = (self.clone(), fleet.clone());
         let read = spawn_blocking(move || {
-            let found = cache.0.directory.objects(&FileName::of(&fleet));
-            cache.usable(&fleet, found, |(header, _)| header).map(|(_, objects)| objects)
+            let found = cache.read(&fleet, Directory::objects, |(header, _)| header);
+            found.map(|(_, objects)| objects)
         });
         read.await.ok().flatten()
     }
@@ -258,19 +258,20 @@ impl Cache {
 
     /// Blocks.
     fn read_record(&self, fleet: &FleetName) -> Option<Bytes> {
-        let header = self.0.directory.header(&FileName::of(fleet));
-        self.usable(fleet, header, |header| header).map(|header| header.record)
+        self.read(fleet, Directory::header, |header| header).map(|header| header.record)
     }
 
-    /// What was read of a fleet's file, if it is to be used. `header` finds its header.
-    fn usable<T>(
+    /// What `read` reads of a fleet's file, if it is to be used. `header` finds its header. Blocks.
+    fn read<T>(
         &self,
         fleet: &FleetName,
-        read: Result<Option<T>, ReadError>,
+        read: impl FnOnce(&Directory, &FileName) -> Result<Option<T>, ReadError>,
         header: impl Fn(&T) -> &Header,
     ) -> Option<T> {
-        let checked = match read {
-            Ok(Some(found)) => match self.check(fleet, header(&found)) {
+        // Before the file is opened: the writer may replace it while it is read.
+        let known = self.state().head(fleet);
+        let checked = match read(&self.0.directory, &FileName::of(fleet)) {
+            Ok(Some(found)) => match check(fleet, known, header(&found)) {
                 Ok(()) => return Some(found),
                 Err(error) => Err(error.into()),
             },
@@ -289,18 +290,6 @@ impl Cache {
         self.state().discard(fleet);
         self.count();
         self.0.bell.notify_one();
-    }
-
-    fn check(&self, fleet: &FleetName, header: &Header) -> Result<(), FileError> {
-        if header.fleet != *fleet {
-            return Err(FileError::OtherFleet(header.fleet.clone()));
-        }
-        match self.state().head(fleet) {
-            Some(known) if header.head < known => {
-                Err(FileError::Older { found: header.head, known })
-            }
-            _ => Ok(()),
-        }
     }
 
     fn count(&self) {
@@ -327,6 +316,17 @@ impl Cache {
 
     fn state(&self) -> MutexGuard<'_, CacheState> {
         lock(&self.0.state)
+    }
+}
+
+/// `known` is what was last written.
+fn check(fleet: &FleetName, known: Option<Head>, header: &Header) -> Result<(), FileError> {
+    if header.fleet != *fleet {
+        return Err(FileError::OtherFleet(header.fleet.clone()));
+    }
+    match known {
+        Some(known) if header.head < known => Err(FileError::Older { found: header.head, known }),
+        _ => Ok(()),
     }
 }
 
@@ -362,3 +362,6 @@ fn milliseconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;
