@@ -1,6 +1,6 @@
 //! The directory of the cache: its files are read and replaced whole. Everything here blocks.
 
-use super::file::{self, FRAME, FileError, Header, Kind, Objects, Summary};
+use super::file::{self, FRAME, FileError, FleetSummary, Header, Kind, Objects};
 use bytes::Bytes;
 use heliograph_snapshot::{Address, FleetName};
 use std::collections::BTreeMap;
@@ -132,7 +132,7 @@ impl Directory {
     }
 
     /// `None`: there is none.
-    pub(super) fn summary(&self) -> Result<Option<Summary>, ReadError> {
+    pub(super) fn summary(&self) -> Result<Option<Vec<FleetSummary>>, ReadError> {
         let Some((mut file, length)) = self.file(&FileName(DIRECTORY.to_owned()))? else {
             return Ok(None);
         };
@@ -141,7 +141,7 @@ impl Directory {
         Ok(Some(file::read_directory(&layout, &header)?))
     }
 
-    pub(super) fn write_summary(&self, summary: &Summary) -> io::Result<()> {
+    pub(super) fn write_summary(&self, summary: &[FleetSummary]) -> io::Result<()> {
         let bytes = file::directory(summary).map_err(io::Error::other)?;
         self.replace(&FileName(DIRECTORY.to_owned()), [&bytes[..]])
     }

@@ -49,14 +49,7 @@ pub(super) struct Header {
     checksum: [u8; 32],
 }
 
-/// What is in the cache, as the file of the directory tells it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Summary {
-    /// When all of it was last what Redis had, in milliseconds since 1970; 0 if that is not known.
-    pub(super) confirmed: u64,
-    pub(super) fleets: Vec<FleetSummary>,
-}
-
+/// What the file of the directory lists of a fleet's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FleetSummary {
     pub(super) fleet: FleetName,
@@ -65,6 +58,8 @@ pub(super) struct FleetSummary {
     pub(super) bytes: u64,
     /// When it last had clients, in seconds since 1970; 0 for never.
     pub(super) last_use: u64,
+    /// When the file was last what Redis had, in milliseconds since 1970; 0 if that is not known.
+    pub(super) confirmed: u64,
     /// As in [`Header`].
     pub(super) sealed_with: String,
 }
@@ -117,7 +112,6 @@ struct Entry {
 
 #[derive(Encode, Decode)]
 struct DirectoryIndex {
-    confirmed: u64,
     /// How many entries follow.
     fleets: u64,
 }
@@ -128,6 +122,7 @@ struct DirectoryEntry {
     head: StoredHead,
     bytes: u64,
     last_use: u64,
+    confirmed: u64,
     sealed_with: String,
 }
 
@@ -146,7 +141,7 @@ pub(super) enum Kind {
 }
 
 const MAGIC: [u8; 8] = *b"helio-sc";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Every number has its full length, so a frame has one length and an entry of an index too.
 type Config = Configuration<LittleEndian, Fixint, Limit<LONGEST_VALUE>>;
 const CONFIG: Config =
@@ -157,7 +152,7 @@ const PREFACE: usize = 8 + 4;
 pub(super) const FRAME: usize = PREFACE + 1 + 3 * 8 + 2 * 32;
 const ENTRY: usize = 32 + 8;
 /// Of an entry of the directory, with texts of no length.
-const SMALLEST_DIRECTORY_ENTRY: usize = 8 + (8 + 16 + 8) + 8 + 8 + 8;
+const SMALLEST_DIRECTORY_ENTRY: usize = 8 + (8 + 16 + 8) + 8 + 8 + 8 + 8;
 
 /// What comes before the objects in a fleet's file; they follow in the same order.
 pub(super) fn fleet_header(
@@ -186,16 +181,15 @@ pub(super) fn fleet_header(
     framed(Kind::Fleet, &bytes, record, length, *checksum.finalize().as_bytes())
 }
 
-pub(super) fn directory(summary: &Summary) -> Result<Vec<u8>, FileError> {
-    let index =
-        DirectoryIndex { confirmed: summary.confirmed, fleets: summary.fleets.len() as u64 };
-    let mut bytes = encode(&index)?;
-    for FleetSummary { fleet, head, bytes: length, last_use, sealed_with } in &summary.fleets {
+pub(super) fn directory(fleets: &[FleetSummary]) -> Result<Vec<u8>, FileError> {
+    let mut bytes = encode(&DirectoryIndex { fleets: fleets.len() as u64 })?;
+    for FleetSummary { fleet, head, bytes: length, last_use, confirmed, sealed_with } in fleets {
         let entry = DirectoryEntry {
             fleet: fleet.to_string(),
             head: (*head).into(),
             bytes: *length,
             last_use: *last_use,
+            confirmed: *confirmed,
             sealed_with: sealed_with.clone(),
         };
         bytes.extend_from_slice(&encode(&entry)?);
@@ -270,7 +264,10 @@ pub(super) fn read_header(layout: &Layout, bytes: Bytes) -> Result<Header, FileE
     })
 }
 
-pub(super) fn read_directory(layout: &Layout, bytes: &[u8]) -> Result<Summary, FileError> {
+pub(super) fn read_directory(
+    layout: &Layout,
+    bytes: &[u8],
+) -> Result<Vec<FleetSummary>, FileError> {
     let index = checked(layout, bytes)?;
     let rest = &mut &index[..];
     let found: DirectoryIndex = decode(rest)?;
@@ -286,13 +283,14 @@ pub(super) fn read_directory(layout: &Layout, bytes: &[u8]) -> Result<Summary, F
             head: entry.head.into(),
             bytes: entry.bytes,
             last_use: entry.last_use,
+            confirmed: entry.confirmed,
             sealed_with: entry.sealed_with,
         });
     }
     if !rest.is_empty() {
         return Err(FileError::Damaged);
     }
-    Ok(Summary { confirmed: found.confirmed, fleets })
+    Ok(fleets)
 }
 
 impl Header {

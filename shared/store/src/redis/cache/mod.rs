@@ -17,7 +17,7 @@ pub(super) use file::Objects;
 pub(super) use writer::run as write;
 
 use self::directory::{Directory, FileName, ReadError};
-use self::file::{FileError, Header, Summary};
+use self::file::{FileError, FleetSummary, Header};
 use self::metrics::Metrics;
 use self::state::CacheState;
 use super::{OpenError, lock};
@@ -45,7 +45,7 @@ pub struct CacheOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedFromCache {
     pub fleets: usize,
-    /// How long ago Redis confirmed it; `None` if that is not known.
+    /// How long ago Redis confirmed the oldest of it; `None` if that is not known.
     pub age: Option<Duration>,
 }
 
@@ -87,19 +87,28 @@ impl Cache {
         let unusable = |error| CacheError::Unusable { path: options.path.clone(), error };
         let mut files = directory.list().map_err(unusable)?;
         let summary = summary(&directory, &metrics);
+        // The files that it lacks were written after it was; or it is lost.
+        let confirmed = summary.iter().map(|it| it.confirmed).max().unwrap_or_default();
         let mut found = Vec::new();
-        for it in &summary.fleets {
-            if let Some(length) = files.remove(&FileName::of(&it.fleet)) {
-                found.push((it.fleet.clone(), it.head, length, it.sealed_with.clone()));
+        for it in summary {
+            if let Some(bytes) = files.remove(&FileName::of(&it.fleet)) {
+                found.push(FleetSummary { bytes, ..it });
             }
         }
-        // Written after the file of the directory was; or that one is lost.
-        for (name, length) in files {
+        for (name, bytes) in files {
             match directory.header(&name) {
                 Ok(Some(Header { fleet, head, sealed_with, .. }))
                     if FileName::of(&fleet) == name =>
                 {
-                    found.push((fleet, head, length, sealed_with));
+                    let last_use = 0;
+                    found.push(FleetSummary {
+                        fleet,
+                        head,
+                        bytes,
+                        last_use,
+                        confirmed,
+                        sealed_with,
+                    });
                 }
                 Ok(None) => {}
                 Ok(Some(header)) => {
@@ -113,7 +122,7 @@ impl Cache {
                 Err(error) => ignore(&directory, &metrics, &name, &error),
             }
         }
-        let state = Mutex::new(CacheState::new(options.limit, &summary, found));
+        let state = Mutex::new(CacheState::new(options.limit, found));
         let inner = Inner {
             directory,
             state,
@@ -183,7 +192,7 @@ impl Cache {
 
     /// A snapshot was loaded, and all of it is there.
     pub(super) fn offer(&self, record: Bytes, snapshot: Arc<Snapshot>) {
-        if self.state().offer(record, snapshot, Instant::now(), milliseconds()) {
+        if self.state().offer(record, snapshot, Instant::now()) {
             self.0.bell.notify_one();
         }
     }
@@ -241,12 +250,10 @@ impl Cache {
     /// `None`: nothing.
     pub(super) fn served(&self) -> Option<ServedFromCache> {
         let state = self.state();
-        let (fleets, confirmed) = (state.unconfirmed(), state.confirmed());
+        let (fleets, confirmed) = (state.unconfirmed(), state.oldest_unconfirmed()?);
         drop(state);
-        (fleets > 0).then(|| {
-            let age = Duration::from_millis(milliseconds().saturating_sub(confirmed));
-            ServedFromCache { fleets, age: (confirmed > 0).then_some(age) }
-        })
+        let age = Duration::from_millis(milliseconds().saturating_sub(confirmed));
+        Some(ServedFromCache { fleets, age: (confirmed > 0).then_some(age) })
     }
 
     /// Has the metrics say how old is what is served.
@@ -330,12 +337,12 @@ fn check(fleet: &FleetName, known: Option<Head>, header: &Header) -> Result<(), 
     }
 }
 
-fn summary(directory: &Directory, metrics: &Metrics) -> Summary {
+fn summary(directory: &Directory, metrics: &Metrics) -> Vec<FleetSummary> {
     match directory.summary() {
         Ok(summary) => summary.unwrap_or_default(),
         Err(error) => {
             log_ignored(directory, metrics, &"directory", &error);
-            Summary::default()
+            Vec::new()
         }
     }
 }

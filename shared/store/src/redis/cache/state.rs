@@ -1,6 +1,6 @@
 //! What is in the cache, what is to be written and what is to go, decided without IO and without a clock.
 
-use super::file::{FleetSummary, Summary};
+use super::file::FleetSummary;
 use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use std::cmp::Reverse;
@@ -30,14 +30,16 @@ pub(super) struct CacheState {
     discarded: BTreeSet<FleetName>,
     /// The fleets that are served from here and that Redis has not confirmed since the start.
     unconfirmed: BTreeMap<FleetName, Unconfirmed>,
-    /// When all was last what Redis had, in milliseconds since 1970.
-    confirmed: u64,
+    /// When Redis was last compared, in milliseconds since 1970; 0 for not yet.
+    compared: u64,
     /// The files have changed since the file of the directory was written.
     is_changed: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Unconfirmed {
+    /// When it was last what Redis had, in milliseconds since 1970; 0 if that is not known.
+    confirmed: u64,
     /// What is here is in memory, or will be in a moment.
     is_loaded: bool,
     /// What Redis has is newer, and is to be loaded first.
@@ -51,6 +53,8 @@ struct File {
     sealed_with: String,
     /// When this process wrote it.
     written: Option<Instant>,
+    /// When it was last what Redis had, as in [`Unconfirmed`]. `None`: it was so at the last comparison.
+    confirmed: Option<u64>,
 }
 
 /// The newest records that were told: the one before is perhaps being loaded.
@@ -58,6 +62,8 @@ struct File {
 struct Records {
     newest: (Head, Bytes),
     before: Option<(Head, Bytes)>,
+    /// When Redis was last compared before it had the newest.
+    compared_before: u64,
 }
 
 /// A snapshot to write, and the record that it was loaded for.
@@ -65,8 +71,6 @@ struct Records {
 pub(super) struct Work {
     pub(super) record: Bytes,
     pub(super) snapshot: Arc<Snapshot>,
-    /// When it became known, in milliseconds since 1970.
-    since: u64,
 }
 
 #[derive(Debug)]
@@ -78,7 +82,6 @@ struct Pending {
     held: Option<Arc<Snapshot>>,
     /// When it may be written.
     due: Instant,
-    since: u64,
 }
 
 /// What the writer does next.
@@ -109,32 +112,29 @@ const BLOCK: u64 = 4096;
 const LONGEST_NAME: usize = 4096;
 
 impl CacheState {
-    /// `summary` is what the file of the directory said, and `files` what there is.
-    pub(super) fn new(
-        limit: u64,
-        summary: &Summary,
-        files: impl IntoIterator<Item = (FleetName, Head, u64, String)>,
-    ) -> Self {
-        let files: BTreeMap<_, _> = files
-            .into_iter()
-            .map(|(fleet, head, bytes, sealed_with)| {
-                (fleet, File { head, bytes, sealed_with, written: None })
-            })
-            .collect();
-        let uses = summary.fleets.iter().filter(|it| it.last_use > 0);
-        let uses = uses.filter(|it| files.contains_key(&it.fleet));
+    /// `files` is what there is.
+    pub(super) fn new(limit: u64, files: impl IntoIterator<Item = FleetSummary>) -> Self {
+        let mut uses = BTreeMap::new();
+        let mut found = BTreeMap::new();
+        for FleetSummary { fleet, head, bytes, last_use, confirmed, sealed_with } in files {
+            if last_use > 0 {
+                uses.insert(fleet.clone(), last_use);
+            }
+            let confirmed = Some(confirmed);
+            found.insert(fleet, File { head, bytes, sealed_with, written: None, confirmed });
+        }
         let mut state = Self {
             limit,
-            used: files.values().map(|file| on_disk(file.bytes)).sum(),
+            used: found.values().map(|file| on_disk(file.bytes)).sum(),
+            files: found,
             records: BTreeMap::new(),
-            uses: uses.map(|it| (it.fleet.clone(), it.last_use)).collect(),
+            uses,
             pending: BTreeMap::new(),
             reseal: BTreeSet::new(),
             discarded: BTreeSet::new(),
             unconfirmed: BTreeMap::new(),
-            confirmed: summary.confirmed,
+            compared: 0,
             is_changed: false,
-            files,
         };
         // The limit may have been higher.
         for fleet in state.recent_first().into_iter().rev() {
@@ -161,8 +161,9 @@ impl CacheState {
         self.unconfirmed.contains_key(fleet)
     }
 
-    pub(super) fn confirmed(&self) -> u64 {
-        self.confirmed
+    /// When the oldest of what is unconfirmed was last what Redis had. `None`: nothing is unconfirmed.
+    pub(super) fn oldest_unconfirmed(&self) -> Option<u64> {
+        self.unconfirmed.values().map(|unconfirmed| unconfirmed.confirmed).min()
     }
 
     pub(super) fn has(&self, fleet: &FleetName) -> bool {
@@ -194,22 +195,30 @@ impl CacheState {
 
     /// A reader was told of a fleet's record.
     pub(super) fn note_record(&mut self, fleet: &FleetName, head: Head, record: Bytes) {
+        let compared = self.compared;
+        if let Some(file) = self.files.get_mut(fleet).filter(|file| file.head < head) {
+            file.confirmed.get_or_insert(compared);
+        } else if !self.is_unconfirmed(fleet) {
+            self.mark_current(fleet, head);
+        }
         match self.records.get_mut(fleet) {
             Some(records) if records.newest.0 < head => {
                 let before = std::mem::replace(&mut records.newest, (head, record));
                 records.before = Some(before);
+                records.compared_before = compared;
             }
             Some(_) => {}
             None => {
-                self.records
-                    .insert(fleet.clone(), Records { newest: (head, record), before: None });
+                let newest = (head, record);
+                let records = Records { newest, before: None, compared_before: compared };
+                self.records.insert(fleet.clone(), records);
             }
         }
     }
 
     /// The record of a fleet at a head, as it is in Redis.
     pub(super) fn record(&self, fleet: &FleetName, head: Head) -> Option<Bytes> {
-        let Records { newest, before } = self.records.get(fleet)?;
+        let Records { newest, before, .. } = self.records.get(fleet)?;
         let mut both = [Some(newest), before.as_ref()].into_iter().flatten();
         both.find(|(at, _)| *at == head).map(|(_, record)| record.clone())
     }
@@ -233,13 +242,7 @@ impl CacheState {
     }
 
     /// A snapshot was loaded whole. Whether it is to be written.
-    pub(super) fn offer(
-        &mut self,
-        record: Bytes,
-        snapshot: Arc<Snapshot>,
-        now: Instant,
-        milliseconds: u64,
-    ) -> bool {
+    pub(super) fn offer(&mut self, record: Bytes, snapshot: Arc<Snapshot>, now: Instant) -> bool {
         let fleet = snapshot.fleet.clone();
         // Not one that was retired meanwhile.
         if !self.records.contains_key(&fleet) || fleet.as_str().len() > LONGEST_NAME {
@@ -255,12 +258,10 @@ impl CacheState {
             Some(pending) if pending.head >= snapshot.head => return false,
             // It waits no longer because there is something newer.
             Some(pending) => {
-                let (due, since) = (pending.due, pending.since);
-                *pending = Pending::holding(record, snapshot, due, since);
+                *pending = Pending::holding(record, snapshot, pending.due);
             }
             None => {
-                let pending = Pending::holding(record, snapshot, due, milliseconds);
-                self.pending.insert(fleet, pending);
+                self.pending.insert(fleet, Pending::holding(record, snapshot, due));
             }
         }
         true
@@ -268,10 +269,10 @@ impl CacheState {
 
     /// What could not be written is tried again later, unless there is something newer by now.
     pub(super) fn postpone(&mut self, work: Work, now: Instant) {
-        let Work { record, snapshot, since } = work;
+        let Work { record, snapshot } = work;
         let fleet = snapshot.fleet.clone();
         if self.records.contains_key(&fleet) {
-            let pending = Pending::holding(record, snapshot, now + RETRY, since);
+            let pending = Pending::holding(record, snapshot, now + RETRY);
             self.pending.entry(fleet).or_insert(Pending { held: None, ..pending });
         }
     }
@@ -288,8 +289,7 @@ impl CacheState {
             let Some(pending) = self.pending.remove(&fleet) else { break };
             // Else nobody has it any more.
             if let Some(snapshot) = pending.snapshot.upgrade() {
-                let Pending { record, since, .. } = pending;
-                return Some(Job::Write(Work { record, snapshot, since }));
+                return Some(Job::Write(Work { record: pending.record, snapshot }));
             }
         }
         if all { None } else { self.reseal.pop_first().map(Job::Reseal) }
@@ -338,10 +338,11 @@ impl CacheState {
         sealed_with: String,
         now: Instant,
     ) {
+        let confirmed = self.confirmed_of(fleet, head);
         self.deleted(fleet);
         self.reseal.remove(fleet);
         self.used += on_disk(bytes);
-        let file = File { head, bytes, sealed_with, written: Some(now) };
+        let file = File { head, bytes, sealed_with, written: Some(now), confirmed };
         self.files.insert(fleet.clone(), file);
         if self.records.contains_key(fleet) {
             self.discarded.remove(fleet);
@@ -375,7 +376,10 @@ impl CacheState {
 
     /// The fleet is served from here, before Redis was asked.
     pub(super) fn mark_unconfirmed(&mut self, fleet: &FleetName) {
-        self.unconfirmed.insert(fleet.clone(), Unconfirmed::default());
+        let confirmed = self.files.get(fleet).and_then(|file| file.confirmed);
+        let confirmed = confirmed.unwrap_or(self.compared);
+        let unconfirmed = Unconfirmed { confirmed, is_loaded: false, newer: None };
+        self.unconfirmed.insert(fleet.clone(), unconfirmed);
     }
 
     /// Redis has this head, the same as what was told or a newer one. Until that is loaded, clients are served what is older.
@@ -387,7 +391,10 @@ impl CacheState {
             {
                 unconfirmed.newer = Some(head);
             }
-            _ => drop(self.unconfirmed.remove(fleet)),
+            _ => {
+                self.unconfirmed.remove(fleet);
+                self.mark_current(fleet, head);
+            }
         }
     }
 
@@ -416,39 +423,51 @@ impl CacheState {
 
     /// What is told is all that Redis has, at so many milliseconds since 1970.
     pub(super) fn compared(&mut self, milliseconds: u64) {
-        // What Redis lost is not confirmed by its other fleets.
-        if self.unconfirmed.is_empty() {
-            self.confirmed = milliseconds;
-        }
+        self.compared = milliseconds;
     }
 
-    /// What the file of the directory is to say.
-    pub(super) fn summary(&self) -> Summary {
+    /// What the file of the directory is to list.
+    pub(super) fn summary(&self) -> Vec<FleetSummary> {
         let fleet = |(fleet, file): (&FleetName, &File)| FleetSummary {
             fleet: fleet.clone(),
             head: file.head,
             bytes: file.bytes,
             last_use: self.last_use(fleet).unwrap_or_default(),
+            confirmed: file.confirmed.unwrap_or(self.compared),
             sealed_with: file.sealed_with.clone(),
         };
-        // What is not written yet is not in the files.
-        let oldest = self.pending.values().map(|pending| pending.since).min();
-        Summary {
-            confirmed: self.confirmed.min(oldest.unwrap_or(u64::MAX)),
-            fleets: self.files.iter().map(fleet).collect(),
-        }
+        self.files.iter().map(fleet).collect()
     }
 
     /// Whether the files have changed since this was last asked.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }
+
+    /// Redis has this head of a fleet.
+    fn mark_current(&mut self, fleet: &FleetName, head: Head) {
+        if let Some(file) = self.files.get_mut(fleet).filter(|file| file.head == head) {
+            file.confirmed = None;
+        }
+    }
+
+    /// When this head of a fleet was last what Redis had, as in [`File`].
+    fn confirmed_of(&self, fleet: &FleetName, head: Head) -> Option<u64> {
+        if let Some(file) = self.files.get(fleet).filter(|file| file.head == head) {
+            return file.confirmed;
+        }
+        match (self.unconfirmed.get(fleet), self.records.get(fleet)) {
+            (Some(unconfirmed), _) if unconfirmed.newer.is_none() => Some(unconfirmed.confirmed),
+            (_, Some(records)) if records.newest.0 > head => Some(records.compared_before),
+            _ => None,
+        }
+    }
 }
 
 impl Pending {
-    fn holding(record: Bytes, snapshot: Arc<Snapshot>, due: Instant, since: u64) -> Self {
+    fn holding(record: Bytes, snapshot: Arc<Snapshot>, due: Instant) -> Self {
         let (weak, head) = (Arc::downgrade(&snapshot), snapshot.head);
-        Self { record, snapshot: weak, head, held: Some(snapshot), due, since }
+        Self { record, snapshot: weak, head, held: Some(snapshot), due }
     }
 
     fn is_held(&self) -> bool {
@@ -457,8 +476,8 @@ impl Pending {
 }
 
 impl Work {
-    pub(super) fn new(record: Bytes, snapshot: Arc<Snapshot>, since: u64) -> Self {
-        Self { record, snapshot, since }
+    pub(super) fn new(record: Bytes, snapshot: Arc<Snapshot>) -> Self {
+        Self { record, snapshot }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::directory::FileName;
 use super::state::{Job, RETRY, Room, Work};
-use super::{Cache, file, milliseconds};
+use super::{Cache, file};
 use crate::redis::{Shared, records};
 use heliograph_snapshot::{FleetName, Section};
 use std::pin::pin;
@@ -181,13 +181,13 @@ impl Writer {
         let found = records::read(fleet, &record, &self.shared.signer()).ok()?;
         let loaded = self.shared.load(Arc::new(found), None).await.ok()?;
         let is_whole = loaded.unopened.is_empty();
-        is_whole.then(|| Work::new(record, loaded.snapshot, milliseconds()))
+        is_whole.then(|| Work::new(record, loaded.snapshot))
     }
 }
 
 /// Blocks.
 fn write(shared: &Shared, cache: &Cache, work: &Work) -> Outcome {
-    let Work { record, snapshot, .. } = work;
+    let Work { record, snapshot } = work;
     let (fleet, name) = (&snapshot.fleet, FileName::of(&snapshot.fleet));
     let mut objects = match shared.objects_of(snapshot, None) {
         Ok(objects) => objects,

@@ -10,7 +10,7 @@ struct Scene {
 
 impl Scene {
     fn new(limit: u64) -> Self {
-        Self { state: CacheState::new(limit, &Summary::default(), []), now: Instant::now() }
+        Self { state: CacheState::new(limit, []), now: Instant::now() }
     }
 
     /// A snapshot is loaded. Whether it is to be written.
@@ -18,7 +18,7 @@ impl Scene {
         let snapshot = snapshot(name, sequence);
         let record = Bytes::from(format!("{name} {sequence}"));
         self.state.note_record(&snapshot.fleet, snapshot.head, record.clone());
-        self.state.offer(record, snapshot, self.now, 0)
+        self.state.offer(record, snapshot, self.now)
     }
 
     /// Writes what is due, each with so many bytes. Returns what was written, in order.
@@ -40,6 +40,12 @@ impl Scene {
 
     fn used(&mut self, name: &str, at: u64) {
         self.state.used_now([&fleet(name)], at);
+    }
+
+    /// When the file of a fleet was last what Redis had.
+    fn confirmed(&self, name: &str) -> u64 {
+        let summary = self.state.summary();
+        summary.iter().find(|it| it.fleet == fleet(name)).unwrap().confirmed
     }
 
     fn files(&self) -> Vec<&str> {
@@ -102,7 +108,7 @@ fn the_fleets_that_were_used_last_are_written_first_and_stay() {
     scene.used("b", 30);
     let kept = snapshot("b", 2);
     scene.state.note_record(&kept.fleet, kept.head, Bytes::new());
-    scene.state.offer(Bytes::new(), kept.clone(), scene.now, 0);
+    scene.state.offer(Bytes::new(), kept.clone(), scene.now);
     scene.now += RETRY;
     assert_eq!(scene.write(KB), [named("b", 2)]);
     assert_eq!(scene.files(), ["default/b", "default/c", "default/d"]);
@@ -129,7 +135,7 @@ fn what_cannot_be_written_is_not_kept_in_memory() {
     let first = snapshot("a", 1);
     let weak = Arc::downgrade(&first);
     scene.state.note_record(&first.fleet, first.head, Bytes::new());
-    scene.state.offer(Bytes::new(), first, scene.now, 0);
+    scene.state.offer(Bytes::new(), first, scene.now);
     assert!(weak.upgrade().is_some());
     assert_eq!(scene.write(2 * KB), []);
     assert!(weak.upgrade().is_none());
@@ -156,7 +162,7 @@ fn a_retired_fleet_goes_even_while_it_is_written() {
     assert_eq!(scene.state.next_due(scene.now), None);
     // What was being loaded when it was retired.
     let late = snapshot("b", 1);
-    assert!(!scene.state.offer(Bytes::new(), late, scene.now, 0));
+    assert!(!scene.state.offer(Bytes::new(), late, scene.now));
 }
 
 #[test]
@@ -168,21 +174,66 @@ fn the_record_of_a_load_is_found_although_there_is_a_newer_one() {
 }
 
 #[test]
-fn the_time_of_the_last_comparison_is_that_of_what_is_on_the_disk() {
-    let mut scene = Scene::new(100 * KB);
-    scene.state.compared(1_000);
+fn a_file_is_as_old_as_the_last_comparison_at_which_it_was_the_newest() {
+    let (mut scene, a) = (Scene::new(100 * KB), fleet("a"));
     scene.load("a", 1);
-    assert_eq!(scene.state.summary().confirmed, 0, "a change of the time 0 is not written yet");
     scene.write(KB);
-    assert_eq!(scene.state.summary().confirmed, 1_000);
-    scene.state.mark_unconfirmed(&fleet("a"));
+    scene.state.compared(1_000);
+    assert_eq!(scene.confirmed("a"), 1_000);
+    // Written or not, loaded or not.
+    scene.state.note_record(&a, snapshot("a", 2).head, Bytes::new());
     scene.state.compared(2_000);
-    assert_eq!(scene.state.summary().confirmed, 1_000, "Redis has not told of it");
-    assert!(scene.state.is_unconfirmed(&fleet("a")));
-    scene.state.confirm(&fleet("a"), snapshot("a", 1).head, false);
-    assert!(!scene.state.is_unconfirmed(&fleet("a")));
+    scene.state.note_record(&a, snapshot("a", 3).head, Bytes::new());
     scene.state.compared(3_000);
-    assert_eq!(scene.state.summary().confirmed, 3_000);
+    assert_eq!(scene.confirmed("a"), 1_000);
+    scene.now += INTERVAL;
+    scene.load("a", 2);
+    scene.write(KB);
+    assert_eq!(scene.confirmed("a"), 2_000);
+    scene.now += INTERVAL;
+    scene.load("a", 3);
+    scene.write(KB);
+    assert_eq!(scene.confirmed("a"), 3_000);
+}
+
+#[test]
+fn a_fleet_without_room_makes_no_other_look_older() {
+    let (mut scene, kept) = (Scene::new(2 * KB), snapshot("b", 1));
+    scene.used("a", 1);
+    scene.load("a", 1);
+    scene.state.note_record(&kept.fleet, kept.head, Bytes::new());
+    scene.state.offer(Bytes::new(), kept.clone(), scene.now);
+    assert_eq!(scene.write(2 * KB), [named("a", 1)]);
+    scene.state.compared(5_000);
+    assert_eq!(scene.confirmed("a"), 5_000);
+}
+
+#[test]
+fn what_is_unconfirmed_is_as_old_as_its_oldest_file() {
+    let mut scene = Scene::new(100 * KB);
+    for (name, time) in [("a", 1_000), ("b", 2_000)] {
+        scene.load(name, 1);
+        scene.write(KB);
+        scene.state.compared(time);
+        scene.state.note_record(&fleet(name), snapshot(name, 2).head, Bytes::new());
+    }
+    let mut state = CacheState::new(100 * KB, scene.state.summary());
+    assert_eq!(state.oldest_unconfirmed(), None);
+    for name in ["a", "b"] {
+        state.mark_unconfirmed(&fleet(name));
+        state.note_record(&fleet(name), snapshot(name, 1).head, Bytes::new());
+    }
+    state.compared(9_000);
+    assert_eq!(state.oldest_unconfirmed(), Some(1_000), "Redis has not told of it");
+    // Sealed again meanwhile.
+    state.written(&fleet("a"), snapshot("a", 1).head, KB, String::new(), scene.now);
+    state.confirm(&fleet("b"), snapshot("b", 1).head, false);
+    assert_eq!(state.oldest_unconfirmed(), Some(1_000));
+    let times: Vec<_> = state.summary().iter().map(|it| it.confirmed).collect();
+    assert_eq!(times, [1_000, 9_000]);
+    state.confirm(&fleet("a"), snapshot("a", 1).head, false);
+    assert_eq!(state.oldest_unconfirmed(), None);
+    assert_eq!(state.summary()[0].confirmed, 9_000);
 }
 
 #[test]
@@ -235,18 +286,14 @@ fn after_a_restart_uses_and_heads_are_known() {
     scene.used("a", 50);
     scene.write(KB);
     let summary = scene.state.summary();
-    let files = summary.fleets.iter();
-    let files = files.map(|it| (it.fleet.clone(), it.head, it.bytes, it.sealed_with.clone()));
-    let state = CacheState::new(100 * KB, &summary, files);
+    let state = CacheState::new(100 * KB, summary.clone());
     assert_eq!((state.fleets(), state.used()), (2, 2 * KB));
     assert_eq!(state.recent_first(), ["a", "b"].map(fleet));
     assert_eq!((state.last_use(&fleet("a")), state.last_use(&fleet("b"))), (Some(50), None));
     assert_eq!(state.head(&fleet("a")).map(|head| head.sequence), Some(7));
 
     // With less room than before.
-    let files = summary.fleets.iter();
-    let files = files.map(|it| (it.fleet.clone(), it.head, it.bytes, it.sealed_with.clone()));
-    let mut state = CacheState::new(KB, &summary, files);
+    let mut state = CacheState::new(KB, summary);
     assert_eq!((state.recent_first(), state.used()), (vec![fleet("a")], KB));
     assert!(
         matches!(state.next_job(scene.now, false), Some(Job::Delete(gone)) if gone == fleet("b"))
