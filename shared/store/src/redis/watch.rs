@@ -42,7 +42,7 @@ pub(super) struct RedisWatch {
     /// The records that were refused last, so that each is counted once.
     refused: BTreeMap<FleetName, Bytes>,
     cache_start: CacheStart,
-    /// The cache has something newer than Redis, which is told from there if it can be.
+    /// The cache is ahead of Redis, and what it has is told from there if it can be.
     is_behind: bool,
 }
 
@@ -227,12 +227,12 @@ impl RedisWatch {
         }
     }
 
-    /// Whether this process knew something newer before it started.
+    /// Whether this process had something newer before it started, or knew of a later order.
     fn is_behind_cache(&self, record: &Record) -> bool {
         let cache =
             self.shared.cache.as_ref().filter(|_| !matches!(self.cache_start, CacheStart::Over));
-        let known = cache.and_then(|cache| cache.head(&record.fleet));
-        known > Some(record.head) && !self.told.contains_key(&record.fleet)
+        cache.is_some_and(|cache| cache.is_ahead_of(record))
+            && !self.told.contains_key(&record.fleet)
     }
 
     /// What the cache has is told as if it came from Redis, and remembered as not confirmed.
@@ -253,7 +253,7 @@ impl RedisWatch {
             }
         }
         if std::mem::take(&mut self.is_behind) {
-            // What is older in Redis is refused now, or taken because nothing newer could be read.
+            // What Redis has is refused now, or accepted because the cache could not be read.
             (self.clock, self.due) = (None, Instant::now());
         }
         if count == 0 {

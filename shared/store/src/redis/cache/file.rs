@@ -41,6 +41,8 @@ pub(super) enum FileError {
 pub(super) struct Header {
     pub(super) fleet: FleetName,
     pub(super) head: Head,
+    /// The number of the last order of an operator that the record obeys.
+    pub(super) order: u64,
     /// The key that secrets were sealed with when the file was written; empty if there was none.
     pub(super) sealed_with: String,
     /// As it is in Redis.
@@ -54,6 +56,8 @@ pub(super) struct Header {
 pub(super) struct FleetSummary {
     pub(super) fleet: FleetName,
     pub(super) head: Head,
+    /// As in [`Header`].
+    pub(super) order: u64,
     /// The length of its file.
     pub(super) bytes: u64,
     /// When it last had clients, in seconds since 1970; 0 for never.
@@ -99,6 +103,7 @@ struct Frame {
 struct FleetIndex {
     fleet: String,
     head: StoredHead,
+    order: u64,
     sealed_with: String,
     /// How many entries follow.
     objects: u64,
@@ -120,6 +125,7 @@ struct DirectoryIndex {
 struct DirectoryEntry {
     fleet: String,
     head: StoredHead,
+    order: u64,
     bytes: u64,
     last_use: u64,
     confirmed: u64,
@@ -152,12 +158,13 @@ const PREFACE: usize = 8 + 4;
 pub(super) const FRAME: usize = PREFACE + 1 + 3 * 8 + 2 * 32;
 const ENTRY: usize = 32 + 8;
 /// Of an entry of the directory, with texts of no length.
-const SMALLEST_DIRECTORY_ENTRY: usize = 8 + (8 + 16 + 8) + 8 + 8 + 8 + 8;
+const SMALLEST_DIRECTORY_ENTRY: usize = 8 + (8 + 16 + 8) + 8 + 8 + 8 + 8 + 8;
 
 /// What comes before the objects in a fleet's file; they follow in the same order.
 pub(super) fn fleet_header(
     fleet: &FleetName,
     head: Head,
+    order: u64,
     sealed_with: &str,
     record: &Bytes,
     objects: &[(Address, Bytes)],
@@ -169,6 +176,7 @@ pub(super) fn fleet_header(
     let index = FleetIndex {
         fleet: fleet.to_string(),
         head: head.into(),
+        order,
         sealed_with: sealed_with.to_owned(),
         objects: objects.len() as u64,
     };
@@ -183,14 +191,15 @@ pub(super) fn fleet_header(
 
 pub(super) fn directory(fleets: &[FleetSummary]) -> Result<Vec<u8>, FileError> {
     let mut bytes = encode(&DirectoryIndex { fleets: fleets.len() as u64 })?;
-    for FleetSummary { fleet, head, bytes: length, last_use, confirmed, sealed_with } in fleets {
+    for it in fleets {
         let entry = DirectoryEntry {
-            fleet: fleet.to_string(),
-            head: (*head).into(),
-            bytes: *length,
-            last_use: *last_use,
-            confirmed: *confirmed,
-            sealed_with: sealed_with.clone(),
+            fleet: it.fleet.to_string(),
+            head: it.head.into(),
+            order: it.order,
+            bytes: it.bytes,
+            last_use: it.last_use,
+            confirmed: it.confirmed,
+            sealed_with: it.sealed_with.clone(),
         };
         bytes.extend_from_slice(&encode(&entry)?);
     }
@@ -257,6 +266,7 @@ pub(super) fn read_header(layout: &Layout, bytes: Bytes) -> Result<Header, FileE
     Ok(Header {
         fleet: found.fleet.parse().map_err(|_| FileError::Damaged)?,
         head: found.head.into(),
+        order: found.order,
         sealed_with: found.sealed_with,
         record: bytes.slice(layout.index..),
         objects,
@@ -281,6 +291,7 @@ pub(super) fn read_directory(
         fleets.push(FleetSummary {
             fleet: entry.fleet.parse().map_err(|_| FileError::Damaged)?,
             head: entry.head.into(),
+            order: entry.order,
             bytes: entry.bytes,
             last_use: entry.last_use,
             confirmed: entry.confirmed,

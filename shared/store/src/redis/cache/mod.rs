@@ -21,6 +21,7 @@ use self::file::{FileError, FleetSummary, Header};
 use self::metrics::Metrics;
 use self::state::CacheState;
 use super::{OpenError, lock};
+use crate::Record;
 use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use prometheus::Registry;
@@ -97,13 +98,14 @@ impl Cache {
         }
         for (name, bytes) in files {
             match directory.header(&name) {
-                Ok(Some(Header { fleet, head, sealed_with, .. }))
+                Ok(Some(Header { fleet, head, order, sealed_with, .. }))
                     if FileName::of(&fleet) == name =>
                 {
                     let last_use = 0;
                     found.push(FleetSummary {
                         fleet,
                         head,
+                        order,
                         bytes,
                         last_use,
                         confirmed,
@@ -226,9 +228,12 @@ impl Cache {
         self.state().compared(milliseconds());
     }
 
-    /// What was last written of a fleet.
-    pub(super) fn head(&self, fleet: &FleetName) -> Option<Head> {
-        self.state().head(fleet)
+    /// Whether what was last written of a fleet is newer, or obeys a later order of an operator. A fleet that is deleted
+    /// is so whatever was ordered.
+    pub(super) fn is_ahead_of(&self, record: &Record) -> bool {
+        let state = self.state();
+        let (head, order) = (state.head(&record.fleet), state.order(&record.fleet));
+        head > Some(record.head) || (record.is_live() && order > Some(record.pin.number))
     }
 
     pub(super) fn is_unconfirmed(&self, fleet: &FleetName) -> bool {

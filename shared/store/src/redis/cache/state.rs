@@ -49,6 +49,8 @@ struct Unconfirmed {
 #[derive(Clone, Debug)]
 struct File {
     head: Head,
+    /// The number of the last order of an operator that its record obeys.
+    order: u64,
     bytes: u64,
     sealed_with: String,
     /// When this process wrote it.
@@ -116,12 +118,13 @@ impl CacheState {
     pub(super) fn new(limit: u64, files: impl IntoIterator<Item = FleetSummary>) -> Self {
         let mut uses = BTreeMap::new();
         let mut found = BTreeMap::new();
-        for FleetSummary { fleet, head, bytes, last_use, confirmed, sealed_with } in files {
+        for FleetSummary { fleet, head, order, bytes, last_use, confirmed, sealed_with } in files {
             if last_use > 0 {
                 uses.insert(fleet.clone(), last_use);
             }
             let confirmed = Some(confirmed);
-            found.insert(fleet, File { head, bytes, sealed_with, written: None, confirmed });
+            let file = File { head, order, bytes, sealed_with, written: None, confirmed };
+            found.insert(fleet, file);
         }
         let mut state = Self {
             limit,
@@ -184,6 +187,11 @@ impl CacheState {
     /// What was last written of a fleet.
     pub(super) fn head(&self, fleet: &FleetName) -> Option<Head> {
         self.files.get(fleet).map(|file| file.head)
+    }
+
+    /// The order that it obeys, as in [`File`].
+    pub(super) fn order(&self, fleet: &FleetName) -> Option<u64> {
+        self.files.get(fleet).map(|file| file.order)
     }
 
     /// Secrets are sealed with this key from now on. Files with others are written again while those can be opened.
@@ -334,6 +342,7 @@ impl CacheState {
         &mut self,
         fleet: &FleetName,
         head: Head,
+        order: u64,
         bytes: u64,
         sealed_with: String,
         now: Instant,
@@ -342,7 +351,7 @@ impl CacheState {
         self.deleted(fleet);
         self.reseal.remove(fleet);
         self.used += on_disk(bytes);
-        let file = File { head, bytes, sealed_with, written: Some(now), confirmed };
+        let file = File { head, order, bytes, sealed_with, written: Some(now), confirmed };
         self.files.insert(fleet.clone(), file);
         if self.records.contains_key(fleet) {
             self.discarded.remove(fleet);
@@ -431,6 +440,7 @@ impl CacheState {
         let fleet = |(fleet, file): (&FleetName, &File)| FleetSummary {
             fleet: fleet.clone(),
             head: file.head,
+            order: file.order,
             bytes: file.bytes,
             last_use: self.last_use(fleet).unwrap_or_default(),
             confirmed: file.confirmed.unwrap_or(self.compared),

@@ -23,10 +23,15 @@ impl Scene {
         let Self { cache, fleet, .. } = self;
         let (head, record) = (head(sequence), Bytes::from_static(b"record"));
         cache.note_record(fleet, head, &record);
-        let header = file::fleet_header(fleet, head, "", &record, &[]).unwrap();
+        let header = file::fleet_header(fleet, head, 0, "", &record, &[]).unwrap();
         cache.0.directory.write(&FileName::of(fleet), &header, &[]).unwrap();
         let length = header.len() as u64;
-        cache.state().written(fleet, head, length, String::new(), Instant::now());
+        cache.state().written(fleet, head, 0, length, String::new(), Instant::now());
+    }
+
+    /// What was last written.
+    fn head(&self) -> Option<Head> {
+        self.cache.state().head(&self.fleet)
     }
 
     fn read(
@@ -50,7 +55,7 @@ async fn a_file_that_is_replaced_while_it_is_read_was_not_put_back() {
         found
     });
     assert_eq!(found, Some(head(1)));
-    assert_eq!(scene.cache.head(&scene.fleet), Some(head(2)), "the newer file stays");
+    assert_eq!(scene.head(), Some(head(2)), "the newer file stays");
     assert_eq!(scene.read(Directory::header), Some(head(2)));
 }
 
@@ -63,5 +68,5 @@ async fn a_file_that_is_older_than_what_was_written_is_ignored() {
     scene.write(2);
     std::fs::write(&path, older).unwrap();
     assert_eq!(scene.read(Directory::header), None);
-    assert_eq!(scene.cache.head(&scene.fleet), None);
+    assert_eq!(scene.head(), None);
 }

@@ -193,13 +193,17 @@ fn write(shared: &Shared, cache: &Cache, work: &Work) -> Outcome {
         Ok(objects) => objects,
         Err(error) => return Outcome::Failed(error.to_string()),
     };
+    let order = match records::read(fleet, record, &shared.signer()) {
+        Ok(record) => record.pin.number,
+        Err(error) => return Outcome::Failed(format!("the record of {fleet} {error}")),
+    };
     // Equal bodies are kept once.
     objects.sort_unstable_by_key(|(address, _)| address.0);
     objects.dedup_by_key(|(address, _)| address.0);
     let has_secrets =
         Section::all().any(|section| section.is_secret() && !snapshot.section(section).is_empty());
     let key = if has_secrets { shared.sealing_key() } else { String::new() };
-    let header = match file::fleet_header(fleet, snapshot.head, &key, record, &objects) {
+    let header = match file::fleet_header(fleet, snapshot.head, order, &key, record, &objects) {
         Ok(header) => header,
         Err(error) => return Outcome::Failed(error.to_string()),
     };
@@ -215,7 +219,7 @@ fn write(shared: &Shared, cache: &Cache, work: &Work) -> Outcome {
     }
     match cache.0.directory.write(&name, &header, &objects) {
         Ok(()) => {
-            cache.state().written(fleet, snapshot.head, length, key, Instant::now());
+            cache.state().written(fleet, snapshot.head, order, length, key, Instant::now());
             Outcome::Written
         }
         Err(error) => Outcome::Failed(error.to_string()),

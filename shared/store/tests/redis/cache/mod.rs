@@ -7,7 +7,7 @@ use crate::raw::Raw;
 use crate::servers::{Proxy, Server, until};
 use crate::world::{Keys, Leader, Program, cluster, fleet, next_update, set, until_at};
 use heliograph_snapshot::{FleetName, ResourceType};
-use heliograph_store::{Store, Subscription, Update};
+use heliograph_store::{PinState, Publication, Store, Subscription, Update};
 use reader::{Disk, Reader};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -123,6 +123,41 @@ async fn a_start_while_redis_has_gone_back() {
     assert!(reader.program.store.is_unconfirmed(&scene.one));
     scene.leader.repair().await.unwrap();
     until_at(&mut reader.subscription, scene.leader.head(3)).await;
+    assert!(!reader.program.store.is_unconfirmed(&scene.one));
+}
+
+/// Nobody is left who knows of the order but this reader, and it has been restarted since.
+#[tokio::test]
+async fn a_start_after_redis_and_the_leader_lost_a_rollback() {
+    let mut scene = Scene::new().await;
+    let ordered = |draft: Publication, number| {
+        let pin = PinState { number, ..PinState::default() };
+        Publication { pin, ..draft }
+    };
+    let held = scene.leader.draft(&scene.one, [cluster("held")]);
+    scene.leader.send(ordered(held, 7)).await.unwrap();
+    let mut reader = scene.open();
+    reader.start().await;
+    reader.end_with(1).await;
+    scene.server.query::<()>(&["FLUSHALL"]).await.unwrap();
+    let mut next = Program::open(&scene.server.url(), &scene.keys).lead(2).await;
+    next.publish(&scene.one, [cluster("undone")]).await.unwrap();
+
+    let mut reader = scene.open();
+    assert_eq!(reader.start().await[&scene.one].head, scene.leader.head(3));
+    let unordered = "refused_records_total{reason=\"unordered\"}";
+    reader.until("it is refused", |it| it.metric(unordered) == 1).await;
+    assert!(reader.program.store.is_unconfirmed(&scene.one));
+    let remembered = reader.subscription.remembered();
+    assert_eq!(
+        remembered.iter().map(|it| it.pin.number).collect::<Vec<_>>(),
+        [7],
+        "for the leader"
+    );
+
+    let released = next.draft(&scene.one, [cluster("released")]);
+    next.send(ordered(released, 8)).await.unwrap();
+    until_at(&mut reader.subscription, next.head(2)).await;
     assert!(!reader.program.store.is_unconfirmed(&scene.one));
 }
 

@@ -19,10 +19,11 @@ fn objects() -> impl Strategy<Value = Vec<(Address, Bytes)>> {
 }
 
 fn summary() -> impl Strategy<Value = Vec<FleetSummary>> {
-    let fleet = (fleet(), head(), any::<(u64, u64, u64)>(), "[a-z]{0,8}").prop_map(
-        |(fleet, head, (bytes, last_use, confirmed), sealed_with)| FleetSummary {
+    let fleet = (fleet(), head(), any::<(u64, u64, u64, u64)>(), "[a-z]{0,8}").prop_map(
+        |(fleet, head, (order, bytes, last_use, confirmed), sealed_with)| FleetSummary {
             fleet,
             head,
+            order,
             bytes,
             last_use,
             confirmed,
@@ -38,7 +39,7 @@ fn whole_file(
     record: &Bytes,
     objects: &[(Address, Bytes)],
 ) -> Vec<u8> {
-    let mut file = fleet_header(fleet, head, "key", record, objects).unwrap();
+    let mut file = fleet_header(fleet, head, 7, "key", record, objects).unwrap();
     objects.iter().for_each(|(_, object)| file.extend_from_slice(object));
     file
 }
@@ -77,7 +78,7 @@ proptest! {
         let file = whole_file(&fleet, head, &record, &objects);
         let (header, found) = read_fleet(&file).unwrap();
         prop_assert_eq!((header.fleet, header.head, header.record), (fleet, head, record));
-        prop_assert_eq!(header.sealed_with, "key");
+        prop_assert_eq!((header.order, &*header.sealed_with), (7, "key"));
         prop_assert_eq!(found, objects.into_iter().collect::<HashMap<_, _>>());
     }
 
@@ -126,6 +127,7 @@ proptest! {
         let index = |objects| FleetIndex {
             fleet: "default/edge".to_owned(),
             head: Head::default().into(),
+            order: 0,
             sealed_with: String::new(),
             objects,
         };
@@ -145,7 +147,7 @@ proptest! {
 #[test]
 fn what_is_of_somebody_else_or_of_another_time_is_told_apart() {
     let file = whole_file(&FleetName::new("default", "edge"), Head::default(), &Bytes::new(), &[]);
-    assert_eq!(file.len(), FRAME + 8 + 12 + 32 + 8 + 3 + 8, "the frame has one length");
+    assert_eq!(file.len(), FRAME + 8 + 12 + 32 + 8 + 8 + 3 + 8, "the frame has one length");
     assert_eq!(read_fleet(b"PNG").unwrap_err(), FileError::Foreign);
     assert_eq!(read_fleet(&[0; 500]).unwrap_err(), FileError::Foreign);
     assert_eq!(read_fleet(b"helio").unwrap_err(), FileError::Truncated);

@@ -29,7 +29,7 @@ impl Scene {
             match self.state.room(fleet, bytes) {
                 Room::Evict(others) => {
                     others.iter().for_each(|other| self.state.deleted(other));
-                    self.state.written(fleet, head, bytes, String::new(), self.now);
+                    self.state.written(fleet, head, 0, bytes, String::new(), self.now);
                     written.push((fleet.to_string(), head.sequence));
                 }
                 Room::None => self.state.postpone(work, self.now),
@@ -156,7 +156,7 @@ fn a_retired_fleet_goes_even_while_it_is_written() {
     scene.load("b", 1);
     let Some(Job::Write(work)) = scene.state.next_job(scene.now, false) else { panic!("b waits") };
     scene.state.retire(&fleet("b"));
-    scene.state.written(&fleet("b"), work.snapshot.head, KB, String::new(), scene.now);
+    scene.state.written(&fleet("b"), work.snapshot.head, 0, KB, String::new(), scene.now);
     assert!(matches!(scene.state.next_job(scene.now, false), Some(Job::Delete(_))));
     scene.state.postpone(work, scene.now);
     assert_eq!(scene.state.next_due(scene.now), None);
@@ -226,7 +226,7 @@ fn what_is_unconfirmed_is_as_old_as_its_oldest_file() {
     state.compared(9_000);
     assert_eq!(state.oldest_unconfirmed(), Some(1_000), "Redis has not told of it");
     // Sealed again meanwhile.
-    state.written(&fleet("a"), snapshot("a", 1).head, KB, String::new(), scene.now);
+    state.written(&fleet("a"), snapshot("a", 1).head, 0, KB, String::new(), scene.now);
     state.confirm(&fleet("b"), snapshot("b", 1).head, false);
     assert_eq!(state.oldest_unconfirmed(), Some(1_000));
     let times: Vec<_> = state.summary().iter().map(|it| it.confirmed).collect();
@@ -306,7 +306,7 @@ fn files_of_an_older_key_are_written_again_one_by_one() {
     for (name, key) in [("a", "old"), ("b", "new"), ("c", "")] {
         scene.load(name, 1);
         let _ = scene.state.next_job(scene.now, false);
-        scene.state.written(&fleet(name), snapshot(name, 1).head, KB, key.to_owned(), scene.now);
+        scene.state.written(&fleet(name), snapshot(name, 1).head, 0, KB, key.to_owned(), scene.now);
     }
     scene.state.keys_changed("new");
     assert_eq!(scene.state.next_due(scene.now), Some(scene.now));
