@@ -126,6 +126,58 @@ async fn a_cache_that_was_put_back_sends_nobody_back() {
     site.goes_on().await;
 }
 
+/// Starts another distributor, which cannot write a byte to any file from its start: a limit on the size of files stands
+/// for a full disk. Its log goes through a pipe, which has no such limit.
+fn start_with_a_full_disk(site: &mut Site, cache: &TempDir) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("log").display().to_string();
+    let log = format!("mkfifo '{pipe}'; cat '{pipe}' >&2 & exec 2>'{pipe}';");
+    site.replace_distributor_after(&format!("{log} trap '' XFSZ; ulimit -f 0;"), &flags(cache));
+    directory
+}
+
+/// A write has failed, and the disk was named once.
+async fn is_one_line(distributor: &Distributor) {
+    let failed = "heliograph_store_cache_writes_total{outcome=\"failed\"} ";
+    until("a write fails", async || distributor.metric(failed).await >= 1).await;
+    let log = distributor.log();
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("snapshot cache in")).collect();
+    let [line] = lines[..] else { panic!("{log}") };
+    assert!(line.contains("cannot be written") && line.contains("proxies are served"), "{line}");
+}
+
+#[tokio::test]
+async fn with_a_disk_that_is_full_at_the_start_proxies_are_served() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut site = Site::start(&["--drain-time", "0"], None).await;
+    let _pipe = start_with_a_full_disk(&mut site, &cache);
+    let distributor = &site.distributor;
+    until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+    site.move_proxy();
+    site.goes_on().await;
+    is_one_line(&site.distributor).await;
+    assert!(site.distributor.end().await.success(), "{}", site.distributor.log());
+    assert_eq!(files(&cache).len(), 0);
+}
+
+/// What was written before is read all the same.
+#[tokio::test]
+async fn with_a_disk_that_is_full_at_the_start_and_no_redis_proxies_are_served() {
+    let cache = tempfile::tempdir().unwrap();
+    let mut site = ended(&cache).await;
+    let _pipe = start_with_a_full_disk(&mut site, &cache);
+    let distributor = &site.distributor;
+    until("ready", async || distributor.says("/readyz", "snapshot cache").await).await;
+    let name = site.newest_cluster();
+    let has_all = |state: &State| state.body(ResourceType::Cluster, &name).is_some();
+    site.new_proxy().until("the newest, from the disk", DEADLINE, has_all).await.unwrap();
+    site.move_proxy();
+    site.refill_redis().await;
+    site.goes_on().await;
+    is_one_line(&site.distributor).await;
+    assert_eq!(files(&cache).len(), 1);
+}
+
 /// A name in the directory that is no file of the cache, and one that is in the way.
 #[tokio::test]
 async fn other_files_are_left_alone() {

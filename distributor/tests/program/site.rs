@@ -111,8 +111,13 @@ impl Site {
 
     /// Another distributor at the same Redis, in the place of the one there is.
     pub(crate) fn replace_distributor(&mut self, flags: &[&str]) {
+        self.replace_distributor_after("", flags);
+    }
+
+    /// `before` is what a shell does first.
+    pub(crate) fn replace_distributor_after(&mut self, before: &str, flags: &[&str]) {
         let keys = fs::read_to_string(&self.distributor.keys).unwrap();
-        self.distributor = Distributor::start_with_keys("", &keys, self.port, flags);
+        self.distributor = Distributor::start_with_keys(before, &keys, self.port, flags);
     }
 
     /// A proxy that has just started.

@@ -64,14 +64,16 @@ impl std::fmt::Display for FileName {
     }
 }
 
-/// Whether a disk has no room: nothing that a flag could change.
+/// Whether a disk has no room, or a limit leaves none: nothing that a flag could change.
 fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 impl Directory {
-    /// Makes it if it is not there, and makes sure that it can be written to.
-    pub(super) fn open(path: &Path, limit: u64) -> Result<Self, CacheError> {
+    /// Makes it if it is not there, and makes sure that it can be written to. Returns why it is full, if it is: what is
+    /// there can be read, and there may be room later.
+    pub(super) fn open(path: &Path, limit: u64) -> Result<(Self, Option<io::Error>), CacheError> {
         let unusable = |error| CacheError::Unusable { path: path.to_owned(), error };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
         let lock = path.join(LOCK);
@@ -90,14 +92,13 @@ impl Directory {
         let directory = Self { path: path.to_owned(), limit, _lock: lock };
         let probe = FileName(format!("probe{TEMPORARY}"));
         match directory.replace(&probe, [&b"probe"[..]]) {
-            Ok(()) => directory.delete(&probe).map_err(unusable)?,
-            // What is there can be read, and there may be room later.
-            Err(error) if is_full(&error) => {
-                tracing::warn!("the snapshot cache in {} is not written: {error}", path.display());
+            Ok(()) => {
+                directory.delete(&probe).map_err(unusable)?;
+                Ok((directory, None))
             }
-            Err(error) => return Err(unusable(error)),
+            Err(error) if is_full(&error) => Ok((directory, Some(error))),
+            Err(error) => Err(unusable(error)),
         }
-        Ok(directory)
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -84,7 +84,7 @@ impl Cache {
     /// Blocks, for as long as a directory is listed.
     pub(super) fn open(options: &CacheOptions, registry: &Registry) -> Result<Self, OpenError> {
         let metrics = Metrics::register(registry)?;
-        let directory = Directory::open(&options.path, options.limit)?;
+        let (directory, full) = Directory::open(&options.path, options.limit)?;
         let unusable = |error| CacheError::Unusable { path: options.path.clone(), error };
         let mut files = directory.list().map_err(unusable)?;
         let summary = summary(&directory, &metrics);
@@ -134,6 +134,9 @@ impl Cache {
         };
         let cache = Self(Arc::new(inner));
         cache.count();
+        if let Some(error) = full {
+            cache.log_failure(Some(&error));
+        }
         Ok(cache)
     }
 
