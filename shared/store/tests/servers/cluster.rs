@@ -133,7 +133,7 @@ impl Cluster {
         }
     }
 
-    async fn until_whole(&self) {
+    pub(crate) async fn until_whole(&self) {
         for node in &self.nodes {
             until("the node knows a whole Cluster", async || whole(node).await.unwrap_or(false))
                 .await;

@@ -186,7 +186,7 @@ impl Sentinels {
     }
 
     /// Everybody knows everybody. Sentinels look around every few seconds; here they hurry.
-    async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         for period in ["INFO-PERIOD", "PING-PERIOD", "ASK-PERIOD", "PUBLISH-PERIOD"] {
             self.set_period(period, "100").await;
         }

@@ -212,7 +212,7 @@ impl Server {
         synced.await.unwrap_or(false)
     }
 
-    pub(super) async fn is_master(&self) -> bool {
+    pub(crate) async fn is_master(&self) -> bool {
         self.told(&["INFO", "replication"], "role").await.as_deref() == Some("master")
     }
 

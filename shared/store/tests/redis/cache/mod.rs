@@ -2,6 +2,7 @@
 
 mod files;
 mod reader;
+mod site;
 
 use crate::raw::Raw;
 use crate::servers::{Proxy, Server, until};
@@ -9,14 +10,15 @@ use crate::world::{Keys, Leader, Program, cluster, fleet, next_update, set, unti
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_store::{PinState, Publication, Store, Subscription, Update};
 use reader::{Disk, Reader};
+use site::{Site, at_every_site};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 const UNCONFIRMED: &str = "cache_unconfirmed_fleets";
 
 /// A leader with a fleet at its second head, and a disk of a reader that knew it.
-struct Scene {
-    server: Server,
+struct Scene<S = Server> {
+    server: S,
     keys: Keys,
     disk: Disk,
     leader: Leader,
@@ -25,7 +27,13 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
-        let (server, keys, disk) = (Server::start(&[]).await, Keys::new(), Disk::new());
+        Self::at(Server::start(&[]).await).await
+    }
+}
+
+impl<S: Site> Scene<S> {
+    async fn at(server: S) -> Self {
+        let (keys, disk) = (Keys::new(), Disk::new());
         let mut leader = Program::open(&server.url(), &keys).lead(1).await;
         let one = fleet("one");
         for body in ["first", "second"] {
@@ -63,14 +71,19 @@ impl Scene {
     }
 }
 
-#[tokio::test]
-async fn a_start_while_redis_is_gone() {
-    let mut scene = Scene::new().await;
-    scene.server.query::<()>(&["SAVE"]).await.unwrap();
-    scene.server.stop();
+at_every_site! {
+    a_start_while_redis_is_gone,
+    a_start_while_redis_is_empty,
+    a_start_while_redis_has_gone_back,
+    a_start_after_redis_and_the_leader_lost_a_rollback,
+}
+
+async fn a_start_while_redis_is_gone(site: impl Site) {
+    let mut scene = Scene::at(site).await;
+    scene.server.stop_all().await;
     let mut reader = scene.started_without_redis().await;
     // It has nothing new to say when it is back, and is asked for nothing but heads.
-    scene.server.restart_stopped().await;
+    scene.server.start_again().await;
     reader.until("Redis has confirmed it", |it| it.metric(UNCONFIRMED) == 0).await;
     assert!(!reader.program.store.is_unconfirmed(&scene.one));
     assert_eq!(reader.program.store.served_from_cache(), None);
@@ -98,10 +111,9 @@ async fn a_start_while_redis_does_not_answer() {
 }
 
 /// It may be that the translator has not published again yet, or that none runs.
-#[tokio::test]
-async fn a_start_while_redis_is_empty() {
-    let mut scene = Scene::new().await;
-    scene.server.query::<()>(&["FLUSHALL"]).await.unwrap();
+async fn a_start_while_redis_is_empty(site: impl Site) {
+    let mut scene = Scene::at(site).await;
+    scene.server.empty().await;
     let mut reader = scene.started_without_redis().await;
     reader.hears_nothing().await;
     assert!(reader.program.store.is_unconfirmed(&scene.one), "an empty Redis confirms nothing");
@@ -111,10 +123,9 @@ async fn a_start_while_redis_is_empty() {
 }
 
 /// A failover lost the last write, and the reader that knew of it was started again.
-#[tokio::test]
-async fn a_start_while_redis_has_gone_back() {
-    let mut scene = Scene::new().await;
-    scene.server.query::<()>(&["FLUSHALL"]).await.unwrap();
+async fn a_start_while_redis_has_gone_back(site: impl Site) {
+    let mut scene = Scene::at(site).await;
+    scene.server.empty().await;
     let mut other = Program::open(&scene.server.url(), &scene.keys).lead(1).await;
     other.publish(&scene.one, [cluster("first")]).await.unwrap();
     let mut reader = scene.started_without_redis().await;
@@ -127,9 +138,8 @@ async fn a_start_while_redis_has_gone_back() {
 }
 
 /// Nobody is left who knows of the order but this reader, and it has been restarted since.
-#[tokio::test]
-async fn a_start_after_redis_and_the_leader_lost_a_rollback() {
-    let mut scene = Scene::new().await;
+async fn a_start_after_redis_and_the_leader_lost_a_rollback(site: impl Site) {
+    let mut scene = Scene::at(site).await;
     let ordered = |draft: Publication, number| {
         let pin = PinState { number, ..PinState::default() };
         Publication { pin, ..draft }
@@ -139,7 +149,7 @@ async fn a_start_after_redis_and_the_leader_lost_a_rollback() {
     let mut reader = scene.open();
     reader.start().await;
     reader.end_with(1).await;
-    scene.server.query::<()>(&["FLUSHALL"]).await.unwrap();
+    scene.server.empty().await;
     let mut next = Program::open(&scene.server.url(), &scene.keys).lead(2).await;
     next.publish(&scene.one, [cluster("undone")]).await.unwrap();
 
