@@ -1,13 +1,14 @@
 //! The snapshot cache: the last good snapshots on the local disk, for a distributor that starts while Redis is away.
 //!
 //! `docs/store.md` says what is where. [`file`] knows the bytes, [`Directory`] reads and replaces files, [`CacheState`]
-//! decides what is written and what goes, and [`writer`] does it in the background. What is read here is verified by the
-//! same code as what comes from Redis.
+//! decides what is written and what goes, [`queue`] in which order, and [`writer`] does it in the background. What is read
+//! here is verified by the same code as what comes from Redis.
 
 mod args;
 mod directory;
 mod file;
 mod metrics;
+mod queue;
 mod state;
 mod writer;
 

@@ -1,11 +1,12 @@
 //! What is in the cache, what is to be written and what is to go, decided without IO and without a clock.
 
 use super::file::FleetSummary;
+use super::queue::{Work, WriteQueue};
 use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -22,8 +23,7 @@ pub(super) struct CacheState {
     records: BTreeMap<FleetName, Records>,
     /// When a fleet last had clients, in seconds since 1970.
     uses: BTreeMap<FleetName, u64>,
-    /// What is to be written. A newer snapshot takes the place of an older one.
-    pending: BTreeMap<FleetName, Pending>,
+    queue: WriteQueue,
     /// The fleets whose files are to be written again because of a newer key.
     reseal: BTreeSet<FleetName>,
     /// The fleets whose files are to be deleted.
@@ -66,24 +66,6 @@ struct Records {
     before: Option<(Head, Bytes)>,
     /// When Redis was last compared before it had the newest.
     compared_before: u64,
-}
-
-/// A snapshot to write, and the record that it was loaded for.
-#[derive(Clone, Debug)]
-pub(super) struct Work {
-    pub(super) record: Bytes,
-    pub(super) snapshot: Arc<Snapshot>,
-}
-
-#[derive(Debug)]
-struct Pending {
-    record: Bytes,
-    snapshot: Weak<Snapshot>,
-    head: Head,
-    /// What could not be written at once is kept only for as long as somebody else has it: memory is not the cache's.
-    held: Option<Arc<Snapshot>>,
-    /// When it may be written.
-    due: Instant,
 }
 
 /// What the writer does next.
@@ -132,7 +114,7 @@ impl CacheState {
             files: found,
             records: BTreeMap::new(),
             uses,
-            pending: BTreeMap::new(),
+            queue: WriteQueue::default(),
             reseal: BTreeSet::new(),
             discarded: BTreeSet::new(),
             unconfirmed: BTreeMap::new(),
@@ -235,7 +217,7 @@ impl CacheState {
     pub(super) fn retire(&mut self, fleet: &FleetName) {
         self.reseal.remove(fleet);
         self.records.remove(fleet);
-        self.pending.remove(fleet);
+        self.queue.remove(fleet);
         self.uses.remove(fleet);
         self.unconfirmed.remove(fleet);
         if self.has(fleet) {
@@ -262,26 +244,15 @@ impl CacheState {
         }
         let written = file.and_then(|file| file.written);
         let due = written.map_or(now, |written| written + INTERVAL).max(now);
-        match self.pending.get_mut(&fleet) {
-            Some(pending) if pending.head >= snapshot.head => return false,
-            // It waits no longer because there is something newer.
-            Some(pending) => {
-                *pending = Pending::holding(record, snapshot, pending.due);
-            }
-            None => {
-                self.pending.insert(fleet, Pending::holding(record, snapshot, due));
-            }
-        }
-        true
+        let last_use = self.last_use(&fleet);
+        self.queue.offer(Work { record, snapshot }, due, last_use)
     }
 
     /// What could not be written is tried again later, unless there is something newer by now.
     pub(super) fn postpone(&mut self, work: Work, now: Instant) {
-        let Work { record, snapshot } = work;
-        let fleet = snapshot.fleet.clone();
-        if self.records.contains_key(&fleet) {
-            let pending = Pending::holding(record, snapshot, now + RETRY);
-            self.pending.entry(fleet).or_insert(Pending { held: None, ..pending });
+        if self.records.contains_key(&work.snapshot.fleet) {
+            let last_use = self.last_use(&work.snapshot.fleet);
+            self.queue.postpone(work, now + RETRY, last_use);
         }
     }
 
@@ -290,15 +261,8 @@ impl CacheState {
         if let Some(fleet) = self.discarded.pop_first() {
             return Some(Job::Delete(fleet));
         }
-        loop {
-            let due = self.pending.iter().filter(|(_, it)| it.due <= now || (all && it.is_held()));
-            let next = due.min_by_key(|(fleet, it)| (Reverse(self.last_use(fleet)), it.due));
-            let Some(fleet) = next.map(|(fleet, _)| fleet.clone()) else { break };
-            let Some(pending) = self.pending.remove(&fleet) else { break };
-            // Else nobody has it any more.
-            if let Some(snapshot) = pending.snapshot.upgrade() {
-                return Some(Job::Write(Work { record: pending.record, snapshot }));
-            }
+        if let Some(work) = self.queue.next(now, all) {
+            return Some(Job::Write(work));
         }
         if all { None } else { self.reseal.pop_first().map(Job::Reseal) }
     }
@@ -308,7 +272,7 @@ impl CacheState {
         if !self.discarded.is_empty() || !self.reseal.is_empty() {
             return Some(now);
         }
-        self.pending.values().map(|pending| pending.due).min()
+        self.queue.next_due()
     }
 
     /// Makes room for a file of that length, beside the one that it replaces: both are there for a moment.
@@ -318,6 +282,9 @@ impl CacheState {
             return Room::None;
         }
         let mut over = (self.used + need).saturating_sub(self.limit);
+        if over == 0 {
+            return Room::Evict(Vec::new());
+        }
         let last_use = self.last_use(fleet);
         let mut others: Vec<_> = self
             .files
@@ -376,6 +343,7 @@ impl CacheState {
         now: u64,
     ) {
         for fleet in fleets {
+            self.queue.used(fleet, now);
             match self.uses.get_mut(fleet) {
                 Some(last) => *last = now,
                 None => drop(self.uses.insert(fleet.clone(), now)),
@@ -471,23 +439,6 @@ impl CacheState {
             (_, Some(records)) if records.newest.0 > head => Some(records.compared_before),
             _ => None,
         }
-    }
-}
-
-impl Pending {
-    fn holding(record: Bytes, snapshot: Arc<Snapshot>, due: Instant) -> Self {
-        let (weak, head) = (Arc::downgrade(&snapshot), snapshot.head);
-        Self { record, snapshot: weak, head, held: Some(snapshot), due }
-    }
-
-    fn is_held(&self) -> bool {
-        self.held.is_some()
-    }
-}
-
-impl Work {
-    pub(super) fn new(record: Bytes, snapshot: Arc<Snapshot>) -> Self {
-        Self { record, snapshot }
     }
 }
 

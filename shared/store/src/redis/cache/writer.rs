@@ -1,7 +1,8 @@
 //! The task that writes the cache.
 
 use super::directory::FileName;
-use super::state::{Job, RETRY, Room, Work};
+use super::queue::Work;
+use super::state::{Job, RETRY, Room};
 use super::{Cache, file};
 use crate::redis::{Shared, records};
 use heliograph_snapshot::{FleetName, Section};
@@ -181,7 +182,7 @@ impl Writer {
         let found = records::read(fleet, &record, &self.shared.signer()).ok()?;
         let loaded = self.shared.load(Arc::new(found), None).await.ok()?;
         let is_whole = loaded.unopened.is_empty();
-        is_whole.then(|| Work::new(record, loaded.snapshot))
+        is_whole.then(|| Work { record, snapshot: loaded.snapshot })
     }
 }
 
