@@ -10,7 +10,7 @@ use heliograph_store::redis::{RedisOptions, RedisStore};
 use heliograph_store::{Subscription, Update};
 use prometheus::Registry;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub(super) struct Disk {
 pub(super) struct Reader {
     pub(super) program: Program,
     pub(super) subscription: Subscription,
+    /// The file that is locked while it runs.
+    lock: PathBuf,
     stop: oneshot::Sender<()>,
     writer: JoinHandle<()>,
 }
@@ -82,19 +84,19 @@ impl Disk {
         let link = Link::new(settings(url));
         let store =
             RedisStore::with_cache(link, ring, RedisOptions::default(), &options, &registry);
-        Reader::of(Program { store: store.unwrap(), registry })
+        Reader::of(Program { store: store.unwrap(), registry }, self.path().join("lock"))
     }
 }
 
 impl Reader {
-    fn of(program: Program) -> Self {
+    fn of(program: Program, lock: PathBuf) -> Self {
         let subscription = program.subscribe();
         let (stop, stopped) = oneshot::channel();
         let store = program.store.clone();
         let writer = tokio::spawn(async move {
             store.write_cache(async move { drop(stopped.await) }).await;
         });
-        Self { program, subscription, stop, writer }
+        Self { program, subscription, lock, stop, writer }
     }
 
     /// What there is when it begins.
@@ -129,7 +131,7 @@ impl Reader {
 
     /// Ends as a program does that is told to: what is to be written is written.
     pub(super) async fn end(self) -> Program {
-        let Self { program, subscription, stop, writer } = self;
+        let Self { program, subscription, stop, writer, .. } = self;
         drop(subscription);
         stop.send(()).unwrap();
         tokio::time::timeout(LONG, writer).await.unwrap().unwrap();
@@ -138,8 +140,13 @@ impl Reader {
 
     /// What its disk is to have, it has.
     pub(super) async fn end_with(self, fleets: u64) {
+        let lock = self.lock.clone();
         let program = self.end().await;
         assert_eq!(program.metric("cache_fleets"), fleets);
         assert_eq!(program.metric("cache_writes_total{outcome=\"failed\"}"), 0);
+        drop(program);
+        // A read or a write that nobody waits for any more may still be under way in a thread.
+        until("the directory is free", async || File::open(&lock).unwrap().try_lock().is_ok())
+            .await;
     }
 }
