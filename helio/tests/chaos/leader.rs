@@ -3,6 +3,7 @@ use crate::recorded::Recorded;
 use crate::world::{DEADLINE, metric};
 use heliograph_shared::admin::Readiness;
 use heliograph_store::redis::RedisStore;
+use heliograph_testing::stress;
 use heliograph_translator::provider::Input;
 use heliograph_translator::{AckReader, TermError, Translator, TranslatorMetrics};
 use heliograph_translator_core::Event;
@@ -23,6 +24,18 @@ pub(crate) struct Leader {
 
 /// More than any test tells while a translator is away.
 const INPUTS: usize = 4096;
+
+/// If the test fails, its metrics are left: whether it leads, what it waits for and what the store refused.
+impl Drop for Leader {
+    fn drop(&mut self) {
+        let name = format!("leader-{}.metrics.txt", self.task.id());
+        stress::keep_if_failing(&name, || {
+            prometheus::TextEncoder::new()
+                .encode_to_string(&self.registry.gather())
+                .unwrap_or_default()
+        });
+    }
+}
 
 impl Leader {
     /// `registry` is that of the store.
@@ -53,7 +66,9 @@ impl Leader {
             // Ends with the term.
             let _over = stop.clone().drop_guard();
             tokio::spawn(reports.run(stop));
-            running.await
+            let ended = running.await;
+            tracing::info!("a translator of this test has ended: {ended:?}");
+            ended
         });
         Self { store, registry, inputs, task }
     }
@@ -79,8 +94,8 @@ impl Leader {
     }
 
     /// Why its term ended.
-    pub(crate) async fn until_ended(self) -> String {
-        let ended = timeout(DEADLINE, self.task).await.expect("the term ends").unwrap();
+    pub(crate) async fn until_ended(mut self) -> String {
+        let ended = timeout(DEADLINE, &mut self.task).await.expect("the term ends").unwrap();
         ended.expect_err("the term was ended by another").to_string()
     }
 }
