@@ -64,7 +64,7 @@ impl Scene {
         let keys = directory.path().join("keys.yaml");
         fs::write(&keys, &*KeyRing::generate("one").unwrap()).unwrap();
         fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
-        let port = Port::reserve().unwrap().keep();
+        let port = Port::reserve().unwrap().number();
         Self { directory, port }
     }
 

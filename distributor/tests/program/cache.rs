@@ -185,7 +185,7 @@ async fn other_files_are_left_alone() {
     let other = cache.path().join("notes.txt");
     fs::write(&other, "not ours").unwrap();
     fs::create_dir(cache.path().join("lost+found")).unwrap();
-    let distributor = Distributor::start(Port::reserve().unwrap().keep(), &flags(&cache));
+    let distributor = Distributor::start(Port::reserve().unwrap().number(), &flags(&cache));
     until("it serves", async || distributor.says("/livez", "200 OK").await).await;
     let log = distributor.log();
     assert_eq!(log.matches("notes.txt").count(), 1, "{log}");

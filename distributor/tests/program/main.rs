@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 
 #[tokio::test]
 async fn it_starts_without_redis_and_is_ready_once_it_is_there() {
-    let port = Port::reserve().unwrap().keep();
+    let port = Port::reserve().unwrap().number();
     let mut distributor = Distributor::start(port, &[]);
     let awaits = "not ready, awaiting: snapshots";
     until("not ready", async || distributor.says("/readyz", awaits).await).await;
@@ -43,7 +43,7 @@ async fn it_starts_without_redis_and_is_ready_once_it_is_there() {
 
 #[tokio::test]
 async fn while_it_drains_it_is_not_ready_and_takes_nobody() {
-    let port = Port::reserve().unwrap().keep();
+    let port = Port::reserve().unwrap().number();
     let _server = redis(port);
     // Otherwise silent connections would be gone sooner.
     let flags = ["--drain-time", "8s", "--first-request-timeout", "60s"];
@@ -70,7 +70,7 @@ async fn it_may_have_as_many_files_open_as_it_is_let() {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap();
     let streams = format!("--max-streams={most}");
     let distributor =
-        Distributor::start_after("ulimit -Sn 100;", Port::reserve().unwrap().keep(), &[&streams]);
+        Distributor::start_after("ulimit -Sn 100;", Port::reserve().unwrap().number(), &[&streams]);
     until("it serves", async || distributor.says("/livez", "200 OK").await).await;
     assert_eq!(distributor.metric("process_max_fds ").await, most);
     let log = distributor.log();
@@ -79,7 +79,7 @@ async fn it_may_have_as_many_files_open_as_it_is_let() {
 
     // Soft and hard.
     let distributor =
-        Distributor::start_after("ulimit -n 100;", Port::reserve().unwrap().keep(), &[]);
+        Distributor::start_after("ulimit -n 100;", Port::reserve().unwrap().number(), &[]);
     until("it serves", async || distributor.says("/livez", "200 OK").await).await;
     let log = distributor.log();
     assert!(log.contains("open_files=100"), "{log}");

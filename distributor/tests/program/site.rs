@@ -59,7 +59,7 @@ impl Certificates {
 
 impl Site {
     pub(crate) async fn start(flags: &[&str], certificates: Option<&Certificates>) -> Self {
-        let port = Port::reserve().unwrap().keep();
+        let port = Port::reserve().unwrap().number();
         let redis = redis(port);
         let tls = certificates.map(Certificates::flags).into_iter().flatten().collect::<Vec<_>>();
         let all: Vec<&str> = flags.iter().copied().chain(tls.iter().map(String::as_str)).collect();

@@ -18,7 +18,7 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn start() -> Self {
-        let port = Port::reserve().unwrap().keep();
+        let port = Port::reserve().unwrap().number();
         let directory = tempfile::tempdir().unwrap();
         let keys = directory.path().join("keys.yaml");
         std::fs::write(keys, KeyRing::generate("one").unwrap()).unwrap();

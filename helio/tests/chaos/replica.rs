@@ -8,6 +8,7 @@ use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, ResourceType, Snapshot};
 use heliograph_store::redis::RedisStore;
 use heliograph_store::{Subscription, Update};
+use heliograph_testing::Port;
 use prometheus::Registry;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +44,8 @@ impl Replica {
         log: Log,
     ) -> Self {
         let args = DistributorArgs {
-            xds_address: "127.0.0.1:0".parse().unwrap(),
+            // Its proxies try to get back to it when it has ended, and must not find that of another test.
+            xds_address: ([127, 0, 0, 1], Port::reserve().unwrap().number()).into(),
             insecure_plaintext: false,
             replica: Some(name.to_owned()),
             load: LoadArgs::default(),

@@ -16,7 +16,7 @@ type Write = fn(&Path, &str, &str);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edits_take_effect_within_a_second_and_no_request_fails() {
     let (blue, green) = (backend("blue").await, backend("green").await);
-    let port = Port::reserve().unwrap().keep();
+    let port = Port::reserve().unwrap().number();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway("web", port));
         write(directory, "backends.yaml", &(service("blue", blue) + &service("green", green)));

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn envoys_follow_the_gateways_and_never_outlive_helio() {
-    let (one, two) = (Port::reserve().unwrap().keep(), Port::reserve().unwrap().keep());
+    let (one, two) = (Port::reserve().unwrap().number(), Port::reserve().unwrap().number());
     let mut helio = Helio::start(|directory| {
         write(directory, "one.yaml", &gateway("one", one));
         write(directory, "two.yaml", &gateway("two", two));
@@ -52,7 +52,7 @@ async fn a_gateway_whose_port_is_taken_is_one_line_and_a_failure() {
 
 #[tokio::test]
 async fn a_port_that_is_taken_later_is_told_and_the_others_go_on() {
-    let (one, two) = (Port::reserve().unwrap().keep(), Port::reserve().unwrap().keep());
+    let (one, two) = (Port::reserve().unwrap().number(), Port::reserve().unwrap().number());
     let mut helio = Helio::start(|directory| write(directory, "one.yaml", &gateway("one", one)));
     helio.until_ready().await;
     let listens = format!("Gateway default/one listens on 127.0.0.1:{one}\n");

@@ -62,7 +62,7 @@ async fn routes_do_what_takes_more_than_one_request_to_see() {
     let (one, two) = (backend("one").await, backend("two").await);
     let (moody, half) = (moody_backend().await, backend("half").await);
     let (carts, mine) = (grpc_backend("carts").await, grpc_backend("mine").await);
-    let port = Port::reserve().unwrap().keep();
+    let port = Port::reserve().unwrap().number();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway("web", port));
         let services = [

@@ -44,7 +44,7 @@ impl Helio {
             fs::create_dir(scratch.path().join(directory)).unwrap();
         }
         prepare(&scratch.path().join("manifests"));
-        let admin = Port::reserve().unwrap().keep();
+        let admin = Port::reserve().unwrap().number();
         let log = fs::File::create(scratch.path().join("log")).unwrap();
         let child = Command::new("sh")
             .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])

@@ -24,7 +24,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 async fn clients_and_backends_are_verified_and_nobody_is_spoken_to_in_plain_text_instead() {
     let authority = Authority::new("authority");
     let backend = backend(&authority).await;
-    let port = Port::reserve().unwrap().keep();
+    let port = Port::reserve().unwrap().number();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway(port));
         let services = ["good", "wrong", "broken"].map(|name| service(name, backend)).concat();

@@ -28,7 +28,7 @@ async fn a_rejected_listener_fails_no_request_and_heals() {
     site.until_answered_by("green").await;
     traffic.until_more().await;
 
-    let third = Port::reserve().unwrap().keep();
+    let third = Port::reserve().unwrap().number();
     site.listen_also_on(third);
     until("the next version is taken", async || {
         distributor.page("/clients?state=synced").await.contains(" envoy ")

@@ -60,8 +60,8 @@ impl Site {
         let scratch = tempfile::tempdir().unwrap();
         fs::create_dir(scratch.path().join("manifests")).unwrap();
         let site = Self {
-            http: Port::reserve().unwrap().keep(),
-            https: Port::reserve().unwrap().keep(),
+            http: Port::reserve().unwrap().number(),
+            https: Port::reserve().unwrap().number(),
             identity: Identity::new("certificate", HOST),
             store: vec!["--store".to_owned(), store.to_owned()],
             log_level: "info",

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listener_that_envoy_rejects_is_told_in_its_words_and_heals() {
-    let port = Port::reserve().unwrap().keep();
+    let port = Port::reserve().unwrap().number();
     // Taken where Envoy would bind it, which no look at the objects can tell.
     let taken = TcpListener::bind("0.0.0.0:0").unwrap();
     let second = taken.local_addr().unwrap().port();
@@ -45,7 +45,7 @@ async fn a_listener_that_envoy_rejects_is_told_in_its_words_and_heals() {
         "the first listener answers"
     );
 
-    let third = Port::reserve().unwrap().keep();
+    let third = Port::reserve().unwrap().number();
     write(&helio.directory(), "web.yaml", &two.replace(&second.to_string(), &third.to_string()));
     until("the next version is taken", || async { fleet().await["acknowledged"] == 1 })
         .await

@@ -108,7 +108,7 @@ const ROUTES: &str = r#"
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_is_answered_as_the_table_says() {
     let (one, two) = (backend("one").await, backend("two").await);
-    let port = Port::reserve().unwrap().keep();
+    let port = Port::reserve().unwrap().number();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &crate::harness::gateway("web", port));
         write(directory, "backends.yaml", &(service("one", one) + &service("two", two) + EMPTY));

@@ -26,7 +26,7 @@ pub(crate) struct Identity {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_gets_the_certificate_and_the_routes_of_the_name_it_asks_for() {
     let (one, two) = (backend("one").await, backend("two").await);
-    let port = Port::reserve().unwrap().keep();
+    let port = Port::reserve().unwrap().number();
     let exact = Identity::new("exact", "a.test");
     let wildcard = Identity::new("wildcard", "*.b.test");
     let mut helio = Helio::start(|directory| {

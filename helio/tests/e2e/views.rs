@@ -67,7 +67,7 @@ async fn answers(port: u16) -> Option<String> {
 
 #[tokio::test]
 async fn an_envoy_uses_the_endpoints_of_its_zone_and_those_of_another_once_it_is_relabelled() {
-    let (port, a, b) = (Port::reserve().unwrap().keep(), backend("a").await, backend("b").await);
+    let (port, a, b) = (Port::reserve().unwrap().number(), backend("a").await, backend("b").await);
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway("web", port));
         write(directory, "services.yaml", &zoned(a, b));

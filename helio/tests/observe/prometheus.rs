@@ -36,7 +36,7 @@ impl Prometheus {
         });
         let file = folder.join("prometheus.yaml");
         fs::write(&file, config.to_string()).unwrap();
-        let port = Port::reserve().unwrap().keep();
+        let port = Port::reserve().unwrap().number();
         let log = File::create(folder.join("prometheus.log")).unwrap();
         let mut command = Command::new(beside("prometheus"));
         command.arg(format!("--config.file={}", file.display()));

@@ -52,7 +52,7 @@ impl Site {
     pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (redis_port, loadtest_port) =
-            (Port::reserve().unwrap().keep(), Port::reserve().unwrap().keep());
+            (Port::reserve().unwrap().number(), Port::reserve().unwrap().number());
         let redis = start_redis(redis_port, folder.path());
         let site = Scene { folder: folder.path(), redis: redis_port };
         site.write_files();

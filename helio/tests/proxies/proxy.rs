@@ -17,7 +17,7 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// `dir` has its files; `args` are those of its container.
     pub(crate) fn start(dir: PathBuf, args: &[String]) -> Self {
-        let own = [19000, 19001, 19002].map(|port| (port, Port::reserve().unwrap().keep()));
+        let own = [19000, 19001, 19002].map(|port| (port, Port::reserve().unwrap().number()));
         let config = dir.join("envoy.json");
         let bootstrap = fs::read_to_string(&config).unwrap();
         fs::write(&config, with_ports(&bootstrap, &own)).unwrap();

@@ -56,7 +56,7 @@ impl Site {
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         fs::write(folder.path().join("ca.crt"), authority.pem()).unwrap();
         issue(folder.path(), &authority, "127.0.0.1", "distributor");
-        let gateway = Port::reserve().unwrap().keep();
+        let gateway = Port::reserve().unwrap().number();
         let world = world(gateway, backend().await);
         let store = Arc::new(Embedded::new());
         publish(&store, &world).await;

@@ -235,7 +235,7 @@ impl Target {
 /// For a program that is to listen where others know of it before it starts. Nobody else gets it while this process runs.
 pub(crate) fn reserve_port(name: &str) -> Result<u16, ServersError> {
     let failed = |cause| ServersError::Start { name: name.to_owned(), cause };
-    Port::reserve().map(Port::keep).map_err(failed)
+    Port::reserve().map(|port| port.number()).map_err(failed)
 }
 
 fn url(tls: bool, address: impl std::fmt::Display) -> String {

@@ -40,7 +40,7 @@ fn metrics(address: &str) -> String {
 fn an_interrupt_ends_everything_and_still_reports() {
     let scratch = tempfile::TempDir::new().unwrap();
     let json = scratch.path().join("report.json");
-    let address = format!("127.0.0.1:{}", Port::reserve().unwrap().keep());
+    let address = format!("127.0.0.1:{}", Port::reserve().unwrap().number());
     let mut child = Command::new(path())
         .args(["run", "idle", "--launch", "heliograph", "--clients", "20"])
         .args(["--metrics", &address, "--json", json.to_str().unwrap()])

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Where nothing listens.
 fn nowhere() -> String {
-    format!("127.0.0.1:{}", Port::reserve().unwrap().keep())
+    format!("127.0.0.1:{}", Port::reserve().unwrap().number())
 }
 
 /// A server that does this with every connection, for as long as the tests run.

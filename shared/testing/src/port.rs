@@ -9,18 +9,16 @@ use std::process;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A port of this machine for a program that cannot choose one itself, reserved until this is dropped.
+/// A port of this machine for a program that cannot choose one itself, reserved until this process ends.
 ///
 /// A port that was merely free a moment ago is not enough: the kernel may give it to any connection that is being made,
 /// and another test may find it free, too. So it is one that the kernel does not give to connections, nobody listens there
 /// on any address, and whoever else asks here, in this process or in another one, gets a different one.
-#[derive(Debug)]
-pub struct Port {
-    number: u16,
-    /// The reservation: a name that one socket can have at a time, among all processes that share the machine's ports.
-    /// It is gone with the process, however that ends.
-    reservation: UnixListener,
-}
+///
+/// It stays reserved when nobody listens there any more, because those who connected there may go on to try: a translator
+/// that a test has cut off would find the Redis of another test, and write to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Port(u16);
 
 /// All have five digits, which the proxy in the store's tests counts on.
 const FIRST: u16 = 12_000;
@@ -41,29 +39,26 @@ impl Port {
             let Some(reservation) = taken_as_none(reserve(number))? else { continue };
             let anywhere = TcpListener::bind((Ipv4Addr::UNSPECIFIED, number));
             if taken_as_none(anywhere)?.is_some() {
-                return Ok(Self { number, reservation });
+                // It goes with the process, however that ends.
+                std::mem::forget(reservation);
+                return Ok(Self(number));
             }
         }
         Err(io::Error::new(ErrorKind::AddrInUse, "no port of this machine is free"))
     }
 
-    pub fn number(&self) -> u16 {
-        self.number
-    }
-
-    /// Reserved until this process ends, for those who do not know when the program does.
-    pub fn keep(self) -> u16 {
-        std::mem::forget(self.reservation);
-        self.number
+    pub fn number(self) -> u16 {
+        self.0
     }
 }
 
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.number.fmt(f)
+        self.0.fmt(f)
     }
 }
 
+/// A name that one socket can have at a time, among all processes that share the machine's ports.
 fn reserve(number: u16) -> io::Result<UnixListener> {
     let name = format!("heliograph-port-{number}");
     UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
@@ -118,7 +113,7 @@ mod tests {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(reserve)).collect();
             threads.into_iter().flat_map(|it| it.join().unwrap()).collect()
         });
-        let numbers: BTreeSet<_> = all.iter().map(Port::number).collect();
+        let numbers: BTreeSet<_> = all.into_iter().map(Port::number).collect();
         assert_eq!(numbers.len(), 400);
         for number in numbers {
             TcpListener::bind(("127.0.0.1", number)).unwrap();
@@ -129,7 +124,8 @@ mod tests {
     fn one_that_is_reserved_or_listened_at_is_not_reserved_again() {
         let port = Port::reserve().unwrap();
         assert!(taken_as_none(super::reserve(port.number())).unwrap().is_none());
-        let kept = Port::reserve().unwrap().keep();
-        assert!(taken_as_none(super::reserve(kept)).unwrap().is_none());
+        drop(TcpListener::bind(("127.0.0.1", port.number())).unwrap());
+        let again = taken_as_none(super::reserve(port.number()));
+        assert!(again.unwrap().is_none(), "others may still try to connect there");
     }
 }

@@ -71,7 +71,7 @@ impl Kubernetes {
         fs::write(at("accounts.key"), accounts.serialize_pem()).unwrap();
         fs::write(at("accounts.pub"), accounts.public_key_pem()).unwrap();
         fs::write(at("tokens.csv"), format!("{ADMIN_TOKEN},admin,1,system:masters\n")).unwrap();
-        let [port, etcd_port, peer_port] = [(); 3].map(|()| Port::reserve().unwrap().keep());
+        let [port, etcd_port, peer_port] = [(); 3].map(|()| Port::reserve().unwrap().number());
         let etcd = Running::start(running::etcd(folder.path(), etcd_port, peer_port));
         let requests = Requests::new(port, cert.der().clone(), ADMIN_TOKEN);
         let mut started = Self { port, etcd_port, folder, requests, server: None, _etcd: etcd };

@@ -48,7 +48,7 @@ impl Site {
         let keys = folder.path().join("keys.yaml");
         fs::write(&keys, &*KeyRing::generate("one").unwrap()).unwrap();
         fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();
-        let port = Port::reserve().unwrap().keep();
+        let port = Port::reserve().unwrap().number();
         let program = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
         let mut redis = Command::new(program);
         redis.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);

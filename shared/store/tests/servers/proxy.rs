@@ -1,3 +1,4 @@
+use heliograph_testing::Port;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -52,7 +53,9 @@ impl Proxy {
     pub(crate) async fn start_all(targets: &[u16]) -> Self {
         let mut listeners = Vec::new();
         for _ in targets {
-            listeners.push(TcpListener::bind(("127.0.0.1", 0)).await.unwrap());
+            // Not any that is free: who was on this way tries to get back to it when it is gone, and must find nobody.
+            let port = Port::reserve().unwrap().number();
+            listeners.push(TcpListener::bind(("127.0.0.1", port)).await.unwrap());
         }
         let ports = listeners.iter().map(|listener| listener.local_addr().unwrap().port());
         let places = Arc::new(Places(targets.iter().copied().zip(ports).collect()));

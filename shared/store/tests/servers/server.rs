@@ -80,7 +80,7 @@ impl Server {
     }
 
     pub(crate) fn tls_port(&self) -> u16 {
-        self.tls_port.as_ref().unwrap().number()
+        self.tls_port.unwrap().number()
     }
 
     pub(crate) fn url(&self) -> String {
