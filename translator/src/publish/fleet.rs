@@ -73,6 +73,8 @@ pub(super) struct Fleet {
     quarantine: Quarantine,
     /// The greatest sequence that was ever seen or used. The same number never comes with other content.
     highest: u64,
+    /// The newest head that somebody has read. Readers refuse what is older, so the store is not left at that.
+    remembered: Option<Head>,
     /// How many objects changed since the last publication was made.
     objects: usize,
     /// How often it was told that something changed.
@@ -98,6 +100,9 @@ enum Believed {
     },
 }
 
+/// Why a fleet is published again that nobody changed.
+const LOST: &str = "repair: the store had lost it";
+
 /// How many rounds of tending a fleet may miss because something else is done for it.
 const ROUNDS: u32 = 2;
 
@@ -115,6 +120,7 @@ impl Fleet {
             pin: Pin::default(),
             quarantine: Quarantine::default(),
             highest: 0,
+            remembered: None,
             objects: 0,
             revision: 0,
             writing: 0,
@@ -202,10 +208,13 @@ impl Fleet {
             Believed::Known { record, held } => {
                 let is_same =
                     record.pin == self.pin.state(record.head) && record.roots() == content.roots();
-                if is_same && record.is_understood() {
-                    if held.is_none() {
-                        self.quarantine.published(held.insert(Arc::new(content.at(record.head))));
-                    }
+                let is_same = is_same && record.is_understood();
+                if is_same && held.is_none() {
+                    self.quarantine.published(held.insert(Arc::new(content.at(record.head))));
+                }
+                if Some(record.head) < self.remembered {
+                    self.repair = Some(LOST);
+                } else if is_same {
                     self.stands = Some(Stands { head: record.head, holds });
                     self.objects = 0;
                     return self.pin.restored_at(record).map(Step::RestoreOrder);
@@ -232,7 +241,11 @@ impl Fleet {
         match &self.believed {
             // It was never in the store, or it has been retired.
             Believed::Nothing if self.highest == 0 => return None,
-            Believed::Known { record, .. } if !record.is_live() => return None,
+            Believed::Known { record, .. }
+                if !record.is_live() && Some(record.head) >= self.remembered =>
+            {
+                return None;
+            }
             // A tombstone that the store lost is written again: a reader that was away has yet to see it.
             Believed::Nothing | Believed::Unread(_) | Believed::Known { .. } => {}
         }
@@ -346,17 +359,11 @@ impl Fleet {
         record: &Arc<Record>,
         snapshot: Option<&Arc<Snapshot>>,
     ) -> bool {
-        let is_newer =
-            self.believed.head() < Some(record.head) && self.highest < record.head.sequence;
+        let newest = self.believed.head().max(self.remembered);
+        let is_newer = newest < Some(record.head) && self.highest < record.head.sequence;
         self.highest = self.highest.max(record.head.sequence);
-        let is_wanted = matches!(self.wanted, Wanted::Content(_));
-        // Readers refuse what the store went back to. A write that is under way goes above it by itself.
-        let went_back = is_newer && is_wanted && self.is_quiet() && !self.unsure;
-        if went_back {
-            self.repair = Some("repair: the store had lost it");
-            self.forget_held();
-        }
-        self.pin.remembers(record, snapshot) || went_back || (is_newer && !is_wanted)
+        self.remembered = self.remembered.max(Some(record.head));
+        self.pin.remembers(record, snapshot) || is_newer
     }
 
     /// Compares what the store holds with what was written. Returns whether they are the same; otherwise nothing
@@ -367,11 +374,8 @@ impl Fleet {
         if believed == found {
             return true;
         }
-        self.repair = Some(if found < believed {
-            "repair: the store had lost it"
-        } else {
-            "repair: the store held something else"
-        });
+        self.repair =
+            Some(if found < believed { LOST } else { "repair: the store held something else" });
         self.highest = self.highest.max(found.map_or(0, |head| head.sequence));
         self.believed = found.map_or(Believed::Nothing, Believed::Unread);
         false

@@ -377,6 +377,35 @@ fn a_store_that_went_back_before_a_term_is_repaired_when_readers_say_so() {
     assert!(ledger.next(NOW).is_none());
 }
 
+/// The report may come before the objects are translated, or while the fleet is worked on.
+#[test]
+fn a_store_that_went_back_is_repaired_whenever_readers_say_so() {
+    let held = snapshot("edge", earlier(1), vec![set("a", "1")]);
+    let lost = record(&snapshot("edge", earlier(4), vec![set("a", "1")]));
+    for is_working in [false, true] {
+        let mut ledger = claimed(&[&record(&held)]);
+        let tended = is_working.then(|| {
+            ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+            ledger.complete();
+            assert!(ledger.next(NOW).is_none());
+            ledger.tend_all();
+            ledger.next_to_tend().unwrap().1
+        });
+        ledger.remembers([(lost.clone(), None)]);
+        match tended {
+            Some(tend) => succeed(&mut ledger, "edge", tend),
+            None => {
+                ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
+                ledger.complete();
+            }
+        }
+        let again = publication(&mut ledger);
+        assert_eq!((again.snapshot.head, &*again.cause), (at(5), "repair: the store had lost it"));
+        succeed(&mut ledger, "edge", Step::Publish(again));
+        assert!(ledger.next(NOW).is_none());
+    }
+}
+
 /// A store that is emptied before all is translated takes it from nobody.
 #[test]
 fn what_a_fleet_is_held_at_is_read_when_the_term_begins() {
