@@ -290,11 +290,15 @@ fn notices(part: Option<String>, new: &Value, old: &Value) -> impl Iterator<Item
     let conditions = new.as_array().into_iter().flatten();
     let wrong: Vec<(&Value, EventReason)> =
         conditions.filter_map(|condition| Some((condition, event(condition)?))).collect();
-    let is_only = wrong.len() == 1;
+    // Nothing that proxies reject follows from a rollback.
+    let is_held = |condition: &Value| condition["type"] == Type::Held.as_str();
+    let is_only = wrong.iter().filter(|(condition, _)| !is_held(condition)).count() == 1;
     let is_news = |condition: &Value| {
         let before = condition["type"].as_str().and_then(|of| entry(old, "type", of));
         before.is_none_or(|before| {
-            before["status"] != condition["status"] || before["reason"] != condition["reason"]
+            let differs = |field: &str| before[field] != condition[field];
+            // The message of a rollback says where, who and why: another one is news.
+            differs("status") || differs("reason") || (is_held(condition) && differs("message"))
         })
     };
     let told = wrong.into_iter().filter(|(it, _)| is_only || it["type"] != PROGRAMMED);

@@ -286,9 +286,8 @@ impl<'a> Answer<'a> {
 /// Says who holds the configuration of a fleet and why, if somebody does.
 fn hold(conditions: &mut Conditions, reason: &'static Reason, fleet: &FleetName, report: &Report) {
     let Some(pinned) = report.pins.get(fleet) else { return };
-    let message = format!(
-        "Held at {pinned}. Changes wait for `helio snapshot release {fleet}`; endpoints do not"
-    );
+    let message =
+        format!("Held at {pinned}. Changes of objects wait for `helio snapshot release {fleet}`");
     say(conditions, reason, message);
 }
 

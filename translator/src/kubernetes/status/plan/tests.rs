@@ -243,6 +243,31 @@ fn users_are_told_once_of_what_is_wrong() {
 }
 
 #[test]
+fn users_are_told_of_each_rollback_and_of_what_proxies_reject_meanwhile() {
+    let told = |conditions: Vec<Value>, old: &Value| {
+        let write = planned(&gateway(), Some(json!({"conditions": conditions})), old.clone());
+        let write = write.unwrap();
+        let told = write.notices.iter().map(|it| (it.reason.as_str().to_owned(), it.note.clone()));
+        (told.collect::<Vec<_>>(), written(&gateway(), old, &write))
+    };
+    let held = |message: &str| {
+        let mut held = condition("heliograph.dev/Held", "True", "RolledBack");
+        held["message"] = json!(message);
+        held
+    };
+    let event = |reason: &str, note: &str| (reason.to_owned(), note.to_owned());
+    let programmed = condition("Programmed", "True", "Programmed");
+    let (first, status) =
+        told(vec![programmed.clone(), held("Held at 0.7.4 by ann")], &Value::Null);
+    assert_eq!(first, [event("RolledBack", "Held at 0.7.4 by ann")]);
+    let (another, status) = told(vec![programmed, held("Held at 0.7.2 by bob")], &status);
+    assert_eq!(another, [event("RolledBack", "Held at 0.7.2 by bob")]);
+    let rejected = condition("Programmed", "False", "Invalid");
+    let (rejected, _) = told(vec![rejected, held("Held at 0.7.2 by bob")], &status);
+    assert_eq!(rejected, [event("RejectedByProxies", "Programmed is False")]);
+}
+
+#[test]
 fn a_message_fits() {
     let mut long = condition("Accepted", "False", "UnsupportedValue");
     long["message"] = json!("ü".repeat(MESSAGE));

@@ -118,7 +118,7 @@ fn a_gateway_that_an_operator_holds_says_who_and_why() {
     );
     assert_eq!(
         condition["message"],
-        "Held at 0.7.4 by ann: checkout is broken. Changes wait for `helio snapshot release shop/web`; endpoints do not"
+        "Held at 0.7.4 by ann: checkout is broken. Changes of objects wait for `helio snapshot release shop/web`"
     );
     assert_eq!(condition["observedGeneration"], 3);
     let (status, reason, message) = programmed(&held(None), &Value::Null);
