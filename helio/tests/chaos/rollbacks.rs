@@ -45,7 +45,7 @@ async fn a_rollback_holds_in_every_order_of_losses_and_leaders(site: Site) {
     let mut world = site.world().await;
     for deeds in ORDERS {
         println!("{deeds:?}");
-        let rollback = Rollback::prepare(&mut world).await;
+        let mut rollback = Rollback::prepare(&mut world).await;
         for deed in deeds {
             world.churn(3);
             match deed {
@@ -73,7 +73,7 @@ async fn a_rollback_holds_in_every_order_of_losses_and_leaders(site: Site) {
 /// serve what undoes it.
 async fn a_rollback_holds_where_redis_and_the_leader_are_lost_at_once(site: Site) {
     let mut world = site.world().await;
-    let rollback = Rollback::prepare(&mut world).await;
+    let mut rollback = Rollback::prepare(&mut world).await;
     rollback.order(&world).await;
     world.way.cut();
     site.empty().await;
@@ -93,7 +93,7 @@ async fn a_rollback_holds_where_redis_and_the_leader_are_lost_at_once(site: Site
 async fn a_standby_holds_on_where_redis_and_the_leader_are_lost_at_once(site: Site) {
     let mut world = site.world().await;
     world.stand_by().await;
-    let rollback = Rollback::prepare(&mut world).await;
+    let mut rollback = Rollback::prepare(&mut world).await;
     let order = rollback.order(&world).await;
     for stood_by in ["before the order was given", "after the order was restored"] {
         println!("a translator that stood by {stood_by}");
@@ -131,7 +131,7 @@ async fn a_standby_holds_on_where_redis_and_the_leader_are_lost_at_once(site: Si
 
 async fn a_pin_that_is_put_back_after_its_release_holds_nothing(site: Site) {
     let mut world = site.world().await;
-    let rollback = Rollback::prepare(&mut world).await;
+    let mut rollback = Rollback::prepare(&mut world).await;
     rollback.order(&world).await;
     let edge = fleet("edge");
     let redis = site.master_of(PINS).await;
@@ -157,6 +157,8 @@ async fn a_pin_that_is_put_back_after_its_release_holds_nothing(site: Site) {
 struct Rollback {
     to: Arc<Record>,
     good: u32,
+    /// Whether the order in force goes back to that, rather than to what there was.
+    is_good: bool,
 }
 
 impl Rollback {
@@ -168,14 +170,14 @@ impl Rollback {
         let to = world.leader.store.history(fleet("edge")).await.unwrap().remove(0);
         let bad = world.mark();
         world.until_marked(&all, bad).await;
-        Self { to, good }
+        Self { to, good, is_good: false }
     }
 
     /// Until every proxy has what the fleet is held at. Where Redis lost its data, its history begins anew, with what holds
     /// the bad change: what is asked for is not there, and an operator would look for another way. Here the fleet is held
     /// at what there is.
     /// Returns the number of the order.
-    async fn order(&self, world: &World) -> u64 {
+    async fn order(&mut self, world: &World) -> u64 {
         let store = &world.leader.store;
         let edge = fleet("edge");
         let at = until_found("there is a history", async || {
@@ -184,10 +186,10 @@ impl Rollback {
             wanted.next().or(history.first()).cloned()
         })
         .await;
-        let is_good = at.head == self.to.head;
+        self.is_good = at.head == self.to.head;
         let number = give(store, Some(at)).await;
         comes_true("the leader obeys", || world.leader.metric(PINNED) >= 1.0).await;
-        if is_good {
+        if self.is_good {
             for envoy in world.envoys.iter().filter(|envoy| envoy.name.contains("edge")) {
                 envoy.until_all_marked(self.good).await;
             }
@@ -213,6 +215,7 @@ impl Rollback {
         let edges = world.envoys.iter().filter(|envoy| envoy.name.contains("edge"));
         for envoy in edges {
             assert!(!envoy.is_marked(later), "{} has what is held back", envoy.name);
+            assert!(!self.is_good || envoy.is_marked(self.good), "{} has another", envoy.name);
         }
         let store = &world.leader.store;
         let edge = fleet("edge");
