@@ -215,11 +215,11 @@ impl Leader {
     }
 }
 
-/// Waits for a server that stands still for a moment, as the test itself does; one that is away is noticed at once.
+/// A server that is paused for up to two seconds is waited for; see `scripts/stress`.
 pub(crate) fn settings(url: &str) -> RedisSettings {
     url.parse::<RedisSettings>()
         .unwrap()
-        .with_timeouts(Duration::from_secs(20), Duration::from_secs(20))
+        .with_timeouts(Duration::from_secs(5), Duration::from_secs(5))
 }
 
 pub(crate) fn fleet(name: &str) -> FleetName {
