@@ -178,10 +178,11 @@ impl RedisWatch {
         self.asked = None;
         match answered {
             Ok(Answered::Compared(clock, index)) => {
+                // Without the index nothing was compared: a comparison that was asked for meanwhile stays due.
                 if let Some(index) = index {
                     self.compare_index(index);
+                    self.clock = clock;
                 }
-                self.clock = clock;
                 self.compared = Some(Instant::now());
                 if self.rung.is_empty() {
                     self.relax();
@@ -252,8 +253,9 @@ impl RedisWatch {
                 Err(error) => cache.reject(&fleet, &format_args!("has a record that {error}")),
             }
         }
-        if std::mem::take(&mut self.is_behind) {
-            // What Redis has is refused now, or accepted because the cache could not be read.
+        if std::mem::take(&mut self.is_behind) || count > 0 {
+            // What Redis has is refused now, or accepted because the cache could not be read; and what it lacks of these
+            // fleets is found by a comparison with all of them, although nothing has changed there since the last one.
             (self.clock, self.due) = (None, Instant::now());
         }
         if count == 0 {

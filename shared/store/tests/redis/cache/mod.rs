@@ -171,6 +171,21 @@ async fn a_start_after_redis_and_the_leader_lost_a_rollback(site: impl Site) {
     assert!(!reader.program.store.is_unconfirmed(&scene.one));
 }
 
+/// The tombstone is lost with the rest, and Redis changes no more: the translator has to be told what became of the fleet.
+#[tokio::test]
+async fn a_fleet_that_redis_lost_is_reported_although_nothing_changes() {
+    let scene = Scene::new().await;
+    scene.server.query::<()>(&["FLUSHALL"]).await.unwrap();
+    let mut next = Program::open(&scene.server.url(), &scene.keys).lead(2).await;
+    next.publish(&fleet("two"), [cluster("first")]).await.unwrap();
+    let mut reader = scene.open();
+    assert_eq!(reader.start().await.len(), 2, "one from Redis, one from the disk");
+    reader.hears_nothing().await;
+    let remembered = reader.subscription.remembered();
+    let fleets: Vec<_> = remembered.iter().map(|record| &record.fleet).collect();
+    assert_eq!(fleets, [&scene.one]);
+}
+
 /// What cannot be read is no reason to refuse what Redis has.
 #[tokio::test]
 async fn a_start_while_redis_has_gone_back_and_the_disk_is_damaged() {
@@ -205,7 +220,7 @@ async fn a_fleet_that_was_retired_meanwhile_is_gone_from_the_disk() {
     until("its file is gone", async || scene.disk.files().is_empty()).await;
 }
 
-/// Redis comes back without the fleet's tombstone: the reader hears of it and takes the fleet away.
+/// Redis has the fleet's tombstone when it is back: the reader reads it and takes the fleet away.
 #[tokio::test]
 async fn a_fleet_that_was_retired_while_the_reader_had_no_redis_goes() {
     let mut scene = Scene::new().await;
