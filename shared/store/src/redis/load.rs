@@ -35,6 +35,13 @@ enum Fault {
     Malformed(#[from] Malformed),
 }
 
+/// Why a snapshot is not loaded.
+enum LoadError {
+    /// An object that was read on the disk is at fault.
+    Cached(StoreError),
+    Store(StoreError),
+}
+
 /// Where the objects of a fleet are read: on the disk of this machine if they are there, else in Redis.
 struct Source<'a> {
     shared: &'a Shared,
@@ -48,7 +55,9 @@ impl Shared {
         record: Arc<Record>,
         known: Option<Arc<Snapshot>>,
     ) -> Result<Loaded, StoreError> {
-        let Some(cache) = &self.cache else { return self.assemble(&record, known, None).await };
+        let Some(cache) = &self.cache else {
+            return Ok(self.assemble(&record, known, None).await?);
+        };
         // Before, because a newer record may come meanwhile.
         let value = cache.record(&record.fleet, record.head);
         cache.loading(&record.fleet);
@@ -73,13 +82,13 @@ impl Shared {
         cache: &Cache,
         record: &Record,
         cached: Objects,
-    ) -> Result<Loaded, StoreError> {
+    ) -> Result<Loaded, LoadError> {
         match self.assemble(record, None, Some(cached)).await {
             Ok(loaded) if !loaded.unopened.is_empty() => {
                 // In Redis they may be sealed with a newer key.
                 Ok(self.assemble(record, None, None).await.unwrap_or(loaded))
             }
-            Err(error) if !error.is_temporary() => {
+            Err(LoadError::Cached(error)) => {
                 cache.reject(
                     &record.fleet,
                     &format_args!("has something that cannot be used: {error}"),
@@ -95,7 +104,7 @@ impl Shared {
         record: &Record,
         known: Option<Arc<Snapshot>>,
         cached: Option<Objects>,
-    ) -> Result<Loaded, StoreError> {
+    ) -> Result<Loaded, LoadError> {
         let fleet = &record.fleet;
         let source = Source { shared: self, fleet, cached };
         let roots = record.roots();
@@ -118,7 +127,7 @@ impl Shared {
         &self,
         source: &Source<'_>,
         trees: &mut BTreeMap<Section, Assembly>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), LoadError> {
         loop {
             let wanted: Vec<(Section, Address)> = trees
                 .iter()
@@ -135,7 +144,7 @@ impl Shared {
             while let Some(parts) = parts.try_next().await? {
                 for (section, part) in parts {
                     let Some(tree) = trees.get_mut(&section) else { continue };
-                    tree.part(part).map_err(|error| self.damaged(source.fleet, error.0, &error))?;
+                    tree.part(part).map_err(|error| source.damaged(error.0, &error))?;
                 }
             }
         }
@@ -146,9 +155,9 @@ impl Shared {
         &self,
         source: &Source<'_>,
         wanted: &[(Section, Address)],
-    ) -> Result<Vec<(Section, Sound)>, StoreError> {
+    ) -> Result<Vec<(Section, Sound)>, LoadError> {
         let addresses: Vec<_> = wanted.iter().map(|(_, address)| *address).collect();
-        let (fleet, objects) = (source.fleet, source.read(&addresses).await?);
+        let objects = source.read(&addresses).await?;
         let length: usize = objects.iter().flatten().map(Bytes::len).sum();
         let came = wanted.iter().copied().zip(objects).collect();
         let parts = if length < WORTH_A_THREAD {
@@ -159,9 +168,8 @@ impl Shared {
             work.await.map_err(|_| StoreError::Unavailable("the program is ending".to_owned()))?
         };
         parts.map_err(|(address, fault)| match fault {
-            // It is whole, and written again it would be the same.
-            Fault::Unread(error @ CodecError::Newer(_)) => self.unread(fleet, address, &error),
-            fault => self.damaged(fleet, address, &fault),
+            Fault::Unread(error) => source.unread(address, &error),
+            fault => source.damaged(address, &fault),
         })
     }
 
@@ -170,8 +178,7 @@ impl Shared {
         &self,
         source: &Source<'_>,
         trees: &mut BTreeMap<Section, Assembly>,
-    ) -> Result<Vec<Arc<str>>, StoreError> {
-        let fleet = source.fleet;
+    ) -> Result<Vec<Arc<str>>, LoadError> {
         let mut unopened = Vec::new();
         for (section, tree) in trees {
             let missing = tree.missing().to_vec();
@@ -182,8 +189,8 @@ impl Shared {
             while let Some(objects) = replies.try_next().await? {
                 for (object, missing) in objects.into_iter().zip(missing.by_ref()) {
                     let object =
-                        object.ok_or_else(|| self.missing_object(fleet, missing.address))?;
-                    match self.open_body(fleet, *section, missing, &object)? {
+                        object.ok_or_else(|| source.damaged(missing.address, &Fault::Missing))?;
+                    match self.open_body(source, *section, missing, &object)? {
                         Some(body) => tree.body(missing, body),
                         None => {
                             // A proxy does better with an older secret than with none.
@@ -200,26 +207,26 @@ impl Shared {
     /// The body, if it is the one of its address. `None`: it is sealed with a key that this process lacks.
     fn open_body(
         &self,
-        fleet: &FleetName,
+        source: &Source<'_>,
         section: Section,
         missing: &Missing,
         object: &Bytes,
-    ) -> Result<Option<Bytes>, StoreError> {
+    ) -> Result<Option<Bytes>, LoadError> {
         let Missing { name, address, .. } = missing;
         let address = *address;
-        let body = codec::read_body(object).map_err(|error| self.unread(fleet, address, &error))?;
+        let body = codec::read_body(object).map_err(|error| source.unread(address, &error))?;
         match body {
             Body::Plain(body) if !section.is_secret() && Address::of(&body) == address => {
                 Ok(Some(body))
             }
             Body::Sealed(sealed) if section.is_secret() => {
-                match self.keys().open(&place(fleet, name, &address), &sealed) {
+                match self.keys().open(&place(source.fleet, name, &address), &sealed) {
                     Ok(body) => Ok(Some(body)),
                     Err(OpenError::UnknownKey { .. }) => Ok(None),
-                    Err(error) => Err(self.damaged(fleet, address, &error)),
+                    Err(error) => Err(source.damaged(address, &error)),
                 }
             }
-            _ => Err(self.damaged(fleet, address, &"it is not what its address says")),
+            _ => Err(source.damaged(address, &"it is not what its address says")),
         }
     }
 
@@ -269,31 +276,6 @@ impl Shared {
             Ok(objects)
         }
     }
-
-    fn missing_object(&self, fleet: &FleetName, address: Address) -> StoreError {
-        self.damaged(fleet, address, &"it is missing")
-    }
-
-    fn unread(&self, fleet: &FleetName, address: Address, error: &CodecError) -> StoreError {
-        match error {
-            // It is whole, and written again it would be the same.
-            CodecError::Newer(_) => {
-                StoreError::Refused(format!("{fleet}: the object {address:?} {error}"))
-            }
-            _ => self.damaged(fleet, address, error),
-        }
-    }
-
-    fn damaged(
-        &self,
-        fleet: &FleetName,
-        address: Address,
-        reason: &dyn std::fmt::Display,
-    ) -> StoreError {
-        self.metrics.damaged_object();
-        let reason = format!("the object {address:?} cannot be used: {reason}");
-        StoreError::Damaged { fleet: fleet.clone(), reason }
-    }
 }
 
 impl Source<'_> {
@@ -311,6 +293,47 @@ impl Source<'_> {
         let gaps = objects.iter_mut().filter(|object| object.is_none());
         gaps.zip(read).for_each(|(gap, object)| *gap = object);
         Ok(objects)
+    }
+
+    fn unread(&self, address: Address, error: &CodecError) -> LoadError {
+        match error {
+            // It is whole, and written again it would be the same.
+            CodecError::Newer(_) => {
+                let reason = format!("{}: the object {address:?} {error}", self.fleet);
+                self.at_fault(address, StoreError::Refused(reason))
+            }
+            _ => self.damaged(address, error),
+        }
+    }
+
+    fn damaged(&self, address: Address, reason: &dyn std::fmt::Display) -> LoadError {
+        let reason = format!("the object {address:?} cannot be used: {reason}");
+        self.at_fault(address, StoreError::Damaged { fleet: self.fleet.clone(), reason })
+    }
+
+    /// A file on the disk is not blamed for what Redis lacks, nor Redis for what is on the disk.
+    fn at_fault(&self, address: Address, error: StoreError) -> LoadError {
+        if self.cached.as_ref().is_some_and(|cached| cached.contains_key(&address)) {
+            return LoadError::Cached(error);
+        }
+        if matches!(error, StoreError::Damaged { .. }) {
+            self.shared.metrics.damaged_object();
+        }
+        LoadError::Store(error)
+    }
+}
+
+impl From<StoreError> for LoadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<LoadError> for StoreError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Cached(error) | LoadError::Store(error) => error,
+        }
     }
 }
 

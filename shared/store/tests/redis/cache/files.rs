@@ -2,6 +2,7 @@
 
 use super::reader::Disk;
 use super::{Scene, UNCONFIRMED};
+use crate::raw::Raw;
 use crate::servers::{Server, until};
 use crate::world::{Keys, Program, cluster, fleet, secret, set, settings, until_at};
 use heliograph_snapshot::ResourceType;
@@ -122,6 +123,26 @@ async fn objects_that_are_damaged_are_read_from_redis() {
     assert!(found[&scene.one].same_content(&scene.leader.held[&scene.one]));
     assert_eq!(reader.program.metric(IGNORED), 1);
     assert_eq!(reader.program.metric("damaged_objects_total"), 0, "the store has none");
+}
+
+/// What Redis lacks of a newer head is not held against the file of the older one.
+#[tokio::test]
+async fn a_file_is_kept_when_redis_lacks_what_is_newer() {
+    let mut scene = Scene::new().await;
+    let (file, objects) = (scene.disk.read(), "heliograph:{default/one}:objects");
+    let mut raw = Raw::of(&scene.server).await;
+    let before = raw.addresses(objects).await;
+    scene.leader.publish(&scene.one, [cluster("third")]).await.unwrap();
+    for address in raw.addresses(objects).await.difference(&before) {
+        raw.delete_field(objects, address).await;
+    }
+    let mut reader = scene.open();
+    assert!(reader.start().await.is_empty(), "the newest cannot be loaded");
+    assert!(reader.program.metric("damaged_objects_total") > 0);
+    assert_eq!(reader.program.metric(IGNORED), 0);
+    assert_eq!(scene.disk.read(), file);
+    scene.leader.tend(&scene.one).await.unwrap();
+    until_at(&mut reader.subscription, scene.leader.head(3)).await;
 }
 
 #[tokio::test]
