@@ -27,6 +27,7 @@ use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use prometheus::Registry;
 use std::collections::BTreeSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -79,6 +80,8 @@ struct Inner {
     metrics: Metrics,
     /// That the disk fails is told.
     is_failing: AtomicBool,
+    /// That files cannot be read is told.
+    is_unreadable: AtomicBool,
 }
 
 impl Cache {
@@ -91,7 +94,7 @@ impl Cache {
         let summary = summary(&directory, &metrics);
         // The files that it lacks were written after it was; or it is lost.
         let confirmed = summary.iter().map(|it| it.confirmed).max().unwrap_or_default();
-        let mut found = Vec::new();
+        let (mut found, mut unread) = (Vec::new(), None);
         for it in summary {
             if let Some(bytes) = files.remove(&FileName::of(&it.fleet)) {
                 found.push(FleetSummary { bytes, ..it });
@@ -115,14 +118,10 @@ impl Cache {
                 }
                 Ok(None) => {}
                 Ok(Some(header)) => {
-                    ignore(
-                        &directory,
-                        &metrics,
-                        &name,
-                        &FileError::OtherFleet(header.fleet).into(),
-                    );
+                    ignore(&directory, &metrics, &name, &FileError::OtherFleet(header.fleet));
                 }
-                Err(error) => ignore(&directory, &metrics, &name, &error),
+                Err(ReadError::Refused(error)) => ignore(&directory, &metrics, &name, &error),
+                Err(ReadError::Io(error)) => unread = Some(error),
             }
         }
         let state = Mutex::new(CacheState::new(options.limit, found));
@@ -132,11 +131,15 @@ impl Cache {
             bell: Notify::new(),
             metrics,
             is_failing: AtomicBool::default(),
+            is_unreadable: AtomicBool::default(),
         };
         let cache = Self(Arc::new(inner));
         cache.count();
         if let Some(error) = full {
             cache.log_failure(Some(&error));
+        }
+        if let Some(error) = unread {
+            cache.log_unreadable(Some(&error));
         }
         Ok(cache)
     }
@@ -286,7 +289,14 @@ impl Cache {
     ) -> Option<T> {
         // Before the file is opened: the writer may replace it while it is read.
         let known = self.state().head(fleet);
-        let checked = match read(&self.0.directory, &FileName::of(fleet)) {
+        let read = read(&self.0.directory, &FileName::of(fleet));
+        if let Err(ReadError::Io(error)) = &read {
+            // The file may be whole.
+            self.log_unreadable(Some(error));
+            return None;
+        }
+        self.log_unreadable(None);
+        let checked = match read {
             Ok(Some(found)) => match check(fleet, known, header(&found)) {
                 Ok(()) => return Some(found),
                 Err(error) => Err(error.into()),
@@ -330,6 +340,21 @@ impl Cache {
         }
     }
 
+    /// Says once that files cannot be read, and that they can again.
+    fn log_unreadable(&self, failure: Option<&io::Error>) {
+        let was_unreadable = self.0.is_unreadable.swap(failure.is_some(), Ordering::Relaxed);
+        let path = self.0.directory.path().display();
+        match failure {
+            Some(error) if !was_unreadable => tracing::warn!(
+                "the snapshot cache in {path} cannot be read: {error}; its files stay, and what they have is read from Redis"
+            ),
+            None if was_unreadable => {
+                tracing::info!("the snapshot cache in {path} can be read again");
+            }
+            _ => {}
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, CacheState> {
         lock(&self.0.state)
     }
@@ -357,7 +382,7 @@ fn summary(directory: &Directory, metrics: &Metrics) -> Vec<FleetSummary> {
 }
 
 /// Says so once, because it is gone then.
-fn ignore(directory: &Directory, metrics: &Metrics, name: &FileName, error: &ReadError) {
+fn ignore(directory: &Directory, metrics: &Metrics, name: &FileName, error: &FileError) {
     log_ignored(directory, metrics, name, error);
     let _ = directory.delete(name);
 }

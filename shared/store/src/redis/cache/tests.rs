@@ -70,3 +70,16 @@ async fn a_file_that_is_older_than_what_was_written_is_ignored() {
     assert_eq!(scene.read(Directory::header), None);
     assert_eq!(scene.head(), None);
 }
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_for_a_while_stays() {
+    let scene = Scene::new();
+    for code in [libc::EMFILE, libc::EIO] {
+        let failed = scene.read(|_, _| Err(io::Error::from_raw_os_error(code).into()));
+        assert_eq!(failed, None);
+        assert_eq!(scene.head(), Some(head(1)));
+    }
+    let job = scene.cache.state().next_job(Instant::now(), true);
+    assert!(job.is_none(), "nothing is deleted: {job:?}");
+    assert_eq!(scene.read(Directory::header), Some(head(1)));
+}
