@@ -30,7 +30,7 @@ pub(super) struct Directory {
     /// No file of more bytes is read.
     limit: u64,
     /// Held for as long as the program uses the directory.
-    _lock: Option<File>,
+    lock: Option<File>,
 }
 
 /// Why a file was not read.
@@ -64,41 +64,39 @@ impl std::fmt::Display for FileName {
     }
 }
 
-/// Whether a disk has no room, or a limit leaves none: nothing that a flag could change.
-fn is_full(error: &io::Error) -> bool {
-    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+/// Whether --snapshot-cache names a directory that this program cannot have. All else is a fault of the disk, which no flag
+/// repairs: it is full, was mounted again read-only, or is gone.
+pub(super) fn is_mistake(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        AlreadyExists, InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound,
+        PermissionDenied,
+    };
+    matches!(
+        error.kind(),
+        NotFound
+            | PermissionDenied
+            | NotADirectory
+            | AlreadyExists
+            | IsADirectory
+            | InvalidFilename
+            | InvalidInput
+    )
 }
 
 impl Directory {
-    /// Makes it if it is not there, and makes sure that it can be written to. Returns why it is full, if it is: what is
-    /// there can be read, and there may be room later.
+    /// Makes it if it is not there, and makes sure that it can be written to. Returns the fault of its disk, if it has one:
+    /// what is there can perhaps be read, and it may work later.
     pub(super) fn open(path: &Path, limit: u64) -> Result<(Self, Option<io::Error>), CacheError> {
-        let unusable = |error| CacheError::Unusable { path: path.to_owned(), error };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
-        let lock = path.join(LOCK);
-        let lock =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock);
-        let lock = match lock {
-            Ok(lock) => Some(lock),
-            Err(error) if is_full(&error) => None,
-            Err(error) => return Err(unusable(error)),
-        };
-        match lock.as_ref().map(File::try_lock) {
-            Some(Err(TryLockError::WouldBlock)) => return Err(CacheError::InUse(path.to_owned())),
-            // Where files cannot be locked, nobody is told.
-            None | Some(Ok(()) | Err(TryLockError::Error(_))) => {}
-        }
-        let directory = Self { path: path.to_owned(), limit, _lock: lock };
-        let probe = FileName(format!("probe{TEMPORARY}"));
-        match directory.replace(&probe, [&b"probe"[..]]) {
-            Ok(()) => {
-                directory.delete(&probe).map_err(unusable)?;
-                Ok((directory, None))
+        let mut directory = Self { path: path.to_owned(), limit, lock: None };
+        let fault = match directory.prepare() {
+            Ok(true) => None,
+            Ok(false) => return Err(CacheError::InUse(path.to_owned())),
+            Err(error) if is_mistake(&error) => {
+                return Err(CacheError::Unusable { path: path.to_owned(), error });
             }
-            Err(error) if is_full(&error) => Ok((directory, Some(error))),
-            Err(error) => Err(unusable(error)),
-        }
+            Err(error) => Some(error),
+        };
+        Ok((directory, fault))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -177,6 +175,22 @@ impl Directory {
         }
     }
 
+    /// Whether no other program uses it.
+    fn prepare(&mut self) -> io::Result<bool> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = self.lock.insert(options.open(self.path.join(LOCK))?);
+        // Where files cannot be locked, nobody is told.
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            return Ok(false);
+        }
+        let probe = FileName(format!("probe{TEMPORARY}"));
+        self.replace(&probe, [&b"probe"[..]])?;
+        self.delete(&probe)?;
+        Ok(true)
+    }
+
     /// The header, the file behind it, and how much is left of it.
     fn read(&self, name: &FileName) -> Result<Option<(Header, File, usize)>, ReadError> {
         let Some((mut file, length)) = self.file(name)? else { return Ok(None) };
@@ -232,3 +246,6 @@ fn read(file: &mut File, length: usize) -> io::Result<Vec<u8>> {
     file.take(length as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ pub use directory::CacheError;
 pub(super) use file::Objects;
 pub(super) use writer::run as write;
 
-use self::directory::{Directory, FileName, ReadError};
+use self::directory::{Directory, FileName, ReadError, is_mistake};
 use self::file::{FileError, FleetSummary, Header};
 use self::metrics::Metrics;
 use self::state::CacheState;
@@ -26,7 +26,7 @@ use crate::Record;
 use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use prometheus::Registry;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,13 +88,22 @@ impl Cache {
     /// Blocks, for as long as a directory is listed.
     pub(super) fn open(options: &CacheOptions, registry: &Registry) -> Result<Self, OpenError> {
         let metrics = Metrics::register(registry)?;
-        let (directory, full) = Directory::open(&options.path, options.limit)?;
-        let unusable = |error| CacheError::Unusable { path: options.path.clone(), error };
-        let mut files = directory.list().map_err(unusable)?;
+        let (directory, fault) = Directory::open(&options.path, options.limit)?;
+        let mut unread = None;
+        let mut files = match directory.list() {
+            Ok(files) => files,
+            Err(error) if fault.is_none() && is_mistake(&error) => {
+                return Err(CacheError::Unusable { path: options.path.clone(), error }.into());
+            }
+            Err(error) => {
+                unread = Some(error);
+                BTreeMap::new()
+            }
+        };
         let summary = summary(&directory, &metrics);
         // The files that it lacks were written after it was; or it is lost.
         let confirmed = summary.iter().map(|it| it.confirmed).max().unwrap_or_default();
-        let (mut found, mut unread) = (Vec::new(), None);
+        let mut found = Vec::new();
         for it in summary {
             if let Some(bytes) = files.remove(&FileName::of(&it.fleet)) {
                 found.push(FleetSummary { bytes, ..it });
@@ -135,11 +144,10 @@ impl Cache {
         };
         let cache = Self(Arc::new(inner));
         cache.count();
-        if let Some(error) = full {
-            cache.log_failure(Some(&error));
-        }
-        if let Some(error) = unread {
-            cache.log_unreadable(Some(&error));
+        match (fault, unread) {
+            (Some(error), _) => cache.log_failure(Some(&error)),
+            (None, Some(error)) => cache.log_unreadable(Some(&error)),
+            (None, None) => {}
         }
         Ok(cache)
     }
