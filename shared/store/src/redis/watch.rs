@@ -1,4 +1,5 @@
 use super::Shared;
+use super::cache::CachedRecord;
 use super::link::{Heard, Listener};
 use super::metrics::{Operation, RefusedRecord};
 use super::records;
@@ -50,7 +51,7 @@ pub(super) struct RedisWatch {
 enum CacheStart {
     /// If Redis does not answer until then, it begins with that.
     Until(Instant),
-    Reading(BoxFuture<'static, Vec<(FleetName, Bytes)>>),
+    Reading(BoxFuture<'static, Vec<CachedRecord>>),
     Over,
 }
 
@@ -237,20 +238,21 @@ impl RedisWatch {
     }
 
     /// What the cache has is told as if it came from Redis, and remembered as not confirmed.
-    fn apply_cached(&mut self, values: Vec<(FleetName, Bytes)>) {
+    fn apply_cached(&mut self, records: Vec<CachedRecord>) {
         self.cache_start = CacheStart::Over;
         let Some(cache) = self.shared.cache.clone() else { return };
         let signer = self.shared.signer();
         let mut count = 0;
-        for (fleet, value) in values {
-            match records::read(&fleet, &value, &signer) {
-                Ok(record) if !record.is_live() || self.told.contains_key(&fleet) => {}
+        for cached in records {
+            let fleet = &cached.fleet;
+            match cached.verified(&signer) {
+                Ok(record) if !record.is_live() || self.told.contains_key(fleet) => {}
                 Ok(record) => {
-                    cache.mark_unconfirmed(&fleet);
-                    self.take(record, &value);
+                    cache.mark_unconfirmed(fleet);
+                    self.take(record, &cached.value);
                     count += 1;
                 }
-                Err(error) => cache.reject(&fleet, &format_args!("has a record that {error}")),
+                Err(error) => cache.reject(fleet, &error),
             }
         }
         if std::mem::take(&mut self.is_behind) || count > 0 {
@@ -442,7 +444,7 @@ impl Watch for RedisWatch {
                     answered = answer => self.learn(answered),
                     heard = bell.next() => self.hear(heard),
                     read = cached => match read {
-                        Some(values) => self.apply_cached(values),
+                        Some(records) => self.apply_cached(records),
                         None => self.read_cache(),
                     },
                     () = sleep_until(*due), if idle => {}

@@ -8,6 +8,10 @@
 //! checksums find damage. What makes a file trustworthy is what the store's own code verifies: the record's MAC, the
 //! hashes of the objects, the seals of the secrets.
 
+use crate::Record;
+use crate::codec::CodecError;
+use crate::keys::Signer;
+use crate::redis::records;
 use bincode::config::{Configuration, Fixint, Limit, LittleEndian};
 use bincode::{Decode, Encode};
 use bytes::Bytes;
@@ -19,7 +23,7 @@ pub(in crate::redis) type Objects = HashMap<Address, Bytes>;
 
 /// Why a file is not used, after the words "the file".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum FileError {
+pub(in crate::redis) enum FileError {
     #[error("is not one of the snapshot cache")]
     Foreign,
     #[error("is in format {0}, and this program reads {FORMAT}")]
@@ -34,6 +38,14 @@ pub(super) enum FileError {
     OtherFleet(FleetName),
     #[error("has the snapshot {found}, and {known} was written last: an older file was put back")]
     Older { found: Head, known: Head },
+    #[error(
+        "has the order number {found}, and {known} was written last: an older file was put back"
+    )]
+    OlderOrder { found: u64, known: u64 },
+    #[error("has a record that {0}")]
+    RefusedRecord(CodecError),
+    #[error("has the record of {found}, and says that it has the one of {told}")]
+    OtherRecord { found: Head, told: Head },
 }
 
 /// What comes before the objects of a fleet's file.
@@ -49,6 +61,16 @@ pub(super) struct Header {
     pub(super) record: Bytes,
     objects: Vec<Entry>,
     checksum: [u8; 32],
+}
+
+/// The record that a fleet's file has, not verified yet, and what the file says of it.
+#[derive(Clone, Debug)]
+pub(in crate::redis) struct CachedRecord {
+    pub(in crate::redis) fleet: FleetName,
+    /// As it is in Redis.
+    pub(in crate::redis) value: Bytes,
+    head: Head,
+    order: u64,
 }
 
 /// What the file of the directory lists of a fleet's file.
@@ -304,7 +326,25 @@ pub(super) fn read_directory(
     Ok(fleets)
 }
 
+impl CachedRecord {
+    /// The record, if it is signed and the one that the file was checked for: the file's own words are not signed.
+    pub(in crate::redis) fn verified(&self, signer: &Signer) -> Result<Record, FileError> {
+        let record = records::read(&self.fleet, &self.value, signer);
+        let record = record.map_err(FileError::RefusedRecord)?;
+        if (record.head, record.pin.number) != (self.head, self.order) {
+            return Err(FileError::OtherRecord { found: record.head, told: self.head });
+        }
+        Ok(record)
+    }
+}
+
 impl Header {
+    /// With memory of its own: the index may be large.
+    pub(super) fn into_record(self) -> CachedRecord {
+        let Self { fleet, head, order, record, .. } = self;
+        CachedRecord { fleet, value: Bytes::copy_from_slice(&record), head, order }
+    }
+
     /// The objects, each with memory of its own: a resource that stays must not keep all of the file with it.
     pub(super) fn objects(&self, contents: &[u8]) -> Result<Objects, FileError> {
         if blake3::hash(contents) != blake3::Hash::from_bytes(self.checksum) {

@@ -14,7 +14,7 @@ mod writer;
 
 pub use args::SnapshotCacheArgs;
 pub use directory::CacheError;
-pub(super) use file::Objects;
+pub(super) use file::{CachedRecord, Objects};
 pub(super) use writer::run as write;
 
 use self::directory::{Directory, FileName, ReadError, is_mistake};
@@ -154,20 +154,19 @@ impl Cache {
 
     /// The records of the fleets that are here and not among `others`, those first that were used last. A file that
     /// cannot be used is told of and left out.
-    pub(super) async fn records(&self, others: BTreeSet<FleetName>) -> Vec<(FleetName, Bytes)> {
+    pub(super) async fn records(&self, others: BTreeSet<FleetName>) -> Vec<CachedRecord> {
         let cache = self.clone();
         let read = spawn_blocking(move || {
             let mut fleets = cache.state().recent_first();
             fleets.retain(|fleet| !others.contains(fleet));
-            let record = |fleet: FleetName| Some((fleet.clone(), cache.read_record(&fleet)?));
-            fleets.into_iter().filter_map(record).collect()
+            fleets.iter().filter_map(|fleet| cache.read_record(fleet)).collect()
         });
         // The program is ending.
         read.await.unwrap_or_default()
     }
 
     /// The record that is here of a fleet.
-    async fn record_of(&self, fleet: &FleetName) -> Option<Bytes> {
+    async fn record_of(&self, fleet: &FleetName) -> Option<CachedRecord> {
         let (cache, fleet) = (self.clone(), fleet.clone());
         spawn_blocking(move || cache.read_record(&fleet)).await.ok().flatten()
     }
@@ -284,8 +283,8 @@ impl Cache {
     }
 
     /// Blocks.
-    fn read_record(&self, fleet: &FleetName) -> Option<Bytes> {
-        self.read(fleet, Directory::header, |header| header).map(|header| header.record)
+    fn read_record(&self, fleet: &FleetName) -> Option<CachedRecord> {
+        self.read(fleet, Directory::header, |header| header).map(Header::into_record)
     }
 
     /// What `read` reads of a fleet's file, if it is to be used. `header` finds its header. Blocks.
@@ -296,7 +295,9 @@ impl Cache {
         header: impl Fn(&T) -> &Header,
     ) -> Option<T> {
         // Before the file is opened: the writer may replace it while it is read.
-        let known = self.state().head(fleet);
+        let state = self.state();
+        let known = state.head(fleet).zip(state.order(fleet));
+        drop(state);
         let read = read(&self.0.directory, &FileName::of(fleet));
         if let Err(ReadError::Io(error)) = &read {
             // The file may be whole.
@@ -368,13 +369,18 @@ impl Cache {
     }
 }
 
-/// `known` is what was last written.
-fn check(fleet: &FleetName, known: Option<Head>, header: &Header) -> Result<(), FileError> {
+/// `known` is what was last written, and the order that it obeys.
+fn check(fleet: &FleetName, known: Option<(Head, u64)>, header: &Header) -> Result<(), FileError> {
     if header.fleet != *fleet {
         return Err(FileError::OtherFleet(header.fleet.clone()));
     }
     match known {
-        Some(known) if header.head < known => Err(FileError::Older { found: header.head, known }),
+        Some((known, _)) if header.head < known => {
+            Err(FileError::Older { found: header.head, known })
+        }
+        Some((_, known)) if header.order < known => {
+            Err(FileError::OlderOrder { found: header.order, known })
+        }
         _ => Ok(()),
     }
 }

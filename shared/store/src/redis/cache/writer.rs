@@ -178,11 +178,11 @@ impl Writer {
 
     /// What is in a file, to be sealed with the newest key.
     async fn read_again(&self, fleet: &FleetName) -> Option<Work> {
-        let record = self.cache.record_of(fleet).await?;
-        let found = records::read(fleet, &record, &self.shared.signer()).ok()?;
-        let loaded = self.shared.load(Arc::new(found), None).await.ok()?;
+        let cached = self.cache.record_of(fleet).await?;
+        let record = cached.verified(&self.shared.signer()).ok()?;
+        let loaded = self.shared.load(Arc::new(record), None).await.ok()?;
         let is_whole = loaded.unopened.is_empty();
-        is_whole.then(|| Work { record, snapshot: loaded.snapshot })
+        is_whole.then(|| Work { record: cached.value, snapshot: loaded.snapshot })
     }
 }
 

@@ -96,6 +96,36 @@ async fn an_older_file_that_was_put_back() {
     assert_eq!(reader.start().await[&scene.one].head, scene.leader.head(3));
 }
 
+/// What is around the record is not signed: here it says that the newest is in the file, and its checksum is right.
+#[tokio::test]
+async fn an_older_record_under_a_newer_head() {
+    let mut scene = Scene::new().await;
+    let mut older = scene.disk.read();
+    scene.leader.publish(&scene.one, [cluster("third")]).await.unwrap();
+    let mut reader = scene.open();
+    reader.start().await;
+    reader.end_with(1).await;
+    const LENGTHS: usize = 8 + 4 + 1;
+    const CHECKSUM: usize = LENGTHS + 3 * 8;
+    const INDEX: usize = CHECKSUM + 2 * 32;
+    let number = |at: usize| u64::from_le_bytes(older[at..at + 8].try_into().unwrap()) as usize;
+    let end = INDEX + number(LENGTHS) + number(LENGTHS + 8);
+    let sequence = INDEX + 8 + number(INDEX) + 8 + 16;
+    assert_eq!(number(sequence), 2);
+    older[sequence] = 3;
+    let checksum = blake3::hash(&older[INDEX..end]);
+    older[CHECKSUM..CHECKSUM + 32].copy_from_slice(checksum.as_bytes());
+    fs::write(scene.disk.file(), older).unwrap();
+    scene.server.query::<()>(&["SAVE"]).await.unwrap();
+    scene.server.stop();
+    let mut reader = scene.open();
+    reader.until("it is ignored", |it| it.metric(IGNORED) == 1).await;
+    assert_eq!(reader.program.metric(UNCONFIRMED), 0);
+    scene.server.restart_stopped().await;
+    assert_eq!(reader.start().await[&scene.one].head, scene.leader.head(3));
+    assert_eq!(reader.program.metric(IGNORED), 1, "once");
+}
+
 /// The files alone suffice.
 #[tokio::test]
 async fn a_directory_file_that_is_damaged_or_lost() {
