@@ -34,6 +34,8 @@ pub(in crate::redis) enum FileError {
     Damaged,
     #[error("has {0} bytes, which is more than the whole cache may have")]
     TooLarge(u64),
+    #[error("has an index of {0} bytes, and none has more than {LONGEST_HEADER}")]
+    LongHeader(u64),
     #[error("is of {0}")]
     OtherFleet(FleetName),
     #[error("has the snapshot {found}, and {known} was written last: an older file was put back")]
@@ -176,6 +178,9 @@ const CONFIG: Config =
     bincode::config::standard().with_fixed_int_encoding().with_limit::<LONGEST_VALUE>();
 /// No value that is decoded at once takes more: the longest have a name of a fleet.
 const LONGEST_VALUE: usize = 64 << 10;
+/// What is read of every file at the start takes no more. That is enough for 400,000 objects of a fleet, and for the directory of
+/// 100,000 fleets: each entry of an index is a hash and a length, and each of the directory little more than a name.
+const LONGEST_HEADER: u64 = 16 << 20;
 const PREFACE: usize = 8 + 4;
 pub(super) const FRAME: usize = PREFACE + 1 + 3 * 8 + 2 * 32;
 const ENTRY: usize = 32 + 8;
@@ -256,9 +261,13 @@ pub(super) fn layout(kind: Kind, frame: &[u8], length: u64) -> Result<Layout, Fi
         told if told < length => return Err(FileError::Damaged),
         _ => {}
     }
+    let header = frame.index + frame.record;
+    if header > LONGEST_HEADER {
+        return Err(FileError::LongHeader(header));
+    }
     let size = |length: u64| usize::try_from(length).map_err(|_| FileError::TooLarge(length));
     Ok(Layout {
-        header: size(frame.index + frame.record)?,
+        header: size(header)?,
         objects: size(frame.objects)?,
         index: size(frame.index)?,
         checksum: frame.checksum,
@@ -370,6 +379,10 @@ fn framed(
     objects: usize,
     objects_checksum: [u8; 32],
 ) -> Result<Vec<u8>, FileError> {
+    let header = index.len() as u64 + record.len() as u64;
+    if header > LONGEST_HEADER {
+        return Err(FileError::LongHeader(header));
+    }
     let mut checksum = blake3::Hasher::new();
     checksum.update(index).update(record);
     let frame = Frame {

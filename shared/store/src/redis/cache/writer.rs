@@ -1,6 +1,7 @@
 //! The task that writes the cache.
 
 use super::directory::FileName;
+use super::file::FileError;
 use super::queue::Work;
 use super::state::{Job, RETRY, Room};
 use super::{Cache, file};
@@ -206,6 +207,7 @@ fn write(shared: &Shared, cache: &Cache, work: &Work) -> Outcome {
     let key = if has_secrets { shared.sealing_key() } else { String::new() };
     let header = match file::fleet_header(fleet, snapshot.head, order, &key, record, &objects) {
         Ok(header) => header,
+        Err(FileError::LongHeader(_)) => return Outcome::NoRoom,
         Err(error) => return Outcome::Failed(error.to_string()),
     };
     let length = objects.iter().map(|(_, object)| object.len()).sum::<usize>() + header.len();

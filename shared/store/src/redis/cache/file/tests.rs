@@ -159,3 +159,27 @@ fn what_is_of_somebody_else_or_of_another_time_is_told_apart() {
     newer.truncate(PREFACE);
     assert_eq!(read_fleet(&newer).unwrap_err(), FileError::OtherFormat(FORMAT + 1));
 }
+
+/// A file of that length may be a hole on the disk: what its frame says would be allocated at the start.
+#[test]
+fn a_header_that_no_fleet_has_is_refused_before_it_is_read() {
+    let frame = |index| Frame {
+        preface: Preface { magic: MAGIC, format: FORMAT },
+        kind: Kind::Fleet as u8,
+        index,
+        record: 1,
+        objects: 0,
+        checksum: [0; 32],
+        objects_checksum: [0; 32],
+    };
+    let layout =
+        |index| layout(Kind::Fleet, &encode(&frame(index)).unwrap(), FRAME as u64 + index + 1);
+    assert_eq!(layout(LONGEST_HEADER), Err(FileError::LongHeader(LONGEST_HEADER + 1)));
+    assert_eq!(layout(LONGEST_HEADER - 1).unwrap().header as u64, LONGEST_HEADER);
+
+    let (fleet, record) = (FleetName::new("default", "edge"), Bytes::new());
+    let objects = vec![(Address([0; 32]), Bytes::new()); LONGEST_HEADER as usize / ENTRY];
+    let written = fleet_header(&fleet, Head::default(), 0, "", &record, &objects);
+    assert!(matches!(written, Err(FileError::LongHeader(_))), "nor is it written");
+    assert!(fleet_header(&fleet, Head::default(), 0, "", &record, &objects[..400_000]).is_ok());
+}
