@@ -36,7 +36,7 @@ enum Fault {
 }
 
 /// Why a snapshot is not loaded.
-enum LoadError {
+pub(super) enum LoadError {
     /// An object that was read on the disk is at fault.
     Cached(StoreError),
     Store(StoreError),
@@ -62,10 +62,9 @@ impl Shared {
         let value = cache.record(&record.fleet, record.head);
         cache.loading(&record.fleet);
         // With a snapshot at hand, only what changed is read, and that is not on the disk.
-        let cached = if known.is_none() { cache.objects(&record.fleet).await } else { None };
-        let loaded = match cached {
-            Some(cached) => self.load_cached(cache, &record, cached).await?,
-            None => self.assemble(&record, known, None).await?,
+        let loaded = match known {
+            Some(_) => self.assemble(&record, known, None).await?,
+            None => self.load_with_cache(cache, &record).await?,
         };
         cache.loaded(&record.fleet, record.head);
         if let Some(value) = value
@@ -76,13 +75,16 @@ impl Shared {
         Ok(loaded)
     }
 
-    /// What is on the disk is not held against the store.
-    async fn load_cached(
+    /// Reads what is on the disk there, and the rest in Redis, for whoever: that a fleet is in memory now is not noted. What is
+    /// on the disk is not held against the store.
+    pub(super) async fn load_with_cache(
         &self,
         cache: &Cache,
         record: &Record,
-        cached: Objects,
     ) -> Result<Loaded, LoadError> {
+        let Some(cached) = cache.objects(&record.fleet).await else {
+            return self.assemble(record, None, None).await;
+        };
         match self.assemble(record, None, Some(cached)).await {
             Ok(loaded) if !loaded.unopened.is_empty() => {
                 // In Redis they may be sealed with a newer key.

@@ -181,7 +181,7 @@ impl Writer {
     async fn read_again(&self, fleet: &FleetName) -> Option<Work> {
         let cached = self.cache.record_of(fleet).await?;
         let record = cached.verified(&self.shared.signer()).ok()?;
-        let loaded = self.shared.load(Arc::new(record), None).await.ok()?;
+        let loaded = self.shared.load_with_cache(&self.cache, &record).await.ok()?;
         let is_whole = loaded.unopened.is_empty();
         is_whole.then(|| Work { record: cached.value, snapshot: loaded.snapshot })
     }

@@ -6,8 +6,9 @@ mod site;
 
 use crate::raw::Raw;
 use crate::servers::{Proxy, Server, until};
-use crate::world::{Keys, Leader, Program, cluster, fleet, next_update, set, until_at};
+use crate::world::{Keys, Leader, Program, cluster, fleet, next_update, secret, set, until_at};
 use heliograph_snapshot::{FleetName, ResourceType};
+use heliograph_store::keys::KeyRing;
 use heliograph_store::{PinState, Publication, Store, Subscription, Update};
 use reader::{Disk, Reader};
 use site::{Site, at_every_site};
@@ -260,6 +261,38 @@ async fn a_fleet_that_was_dropped_from_memory_is_confirmed_by_redis() {
     }
     reader.until("Redis has confirmed it", |it| it.metric(UNCONFIRMED) == 0).await;
     assert_eq!(reader.program.store.served_from_cache(), None);
+}
+
+/// That a file is sealed again does not mean that somebody is served what is in it.
+#[tokio::test]
+async fn a_fleet_whose_file_is_sealed_again_is_confirmed_by_redis() {
+    let mut scene = Scene::new().await;
+    let tls = secret(&scene.leader.store, "tls", b"a private key");
+    scene.leader.publish(&scene.one, [tls]).await.unwrap();
+    let mut reader = scene.open();
+    reader.start().await;
+    reader.end_with(1).await;
+    scene.server.query::<()>(&["FLUSHALL"]).await.unwrap();
+    let mut reader = scene.open();
+    reader.subscription = Subscription::choosing(Arc::new(reader.program.store.clone()));
+    while !matches!(next_update(&mut reader.subscription).await, Update::Synced) {}
+    assert!(reader.program.store.is_unconfirmed(&scene.one));
+
+    scene.keys.write(&KeyRing::rotate(&scene.keys.text(), "later").unwrap());
+    let two = fleet("two");
+    let is_sealed =
+        |_: &Program| scene.disk.everything().windows(5).any(|window| window == b"later");
+    let mut next = Program::open(&scene.server.url(), &scene.keys).lead(2).await;
+    // The writer has something to do then, and finds the newer key.
+    next.publish(&two, [cluster("first")]).await.unwrap();
+    assert!(matches!(next_update(&mut reader.subscription).await, Update::Known(_)));
+    reader.subscription.keep(&two);
+    until_at(&mut reader.subscription, next.head(1)).await;
+    reader.until("it is sealed again", is_sealed).await;
+
+    next.publish(&scene.one, [cluster("newer")]).await.unwrap();
+    assert!(matches!(next_update(&mut reader.subscription).await, Update::Known(_)));
+    reader.until("Redis has confirmed it", |it| it.metric(UNCONFIRMED) == 0).await;
 }
 
 #[tokio::test]
