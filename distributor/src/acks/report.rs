@@ -2,12 +2,15 @@
 
 use super::RejectionSummary;
 use crate::feed::{Fleet, Fleets};
-use heliograph_snapshot::{FleetName, Head};
-use heliograph_store::{AckReport, FleetReport, RejectionReport};
+use heliograph_snapshot::{Address, FleetName, Head, Section};
+use heliograph_store::{AckReport, FleetReport, PinState, Pinned, Record, RejectionReport, State};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// About how large a report may be. Every replica writes one, and the translator reads them all at once.
 const BYTES_LIMIT: usize = 1 << 20;
+/// How much of that records may take that the store has lost.
+const REMEMBERED_LIMIT: usize = BYTES_LIMIT / 2;
 /// How much is told of a rejection, in bytes of the client's words and in resources.
 const WHOLE: (usize, usize) = (RejectionReport::DETAIL, RejectionReport::RESOURCES);
 /// The same for a fleet that takes more than its share: the first that fits.
@@ -19,16 +22,20 @@ pub(super) fn of(replica: &str, fleets: &Fleets) -> AckReport {
     let reports = loaded.iter().map(|(name, fleet)| (name.clone(), of_fleet(fleet)));
     let mut said: BTreeMap<_, _> =
         reports.filter(|(_, report)| *report != FleetReport::default()).collect();
-    fit(&mut said, BYTES_LIMIT);
+    // Once these are repaired, the others are told of.
+    let damaged: BTreeMap<_, _> = fleets.damaged().into_iter().take(AckReport::DAMAGED).collect();
+    let remembered = fitting(fleets.remembered(), REMEMBERED_LIMIT);
+    let others = damaged.keys().map(|name| name.as_str().len() + size_of::<Head>());
+    let others = others.chain(remembered.iter().map(|record| record_size(record)));
+    fit(&mut said, BYTES_LIMIT.saturating_sub(others.sum()));
     AckReport {
         replica: replica.to_owned(),
         // Who sends it knows when.
         start: 0,
         sequence: 0,
         fleets: said,
-        // Once these are repaired, the others are told of.
-        damaged: fleets.damaged().into_iter().take(AckReport::DAMAGED).collect(),
-        remembered: fleets.remembered().into_iter().take(AckReport::REMEMBERED).collect(),
+        damaged,
+        remembered,
     }
 }
 
@@ -58,6 +65,21 @@ fn of_rejection(rejection: &RejectionSummary) -> RejectionReport {
     };
     cut(&mut report, WHOLE);
     report
+}
+
+/// As many as a report may have, in so many bytes.
+fn fitting(mut records: Vec<Arc<Record>>, limit: usize) -> Vec<Arc<Record>> {
+    let mut bytes = 0;
+    records.retain(|record| {
+        let with = bytes + record_size(record);
+        let fits = with <= limit;
+        if fits {
+            bytes = with;
+        }
+        fits
+    });
+    records.truncate(AckReport::REMEMBERED);
+    records
 }
 
 /// Shares the bytes out: a fleet that needs less than its share leaves the rest to the others, so that only those with the
@@ -112,10 +134,29 @@ fn size(name: &FleetName, report: &FleetReport) -> usize {
     named + acknowledged.len() * head + rejections + disputes
 }
 
+/// The same of a record.
+fn record_size(record: &Record) -> usize {
+    let Record { fleet, head, state, time, cause, pin, bytes, has_unknown_types } = record;
+    let PinState { number, pinned } = pin;
+    let roots = match state {
+        State::Live(roots) => roots.len() * (size_of::<Section>() + size_of::<Address>()),
+        State::Retired => 0,
+    };
+    let pinned = pinned.as_ref().map_or(0, |pinned| {
+        let Pinned { head, since, by, reason } = pinned;
+        size_of_val(head) + size_of_val(since) + by.len() + reason.len()
+    });
+    let numbers = size_of_val(head) + size_of_val(time) + size_of_val(number) + size_of_val(bytes);
+    let texts = fleet.as_str().len() + cause.len();
+    texts + numbers + size_of_val(has_unknown_types) + roots + pinned
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use heliograph_snapshot::{ResourceType, Version};
+    use heliograph_store::PinOrder;
+    use std::time::SystemTime;
 
     fn name(number: usize) -> FleetName {
         FleetName::new("default", &format!("fleet-{number}"))
@@ -189,5 +230,38 @@ mod tests {
         let expected =
             FleetReport { acknowledged: [(head(15), 1)].into(), rejections: vec![], ..report(0) };
         assert_eq!(fleets[&name(0)], expected);
+    }
+
+    #[test]
+    fn records_that_the_store_has_lost_fit() {
+        let text: Arc<str> = "x".repeat(PinOrder::TEXT).into();
+        let pinned = Pinned {
+            head: head(1),
+            since: SystemTime::UNIX_EPOCH,
+            by: text.clone(),
+            reason: text.clone(),
+        };
+        let record = |number: usize| {
+            Arc::new(Record {
+                fleet: name(number),
+                head: head(2),
+                state: State::Live(Section::all().map(|it| (it, Address([0; 32]))).collect()),
+                time: SystemTime::UNIX_EPOCH,
+                cause: "a rollback".into(),
+                pin: PinState { number: 1, pinned: Some(pinned.clone()) },
+                bytes: 0,
+                has_unknown_types: false,
+            })
+        };
+        let lost: Vec<_> = (0..AckReport::REMEMBERED + 1).map(record).collect();
+        let size = |records: &[Arc<Record>]| -> usize {
+            records.iter().map(|record| record_size(record)).sum()
+        };
+        assert!(size(&lost) > 2 * BYTES_LIMIT);
+        let told = fitting(lost.clone(), REMEMBERED_LIMIT);
+        assert!(size(&told) <= REMEMBERED_LIMIT);
+        assert!(size(&told) + record_size(&lost[0]) * 2 > REMEMBERED_LIMIT, "as many as fit");
+        assert_eq!(told, lost[..told.len()]);
+        assert_eq!(fitting(lost, usize::MAX).len(), AckReport::REMEMBERED);
     }
 }
