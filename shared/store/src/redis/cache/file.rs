@@ -4,8 +4,9 @@
 //! contents of a fleet's file are the store codec's bytes as they are: the record as it is in Redis, with its MAC, and
 //! the objects of its snapshot. The file of the directory has no contents.
 //!
-//! A checksum comes before every decoding, and no length is believed before it is compared with what there is. The
-//! checksums find damage. What makes a file trustworthy is what the store's own code verifies: the record's MAC, the
+//! The frame is decoded first: it has one length, nothing but numbers, and no checksum of its own. Its lengths are compared
+//! with what there is and with a limit before anything is read by them. All else is decoded after its checksum, which is in
+//! the frame. The checksums find damage. What makes a file trustworthy is what the store's own code verifies: the record's MAC, the
 //! hashes of the objects, the seals of the secrets.
 
 use crate::Record;
