@@ -38,7 +38,7 @@ async fn without_redis_it_serves_what_it_had_and_says_so() {
     let mut site = ended(&cache).await;
     site.replace_distributor(&flags(&cache));
     let distributor = &site.distributor;
-    let said = "serving 1 fleets from the snapshot cache, not confirmed by Redis since the start";
+    let said = "serving 1 fleet from the snapshot cache, not confirmed by Redis since the start";
     until("ready", async || distributor.says("/readyz", said).await).await;
     let ready = distributor.get("/readyz").await.unwrap();
     assert!(ready.contains("200 OK") && ready.contains(" s old"), "{ready}");

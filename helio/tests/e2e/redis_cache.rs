@@ -15,7 +15,7 @@ async fn restart_without_redis(site: &Site, distributor: &mut Program) {
     *distributor = site.distributor_with_cache(&name, xds).await;
     distributor.until_ready().await;
     let ready = distributor.page("/readyz").await;
-    assert!(ready.starts_with("ready\nserving 1 fleets from the snapshot cache"), "{ready}");
+    assert!(ready.starts_with("ready\nserving 1 fleet from the snapshot cache"), "{ready}");
     assert_eq!(distributor.metric(UNCONFIRMED).await, 1.0);
 }
 

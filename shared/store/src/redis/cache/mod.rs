@@ -54,10 +54,10 @@ pub struct ServedFromCache {
 
 impl std::fmt::Display for ServedFromCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let fleets = self.fleets;
+        let (fleets, noun) = (self.fleets, if self.fleets == 1 { "fleet" } else { "fleets" });
         write!(
             f,
-            "serving {fleets} fleets from the snapshot cache, not confirmed by Redis since the start"
+            "serving {fleets} {noun} from the snapshot cache, not confirmed by Redis since the start"
         )?;
         match self.age {
             Some(age) => write!(f, ": the data is {} s old", age.as_secs()),
