@@ -12,8 +12,8 @@ pub const ACKS_EXPIRY: Duration = Duration::from_secs(30);
 pub struct AckReport {
     /// The replica, by a name that no other has.
     pub replica: String,
-    /// When it started, in milliseconds since 1970, and the how-manieth report this is since then: a report that was put back
-    /// by somebody else is told from a new one by these.
+    /// When it started, in milliseconds since 1970, and the number of this report since then, from 1 on: a report that was put
+    /// back by somebody else is told from a new one by these.
     pub start: u64,
     pub sequence: u64,
     pub fleets: BTreeMap<FleetName, FleetReport>,
