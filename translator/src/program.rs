@@ -5,6 +5,7 @@ use crate::connect::KubernetesArgs;
 use crate::election::{Election, ElectionArgs, Lead, each_term};
 use crate::fleet_metrics::{FLEETS_WITH_METRICS, FleetMetrics};
 use crate::kubernetes::{Infra, InfraMetrics, Observed, ProxyArgs, StatusMetrics, StatusWriter};
+use crate::limits::LimitArgs;
 use crate::metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
 use crate::provider::directory::Directory;
 use crate::provider::file::{self, File};
@@ -48,6 +49,9 @@ pub struct Program {
 
     #[command(flatten, next_help_heading = "Proxies")]
     pub proxies: ProxyArgs,
+
+    #[command(flatten, next_help_heading = "Limits")]
+    pub limits: LimitArgs,
 
     #[command(flatten)]
     pub store: StoreArgs,
@@ -132,7 +136,8 @@ impl Program {
 
         // The fence of a term comes with it; without an election the store finds one above all it has seen.
         let guard = readiness.guard(source.awaited());
-        let translator = Translator::new(store.clone(), None, metrics, guard);
+        let translator =
+            Translator::new(store.clone(), None, metrics, guard).with_limits(self.limits.limits());
         let report = translator.report();
         FleetMetrics::register(&registry, report.clone(), self.fleet_metrics)?;
         let acks = AckReader::new(store, &translator);

@@ -16,7 +16,7 @@ use heliograph_store::{Record, Store};
 use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
-use heliograph_translator_core::{Event, Outcome, World};
+use heliograph_translator_core::{Event, Limits, Outcome, World};
 use log::{tell_decision, tell_pins, tell_wrong};
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,6 +83,12 @@ impl Translator {
             unready: Some(unready),
             has_statuses: false,
         }
+    }
+
+    /// How much one object may ask of what it shares with others.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { world: World::with_limits(limits), ..self }
     }
 
     /// What was last found. It is empty while somebody else leads.

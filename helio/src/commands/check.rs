@@ -1,5 +1,6 @@
 use super::translate::Offline;
 use crate::output::{self, Cell, Format, Table, cell, with_progress};
+use heliograph_translator::LimitArgs;
 use heliograph_translator::provider::file::{Remark, RemarkKind};
 use heliograph_translator_core::status::{Ignored, Problem, Status};
 use serde::Serialize;
@@ -19,6 +20,9 @@ pub(crate) struct Args {
     /// How to print what is wrong: as a table, if not said
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
+
+    #[command(flatten, next_help_heading = "Limits")]
+    limits: LimitArgs,
 }
 
 /// What was found.
@@ -43,10 +47,10 @@ struct Finding {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let paths = args.files.clone();
+    let (paths, limits) = (args.files.clone(), args.limits.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let findings = runtime.block_on(async {
-        let looking = tokio::task::spawn_blocking(move || Findings::of(&paths));
+        let looking = tokio::task::spawn_blocking(move || Findings::of(&paths, &limits));
         with_progress(looking, || "checking".to_owned()).await?
     })?;
     match args.output {
@@ -62,8 +66,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Findings {
-    fn of(paths: &[PathBuf]) -> anyhow::Result<Self> {
-        let Offline { world, objects, remarks } = Offline::read(paths)?;
+    fn of(paths: &[PathBuf], limits: &LimitArgs) -> anyhow::Result<Self> {
+        let Offline { world, objects, remarks } = Offline::read(paths, limits)?;
         let statuses = world.statuses().filter(|(_, status)| !is_of_others(status));
         let problems = statuses.flat_map(|(key, status)| status.problems(key));
         let mut problems: Vec<Finding> = problems.map(Finding::of_object).collect();

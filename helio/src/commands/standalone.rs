@@ -9,8 +9,8 @@ use heliograph_store::Embedded;
 use heliograph_translator::program::{WAITING_BATCHES, add_pages};
 use heliograph_translator::provider::file::{self, File, RemarkKind};
 use heliograph_translator::{
-    AckReader, FLEETS_WITH_METRICS, FileMetrics, FleetMetrics, Remarks, StatusPage, Translator,
-    TranslatorMetrics,
+    AckReader, FLEETS_WITH_METRICS, FileMetrics, FleetMetrics, LimitArgs, Remarks, StatusPage,
+    Translator, TranslatorMetrics,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,6 +43,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     xds: heliograph_distributor::DistributorArgs,
+
+    #[command(flatten, next_help_heading = "Limits")]
+    limits: LimitArgs,
 
     #[command(flatten)]
     admin: AdminArgs,
@@ -82,7 +85,8 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
     let remarks = Remarks::Files(file.remarks());
     let store = Arc::new(Embedded::new());
     let metrics = TranslatorMetrics::register(&registry)?;
-    let translator = Translator::new(store.clone(), None, metrics, readiness.guard("translation"));
+    let translator = Translator::new(store.clone(), None, metrics, readiness.guard("translation"))
+        .with_limits(args.limits.limits());
     let report = translator.report();
     FleetMetrics::register(&registry, report.clone(), FLEETS_WITH_METRICS)?;
     let acks = AckReader::new(store.clone(), &translator);
@@ -124,7 +128,8 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
 }
 
 fn print_status(args: &Args) -> anyhow::Result<ExitCode> {
-    let Offline { world, remarks, .. } = Offline::read(std::slice::from_ref(&args.dir))?;
+    let Offline { world, remarks, .. } =
+        Offline::read(std::slice::from_ref(&args.dir), &args.limits)?;
     let page = StatusPage::new(world.statuses(), &remarks)?;
     output::result(&match args.output {
         Some(format) => format.render(&page)?,

@@ -2,8 +2,8 @@ use crate::output::{self, Format};
 use anyhow::anyhow;
 use heliograph_envoy::{Any, json};
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
-use heliograph_translator::in_words;
 use heliograph_translator::provider::file::{self, Remark, RemarkKind};
+use heliograph_translator::{LimitArgs, in_words};
 use heliograph_translator_core::World;
 use serde::Serialize;
 use serde_json::Value;
@@ -21,6 +21,9 @@ pub(crate) struct Args {
     /// How to write the resources
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     output: Format,
+
+    #[command(flatten, next_help_heading = "Limits")]
+    limits: LimitArgs,
 }
 
 /// Fleet by fleet and type by type, sorted by name, so that two outputs can be compared.
@@ -38,9 +41,9 @@ pub(super) struct Offline {
 }
 
 impl Offline {
-    pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
+    pub(super) fn read(paths: &[PathBuf], limits: &LimitArgs) -> anyhow::Result<Self> {
         let found = file::read_once(paths)?;
-        let (mut world, objects) = (World::new(), found.events.len());
+        let (mut world, objects) = (World::with_limits(limits.limits()), found.events.len());
         for event in found.events {
             world.apply(event);
         }
@@ -50,7 +53,7 @@ impl Offline {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Offline { world, remarks, .. } = Offline::read(&args.files)?;
+    let Offline { world, remarks, .. } = Offline::read(&args.files, &args.limits)?;
     output::result(&args.output.render(&Translation::of(&world)?)?)?;
 
     for problem in world.problems() {

@@ -12,13 +12,16 @@ mod build;
 mod filters;
 pub mod infra;
 pub mod ir;
+mod limits;
 mod merge;
 pub mod objects;
+mod regex;
 mod routes;
 pub mod status;
 mod views;
 mod world;
 
+pub use limits::Limits;
 pub use world::{Event, Outcome, Source, Work, World};
 
 /// Which GatewayClasses are ours.

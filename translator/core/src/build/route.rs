@@ -3,6 +3,7 @@ use crate::filters;
 use crate::ir::{
     Filter, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target, WeightedTarget,
 };
+use crate::regex;
 use heliograph_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use heliograph_envoy::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
 use heliograph_envoy::envoy::config::route::v3::retry_policy::RetryBackOff;
@@ -21,6 +22,7 @@ use heliograph_envoy::envoy::r#type::matcher::v3::{
     RegexMatcher, StringMatcher, string_matcher::MatchPattern,
 };
 use heliograph_envoy::google::protobuf::UInt32Value;
+use std::borrow::Cow;
 
 /// Names no cluster: Envoy answers what is sent there with the code for a cluster that is not found.
 const NO_CLUSTER: &str = "invalid-backend";
@@ -102,7 +104,7 @@ fn route_match(http_match: &HttpMatch) -> RouteMatch {
         PathMatch::Exact(path) => PathSpecifier::Path(path.clone()),
         PathMatch::Prefix(prefix) if prefix.is_empty() => PathSpecifier::Prefix("/".to_owned()),
         PathMatch::Prefix(prefix) => PathSpecifier::PathSeparatedPrefix(prefix.clone()),
-        PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(regex(pattern)),
+        PathMatch::Regex(pattern) => PathSpecifier::SafeRegex(matcher(pattern)),
         PathMatch::Rpc(rpc) => rpc_path(rpc),
     };
     let method = http_match
@@ -128,22 +130,55 @@ fn route_match(http_match: &HttpMatch) -> RouteMatch {
     }
 }
 
+/// All regular expressions that Envoy is given for a rule.
+pub(crate) fn patterns(rule: &HttpRule) -> Vec<Cow<'_, str>> {
+    let of_targets = rule.targets.iter().flat_map(|target| &target.filters);
+    let filters: Vec<&Filter> = rule.filters.iter().chain(of_targets).collect();
+    let mut patterns: Vec<Cow<'_, str>> = Vec::new();
+    patterns.extend(filters.iter().copied().flat_map(filters::patterns).map(Cow::Borrowed));
+    for http_match in &rule.matches {
+        match &http_match.path {
+            PathMatch::Regex(pattern) => patterns.push(pattern.into()),
+            PathMatch::Rpc(rpc) => patterns.extend(rpc_pattern(rpc).map(Cow::Owned)),
+            PathMatch::Exact(_) | PathMatch::Prefix(_) => {}
+        }
+        for (_, value) in http_match.headers.iter().chain(&http_match.query) {
+            if let StringMatch::Regex(pattern) = value {
+                patterns.push(pattern.into());
+            }
+        }
+        let paths = filters.iter().filter_map(|filter| filters::path_pattern(filter, http_match));
+        patterns.extend(paths.map(Cow::Owned));
+    }
+    patterns
+}
+
 /// The path of a call is `/service/method`.
 fn rpc_path(rpc: &RpcMatch) -> PathSpecifier {
+    match (&rpc.service, &rpc.method) {
+        (Some(StringMatch::Exact(service)), None) => PathSpecifier::Prefix(format!("/{service}/")),
+        (Some(StringMatch::Exact(service)), Some(StringMatch::Exact(method))) => {
+            PathSpecifier::Path(format!("/{service}/{method}"))
+        }
+        _ => match rpc_pattern(rpc) {
+            None => PathSpecifier::Prefix("/".to_owned()),
+            Some(pattern) => PathSpecifier::SafeRegex(matcher(&pattern)),
+        },
+    }
+}
+
+/// `None` where the path of a call is matched without a pattern.
+fn rpc_pattern(rpc: &RpcMatch) -> Option<String> {
     let pattern = |part: &Option<StringMatch>| match part {
         None => "[^/]+".to_owned(),
         Some(StringMatch::Exact(text)) => regex::escape(text),
         Some(StringMatch::Regex(pattern)) => format!("(?:{pattern})"),
     };
     match (&rpc.service, &rpc.method) {
-        (None, None) => PathSpecifier::Prefix("/".to_owned()),
-        (Some(StringMatch::Exact(service)), None) => PathSpecifier::Prefix(format!("/{service}/")),
-        (Some(StringMatch::Exact(service)), Some(StringMatch::Exact(method))) => {
-            PathSpecifier::Path(format!("/{service}/{method}"))
-        }
-        (service, method) => {
-            PathSpecifier::SafeRegex(regex(&format!("/{}/{}", pattern(service), pattern(method))))
-        }
+        (None, None)
+        | (Some(StringMatch::Exact(_)), None)
+        | (Some(StringMatch::Exact(_)), Some(StringMatch::Exact(_))) => None,
+        (service, method) => Some(format!("/{}/{}", pattern(service), pattern(method))),
     }
 }
 
@@ -158,12 +193,12 @@ fn header(name: &str, value: &StringMatch) -> HeaderMatcher {
 fn string(value: &StringMatch) -> StringMatcher {
     let pattern = match value {
         StringMatch::Exact(text) => MatchPattern::Exact(text.clone()),
-        StringMatch::Regex(pattern) => MatchPattern::SafeRegex(regex(pattern)),
+        StringMatch::Regex(pattern) => MatchPattern::SafeRegex(matcher(pattern)),
     };
     StringMatcher { match_pattern: Some(pattern), ..Default::default() }
 }
 
-fn regex(pattern: &str) -> RegexMatcher {
+fn matcher(pattern: &str) -> RegexMatcher {
     RegexMatcher { regex: pattern.to_owned(), ..Default::default() }
 }
 

@@ -1,6 +1,7 @@
 use super::Refusal;
 use crate::ir::{Cors, Filter, StringMatch};
 use crate::objects::gateway::{self, HttpFilter};
+use crate::regex;
 use heliograph_envoy::any;
 use heliograph_envoy::envoy::config::route::v3::Route;
 use heliograph_envoy::envoy::extensions::filters::http::cors::v3::{Cors as InManager, CorsPolicy};
@@ -45,6 +46,14 @@ pub(super) fn accept(filter: &HttpFilter) -> Result<Filter, Refusal> {
         credentials: allow_credentials.unwrap_or_default(),
         max_age: u32::try_from(max_age).map_err(|_| format!("cors: maxAge {max_age} is no age"))?,
     }))
+}
+
+/// The regular expressions that Envoy is given.
+pub(super) fn patterns(cors: &Cors) -> impl Iterator<Item = &str> {
+    cors.origins.iter().filter_map(|origin| match origin {
+        StringMatch::Regex(pattern) => Some(pattern.as_str()),
+        StringMatch::Exact(_) => None,
+    })
 }
 
 pub(super) fn build(cors: &Cors, route: &mut Route) {

@@ -109,6 +109,32 @@ pub(crate) fn build(
     }
 }
 
+/// The regular expressions that Envoy is given for a filter, whatever the match.
+pub(crate) fn patterns(filter: &Filter) -> impl Iterator<Item = &str> {
+    let cors = match filter {
+        Filter::Cors(cors) => Some(cors),
+        Filter::RequestHeaders(_)
+        | Filter::ResponseHeaders(_)
+        | Filter::Redirect(_)
+        | Filter::Rewrite(_)
+        | Filter::Mirror(_) => None,
+    };
+    cors.into_iter().flat_map(cors::patterns)
+}
+
+/// The regular expression that Envoy is given for a filter to change the path of what matches.
+pub(crate) fn path_pattern(filter: &Filter, http_match: &HttpMatch) -> Option<String> {
+    let rewrite = match filter {
+        Filter::Redirect(redirect) => redirect.path.as_ref()?,
+        Filter::Rewrite(rewrite) => rewrite.path.as_ref()?,
+        Filter::RequestHeaders(_)
+        | Filter::ResponseHeaders(_)
+        | Filter::Mirror(_)
+        | Filter::Cors(_) => return None,
+    };
+    path::pattern(rewrite, http_match)
+}
+
 /// Whether Envoy has this filter for a route only, and not for one backend of several.
 pub(crate) fn is_of_route(filter: &Filter) -> bool {
     match filter {

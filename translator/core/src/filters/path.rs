@@ -2,6 +2,7 @@
 
 use super::Refusal;
 use crate::ir::{HttpMatch, PathMatch, PathRewrite};
+use crate::regex;
 use heliograph_envoy::envoy::r#type::matcher::v3::{RegexMatchAndSubstitute, RegexMatcher};
 
 /// How Envoy is told to change a path.
@@ -42,14 +43,14 @@ pub(super) fn accept_prefix(
 /// `None` where the path stays as it is.
 pub(super) fn change(rewrite: &PathRewrite, http_match: &HttpMatch) -> Option<Change> {
     match (rewrite, &http_match.path) {
-        (PathRewrite::Full(path), _) => Some(regex("^/.*$", path)),
+        (PathRewrite::Full(path), _) => Some(substitute("^/.*$", path)),
         (PathRewrite::Prefix(new), PathMatch::Prefix(old)) => {
             match (old.is_empty(), new.is_empty()) {
                 (true, true) => None,
                 // `/foo/bar` must become `/bar`, and `/foo` must become `/`: neither `//bar` nor nothing.
-                (false, true) => Some(regex(&format!("^{}/*", regex::escape(old)), "/")),
+                (false, true) => Some(substitute(&format!("^{}/*", regex::escape(old)), "/")),
                 // `/bar` must become `/new/bar`, not `/newbar`.
-                (true, false) => Some(regex("^/", &format!("{new}/"))),
+                (true, false) => Some(substitute("^/", &format!("{new}/"))),
                 (false, false) => Some(Change::Prefix(new.clone())),
             }
         }
@@ -60,7 +61,15 @@ pub(super) fn change(rewrite: &PathRewrite, http_match: &HttpMatch) -> Option<Ch
     }
 }
 
-fn regex(pattern: &str, substitution: &str) -> Change {
+/// The pattern that Envoy is given for it, if any.
+pub(super) fn pattern(rewrite: &PathRewrite, http_match: &HttpMatch) -> Option<String> {
+    match change(rewrite, http_match)? {
+        Change::Prefix(_) => None,
+        Change::Regex(substitution) => substitution.pattern.map(|pattern| pattern.regex),
+    }
+}
+
+fn substitute(pattern: &str, substitution: &str) -> Change {
     Change::Regex(RegexMatchAndSubstitute {
         pattern: Some(RegexMatcher { regex: pattern.to_owned(), ..Default::default() }),
         // A backslash would name a group.

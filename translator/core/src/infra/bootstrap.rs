@@ -64,6 +64,10 @@ pub const STATS: u16 = 19002;
 /// The ports that no listener of a Gateway may have.
 pub const OWN_PORTS: [u16; 3] = [ADMIN, READINESS, STATS];
 
+/// The largest regular expression that an Envoy takes, as instructions of RE2. Its own default is 100, which an ordinary
+/// expression exceeds; then it rejects the whole route table.
+pub const REGEX_PROGRAM_SIZE: u32 = 32_768;
+
 /// The name of the file with the bootstrap itself.
 pub const BOOTSTRAP_FILE: &str = "envoy.json";
 
@@ -142,6 +146,10 @@ impl Bootstrap<'_> {
                 "lds_config": source,
             },
             "static_resources": { "clusters": clusters, "listeners": listeners },
+            "layered_runtime": { "layers": [{
+                "name": "heliograph",
+                "static_layer": { "re2.max_program_size.error_level": REGEX_PROGRAM_SIZE },
+            }] },
         });
         if self.own == OwnPorts::All {
             bootstrap["overload_manager"] = overload(self.memory);

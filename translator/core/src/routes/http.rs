@@ -1,8 +1,9 @@
 use super::rules::{self, BackendRef, Given};
-use super::{Rules, Scope, regex};
+use super::{Rules, Scope};
 use crate::filters::{self, Place};
 use crate::ir::{BackendProtocol, HttpMatch, HttpRule, PathMatch, Retry, Timeouts};
 use crate::objects::{ObjectKey, gateway};
+use crate::regex;
 use crate::world::Reader;
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -4,7 +4,6 @@
 mod grpc;
 mod http;
 mod piece;
-mod regex;
 mod rules;
 mod scope;
 

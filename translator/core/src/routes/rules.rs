@@ -1,12 +1,14 @@
 //! What the kinds of routes over HTTP have in common.
 
-use super::{Rules, Scope, regex};
+use super::{Rules, Scope};
 use crate::backends::Reference;
+use crate::build;
 use crate::filters::{self, Place};
 use crate::ir::{
     BackendProtocol, Hostname, HttpMatch, HttpRoute, HttpRule, Route, StringMatch, WeightedTarget,
 };
 use crate::objects::{ObjectKey, ObjectName, gateway};
+use crate::regex;
 use crate::status::Condition;
 use crate::status::reasons::route::accepted::UNSUPPORTED_VALUE;
 use crate::world::Reader;
@@ -135,9 +137,16 @@ fn rules<R: Default>(
     rule: fn(&mut Scope<'_>, &R) -> Result<HttpRule, String>,
 ) -> Result<Vec<HttpRule>, String> {
     let Some(given) = given else { return Ok(vec![rule(scope, &R::default())?]) };
+    let limits = scope.reader.limits();
+    let mut accept = |given: &R| {
+        let rule = rule(scope, given)?;
+        let patterns = build::patterns(&rule);
+        patterns.iter().try_for_each(|pattern| regex::check_size(pattern, limits))?;
+        Ok(rule)
+    };
     let mut rules = Vec::new();
     for (index, given) in given.iter().enumerate() {
-        rules.push(rule(scope, given).map_err(|reason| format!("rule {index}: {reason}"))?);
+        rules.push(accept(given).map_err(|reason: String| format!("rule {index}: {reason}"))?);
     }
     Ok(rules)
 }

@@ -19,6 +19,7 @@ pub use sources::Source;
 
 use crate::infra::names;
 use crate::ir;
+use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed, gateway};
 use crate::status::{Problem, Status};
 use facts::Facts;
@@ -49,6 +50,12 @@ impl World {
         Self::default()
     }
 
+    pub fn with_limits(limits: Limits) -> Self {
+        let mut world = Self::new();
+        world.facts.limits = limits;
+        world
+    }
+
     /// Takes note of an event. What follows from it is worked out by [`World::settle`].
     pub fn apply(&mut self, event: Event) {
         let (key, object) = match event {
@@ -69,7 +76,8 @@ impl World {
 
     /// Forgets all that follows from the objects, and keeps them: the next call of [`World::settle`] returns everything.
     pub fn forget_derived(&mut self) {
-        let World { facts, graph: _, dirty: _ } = std::mem::take(self);
+        let empty = Self::with_limits(self.facts.limits.clone());
+        let World { facts, graph: _, dirty: _ } = std::mem::replace(self, empty);
         facts.into_objects().for_each(|object| self.apply(Event::Applied(object)));
     }
 

@@ -3,6 +3,7 @@ use super::unit::{Fact, Unit};
 use crate::accept::{AcceptedGateway, Claim, Door, Doors, Losses};
 use crate::attach::Attachment;
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
+use crate::limits::Limits;
 use crate::objects::{ObjectKey, ObjectName, Typed};
 use crate::routes::{Piece, Rules};
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
@@ -26,6 +27,11 @@ impl<'a> Reader<'a> {
 
     pub(super) fn into_facts(self) -> BTreeSet<Fact> {
         self.seen.into_inner()
+    }
+
+    /// They are the same for as long as there is a world.
+    pub(crate) fn limits(&self) -> &'a Limits {
+        &self.facts.limits
     }
 
     pub(crate) fn object<T: Typed>(&self, name: &ObjectName) -> Option<&'a T> {

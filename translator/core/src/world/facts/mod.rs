@@ -5,6 +5,7 @@ mod views;
 use crate::accept::{AcceptedGateway, Claim, Contest, Door, Doors};
 use crate::attach::Attachment;
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
+use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
 use crate::routes::{Piece, Rules};
 use crate::status::Status;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 /// Objects and products, with the indexes that units ask for. Every write returns the facts that it changed.
 #[derive(Debug, Default)]
 pub(in crate::world) struct Facts {
+    pub(in crate::world) limits: Limits,
     objects: BTreeMap<ObjectKey, Object>,
     /// By what they are about.
     pointing: Relation<(Kind, ObjectKey), ObjectKey>,
