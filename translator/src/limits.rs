@@ -1,3 +1,4 @@
+use heliograph_shared::size;
 use heliograph_translator_core::Limits;
 use heliograph_translator_core::infra::bootstrap::REGEX_PROGRAM_SIZE;
 
@@ -13,10 +14,55 @@ pub struct LimitArgs {
         default_value_t = REGEX_PROGRAM_SIZE
     )]
     pub max_regex_program_size: u32,
+
+    /// How much one route may take in route tables, over all its matches and hostnames
+    #[arg(
+        long,
+        env = "HELIO_MAX_ROUTE_SIZE",
+        value_name = "SIZE",
+        default_value = "1MiB",
+        value_parser = size::parse,
+    )]
+    pub max_route_size: u64,
+
+    /// How much the routes of a namespace may take together; the youngest are refused
+    #[arg(
+        long,
+        env = "HELIO_MAX_NAMESPACE_SIZE",
+        value_name = "SIZE",
+        default_value = "16MiB",
+        value_parser = size::parse,
+    )]
+    pub max_namespace_size: u64,
+
+    /// How large a route table may be, at most 60MiB; the youngest routes are refused
+    #[arg(
+        long,
+        env = "HELIO_MAX_TABLE_SIZE",
+        value_name = "SIZE",
+        default_value = "48MiB",
+        value_parser = table_size,
+    )]
+    pub max_table_size: u64,
 }
+
+/// The store refuses a resource of more than 64 MiB, and what goes with it has to fit as well.
+const LARGEST_TABLE: u64 = 60 << 20;
 
 impl LimitArgs {
     pub fn limits(&self) -> Limits {
-        Limits { regex_program_size: self.max_regex_program_size }
+        Limits {
+            regex_program_size: self.max_regex_program_size,
+            route_bytes: self.max_route_size,
+            namespace_bytes: self.max_namespace_size,
+            table_bytes: self.max_table_size,
+        }
+    }
+}
+
+fn table_size(text: &str) -> Result<u64, String> {
+    match size::parse(text).map_err(|error| error.to_string())? {
+        size if size <= LARGEST_TABLE => Ok(size),
+        _ => Err("at most 60MiB: the store takes no resource of more than 64MiB".to_owned()),
     }
 }

@@ -8,6 +8,7 @@
 mod accept;
 mod attach;
 mod backends;
+mod budget;
 mod build;
 mod filters;
 pub mod infra;

@@ -8,10 +8,21 @@ pub struct Limits {
     /// The most instructions that a regular expression may have in RE2, which is what Envoy's runtime key
     /// `re2.max_program_size.error_level` bounds. Envoy rejects a route table that has a larger one.
     pub regex_program_size: u32,
+    /// The most bytes that a route may take in the route tables that it is in, over all its matches and hosts.
+    pub route_bytes: u64,
+    /// The same for all routes of a namespace.
+    pub namespace_bytes: u64,
+    /// The most bytes that a route table may have. The store refuses a resource of more than 64 MiB.
+    pub table_bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { regex_program_size: REGEX_PROGRAM_SIZE }
+        Self {
+            regex_program_size: REGEX_PROGRAM_SIZE,
+            route_bytes: 1 << 20,
+            namespace_bytes: 16 << 20,
+            table_bytes: 48 << 20,
+        }
     }
 }

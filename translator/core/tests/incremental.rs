@@ -131,6 +131,7 @@ fn a_changed_route_translates_its_piece_and_the_virtual_hosts_it_belongs_to() {
     let expected = [
         ("attachment", 1),
         ("piece", 1),
+        ("placement", 1),
         ("rules", 1),
         ("status", 1),
         ("table", 1),
@@ -165,7 +166,7 @@ fn a_new_route_costs_the_same_among_many_as_among_few() {
         work(&change(&mut world, route("web", size, "new.example.com", "/")))
     };
     assert_eq!(cost(1_000), cost(10));
-    assert_eq!(cost(10).iter().map(|(_, count)| count).sum::<u64>(), 10);
+    assert_eq!(cost(10).iter().map(|(_, count)| count).sum::<u64>(), 11);
 }
 
 #[test]
@@ -187,6 +188,7 @@ fn a_service_that_appears_concerns_the_route_that_missed_it() {
         ("cluster", 1),
         ("endpoints", 1),
         ("piece", 1),
+        ("placement", 1),
         ("rules", 1),
         ("status", 1),
         ("table", 1),

@@ -87,7 +87,7 @@ spec:
         )
         .unwrap();
     }
-    let mut world = World::with_limits(Limits { regex_program_size: limit });
+    let mut world = World::with_limits(Limits { regex_program_size: limit, ..Limits::default() });
     for document in parse(&manifest) {
         match document {
             Document::Object(object) => world.apply(Event::Applied(object)),

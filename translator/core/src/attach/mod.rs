@@ -1,14 +1,17 @@
 //! Which listeners a route belongs to, and for which hosts.
 
 use crate::accept::{self, Door, allows};
+use crate::budget::{Cost, Excess};
 use crate::ir::{Hostname, ListenerId, TableKey};
+use crate::limits::Limits;
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
-use crate::routes::Rules;
+use crate::routes::{self, Rules};
 use crate::status::Condition;
 use crate::status::reasons::route::accepted;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What became of each parentRef that leads to a Gateway of ours.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +19,9 @@ pub(crate) struct Attachment {
     pub(crate) parents: Vec<Parent>,
     /// What the route's rules refer to.
     mentions: BTreeSet<ObjectKey>,
+    created: i64,
+    /// How many bytes it takes at each host.
+    size: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +53,14 @@ impl Attachment {
         self.parents.iter().flat_map(|parent| &parent.hosts)
     }
 
+    /// What it takes in tables; `None` if it is in none.
+    pub(crate) fn cost(&self) -> Option<Cost> {
+        let hosts = self.hosts().map(|host| (host.table.clone(), host.host.clone()));
+        let hosts: BTreeSet<_> = hosts.collect();
+        let (created, size) = (self.created, self.size);
+        (!hosts.is_empty()).then_some(Cost { created, size, hosts })
+    }
+
     /// Which Gateways lead to what, by way of this route.
     pub(crate) fn leads(&self) -> BTreeSet<(ObjectKey, ObjectName)> {
         let gateways: BTreeSet<&ObjectName> = self
@@ -68,7 +82,49 @@ impl Attachment {
     }
 }
 
-pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
+/// What of a route there is room for.
+pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Arc<Attachment>> {
+    let placement = reader.placement(key)?;
+    let Some(excess) = reader.excess(key) else { return Some(placement.clone()) };
+    let limits = reader.limits();
+    let mut attachment = Attachment::clone(placement);
+    for parent in &mut attachment.parents {
+        let is_meant = match excess {
+            Excess::Route(_) | Excess::Namespace => !parent.hosts.is_empty(),
+            Excess::Tables(tables) => parent.hosts.iter().any(|host| tables.contains(&host.table)),
+        };
+        if is_meant {
+            let namespace = &key.name.namespace;
+            parent.accepted = Condition::new(accepted::TOO_LARGE, words(excess, namespace, limits));
+            parent.listeners.clear();
+            parent.hosts.clear();
+        }
+    }
+    Some(Arc::new(attachment))
+}
+
+/// Why a route is not served, and what would help.
+fn words(excess: &Excess, namespace: &str, limits: &Limits) -> String {
+    let mebibytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    match excess {
+        Excess::Route(size) => format!(
+            "The route takes {} in route tables, over all its matches and hostnames, and may take {}",
+            mebibytes(*size),
+            mebibytes(limits.route_bytes),
+        ),
+        Excess::Namespace => format!(
+            "The routes of namespace {namespace} take more than {} in route tables, and this is one of the youngest",
+            mebibytes(limits.namespace_bytes),
+        ),
+        Excess::Tables(_) => format!(
+            "A route table of this parent would be larger than {}, and this is one of its youngest routes",
+            mebibytes(limits.table_bytes),
+        ),
+    }
+}
+
+/// Where a route would be served, if there is room for it.
+pub(crate) fn placement(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
     let Some(rules) = reader.rules(key) else { return Attachment::default() };
     let parents = rules.parents.iter().filter_map(|reference| {
         let group = reference.group.as_deref().unwrap_or(gateway::GROUP);
@@ -83,7 +139,10 @@ pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
         let (fleet, doors) = reader.doors_of(&gateway, &owner)?;
         Some(attach(reader, key, rules, reference, &Entrance { owner, gateway, fleet, doors }))
     });
-    Attachment { parents: parents.collect(), mentions: rules.mentions.clone() }
+    let parents: Vec<Parent> = parents.collect();
+    let table = parents.iter().flat_map(|parent| &parent.hosts).map(|host| &host.table).next();
+    let size = table.map_or(0, |table| routes::size(rules, key, table));
+    Attachment { parents, mentions: rules.mentions.clone(), created: rules.created, size }
 }
 
 /// Where a parentRef leads.

@@ -4,6 +4,7 @@ use crate::ir::{
     Filter, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target, WeightedTarget,
 };
 use crate::regex;
+use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use heliograph_envoy::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
 use heliograph_envoy::envoy::config::route::v3::retry_policy::RetryBackOff;
@@ -128,6 +129,15 @@ fn route_match(http_match: &HttpMatch) -> RouteMatch {
             .collect(),
         ..Default::default()
     }
+}
+
+/// How many bytes a match takes, in whatever route; a rewrite repeats its path.
+pub(crate) fn match_size(http_match: &HttpMatch) -> u64 {
+    let path = match &http_match.path {
+        PathMatch::Exact(path) | PathMatch::Prefix(path) | PathMatch::Regex(path) => path.len(),
+        PathMatch::Rpc(_) => 0,
+    };
+    (route_match(http_match).encoded_len() + 2 * path) as u64
 }
 
 /// All regular expressions that Envoy is given for a rule.

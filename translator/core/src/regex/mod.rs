@@ -28,12 +28,13 @@ pub(crate) fn accept(pattern: &str) -> Result<String, String> {
     Ok(pattern.to_owned())
 }
 
-/// Whether Envoy takes a pattern of this size, one of an object or one that was made here; as a clause, if not.
-pub(crate) fn check_size(pattern: &str, limits: &Limits) -> Result<(), String> {
+/// How many instructions a pattern has, one of an object or one that was made here; or that Envoy does not take so many,
+/// as a clause.
+pub(crate) fn check_size(pattern: &str, limits: &Limits) -> Result<u64, String> {
     let most = limits.regex_program_size;
     let size = Parser::new().parse(pattern).map_or(u64::MAX, |parsed| size::program_size(&parsed));
     match size <= u64::from(most) {
-        true => Ok(()),
+        true => Ok(size),
         false => Err(format!(
             "the regular expression {pattern:?} is too large: up to {size} instructions for Envoy, which is set to take {most}"
         )),

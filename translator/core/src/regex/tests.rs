@@ -61,8 +61,8 @@ fn the_size_is_never_less_than_what_envoy_counts() {
 
 #[test]
 fn what_is_too_large_is_refused_with_both_numbers() {
-    let limits = Limits { regex_program_size: 100 };
-    assert_eq!(check_size("/[a-z]{30}", &limits), Ok(()));
+    let limits = Limits { regex_program_size: 100, ..Limits::default() };
+    assert_eq!(check_size("/[a-z]{30}", &limits), Ok(39));
     let refused = check_size("/[a-z]{500}", &limits).unwrap_err();
     assert!(refused.contains("too large") && refused.contains("100"), "{refused}");
     assert!(check_size(r"\pL{80}", &Limits::default()).is_err());

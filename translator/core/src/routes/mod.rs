@@ -7,7 +7,7 @@ mod piece;
 mod rules;
 mod scope;
 
-pub(crate) use piece::{Piece, piece};
+pub(crate) use piece::{Piece, piece, size};
 pub(crate) use scope::Scope;
 
 use crate::ir::{self, Hostname, Protocol};
@@ -35,6 +35,8 @@ pub(crate) struct Rules {
     pub(crate) hostnames: Vec<Hostname>,
     /// `None` if the route is refused.
     pub(crate) route: Option<ir::Route>,
+    /// How many instructions its regular expressions have in Envoy.
+    pub(crate) instructions: u64,
     /// Why the route is refused on every listener.
     pub(crate) refusal: Option<Condition>,
     /// Whether all its references lead somewhere.
@@ -74,6 +76,7 @@ impl Rules {
             parents: Vec::new(),
             hostnames: vec![Hostname::Any],
             route: None,
+            instructions: 0,
             refusal: None,
             resolved: resolved(),
             mentions: BTreeSet::new(),

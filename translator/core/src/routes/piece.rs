@@ -1,6 +1,7 @@
 use crate::build;
-use crate::ir::{Backend, HttpMatch, PathMatch, Route, RpcMatch, StringMatch, TableKey};
+use crate::ir::{Backend, HttpMatch, HttpRule, PathMatch, Route, RpcMatch, StringMatch, TableKey};
 use crate::objects::ObjectKey;
+use crate::routes::Rules;
 use crate::world::Reader;
 use bytes::Bytes;
 use heliograph_envoy::Message;
@@ -47,6 +48,12 @@ pub(crate) enum PathRank {
     Prefix,
 }
 
+/// What the length of a message and the number of a match take at most.
+const FRAME: u64 = 16;
+
+/// What an instruction of a regular expression takes in Envoy.
+const INSTRUCTION: u64 = 16;
+
 pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> Piece {
     let rules = reader.rules(key);
     let mut piece = Piece {
@@ -69,6 +76,25 @@ pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> P
         }
     }
     piece
+}
+
+/// How many bytes the route takes at each host of a table; rather more than less. Nothing is copied for it: one match of
+/// each rule is built, and the others differ in the match alone.
+pub(crate) fn size(rules: &Rules, key: &ObjectKey, table: &TableKey) -> u64 {
+    let Some(Route::Http(route)) = &rules.route else { return 0 };
+    let name = route_name(key);
+    let of_rule = |rule: &HttpRule| {
+        let Some(first) = rule.matches.first() else { return 0 };
+        let routes = build::routes(&name, rule, first, table);
+        let copies = routes.len() as u64;
+        let built: u64 = routes.iter().map(|route| route.encoded_len() as u64 + FRAME).sum();
+        let rest = built.saturating_sub(copies * build::match_size(first));
+        rule.matches.iter().fold(0, |sum: u64, http_match| {
+            sum.saturating_add(rest + copies * build::match_size(http_match))
+        })
+    };
+    let sum = route.rules.iter().map(of_rule).fold(0, u64::saturating_add);
+    sum.saturating_add(rules.instructions.saturating_mul(INSTRUCTION))
 }
 
 impl Precedence {

@@ -57,7 +57,8 @@ pub(super) fn accept<R: Default>(
         mentions: &mut mentions,
     };
     let hostnames = hostnames(given.hostnames);
-    let rules = rules(&mut scope, given.rules, rule);
+    let mut instructions = 0;
+    let rules = rules(&mut scope, given.rules, &mut instructions, rule);
     let (hostnames, route, refusal) = match hostnames.and_then(|hostnames| Ok((hostnames, rules?)))
     {
         Ok((hostnames, rules)) => (hostnames, Some(Route::Http(HttpRoute { rules })), None),
@@ -70,6 +71,7 @@ pub(super) fn accept<R: Default>(
         parents: given.parents,
         hostnames,
         route,
+        instructions,
         refusal,
         resolved,
         mentions,
@@ -134,14 +136,16 @@ fn hostnames(given: &[String]) -> Result<Vec<Hostname>, String> {
 fn rules<R: Default>(
     scope: &mut Scope<'_>,
     given: Option<&[R]>,
+    instructions: &mut u64,
     rule: fn(&mut Scope<'_>, &R) -> Result<HttpRule, String>,
 ) -> Result<Vec<HttpRule>, String> {
     let Some(given) = given else { return Ok(vec![rule(scope, &R::default())?]) };
     let limits = scope.reader.limits();
     let mut accept = |given: &R| {
         let rule = rule(scope, given)?;
-        let patterns = build::patterns(&rule);
-        patterns.iter().try_for_each(|pattern| regex::check_size(pattern, limits))?;
+        for pattern in build::patterns(&rule) {
+            *instructions += regex::check_size(&pattern, limits)?;
+        }
         Ok(rule)
     };
     let mut rules = Vec::new();

@@ -2,6 +2,7 @@ use super::facts::Facts;
 use super::unit::{Fact, Unit};
 use crate::accept::{AcceptedGateway, Claim, Door, Doors, Losses};
 use crate::attach::Attachment;
+use crate::budget::Excess;
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::limits::Limits;
 use crate::objects::{ObjectKey, ObjectName, Typed};
@@ -123,9 +124,20 @@ impl<'a> Reader<'a> {
         self.facts.rules(route)
     }
 
+    pub(crate) fn placement(&self, route: &ObjectKey) -> Option<&'a Arc<Attachment>> {
+        self.saw(Fact::Product(Unit::Placement(route.clone())));
+        self.facts.placement(route)
+    }
+
+    /// Which budget a route is beyond, if any.
+    pub(crate) fn excess(&self, route: &ObjectKey) -> Option<&'a Excess> {
+        self.saw(Fact::Excess(route.clone()));
+        self.facts.excess(route)
+    }
+
     pub(crate) fn attachment(&self, route: &ObjectKey) -> Option<&'a Attachment> {
         self.saw(Fact::Product(Unit::Attachment(route.clone())));
-        self.facts.attachment(route)
+        self.facts.attachment(route).map(|attachment| &**attachment)
     }
 
     pub(crate) fn piece(&self, route: &ObjectKey, table: &TableKey) -> Option<&'a Piece> {

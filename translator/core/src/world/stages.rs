@@ -26,7 +26,8 @@ pub(super) enum Product {
     Policy(Option<AcceptedPolicy>),
     Proxy(Option<ListedProxy>),
     Rules(Option<Rules>),
-    Attachment(Option<Attachment>),
+    Placement(Option<Arc<Attachment>>),
+    Attachment(Option<Arc<Attachment>>),
     Piece(Option<Piece>),
     Plan(Option<Plan>),
     VirtualHost(Option<Bytes>),
@@ -46,7 +47,10 @@ pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
         Unit::Policy(name) => Product::Policy(views::policy(reader, name)),
         Unit::Proxy(name) => Product::Proxy(views::proxy(reader, name)),
         Unit::Rules(route) => Product::Rules(Some(routes::rules(reader, route))),
-        Unit::Attachment(route) => Product::Attachment(Some(attach::route(reader, route))),
+        Unit::Placement(route) => {
+            Product::Placement(Some(Arc::new(attach::placement(reader, route))))
+        }
+        Unit::Attachment(route) => Product::Attachment(attach::route(reader, route)),
         Unit::Piece(route, table) => Product::Piece(Some(routes::piece(reader, route, table))),
         Unit::Plan(fleet) => Product::Plan(Some(views::plan(reader, fleet))),
         Unit::VirtualHost(table, host) => {
@@ -80,7 +84,8 @@ pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
         Kind::ViewPolicy => BTreeSet::from([Unit::Policy(key.name.clone()), status]),
         Kind::Proxy => BTreeSet::from([Unit::Proxy(key.name.clone()), status]),
         kind if kind.is_route() => {
-            BTreeSet::from([Unit::Rules(key.clone()), Unit::Attachment(key.clone()), status])
+            let (rules, placement) = (Unit::Rules(key.clone()), Unit::Placement(key.clone()));
+            BTreeSet::from([rules, placement, Unit::Attachment(key.clone()), status])
         }
         _ => BTreeSet::new(),
     }
@@ -98,6 +103,7 @@ impl Product {
             Unit::Policy(_) => Self::Policy(None),
             Unit::Proxy(_) => Self::Proxy(None),
             Unit::Rules(_) => Self::Rules(None),
+            Unit::Placement(_) => Self::Placement(None),
             Unit::Attachment(_) => Self::Attachment(None),
             Unit::Piece(..) => Self::Piece(None),
             Unit::Plan(_) => Self::Plan(None),

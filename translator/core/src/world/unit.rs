@@ -25,7 +25,9 @@ pub(crate) enum Unit {
     Proxy(ObjectName),
     /// The rules of a route, with references resolved.
     Rules(ObjectKey),
-    /// The listeners that a route belongs to.
+    /// The listeners that a route would belong to, and how much it would take there.
+    Placement(ObjectKey),
+    /// The listeners that a route belongs to, within the budgets.
     Attachment(ObjectKey),
     /// A route as Envoy reads it, for one table.
     Piece(ObjectKey, TableKey),
@@ -73,6 +75,8 @@ pub(crate) enum Fact {
     Members(FleetName),
     /// The listeners that hosts of a table may belong to.
     Listeners(TableKey),
+    /// Which budget a route is beyond, if any.
+    Excess(ObjectKey),
     /// The routes that are attached to a listener.
     Attached(ListenerId),
     /// The Gateways whose routes refer to an object.
@@ -108,6 +112,7 @@ impl Unit {
             Self::Policy(_) => "policy",
             Self::Proxy(_) => "proxy",
             Self::Rules(_) => "rules",
+            Self::Placement(_) => "placement",
             Self::Attachment(_) => "attachment",
             Self::Piece(..) => "piece",
             Self::Plan(_) => "plan",

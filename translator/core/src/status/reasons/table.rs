@@ -237,6 +237,9 @@ reasons! {
                 "It asks for something that is not supported, or that Envoy would reject, and nothing of it is served. Or it cannot be read: a field has a \
                  value that this version does not know, and what was read last is in force. The message names the rule or the field.",
                 "Mend what the message names; or install a version that knows it.";
+            TOO_LARGE: false, "TooLarge",
+                "It would take more room in route tables than a route, a namespace or a table may have, and nothing of it is served there. The youngest routes go first.",
+                "Use fewer matches, hostnames and header values, or regular expressions that repeat less; or raise [the limit](../security.md#budgets).";
         }
         programmed = Programmed {
             REJECTED_BY_PROXIES: false, INVALID,

@@ -41,7 +41,7 @@ impl Facts {
         route: &ObjectKey,
         new: Option<&Attachment>,
     ) -> Vec<Fact> {
-        let old = self.attachments.get(route);
+        let old = self.attachments.get(route).map(|old| &**old);
         let listeners = |attachment: Option<&Attachment>| -> BTreeSet<ListenerId> {
             attachment.into_iter().flat_map(Attachment::listeners).cloned().collect()
         };

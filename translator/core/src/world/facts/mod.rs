@@ -4,6 +4,7 @@ mod views;
 
 use crate::accept::{AcceptedGateway, Claim, Contest, Door, Doors};
 use crate::attach::Attachment;
+use crate::budget::{Budgets, Excess};
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
@@ -35,7 +36,9 @@ pub(in crate::world) struct Facts {
     infra: BTreeMap<FleetName, Arc<ir::Infra>>,
     listeners: BTreeMap<TableKey, Vec<Candidate>>,
     rules: BTreeMap<ObjectKey, Rules>,
-    attachments: BTreeMap<ObjectKey, Attachment>,
+    placements: BTreeMap<ObjectKey, Arc<Attachment>>,
+    budgets: Budgets,
+    attachments: BTreeMap<ObjectKey, Arc<Attachment>>,
     attached: Relation<ListenerId, ObjectKey>,
     /// The routes by which a Gateway leads to an object.
     leads: Relation<(ObjectKey, ObjectName), ObjectKey>,
@@ -137,8 +140,14 @@ impl Facts {
                 self.set_treatment(fleet, *kind, name, new)
             }
             (Unit::Rules(route), Product::Rules(new)) => set(&mut self.rules, route, new),
+            (Unit::Placement(route), Product::Placement(new)) => {
+                let cost = new.as_ref().and_then(|new| new.cost());
+                let changed = self.budgets.set(&self.limits, route, cost);
+                touched = changed.into_iter().map(Fact::Excess).collect();
+                set(&mut self.placements, route, new)
+            }
             (Unit::Attachment(route), Product::Attachment(new)) => {
-                touched = self.index_attachment(route, new.as_ref());
+                touched = self.index_attachment(route, new.as_deref());
                 set(&mut self.attachments, route, new)
             }
             (Unit::Piece(route, table), Product::Piece(new)) => {
@@ -226,7 +235,15 @@ impl Facts {
         self.rules.get(route)
     }
 
-    pub(in crate::world) fn attachment(&self, route: &ObjectKey) -> Option<&Attachment> {
+    pub(in crate::world) fn placement(&self, route: &ObjectKey) -> Option<&Arc<Attachment>> {
+        self.placements.get(route)
+    }
+
+    pub(in crate::world) fn excess(&self, route: &ObjectKey) -> Option<&Excess> {
+        self.budgets.excess(route)
+    }
+
+    pub(in crate::world) fn attachment(&self, route: &ObjectKey) -> Option<&Arc<Attachment>> {
         self.attachments.get(route)
     }
 

@@ -1,0 +1,129 @@
+//! A route that is small as an object and enormous as a table: each match has a copy of the filters, and each host a copy
+//! of all matches. This is a program of its own because it measures the memory of its process.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use heliograph_snapshot::{FleetName, ResourceType};
+use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
+use heliograph_translator_core::{Event, Limits, World};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+const OBJECTS: &str = r#"
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: heliograph}
+spec: {controllerName: heliograph.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: infra}
+spec:
+  gatewayClassName: heliograph
+  listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: wide, namespace: shop}
+spec:
+  parentRefs: [{name: web, namespace: infra}]
+  rules: [{matches: [{path: {value: /shop}}]}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: cart, namespace: shop}
+spec:
+  parentRefs: [{name: web, namespace: infra}]
+  hostnames: [cart.example.com]
+"#;
+
+/// How much memory the process had at most, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+fn apply(world: &mut World, manifest: &str) {
+    for document in parse(manifest) {
+        match document {
+            Document::Object(object) => world.apply(Event::Applied(object)),
+            other => panic!("{other:?}"),
+        }
+    }
+    world.settle();
+}
+
+/// A route with so many hosts and matches, whose filters set so many bytes of headers.
+fn route(name: &str, hosts: usize, matches: usize, bytes: usize) -> String {
+    let hosts: Vec<String> = (0..hosts).map(|n| format!("{name}-{n}.example.com")).collect();
+    let values = |of: &str| -> Vec<_> {
+        let value = "v".repeat(bytes / 64);
+        (0..16).map(|n| json!({"name": format!("{of}-{n}"), "value": value})).collect()
+    };
+    let edits = json!({"set": values("set"), "add": values("add")});
+    let filters = json!([
+        {"type": "RequestHeaderModifier", "requestHeaderModifier": edits},
+        {"type": "ResponseHeaderModifier", "responseHeaderModifier": edits},
+    ]);
+    let rule = |rule: usize| {
+        let paths =
+            (0..matches.min(64)).map(|n| json!({"path": {"value": format!("/{rule}/{n}")}}));
+        json!({"matches": paths.collect::<Vec<_>>(), "filters": filters})
+    };
+    let rules: Vec<_> = (0..matches.div_ceil(64)).map(rule).collect();
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": name, "namespace": "hostile", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"parentRefs": [{"name": "web", "namespace": "infra"}], "hostnames": hosts, "rules": rules},
+    })
+    .to_string()
+}
+
+fn served(world: &World) -> BTreeMap<(ResourceType, String), bytes::Bytes> {
+    let fleet = FleetName::new("infra", "web");
+    let resources = world.resources(&fleet);
+    resources.map(|(kind, it)| ((kind, it.name.to_string()), it.body.clone())).collect()
+}
+
+fn problem(world: &World, name: &str) -> Option<String> {
+    let key = ObjectName::new("hostile", name).of(Kind::HTTPRoute);
+    world.problems().find(|it| it.object == key).map(|it| format!("{}: {}", it.reason, it.message))
+}
+
+#[test]
+fn an_enormous_route_is_refused_before_it_is_expanded_and_touches_no_other() {
+    let mut world = World::new();
+    apply(&mut world, OBJECTS);
+    let before = served(&world);
+    assert!(!before.is_empty());
+
+    // 16 hosts, each with 128 copies of 256 KiB: half a gigabyte.
+    apply(&mut world, &route("enormous", 16, 128, 256 << 10));
+    assert_eq!(served(&world), before);
+    let problem = problem(&world, "enormous").unwrap();
+    assert!(problem.starts_with("TooLarge: The route takes 5"), "{problem}");
+    assert!(peak() < 256 << 20, "{} MiB", peak() >> 20);
+
+    // Many that are as large as they may be.
+    for number in 0..40 {
+        apply(&mut world, &route(&format!("large-{number}"), 4, 4, 60 << 10));
+    }
+    let refused = world.problems().filter(|it| it.reason == "TooLarge").count();
+    assert_eq!(refused, 1 + 40 - 16);
+    let table: usize = served(&world).values().map(bytes::Bytes::len).sum();
+    assert!(table < 20 << 20, "{table}");
+    assert!(peak() < 256 << 20, "{} MiB", peak() >> 20);
+
+    // All that the limits bound can be served, at whatever limits.
+    let all = Limits { namespace_bytes: 1 << 40, table_bytes: 20 << 20, ..Limits::default() };
+    let mut world = World::with_limits(all.clone());
+    apply(&mut world, OBJECTS);
+    for number in 0..40 {
+        apply(&mut world, &route(&format!("large-{number}"), 4, 4, 60 << 10));
+    }
+    let tables = served(&world);
+    let largest = tables.values().map(bytes::Bytes::len).max().unwrap() as u64;
+    assert!((all.table_bytes * 9 / 10..=all.table_bytes).contains(&largest), "{largest}");
+}
