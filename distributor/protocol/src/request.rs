@@ -1,11 +1,9 @@
+use crate::node::NODE_LIMIT;
 use crate::scan::{Scanned, digest_of};
 use crate::session::Protocol;
 use bytes::Bytes;
-use heliograph_envoy::Message as _;
-use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
-use heliograph_envoy::google::rpc::Status;
 use heliograph_snapshot::ResourceType;
-use prost::DecodeError;
+use prost::{DecodeError, Message};
 use std::collections::BTreeMap;
 
 /// A request of either protocol, without the node, which belongs to the stream.
@@ -16,6 +14,7 @@ pub struct Request {
     kind: Option<ResourceType>,
     nonce: String,
     digest: u128,
+    overhead: usize,
     content: Content,
 }
 
@@ -51,24 +50,69 @@ pub enum RequestError {
          \"*\" instead"
     )]
     TooManyBytes { type_url: String, bytes: usize },
+    #[error("an error with {count} details: at most {DETAILS_LIMIT} are allowed")]
+    TooManyDetails { count: usize },
+    #[error("a node of {length} bytes: at most {NODE_LIMIT} are read")]
+    NodeTooLarge { length: usize },
+}
+
+/// What is used of a `DeltaDiscoveryRequest`. The decoder passes over everything else, as over what it does not know.
+#[derive(Clone, PartialEq, Message)]
+struct DeltaFields {
+    #[prost(string, tag = "2")]
+    type_url: String,
+    #[prost(string, repeated, tag = "3")]
+    subscribe: Vec<String>,
+    #[prost(string, repeated, tag = "4")]
+    unsubscribe: Vec<String>,
+    #[prost(btree_map = "string, string", tag = "5")]
+    held: BTreeMap<String, String>,
+    #[prost(message, optional, tag = "7")]
+    error: Option<ErrorFields>,
+}
+
+/// The same of a `DiscoveryRequest`.
+#[derive(Clone, PartialEq, Message)]
+struct WholeFields {
+    #[prost(string, tag = "1")]
+    version: String,
+    #[prost(string, repeated, tag = "3")]
+    names: Vec<String>,
+    #[prost(string, tag = "4")]
+    type_url: String,
+    #[prost(message, optional, tag = "6")]
+    error: Option<ErrorFields>,
+}
+
+/// The same of a `google.rpc.Status`.
+#[derive(Clone, PartialEq, Message)]
+struct ErrorFields {
+    #[prost(int32, tag = "1")]
+    code: i32,
+    #[prost(string, tag = "2")]
+    message: String,
 }
 
 /// How many names of one type a request may carry and a stream may ask for, how long each may be, and all together.
 pub const NAMES_LIMIT: usize = 200_000;
 pub const NAME_LENGTH_LIMIT: usize = 1 << 10;
 pub const NAMES_BYTES_LIMIT: usize = 16 << 20;
+/// How many details an error may have. Nobody reads them, and an Envoy sends none.
+pub(crate) const DETAILS_LIMIT: usize = 1000;
 /// How much of a client's error text is read.
 const ERROR_LIMIT: usize = 16 << 10;
 /// How much of a type that is not known is repeated in an error.
-const TYPE_LIMIT: usize = 200;
+pub(crate) const TYPE_LIMIT: usize = 200;
 
 impl Request {
-    /// A message as it came, and the node that was in it, unread.
+    /// A message as it came, and the node that was in it, unread ([`NodeFields`](crate::NodeFields)). One that has too many
+    /// parts is refused before any of them is decoded.
     pub fn scan(protocol: Protocol, message: Bytes) -> Result<(Self, Option<Bytes>), RequestError> {
-        let Scanned { type_url, nonce, node, rest, digest } = Scanned::of(protocol, &message)?;
+        let scanned = Scanned::of(protocol, &message)?;
+        let Scanned { type_url, nonce, node, rest, digest, overhead } = scanned;
         let (kind, content) =
             (ResourceType::from_type_url(&type_url), Content::Wire(protocol, rest));
-        Ok((Self { kind, nonce, digest, content }, node))
+        Ok((Self { kind, nonce, digest, overhead, content }, node))
     }
 
     /// An error is a rejection: the spec's preferred mark of a NACK, and the only one that is right for every type.
@@ -77,6 +121,7 @@ impl Request {
             kind: ResourceType::from_type_url(type_url),
             nonce: nonce.to_owned(),
             digest: digest_of(format!("{error:?} {asks:?}").as_bytes()),
+            overhead: 0,
             content: Content::Read { error: error.map(str::to_owned), asks },
         }
     }
@@ -89,6 +134,11 @@ impl Request {
     /// The reply that this acknowledges or rejects; empty when it does neither.
     pub fn nonce(&self) -> &str {
         &self.nonce
+    }
+
+    /// How much memory its names and versions take beside their bytes while it is read.
+    pub fn overhead(&self) -> usize {
+        self.overhead
     }
 
     /// Whether it can be read, and does not ask for too much. For who keeps it unread for long.
@@ -105,34 +155,27 @@ impl Request {
     pub(crate) fn read(&self) -> Result<(Option<String>, Asks), RequestError> {
         match &self.content {
             Content::Read { error, asks } => Ok((error.clone(), asks.clone())),
-            Content::Wire(Protocol::Delta, message) => {
-                delta(DeltaDiscoveryRequest::decode(message.clone())?)
-            }
+            Content::Wire(Protocol::Delta, message) => delta(DeltaFields::decode(message.clone())?),
             Content::Wire(Protocol::StateOfTheWorld, message) => {
-                whole(DiscoveryRequest::decode(message.clone())?)
+                whole(WholeFields::decode(message.clone())?)
             }
         }
     }
 }
 
-fn whole(request: DiscoveryRequest) -> Result<(Option<String>, Asks), RequestError> {
-    check(&request.type_url, request.resource_names.iter().map(String::as_str))?;
-    let asks = Asks::Whole { names: request.resource_names, version: request.version_info };
-    Ok((request.error_detail.map(words), asks))
+fn whole(request: WholeFields) -> Result<(Option<String>, Asks), RequestError> {
+    let WholeFields { version, names, type_url, error } = request;
+    check(&type_url, names.iter().map(String::as_str))?;
+    Ok((error.map(words), Asks::Whole { names, version }))
 }
 
-fn delta(request: DeltaDiscoveryRequest) -> Result<(Option<String>, Asks), RequestError> {
-    let held = &request.initial_resource_versions;
-    check(&request.type_url, request.resource_names_subscribe.iter().map(String::as_str))?;
-    check(&request.type_url, request.resource_names_unsubscribe.iter().map(String::as_str))?;
-    check(&request.type_url, held.keys().map(String::as_str))?;
-    check(&request.type_url, held.values().map(String::as_str))?;
-    let asks = Asks::Change {
-        subscribe: request.resource_names_subscribe,
-        unsubscribe: request.resource_names_unsubscribe,
-        held: request.initial_resource_versions,
-    };
-    Ok((request.error_detail.map(words), asks))
+fn delta(request: DeltaFields) -> Result<(Option<String>, Asks), RequestError> {
+    let DeltaFields { type_url, subscribe, unsubscribe, held, error } = request;
+    check(&type_url, subscribe.iter().map(String::as_str))?;
+    check(&type_url, unsubscribe.iter().map(String::as_str))?;
+    check(&type_url, held.keys().map(String::as_str))?;
+    check(&type_url, held.values().map(String::as_str))?;
+    Ok((error.map(words), Asks::Change { subscribe, unsubscribe, held }))
 }
 
 impl From<DecodeError> for RequestError {
@@ -175,9 +218,9 @@ pub(crate) fn bounded(text: &str, limit: usize) -> &str {
 }
 
 /// An error without words is still a rejection. A long one is cut before anyone looks for names in it.
-fn words(status: Status) -> String {
-    match bounded(status.message.trim(), ERROR_LIMIT) {
-        "" => format!("code {}", status.code),
+fn words(error: ErrorFields) -> String {
+    match bounded(error.message.trim(), ERROR_LIMIT) {
+        "" => format!("code {}", error.code),
         message => message.to_owned(),
     }
 }
@@ -185,6 +228,20 @@ fn words(status: Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heliograph_envoy::envoy::service::discovery::v3::{
+        DeltaDiscoveryRequest, DiscoveryRequest,
+    };
+    use heliograph_envoy::google::rpc::Status;
+
+    type Read = Result<(Option<String>, Asks), RequestError>;
+
+    fn whole(request: DiscoveryRequest) -> Read {
+        Request::scan(Protocol::StateOfTheWorld, request.encode_to_vec().into())?.0.read()
+    }
+
+    fn delta(request: DeltaDiscoveryRequest) -> Read {
+        Request::scan(Protocol::Delta, request.encode_to_vec().into())?.0.read()
+    }
 
     #[test]
     fn a_text_is_cut_between_characters() {
@@ -198,7 +255,7 @@ mod tests {
         let error_detail = Some(Status { message, ..Default::default() });
         let whole = DiscoveryRequest { error_detail: error_detail.clone(), ..Default::default() };
         let delta = DeltaDiscoveryRequest { error_detail, ..Default::default() };
-        for (error, _) in [super::whole(whole).unwrap(), super::delta(delta).unwrap()] {
+        for (error, _) in [self::whole(whole).unwrap(), self::delta(delta).unwrap()] {
             assert_eq!(error.unwrap().len(), ERROR_LIMIT);
         }
     }
@@ -208,7 +265,7 @@ mod tests {
         let long = || "x".repeat(NAME_LENGTH_LIMIT + 1);
         let whole = DiscoveryRequest { resource_names: vec![long()], ..Default::default() };
         let refused = RequestError::TooLong { type_url: String::new(), length: long().len() };
-        assert_eq!(super::whole(whole).unwrap_err(), refused);
+        assert_eq!(self::whole(whole).unwrap_err(), refused);
         let delta = DeltaDiscoveryRequest::default;
         for delta in [
             DeltaDiscoveryRequest { resource_names_subscribe: vec![long()], ..delta() },
@@ -222,7 +279,7 @@ mod tests {
                 ..delta()
             },
         ] {
-            assert_eq!(super::delta(delta).unwrap_err(), refused);
+            assert_eq!(self::delta(delta).unwrap_err(), refused);
         }
     }
 

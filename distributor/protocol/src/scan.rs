@@ -1,8 +1,11 @@
-use crate::request::RequestError;
+use crate::node::NODE_LIMIT;
+use crate::request::{DETAILS_LIMIT, NAMES_LIMIT, RequestError, TYPE_LIMIT, bounded};
 use crate::session::Protocol;
+use crate::wire::{Field, Fields, NO_FIELD, malformed};
 use bytes::Bytes;
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use prost::encoding::WireType;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::sync::OnceLock;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -17,81 +20,151 @@ pub(crate) struct Scanned {
     pub(crate) rest: Bytes,
     /// Of all the rest, in whatever order it comes: Envoy writes what it holds in another order each time.
     pub(crate) digest: u128,
+    /// What its names and versions take beside their bytes once they are decoded: an empty one has two bytes.
+    pub(crate) overhead: usize,
 }
 
-/// The numbers of the fields that are looked at.
-struct Fields {
-    node: u32,
-    type_url: u32,
-    nonce: u32,
-    /// Up to this one all fields are texts or messages.
-    last: u32,
+/// What a field of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Node,
+    TypeUrl,
+    Nonce,
+    /// Names that are asked for, or no longer.
+    Subscribe,
+    Unsubscribe,
+    /// A name and the version that is held of it.
+    Held,
+    /// A name with parameters. It is not used.
+    Locator,
+    Version,
+    Error,
+    Unknown,
 }
 
-const DELTA: Fields = Fields { node: 1, type_url: 2, nonce: 6, last: 9 };
-const WHOLE: Fields = Fields { node: 2, type_url: 4, nonce: 5, last: 7 };
+/// By their numbers. All that are known are texts or messages.
+const DELTA: [Role; 10] = {
+    use Role::*;
+    [Unknown, Node, TypeUrl, Subscribe, Unsubscribe, Held, Nonce, Error, Locator, Locator]
+};
+const WHOLE: [Role; 8] = {
+    use Role::*;
+    [Unknown, Version, Node, Subscribe, TypeUrl, Nonce, Error, Locator]
+};
+/// `initial_resource_versions` of delta.
+const INITIAL_VERSIONS: u32 = 5;
+/// `details` of a `google.rpc.Status`.
+const DETAILS: u32 = 3;
+/// What a text takes beside its bytes once it is decoded.
+const DECODED_TEXT: usize = 56;
+
+/// How many there are of each part that a request may have many of.
+#[derive(Debug, Default)]
+struct Counts {
+    subscribe: usize,
+    unsubscribe: usize,
+    held: usize,
+    locators: usize,
+    details: usize,
+}
 
 impl Scanned {
     pub(crate) fn of(protocol: Protocol, message: &Bytes) -> Result<Self, RequestError> {
-        let fields = match protocol {
-            Protocol::Delta => DELTA,
-            Protocol::StateOfTheWorld => WHOLE,
+        let (roles, map) = match protocol {
+            Protocol::Delta => (&DELTA[..], INITIAL_VERSIONS),
+            Protocol::StateOfTheWorld => (&WHOLE[..], NO_FIELD),
         };
-        let mut scanned = Self { rest: message.clone(), ..Self::default() };
-        let mut rest = &message[..];
-        while !rest.is_empty() {
-            let begin = rest;
-            let (field, wire) = decode_key(&mut rest)?;
-            if wire != WireType::LengthDelimited {
-                // The decoder would read a map of any wire type as if it were one, and find other fields behind it
-                // than there are.
-                if field <= fields.last {
-                    return Err(malformed("a field of it has the type of another"));
-                }
-                let before = rest;
-                skip_field(wire, field, &mut rest, DecodeContext::default())?;
-                scanned.add(field, wire, &before[..before.len() - rest.len()]);
-                continue;
+        let (mut scanned, mut counts) = (Self::default(), Counts::default());
+        let (mut type_url, mut nonce, mut node) = ("", "", None);
+        let mut fields = Fields::of(message);
+        let mut begin = 0;
+        while let Some(field) = fields.next_with_map(map)? {
+            let end = message.len() - fields.left();
+            let role = roles.get(field.number as usize).copied().unwrap_or(Role::Unknown);
+            if role != Role::Unknown {
+                field.expect(WireType::LengthDelimited)?;
             }
-            let length = decode_varint(&mut rest)?;
-            let value = usize::try_from(length).ok().and_then(|it| rest.split_off(..it));
-            let value = value.ok_or_else(|| malformed("it is cut off"))?;
-            if field == fields.node {
-                if scanned.node.is_some() {
-                    return Err(malformed("it has two nodes"));
+            match role {
+                Role::Node => {
+                    check_node(field.value)?;
+                    if node.replace((field.value, begin..end)).is_some() {
+                        return Err(malformed("it has two nodes"));
+                    }
                 }
-                scanned.node = Some(message.slice_ref(value));
-                let before = &message[..message.len() - begin.len()];
-                scanned.rest = [before, rest].concat().into();
-            } else if field == fields.type_url {
-                scanned.type_url = text(value)?;
-            } else if field == fields.nonce {
-                scanned.nonce = text(value)?;
-            } else {
-                scanned.add(field, wire, value);
+                Role::TypeUrl => type_url = field.text()?,
+                Role::Nonce => nonce = field.text()?,
+                _ => {
+                    counts.add(role, field)?;
+                    scanned.add(field);
+                }
             }
+            begin = end;
         }
+        counts.check(type_url)?;
+        scanned.overhead = counts.overhead();
+        (scanned.type_url, scanned.nonce) = (type_url.to_owned(), nonce.to_owned());
+        scanned.rest = match node {
+            None => message.clone(),
+            Some((node, Range { start, end })) => {
+                scanned.node = Some(message.slice_ref(node));
+                [&message[..start], &message[end..]].concat().into()
+            }
+        };
         Ok(scanned)
     }
 
-    fn add(&mut self, field: u32, wire: WireType, value: &[u8]) {
-        let key = u64::from(field) << 3 | wire as u64;
-        let digest = xxh3_128_with_seed(value, seed().wrapping_add(key));
+    fn add(&mut self, field: Field<'_>) {
+        let key = u64::from(field.number) << 3 | field.wire as u64;
+        let digest = xxh3_128_with_seed(field.value, seed().wrapping_add(key));
         self.digest = self.digest.wrapping_add(digest);
+    }
+}
+
+impl Counts {
+    fn add(&mut self, role: Role, field: Field<'_>) -> Result<(), RequestError> {
+        match role {
+            Role::Subscribe => self.subscribe += 1,
+            Role::Unsubscribe => self.unsubscribe += 1,
+            Role::Locator => self.locators += 1,
+            Role::Held => self.held += 1,
+            Role::Error => {
+                let mut status = field.message()?;
+                while let Some(part) = status.next()? {
+                    self.details += usize::from(part.number == DETAILS);
+                }
+            }
+            Role::Node | Role::TypeUrl | Role::Nonce | Role::Version | Role::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// Whether all of it may be decoded.
+    fn check(&self, type_url: &str) -> Result<(), RequestError> {
+        let names = [self.subscribe, self.unsubscribe, self.held, self.locators];
+        if let Some(count) = names.into_iter().find(|count| *count > NAMES_LIMIT) {
+            let type_url = bounded(type_url, TYPE_LIMIT).to_owned();
+            return Err(RequestError::TooManyNames { type_url, count });
+        }
+        if self.details > DETAILS_LIMIT {
+            return Err(RequestError::TooManyDetails { count: self.details });
+        }
+        Ok(())
+    }
+
+    fn overhead(&self) -> usize {
+        (self.subscribe + self.unsubscribe + 2 * self.held) * DECODED_TEXT
+    }
+}
+
+fn check_node(node: &[u8]) -> Result<(), RequestError> {
+    match node.len() {
+        ..=NODE_LIMIT => Ok(()),
+        length => Err(RequestError::NodeTooLarge { length }),
     }
 }
 
 pub(crate) fn digest_of(content: &[u8]) -> u128 {
     xxh3_128_with_seed(content, seed())
-}
-
-fn text(value: &[u8]) -> Result<String, RequestError> {
-    let text = std::str::from_utf8(value).map(str::to_owned);
-    text.map_err(|_| malformed("its type or nonce is not UTF-8"))
-}
-
-fn malformed(reason: &str) -> RequestError {
-    RequestError::Malformed(reason.to_owned())
 }
 
 /// Unknown outside, so that nobody can tell which two requests have the same digest.
@@ -103,11 +176,11 @@ fn seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_envoy::Message as _;
     use heliograph_envoy::envoy::config::core::v3::Node;
     use heliograph_envoy::envoy::service::discovery::v3::{
         DeltaDiscoveryRequest, DiscoveryRequest,
     };
+    use heliograph_envoy::{Message as _, append_message};
 
     fn scan(protocol: Protocol, message: Vec<u8>) -> Result<Scanned, RequestError> {
         Scanned::of(protocol, &message.into())
@@ -175,6 +248,70 @@ mod tests {
         ] {
             assert_ne!(digest(&request), digest(&other), "{other:?}");
         }
+    }
+
+    /// A request with so many empty parts in this field.
+    fn empty_parts(field: u8, count: usize) -> Vec<u8> {
+        [field << 3 | 2, 0].repeat(count)
+    }
+
+    #[test]
+    fn too_many_parts_are_refused_before_they_are_decoded() {
+        for (protocol, fields) in
+            [(Protocol::Delta, &[3, 4, 5, 8, 9][..]), (Protocol::StateOfTheWorld, &[3, 7])]
+        {
+            for field in fields {
+                assert!(scan(protocol, empty_parts(*field, NAMES_LIMIT)).is_ok());
+                let error = scan(protocol, empty_parts(*field, NAMES_LIMIT + 1)).unwrap_err();
+                let count = NAMES_LIMIT + 1;
+                let type_url = String::new();
+                assert_eq!(error, RequestError::TooManyNames { type_url, count }, "field {field}");
+            }
+        }
+        // Of two fields of locators it is the sum.
+        let half = NAMES_LIMIT / 2 + 1;
+        let both = [empty_parts(8, half), empty_parts(9, half)].concat();
+        assert!(matches!(scan(Protocol::Delta, both), Err(RequestError::TooManyNames { .. })));
+    }
+
+    #[test]
+    fn too_many_details_of_an_error_are_refused() {
+        for (protocol, field) in [(Protocol::Delta, 7), (Protocol::StateOfTheWorld, 6)] {
+            let error = |count| {
+                let mut message = Vec::new();
+                append_message(&mut message, field, &empty_parts(3, count));
+                scan(protocol, message).map(|_| ())
+            };
+            assert_eq!(error(DETAILS_LIMIT), Ok(()));
+            let count = DETAILS_LIMIT + 1;
+            assert_eq!(error(count), Err(RequestError::TooManyDetails { count }));
+        }
+    }
+
+    #[test]
+    fn a_large_node_is_refused() {
+        for (protocol, field) in [(Protocol::Delta, 1), (Protocol::StateOfTheWorld, 2)] {
+            let node = |length| {
+                let mut message = Vec::new();
+                append_message(&mut message, field, &vec![0; length]);
+                scan(protocol, message).map(|_| ())
+            };
+            assert_eq!(node(NODE_LIMIT), Ok(()));
+            let length = NODE_LIMIT + 1;
+            assert_eq!(node(length), Err(RequestError::NodeTooLarge { length }));
+        }
+    }
+
+    #[test]
+    fn names_and_versions_have_an_overhead() {
+        let of = |request: DeltaDiscoveryRequest| {
+            scan(Protocol::Delta, request.encode_to_vec()).unwrap().overhead / DECODED_TEXT
+        };
+        let request = delta(&["a", "b"], &[("c", "1")]);
+        assert_eq!(of(DeltaDiscoveryRequest::default()), 0);
+        assert_eq!(of(request.clone()), 4);
+        let node = Some(Node { client_features: vec![String::new(); 100], ..Default::default() });
+        assert_eq!(of(DeltaDiscoveryRequest { node, ..request }), 4);
     }
 
     #[test]

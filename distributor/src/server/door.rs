@@ -18,7 +18,7 @@ use tonic::Status;
 pub(crate) struct Door {
     gate: Mutex<Gate>,
     setups: Semaphore,
-    /// The bytes that large requests may take while they are received.
+    /// The bytes that large requests may take while they are received and answered.
     receiving: Arc<Semaphore>,
     paces: Paces,
     request_rate: u32,
@@ -51,8 +51,8 @@ pub(crate) struct Admitted {
 
 /// Requests up to this size are always received: the first one of a real Envoy has 61 KB if it holds nothing yet.
 pub(crate) const SMALL_REQUEST: usize = 96 << 10;
-/// What all larger ones together may take, from their first byte until they are answered: a thousand Envoys at once that
-/// come back with 2,000 resources each.
+/// What all larger ones together may take, from their first byte until they are answered, on the wire or decoded, whatever
+/// is more: a thousand Envoys at once that come back with 2,000 resources each.
 const RECEIVING: usize = 256 << 20;
 /// A replica that turns away thousands says so once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
@@ -236,13 +236,32 @@ impl Admitted {
     /// Makes room for a request of so many bytes, for as long as what is returned lives; a small one needs none. Or says
     /// what to tell the client, who is to come again.
     pub(crate) fn receive(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Status> {
-        if bytes <= SMALL_REQUEST {
-            return Ok(None);
+        match bytes {
+            ..=SMALL_REQUEST => Ok(None),
+            _ => self.make_room(bytes).map(Some),
         }
+    }
+
+    /// Makes more room for a request that has some, if it takes so many bytes while it is decoded. Decoding a small one takes
+    /// a few megabytes at most, and is done before the thread turns to another.
+    pub(crate) fn decode(
+        &self,
+        room: Option<OwnedSemaphorePermit>,
+        bytes: usize,
+    ) -> Result<Option<OwnedSemaphorePermit>, Status> {
+        let Some(mut room) = room else { return Ok(None) };
+        let missing = bytes.saturating_sub(room.num_permits());
+        if missing > 0 {
+            room.merge(self.make_room(missing)?);
+        }
+        Ok(Some(room))
+    }
+
+    fn make_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Status> {
         let room = u32::try_from(bytes)
             .ok()
             .and_then(|bytes| self.door.receiving.clone().try_acquire_many_owned(bytes).ok());
-        room.map(Some).ok_or_else(|| {
+        room.ok_or_else(|| {
             self.door.turn_away(Refusal::Receiving, self.pace.tenure().from());
             Status::unavailable(Refusal::Receiving.message())
         })

@@ -3,9 +3,7 @@ use super::frames::Frames;
 use crate::load::{Allowance, Turn};
 use crate::view::Claims;
 use bytes::Bytes;
-use heliograph_distributor_protocol::{Protocol, Request, RequestError};
-use heliograph_envoy::Message;
-use heliograph_envoy::envoy::config::core::v3::Node;
+use heliograph_distributor_protocol::{NodeFields, Protocol, Request, RequestError};
 use http_body::Frame;
 use http_body_util::BodyExt;
 use std::sync::Arc;
@@ -26,7 +24,7 @@ pub(crate) struct Incoming {
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
-/// All that is kept of a node. A real Envoy sends 61 KB, most of it the list of its extensions.
+/// All that is kept of a node.
 #[derive(Debug)]
 pub(crate) struct NodeName {
     pub(crate) id: String,
@@ -68,6 +66,7 @@ impl Requests {
                 self.allowance.take(message.len(), Instant::now());
                 let (request, node) = Request::scan(self.protocol, message).map_err(refusal)?;
                 let room = self.receiving.take().and_then(|receiving| receiving.room);
+                let room = self.admitted.decode(room, request.overhead())?;
                 return Ok(Some(Incoming { node, request, room }));
             }
             match self.frame().await? {
@@ -124,12 +123,12 @@ impl Requests {
 }
 
 impl NodeName {
-    pub(crate) fn read(node: Bytes) -> Result<Self, Status> {
-        let node = Node::decode(node).map_err(|error| {
+    pub(crate) fn read(node: &[u8]) -> Result<Self, Status> {
+        let node = NodeFields::scan(node).map_err(|error| {
             Status::invalid_argument(format!("the node of this request cannot be read: {error}"))
         })?;
         let claims = Claims::of(&node);
-        Ok(Self { id: node.id, cluster: node.cluster, claims })
+        Ok(Self { id: node.id.to_owned(), cluster: node.cluster.to_owned(), claims })
     }
 }
 
@@ -139,7 +138,9 @@ pub(crate) fn refusal(error: RequestError) -> Status {
         RequestError::Malformed(_) => Status::invalid_argument(error.to_string()),
         RequestError::TooManyNames { .. }
         | RequestError::TooLong { .. }
-        | RequestError::TooManyBytes { .. } => Status::resource_exhausted(error.to_string()),
+        | RequestError::TooManyBytes { .. }
+        | RequestError::TooManyDetails { .. }
+        | RequestError::NodeTooLarge { .. } => Status::resource_exhausted(error.to_string()),
     }
 }
 
@@ -194,6 +195,38 @@ mod tests {
         assert_eq!(late.code(), Code::DeadlineExceeded);
         halves.remove(0);
         assert!(half(&door, large.into()).next().now_or_never().is_none());
+    }
+
+    /// A request with names of one byte: 3 bytes each on the wire, and 56 more once they are decoded.
+    #[tokio::test]
+    async fn a_large_request_takes_the_room_of_what_it_becomes() {
+        let metrics = LoadMetrics::register(&Registry::new(), &LoadArgs::DEFAULT).unwrap();
+        let door = Arc::new(Door::new(&LoadArgs::DEFAULT, metrics));
+        let request = |names: usize| {
+            let message = [3 << 3 | 2, 1, b'a'].repeat(names);
+            let length = (message.len() as u32).to_be_bytes();
+            // In pieces, as they come from a network.
+            let pieces = [&[0], &length[..], &message].concat();
+            let pieces: Vec<_> = pieces.chunks(16 << 10).map(Bytes::copy_from_slice).collect();
+            let frames = pieces.into_iter().map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
+            let body = Body::new(StreamBody::new(stream::iter(frames)));
+            Requests::new(Protocol::Delta, body, Arc::new(door.admit(&Tenure::default()).unwrap()))
+        };
+        let taken = |incoming: &Incoming| incoming.room.as_ref().map(|room| room.num_permits());
+        let small = request(32_000).next().await.unwrap().unwrap();
+        assert_eq!(taken(&small), None, "so many that it was small on the wire");
+        let mut all = Vec::new();
+        let refused = loop {
+            match request(200_000).next().await {
+                Ok(incoming) => all.push(incoming.unwrap()),
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(refused.code(), Code::Unavailable);
+        assert_eq!(taken(&all[0]), Some(200_000 * 56));
+        assert_eq!(all.len(), (256 << 20) / (200_000 * 56));
+        drop(all);
+        assert!(request(200_000).next().await.is_ok());
     }
 
     #[tokio::test]

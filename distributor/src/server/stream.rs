@@ -132,7 +132,7 @@ impl AdsStream {
     /// read meanwhile, so nothing has to be kept.
     async fn open(&mut self) -> Result<(), Status> {
         let Some(mut first) = self.first().await? else { return Err(Status::ok("")) };
-        let node = NodeName::read(first.node.take().ok_or_else(no_node)?)?;
+        let node = NodeName::read(&first.node.take().ok_or_else(no_node)?)?;
         let name = fleet_of(&node)?;
         self.caller.admit(&name)?;
         let identity = self.caller.identity();

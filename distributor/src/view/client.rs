@@ -1,6 +1,4 @@
-use heliograph_envoy::envoy::config::core::v3::Node;
-use heliograph_envoy::envoy::config::core::v3::node::UserAgentVersionType;
-use heliograph_envoy::google::protobuf::value::Kind;
+use heliograph_distributor_protocol::{NodeFields, UserAgentVersion};
 use heliograph_snapshot::{Internal, Snapshot};
 use heliograph_views::{Client, EnvoyVersion, Proxy, REGION, SUBZONE, ZONE};
 use std::collections::BTreeMap;
@@ -23,36 +21,17 @@ pub(crate) struct Who {
     pub(crate) namespace: Option<String>,
 }
 
-/// Where in its node's metadata a client says its labels.
-const CLAIMED: &str = "labels";
 /// Labels are the client's to choose, so there are not many of them, nor long ones.
-const MOST_LABELS: usize = 32;
 const LONGEST: usize = 256;
 
 impl Claims {
-    pub(crate) fn of(node: &Node) -> Self {
-        let mut labels = BTreeMap::new();
-        let metadata = node.metadata.as_ref().and_then(|metadata| metadata.fields.get(CLAIMED));
-        if let Some(Kind::StructValue(claimed)) = metadata.and_then(|value| value.kind.as_ref()) {
-            for (key, value) in claimed.fields.iter().take(MOST_LABELS) {
-                match &value.kind {
-                    Some(Kind::StringValue(value)) if key.len().max(value.len()) <= LONGEST => {
-                        labels.insert(key.clone(), value.clone());
-                    }
-                    _ => {}
-                }
-            }
-        }
-        if let Some(locality) = &node.locality {
-            let place =
-                [(REGION, &locality.region), (ZONE, &locality.zone), (SUBZONE, &locality.sub_zone)];
-            for (key, value) in place.into_iter().filter(|(_, value)| !value.is_empty()) {
-                if value.len() <= LONGEST {
-                    labels.insert(key.to_owned(), value.clone());
-                }
-            }
-        }
-        Self { labels, version: version(node) }
+    pub(crate) fn of(node: &NodeFields<'_>) -> Self {
+        let said = node.labels.iter().filter_map(|(key, value)| Some((*key, (*value)?)));
+        let place = [(REGION, node.region), (ZONE, node.zone), (SUBZONE, node.sub_zone)];
+        let place = place.into_iter().filter(|(_, value)| !value.is_empty());
+        let labels = said.chain(place).filter(|(key, value)| key.len().max(value.len()) <= LONGEST);
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        Self { labels, version: node.version.and_then(version) }
     }
 }
 
@@ -77,13 +56,9 @@ impl Who {
     }
 }
 
-fn version(node: &Node) -> Option<EnvoyVersion> {
-    match node.user_agent_version_type.as_ref()? {
-        UserAgentVersionType::UserAgentVersion(text) => text.parse().ok(),
-        UserAgentVersionType::UserAgentBuildVersion(build) => {
-            let version = build.version.as_ref()?;
-            let parts = [version.major_number, version.minor_number, version.patch];
-            Some(EnvoyVersion { parts: parts.to_vec() })
-        }
+fn version(version: UserAgentVersion<'_>) -> Option<EnvoyVersion> {
+    match version {
+        UserAgentVersion::Text(text) => text.parse().ok(),
+        UserAgentVersion::Build(parts) => Some(EnvoyVersion { parts: parts?.to_vec() }),
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use heliograph_distributor_protocol::NodeFields;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::node::UserAgentVersionType;
 use heliograph_envoy::envoy::config::core::v3::{BuildVersion, Locality, Node};
@@ -53,7 +54,11 @@ fn claims(rack: &str) -> Claims {
     let value = |kind| Value { kind: Some(kind) };
     let of = |key: &str, value| Struct { fields: [(key.to_owned(), value)].into() };
     let labels = value(Kind::StructValue(of("rack", value(Kind::StringValue(rack.to_owned())))));
-    Claims::of(&Node { metadata: Some(of("labels", labels)), ..Default::default() })
+    claims_of(&Node { metadata: Some(of("labels", labels)), ..Default::default() })
+}
+
+fn claims_of(node: &Node) -> Claims {
+    Claims::of(&NodeFields::scan(&node.encode_to_vec()).unwrap())
 }
 
 fn snapshot(changes: Vec<Change>) -> Arc<Snapshot> {
@@ -194,8 +199,7 @@ fn a_version_and_a_place_are_taken_from_the_node() {
         user_agent_version_type: Some(UserAgentVersionType::UserAgentBuildVersion(build)),
         ..Default::default()
     };
-    let node = Node::decode(node.encode_to_vec().as_slice()).unwrap();
-    let client = Who { claims: Claims::of(&node), ..Who::default() }.client(&snapshot(vec![]));
+    let client = Who { claims: claims_of(&node), ..Who::default() }.client(&snapshot(vec![]));
     let (client, is_listed) = client;
     assert!(!is_listed);
     assert_eq!(client.version, "1.31.2".parse().ok());

@@ -7,6 +7,8 @@ use crate::wire::talker::{self, Talker, framed};
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::core::v3::Node;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use heliograph_envoy::{Message, append_message};
+use heliograph_snapshot::ResourceType;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -156,6 +158,43 @@ async fn floods_of_resets_and_of_headers_take_no_memory() {
     let taken = site.distributor.memory().saturating_sub(before);
     assert!(taken < 100, "{taken} MiB");
     site.goes_on().await;
+}
+
+/// A decoder of whole messages would take two gigabytes for the first of them, and hundreds of megabytes for each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_of_millions_of_empty_parts_take_little() {
+    let node = Node { cluster: FLEET.to_owned(), ..Default::default() }.encode_to_vec();
+    // The node's extensions, features and metadata, names and versions, locators, details of an error: in each field of
+    // the path the next one.
+    let paths: [&[u32]; 7] = [&[1, 9], &[1, 10], &[1, 3, 1], &[3], &[5], &[8], &[7, 3]];
+    for path in paths {
+        let (last, outer) = path.split_last().unwrap();
+        let mut parts = [*last as u8 * 8 + 2, 0].repeat(15 << 20);
+        let mut words = Vec::new();
+        for field in outer.iter().rev() {
+            // The node says whose it is before it goes on.
+            let start = if *field == 1 { node.clone() } else { Vec::new() };
+            let mut message = Vec::new();
+            append_message(&mut message, *field, &[start, parts].concat());
+            parts = message;
+        }
+        if path[0] != 1 {
+            append_message(&mut words, 1, &node);
+        }
+        append_message(&mut words, 2, ResourceType::Cluster.type_url().as_bytes());
+        words.extend(parts);
+        let length = u32::try_from(words.len()).unwrap().to_be_bytes();
+        let mut site = Site::start(&OPEN, None).await;
+        let before = site.distributor.peak_memory();
+        let mut talker = Talker::open(&site.server).await;
+        talker.say([&[0], &length[..], &words].concat().into()).await.unwrap();
+        let heard = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap();
+        let taken = site.distributor.peak_memory().saturating_sub(before);
+        assert!(taken < 100, "{path:?}: {taken} MiB");
+        let status = heard.unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{path:?}: {status}");
+        site.goes_on().await;
+    }
 }
 
 /// For this process and those that it starts, as many as it may have.

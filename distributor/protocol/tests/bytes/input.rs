@@ -119,7 +119,7 @@ impl<'a> Input<'a> {
     }
 
     /// Cuts the message, or changes a byte of it, or puts some in.
-    fn damage(&mut self, message: &mut Vec<u8>) {
+    pub(crate) fn damage(&mut self, message: &mut Vec<u8>) {
         if message.is_empty() {
             return;
         }

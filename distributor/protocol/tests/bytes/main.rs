@@ -6,8 +6,11 @@
 
 mod decoder;
 mod input;
+mod node;
 mod session;
 
+use heliograph_distributor_protocol::{NodeFields, Protocol, Request, RequestError};
+use heliograph_envoy::append_message;
 use proptest::prelude::*;
 
 proptest! {
@@ -16,6 +19,11 @@ proptest! {
     #[test]
     fn a_request_is_scanned_as_it_would_be_decoded(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         decoder::read(&bytes);
+    }
+
+    #[test]
+    fn a_node_is_scanned_as_it_would_be_decoded(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        node::read(&bytes);
     }
 }
 
@@ -53,8 +61,61 @@ fn a_session_that_hears_much_keeps_little() {
     assert!(taken < 200, "{taken} MiB");
 }
 
+/// A decoder would make hundreds of megabytes of each of these requests, and gigabytes of the first.
+#[test]
+fn requests_of_millions_of_empty_parts_take_little() {
+    // In a node its extensions, features, addresses, parameters and metadata; names, versions and locators; details of an
+    // error.
+    let in_node: [&[u32]; 5] = [&[1, 9], &[1, 10], &[1, 11], &[1, 12], &[1, 3, 1]];
+    let others: [&[u32]; 6] = [&[3], &[4], &[5], &[8], &[9], &[7, 3]];
+    for path in in_node.into_iter().chain(others) {
+        let message = empty_parts(path, 15 << 20);
+        let before = peak();
+        let refused = Request::scan(Protocol::Delta, message.into()).unwrap_err();
+        let taken = peak().saturating_sub(before);
+        assert!(!matches!(refused, RequestError::Malformed(_)), "{path:?}: {refused}");
+        assert!(taken < 100, "{path:?}: {taken} MiB");
+    }
+}
+
+/// Nor does the largest node that is allowed.
+#[test]
+fn the_largest_nodes_take_little() {
+    let before = peak();
+    for path in [&[9][..], &[10], &[11], &[12], &[3, 1]] {
+        let node = [within(&[1], b"me"), empty_parts(path, 500_000)].concat();
+        assert_eq!(NodeFields::scan(&node).unwrap().id, "me");
+    }
+    let labels = [within(&[1], b"labels"), empty_parts(&[2, 5, 1], 500_000)].concat();
+    let node = within(&[3, 1], &labels);
+    assert_eq!(NodeFields::scan(&node).unwrap().labels, [("", None)].into());
+    let taken = peak().saturating_sub(before);
+    assert!(taken < 100, "{taken} MiB");
+}
+
+/// A message with so many empty parts in the last of these fields, each of which is in the one before it.
+fn empty_parts(path: &[u32], count: usize) -> Vec<u8> {
+    let (last, path) = path.split_last().unwrap();
+    within(path, &[*last as u8 * 8 + 2, 0].repeat(count))
+}
+
+fn within(path: &[u32], content: &[u8]) -> Vec<u8> {
+    path.iter().rev().fold(content.to_vec(), |content, field| {
+        let mut message = Vec::new();
+        append_message(&mut message, *field, &content);
+        message
+    })
+}
+
 /// That of this process, in MiB.
 fn memory() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() / 256
+}
+
+/// The most that it had so far.
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<usize>().unwrap() >> 10
 }

@@ -271,11 +271,38 @@ fn row_16_many_names_are_accepted_and_too_many_refused() {
     for (protocol, message) in
         [(StateOfTheWorld, whole.encode_to_vec()), (Delta, delta.encode_to_vec())]
     {
-        let (request, _) = Request::scan(protocol, message.into()).unwrap();
-        let mut stream = Stream::new(protocol, small.clone());
-        let error = stream.session.on_request(stream.now, &request).unwrap_err();
+        // Before any of them is decoded.
+        let error = Request::scan(protocol, message.into()).unwrap_err();
         assert!(error.to_string().contains("1000000 names"), "{error}");
         assert!(error.to_string().contains(&NAMES_LIMIT.to_string()), "{error}");
+    }
+}
+
+/// As they come over the wire, of a fleet that has them all.
+#[test]
+fn row_16_as_many_names_as_are_allowed_are_served() {
+    use heliograph_distributor_protocol::Request;
+    use heliograph_envoy::Message as _;
+    use heliograph_envoy::envoy::service::discovery::v3::*;
+    let all: Vec<_> = (0..NAMES_LIMIT).map(|n| n.to_string()).collect();
+    let large: Vec<_> = all.iter().map(|name| (Endpoints, name.as_str(), "1")).collect();
+    let large = view(1, &large);
+    let type_url = Endpoints.type_url().to_owned();
+    let whole = DiscoveryRequest {
+        type_url: type_url.clone(),
+        resource_names: all.clone(),
+        ..Default::default()
+    };
+    let delta =
+        DeltaDiscoveryRequest { type_url, resource_names_subscribe: all, ..Default::default() };
+    for (protocol, message) in
+        [(StateOfTheWorld, whole.encode_to_vec()), (Delta, delta.encode_to_vec())]
+    {
+        let (request, _) = Request::scan(protocol, message.into()).unwrap();
+        let mut stream = Stream::new(protocol, large.clone());
+        let output = stream.session.on_request(stream.now, &request).unwrap();
+        assert_eq!(one(output.replies).resources.len(), NAMES_LIMIT);
+        assert_eq!(stream.session.names(&request), NAMES_LIMIT);
     }
 }
 
