@@ -8,7 +8,7 @@ use tonic::Status;
 pub(crate) struct Frames {
     /// The message that is being received, with its prefix.
     partial: BytesMut,
-    /// What came beyond it.
+    /// What came beyond it, or is not yet part of it.
     rest: Bytes,
 }
 
@@ -43,7 +43,10 @@ impl Frames {
                 "a request of {length} bytes: at most {MESSAGE_LIMIT} are read"
             )));
         }
-        if !self.fill(PREFIX + length) {
+        // Until there is room for a message that is not complete, nothing is set aside for it.
+        let is_accepted = self.partial.capacity() >= PREFIX + length;
+        let is_complete = PREFIX + length <= self.partial.len() + self.rest.len();
+        if !(is_accepted || is_complete) || !self.fill(PREFIX + length) {
             return Ok(None);
         }
         let mut message = std::mem::take(&mut self.partial).freeze();
@@ -57,6 +60,15 @@ impl Frames {
         Some(length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
     }
 
+    /// Sets memory aside for the message that is announced. To be called once there is room for it.
+    pub(crate) fn accept(&mut self) {
+        if let Some(length) = self.announced() {
+            // At once: to grow with each piece would take twice as much, and copy it.
+            self.partial.reserve((PREFIX + length).saturating_sub(self.partial.len()));
+            self.fill(PREFIX + length);
+        }
+    }
+
     /// Whether the body may end here.
     pub(crate) fn is_empty(&self) -> bool {
         self.partial.is_empty() && self.rest.is_empty()
@@ -66,7 +78,6 @@ impl Frames {
     fn fill(&mut self, length: usize) -> bool {
         let missing = length.saturating_sub(self.partial.len());
         if !self.rest.is_empty() {
-            // At once: to grow with each piece would take twice as much, and copy it.
             self.partial.reserve(missing);
         }
         let piece = self.rest.split_to(missing.min(self.rest.len()));
@@ -147,6 +158,26 @@ mod tests {
         assert_eq!(refused([0, 2, 0, 0, 0]), Ok(None));
         assert_eq!(refused([0, 2, 0, 0, 1]), Err(Code::ResourceExhausted));
         assert_eq!(refused([1, 0, 0, 0, 0]), Err(Code::Unimplemented));
+    }
+
+    #[test]
+    fn nothing_is_set_aside_for_a_message_before_there_is_room_for_it() {
+        let body = framed(&[&[7; 1 << 20]]);
+        let mut pieces = body.chunks(16 << 10).map(Bytes::copy_from_slice);
+        let mut frames = Frames::default();
+        frames.push(pieces.next().unwrap());
+        assert!(frames.next().unwrap().is_none());
+        assert_eq!(frames.announced(), Some(1 << 20));
+        assert!(frames.partial.capacity() < 1 << 10, "{}", frames.partial.capacity());
+        frames.accept();
+        let (start, capacity) = (frames.partial.as_ptr(), frames.partial.capacity());
+        assert!(capacity >= body.len() && frames.rest.is_empty());
+        for piece in pieces {
+            assert!(frames.next().unwrap().is_none());
+            frames.push(piece);
+        }
+        let message = frames.next().unwrap().unwrap();
+        assert_eq!((message.len(), message.as_ptr()), (1 << 20, start.wrapping_add(PREFIX)));
     }
 
     #[test]

@@ -91,6 +91,7 @@ impl Requests {
             && let Some(length) = self.frames.announced()
         {
             let room = self.admitted.receive(length)?;
+            self.frames.accept();
             self.receiving = Some(Receiving { room, deadline: Instant::now() + RECEIVE_PATIENCE });
         }
         let Some(Receiving { deadline, .. }) = self.receiving else {
