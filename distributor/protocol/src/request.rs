@@ -1,6 +1,7 @@
 use crate::node::NODE_LIMIT;
 use crate::scan::{Scanned, digest_of};
 use crate::session::Protocol;
+use crate::wire::malformed;
 use bytes::Bytes;
 use heliograph_snapshot::ResourceType;
 use prost::{DecodeError, Message};
@@ -29,8 +30,16 @@ pub enum Asks {
 
 #[derive(Clone, Debug)]
 enum Content {
-    Wire(Protocol, Bytes),
-    Read { error: Option<String>, asks: Asks },
+    Wire {
+        protocol: Protocol,
+        message: Bytes,
+        /// Of how many resources it says a version that is held.
+        held: usize,
+    },
+    Read {
+        error: Option<String>,
+        asks: Asks,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,9 +118,9 @@ impl Request {
     /// parts is refused before any of them is decoded.
     pub fn scan(protocol: Protocol, message: Bytes) -> Result<(Self, Option<Bytes>), RequestError> {
         let scanned = Scanned::of(protocol, &message)?;
-        let Scanned { type_url, nonce, node, rest, digest, overhead } = scanned;
-        let (kind, content) =
-            (ResourceType::from_type_url(&type_url), Content::Wire(protocol, rest));
+        let Scanned { type_url, nonce, node, rest, digest, overhead, held } = scanned;
+        let kind = ResourceType::from_type_url(&type_url);
+        let content = Content::Wire { protocol, message: rest, held };
         Ok((Self { kind, nonce, digest, overhead, content }, node))
     }
 
@@ -155,8 +164,16 @@ impl Request {
     pub(crate) fn read(&self) -> Result<(Option<String>, Asks), RequestError> {
         match &self.content {
             Content::Read { error, asks } => Ok((error.clone(), asks.clone())),
-            Content::Wire(Protocol::Delta, message) => delta(DeltaFields::decode(message.clone())?),
-            Content::Wire(Protocol::StateOfTheWorld, message) => {
+            Content::Wire { protocol: Protocol::Delta, message, held } => {
+                let request = DeltaFields::decode(message.clone())?;
+                // Of two versions of one resource the last one counts, and the digest is the same in either order. What is
+                // refused here is never decided, so no other request is taken for it.
+                if request.held.len() != *held {
+                    return Err(malformed("a version of one resource comes twice"));
+                }
+                delta(request)
+            }
+            Content::Wire { protocol: Protocol::StateOfTheWorld, message, .. } => {
                 whole(WholeFields::decode(message.clone())?)
             }
         }
@@ -280,6 +297,25 @@ mod tests {
             },
         ] {
             assert_eq!(self::delta(delta).unwrap_err(), refused);
+        }
+    }
+
+    #[test]
+    fn two_versions_of_one_resource_are_refused() {
+        let read = |entries: &[(&str, &str)]| {
+            let entry = |(name, version): &(&str, &str)| DeltaDiscoveryRequest {
+                initial_resource_versions: [(name.to_string(), version.to_string())].into(),
+                ..Default::default()
+            };
+            // One message behind the other is one message.
+            let message: Vec<u8> =
+                entries.iter().flat_map(|it| entry(it).encode_to_vec()).collect();
+            Request::scan(Protocol::Delta, message.into())?.0.check()
+        };
+        assert_eq!(read(&[("a", "1"), ("b", "1")]), Ok(()));
+        for twice in [[("a", "1"), ("a", "2")], [("a", "1"), ("a", "1")], [("", "1"), ("", "2")]] {
+            let error = read(&twice).unwrap_err();
+            assert!(matches!(error, RequestError::Malformed(_)), "{error}");
         }
     }
 

@@ -18,10 +18,13 @@ pub(crate) struct Scanned {
     pub(crate) node: Option<Bytes>,
     /// The message without it: a real Envoy's is 61 KB, and what is left may be kept for long.
     pub(crate) rest: Bytes,
-    /// Of all the rest, in whatever order it comes: Envoy writes what it holds in another order each time.
+    /// Of all the rest, in whatever order it comes: Envoy writes what it holds in another order each time. Nothing that can
+    /// be read means another thing in another order.
     pub(crate) digest: u128,
     /// What its names and versions take beside their bytes once they are decoded: an empty one has two bytes.
     pub(crate) overhead: usize,
+    /// Of how many resources it says a version that is held.
+    pub(crate) held: usize,
 }
 
 /// What a field of a request is.
@@ -66,6 +69,8 @@ struct Counts {
     held: usize,
     locators: usize,
     details: usize,
+    versions: usize,
+    errors: usize,
 }
 
 impl Scanned {
@@ -101,7 +106,7 @@ impl Scanned {
             begin = end;
         }
         counts.check(type_url)?;
-        scanned.overhead = counts.overhead();
+        (scanned.overhead, scanned.held) = (counts.overhead(), counts.held);
         (scanned.type_url, scanned.nonce) = (type_url.to_owned(), nonce.to_owned());
         scanned.rest = match node {
             None => message.clone(),
@@ -127,13 +132,15 @@ impl Counts {
             Role::Unsubscribe => self.unsubscribe += 1,
             Role::Locator => self.locators += 1,
             Role::Held => self.held += 1,
+            Role::Version => self.versions += 1,
             Role::Error => {
+                self.errors += 1;
                 let mut status = field.message()?;
                 while let Some(part) = status.next()? {
                     self.details += usize::from(part.number == DETAILS);
                 }
             }
-            Role::Node | Role::TypeUrl | Role::Nonce | Role::Version | Role::Unknown => {}
+            Role::Node | Role::TypeUrl | Role::Nonce | Role::Unknown => {}
         }
         Ok(())
     }
@@ -148,7 +155,11 @@ impl Counts {
         if self.details > DETAILS_LIMIT {
             return Err(RequestError::TooManyDetails { count: self.details });
         }
-        Ok(())
+        // Of two that say different things the last one counts, and the digest is the same in either order.
+        match self.versions > 1 || self.errors > 1 {
+            true => Err(malformed("a part of it that there is once comes twice")),
+            false => Ok(()),
+        }
     }
 
     fn overhead(&self) -> usize {
@@ -256,12 +267,23 @@ mod tests {
     }
 
     #[test]
+    fn what_would_mean_another_thing_in_another_order_is_refused() {
+        for (protocol, field) in
+            [(Protocol::Delta, 7), (Protocol::StateOfTheWorld, 1), (Protocol::StateOfTheWorld, 6)]
+        {
+            assert!(scan(protocol, empty_parts(field, 1)).is_ok());
+            assert!(scan(protocol, empty_parts(field, 2)).is_err(), "{protocol:?}, field {field}");
+        }
+    }
+
+    #[test]
     fn too_many_parts_are_refused_before_they_are_decoded() {
         for (protocol, fields) in
             [(Protocol::Delta, &[3, 4, 5, 8, 9][..]), (Protocol::StateOfTheWorld, &[3, 7])]
         {
             for field in fields {
-                assert!(scan(protocol, empty_parts(*field, NAMES_LIMIT)).is_ok());
+                let most = scan(protocol, empty_parts(*field, NAMES_LIMIT));
+                assert!(!matches!(most, Err(RequestError::TooManyNames { .. })), "field {field}");
                 let error = scan(protocol, empty_parts(*field, NAMES_LIMIT + 1)).unwrap_err();
                 let count = NAMES_LIMIT + 1;
                 let type_url = String::new();
