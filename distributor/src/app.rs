@@ -4,6 +4,7 @@ use crate::comparison::Comparer;
 use crate::feed::{Budget, Feed, Fleets};
 use crate::identity::{Security, SecurityArgs, SecurityError};
 use crate::load::{LoadArgs, LoadMetrics};
+use crate::log_limit::FleetLimits;
 use crate::metrics::Metrics;
 use crate::pages;
 use crate::server::{Door, Entrance, Rebalancer, Server, Shared};
@@ -185,7 +186,9 @@ impl Bound {
         endless.spawn(door.clone().watch());
         endless.spawn(rebalancer.run(readiness.clone(), stop.clone()));
         endless.spawn(unready(readiness, stop.clone()));
-        let shared = Shared { fleets, clients, comparisons, metrics, identifier, door };
+        let unpublished = FleetLimits::default();
+        let shared =
+            Shared { fleets, clients, comparisons, metrics, identifier, door, unpublished };
         let server = Server::new(listener, entrance, shared);
         tokio::select! {
             () = server.run(stop) => Ok(()),

@@ -15,6 +15,7 @@ mod feed;
 mod followed;
 mod identity;
 mod load;
+mod log_limit;
 mod metrics;
 mod pages;
 pub mod program;

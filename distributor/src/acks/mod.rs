@@ -7,6 +7,7 @@ mod reporter;
 pub(crate) use reporter::Reporter;
 
 use crate::feed::{Fleet, Fleets, Stage};
+use crate::log_limit::LineLimit;
 use disputes::Places;
 use heliograph_distributor_protocol::{Rejection, Standing, View};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
@@ -15,6 +16,7 @@ use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// How the fleets take their snapshots, as far as this replica's clients tell.
 #[derive(Clone, Debug)]
@@ -86,6 +88,8 @@ struct Sums {
     acknowledged: BTreeMap<Head, usize>,
     rejections: VecDeque<RejectionSummary>,
     places: Places,
+    /// Lines of the log about rejections of each type.
+    lines: BTreeMap<ResourceType, LineLimit>,
 }
 
 /// One stream's part in the sums, taken back when it ends.
@@ -238,9 +242,13 @@ impl Participant {
         (self.place, self.acknowledged) = (place, acknowledged);
     }
 
-    /// Whether this is the first of its like.
-    pub(crate) fn rejected(&self, rejection: &Rejection) -> bool {
-        self.fleet.acks.change(|sums| sums.rejected(rejection))
+    /// If this is the first of its like, and the log may have a line about it: how many such lines were suppressed.
+    pub(crate) fn rejected(&self, rejection: &Rejection) -> Option<u64> {
+        self.fleet.acks.change(|sums| {
+            let is_first = sums.rejected(rejection);
+            let line = sums.lines.entry(rejection.kind).or_default();
+            is_first.then(|| line.allow(Instant::now())).flatten()
+        })
     }
 }
 

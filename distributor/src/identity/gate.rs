@@ -6,13 +6,15 @@ use super::metrics::SecurityMetrics;
 use super::review::{ReviewRefused, Reviewer};
 use super::rules::{Denied, Grants, Rules};
 use crate::followed::Followed;
+use crate::log_limit::LineLimit;
 use crate::tls::{HandshakeError, Material};
 use heliograph_snapshot::FleetName;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
 use tonic::Status;
 use zeroize::Zeroizing;
 
@@ -21,8 +23,8 @@ pub(crate) struct Gate {
     /// `None`: nobody is asked.
     ways: Option<Ways>,
     metrics: SecurityMetrics,
-    /// When somebody who was turned away was last worth a warning.
-    warned: Mutex<Option<Instant>>,
+    /// Lines about those who were turned away. They come in storms, and their count is in the metrics.
+    lines: Mutex<LineLimit>,
 }
 
 /// How a client can show who it is, at least one, and what follows from it.
@@ -76,13 +78,11 @@ enum Refused {
     Denied(#[from] Denied),
 }
 
-/// Refusals come in storms, and their count is in the metrics: one line in this time is enough.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 const LONGEST_WORDS: usize = 1000;
 
 impl Gate {
     pub(super) fn new(ways: Option<Ways>, metrics: SecurityMetrics) -> Self {
-        Self { ways, metrics, warned: Mutex::new(None) }
+        Self { ways, metrics, lines: Mutex::default() }
     }
 
     /// Who calls, by its certificate if it has one, else by its token.
@@ -159,10 +159,11 @@ impl Gate {
     }
 
     fn tell(&self, refused: &dyn fmt::Display) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
-            *warned = Some(Instant::now());
-            tracing::warn!(reason = %refused, "a client was refused; more of them are only counted for a while");
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let allowed = lines.allow(Instant::now());
+        drop(lines);
+        if let Some(suppressed) = allowed {
+            tracing::warn!(reason = %refused, suppressed, "a client was refused; more of them are only counted for a while");
         } else {
             tracing::debug!(reason = %refused, "a client was refused");
         }

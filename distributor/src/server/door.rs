@@ -1,6 +1,7 @@
 use super::pace::{Pace, Paces};
 use super::tenure::Tenure;
 use crate::load::{Allowance, Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
+use crate::log_limit::LineLimit;
 use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -28,8 +29,8 @@ pub(crate) struct Door {
     drain_time: Duration,
     start: Instant,
     metrics: LoadMetrics,
-    /// When the operator was last told of each refusal.
-    warned: Mutex<BTreeMap<Refusal, Instant>>,
+    /// A replica that turns away thousands says so now and then.
+    lines: Mutex<BTreeMap<Refusal, LineLimit>>,
 }
 
 /// A connection that was let in. Its place is free again when this is dropped.
@@ -54,8 +55,6 @@ pub(crate) const SMALL_REQUEST: usize = 96 << 10;
 /// What all larger ones together may take, from their first byte until they are answered, on the wire or decoded, whatever
 /// is more: a thousand Envoys at once that come back with 2,000 resources each.
 const RECEIVING: usize = 256 << 20;
-/// A replica that turns away thousands says so once in this time.
-const WARN_EVERY: Duration = Duration::from_secs(60);
 /// How often they are looked at within the time that clients have to read. They may have a part more of it.
 const LOOKS: f64 = 4.0;
 
@@ -77,7 +76,7 @@ impl Door {
             drain_time: args.drain_time.unwrap_or_default(),
             start: Instant::now(),
             metrics,
-            warned: Mutex::default(),
+            lines: Mutex::default(),
         }
     }
 
@@ -142,15 +141,15 @@ impl Door {
 
     fn turn_away(&self, refusal: Refusal, address: IpAddr) {
         self.metrics.turned_away(refusal);
-        let now = Instant::now();
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = warned.get(&refusal).is_some_and(|at| now.duration_since(*at) < WARN_EVERY);
-        if refusal == Refusal::Drain || told {
+        if refusal == Refusal::Drain {
             return;
         }
-        warned.insert(refusal, now);
-        drop(warned);
-        tracing::warn!(%address, "proxies are turned away: {}", refusal.message());
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let allowed = lines.entry(refusal).or_default().allow(Instant::now());
+        drop(lines);
+        if let Some(suppressed) = allowed {
+            tracing::warn!(%address, suppressed, "proxies are turned away: {}", refusal.message());
+        }
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.

@@ -21,6 +21,7 @@ use crate::comparison::Comparisons;
 use crate::feed::Fleets;
 use crate::followed::Followed;
 use crate::identity::{Gate, Peer};
+use crate::log_limit::FleetLimits;
 use crate::metrics::{Metrics, Present};
 use crate::tls::Material;
 use ads::Ads;
@@ -47,6 +48,8 @@ pub(crate) struct Shared {
     /// Names this replica and its version to clients.
     pub(crate) identifier: String,
     pub(crate) door: Arc<Door>,
+    /// Lines about fleets that are not published.
+    pub(crate) unpublished: FleetLimits,
 }
 
 /// An accept loop of our own: the one of tonic can neither end long streams nor bound what they buffer.

@@ -72,6 +72,8 @@ const LEFT_ALONE: Duration = Duration::from_secs(2);
 /// How long a client with a large first request waits for a fleet that is not published. Others wait for as long as that
 /// takes.
 const LONG_WAIT: Duration = Duration::from_secs(5);
+/// How much of a client's words goes into the log.
+const LOGGED_DETAIL: usize = 1 << 10;
 const REJECTED: &str = "a proxy rejected some of its configuration, and goes on without that";
 
 impl AdsStream {
@@ -348,12 +350,13 @@ impl Serving {
         self.client.at(self.session.standing(), &self.seat);
     }
 
-    /// Warns once of what ten thousand proxies may say.
+    /// Warns once of what ten thousand proxies may say, and once in a minute of what one may say in ever other words.
     fn tell(&self, rejection: &Rejection, nonce: &str) {
         let Rejection { kind, detail, resources: _, attributed: _ } = rejection;
+        let detail = &detail[..detail.floor_char_boundary(LOGGED_DETAIL)];
         let (fleet, node) = (&self.fleet.name, &self.client.who().node);
-        if self.participant.rejected(rejection) {
-            tracing::warn!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
+        if let Some(suppressed) = self.participant.rejected(rejection) {
+            tracing::warn!(%fleet, node, %kind, nonce, detail, suppressed, "{REJECTED}");
         } else {
             tracing::debug!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
         }
@@ -371,8 +374,10 @@ async fn wait_for(
     node: &str,
     first: &Request,
 ) -> Result<(Arc<Fleet>, News), Status> {
-    if shared.fleets.stage(name).is_none() {
-        tracing::info!(fleet = %name, node, "a proxy waits for a fleet that is not published");
+    if shared.fleets.stage(name).is_none()
+        && let Some(suppressed) = shared.unpublished.allow(name, Instant::now())
+    {
+        tracing::info!(fleet = %name, node, suppressed, "a proxy waits for a fleet that is not published");
     }
     // It is kept for as long as this takes.
     first.check().map_err(refusal)?;

@@ -5,11 +5,13 @@ use crate::site::{Certificates, FLEET, Site};
 use crate::wire::raw;
 use crate::wire::talker::{self, Talker, framed};
 use bytes::Bytes;
+use heliograph_client::{Client, Options, Protocol, State};
 use heliograph_envoy::envoy::config::core::v3::Node;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use heliograph_envoy::{Message, append_message};
 use heliograph_snapshot::ResourceType;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::Code;
@@ -195,6 +197,35 @@ async fn requests_of_millions_of_empty_parts_take_little() {
         assert_eq!(status.code(), Code::ResourceExhausted, "{path:?}: {status}");
         site.goes_on().await;
     }
+}
+
+/// A client can reject and wait as often as it likes, and in ever other words.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_different_rejections_are_few_lines() {
+    let mut site = Site::start(&OPEN, None).await;
+    let rejections = "heliograph_distributor_rejections_total{type=\"cluster\"}";
+    for number in 0..1000 {
+        let words = format!("this is the {number}. {}", "x".repeat(4 << 10));
+        let mut options = Options::new(site.server.clone(), Protocol::Delta, FLEET);
+        options.rejects = Arc::new(move |_, _, _| Some(words.clone()));
+        let client = Client::connect(options).unwrap();
+        let rejected = |state: &State| state.received.iter().any(|it| !it.accepted);
+        client.until("a rejection", DEADLINE, rejected).await.unwrap();
+        until("it is heard", async || site.distributor.metric(rejections).await > number).await;
+    }
+    let lost = Options::new(site.server.clone(), Protocol::Delta, "not/there");
+    let waiting: Vec<_> = (0..100).map(|_| Client::connect(lost.clone()).unwrap()).collect();
+    let streams = "heliograph_distributor_streams{protocol=\"delta\"}";
+    until("they wait", async || site.distributor.metric(streams).await > 100).await;
+    until("a line", async || site.distributor.log().contains("not/there")).await;
+    site.goes_on().await;
+    drop(waiting);
+    let log = site.distributor.log();
+    let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    assert!((1..=2).contains(&lines("rejected some")), "{} lines", lines("rejected some"));
+    assert_eq!(lines("not/there"), 1);
+    let longest = log.lines().map(str::len).max().unwrap();
+    assert!(longest < 2 << 10, "a line of {longest} bytes");
 }
 
 /// For this process and those that it starts, as many as it may have.
