@@ -1,6 +1,5 @@
 use super::certificate::Peer;
 use super::guarded::Guarded;
-use super::rules::Grants;
 use super::{Gate, Identity};
 use bytes::Bytes;
 use heliograph_snapshot::FleetName;
@@ -13,7 +12,7 @@ use tonic::Status;
 use tonic::body::Body;
 use zeroize::Zeroizing;
 
-/// The one who made a call, and what it may read. Cheap to clone.
+/// The one who made a call. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Arc<Inner>);
 
@@ -21,7 +20,6 @@ pub(crate) struct Caller(Arc<Inner>);
 struct Inner {
     gate: Arc<Gate>,
     identity: Identity,
-    grants: Grants,
     credential: Credential,
     /// In how long the credential is to be looked at again; `None` for nobody, who has none.
     next_look: Option<Duration>,
@@ -42,22 +40,20 @@ impl Caller {
     pub(super) fn new(
         gate: Arc<Gate>,
         identity: Identity,
-        grants: Grants,
         credential: Credential,
         next_look: Option<Duration>,
     ) -> Self {
         let fleet = OnceLock::new();
-        Self(Arc::new(Inner { gate, identity, grants, credential, next_look, fleet }))
+        Self(Arc::new(Inner { gate, identity, credential, next_look, fleet }))
     }
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.0.identity
     }
 
-    /// Whether it may read this fleet, which it named.
+    /// Whether it may read this fleet, which it named, by the rules of now: they may have changed since it called.
     pub(crate) fn admit(&self, fleet: &FleetName) -> Result<(), Status> {
-        let Inner { gate, identity, grants, .. } = &*self.0;
-        grants.check(identity, fleet).map_err(|denied| gate.denied(denied))?;
+        self.0.gate.check(&self.0.identity, fleet)?;
         // A stream names one fleet, and a caller is of one stream.
         let _ = self.0.fleet.set(fleet.clone());
         Ok(())

@@ -92,15 +92,14 @@ impl Gate {
         headers: &HeaderMap,
     ) -> Result<Caller, Status> {
         let Some(ways) = &self.ways else {
-            let (identity, grants) = (Identity::Anybody, Grants::All);
-            return Ok(Caller::new(self.clone(), identity, grants, Credential::Nothing, None));
+            return Ok(Caller::new(self.clone(), Identity::Anybody, Credential::Nothing, None));
         };
         let status = |refused: Refused| self.status(&refused, peer.map(|peer| &**peer));
         let credential = ways.credential(peer, headers).map_err(status)?;
         let known = ways.know(&credential, SystemTime::now()).await;
-        let Known { identity, grants, valid_until } = known.map_err(status)?;
+        let Known { identity, grants: _, valid_until } = known.map_err(status)?;
         let next = ways.next_look(valid_until, SystemTime::now());
-        Ok(Caller::new(self.clone(), identity, grants, credential, Some(next)))
+        Ok(Caller::new(self.clone(), identity, credential, Some(next)))
     }
 
     /// Looks at a caller again: is what it showed still good, and may it still read what it reads? Says in how long
@@ -125,9 +124,12 @@ impl Gate {
         looked.map(Some).map_err(|refused| self.status(&refused, peer))
     }
 
-    /// What a caller that may not read what it asks for is told.
-    pub(super) fn denied(&self, denied: Denied) -> Status {
-        self.status(&denied.into(), None)
+    /// Whether somebody who is known may read this fleet.
+    pub(super) fn check(&self, identity: &Identity, fleet: &FleetName) -> Result<(), Status> {
+        let Some(ways) = &self.ways else { return Ok(()) };
+        let grants = ways.rules.current().grants(identity);
+        let checked = grants.and_then(|grants| grants.check(identity, fleet));
+        checked.map_err(|denied| self.status(&denied.into(), None))
     }
 
     /// Counts a handshake that failed.

@@ -1,6 +1,10 @@
+use crate::calls::{Call, METHODS};
 use crate::pki::Authority;
 use crate::site::*;
 use heliograph_client::Protocol;
+use heliograph_envoy::envoy::config::core::v3::Node;
+use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use heliograph_snapshot::ResourceType;
 use std::os::unix::fs::symlink;
 use tonic::Code;
 
@@ -131,4 +135,41 @@ async fn a_rule_that_is_taken_away_ends_the_streams_that_need_it() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_rule_that_is_taken_away_before_a_fleet_is_named_counts() {
+    let site = Site::with(|mut args| {
+        args.xds_access = args.xds_cert.as_ref().map(|file| file.with_file_name("access.yaml"));
+        let rules = "rules: [{spiffe: 'spiffe://*/ns/edge/sa/*', fleets: ['*/gateway']}]";
+        std::fs::write(args.xds_access.as_ref().unwrap(), rules).unwrap();
+        // Nobody is looked at again meanwhile.
+        args.xds_recheck_seconds = Some(3600);
+        args
+    })
+    .await;
+    let envoy = site.authority.issue(ENVOY);
+    let open =
+        async || Call::open(&site, site.authority.client(Some(&envoy)), METHODS[0], &[]).await;
+    let (stays, goes) = (open().await, open().await);
+    let streams = "heliograph_distributor_streams{protocol=\"delta\"}";
+    until("both are open", async || site.metric(streams) == 2).await;
+    site.write(
+        "access.yaml",
+        "rules: [{spiffe: 'spiffe://*/ns/{ns}/sa/*', fleets: ['{ns}/gateway']}]",
+    );
+    until("the rules are narrow", async || {
+        let client = site.shows(&envoy, Protocol::Delta, "default/gateway");
+        let settled =
+            |state: &heliograph_client::State| state.ended.is_some() || !state.received.is_empty();
+        client.until("answer", DEADLINE, settled).await.unwrap().ended.is_some()
+    })
+    .await;
+    let names = |fleet: &str| DeltaDiscoveryRequest {
+        node: Some(Node { cluster: fleet.to_owned(), ..Default::default() }),
+        type_url: ResourceType::Cluster.type_url().to_owned(),
+        ..Default::default()
+    };
+    assert_eq!(goes.say(&names("default/gateway")).await, Err(Code::PermissionDenied));
+    assert_eq!(stays.say(&names("edge/gateway")).await, Ok(()));
 }
