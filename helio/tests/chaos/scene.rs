@@ -21,7 +21,7 @@ pub(crate) struct Scene {
 }
 
 pub(crate) const GATEWAYS: [&str; 2] = ["edge", "inner"];
-const GUEST: &str = "guest";
+pub(crate) const GUEST: &str = "guest";
 const SERVICES: usize = 5;
 const ROUTES: usize = 8;
 /// That of the route which is marked.
@@ -107,6 +107,10 @@ impl Scene {
     pub(crate) fn mark(&mut self) -> (u32, Vec<Event>) {
         self.mark += 1;
         (self.mark, applied(&self.marked_route()))
+    }
+
+    pub(crate) fn has_guest(&self) -> bool {
+        self.has_guest
     }
 
     /// A whole fleet comes or goes.

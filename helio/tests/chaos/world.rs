@@ -4,7 +4,7 @@ use crate::leader::Leader;
 use crate::log::{Kept, Log};
 use crate::proxies::Envoy;
 use crate::replica::Replica;
-use crate::scene::{GATEWAYS, Scene, fleet};
+use crate::scene::{GATEWAYS, GUEST, Scene, fleet};
 use crate::servers::Proxy;
 use crate::standby::Standby;
 use heliograph_checker::Violation;
@@ -172,7 +172,12 @@ impl World {
     }
 
     pub(crate) fn tell(&mut self, change: impl FnOnce(&mut Scene) -> Vec<Event>) {
+        let before = self.scene.has_guest();
         let events = change(&mut self.scene);
+        let is_wanted = self.scene.has_guest();
+        if before != is_wanted {
+            self.log.note(heliograph_checker::Event::Wanted { fleet: fleet(GUEST), is_wanted });
+        }
         if let Some(standby) = &self.standby {
             standby.leader.tell(events.clone());
         }

@@ -3,7 +3,7 @@ use crate::event::Event;
 use crate::proxy::Proxy;
 use crate::reader::Reader;
 use crate::violation::Violation;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All that is wrong with a history, in the order in which it happened; what is missing at the end comes last.
 ///
@@ -13,6 +13,7 @@ pub fn check(events: &[Event]) -> Vec<Violation> {
     // First of all: a snapshot may be seen before its writer hears that it is published.
     let publishes = Asks::collect(events, &mut violations).publishes();
     let (mut readers, mut proxies) = (BTreeMap::new(), BTreeMap::new());
+    let mut unwanted = BTreeSet::new();
     for event in events {
         match event {
             Event::Reads { reader } => {
@@ -40,10 +41,12 @@ pub fn check(events: &[Event]) -> Vec<Violation> {
                 readers.remove(who);
                 proxies.remove(who);
             }
+            Event::Wanted { fleet, is_wanted: true } => drop(unwanted.remove(fleet)),
+            Event::Wanted { fleet, is_wanted: false } => drop(unwanted.insert(fleet.clone())),
             Event::Asked { .. } | Event::Answered { .. } => {}
         }
     }
-    readers.values().for_each(|reader| reader.end(&publishes, &mut violations));
+    readers.values().for_each(|reader| reader.end(&publishes, &unwanted, &mut violations));
     for (client, proxy) in &proxies {
         proxy.end(client, &publishes, &mut violations);
     }

@@ -11,6 +11,8 @@ pub enum Event {
     Asked { fleet: FleetName, head: Head, content: Option<Arc<Content>> },
     /// What the writer was told. An ask without an answer is one whose outcome is not known.
     Answered { fleet: FleetName, head: Head, outcome: Outcome },
+    /// The writers are told that a fleet is no more, or that it is one again. Until the first of these it is one.
+    Wanted { fleet: FleetName, is_wanted: bool },
     /// A reader of all fleets begins.
     Reads { reader: Arc<str> },
     /// A reader was given a snapshot, or without content, that the fleet is retired.

@@ -3,7 +3,7 @@ use crate::history::History;
 use crate::publishes::Publishes;
 use crate::violation::Violation;
 use heliograph_snapshot::{FleetName, Head, ResourceType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A reader of the store, and where it is in each fleet.
@@ -56,9 +56,22 @@ impl Reader {
         });
     }
 
-    pub(crate) fn end(&self, publishes: &Publishes, violations: &mut Vec<Violation>) {
+    /// A fleet that is no more is not owed to anybody, whatever was published last: the store may have lost that before
+    /// somebody read it, and then nobody knows of it.
+    pub(crate) fn end(
+        &self,
+        publishes: &Publishes,
+        unwanted: &BTreeSet<FleetName>,
+        violations: &mut Vec<Violation>,
+    ) {
         for (fleet, history) in publishes.fleets() {
             let place = self.places.get(fleet);
+            if unwanted.contains(fleet) {
+                let kept = place.filter(|place| place.is_live).map(|place| place.head);
+                let (who, fleet) = (self.name.clone(), fleet.clone());
+                violations.extend(kept.map(|head| Violation::Kept { who, fleet, head }));
+                continue;
+            }
             let Some(position) = history.newest() else { continue };
             let (at, newest) = (place.map(|place| place.head), history.head(position));
             // Who has nothing of a fleet need not hear that it is gone.

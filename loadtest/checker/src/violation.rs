@@ -74,12 +74,14 @@ pub enum Violation {
         newest: Head,
         difference: Option<ResourceId>,
     },
+    #[error("{fleet}: at the end {who} still has {head}, and the fleet is no more")]
+    Kept { who: Arc<str>, fleet: FleetName, head: Head },
 }
 
 impl Violation {
     /// Whether it may go away by waiting, because the run is not over.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Behind { .. })
+        matches!(self, Self::Behind { .. } | Self::Kept { .. })
     }
 }
 

@@ -294,6 +294,7 @@ fn kind(violation: &Violation) -> &'static str {
         Violation::Broken { .. } => "removed while referred to",
         Violation::Resent { .. } => "resent after a rejection",
         Violation::Behind { .. } => "lost update",
+        Violation::Kept { .. } => "kept fleet",
     }
 }
 

@@ -386,6 +386,30 @@ fn a_retired_fleet_is_told_to_readers_and_kept_by_proxies() {
     assert_eq!(in_words(events), [""; 0]);
 }
 
+/// A store that loses its data takes what nobody has read with it.
+#[test]
+fn a_fleet_that_is_no_more_is_owed_to_nobody_and_kept_by_no_reader() {
+    let wanted = |is_wanted| Event::Wanted { fleet: fleet(), is_wanted };
+    let mut events = vec![reads()];
+    events.extend(published(1, &gateway("a", 1)));
+    events.push(read(1, &gateway("a", 1)));
+    let (of, at) = (fleet(), head(2));
+    events.push(Event::Asked { fleet: of.clone(), head: at, content: None });
+    events.push(answered(2, Outcome::Acknowledged));
+    events.push(Event::Read { reader: READER.into(), fleet: of, head: at, content: None });
+    events.extend(published(3, &gateway("a", 2)));
+    let behind = ["default/gateway: at the end reader is at 0.1.2, not at 0.1.3"];
+    assert_eq!(in_words(events.clone()), behind);
+    events.push(wanted(false));
+    assert_eq!(in_words(events.clone()), [""; 0]);
+    events.push(wanted(true));
+    assert_eq!(in_words(events.clone()), behind);
+    events.extend([read(3, &gateway("a", 2)), wanted(false)]);
+    let kept = "default/gateway: at the end reader still has 0.1.3, and the fleet is no more";
+    assert_eq!(in_words(events.clone()), [kept]);
+    assert!(check(&events).iter().all(Violation::may_pass));
+}
+
 #[test]
 fn two_contents_for_one_head_are_found() {
     let mut events = honest();
