@@ -199,6 +199,9 @@ impl Sentinels {
         }
         // One that stood still for two seconds distrusts its clock, and does nothing for this long; by default half a minute.
         self.set_period("TILT-PERIOD", "1000").await;
+        // While a master is down they ask its replicas for news once a second, and a replica whose news are older than five of
+        // these cannot be its successor: in a hurry that would be chance.
+        self.set_period("PING-PERIOD", "500").await;
         // They put a replica that calls itself master in its place after four of these, which must not happen before
         // all have heard of a failover.
         self.set_period("PUBLISH-PERIOD", "1000").await;
