@@ -31,7 +31,7 @@ pub use kubeconfig::{Access, KubeconfigError};
 pub use limits::LimitArgs;
 pub use metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
 pub use proxies::{Blame, Blamed, FleetProxies, Proxies};
-pub use publish::{Decision, News, Publisher, TermError};
+pub use publish::{Decision, News, Publisher, TermError, TooLarge};
 pub use recent::Recent;
 pub use report::{Published, Report, in_words};
 pub use status::{Remarks, StatusPage};

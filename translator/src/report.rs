@@ -101,7 +101,7 @@ impl Report {
                     self.heads.remove(&fleet);
                 }
                 News::Pins(pins) => self.note_pins(pins),
-                News::Claimed { .. } | News::Decided { .. } => {}
+                News::Claimed { .. } | News::TooLarge { .. } | News::Decided { .. } => {}
             }
         }
     }

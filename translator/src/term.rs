@@ -7,7 +7,7 @@ use crate::pace::Pace;
 use crate::provider::Input;
 use crate::provider::kubernetes::Refresh;
 use crate::proxies::{self, Blamed, Proxies};
-use crate::publish::{Answers, News, Publisher, TermError};
+use crate::publish::{Answers, News, Publisher, TermError, TooLarge};
 use crate::report::{Report, count, in_words};
 use crate::standby::{Remembered, Standby};
 use heliograph_shared::admin::Guard;
@@ -468,6 +468,12 @@ impl Translator {
                 }
                 News::Stands { fleet, head, .. } => tracing::debug!(%fleet, %head, "unchanged"),
                 News::Retired { fleet, cause } => tracing::info!(%fleet, "retired: {cause}"),
+                News::TooLarge { fleet, resource: TooLarge { kind, name, bytes } } => {
+                    tracing::error!(
+                        %fleet, %kind, name = &**name, bytes,
+                        "a resource is too large for the store: proxies keep what they have of it, and all else goes on"
+                    )
+                }
                 News::Decided { fleet, decision } => tell_decision(fleet, decision),
                 News::Pins(pins) => tell_pins(&self.report.borrow().pins, pins),
             }

@@ -16,6 +16,9 @@ mod subscription;
 
 pub use self::redis::StoreArgs;
 pub use self::redis::cache::SnapshotCacheArgs;
+/// The largest resource that a store takes, in bytes. What goes with it in its value is far less than the rest.
+pub const LARGEST_RESOURCE: usize = codec::LARGEST - (1 << 20);
+
 pub use acks::{ACKS_EXPIRY, AckReport, Dispute, FleetReport, RejectionReport};
 pub use embedded::Embedded;
 pub use error::StoreError;

@@ -1,31 +1,13 @@
 //! One fleet of the writer's: what it is to be, what the store is believed to hold of it, and what follows.
 
+use super::oversized::{Oversized, TooLarge};
 use super::pin::{Hold, Pin, with_endpoints_of};
 use super::quarantine::{Answers, Decision, Quarantine};
+use super::step::Step;
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
 use heliograph_store::{Loaded, PinOrder, PinState, Publication, Record, Retirement, Term};
 use std::sync::Arc;
 use std::time::SystemTime;
-
-/// One thing to ask the store for.
-#[derive(Clone, Debug)]
-pub(super) enum Step {
-    /// Reads what an earlier term published, so that only what differs from it is written.
-    LoadHeld {
-        record: Arc<Record>,
-        known: Arc<Snapshot>,
-    },
-    /// Reads what the fleet is pinned to.
-    LoadPinned {
-        record: Arc<Record>,
-        known: Arc<Snapshot>,
-    },
-    Publish(Publication),
-    Retire(Retirement),
-    /// Writes an order again that the store lost.
-    RestoreOrder(PinOrder),
-    Tend(Arc<Snapshot>),
-}
 
 /// What the fleet is to be.
 #[derive(Clone, Debug)]
@@ -71,6 +53,7 @@ pub(super) struct Fleet {
     repair: Option<&'static str>,
     pin: Pin,
     quarantine: Quarantine,
+    oversized: Oversized,
     /// The greatest sequence that was ever seen or used. The same number never comes with other content.
     highest: u64,
     /// The newest head that somebody has read. Readers refuse what is older, so the store is not left at that.
@@ -119,6 +102,7 @@ impl Fleet {
             repair: None,
             pin: Pin::default(),
             quarantine: Quarantine::default(),
+            oversized: Oversized::default(),
             highest: 0,
             remembered: None,
             objects: 0,
@@ -141,6 +125,7 @@ impl Fleet {
             Wanted::Content(before) => before.clone(),
             Wanted::Unspoken | Wanted::Gone(_) => Arc::new(Snapshot::empty(self.name.clone())),
         };
+        let changes = self.oversized.admit(changes);
         self.wanted = Wanted::Content(Arc::new(before.with(Head::default(), changes)));
         self.objects = self.objects.saturating_add(objects);
         self.revision += 1;
@@ -178,6 +163,15 @@ impl Fleet {
         let published = match &self.believed {
             Believed::Known { held, .. } => held.clone(),
             Believed::Nothing | Believed::Unread(_) => None,
+        };
+        let live = match (&self.believed, &published) {
+            (_, Some(held)) => self.oversized.filled(live, held),
+            (Believed::Known { record, held: None }, None)
+                if record.is_live() && self.oversized.wants(&live) =>
+            {
+                return Some(Step::LoadHeld { record: record.clone(), known: live });
+            }
+            _ => live,
         };
         let content = match self.pin.hold() {
             None => live,
@@ -338,6 +332,11 @@ impl Fleet {
     /// What was decided because of that.
     pub(super) fn take_decisions(&mut self) -> Vec<Decision> {
         self.quarantine.take_decisions()
+    }
+
+    /// What was left out because of its size.
+    pub(super) fn take_oversized(&mut self) -> Vec<TooLarge> {
+        self.oversized.take_news()
     }
 
     /// The order that the store lost is there again.

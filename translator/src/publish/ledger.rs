@@ -1,8 +1,9 @@
 //! All fleets of the writer's. Decides what is asked of the store, and what its answers mean; asks nothing itself.
 
-use super::fleet::{Activity, Fleet, Stands, Step, Wanted};
+use super::fleet::{Activity, Fleet, Stands, Wanted};
 use super::news::News;
 use super::quarantine::Answers;
+use super::step::Step;
 pub(super) use super::survey::{Found, Survey};
 use crate::standby::Remembered;
 use heliograph_snapshot::{Change, FleetName, Head};
@@ -118,6 +119,9 @@ impl Ledger {
             }
             let before = fleet.stands();
             let step = fleet.step(self.term, now);
+            let oversized = fleet.take_oversized().into_iter();
+            self.news
+                .extend(oversized.map(|resource| News::TooLarge { fleet: name.clone(), resource }));
             let decisions = fleet.take_decisions().into_iter();
             self.news
                 .extend(decisions.map(|decision| News::Decided { fleet: name.clone(), decision }));

@@ -3,12 +3,15 @@
 mod fleet;
 mod ledger;
 mod news;
+mod oversized;
 mod pin;
 mod quarantine;
+mod step;
 mod survey;
 
 pub(crate) use fleet::Stands;
 pub use news::News;
+pub use oversized::TooLarge;
 pub(crate) use quarantine::Answers;
 pub use quarantine::Decision;
 
@@ -16,13 +19,13 @@ use crate::backoff;
 use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use crate::standby::Remembered;
-use fleet::Step;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType};
 use heliograph_store::{Claim, Inspection, Loaded, Store, StoreError};
 use ledger::{Found, Ledger, Reply, Survey, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use step::Step;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
 

@@ -1,3 +1,4 @@
+use super::oversized::TooLarge;
 use super::quarantine::Decision;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Pinned, Term};
@@ -24,6 +25,11 @@ pub enum News {
     },
     /// The fleets that operators hold are now these.
     Pins(BTreeMap<FleetName, Pinned>),
+    /// A resource is larger than the store takes, and stays as it was.
+    TooLarge {
+        fleet: FleetName,
+        resource: TooLarge,
+    },
     /// What is served of one of its resources follows what proxies say.
     Decided {
         fleet: FleetName,

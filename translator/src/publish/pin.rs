@@ -1,6 +1,6 @@
 //! Whether an operator holds a fleet, as its writer knows it: decided without IO.
 
-use super::fleet::Step;
+use super::step::Step;
 use heliograph_snapshot::{Change, Head, ResourceType, Section, Snapshot};
 use heliograph_store::{PinOrder, PinState, Pinned, Record};
 use std::sync::Arc;

@@ -56,6 +56,8 @@ struct Stage {
     trees: BTreeMap<ResourceType, Tree>,
     /// Whether some proxy acknowledged all of it.
     accepted: bool,
+    /// How many bytes of it the next stage does not have: about what is freed with it.
+    replaced: usize,
 }
 
 type Subject = (ResourceType, Arc<str>, Version);
@@ -67,6 +69,8 @@ const ENTRIES: usize = 64;
 const ACCEPTED: usize = 8;
 /// How many are remembered after those, until proxies have had the time to answer.
 const UNANSWERED: usize = 64;
+/// How many bytes may be kept only for the sake of earlier stages.
+const REPLACED: usize = 64 << 20;
 
 impl Answers {
     /// What each fleet's proxies say, from what every replica says.
@@ -110,7 +114,11 @@ impl Quarantine {
         match self.stages.back_mut().filter(same) {
             Some(stage) => stage.last = head,
             None => {
-                self.stages.push_back(Stage { first: head, last: head, trees, accepted: false })
+                if let Some(stage) = self.stages.back_mut() {
+                    stage.replaced = replaced(&stage.trees, &trees);
+                }
+                let (first, last, accepted, replaced) = (head, head, false, 0);
+                self.stages.push_back(Stage { first, last, trees, accepted, replaced });
             }
         }
         self.note_accepted();
@@ -186,6 +194,12 @@ impl Quarantine {
         let accepted = accepted.min(ACCEPTED);
         let unanswered = self.stages.len() - accepted;
         self.stages.drain(accepted..accepted + unanswered.saturating_sub(UNANSWERED));
+        // Large ones are few: the newest accepted one, and what came last, stay.
+        let mut replaced: usize = self.stages.iter().map(|stage| stage.replaced).sum();
+        while replaced > REPLACED && self.stages.len() > 2 {
+            let oldest = usize::from(!self.stages[1].accepted && self.stages[0].accepted);
+            replaced -= self.stages.remove(oldest).map_or(0, |stage| stage.replaced);
+        }
     }
 }
 
@@ -196,6 +210,15 @@ impl Count {
         let Self { rejected, accepted } = self;
         if rejected == 0 && accepted == 0 { lifted } else { accepted > rejected }
     }
+}
+
+/// How many bytes of what there was are no more.
+fn replaced(before: &BTreeMap<ResourceType, Tree>, after: &BTreeMap<ResourceType, Tree>) -> usize {
+    let of = |(kind, tree): (&ResourceType, &Tree)| {
+        let differences = after[kind].differences(tree).into_iter();
+        differences.filter_map(|it| it.before).map(|gone| gone.body.len()).sum::<usize>()
+    };
+    before.iter().map(of).sum()
 }
 
 /// The last version that a proxy accepted before what was rejected. None if there was no such resource then.
@@ -216,4 +239,31 @@ fn last_good(
 
 fn place(entry: &Quarantined) -> Place {
     (entry.kind, entry.rejected.name.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_versions_are_few() {
+        let mut quarantine = Quarantine::default();
+        let head = |sequence| Head { epoch: 0, fence: 1, sequence };
+        let published = |quarantine: &mut Quarantine, sequence: u64| {
+            let body = vec![u8::try_from(sequence).unwrap(); 10 << 20];
+            let table = Change::Set(ResourceType::Route, Arc::new(Resource::new("a", body.into())));
+            let empty = Snapshot::empty(FleetName::new("shop", "web"));
+            quarantine.published(&Arc::new(empty.with(head(sequence), [table])));
+        };
+        published(&mut quarantine, 1);
+        let acknowledged = BTreeSet::from([head(1)]);
+        quarantine.heard(Answers { acknowledged, ..Answers::default() });
+        for sequence in 2..20 {
+            published(&mut quarantine, sequence);
+            let replaced: usize = quarantine.stages.iter().map(|stage| stage.replaced).sum();
+            assert!(replaced <= REPLACED, "{replaced}");
+        }
+        let heads: Vec<_> = quarantine.stages.iter().map(|stage| stage.first.sequence).collect();
+        assert_eq!(heads, [1, 14, 15, 16, 17, 18, 19], "the last that was accepted stays");
+    }
 }

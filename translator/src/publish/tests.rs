@@ -1,13 +1,14 @@
 //! What the ledger decides, without a store.
 
 mod notes;
+mod oversized;
 mod pins;
 mod quarantine;
 mod spared;
 
-use super::fleet::Step;
 use super::ledger::{Found, Ledger, Reply, Survey, Verdict};
 use super::news::News;
+use super::step::Step;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::{
     Claim, Inspection, Loaded, PinOrder, PinState, Publication, Record, State, StoreError, Term,
