@@ -12,6 +12,7 @@ mod session;
 use heliograph_distributor_protocol::{NodeFields, Protocol, Request, RequestError};
 use heliograph_envoy::append_message;
 use proptest::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
@@ -54,6 +55,7 @@ fn a_session_that_hears_much_keeps_little() {
     })
     .take(400_000)
     .collect();
+    let _alone = alone();
     let before = memory();
     let replies = session::talk(&bytes);
     assert!(replies > 5000, "{replies} replies");
@@ -68,9 +70,10 @@ fn requests_of_millions_of_empty_parts_take_little() {
     // error.
     let in_node: [&[u32]; 5] = [&[1, 9], &[1, 10], &[1, 11], &[1, 12], &[1, 3, 1]];
     let others: [&[u32]; 6] = [&[3], &[4], &[5], &[8], &[9], &[7, 3]];
+    let _alone = alone();
     for path in in_node.into_iter().chain(others) {
         let message = empty_parts(path, 15 << 20);
-        let before = peak();
+        let before = peak_from_now();
         let refused = Request::scan(Protocol::Delta, message.into()).unwrap_err();
         let taken = peak().saturating_sub(before);
         assert!(!matches!(refused, RequestError::Malformed(_)), "{path:?}: {refused}");
@@ -81,7 +84,8 @@ fn requests_of_millions_of_empty_parts_take_little() {
 /// Nor does the largest node that is allowed.
 #[test]
 fn the_largest_nodes_take_little() {
-    let before = peak();
+    let _alone = alone();
+    let before = peak_from_now();
     for path in [&[9][..], &[10], &[11], &[12], &[3, 1]] {
         let node = [within(&[1], b"me"), empty_parts(path, 500_000)].concat();
         assert_eq!(NodeFields::scan(&node).unwrap().id, "me");
@@ -107,13 +111,26 @@ fn within(path: &[u32], content: &[u8]) -> Vec<u8> {
     })
 }
 
+/// The memory of this process is that of all tests that run at once, so those that measure it take turns. All others take
+/// little.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// That of this process, in MiB.
 fn memory() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() / 256
 }
 
-/// The most that it had so far.
+/// Forgets the most that it ever had, where that is allowed, and returns what it has now.
+fn peak_from_now() -> usize {
+    drop(std::fs::write("/proc/self/clear_refs", "5"));
+    peak()
+}
+
+/// The most that it had since then.
 fn peak() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
