@@ -1,7 +1,8 @@
 //! Sentinels and a Cluster that make another server the master, while everything changes.
 
-use crate::servers::{Cluster, Sentinels};
+use crate::servers::{Cluster, Sentinels, ask};
 use crate::world::{Place, World};
+use redis::cmd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_changes_goes_on_through_failovers_by_sentinels() {
@@ -15,7 +16,7 @@ async fn a_storm_of_changes_goes_on_through_failovers_by_sentinels() {
     sentinels.kill_master().await;
     world.churn(5);
     world.settle().await;
-    sentinels.master().await.query::<()>(&["FLUSHALL"]).await.unwrap();
+    ask::<()>(&cmd("FLUSHALL"), async || sentinels.master().await).await;
     world.churn(5);
     world.end().await;
 }
@@ -37,8 +38,8 @@ async fn a_storm_of_changes_goes_on_through_failovers_of_a_cluster() {
     former.until_ended().await;
     world.settle().await;
     // Only the shard of one fleet forgets.
-    let shard = cluster.master_of("heliograph:{shop/inner}:head").await;
-    shard.query::<()>(&["FLUSHALL"]).await.unwrap();
+    let shard = async || cluster.master_of("heliograph:{shop/inner}:head").await;
+    ask::<()>(&cmd("FLUSHALL"), shard).await;
     world.churn(5);
     world.end().await;
 }

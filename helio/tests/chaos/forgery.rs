@@ -50,8 +50,7 @@ async fn plant(site: &Site, world: &mut World, value: &[u8], head: Head, reason:
     let responses = world.log.responses(None);
     // Not replaced before everybody has looked.
     world.way.stall();
-    let mut redis = site.master_of(HEAD).await.connect().await.unwrap();
-    redis::cmd("SET").arg(HEAD).arg(value).exec_async(&mut redis).await.unwrap();
+    site.ask::<()>(HEAD, redis::cmd("SET").arg(HEAD).arg(value)).await;
     site.ring("edge", head).await;
     comes_true("every replica refuses it", || {
         refused(world).iter().zip(&before).all(|(now, before)| now > before)
@@ -64,7 +63,7 @@ async fn plant(site: &Site, world: &mut World, value: &[u8], head: Head, reason:
 }
 
 async fn get(site: &Site, key: &str) -> Vec<u8> {
-    site.master_of(key).await.query(&["GET", key]).await.unwrap()
+    site.ask(key, redis::cmd("GET").arg(key)).await
 }
 
 async fn a_rotated_key_changes_no_version_and_is_told_to_nobody(site: Site) {

@@ -99,23 +99,18 @@ async fn spoiled_objects_are_refused_and_counted_and_the_old_snapshot_stays(site
 
 /// While one replica is cut off, a change is published and then spoiled, so that this replica finds only that.
 async fn spoil(site: &Site, world: &mut World, harm: Harm) {
-    let mut redis = site.master_of(OBJECTS).await.connect().await.unwrap();
-    let keys = async |redis: &mut redis::aio::MultiplexedConnection| {
-        redis::cmd("HKEYS").arg(OBJECTS).query_async::<Vec<Vec<u8>>>(redis).await.unwrap()
-    };
+    let keys = async || site.ask::<Vec<Vec<u8>>>(OBJECTS, redis::cmd("HKEYS").arg(OBJECTS)).await;
     world.replicas[0].way.cut();
-    let known = keys(&mut redis).await;
+    let known = keys().await;
     let mark = world.mark();
     world.until_marked(&[1, 2], mark).await;
     // The leader would write again what replicas report as spoiled, sooner or later than anybody looks.
     world.way.cut();
-    let fresh: Vec<_> =
-        keys(&mut redis).await.into_iter().filter(|key| !known.contains(key)).collect();
+    let fresh: Vec<_> = keys().await.into_iter().filter(|key| !known.contains(key)).collect();
     assert!(!fresh.is_empty());
     let mut whole = Vec::new();
     for key in &fresh {
-        let value: Vec<u8> =
-            redis::cmd("HGET").arg(OBJECTS).arg(key).query_async(&mut redis).await.unwrap();
+        let value: Vec<u8> = site.ask(OBJECTS, redis::cmd("HGET").arg(OBJECTS).arg(key)).await;
         let mut command = redis::cmd(if harm == Harm::Missing { "HDEL" } else { "HSET" });
         command.arg(OBJECTS).arg(key);
         match harm {
@@ -123,7 +118,7 @@ async fn spoil(site: &Site, world: &mut World, harm: Harm) {
             Harm::Truncated => command.arg(&value[..value.len() - 1]),
             Harm::Missing => &mut command,
         };
-        command.query_async::<()>(&mut redis).await.unwrap();
+        site.ask::<()>(OBJECTS, &command).await;
         whole.push((key.clone(), value));
     }
 
@@ -149,15 +144,8 @@ async fn spoil(site: &Site, world: &mut World, harm: Harm) {
         // The next master has the same.
         site.fail_over().await;
     }
-    let mut redis = site.master_of(OBJECTS).await.connect().await.unwrap();
     for (key, value) in whole {
-        redis::cmd("HSET")
-            .arg(OBJECTS)
-            .arg(key)
-            .arg(value)
-            .query_async::<()>(&mut redis)
-            .await
-            .unwrap();
+        site.ask::<()>(OBJECTS, redis::cmd("HSET").arg(OBJECTS).arg(key).arg(value)).await;
     }
     world.until_marked(&[0], mark).await;
 }

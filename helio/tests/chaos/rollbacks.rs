@@ -6,9 +6,10 @@
 use crate::scene::fleet;
 use crate::servers::{until, until_found};
 use crate::site::{Site, at_every_site};
-use crate::world::{World, comes_true};
+use crate::world::{World, answer, comes_true};
 use heliograph_snapshot::FleetName;
 use heliograph_store::{PinOrder, Record, Store};
+use redis::cmd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -134,17 +135,10 @@ async fn a_pin_that_is_put_back_after_its_release_holds_nothing(site: Site) {
     let mut rollback = Rollback::prepare(&mut world).await;
     rollback.order(&world).await;
     let edge = fleet("edge");
-    let redis = site.master_of(PINS).await;
-    let replayed: Vec<u8> = redis.query(&["HGET", PINS, edge.as_str()]).await.unwrap();
+    let get = cmd("HGET").arg(PINS).arg(edge.as_str()).take();
+    let replayed: Vec<u8> = site.ask(PINS, &get).await;
     rollback.release(&mut world).await;
-    let mut connection = site.master_of(PINS).await.connect().await.unwrap();
-    redis::cmd("HSET")
-        .arg(PINS)
-        .arg(edge.as_str())
-        .arg(replayed)
-        .exec_async(&mut connection)
-        .await
-        .unwrap();
+    site.ask::<()>(PINS, cmd("HSET").arg(PINS).arg(edge.as_str()).arg(replayed)).await;
     let refused = "heliograph_store_refused_records_total{reason=\"older\"}";
     comes_true("the leader refuses it", || world.leader.metric(refused) >= 1.0).await;
     drop(world.succeed().await);
@@ -167,7 +161,11 @@ impl Rollback {
         let good = world.mark();
         let all: Vec<_> = (0..world.replicas.len()).collect();
         world.until_marked(&all, good).await;
-        let to = world.leader.store.history(fleet("edge")).await.unwrap().remove(0);
+        let to = until_found("there is a history", async || {
+            let history = async || world.leader.store.history(fleet("edge")).await;
+            answer("the history", history).await.unwrap().first().cloned()
+        })
+        .await;
         let bad = world.mark();
         world.until_marked(&all, bad).await;
         Self { to, good, is_good: false }
@@ -181,7 +179,8 @@ impl Rollback {
         let store = &world.leader.store;
         let edge = fleet("edge");
         let at = until_found("there is a history", async || {
-            let history = store.history(edge.clone()).await.unwrap();
+            let history = async || store.history(edge.clone()).await;
+            let history = answer("the history", history).await.unwrap();
             let mut wanted = history.iter().filter(|step| step.head == self.to.head);
             wanted.next().or(history.first()).cloned()
         })
@@ -195,7 +194,8 @@ impl Rollback {
             }
         }
         until("it is published so", async || {
-            let newest = store.newest(vec![edge.clone()]).await.unwrap();
+            let newest = async || store.newest(vec![edge.clone()]).await;
+            let newest = answer("the newest", newest).await.unwrap();
             newest.get(&edge).is_some_and(|record| record.pin.number == number)
         })
         .await;
@@ -219,9 +219,9 @@ impl Rollback {
         }
         let store = &world.leader.store;
         let edge = fleet("edge");
-        let orders = async || store.inspect(vec![edge.clone()]).await.unwrap().orders;
         until("the order is in the store", async || {
-            orders().await.get(&edge).is_some_and(|order| order.at.is_some() && &*order.by == "ann")
+            let order = ordered(store, &edge).await;
+            order.is_some_and(|order| order.at.is_some() && &*order.by == "ann")
         })
         .await;
     }
@@ -236,10 +236,23 @@ impl Rollback {
 /// Returns the number of the order.
 async fn give(store: &impl Store, at: Option<Arc<Record>>) -> u64 {
     let (edge, now) = (fleet("edge"), SystemTime::now());
-    let number = PinOrder::next_number(store, &edge, now).await.unwrap();
-    let (by, reason) = ("ann".into(), "checkout is broken".into());
-    store.order(edge, PinOrder { number, at, time: now, by, reason }).await.unwrap();
+    let next = async || PinOrder::next_number(store, &edge, now).await;
+    let number = answer("the next number", next).await.unwrap();
+    let order =
+        PinOrder { number, at, time: now, by: "ann".into(), reason: "checkout is broken".into() };
+    let given = answer("the order", async || store.order(edge.clone(), order.clone()).await).await;
+    if let Err(refused) = given {
+        // The answer to an earlier attempt may have been lost.
+        let ordered = ordered(store, &edge).await.map(|order| order.number);
+        assert_eq!(ordered, Some(number), "{refused}");
+    }
     number
+}
+
+/// What an operator ordered of a fleet, as the store has it.
+async fn ordered(store: &impl Store, fleet: &FleetName) -> Option<PinOrder> {
+    let inspection = async || store.inspect(vec![fleet.clone()]).await;
+    answer("the orders", inspection).await.unwrap().orders.remove(fleet)
 }
 
 type Heads = Vec<(FleetName, Option<heliograph_snapshot::Head>)>;

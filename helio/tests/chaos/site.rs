@@ -1,9 +1,10 @@
 //! The kinds of places where Redis can be, and what a test does to them.
 
 use crate::scene::{GATEWAYS, fleet};
-use crate::servers::{Cluster, Sentinels, Server};
+use crate::servers::{self, Cluster, Sentinels, Server};
 use crate::world::{Place, World};
 use heliograph_snapshot::Head;
+use redis::{Cmd, FromRedisValue, cmd};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -123,6 +124,11 @@ impl Site {
         }
     }
 
+    /// What the master of this key answers.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, key: &str, command: &Cmd) -> T {
+        servers::ask(command, async || self.master_of(key).await).await
+    }
+
     /// Replicas become the masters of everything, where there are any.
     pub(crate) async fn fail_over(&self) {
         match self {
@@ -157,7 +163,14 @@ impl Site {
     /// Everything, everywhere.
     pub(crate) async fn empty(&self) {
         for key in self.key_of_each_master().await {
-            self.master_of(&key).await.query::<()>(&["FLUSHALL"]).await.unwrap();
+            loop {
+                let master = self.master_of(&key).await.port();
+                self.ask::<()>(&key, &cmd("FLUSHALL")).await;
+                // A master that is replaced at this moment may have been emptied alone.
+                if self.master_of(&key).await.port() == master {
+                    break;
+                }
+            }
         }
     }
 
@@ -221,11 +234,15 @@ impl Site {
     /// Writes down a head as if it were the newest, and tells everybody.
     pub(crate) async fn ring(&self, gateway: &str, head: Head) {
         let (fleet, head) = (fleet(gateway), head.to_string());
-        let index = self.master_of(INDEX).await;
-        index.query::<()>(&["HSET", INDEX, fleet.as_str(), &head]).await.unwrap();
         let clock = "heliograph:{index}:clock";
-        index.query::<()>(&["SET", clock, &format!("rung for {fleet} {head}")]).await.unwrap();
-        let command = if self.is_cluster() { "SPUBLISH" } else { "PUBLISH" };
-        index.query::<()>(&[command, BELL, &format!("{fleet} {head}")]).await.unwrap();
+        let rung = format!("{fleet} {head}");
+        let bell = if self.is_cluster() { "SPUBLISH" } else { "PUBLISH" };
+        for command in [
+            cmd("HSET").arg(INDEX).arg(fleet.as_str()).arg(head),
+            cmd("SET").arg(clock).arg(format!("rung for {rung}")),
+            cmd(bell).arg(BELL).arg(rung),
+        ] {
+            self.ask::<()>(INDEX, command).await;
+        }
     }
 }

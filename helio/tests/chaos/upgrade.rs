@@ -35,12 +35,11 @@ async fn an_upgrade_and_the_way_back_take_nobody_back(site: Site) {
     let before = refused(&world);
     // The one of before has no say meanwhile.
     world.way.stall();
-    let mut redis = site.master_of(HEAD).await.connect().await.unwrap();
-    let mut value: Vec<u8> = site.master_of(HEAD).await.query(&["GET", HEAD]).await.unwrap();
+    let mut value: Vec<u8> = site.ask(HEAD, redis::cmd("GET").arg(HEAD)).await;
     let end = value.iter().position(|byte| *byte == b'\n').unwrap();
     value[end + 1 + BEFORE_FORMAT] += 1;
     let value = [newer.to_string().as_bytes(), &value[end..]].concat();
-    redis::cmd("SET").arg(HEAD).arg(value).exec_async(&mut redis).await.unwrap();
+    site.ask::<()>(HEAD, redis::cmd("SET").arg(HEAD).arg(value)).await;
     site.ring("edge", newer).await;
     comes_true("every replica says that it cannot read it", || {
         refused(&world).iter().zip(&before).all(|(now, before)| now > before)

@@ -5,11 +5,12 @@ use crate::log::{Kept, Log};
 use crate::proxies::Envoy;
 use crate::replica::Replica;
 use crate::scene::{GATEWAYS, GUEST, Scene, fleet};
-use crate::servers::Proxy;
+use crate::servers::{Proxy, until_found};
 use crate::standby::Standby;
 use heliograph_checker::Violation;
 use heliograph_client::Protocol;
 use heliograph_snapshot::FleetName;
+use heliograph_store::StoreError;
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::{Link, RedisArgs, RedisSettings};
 use heliograph_store::redis::{RedisOptions, RedisStore};
@@ -280,6 +281,16 @@ pub(crate) async fn comes_true(what: &str, mut condition: impl FnMut() -> bool) 
     };
     let came = tokio::time::timeout(DEADLINE, looking).await;
     assert!(came.is_ok(), "not in time: {what}");
+}
+
+/// Of the store, to what the test itself asks. A Redis that does not answer in time, or a Cluster that misses a node, is asked
+/// again.
+pub(crate) async fn answer<T>(
+    what: &str,
+    ask: impl AsyncFn() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let is_final = |it: &Result<T, StoreError>| !it.as_ref().is_err_and(StoreError::is_temporary);
+    until_found(what, async || Some(ask().await).filter(is_final)).await
 }
 
 async fn open(place: &Place, directory: &TempDir, registry: &Registry) -> (RedisStore, Proxy) {

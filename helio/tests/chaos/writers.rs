@@ -3,9 +3,9 @@
 use crate::scene::fleet;
 use crate::servers::until_found;
 use crate::site::{Site, at_every_site};
-use crate::world::{World, comes_true};
+use crate::world::{World, answer, comes_true};
 use heliograph_snapshot::Head;
-use heliograph_store::{Store, StoreError, Term};
+use heliograph_store::{Store, Term};
 
 /// The bytes of a request that only a commit has.
 const COMMIT: &[u8] = b"{index}:bell";
@@ -63,18 +63,6 @@ async fn of_two_writers_at_once_the_newer_token_wins(site: Site) {
     let term = answer("the term", async || world.leader.store.term().await).await;
     assert_eq!(term, Ok(Term { epoch: 0, fence: 201 }));
     world.end().await;
-}
-
-/// Of the store, to what the test itself asks. A Redis that stands still for longer than the store waits is asked again.
-async fn answer<T>(
-    what: &str,
-    ask: impl AsyncFn() -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    until_found(what, async || Some(ask().await).filter(|it| !is_unavailable(it))).await
-}
-
-fn is_unavailable<T>(answer: &Result<T, StoreError>) -> bool {
-    matches!(answer, Err(StoreError::Unavailable(_)))
 }
 
 /// As after an etcd restore, or a move to another cluster.

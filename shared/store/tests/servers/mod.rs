@@ -23,6 +23,7 @@ pub(crate) use self::{
     server::{Server, connect},
 };
 
+use redis::{Cmd, FromRedisValue, ServerErrorKind};
 use std::time::{Duration, Instant};
 
 /// For what takes moments; a busy machine gets time.
@@ -43,4 +44,26 @@ pub(crate) async fn until_found<T>(what: &str, look: impl AsyncFn() -> Option<T>
         assert!(started.elapsed() < DEADLINE, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// What a master answers. While a node is silent, a Cluster answers nobody, and another server may become the master: then
+/// whoever is the master by then is asked again. For commands that may be repeated.
+pub(crate) async fn ask<'a, T: FromRedisValue>(
+    command: &Cmd,
+    master: impl AsyncFn() -> &'a Server,
+) -> T {
+    until_found("the master answers", async || {
+        let mut connection = master().await.connect().await.ok()?;
+        match command.query_async(&mut connection).await {
+            Err(error) if is_temporary(&error) => None,
+            answer => Some(answer.unwrap()),
+        }
+    })
+    .await
+}
+
+fn is_temporary(error: &redis::RedisError) -> bool {
+    use ServerErrorKind::{BusyLoading, ClusterDown, MasterDown, Moved, ReadOnly, TryAgain};
+    let redis::ErrorKind::Server(kind) = error.kind() else { return error.is_io_error() };
+    matches!(kind, BusyLoading | ClusterDown | MasterDown | Moved | ReadOnly | TryAgain)
 }
