@@ -2,6 +2,7 @@
 //! them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+mod edge;
 mod edits;
 mod envoys;
 mod features;

@@ -24,7 +24,7 @@ pub(crate) use sets::{AcceptedSet, gateway_of};
 
 use crate::CONTROLLER_NAME;
 use crate::ir::{self, FleetOwner};
-use crate::objects::proxy_config::ProxyConfigSpec;
+use crate::objects::proxy_config::{HttpConfig, ProxyConfigSpec};
 use crate::objects::{ObjectName, gateway};
 use crate::status::reasons::gateway::{
     accepted, insecure_frontend_validation_mode, programmed, resolved_refs,
@@ -58,6 +58,8 @@ pub(crate) struct Doors {
     pub(crate) doors: Vec<Door>,
     /// The Secret with the certificate that backends are shown.
     client_certificate: Option<ObjectName>,
+    /// What its proxies accept of clients.
+    http: HttpConfig,
 }
 
 /// `None` for a Gateway of another controller, about which there is nothing to say.
@@ -74,7 +76,12 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         // Others' routes would show it.
         FleetOwner::Class(_) => None,
     };
-    let (config, refused) = match (refused, parameters::of_gateway(reader, class, object)) {
+    let of_gateway = parameters::of_gateway(reader, class, object);
+    // Where the Gateway's parameters are missing, its class's hold.
+    let http =
+        of_gateway.as_ref().ok().cloned().or_else(|| parameters::of_class(reader, class).ok());
+    let http = http.and_then(|config| config.http).unwrap_or_default();
+    let (config, refused) = match (refused, of_gateway) {
         (None, Ok(config)) => (Some(config), None),
         // What runs goes on as it is, and so do the listeners: a ProxyConfig that is gone for a moment must not take the
         // traffic of all Gateways of its class with it.
@@ -107,6 +114,7 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         owner,
         doors: all.map(AcceptedListener::door).collect(),
         client_certificate: certificate.and_then(Result::ok),
+        http,
     };
     Some(AcceptedGateway {
         generation: object.metadata.generation.unwrap_or_default(),
@@ -126,6 +134,8 @@ pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> ir::Fleet {
     ir::Fleet {
         name: name.clone(),
         client_certificate: members.iter().find_map(|doors| doors.client_certificate.clone()),
+        // Those of Gateways that share their proxies are all of their class.
+        http: members.first().map(|doors| doors.http.clone()).unwrap_or_default(),
         listeners: doors
             .filter(|door| door.served)
             .filter_map(|door| door.listener.clone())

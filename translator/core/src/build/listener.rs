@@ -1,14 +1,20 @@
 use super::endpoints::socket_address;
-use super::{ads, tls};
+use super::{ads, duration, tls};
 use crate::filters;
 use crate::ir::{self, FleetOwner, Hostname, InfraPort, Protocol, TableKey};
+use crate::objects::proxy_config::{
+    EscapedSlashes, HeadersWithUnderscores, HttpConfig, MAX_CONCURRENT_STREAMS, MERGE_SLASHES,
+    REQUEST_HEADERS_SECONDS, STREAM_IDLE_SECONDS,
+};
 use crate::world::Reader;
+use heliograph_envoy::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction;
+use heliograph_envoy::envoy::config::core::v3::{Http2ProtocolOptions, HttpProtocolOptions};
 use heliograph_envoy::envoy::config::listener::v3::{
     self as envoy, Filter, FilterChain, FilterChainMatch, ListenerFilter, filter, listener_filter,
 };
 use heliograph_envoy::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
-    CodecType, RouteSpecifier, UpgradeConfig,
+    CodecType, PathWithEscapedSlashesAction, RouteSpecifier, UpgradeConfig,
 };
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, Rds,
@@ -18,9 +24,18 @@ use heliograph_envoy::{Message, any};
 use heliograph_snapshot::{FleetName, Resource};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A client that does not read must not fill the proxy's memory.
 const CONNECTION_BUFFER: u32 = 32 * 1024;
+/// How much a client may send before Envoy has passed it on, of one request and of all on a connection. Envoy's defaults are
+/// 16 and 24 MiB.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// The bound of `maxConcurrentStreams`, which files need not keep.
+const MOST_STREAMS: u32 = 10_000;
+/// How long a client may take for its TLS handshake, for which Envoy would wait for ever.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// What a fleet binds for one port of its Gateway.
 pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Option<Arc<Resource>> {
@@ -55,10 +70,14 @@ fn filter_chains(reader: &Reader<'_>, fleet: &ir::Fleet, port: u16) -> Vec<Filte
         let table = TableKey::of(&fleet.name, listener).to_string();
         chains.entry(table.clone()).or_insert_with(|| FilterChain {
             filter_chain_match: chosen_by(listener, is_mixed),
-            filters: vec![connection_manager(&table)],
+            filters: vec![connection_manager(&table, &fleet.http)],
             transport_socket: match listener.protocol {
                 Protocol::Http => None,
                 Protocol::Https => Some(tls::downstream(reader, listener)),
+            },
+            transport_socket_connect_timeout: match listener.protocol {
+                Protocol::Http => None,
+                Protocol::Https => Some(duration(HANDSHAKE)),
             },
             name: table,
             ..Default::default()
@@ -84,7 +103,9 @@ fn chosen_by(listener: &ir::Listener, is_mixed: bool) -> Option<FilterChainMatch
     (chosen != FilterChainMatch::default()).then_some(chosen)
 }
 
-fn connection_manager(table: &str) -> Filter {
+/// With what Envoy's documentation recommends for proxies at the edge. There is no `request_timeout`: it would end uploads.
+fn connection_manager(table: &str, http: &HttpConfig) -> Filter {
+    let seconds = |seconds: u32| Some(duration(Duration::from_secs(seconds.into())));
     let manager = HttpConnectionManager {
         // HTTP/1.1, and HTTP/2 by ALPN or with prior knowledge.
         codec_type: CodecType::Auto.into(),
@@ -101,11 +122,52 @@ fn connection_manager(table: &str) -> Filter {
         // The proxy stands at the edge: what clients claim about themselves is not believed.
         use_remote_address: Some(BoolValue { value: true }),
         normalize_path: Some(BoolValue { value: true }),
+        merge_slashes: http.merge_slashes.unwrap_or(MERGE_SLASHES),
+        path_with_escaped_slashes_action: escaped_slashes(http).into(),
+        common_http_protocol_options: Some(HttpProtocolOptions {
+            headers_with_underscores_action: headers_with_underscores(http).into(),
+            ..Default::default()
+        }),
+        http2_protocol_options: Some(http2(http)),
+        // Without one, Envoy waits for ever: a file may have the 0 that the CRD refuses.
+        request_headers_timeout: seconds(
+            http.request_headers_seconds.unwrap_or(REQUEST_HEADERS_SECONDS).max(1),
+        ),
+        stream_idle_timeout: seconds(http.stream_idle_seconds.unwrap_or(STREAM_IDLE_SECONDS)),
         ..Default::default()
     };
     Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(filter::ConfigType::TypedConfig(any(&manager))),
+    }
+}
+
+fn escaped_slashes(http: &HttpConfig) -> PathWithEscapedSlashesAction {
+    match http.escaped_slashes.unwrap_or_default() {
+        EscapedSlashes::Redirect => PathWithEscapedSlashesAction::UnescapeAndRedirect,
+        EscapedSlashes::Reject => PathWithEscapedSlashesAction::RejectRequest,
+        EscapedSlashes::Unescape => PathWithEscapedSlashesAction::UnescapeAndForward,
+        EscapedSlashes::Keep => PathWithEscapedSlashesAction::KeepUnchanged,
+    }
+}
+
+fn headers_with_underscores(http: &HttpConfig) -> HeadersWithUnderscoresAction {
+    match http.headers_with_underscores.unwrap_or_default() {
+        HeadersWithUnderscores::Reject => HeadersWithUnderscoresAction::RejectRequest,
+        HeadersWithUnderscores::Drop => HeadersWithUnderscoresAction::DropHeader,
+        HeadersWithUnderscores::Allow => HeadersWithUnderscoresAction::Allow,
+    }
+}
+
+fn http2(http: &HttpConfig) -> Http2ProtocolOptions {
+    let streams = http.max_concurrent_streams.unwrap_or(MAX_CONCURRENT_STREAMS);
+    let value = |value| Some(UInt32Value { value });
+    Http2ProtocolOptions {
+        // Envoy rejects a listener with 0 or very many, which a file may have.
+        max_concurrent_streams: value(streams.clamp(1, MOST_STREAMS)),
+        initial_stream_window_size: value(STREAM_WINDOW),
+        initial_connection_window_size: value(CONNECTION_WINDOW),
+        ..Default::default()
     }
 }
 

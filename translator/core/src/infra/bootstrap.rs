@@ -128,7 +128,8 @@ impl Bootstrap<'_> {
         clusters.insert(0, self.cluster());
         let mut bootstrap = json!({
             "node": node,
-            "admin": { "address": address("127.0.0.1", admin) },
+            // It must answer also when there are more connections than there should be.
+            "admin": { "address": address("127.0.0.1", admin), "ignore_global_conn_limit": true },
             "dynamic_resources": {
                 "ads_config": {
                     "api_type": "DELTA_GRPC",
@@ -150,9 +151,9 @@ impl Bootstrap<'_> {
                 "name": "heliograph",
                 "static_layer": { "re2.max_program_size.error_level": REGEX_PROGRAM_SIZE },
             }] },
+            "overload_manager": overload(self.memory),
         });
         if self.own == OwnPorts::All {
-            bootstrap["overload_manager"] = overload(self.memory);
             // In place of a liveness probe: it knows of a thread that hangs, and a probe only of one that answers.
             let patience = json!({ "kill_timeout": "60s" });
             bootstrap["watchdogs"] =

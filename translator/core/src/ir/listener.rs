@@ -1,4 +1,5 @@
 use super::{ClientValidation, FleetOwner, Hostname};
+use crate::objects::proxy_config::HttpConfig;
 use crate::objects::{ObjectKey, ObjectName};
 use heliograph_snapshot::FleetName;
 use serde::{Serialize, Serializer};
@@ -15,6 +16,9 @@ pub struct Fleet {
     /// The Secret with the certificate that backends are shown where TLS is spoken to them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_certificate: Option<ObjectName>,
+    /// What is accepted of clients; the defaults where its parameters say nothing.
+    #[serde(skip_serializing_if = "is_default")]
+    pub http: HttpConfig,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -124,6 +128,10 @@ impl Serialize for ListenerId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
+}
+
+fn is_default(http: &HttpConfig) -> bool {
+    *http == HttpConfig::default()
 }
 
 /// The name of an Envoy listener, within its fleet: whatever shares a port shares it.

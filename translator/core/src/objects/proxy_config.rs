@@ -15,6 +15,10 @@ pub(crate) const CPU_UTILIZATION: i32 = 70;
 pub(crate) const MAX_UNAVAILABLE: i32 = 1;
 pub(crate) const DRAIN_SECONDS: i64 = 60;
 pub(crate) const HAS_SHELL: bool = true;
+pub(crate) const MERGE_SLASHES: bool = true;
+pub(crate) const REQUEST_HEADERS_SECONDS: u32 = 10;
+pub(crate) const STREAM_IDLE_SECONDS: u32 = 300;
+pub(crate) const MAX_CONCURRENT_STREAMS: u32 = 100;
 
 /// How the Envoys of a Gateway are run. A Gateway names one with infrastructure.parametersRef, a GatewayClass with
 /// parametersRef; where both do, the Gateway's counts, field by field.
@@ -71,6 +75,9 @@ pub struct ProxyConfigSpec {
     /// The Service in front of the Envoys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceConfig>,
+    /// What Envoys accept of clients that speak HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpConfig>,
     /// What an Envoy does before it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainConfig>,
@@ -141,6 +148,57 @@ pub enum ServiceType {
 pub enum TrafficPolicy {
     Cluster,
     Local,
+}
+
+/// What Envoys accept of clients that speak HTTP. It holds for all listeners of the Gateway, or of all Gateways that share
+/// these Envoys.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HttpConfig {
+    /// What is done with a path that has `%2F` or `%5C` in it, which routes and backends may read as another path. `Redirect`
+    /// sends the client to the path with `/` in its place (gRPC is rejected), `Reject` answers 400, `Unescape` goes on with
+    /// that path, and `Keep` leaves it as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = EscapedSlashes::default()))]
+    pub escaped_slashes: Option<EscapedSlashes>,
+    /// Whether `//` in a path is one `/`, for routes and for backends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = MERGE_SLASHES))]
+    pub merge_slashes: Option<bool>,
+    /// What is done with a request that has a header with `_` in its name, which some backends read as `-`. `Reject` rejects the
+    /// request, `Drop` removes the header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = HeadersWithUnderscores::default()))]
+    pub headers_with_underscores: Option<HeadersWithUnderscores>,
+    /// How long the headers of a request may take from their first byte to their last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600), extend("default" = REQUEST_HEADERS_SECONDS))]
+    pub request_headers_seconds: Option<u32>,
+    /// How long a request may go on with nothing sent in either direction; 0 for ever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 86400), extend("default" = STREAM_IDLE_SECONDS))]
+    pub stream_idle_seconds: Option<u32>,
+    /// How many requests a client may have open at once on a connection of HTTP/2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10000), extend("default" = MAX_CONCURRENT_STREAMS))]
+    pub max_concurrent_streams: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum EscapedSlashes {
+    #[default]
+    Redirect,
+    Reject,
+    Unescape,
+    Keep,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum HeadersWithUnderscores {
+    #[default]
+    Reject,
+    Drop,
+    Allow,
 }
 
 /// What an Envoy does before it ends.

@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// Envoy's bound.
 const LONGEST_QUERY_NAME: usize = 1024;
+/// The most attempts after the first one: each client could ask this many times as much of the backends. Gateway API's
+/// conformance suite asks for 100.
+const MOST_ATTEMPTS: u32 = 100;
 
 pub(super) fn accept(reader: &Reader<'_>, key: &ObjectKey) -> Option<Rules> {
     let object = reader.object::<gateway::HttpRoute>(&key.name)?;
@@ -141,7 +144,11 @@ fn accept_retry(given: &gateway::Retry) -> Result<Retry, String> {
     }
     Ok(Retry {
         attempts: u32::try_from(attempts)
-            .map_err(|_| format!("retry: {attempts} is not a number of attempts"))?,
+            .ok()
+            .filter(|attempts| *attempts <= MOST_ATTEMPTS)
+            .ok_or_else(|| {
+                format!("retry: attempts are from 0 to {MOST_ATTEMPTS}, not {attempts}")
+            })?,
         codes: accepted.into_iter().collect(),
         backoff,
     })
