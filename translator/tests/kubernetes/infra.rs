@@ -5,8 +5,11 @@ use crate::kubernetes::{Kubernetes, until};
 use heliograph_snapshot::FleetName;
 use heliograph_translator::Report;
 use heliograph_translator::kubernetes::{Infra, InfraMetrics};
-use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs};
-use heliograph_translator_core::objects::{Document, parse};
+use heliograph_translator_core::infra::{
+    DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs, names,
+};
+use heliograph_translator_core::ir::FleetOwner;
+use heliograph_translator_core::objects::{Document, ObjectName, parse};
 use heliograph_translator_core::{Event, World};
 use prometheus::Registry;
 use serde_json::{Value, json};
@@ -333,6 +336,49 @@ async fn gateways_of_a_class_that_merges_them_get_one_set_of_objects() {
     until_made(&cluster, &shop, &PLAIN).await;
     until_made(&cluster, &team, &PLAIN).await;
     until_made(&cluster, &infra, &[]).await;
+}
+
+/// The name of the one is what that of the other is cut to.
+#[tokio::test]
+async fn what_runs_for_one_gateway_is_not_replaced_by_another() {
+    let cluster = Kubernetes::shared().await;
+    let namespace = cluster.create_namespace("infra").await;
+    let leader = Leader::start(&cluster).await;
+    let owner = FleetOwner::Gateway(ObjectName::new(&namespace, "a.b"));
+    let name = names::object_name(&owner);
+    let first = gateway(&cluster, &namespace, name.strip_prefix("heliograph-").unwrap()).await;
+    let second = gateway(&cluster, &namespace, "a.b").await;
+    leader.translate(&[first.clone(), second.clone()]);
+    let kinds = ["serviceaccounts", "configmaps", "services", "deployments"];
+    let mut made = kinds.map(|kind| format!("{kind}/{name}"));
+    until_made(&cluster, &namespace, &made.each_ref().map(String::as_str)).await;
+
+    // The other one says why it has nothing, and what there is was written once.
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    let told = async || {
+        let events = cluster.get(&events).await;
+        let about = |event: &Value| {
+            event["regarding"]["name"] == "a.b"
+                && event["note"].as_str().is_some_and(|note| note.contains("rename one of the two"))
+        };
+        events["items"].as_array().unwrap().iter().any(about)
+    };
+    until("the event", told).await;
+    for part in &PARTS[..4] {
+        let object = cluster.get(&path(&namespace, part, &name)).await;
+        let metadata = &object["metadata"];
+        let of = &metadata["annotations"]["heliograph.dev/gateway"];
+        assert_eq!(*of, first["metadata"]["name"], "{part}");
+        assert_eq!(metadata["ownerReferences"].as_array().unwrap().len(), 1, "{part}");
+    }
+
+    // What the first one gives up, the other one gets.
+    let [first, config] = with_config(first, json!({ "selfManaged": true }));
+    leader.translate(&[first, config, second]);
+    made[0] = "serviceaccounts/heliograph-a.b".to_owned();
+    until_made(&cluster, &namespace, &made.each_ref().map(String::as_str)).await;
+    let service = cluster.get(&path(&namespace, "api/v1/services", &name)).await;
+    assert_eq!(service["metadata"]["annotations"]["heliograph.dev/gateway"], "a.b");
 }
 
 #[tokio::test]

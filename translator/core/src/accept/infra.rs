@@ -22,8 +22,15 @@ pub(crate) fn infra(reader: &Reader<'_>, fleet: &FleetName) -> Option<Infra> {
 
 /// The Service that is made for a fleet, once it is.
 pub(crate) fn service<'a>(reader: &Reader<'a>, owner: &FleetOwner) -> Option<&'a Service> {
-    // One that somebody else made says nothing of the fleet.
-    reader.object::<Service>(&names::service(owner)).filter(|service| is_ours(service))
+    // One that somebody else made says nothing of the fleet, nor does that of another one.
+    let service = reader.object::<Service>(&names::service(owner)).filter(|it| is_ours(it))?;
+    claimed(service, owner).is_none_or(|of| of == *owner).then_some(service)
+}
+
+/// Whose the Service of a fleet is, where another one has it: their names come to the same.
+pub(crate) fn rival(reader: &Reader<'_>, owner: &FleetOwner) -> Option<FleetOwner> {
+    let service = reader.object::<Service>(&names::service(owner)).filter(|it| is_ours(it))?;
+    claimed(service, owner).filter(|of| of != owner)
 }
 
 /// `None` for a Gateway that is refused.
@@ -60,6 +67,13 @@ fn of_class(reader: &Reader<'_>, name: ObjectName) -> Option<Proxies> {
 pub(super) fn is_labelled(object: &gateway::Gateway) -> bool {
     let infrastructure = object.spec.infrastructure.as_ref();
     infrastructure.is_some_and(|it| it.labels.is_some() || it.annotations.is_some())
+}
+
+/// Whose the Service of a fleet is. `None` if it names nobody who could have it.
+fn claimed(service: &Service, owner: &FleetOwner) -> Option<FleetOwner> {
+    let annotations = service.metadata.annotations.as_ref()?;
+    let of = names::claimed_by(&owner.name().namespace, annotations);
+    of.filter(|of| names::service(of) == names::service(owner))
 }
 
 fn is_ours(service: &Service) -> bool {

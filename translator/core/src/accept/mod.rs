@@ -15,7 +15,7 @@ mod tls;
 
 pub(crate) use certificates::key_pair;
 pub(crate) use grants::is_granted;
-pub(crate) use infra::{infra, service};
+pub(crate) use infra::{infra, rival, service};
 pub(crate) use listener::{AcceptedListener, Door, NamespaceRule};
 pub(crate) use merged::{Claim, Contest, Losses, claim, contest};
 pub(crate) use namespaces::allows;

@@ -11,7 +11,7 @@ mod scaling;
 mod service;
 
 pub use drain::script as drain_script;
-pub use plan::{Live, Step, plan};
+pub use plan::{Live, Step, obstacle, plan};
 pub use render::{Part, Rendered, render};
 
 use std::fmt::{self, Display, Formatter};

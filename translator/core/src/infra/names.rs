@@ -48,14 +48,10 @@ pub fn account_name(owner: &FleetOwner) -> String {
 /// The labels of everything that is made for a fleet; no two fleets have the same.
 pub fn labels(owner: &FleetOwner) -> BTreeMap<String, String> {
     let (managed_by, us) = MANAGED_BY;
-    let label = match owner {
-        FleetOwner::Gateway(_) => GATEWAY_LABEL,
-        FleetOwner::Class(_) => CLASS_LABEL,
-    };
     let ObjectName { namespace, name } = owner.name();
     BTreeMap::from([
         (managed_by.to_owned(), us.to_owned()),
-        (label.to_owned(), label_value(name)),
+        (owner_label(owner).to_owned(), label_value(name)),
         (FLEET_NAMESPACE_LABEL.to_owned(), label_value(namespace)),
     ])
 }
@@ -77,6 +73,25 @@ pub fn claimed_by(namespace: &str, annotations: &BTreeMap<String, String>) -> Op
     gateway.or_else(|| named(CLASS_ANNOTATION).map(FleetOwner::Class))
 }
 
+/// What a fleet must have alone in its namespace: the names of its objects, and the label that selects its pods. They are cut and
+/// end in a hash where a name does not fit, and that is a name which another Gateway can have.
+pub fn identifiers(owner: &FleetOwner) -> [String; 3] {
+    [
+        format!("name {}", object_name(owner)),
+        format!("account {}", account_name(owner)),
+        format!("label {}={}", owner_label(owner), label_value(&owner.name().name)),
+    ]
+}
+
+/// Why nothing is made where another owner has what would be made.
+pub fn taken_by(other: &FleetOwner) -> String {
+    format!(
+        "{} {} has objects of the same name or label, since names that are long or have dots are cut: rename one of the two",
+        other.kind().as_str(),
+        other.name().name
+    )
+}
+
 /// Selects everything that is made for any fleet.
 pub fn selector() -> String {
     let (managed_by, us) = MANAGED_BY;
@@ -86,6 +101,13 @@ pub fn selector() -> String {
 /// A name as the value of a label.
 pub fn label_value(name: &str) -> String {
     if name.len() <= LONGEST { name.to_owned() } else { cut(name, name, LONGEST) }
+}
+
+fn owner_label(owner: &FleetOwner) -> &'static str {
+    match owner {
+        FleetOwner::Gateway(_) => GATEWAY_LABEL,
+        FleetOwner::Class(_) => CLASS_LABEL,
+    }
 }
 
 /// What is made for a class has another beginning than what is made for a Gateway, whatever their names.
@@ -169,6 +191,22 @@ mod tests {
         assert_ne!(named(&one), named(&two));
         assert_ne!(label_value(&one), label_value(&two));
         assert_ne!(named("a.b"), named("a-b"));
+    }
+
+    #[test]
+    fn a_name_that_was_made_is_one_that_another_gateway_can_have() {
+        let shares = |one: &str, other: &str| {
+            let other = identifiers(&gateway(other));
+            identifiers(&gateway(one)).into_iter().filter(|it| other.contains(it)).count()
+        };
+        let made = named("a.b");
+        assert_eq!(shares("a.b", made.strip_prefix("heliograph-").unwrap()), 1, "the name");
+        let long = "a".repeat(253);
+        assert_eq!(shares(&long, &label_value(&long)), 1, "the label");
+        let account = account_name(&gateway(&long));
+        assert_eq!(shares(&long, account.strip_prefix("heliograph-").unwrap()), 1, "the account");
+        assert_eq!(shares("a.b", "a-b"), 0);
+        assert_eq!(shares("web", "web"), 3);
     }
 
     #[test]

@@ -1,4 +1,7 @@
+use super::names;
 use super::render::{Part, Rendered};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -47,6 +50,27 @@ pub fn plan(namespace: &str, wanted: Vec<Rendered>, live: &Live) -> Vec<Step> {
     applied.chain(deleted).collect()
 }
 
+/// Why an object that is there must not be replaced, if so: it is somebody else's, or another Gateway's.
+pub fn obstacle(wanted: &Rendered, there: &ObjectMeta) -> Option<String> {
+    let (managed_by, us) = names::MANAGED_BY;
+    let label = there.labels.as_ref().and_then(|labels| labels.get(managed_by));
+    if label.is_none_or(|found| found != us) {
+        return Some(format!(
+            "there is one without the label {managed_by}={us}: delete or rename it"
+        ));
+    }
+    // One that names nobody who could have it has lost that, and is given it again.
+    let claimed = |annotations: &BTreeMap<String, String>| {
+        let owner = names::claimed_by(&wanted.namespace, annotations)?;
+        (wanted.part.name_for(&owner) == wanted.name).then_some(owner)
+    };
+    let annotations = &wanted.object["metadata"]["annotations"];
+    let owner = BTreeMap::deserialize(annotations).ok().as_ref().and_then(claimed);
+    let other = there.annotations.as_ref().and_then(claimed);
+    let other = other.filter(|other| owner.as_ref() != Some(other));
+    other.as_ref().map(names::taken_by)
+}
+
 /// Whether everything of `wanted` is in `there`, which may have more: what the API server fills in, and what others
 /// add to objects. Lists have the same length, so that nobody adds a port or a container.
 fn is_within(wanted: &Value, there: &Value) -> bool {
@@ -65,6 +89,8 @@ fn is_within(wanted: &Value, there: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::FleetOwner;
+    use crate::objects::ObjectName;
     use serde_json::json;
 
     fn service(object: Value) -> Rendered {
@@ -89,6 +115,27 @@ mod tests {
             let steps = plan("shop", vec![wanted.clone()], &live(drifted));
             assert_eq!(steps, [Step::Apply(wanted.clone())]);
         }
+    }
+
+    #[test]
+    fn what_is_somebody_elses_is_not_replaced() {
+        let name = names::service(&FleetOwner::Gateway(ObjectName::new("shop", "a.b"))).name;
+        let object = json!({ "metadata": { "annotations": { "heliograph.dev/gateway": "a.b" } } });
+        let wanted = Rendered { name: name.to_string(), ..service(object) };
+        let why = |there: Value| obstacle(&wanted, &serde_json::from_value(there).unwrap());
+        let theirs = why(json!({ "labels": { "app": "web" } })).unwrap();
+        assert!(theirs.contains("without the label"), "{theirs}");
+
+        let labels = json!({ "app.kubernetes.io/managed-by": "heliograph" });
+        let claimed = |by: Value| why(json!({ "labels": labels, "annotations": by }));
+        let other = name.strip_prefix("heliograph-").unwrap();
+        let others = claimed(json!({ "heliograph.dev/gateway": other })).unwrap();
+        assert!(others.starts_with(&format!("Gateway {other} has objects")), "{others}");
+        // What is ours, and what somebody changed, which is put back.
+        assert_eq!(claimed(json!({ "heliograph.dev/gateway": "a.b", "more": "1" })), None);
+        assert_eq!(claimed(json!({ "heliograph.dev/gateway": "web" })), None);
+        assert_eq!(claimed(json!({ "heliograph.dev/gateway-class": "a.b" })), None);
+        assert_eq!(why(json!({ "labels": labels })), None);
     }
 
     #[test]

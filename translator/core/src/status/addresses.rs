@@ -24,9 +24,15 @@ pub(super) fn of(
     owner: &FleetOwner,
     conditions: &mut Conditions,
 ) -> Vec<Address> {
-    // Until there is one, nothing is known of addresses; where the Envoys are somebody else's, that is for good.
-    let Some(service) = accept::service(reader, owner) else { return Vec::new() };
     let name = names::service(owner);
+    // Until there is one, nothing is known of addresses; where the Envoys are somebody else's, that is for good.
+    let Some(service) = accept::service(reader, owner) else {
+        if let Some(rival) = accept::rival(reader, owner).filter(|_| is_run(reader, gateway)) {
+            let why = format!("Service {name}: {}", names::taken_by(&rival));
+            unprogrammed(conditions, ADDRESS_NOT_ASSIGNED, why);
+        }
+        return Vec::new();
+    };
     let found = given(service);
     let object = reader.object::<gateway::Gateway>(gateway);
     let requested = object.iter().flat_map(|object| object.spec.addresses.iter().flatten());
@@ -40,6 +46,12 @@ pub(super) fn of(
         unprogrammed(conditions, ADDRESS_NOT_ASSIGNED, why);
     }
     found
+}
+
+/// Whether its Envoys are not somebody else's.
+fn is_run(reader: &Reader<'_>, gateway: &ObjectName) -> bool {
+    let config = reader.gateway(gateway).and_then(|gateway| gateway.config.as_ref());
+    config.is_none_or(|config| config.self_managed != Some(true))
 }
 
 fn unprogrammed(conditions: &mut Conditions, reason: &'static Reason, why: String) {

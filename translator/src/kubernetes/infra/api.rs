@@ -1,5 +1,5 @@
 use super::PATIENCE;
-use heliograph_translator_core::infra::{Part, Rendered, Step, names};
+use heliograph_translator_core::infra::{Part, Rendered, Step, obstacle};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
@@ -37,16 +37,9 @@ async fn apply(client: &Client, rendered: &Rendered) -> Result<(), String> {
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource(*part));
     let at = |error: String| format!("{} {namespace}/{name}: {error}", part.kind());
     let there = bounded(api.get_metadata_opt(name)).await.map_err(at)?;
-    let (managed_by, us) = names::MANAGED_BY;
-    let is_ours = |labels: &std::collections::BTreeMap<String, String>| {
-        labels.get(managed_by).is_some_and(|found| found == us)
-    };
-    if let Some(there) = &there
-        && !there.metadata.labels.as_ref().is_some_and(is_ours)
-    {
-        return Err(at(format!(
-            "there is one without the label {managed_by}={us}: delete or rename it"
-        )));
+    let obstacle = there.as_ref().and_then(|there| obstacle(rendered, &there.metadata));
+    if let Some(why) = obstacle {
+        return Err(at(why));
     }
     if there.is_some_and(|there| owns_replicas(&there.metadata))
         && object.pointer("/spec/replicas").is_none()

@@ -17,6 +17,8 @@ pub(super) struct Desk {
     settings: ProxySettings,
     wanted: BTreeMap<FleetName, Arc<ir::Infra>>,
     live: BTreeMap<FleetName, Live>,
+    /// The fleets of both, by namespace and what each must have alone.
+    rivals: BTreeMap<(Arc<str>, String), BTreeSet<FleetName>>,
     /// The Gateways that another controller has, or that share the proxies of their class: nothing of ours is to be left of
     /// what ran for them alone.
     elsewhere: BTreeSet<FleetName>,
@@ -52,6 +54,7 @@ impl Desk {
             settings,
             wanted: BTreeMap::new(),
             live: BTreeMap::new(),
+            rivals: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
             classes: BTreeMap::new(),
             strays: BTreeSet::new(),
@@ -74,6 +77,7 @@ impl Desk {
         for (fleet, infra) in &report.infra {
             let before = self.wanted.get(fleet);
             if !before.is_some_and(|before| Arc::ptr_eq(before, infra)) {
+                self.enlist(fleet);
                 self.wanted.insert(fleet.clone(), infra.clone());
                 self.touch(fleet.clone());
             }
@@ -82,6 +86,7 @@ impl Desk {
             self.wanted.keys().filter(|fleet| !report.infra.contains_key(fleet)).cloned().collect();
         for fleet in gone {
             self.wanted.remove(&fleet);
+            self.delist(&fleet);
             self.touch(fleet);
         }
         match report.changed.since(self.read) {
@@ -231,6 +236,18 @@ impl Desk {
         self.failures.get(fleet).map(|failure| &*failure.why)
     }
 
+    /// Why the steps for a fleet are not to be taken, if so: another fleet has what they would make. That is the one for which
+    /// something runs, or else the first by name.
+    pub(super) fn obstacle(&self, fleet: &FleetName, steps: &[Step]) -> Option<String> {
+        if !steps.iter().any(|step| matches!(step, Step::Apply(_))) {
+            return None;
+        }
+        let precedence = |fleet: &FleetName| (!self.live.contains_key(fleet), fleet.clone());
+        let rivals = identifiers(fleet).into_iter().filter_map(|id| self.rivals.get(&id)).flatten();
+        let first = rivals.filter(|it| self.runs(it)).min_by_key(|it| precedence(it))?;
+        (first != fleet).then(|| names::taken_by(&FleetOwner::of(first)))
+    }
+
     /// How the Gateway of a fleet is to run, if that is known.
     pub(super) fn proxies(&self, fleet: &FleetName) -> Option<&ir::Proxies> {
         self.wanted.get(fleet)?.proxies.as_ref()
@@ -285,6 +302,7 @@ impl Desk {
 
     fn put(&mut self, part: Part, fleet: FleetName, name: String, object: DynamicObject) {
         let value = as_rendered(part, object);
+        self.enlist(&fleet);
         let live = self.live.entry(fleet.clone()).or_default();
         if live.insert((part, name), value.clone()).as_ref() != Some(&value) {
             self.touch(fleet);
@@ -296,8 +314,39 @@ impl Desk {
             live.remove(&(part, name));
             if live.is_empty() {
                 self.live.remove(fleet);
+                self.delist(fleet);
             }
             self.touch(fleet.clone());
+        }
+    }
+
+    /// Whether anything runs for a fleet, or is to.
+    fn runs(&self, fleet: &FleetName) -> bool {
+        let is_self_managed = |proxies: &ir::Proxies| proxies.config.self_managed == Some(true);
+        self.live.contains_key(fleet) || self.proxies(fleet).is_some_and(|it| !is_self_managed(it))
+    }
+
+    /// Before it is first wanted, or found.
+    fn enlist(&mut self, fleet: &FleetName) {
+        if !self.wanted.contains_key(fleet) && !self.live.contains_key(fleet) {
+            for id in identifiers(fleet) {
+                self.rivals.entry(id).or_default().insert(fleet.clone());
+            }
+        }
+    }
+
+    /// Once it is neither wanted nor found, what it had may be another's.
+    fn delist(&mut self, fleet: &FleetName) {
+        if self.wanted.contains_key(fleet) || self.live.contains_key(fleet) {
+            return;
+        }
+        for id in identifiers(fleet) {
+            let Some(mut others) = self.rivals.remove(&id) else { continue };
+            others.remove(fleet);
+            others.iter().for_each(|other| self.touch(other.clone()));
+            if !others.is_empty() {
+                self.rivals.insert(id, others);
+            }
         }
     }
 
@@ -316,6 +365,12 @@ impl Desk {
         }
         self.dirty.insert(fleet);
     }
+}
+
+/// What a fleet must have alone, with its namespace.
+fn identifiers(fleet: &FleetName) -> [(Arc<str>, String); 3] {
+    let owner = FleetOwner::of(fleet);
+    names::identifiers(&owner).map(|id| (owner.name().namespace.clone(), id))
 }
 
 /// Whose it is, and its name. `None` if it does not say, or has a name that we would not give it, as a copy of ours has: then it

@@ -114,10 +114,16 @@ impl Infra {
         let (client, notices) = (self.client.clone(), self.notices.clone());
         let told = self.desk.failure(&fleet).map(str::to_owned);
         let about = self.desk.proxies(&fleet).map(notice::about);
+        let obstacle = self.desk.obstacle(&fleet, &steps);
         async move {
-            // A fault of ours with one Gateway is not to end the work for all.
-            let taken = AssertUnwindSafe(api::take(&client, steps)).catch_unwind().await;
-            let outcome = taken.unwrap_or_else(|_| Err("a fault of the translator".to_owned()));
+            let outcome = match obstacle {
+                Some(why) => Err(why),
+                None => {
+                    // A fault of ours with one Gateway is not to end the work for all.
+                    let taken = AssertUnwindSafe(api::take(&client, steps)).catch_unwind().await;
+                    taken.unwrap_or_else(|_| Err("a fault of the translator".to_owned()))
+                }
+            };
             if let (Err(why), Some(about)) = (&outcome, about)
                 && told.as_ref() != Some(why)
             {

@@ -99,7 +99,7 @@ reasons! {
                  message has Envoy's words.",
                 "Mend what `Accepted` names; or [Proxies reject something](../troubleshooting.md#proxies-reject-something).";
             ADDRESS_NOT_ASSIGNED: false, "AddressNotAssigned",
-                "Its Service has no address yet.",
+                "Its Service has no address yet, or is that of a Gateway whose name comes to the same.",
                 "See the Service that the message names: a cluster without load balancers gives none. [ProxyConfig](../proxies.md#proxyconfig) has \
                  other types of Services.";
             ADDRESS_NOT_USABLE: false, "AddressNotUsable",

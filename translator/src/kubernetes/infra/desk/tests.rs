@@ -239,6 +239,87 @@ fn a_gateway_of_which_nothing_can_be_told_keeps_what_it_has() {
     assert!(desk.next(now).is_none());
 }
 
+/// What is wanted for Gateways of these names, without their statuses.
+fn wanted(names: &[&str]) -> Report {
+    let infra = names.iter().map(|name| {
+        let owner = FleetOwner::Gateway(ObjectName::new("shop", name));
+        let mut infra = (*infra(80)).clone();
+        infra.fleet = owner.fleet();
+        infra.proxies.as_mut().unwrap().owner = owner;
+        (infra.fleet.clone(), Arc::new(infra))
+    });
+    Report { infra: infra.collect(), complete: true, ..Report::default() }
+}
+
+/// Takes what steps there are, and returns for which fleets, and those that are refused.
+fn work(desk: &mut Desk, now: Instant) -> (Vec<String>, Vec<String>) {
+    let (mut taken, mut refused) = (Vec::new(), Vec::new());
+    while let Some((fleet, steps)) = desk.next(now) {
+        match desk.obstacle(&fleet, &steps) {
+            None => {
+                take(desk, steps);
+                desk.done(&fleet, Ok(()), now);
+                taken.push(fleet.to_string());
+            }
+            Some(why) => {
+                refused.push(format!("{fleet}: {}", why.split(' ').nth(1).unwrap()));
+                desk.done(&fleet, Err(why), now);
+            }
+        }
+    }
+    (taken, refused)
+}
+
+#[test]
+fn of_gateways_whose_names_come_to_the_same_one_has_it_and_the_other_waits() {
+    let dotted = names::object_name(&FleetOwner::Gateway(ObjectName::new("shop", "a.b")));
+    let long = "z".repeat(253);
+    let account = names::account_name(&FleetOwner::Gateway(ObjectName::new("shop", &long)));
+    for (one, other) in [
+        ("a.b", dotted.strip_prefix("heliograph-").unwrap()),
+        (&*long, &*names::label_value(&long)),
+        (&*long, account.strip_prefix("heliograph-").unwrap()),
+    ] {
+        let (first, second) = if one < other { (one, other) } else { (other, one) };
+        let (mut desk, now) = (desk(), Instant::now());
+        listed(&mut desk);
+        let fleet = |name: &str| format!("shop/{name}");
+        let refused = |name: &str, by: &str| format!("shop/{name}: {by}");
+
+        // Both are new: the same one has it, in whatever order they are looked at.
+        desk.hear(&wanted(&[one, other]));
+        let did = work(&mut desk, now);
+        assert_eq!(did, (vec![fleet(first)], vec![refused(second, first)]));
+        assert_eq!(desk.failing(), 1);
+
+        // It goes, and the other one has its turn.
+        desk.hear(&wanted(&[second]));
+        let later = now + LONGEST_PAUSE;
+        assert_eq!(work(&mut desk, later), (vec![], vec![refused(second, first)]), "it still runs");
+        for part in Part::ALL {
+            desk.note(part, Event::Init);
+            desk.note(part, Event::InitDone);
+        }
+        let later = later + LONGEST_PAUSE;
+        assert_eq!(work(&mut desk, later), (vec![fleet(second)], vec![]));
+
+        // Who runs stays, whatever comes.
+        desk.hear(&wanted(&[one, other]));
+        assert_eq!(work(&mut desk, later), (vec![], vec![refused(first, second)]));
+    }
+}
+
+#[test]
+fn gateways_that_are_gone_leave_nothing() {
+    let (mut desk, now) = (desk(), Instant::now());
+    listed(&mut desk);
+    desk.hear(&wanted(&["web", "a.b"]));
+    work(&mut desk, now);
+    desk.hear(&wanted(&[]));
+    listed(&mut desk);
+    assert!(desk.rivals.is_empty(), "{:?}", desk.rivals);
+}
+
 const CLASS: &str = "
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
