@@ -125,3 +125,20 @@ fn everything_is_labelled_owned_and_in_the_namespace_of_its_gateway() {
         }
     }
 }
+
+/// Components of the cluster act on what pods and their accounts are annotated with.
+#[test]
+fn annotations_with_a_prefix_are_for_the_service_alone_unless_allowed() {
+    let case = cases().into_iter().find(|case| case.path.ends_with("tuned.yaml")).unwrap();
+    let has = |annotations: &serde_json::Value| {
+        ["note", "example.org/contact", "k8s.v1.cni.cncf.io/networks"]
+            .map(|name| annotations.get(name).is_some())
+    };
+    for Rendered { part, object, .. } in case.rendered() {
+        let is_service = part == Part::Service;
+        assert_eq!(has(&object["metadata"]["annotations"]), [true, true, is_service], "{part:?}");
+        if let Some(template) = object.pointer("/spec/template/metadata/annotations") {
+            assert_eq!(has(template), [true, true, false], "the pods of a {part:?}");
+        }
+    }
+}

@@ -174,8 +174,10 @@ impl Renderer<'_> {
         labels
     }
 
+    /// Of what the Gateway asks for, what its parameters allow.
     pub(super) fn annotations(&self) -> BTreeMap<String, String> {
         let mut annotations = self.proxies.annotations.clone();
+        annotations.retain(|name, _| self.proxies.config.allows_annotation(name));
         self.claim(&mut annotations);
         annotations
     }

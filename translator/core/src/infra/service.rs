@@ -9,6 +9,8 @@ pub(super) fn service(renderer: &Renderer<'_>, mut metadata: ObjectMeta) -> Serv
     let config = renderer.proxies.config.service.clone().unwrap_or_default();
     let kind = config.r#type.unwrap_or_default();
     let annotations = metadata.annotations.get_or_insert_default();
+    // All of the Gateway's: they are how load balancers are told what to do.
+    annotations.extend(renderer.proxies.annotations.clone());
     annotations.extend(config.annotations.unwrap_or_default());
     // Nobody may change whose it is.
     renderer.claim(annotations);

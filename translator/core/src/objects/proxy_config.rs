@@ -75,6 +75,10 @@ pub struct ProxyConfigSpec {
     /// The Service in front of the Envoys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceConfig>,
+    /// Which annotations of the Gateway's `infrastructure` go to all that is made, pods included, and not to the Service alone:
+    /// whole names, or `example.org/*`. Those without a prefix, such as `note`, always do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_annotations: Option<Vec<String>>,
     /// What Envoys accept of clients that speak HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpConfig>,
@@ -252,6 +256,14 @@ impl ProxyConfigSpec {
         self.merge_gateways == Some(true)
     }
 
+    /// Whether an annotation that a Gateway asks for goes to pods and their accounts. Those with a prefix speak to components of
+    /// the cluster, which attach networks, inject containers or give rights for them: who writes Gateways need not be allowed that.
+    pub(crate) fn allows_annotation(&self, name: &str) -> bool {
+        let Some((prefix, _)) = name.split_once('/') else { return true };
+        let mut allowed = self.allowed_annotations.iter().flatten();
+        allowed.any(|allowed| allowed == name || allowed.strip_suffix("/*") == Some(prefix))
+    }
+
     /// What both say; where both say something, this counts.
     pub(crate) fn over(&self, other: &Self) -> serde_json::Result<Self> {
         let mut together = serde_json::to_value(other)?;
@@ -266,6 +278,23 @@ mod tests {
 
     fn spec(text: &str) -> ProxyConfigSpec {
         serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn annotations_with_a_prefix_are_allowed_by_name_or_prefix() {
+        let of = |text: &str| spec(text);
+        let none = of("{}");
+        assert!(none.allows_annotation("note") && !none.allows_annotation("example.org/note"));
+        let some = of(r#"{"allowedAnnotations": ["example.org/note", "shop.test/*", "*", "/*"]}"#);
+        for (name, is_allowed) in [
+            ("example.org/note", true),
+            ("example.org/other", false),
+            ("shop.test/any", true),
+            ("sub.shop.test/any", false),
+            ("k8s.v1.cni.cncf.io/networks", false),
+        ] {
+            assert_eq!(some.allows_annotation(name), is_allowed, "{name}");
+        }
     }
 
     #[test]
