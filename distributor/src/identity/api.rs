@@ -2,7 +2,7 @@ use crate::followed::{Content, FileError, Followed};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::{Authority, Scheme, Uri};
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -17,8 +17,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-/// The API server of Kubernetes, for the one question that a distributor has. A client library would bring all of Kubernetes into
-/// a program that is to know nothing of it.
+/// The API server of Kubernetes, for the two questions that a distributor has: whose a token is, and which keys sign tokens. A
+/// client library would bring all of Kubernetes into a program that is to know nothing of it.
 pub(super) struct Api {
     authority: Authority,
     name: ServerName<'static>,
@@ -74,14 +74,27 @@ impl Api {
         path: &str,
         body: &serde_json::Value,
     ) -> Result<T, ApiError> {
-        timeout(PATIENCE, self.exchange(path, body.to_string()))
-            .await
-            .map_err(|_| ApiError::Timeout)?
+        let answer = self.exchange(Method::POST, path, body.to_string()).await?;
+        serde_json::from_slice(&answer).map_err(|_| ApiError::Malformed)
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.exchange(Method::GET, path, String::new()).await
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: String) -> Result<Bytes, ApiError> {
+        let exchange = self.exchange_unbounded(method, path, body);
+        timeout(PATIENCE, exchange).await.map_err(|_| ApiError::Timeout)?
     }
 
     /// A connection for each question, since a connection that is kept can be to a server that is gone. Who asks bounds how
     /// many there are.
-    async fn exchange<T: DeserializeOwned>(&self, path: &str, body: String) -> Result<T, ApiError> {
+    async fn exchange_unbounded(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+    ) -> Result<Bytes, ApiError> {
         let trust = self.trust.current();
         let host = self.authority.host();
         let tcp = TcpStream::connect((
@@ -92,7 +105,9 @@ impl Api {
         let tls = TlsConnector::from(trust.tls.clone()).connect(self.name.clone(), tcp).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(tls)).await?;
         let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-        let request = Request::post(path)
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
             .header(HOST, self.authority.as_str())
             .header(AUTHORIZATION, trust.token.clone())
             .header(CONTENT_TYPE, "application/json")
@@ -107,8 +122,7 @@ impl Api {
             status => return Err(ApiError::Status(status)),
         }
         let body = Limited::new(body, LARGEST_ANSWER).collect().await;
-        let body = body.map_err(|_| ApiError::Malformed)?.to_bytes();
-        serde_json::from_slice(&body).map_err(|_| ApiError::Malformed)
+        Ok(body.map_err(|_| ApiError::Malformed)?.to_bytes())
     }
 }
 

@@ -1,4 +1,6 @@
+use super::admission::Admission;
 use super::api::{Api, Trust};
+use super::cluster_keys::ClusterKeys;
 use super::gate::{Gate, Tokens, Ways};
 use super::jwt::{Expected, KeySet};
 use super::metrics::SecurityMetrics;
@@ -42,8 +44,8 @@ pub struct SecurityArgs {
     #[arg(long, env = "HELIO_XDS_TOKEN_REVIEW")]
     pub xds_token_review: bool,
 
-    /// How many tokens per second that are new to this replica Kubernetes is asked about; the others are told to come again
-    /// [default: 500]
+    /// How many tokens per second that are new to this replica Kubernetes is asked about, shared out among the addresses
+    /// they come from; the others are told to come again [default: 500]
     #[arg(
         long,
         env = "HELIO_XDS_TOKEN_REVIEW_RATE",
@@ -119,6 +121,7 @@ pub(crate) struct Security {
     pub(crate) gate: Arc<Gate>,
     pub(crate) tls: Option<Arc<Followed<Material>>>,
     keys: Option<Arc<Followed<KeySet>>>,
+    cluster_keys: Option<Arc<ClusterKeys>>,
     trust: Option<Arc<Followed<Trust>>>,
     rules: Arc<Followed<Rules>>,
     metrics: SecurityMetrics,
@@ -150,6 +153,7 @@ impl SecurityArgs {
         let recheck =
             Duration::from_secs(self.xds_recheck_seconds.unwrap_or(RECHECK_SECONDS).into());
         let audience = self.xds_token_audience.as_deref().unwrap_or(AUDIENCE).to_owned();
+        let mut cluster_keys = None;
         let tokens = match (&keys, &trust, self.xds_token_issuer.clone()) {
             (Some(keys), _, Some(issuer)) => {
                 Some(Tokens::Keys { keys: keys.clone(), expected: Expected { issuer, audience } })
@@ -157,8 +161,11 @@ impl SecurityArgs {
             (_, Some(trust), _) => {
                 let fresh = FRESH_REVIEW.min(recheck / 2);
                 let rate = self.xds_token_review_rate.unwrap_or(REVIEW_RATE);
-                let api = self.api(trust.clone())?;
-                let reviewer = Reviewer::new(api, audience, fresh, rate, metrics.clone());
+                let api = Arc::new(self.api(trust.clone())?);
+                let keys = Arc::new(ClusterKeys::new(api.clone(), metrics.clone()));
+                cluster_keys = Some(keys.clone());
+                let admission = Admission::new(audience.clone(), keys, rate, metrics.clone());
+                let reviewer = Reviewer::new(api, audience, fresh, admission, metrics.clone());
                 Some(Tokens::Kubernetes(Box::new(reviewer)))
             }
             _ => None,
@@ -170,7 +177,7 @@ impl SecurityArgs {
             recheck,
         });
         let gate = Arc::new(Gate::new(ways, metrics.clone()));
-        Ok(Security { gate, tls, keys, trust, rules, metrics })
+        Ok(Security { gate, tls, keys, cluster_keys, trust, rules, metrics })
     }
 
     /// Whether clients are asked who they are.
@@ -268,9 +275,23 @@ impl SecurityArgs {
 }
 
 impl Security {
-    /// Follows the files.
-    pub(crate) async fn follow(self) -> Infallible {
-        let Self { gate: _, tls, keys, trust, rules, metrics } = self;
+    /// Follows the files, and the keys of the cluster.
+    pub(crate) async fn follow(mut self) -> Infallible {
+        let cluster_keys = self.cluster_keys.take();
+        let keys = async {
+            match &cluster_keys {
+                Some(keys) => keys.follow().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            never = keys => never,
+            never = self.follow_files() => never,
+        }
+    }
+
+    async fn follow_files(self) -> Infallible {
+        let Self { gate: _, tls, keys, cluster_keys: _, trust, rules, metrics } = self;
         let look = Arc::new(move || {
             if let Some(tls) = &tls {
                 let look = tls.refresh();

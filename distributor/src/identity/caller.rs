@@ -5,6 +5,7 @@ use bytes::Bytes;
 use heliograph_snapshot::FleetName;
 use std::convert::Infallible;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -33,7 +34,8 @@ pub(super) enum Credential {
     /// Nothing was asked for.
     Nothing,
     Certificate(Arc<Peer>),
-    Token(Arc<Zeroizing<String>>),
+    /// And where it came from.
+    Token(Arc<Zeroizing<String>>, IpAddr),
 }
 
 impl Caller {
@@ -91,7 +93,7 @@ impl fmt::Debug for Credential {
         f.write_str(match self {
             Self::Nothing => "Nothing",
             Self::Certificate(_) => "Certificate",
-            Self::Token(_) => "Token",
+            Self::Token(..) => "Token",
         })
     }
 }

@@ -12,6 +12,7 @@ use heliograph_snapshot::FleetName;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
@@ -85,17 +86,18 @@ impl Gate {
         Self { ways, metrics, lines: Mutex::default() }
     }
 
-    /// Who calls, by its certificate if it has one, else by its token.
+    /// Who calls from there, by its certificate if it has one, else by its token.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         peer: Option<&Arc<Peer>>,
         headers: &HeaderMap,
+        from: IpAddr,
     ) -> Result<Caller, Status> {
         let Some(ways) = &self.ways else {
             return Ok(Caller::new(self.clone(), Identity::Anybody, Credential::Nothing, None));
         };
         let status = |refused: Refused| self.status(&refused, peer.map(|peer| &**peer));
-        let credential = ways.credential(peer, headers).map_err(status)?;
+        let credential = ways.credential(peer, headers, from).map_err(status)?;
         let known = ways.know(&credential, SystemTime::now()).await;
         let Known { identity, grants: _, valid_until } = known.map_err(status)?;
         let next = ways.next_look(valid_until, SystemTime::now());
@@ -119,7 +121,7 @@ impl Gate {
         });
         let peer = match credential {
             Credential::Certificate(peer) => Some(&**peer),
-            Credential::Nothing | Credential::Token(_) => None,
+            Credential::Nothing | Credential::Token(..) => None,
         };
         looked.map(Some).map_err(|refused| self.status(&refused, peer))
     }
@@ -177,6 +179,7 @@ impl Ways {
         &self,
         peer: Option<&Arc<Peer>>,
         headers: &HeaderMap,
+        from: IpAddr,
     ) -> Result<Credential, Refused> {
         if let Some(peer) = peer {
             return Ok(Credential::Certificate(peer.clone()));
@@ -189,7 +192,7 @@ impl Ways {
         };
         match token {
             Some(token) if self.tokens.is_some() => {
-                Ok(Credential::Token(Arc::new(Zeroizing::new(token.to_owned()))))
+                Ok(Credential::Token(Arc::new(Zeroizing::new(token.to_owned())), from))
             }
             _ => Err(Refused::NoCredential(match (&self.certificates, &self.tokens) {
                 (Some(_), Some(_)) => {
@@ -210,13 +213,13 @@ impl Ways {
                 let owner = certificate::owner(peer.own())?;
                 (owner.identity, owner.valid_until)
             }
-            (Credential::Token(token), _, Some(Tokens::Keys { keys, expected })) => {
+            (Credential::Token(token, _), _, Some(Tokens::Keys { keys, expected })) => {
                 let claims = keys.current().verify(token, expected, now)?;
                 let identity = Identity::of_subject(&claims.subject).ok_or(Refused::Subject)?;
                 (identity, claims.expires)
             }
-            (Credential::Token(token), _, Some(Tokens::Kubernetes(reviewer))) => {
-                let reviewed = reviewer.review(token).await?;
+            (Credential::Token(token, from), _, Some(Tokens::Kubernetes(reviewer))) => {
+                let reviewed = reviewer.review(token, *from).await?;
                 (reviewed.identity, reviewed.valid_until)
             }
             _ => return Err(Refused::NoCredential("this way is not open")),

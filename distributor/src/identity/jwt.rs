@@ -32,7 +32,7 @@ pub(super) struct Unproven {
 }
 
 /// Says nothing of the token that was not proven to be from its issuer.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TokenRefused {
     #[error("the token is no JSON Web Token")]
     Malformed,
@@ -121,6 +121,13 @@ struct UnprovenBody {
     exp: Option<f64>,
 }
 
+/// What of a token is looked at before somebody else judges it. What is missing, or of another type, is for that one to judge.
+#[derive(Default, Deserialize)]
+struct ScreenedBody {
+    aud: Option<Audience>,
+    exp: Option<f64>,
+}
+
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Audience {
@@ -161,11 +168,7 @@ impl KeySet {
         if iss != expected.issuer {
             return Err(TokenRefused::Issuer(iss.chars().take(256).collect()));
         }
-        let is_for_us = match aud {
-            Audience::One(audience) => audience == expected.audience,
-            Audience::Many(audiences) => audiences.contains(&expected.audience),
-        };
-        if !is_for_us {
+        if !aud.has(&expected.audience) {
             return Err(TokenRefused::Audience(expected.audience.clone()));
         }
         let expires = time(exp)?.checked_add(LEEWAY).ok_or(TokenRefused::Malformed)?;
@@ -178,6 +181,44 @@ impl KeySet {
             return Err(TokenRefused::NotYet);
         }
         Ok(Claims { subject: sub, expires })
+    }
+
+    /// Whether one of these keys signed the token, for this audience, and it has not expired; `false` if the key that it
+    /// names is none of these, so that nothing can be said of it. For tokens that somebody else judges then: what is refused here
+    /// that one would refuse too, and what is not refused is not accepted.
+    pub(super) fn screen(
+        &self,
+        token: &str,
+        audience: &str,
+        now: SystemTime,
+    ) -> Result<bool, TokenRefused> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenRefused::Malformed)?;
+        let (header, body) = signed.split_once('.').ok_or(TokenRefused::Malformed)?;
+        let header: Header = json(header)?;
+        let signature = decoded(signature).ok_or(TokenRefused::Malformed)?;
+        // Issuers that are unknown here may leave it out.
+        let Some(id) = &header.kid else { return Ok(false) };
+        let mut named = self.0.iter().filter(|key| key.id.as_ref() == Some(id)).peekable();
+        if named.peek().is_none() {
+            return Ok(false);
+        }
+        let verifies = |key: &Key| key.public.verify(&header.alg, signed.as_bytes(), &signature);
+        if !named.any(|key| verifies(key) == Some(true)) {
+            return Err(TokenRefused::Signature);
+        }
+        let ScreenedBody { aud, exp } = json(body).unwrap_or_default();
+        if aud.is_some_and(|aud| !aud.has(audience)) {
+            return Err(TokenRefused::Audience(audience.to_owned()));
+        }
+        let expires = exp.and_then(|exp| time(exp).ok()?.checked_add(LEEWAY));
+        if expires.is_some_and(|expires| expires <= now) {
+            return Err(TokenRefused::Expired);
+        }
+        Ok(true)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// The key decides in which ways it may have been used: a token cannot choose how it is checked.
@@ -203,6 +244,15 @@ impl KeySet {
             None => Err(TokenRefused::UnknownKey),
             Some(first) if first || tried.any(|good| good) => Ok(()),
             Some(_) => Err(TokenRefused::Signature),
+        }
+    }
+}
+
+impl Audience {
+    fn has(&self, audience: &str) -> bool {
+        match self {
+            Self::One(one) => one == audience,
+            Self::Many(many) => many.iter().any(|one| one == audience),
         }
     }
 }

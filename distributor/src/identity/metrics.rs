@@ -1,7 +1,7 @@
 use super::gate::Reason;
 use crate::tls::{HandshakeError, Material};
 use heliograph_shared::telemetry::from_zero;
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use std::time::SystemTime;
 
 /// How a question to Kubernetes about a token ends, as a label.
@@ -10,8 +10,12 @@ pub(crate) enum Review {
     Known,
     Refused,
     Failed,
-    /// It was not asked.
+    /// It was not asked, because others have their share.
     Withheld,
+    /// It was not asked, because too many tokens from the same address were refused.
+    Delayed,
+    /// It was not asked, because the keys of the cluster refuse the token.
+    Offline,
 }
 
 /// What is counted of who comes and who is turned away.
@@ -22,6 +26,7 @@ pub(crate) struct SecurityMetrics {
     handshakes: IntCounterVec,
     refused: IntCounterVec,
     reviews: IntCounterVec,
+    cluster_keys: IntGauge,
 }
 
 /// Why a handshake fails, as a label.
@@ -65,16 +70,23 @@ impl SecurityMetrics {
             reviews: IntCounterVec::new(
                 name(
                     "token_reviews_total",
-                    "Questions to Kubernetes about tokens, by what came of them; those that were not asked are withheld.",
+                    "Questions to Kubernetes about tokens, by what came of them: known, refused, failed; and those that were not \
+                     asked: withheld (others have their share), delayed (too many refused tokens from the address), offline \
+                     (the keys of the cluster refuse the token).",
                 ),
                 &["outcome"],
             )?,
+            cluster_keys: IntGauge::with_opts(name(
+                "cluster_token_keys",
+                "Keys of the cluster with which tokens are checked before Kubernetes is asked about them; 0 without.",
+            ))?,
         };
         registry.register(Box::new(metrics.expiry.clone()))?;
         registry.register(Box::new(metrics.bad_files.clone()))?;
         registry.register(Box::new(metrics.handshakes.clone()))?;
         registry.register(Box::new(metrics.refused.clone()))?;
         registry.register(Box::new(metrics.reviews.clone()))?;
+        registry.register(Box::new(metrics.cluster_keys.clone()))?;
         from_zero(&metrics.handshakes, HANDSHAKES.map(|reason| [reason]));
         from_zero(&metrics.refused, Reason::ALL.map(|reason| [reason.as_str()]));
         from_zero(&metrics.reviews, Review::ALL.map(|review| [review.as_str()]));
@@ -112,13 +124,18 @@ impl SecurityMetrics {
         self.reviews.with_label_values(&[review.as_str()]).inc();
     }
 
+    pub(crate) fn cluster_keys(&self, count: usize) {
+        self.cluster_keys.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
     pub(crate) fn refused(&self, reason: Reason) {
         self.refused.with_label_values(&[reason.as_str()]).inc();
     }
 }
 
 impl Review {
-    const ALL: [Self; 4] = [Self::Known, Self::Refused, Self::Failed, Self::Withheld];
+    const ALL: [Self; 6] =
+        [Self::Known, Self::Refused, Self::Failed, Self::Withheld, Self::Delayed, Self::Offline];
 
     fn as_str(self) -> &'static str {
         match self {
@@ -126,6 +143,8 @@ impl Review {
             Self::Refused => "refused",
             Self::Failed => "failed",
             Self::Withheld => "withheld",
+            Self::Delayed => "delayed",
+            Self::Offline => "offline",
         }
     }
 }

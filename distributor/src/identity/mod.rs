@@ -5,10 +5,12 @@
 //! says of itself is looked at; the [`Caller`] that comes out goes with the call, and is asked when the client names its
 //! fleet. `guarded` looks again while the stream lives.
 
+mod admission;
 mod api;
 mod args;
 mod caller;
 mod certificate;
+mod cluster_keys;
 mod gate;
 mod guarded;
 mod jwt;
@@ -17,6 +19,8 @@ mod pattern;
 mod review;
 mod reviews;
 mod rules;
+mod shares;
+mod turns;
 
 pub(crate) use args::Security;
 pub use args::{SecurityArgs, SecurityError};

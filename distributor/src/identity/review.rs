@@ -1,27 +1,27 @@
 //! Tokens of Kubernetes ServiceAccounts, judged by who issued them: a TokenReview by the API server.
 
 use super::Identity;
+use super::admission::{Admission, NotAdmitted};
 use super::api::{Api, ApiError};
-use super::jwt::Unproven;
+use super::jwt::{TokenRefused, Unproven};
 use super::metrics::{Review, SecurityMetrics};
 use super::reviews::{Judged, Reviews};
-use crate::load::Bucket;
 use serde::Deserialize;
 use serde_json::json;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 
 /// Asks the API server about tokens, and remembers what it said.
 pub(super) struct Reviewer {
-    api: Api,
+    api: Arc<Api>,
     audience: String,
     reviews: Mutex<Reviews>,
-    /// So many questions at once: a storm of connections must not become one at the API server.
-    turns: Turns,
-    /// So many questions per second about tokens that nobody has seen: they may be made up.
-    strangers: Mutex<Bucket>,
-    start: Instant,
+    /// Which tokens that nobody has seen are asked about: they may be made up.
+    admission: Admission,
+    /// So many questions at once about those that are known, which wait for no new one when their stream is looked at again.
+    known: Semaphore,
     /// When it last did not answer, if it has not since.
     failed: Mutex<Option<(Instant, Arc<str>)>>,
     metrics: SecurityMetrics,
@@ -39,15 +39,12 @@ pub(super) struct Reviewed {
 pub(super) enum ReviewRefused {
     #[error("Kubernetes refuses the token: {0}")]
     Refused(String),
+    /// By what Kubernetes says of all tokens.
+    #[error(transparent)]
+    Offline(#[from] TokenRefused),
     /// Nothing is known of the token, which may be good.
     #[error("the token cannot be checked now: {0}")]
     Away(String),
-}
-
-/// Who is known waits for no stranger when its stream is looked at again.
-struct Turns {
-    known: Semaphore,
-    strangers: Semaphore,
 }
 
 #[derive(Deserialize)]
@@ -74,41 +71,45 @@ struct User {
 }
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-const TURNS_OF_KNOWN: usize = 8;
-const TURNS_OF_STRANGERS: usize = 24;
-/// Why a question is not asked.
-const TOO_MANY: &str =
-    "too many unknown tokens come at once (--xds-token-review-rate), try again after a pause";
+const KNOWN_AT_ONCE: usize = 8;
 /// After a failure nobody asks for so long. Otherwise all streams would wait, one after the other, for a server that hangs.
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Reviewer {
-    /// What was said is not asked again for so long, and `rate` is of questions per second about tokens that are new.
+    /// What was said is not asked again for so long.
     pub(super) fn new(
-        api: Api,
+        api: Arc<Api>,
         audience: String,
         fresh: Duration,
-        rate: u32,
+        admission: Admission,
         metrics: SecurityMetrics,
     ) -> Self {
-        let reviews = Mutex::new(Reviews::new(fresh));
         Self {
             api,
             audience,
-            reviews,
-            turns: Turns {
-                known: Semaphore::new(TURNS_OF_KNOWN),
-                strangers: Semaphore::new(TURNS_OF_STRANGERS),
-            },
-            strangers: Mutex::new(Bucket::new(rate)),
-            start: Instant::now(),
+            reviews: Mutex::new(Reviews::new(fresh)),
+            admission,
+            known: Semaphore::new(KNOWN_AT_ONCE),
             failed: Mutex::new(None),
             metrics,
         }
     }
 
-    /// Whose token it is. What was said lately is not asked again; what was said long ago holds while the API server is away.
-    pub(super) async fn review(&self, token: &str) -> Result<Reviewed, ReviewRefused> {
+    /// Whose token it is that comes from there. What was said lately is not asked again; what was said long ago holds while
+    /// the API server is away.
+    pub(super) async fn review(
+        &self,
+        token: &str,
+        from: IpAddr,
+    ) -> Result<Reviewed, ReviewRefused> {
+        let reviewed = self.reviewed(token, from).await;
+        if reviewed.is_ok() {
+            self.admission.accepted(from);
+        }
+        reviewed
+    }
+
+    async fn reviewed(&self, token: &str, from: IpAddr) -> Result<Reviewed, ReviewRefused> {
         let key = blake3::hash(token.as_bytes());
         if let Some(outcome) = self.known_already(&key) {
             return outcome;
@@ -116,18 +117,33 @@ impl Reviewer {
         // Whoever makes tokens up must take the trouble to make them look like one.
         let unproven = Unproven::read(token)
             .ok_or_else(|| ReviewRefused::Refused("it is no JSON Web Token".to_owned()))?;
-        let is_stranger = self.remembered(&key, Reviews::trusted).is_none();
-        let turns = if is_stranger { &self.turns.strangers } else { &self.turns.known };
-        // The semaphores are never closed.
-        let _turn = turns.acquire().await;
-        // Another may have asked the same meanwhile, or in vain.
+        if self.remembered(&key, Reviews::trusted).is_some() {
+            // It is never closed.
+            let _turn = self.known.acquire().await;
+            // Another may have asked the same meanwhile, or in vain.
+            return match self.known_already(&key) {
+                Some(outcome) => outcome,
+                None => self.ask_and_remember(token, key, &unproven).await,
+            };
+        }
+        let admitted = self.admission.admit(token, from).await?;
         if let Some(outcome) = self.known_already(&key) {
+            admitted.give_back();
             return outcome;
         }
-        if is_stranger && !self.may_ask_about_a_stranger() {
-            self.metrics.reviewed(Review::Withheld);
-            return Err(ReviewRefused::Away(TOO_MANY.to_owned()));
+        let outcome = self.ask_and_remember(token, key, &unproven).await;
+        if matches!(outcome, Err(ReviewRefused::Refused(_))) {
+            admitted.refused();
         }
+        outcome
+    }
+
+    async fn ask_and_remember(
+        &self,
+        token: &str,
+        key: blake3::Hash,
+        unproven: &Unproven,
+    ) -> Result<Reviewed, ReviewRefused> {
         let asked = self.ask(token).await;
         self.metrics.reviewed(match &asked {
             Ok(Ok(_)) => Review::Known,
@@ -171,11 +187,6 @@ impl Reviewer {
         }
     }
 
-    fn may_ask_about_a_stranger(&self) -> bool {
-        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        strangers.take(self.start.elapsed())
-    }
-
     fn remembered(
         &self,
         key: &blake3::Hash,
@@ -193,6 +204,15 @@ impl Reviewer {
         });
         let answer: Answer = self.api.post(PATH, &question).await?;
         Ok(judge(answer.status, &self.audience))
+    }
+}
+
+impl From<NotAdmitted> for ReviewRefused {
+    fn from(not_admitted: NotAdmitted) -> Self {
+        match not_admitted {
+            NotAdmitted::Refused(refused) => Self::Offline(refused),
+            NotAdmitted::Later(why) => Self::Away(why.to_owned()),
+        }
     }
 }
 

@@ -21,12 +21,18 @@ impl Bucket {
         self.tokens = (self.tokens + 1.0).min(self.per_second.max(1.0));
     }
 
-    /// Takes one, if there is one. Times only grow; one that does not adds nothing.
-    pub(crate) fn take(&mut self, now: Duration) -> bool {
+    /// How many there are. Times only grow; one that does not adds nothing.
+    pub(crate) fn available(&mut self, now: Duration) -> f64 {
         let passed = now.saturating_sub(self.at);
         self.at = self.at.max(now);
         self.tokens =
             (self.tokens + passed.as_secs_f64() * self.per_second).min(self.per_second.max(1.0));
+        self.tokens
+    }
+
+    /// Takes one, if there is one.
+    pub(crate) fn take(&mut self, now: Duration) -> bool {
+        self.available(now);
         let enough = self.tokens >= 1.0;
         if enough {
             self.tokens -= 1.0;

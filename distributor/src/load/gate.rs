@@ -185,7 +185,7 @@ impl Refusal {
 }
 
 /// Whom an address belongs to, as far as it can be told: with IPv6 a host has a network of 2^64 of them.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

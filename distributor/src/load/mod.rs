@@ -13,7 +13,7 @@ pub(crate) use allowance::{Allowance, Turn};
 pub use args::LoadArgs;
 pub(crate) use bucket::Bucket;
 pub use files::allow_open_files;
-pub(crate) use gate::{Gate, Refusal};
+pub(crate) use gate::{Gate, Refusal, network};
 pub(crate) use metrics::LoadMetrics;
 pub(crate) use shed::{Others, shed};
 pub(crate) use spread::{age, turn};

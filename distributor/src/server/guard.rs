@@ -7,6 +7,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use std::convert::Infallible;
 use std::sync::Arc;
+use tonic::Code;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tower::Service;
@@ -22,6 +23,9 @@ pub(super) struct Guard {
     pub(super) _present: Present,
 }
 
+/// After so many the connection ends: whoever tries tokens pays for each few with a handshake. Streams that it has stay.
+const MOST_REFUSED: u32 = 8;
+
 impl hyper::service::Service<Request<Incoming>> for Guard {
     type Response = Response<Body>;
     type Error = Infallible;
@@ -31,7 +35,7 @@ impl hyper::service::Service<Request<Incoming>> for Guard {
         let (mut routes, gate, peer) = (self.routes.clone(), self.gate.clone(), self.peer.clone());
         let tenure = self.tenure.clone();
         Box::pin(async move {
-            match gate.admit(peer.as_ref(), request.headers()).await {
+            match gate.admit(peer.as_ref(), request.headers(), tenure.from()).await {
                 Ok(caller) => {
                     // Nobody behind the gate has use for a token.
                     request.headers_mut().remove(AUTHORIZATION);
@@ -41,7 +45,12 @@ impl hyper::service::Service<Request<Incoming>> for Guard {
                     request.extensions_mut().insert(tenure);
                     routes.call(request).await
                 }
-                Err(status) => Ok(status.into_http()),
+                Err(status) => {
+                    if status.code() == Code::Unauthenticated && tenure.refused() >= MOST_REFUSED {
+                        tenure.send_elsewhere();
+                    }
+                    Ok(status.into_http())
+                }
             }
         })
     }

@@ -1,6 +1,6 @@
 use crate::load::Ending;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,8 @@ struct Inner {
     address: SocketAddr,
     /// Whether a request has come.
     used: AtomicBool,
+    /// How many calls were refused because their caller is unknown.
+    refused: AtomicU32,
     /// Told when the next stream had better go to another replica.
     elsewhere: Notify,
     /// Told when somebody else than the connection wants it to end.
@@ -33,6 +35,7 @@ impl Tenure {
         let inner = Inner {
             address,
             used: AtomicBool::default(),
+            refused: AtomicU32::default(),
             elsewhere: Notify::default(),
             dismissed: CancellationToken::default(),
             over: CancellationToken::default(),
@@ -55,6 +58,11 @@ impl Tenure {
 
     pub(crate) fn is_used(&self) -> bool {
         self.inner.used.load(Ordering::Relaxed)
+    }
+
+    /// A call is refused because its caller is unknown. Says how many were.
+    pub(crate) fn refused(&self) -> u32 {
+        self.inner.refused.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
     /// Asks the client to open its next stream on another connection, which may lead to another replica.

@@ -6,6 +6,7 @@ mod calls;
 mod certificates;
 mod envoy;
 mod flags;
+mod floods;
 #[path = "../../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
 mod pki;

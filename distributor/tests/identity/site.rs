@@ -130,7 +130,7 @@ impl Site {
     /// A page of the admin port.
     pub(crate) async fn page(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).await.unwrap();
-        let request = format!("GET {path} HTTP/1.0\r\nHost: admin\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();

@@ -21,7 +21,7 @@ pub(crate) use running::Running;
 use running::program;
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -67,9 +67,7 @@ impl Kubernetes {
         fs::write(at("ca.crt"), cert.pem()).unwrap();
         fs::write(at("tls.crt"), cert.pem()).unwrap();
         fs::write(at("tls.key"), signing_key.serialize_pem()).unwrap();
-        let accounts = KeyPair::generate().unwrap();
-        fs::write(at("accounts.key"), accounts.serialize_pem()).unwrap();
-        fs::write(at("accounts.pub"), accounts.public_key_pem()).unwrap();
+        write_account_key(folder.path());
         fs::write(at("tokens.csv"), format!("{ADMIN_TOKEN},admin,1,system:masters\n")).unwrap();
         let [port, etcd_port, peer_port] = [(); 3].map(|()| Port::reserve().unwrap().number());
         let etcd = Running::start(running::etcd(folder.path(), etcd_port, peer_port));
@@ -122,6 +120,11 @@ impl Kubernetes {
         until("a Kubernetes API that is ready", ready).await;
     }
 
+    /// Has tokens of ServiceAccounts signed with another key once the API server starts again. Those from before are worth nothing.
+    pub(crate) fn replace_account_key(&self) {
+        write_account_key(self.folder.path());
+    }
+
     pub(crate) fn stop_server(&mut self) {
         self.server = None;
     }
@@ -171,6 +174,11 @@ impl Kubernetes {
         self.ask(Method::GET, path, None).await
     }
 
+    pub(crate) async fn has(&self, path: &str) -> bool {
+        let answer = self.requests.send(Method::GET, path, None).await;
+        answer.is_some_and(|(status, _)| status.is_success())
+    }
+
     /// Makes an object, or what its kind makes of it.
     pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
         self.ask(Method::POST, path, Some(("application/json", object.to_string()))).await
@@ -213,12 +221,28 @@ impl Kubernetes {
         answer["status"]["token"].as_str().unwrap().to_owned()
     }
 
+    /// How many requests for objects of this kind the API server has answered, as it counts them itself.
+    pub(crate) async fn answered(&self, resource: &str) -> u64 {
+        let (_, text) = self.requests.send_for_bytes(Method::GET, "/metrics", None).await.unwrap();
+        let (text, wanted) = (String::from_utf8_lossy(&text), format!("resource=\"{resource}\""));
+        let counts = text
+            .lines()
+            .filter(|line| line.starts_with("apiserver_request_total{") && line.contains(&wanted));
+        counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    }
+
     async fn ask(&self, method: Method, path: &str, body: Option<(&str, String)>) -> Value {
         let sent = format!("{method} {path}");
         let (status, answer) = self.requests.send(method, path, body).await.expect(&sent);
         assert!(status.is_success(), "{sent}: {answer}");
         answer
     }
+}
+
+fn write_account_key(folder: &Path) {
+    let key = KeyPair::generate().unwrap();
+    fs::write(folder.join("accounts.key"), key.serialize_pem()).unwrap();
+    fs::write(folder.join("accounts.pub"), key.public_key_pem()).unwrap();
 }
 
 /// Their names and manifests.

@@ -37,6 +37,17 @@ impl Requests {
         path: &str,
         body: Option<(&str, String)>,
     ) -> Option<(StatusCode, Value)> {
+        let (status, body) = self.send_for_bytes(method, path, body).await?;
+        Some((status, serde_json::from_slice(&body).unwrap_or_default()))
+    }
+
+    /// For what is answered otherwise than with JSON.
+    pub(super) async fn send_for_bytes(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, String)>,
+    ) -> Option<(StatusCode, Bytes)> {
         let tcp = TcpStream::connect(("127.0.0.1", self.port)).await.ok()?;
         let stream = self.tls.connect("127.0.0.1".try_into().unwrap(), tcp).await.ok()?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
@@ -51,7 +62,6 @@ impl Requests {
             .body(Full::new(Bytes::from(body)))
             .unwrap();
         let (head, body) = sender.send_request(request).await.ok()?.into_parts();
-        let body = body.collect().await.ok()?.to_bytes();
-        Some((head.status, serde_json::from_slice(&body).unwrap_or_default()))
+        Some((head.status, body.collect().await.ok()?.to_bytes()))
     }
 }

@@ -196,3 +196,40 @@ fn what_a_token_says_of_itself_is_read_without_proof() {
         assert_eq!(read(&token(body)), None, "{body}");
     }
 }
+
+#[test]
+fn what_is_judged_by_another_is_refused_before_only_where_that_one_would_refuse_it() {
+    let (issuer, forger) = (Issuer::new("one"), Issuer::new("one"));
+    let screen = |token: &str| issuer.keys().screen(token, "heliograph", at(NOW));
+    // Of what another judges, nothing but the audience and the end is looked at.
+    let claims = |other: Value| {
+        let mut with = json!({ "iss": null, "sub": null });
+        with.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+        claims(with)
+    };
+    for good in [
+        json!({}),
+        json!({ "aud": ["x", "heliograph"], "nbf": NOW + 600 }),
+        json!({ "exp": NOW - 29 }),
+        json!({ "aud": null, "exp": null }),
+        json!({ "exp": "never" }),
+    ] {
+        assert_eq!(screen(&issuer.token(&claims(good.clone()))), Ok(true), "{good}");
+    }
+    let good = claims(json!({}));
+    // Nothing can be said of a token of another issuer.
+    assert_eq!(screen(&Issuer::new("two").token(&good)), Ok(false));
+    assert_eq!(screen(&forger.sign(&json!({ "alg": "ES256" }), &good)), Ok(false));
+    let audience = TokenRefused::Audience("heliograph".into());
+    for (refused, why) in [
+        (forger.token(&good), TokenRefused::Signature),
+        (issuer.sign(&json!({ "alg": "HS256", "kid": "one" }), &good), TokenRefused::Signature),
+        (issuer.sign(&json!({ "alg": "none", "kid": "one" }), &good), TokenRefused::Signature),
+        (issuer.token(&claims(json!({ "aud": "kubernetes" }))), audience),
+        (issuer.token(&claims(json!({ "exp": NOW - 30 }))), TokenRefused::Expired),
+        ("a.b.c".to_owned(), TokenRefused::Malformed),
+        ("rubbish".to_owned(), TokenRefused::Malformed),
+    ] {
+        assert_eq!(screen(&refused), Err(why), "{refused}");
+    }
+}

@@ -1,0 +1,122 @@
+use super::api::{Api, ApiError};
+use super::jwt::KeySet;
+use super::metrics::SecurityMetrics;
+use http::StatusCode;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+/// The public keys with which the cluster signs tokens of ServiceAccounts, as the API server publishes them. With them tokens
+/// that are made up are refused without a question. That there are none, or old ones, refuses no good token: a token names its
+/// key, and what does not fit the key of that name was not signed with it.
+pub(super) struct ClusterKeys {
+    api: Arc<Api>,
+    current: Mutex<Option<Arc<KeySet>>>,
+    /// Told when a token names a key that is not there.
+    wanted: Notify,
+    metrics: SecurityMetrics,
+}
+
+/// What came of asking for them.
+#[derive(Debug, PartialEq, Eq)]
+enum Fetched {
+    Keys(usize),
+    /// This API server does not give them to us. It may be told to.
+    Denied(String),
+    Failed(String),
+}
+
+const PATH: &str = "/openid/v1/jwks";
+/// How often they are asked for while nobody wants others, or they are denied.
+const EVERY: Duration = Duration::from_secs(300);
+/// How often at most, however many tokens name keys that nobody knows.
+const PAUSE: Duration = Duration::from_secs(10);
+
+impl ClusterKeys {
+    pub(super) fn new(api: Arc<Api>, metrics: SecurityMetrics) -> Self {
+        Self { api, current: Mutex::default(), wanted: Notify::new(), metrics }
+    }
+
+    pub(super) fn current(&self) -> Option<Arc<KeySet>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A token names a key that is not there: the cluster may have a new one.
+    pub(super) fn want(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Keeps them up to date.
+    pub(super) async fn follow(&self) -> Infallible {
+        let mut last = None;
+        loop {
+            let fetched = self.fetch().await;
+            if last.as_ref() != Some(&fetched) {
+                fetched.log(self.current().is_some());
+            }
+            let wait = fetched.wait();
+            last = Some(fetched);
+            sleep(PAUSE).await;
+            // Whoever asked meanwhile is heard now.
+            let _ = timeout(wait, self.wanted.notified()).await;
+        }
+    }
+
+    async fn fetch(&self) -> Fetched {
+        let answer = match self.api.get(PATH).await {
+            Ok(answer) => answer,
+            Err(error @ (ApiError::Forbidden(_) | ApiError::Status(StatusCode::NOT_FOUND))) => {
+                return Fetched::Denied(match error {
+                    ApiError::Forbidden(status) => format!("it answers {status}"),
+                    other => other.to_string(),
+                });
+            }
+            Err(error) => return Fetched::Failed(error.to_string()),
+        };
+        match KeySet::parse(&answer) {
+            Ok(keys) => {
+                let count = keys.len();
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys.into());
+                self.metrics.cluster_keys(count);
+                Fetched::Keys(count)
+            }
+            Err(error) => Fetched::Denied(error.to_string()),
+        }
+    }
+}
+
+impl Fetched {
+    /// How long until they are asked for again, beyond the pause, unless somebody wants them sooner.
+    fn wait(&self) -> Duration {
+        match self {
+            Self::Keys(_) | Self::Denied(_) => EVERY,
+            Self::Failed(_) => Duration::ZERO,
+        }
+    }
+
+    fn log(&self, has_keys: bool) {
+        match self {
+            Self::Keys(keys) => {
+                tracing::info!(
+                    keys,
+                    "tokens are checked with the keys of the cluster before it is asked about them"
+                );
+            }
+            Self::Denied(reason) | Self::Failed(reason) if has_keys => {
+                tracing::warn!(
+                    reason,
+                    "the Kubernetes API does not give its keys of tokens ({PATH}), those from before are used"
+                );
+            }
+            Self::Denied(reason) | Self::Failed(reason) => {
+                tracing::warn!(
+                    reason,
+                    "the Kubernetes API does not give its keys of tokens ({PATH}, ClusterRole system:service-account-issuer-discovery): \
+                     it is asked about tokens that are made up too, so many of each address"
+                );
+            }
+        }
+    }
+}

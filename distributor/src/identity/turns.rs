@@ -1,0 +1,213 @@
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
+
+/// So many at once, and who waits is served by turns: each address that waits gets one before any gets another.
+#[derive(Debug)]
+pub(super) struct Turns(Mutex<Queue>);
+
+/// Somebody's turn, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Turn(Arc<Turns>);
+
+/// Too many wait already.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// What waits together: an address, and apart those of its tokens that are signed.
+pub(super) type Lane = (IpAddr, bool);
+
+#[derive(Debug)]
+struct Queue {
+    free: usize,
+    /// Lanes in which somebody waits, the next first.
+    order: VecDeque<Lane>,
+    waiting: HashMap<Lane, VecDeque<oneshot::Sender<Turn>>>,
+    count: usize,
+}
+
+/// How many may wait. A lane may have as many as there is room left, so there is always some for another.
+const MOST_WAITING: usize = 4_000;
+
+impl Turns {
+    pub(super) fn new(at_once: usize) -> Arc<Self> {
+        let queue =
+            Queue { free: at_once, order: VecDeque::new(), waiting: HashMap::new(), count: 0 };
+        Arc::new(Self(Mutex::new(queue)))
+    }
+
+    /// Resolves when it is its turn. Who is dropped before gives it up.
+    pub(super) async fn wait(self: &Arc<Self>, lane: Lane) -> Result<Turn, Full> {
+        let turn = {
+            let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if queue.free > 0 {
+                queue.free -= 1;
+                return Ok(Turn(self.clone()));
+            }
+            queue.join(lane)?
+        };
+        // A waiter is never dropped before its turn, since the queue lives as long as anybody who waits.
+        turn.await.map_err(|_| Full)
+    }
+
+    fn give_back(self: &Arc<Self>) {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.free += 1;
+        let next = queue.next();
+        if next.is_some() {
+            queue.free -= 1;
+        }
+        drop(queue);
+        if let Some(next) = next {
+            // If it is gone by now, the turn comes back and goes to another.
+            let _ = next.send(Turn(self.clone()));
+        }
+    }
+}
+
+impl Queue {
+    fn join(&mut self, lane: Lane) -> Result<oneshot::Receiver<Turn>, Full> {
+        if !self.has_room(lane) {
+            self.forget_those_who_left(lane);
+            if !self.has_room(lane) {
+                return Err(Full);
+            }
+        }
+        if !self.waiting.contains_key(&lane) {
+            self.order.push_back(lane);
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.entry(lane).or_default().push_back(sender);
+        self.count += 1;
+        Ok(receiver)
+    }
+
+    fn has_room(&self, lane: Lane) -> bool {
+        let own = self.waiting.get(&lane).map_or(0, VecDeque::len);
+        own < MOST_WAITING.saturating_sub(self.count)
+    }
+
+    fn forget_those_who_left(&mut self, lane: Lane) {
+        if let Some(waiting) = self.waiting.get_mut(&lane) {
+            let before = waiting.len();
+            waiting.retain(|waiter| !waiter.is_closed());
+            self.count -= before - waiting.len();
+        }
+    }
+
+    /// The next who still waits.
+    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+        loop {
+            let lane = self.order.pop_front()?;
+            let Some(waiting) = self.waiting.get_mut(&lane) else { continue };
+            let mut next = None;
+            while let Some(waiter) = waiting.pop_front() {
+                self.count -= 1;
+                if !waiter.is_closed() {
+                    next = Some(waiter);
+                    break;
+                }
+            }
+            if waiting.is_empty() {
+                self.waiting.remove(&lane);
+            } else {
+                self.order.push_back(lane);
+            }
+            if next.is_some() {
+                return next;
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use futures::future::BoxFuture;
+
+    fn lane(last: u8) -> Lane {
+        (IpAddr::from([192, 0, 2, last]), false)
+    }
+
+    /// One who waits, and has asked for its turn.
+    fn waits(turns: &Arc<Turns>, lane: Lane) -> BoxFuture<'static, Result<Turn, Full>> {
+        let turns = turns.clone();
+        let mut waiting = async move { turns.wait(lane).await }.boxed();
+        assert!((&mut waiting).now_or_never().is_none());
+        waiting
+    }
+
+    fn comes(waiting: &mut BoxFuture<'static, Result<Turn, Full>>) -> Option<Turn> {
+        waiting.now_or_never().map(Result::unwrap)
+    }
+
+    #[test]
+    fn an_address_that_comes_new_waits_for_one_turn_of_others() {
+        let turns = Turns::new(1);
+        let first = turns.wait(lane(1)).now_or_never().unwrap().unwrap();
+        let mut flood: Vec<_> = (0..100).map(|_| waits(&turns, lane(1))).collect();
+        let (mut new, mut signed) = (waits(&turns, lane(2)), waits(&turns, (lane(1).0, true)));
+        drop(first);
+        assert!(comes(&mut new).is_none());
+        drop(comes(&mut flood[0]).unwrap());
+        drop(comes(&mut new).unwrap());
+        drop(comes(&mut signed).unwrap());
+        drop(comes(&mut flood[1]).unwrap());
+    }
+
+    #[test]
+    fn so_many_at_once_and_no_more() {
+        let turns = Turns::new(2);
+        let both = [(); 2].map(|()| turns.wait(lane(1)).now_or_never().unwrap().unwrap());
+        let mut third = waits(&turns, lane(3));
+        drop(both);
+        let third = comes(&mut third).unwrap();
+        let fourth = turns.wait(lane(4)).now_or_never().unwrap().unwrap();
+        drop(waits(&turns, lane(5)));
+        drop((third, fourth));
+        assert_eq!(turns.0.lock().unwrap().free, 2);
+        assert_eq!(turns.0.lock().unwrap().count, 0);
+    }
+
+    #[test]
+    fn who_left_keeps_nobody_waiting() {
+        let turns = Turns::new(1);
+        let first = turns.wait(lane(1)).now_or_never().unwrap().unwrap();
+        let (gone, mut later) = (waits(&turns, lane(2)), waits(&turns, lane(3)));
+        drop(gone);
+        drop(first);
+        // One who leaves with its turn gives it to the next.
+        let mut last = waits(&turns, lane(4));
+        let mut left = waits(&turns, lane(5));
+        drop(comes(&mut later).unwrap());
+        drop(last.as_mut().now_or_never());
+        drop(last);
+        drop(comes(&mut left).unwrap());
+        let queue = turns.0.lock().unwrap();
+        assert!(queue.order.is_empty() && queue.waiting.is_empty() && queue.count == 0);
+        assert_eq!(queue.free, 1);
+    }
+
+    #[test]
+    fn there_is_room_to_wait_for_another_address() {
+        let turns = Turns::new(1);
+        let _first = turns.wait(lane(1)).now_or_never().unwrap().unwrap();
+        let mut flood = Vec::new();
+        for _ in 0..MOST_WAITING / 2 {
+            flood.push(waits(&turns, lane(1)));
+        }
+        assert_eq!(turns.wait(lane(1)).now_or_never().unwrap().unwrap_err(), Full);
+        let _new = waits(&turns, lane(2));
+        flood.clear();
+        let _again = waits(&turns, lane(1));
+        assert_eq!(turns.0.lock().unwrap().count, 2, "who left takes no room");
+    }
+}
