@@ -40,7 +40,8 @@ async fn fetch(address: SocketAddr, path: &str) -> (u16, String, String) {
 }
 
 async fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String, String) {
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let exchange = async {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -162,4 +163,110 @@ async fn the_log_level_is_told_and_set() {
     assert!(fetch(address, "/logging").await.2.starts_with("off "), "what is refused does nothing");
     let (status, _, said) = ask(address, "POST", "/logging").await;
     assert_eq!((status, &*said), (405, "/logging does not take POST: / says what it takes\n"));
+}
+
+/// Waits until the other side has ended the connection, whatever it says before.
+async fn ends(stream: &mut TcpStream) -> bool {
+    let mut said = Vec::new();
+    tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut said)).await.is_ok()
+}
+
+/// The status and the body of what is answered to a request that says this host.
+async fn ask_host(address: SocketAddr, head: &str) -> (u16, String) {
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = tokio::time::timeout(DEADLINE, exchange).await.expect("no answer");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[tokio::test]
+async fn a_page_in_a_browser_cannot_read_a_port_on_loopback_by_a_name_of_its_own() {
+    let admin = start(Readiness::new()).await;
+    let port = admin.address.port();
+    for ours in ["localhost", "127.0.0.1", "[::1]", "LocalHost"] {
+        // Another port may be forwarded to this one.
+        for host in [ours.to_owned(), format!("{ours}:{port}"), format!("{ours}:8080")] {
+            let head = format!("GET /status HTTP/1.1\r\nHost: {host}\r\n");
+            assert_eq!(ask_host(admin.address, &head).await, (200, "all is well\n".to_owned()));
+        }
+    }
+    assert_eq!(ask_host(admin.address, "GET /status HTTP/1.0\r\n").await.0, 200, "no browser");
+    let refused =
+        (421, "this port is for this machine: ask for localhost, 127.0.0.1 or [::1]\n".to_owned());
+    for head in [
+        format!("GET /status HTTP/1.1\r\nHost: rebound.example:{port}\r\n"),
+        "GET /metrics HTTP/1.1\r\nHost: localhost.rebound.example\r\n".to_owned(),
+        "GET /nothing HTTP/1.1\r\nHost: 192.0.2.1\r\n".to_owned(),
+        "GET /status HTTP/1.1\r\nHost: localhost\r\nHost: rebound.example\r\n".to_owned(),
+        "GET http://rebound.example/status HTTP/1.1\r\nHost: localhost\r\n".to_owned(),
+    ] {
+        assert_eq!(ask_host(admin.address, &head).await, refused, "{head}");
+    }
+}
+
+/// A pod is reached by its address, and by names that others give it.
+#[tokio::test]
+async fn a_port_on_all_addresses_answers_to_any_name() {
+    let bound = admin::bind((Ipv4Addr::UNSPECIFIED, 0).into()).await.unwrap();
+    let address = SocketAddr::new(ANY.ip(), bound.address().port());
+    let pages = Pages::new(telemetry::registry("test").unwrap(), Readiness::new());
+    tokio::spawn(bound.serve(pages, std::future::pending()));
+    for host in ["localhost:8080", "10.1.2.3:19000", "distributor-0.example"] {
+        let head = format!("GET /livez HTTP/1.1\r\nHost: {host}\r\n");
+        assert_eq!(ask_host(address, &head).await.0, 200, "{host}");
+    }
+}
+
+#[tokio::test]
+async fn who_takes_too_long_for_its_request_is_cut_off() {
+    let admin = start(Readiness::new()).await;
+    let mut slow = TcpStream::connect(admin.address).await.unwrap();
+    slow.write_all(b"GET /livez HTTP/1.1\r\nHost: loc").await.unwrap();
+    // Whatever it is told, it ends; and so does one who says nothing at all.
+    let mut silent = TcpStream::connect(admin.address).await.unwrap();
+    for stream in [&mut slow, &mut silent] {
+        assert!(ends(stream).await, "it stays");
+    }
+}
+
+#[tokio::test]
+async fn a_head_without_an_end_is_refused() {
+    let admin = start(Readiness::new()).await;
+    let mut stream = TcpStream::connect(admin.address).await.unwrap();
+    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: ").await.unwrap();
+    let (mut reader, mut writer) = stream.into_split();
+    // Until it is told, or nobody listens any more.
+    let writing =
+        tokio::spawn(async move { while writer.write_all(&[b'x'; 4096]).await.is_ok() {} });
+    let mut answer = Vec::new();
+    let ended = tokio::time::timeout(DEADLINE, reader.read_to_end(&mut answer)).await;
+    let _ = ended.expect("it reads on");
+    drop(reader);
+    tokio::time::timeout(DEADLINE, writing).await.expect("it takes more").unwrap();
+}
+
+#[tokio::test]
+async fn connections_are_bounded_and_who_comes_is_answered() {
+    let bound = admin::bind(ANY).await.unwrap();
+    let address = bound.address();
+    let pages = Pages::new(telemetry::registry("test").unwrap(), Readiness::new());
+    let stuck = get(async || std::future::pending::<&str>().await);
+    tokio::spawn(bound.serve(pages.page("/stuck", "never answers", stuck), std::future::pending()));
+    let mut waiting = Vec::new();
+    for _ in 0..500 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /stuck HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        waiting.push(stream);
+    }
+    assert_eq!(fetch(address, "/livez").await.0, 200);
+    // The oldest had to make room, and were not kept until they are answered.
+    for stream in &mut waiting[..300] {
+        assert!(ends(stream).await, "all of them are kept");
+    }
 }

@@ -28,7 +28,7 @@ use tonic::transport::Endpoint;
 async fn get(world: &World, path: &str) -> (u16, String) {
     let exchange = async {
         let mut stream = TcpStream::connect(world.admin).await.unwrap();
-        let request = format!("GET {path} HTTP/1.0\r\nHost: admin\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();

@@ -66,7 +66,8 @@ impl Distributor {
     /// The answer of the admin port, once it serves.
     pub(crate) async fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.address("admin=")?).await.ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.ok()?;

@@ -1,8 +1,11 @@
 //! The admin port of every program: is it alive, is it ready, what does it count.
 
 mod asked;
+mod connections;
+mod host;
 mod logging;
 mod readiness;
+mod server;
 
 pub use asked::Asked;
 pub use readiness::{Guard, Readiness};
@@ -13,14 +16,13 @@ use crate::telemetry::Logging;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
-use futures::FutureExt;
 use prometheus::{Registry, TextEncoder};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpListener;
 
 /// The flags of every program with an admin port.
@@ -121,23 +123,14 @@ impl Bound {
         pages: Pages,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        let shutdown = shutdown.shared();
-        let served = axum::serve(self.listener, pages.into_router())
-            .with_graceful_shutdown(shutdown.clone())
-            .into_future();
-        let overdue = async {
-            shutdown.await;
-            tokio::time::sleep(GRACE).await;
-        };
-        tokio::select! {
-            outcome = served => outcome,
-            () = overdue => Ok(()),
+        let mut router = pages.into_router();
+        if self.address.ip().to_canonical().is_loopback() {
+            router = router.layer(middleware::from_fn(host::check));
         }
+        server::serve(self.listener, router, shutdown).await;
+        Ok(())
     }
 }
-
-/// How long a client that never finishes its request can hold up the end of the program.
-const GRACE: Duration = Duration::from_secs(1);
 
 async fn nothing(uri: Uri) -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, format!("there is no page {}: / lists those there are\n", uri.path()))

@@ -144,7 +144,7 @@ impl Translator {
             let address = log.split("admin=").nth(1)?.split_whitespace().next()?.to_owned();
             let mut stream = TcpStream::connect(address).await.ok()?;
             let request =
-                format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+                format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
             stream.write_all(request.as_bytes()).await.ok()?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await.ok()?;
