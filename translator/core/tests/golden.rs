@@ -9,6 +9,7 @@ mod case;
 
 use case::{Case, Shuffle};
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
+use heliograph_translator_core::objects::{Object, ObjectKey};
 use heliograph_translator_core::status::reasons::{self, Reason};
 use heliograph_translator_core::{Event, Outcome, World};
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,6 +124,44 @@ fn a_history_ends_as_if_its_end_had_been_told_at_once() {
             }
         }
     }
+}
+
+/// Whoever fetches Secrets and ConfigMaps fetches what is named, and of that what is read.
+#[test]
+fn what_nothing_names_and_nothing_reads_decides_nothing() {
+    let mut kept = 0;
+    for case in Case::all() {
+        let named: BTreeSet<ObjectKey> =
+            case.objects.iter().flat_map(Object::named_content).collect();
+        let mut world = World::new();
+        for object in &case.objects {
+            let mut object = object.clone();
+            if object.kind().is_read_by_reference() {
+                if !named.contains(&object.key()) {
+                    continue;
+                }
+                kept += 1;
+            }
+            let read = object.kind().read_entries().unwrap_or_default();
+            let is_read = |name: &String| read.contains(&name.as_str());
+            match &mut object {
+                Object::Secret(secret) => {
+                    let secret = Arc::make_mut(secret);
+                    secret.data.iter_mut().for_each(|data| data.retain(|name, _| is_read(name)));
+                }
+                Object::ConfigMap(map) => {
+                    let map = Arc::make_mut(map);
+                    map.data.iter_mut().for_each(|data| data.retain(|name, _| is_read(name)));
+                }
+                _ => {}
+            }
+            object.cut_content();
+            world.apply(Event::Applied(object));
+        }
+        world.settle();
+        assert_eq!(case::render(&world), case::render(&case.world()), "{}", case.name);
+    }
+    assert!(kept > 0, "no case has a Secret that is named");
 }
 
 #[test]

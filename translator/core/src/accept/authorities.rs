@@ -1,5 +1,5 @@
 use super::is_granted;
-use crate::objects::{Kind, ObjectKey, ObjectName, core};
+use crate::objects::{Kind, ObjectKey, ObjectName, content, core};
 use crate::world::Reader;
 use bytes::Bytes;
 use rustls::pki_types::CertificateDer;
@@ -59,8 +59,11 @@ pub(crate) fn pem(reader: &Reader<'_>, names: &[ObjectName]) -> Bytes {
 }
 
 fn certificates(object: &core::ConfigMap) -> Result<&str, &'static str> {
-    let text =
-        object.data.as_ref().and_then(|data| data.get("ca.crt")).ok_or("it has no ca.crt")?;
+    let text = object.data.as_ref().and_then(|data| data.get(content::AUTHORITIES));
+    let text = text.ok_or("it has no ca.crt")?;
+    if text.len() > content::CONFIG_MAP_BYTES {
+        return Err("ca.crt has more than 256 KiB");
+    }
     let found: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(text.as_bytes())
         .collect::<Result<_, _>>()
         .map_err(|_| "ca.crt is not PEM")?;
@@ -78,5 +81,22 @@ impl Unusable {
         match self {
             Self::Kind(message) | Self::NotPermitted(message) | Self::Content(message) => message,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_map_that_is_too_large_is_refused_before_it_is_looked_at() {
+        let refusal = |size: usize| {
+            let data = [("ca.crt".to_owned(), "x".repeat(size))].into();
+            let object = core::ConfigMap { data: Some(data), ..core::ConfigMap::default() };
+            certificates(&object).err().unwrap_or_default().to_owned()
+        };
+        assert_eq!(refusal(content::CONFIG_MAP_BYTES), "ca.crt holds no certificate");
+        assert_eq!(refusal(content::CONFIG_MAP_BYTES + 1), "ca.crt has more than 256 KiB");
+        assert_eq!(content::CONFIG_MAP_BYTES, 256 << 10);
     }
 }

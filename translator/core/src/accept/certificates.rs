@@ -1,5 +1,5 @@
 use super::is_granted;
-use crate::objects::{Kind, ObjectKey, ObjectName, core, gateway};
+use crate::objects::{Kind, ObjectKey, ObjectName, content, core, gateway};
 use crate::status::Condition;
 use crate::status::reasons::{Reason, gateway as of_gateway, listener as of_listener};
 use crate::world::Reader;
@@ -98,7 +98,11 @@ pub(crate) fn key_pair(secret: &core::Secret) -> Result<KeyPair<'_>, String> {
         .filter(|bytes| !bytes.is_empty())
         .ok_or_else(|| format!("it has no {name}"))
     };
-    let pair = KeyPair { chain: part("tls.crt")?, key: part("tls.key")? };
+    let pair = KeyPair { chain: part(content::CHAIN)?, key: part(content::KEY)? };
+    if !content::is_small(pair.chain, pair.key) {
+        let most = content::SECRET_BYTES >> 10;
+        return Err(format!("tls.crt and tls.key have more than {most} KiB together"));
+    }
     let chain: Vec<CertificateDer<'_>> = CertificateDer::pem_slice_iter(pair.chain)
         .collect::<Result<_, _>>()
         .map_err(|_| "tls.crt is not PEM")?;
@@ -125,5 +129,25 @@ pub(crate) fn key_pair(secret: &core::Secret) -> Result<KeyPair<'_>, String> {
             Err("tls.crt is not a valid certificate".to_owned())
         }
         Err(_) => Err("tls.key is of a kind that cannot be used".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+
+    #[test]
+    fn a_secret_that_is_too_large_is_refused_before_it_is_looked_at() {
+        let secret = |chain: usize, key: usize| {
+            let part = |name: &str, size| (name.to_owned(), ByteString(vec![b'x'; size]));
+            let data = [part("tls.crt", chain), part("tls.key", key)].into();
+            core::Secret { data: Some(data), ..core::Secret::default() }
+        };
+        let refusal = |chain, key| key_pair(&secret(chain, key)).err().unwrap_or_default();
+        assert_eq!(refusal(60 << 10, 4 << 10), "tls.crt holds no certificate");
+        let too_large = "tls.crt and tls.key have more than 64 KiB together";
+        assert_eq!(refusal(60 << 10, (4 << 10) + 1), too_large);
+        assert_eq!(refusal(1, 1 << 20), too_large);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! [`Object`] holds any of them; [`ObjectKey`] names one. A new kind is one line in [`kinds!`].
 
+pub(crate) mod content;
 pub mod heliograph;
 mod key;
 pub(crate) mod listener_set;
