@@ -48,6 +48,8 @@ pub struct KubernetesMetrics {
     unreadable: IntGaugeVec,
     watched: IntGaugeVec,
     failures: IntCounterVec,
+    fetched: IntGaugeVec,
+    unfetched: IntGaugeVec,
 }
 
 /// What the election counts.
@@ -224,11 +226,21 @@ impl KubernetesMetrics {
             ),
             &["kind", "reason"],
         )?;
+        let fetched = by_kind(
+            "heliograph_kubernetes_fetched_objects",
+            "Secrets and ConfigMaps whose content is in memory, because an object names them.",
+        )?;
+        let unfetched = by_kind(
+            "heliograph_kubernetes_unfetched_objects",
+            "Secrets and ConfigMaps that an object names and that could not be fetched. It is tried again.",
+        )?;
+        registry.register(Box::new(fetched.clone()))?;
+        registry.register(Box::new(unfetched.clone()))?;
         registry.register(Box::new(objects.clone()))?;
         registry.register(Box::new(unreadable.clone()))?;
         registry.register(Box::new(watched.clone()))?;
         registry.register(Box::new(failures.clone()))?;
-        Ok(Self { objects, unreadable, watched, failures })
+        Ok(Self { objects, unreadable, watched, failures, fetched, unfetched })
     }
 
     pub(crate) fn objects(&self, kind: Kind, all: usize, unreadable: usize) {
@@ -238,6 +250,14 @@ impl KubernetesMetrics {
 
     pub(crate) fn watched(&self, kind: Kind, is_watched: bool) {
         self.watched.with_label_values(&[kind.as_str()]).set(is_watched.into());
+    }
+
+    pub(crate) fn fetched(&self, kind: Kind, count: usize) {
+        self.fetched.with_label_values(&[kind.as_str()]).set(gauge(count));
+    }
+
+    pub(crate) fn unfetched(&self, kind: Kind, count: usize) {
+        self.unfetched.with_label_values(&[kind.as_str()]).set(gauge(count));
     }
 
     /// For these reasons and no others.

@@ -219,7 +219,7 @@ impl Translator {
                     patience = None;
                     let awaited = refresh.awaited(won_term.map_or(0, |(_, asking)| asking));
                     tracing::warn!(
-                        "leads, and publishes nothing yet: the API has not listed {} since then; /status says why",
+                        "leads, and publishes nothing yet: the API has not told all of {} since then; /status says why",
                         awaited.join(", ")
                     );
                 }

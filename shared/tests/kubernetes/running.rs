@@ -27,6 +27,10 @@ impl Running {
         Self { id: id.recv().unwrap(), end: Some(end), keeper: Some(keeper) }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
     /// Sends it a signal, such as `STOP`.
     pub(crate) fn signal(&self, name: &str) {
         let mut kill = Command::new("kill");

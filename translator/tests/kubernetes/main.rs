@@ -2,6 +2,7 @@
 //! what a real one does not do on demand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod contents;
 mod elections;
 mod faulty;
 mod infra;

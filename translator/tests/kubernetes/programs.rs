@@ -1,5 +1,7 @@
 //! Translators as operators run them: several, over a real API and a real Redis.
 
+mod memory;
+
 use crate::kubernetes::{Kubernetes, Running, until};
 use clap::Parser;
 use heliograph_snapshot::{FleetName, Head};
@@ -40,7 +42,10 @@ struct Translator {
 impl Site {
     /// With a Gateway.
     async fn new() -> Self {
-        let cluster = Kubernetes::shared().await;
+        Self::over(Kubernetes::shared().await).await
+    }
+
+    async fn over(cluster: Arc<Kubernetes>) -> Self {
         let namespace = cluster.create_namespace("edge").await;
         let labels = json!({ "metadata": { "labels": { "site": namespace } } });
         cluster.patch(&format!("/api/v1/namespaces/{namespace}"), labels).await;

@@ -1,5 +1,6 @@
 //! What the provider tells of a real API.
 
+use crate::contents::Translated;
 use crate::kubernetes::{ADMIN_TOKEN, Kubernetes, until};
 use crate::{DEADLINE, client, client_of};
 use heliograph_translator::kubernetes::Observed;
@@ -39,6 +40,8 @@ pub(crate) struct Watched {
     /// Where Services are reached from outside.
     addresses: BTreeMap<String, String>,
     pub(crate) log: Vec<String>,
+    /// What comes of it, where a test asks for that.
+    pub(crate) translated: Option<Translated>,
     pub(crate) synced: bool,
     pub(crate) fresh: u64,
     pub(crate) refresh: Refresh,
@@ -63,6 +66,7 @@ impl Watched {
             unread: BTreeSet::new(),
             addresses: BTreeMap::new(),
             log: Vec::new(),
+            translated: None,
             synced: false,
             fresh: 0,
             refresh,
@@ -112,7 +116,10 @@ impl Watched {
 
     fn take(&mut self, input: Input) {
         match input {
-            Input::Synced => self.synced = true,
+            Input::Synced => {
+                self.synced = true;
+                self.translated.iter_mut().for_each(|it| it.take(&[], true));
+            }
             Input::Fresh(asking) => self.fresh = asking,
             Input::Unread(kind, names) => {
                 let keys = names.into_iter().map(|name| name.of(kind).to_string());
@@ -120,6 +127,7 @@ impl Watched {
                 self.unread.extend(keys);
             }
             Input::Batch(events) => {
+                self.translated.iter_mut().for_each(|it| it.take(&events, self.synced));
                 for event in events {
                     match event {
                         Event::Applied(object) => {
@@ -146,11 +154,11 @@ fn address(service: &Service) -> Option<String> {
     balancer.ingress.as_ref()?.first()?.ip.clone()
 }
 
-fn selecting(selector: &str) -> Scope {
+pub(crate) fn selecting(selector: &str) -> Scope {
     Scope { namespace_selector: Some(selector.to_owned()), ..Scope::default() }
 }
 
-fn route(name: &str) -> Value {
+pub(crate) fn route(name: &str) -> Value {
     let parent = json!({ "name": "edge" });
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
@@ -158,7 +166,26 @@ fn route(name: &str) -> Value {
     })
 }
 
-async fn choose(cluster: &Kubernetes, namespace: &str, value: Value) {
+pub(crate) fn gateways(namespace: &str) -> String {
+    format!("{GATEWAY_API}/namespaces/{namespace}/gateways")
+}
+
+/// With an HTTPS listener, if it has certificates.
+pub(crate) fn gateway(name: &str, class: &str, certificates: Value) -> Value {
+    let listener = match certificates {
+        Value::Null => json!({ "name": "web", "protocol": "HTTP", "port": 80 }),
+        certificates => json!({
+            "name": "web", "protocol": "HTTPS", "port": 443, "tls": { "certificateRefs": certificates },
+        }),
+    };
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": { "name": name },
+        "spec": { "gatewayClassName": class, "listeners": [listener] },
+    })
+}
+
+pub(crate) async fn choose(cluster: &Kubernetes, namespace: &str, value: Value) {
     let labels = json!({ "metadata": { "labels": { "team": value } } });
     cluster.patch(&format!("/api/v1/namespaces/{namespace}"), labels).await;
 }
@@ -175,8 +202,11 @@ async fn everything_is_told_and_then_every_change() {
     let secrets = format!("/api/v1/namespaces/{shop}/secrets");
     let secret = |name: &str, kind: &str, data: Value| json!({ "metadata": { "name": name }, "type": kind, "data": data });
     let pair = json!({ "tls.crt": "", "tls.key": "" });
-    cluster.create(&secrets, secret("pair", "kubernetes.io/tls", pair)).await;
+    cluster.create(&secrets, secret("pair", "kubernetes.io/tls", pair.clone())).await;
+    cluster.create(&secrets, secret("unnamed", "kubernetes.io/tls", pair)).await;
     cluster.create(&secrets, secret("release", "Opaque", json!({}))).await;
+    let names = json!([{ "name": "pair" }, { "name": "release" }]);
+    cluster.create(&gateways(&shop), gateway("edge", "none", names)).await;
 
     let mut watched = Watched::start(client(&cluster).await, selecting("team=shop"));
     watched.until_synced().await;
@@ -184,6 +214,7 @@ async fn everything_is_told_and_then_every_change() {
     assert!(watched.has(&format!("HTTPRoute {shop}/cart")));
     assert!(watched.has(&format!("Secret {shop}/pair")));
     assert!(!watched.has(&format!("Secret {shop}/release")), "it can hold no certificate");
+    assert!(!watched.has(&format!("Secret {shop}/unnamed")), "nothing names it");
     assert!(!watched.has(&format!("HTTPRoute {other}/far")), "its namespace is not chosen");
     let key = ObjectName::new(&shop, "cart").of(Kind::HTTPRoute);
     assert_eq!(watched.observed.get(&key).unwrap().generation, 1);
@@ -308,7 +339,7 @@ async fn without_permission_it_waits_and_goes_on_when_it_has_it() {
     cluster.create_account(&namespace, "translator").await;
     let roles = "/apis/rbac.authorization.k8s.io/v1";
     let role = |routes: &[&str]| {
-        let rule = |groups: &[&str], resources: &[&str]| json!({ "apiGroups": groups, "resources": resources, "verbs": ["list", "watch"] });
+        let rule = |groups: &[&str], resources: &[&str]| json!({ "apiGroups": groups, "resources": resources, "verbs": ["get", "list", "watch"] });
         let mut rules = vec![
             rule(&[""], &["namespaces", "services", "secrets", "configmaps"]),
             rule(&["discovery.k8s.io"], &["endpointslices"]),

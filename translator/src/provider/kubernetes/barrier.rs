@@ -1,6 +1,6 @@
 use crate::provider::Input;
 use heliograph_translator_core::objects::Kind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Until when each kind is known to be complete, counted in askings: those of [`Refresh`](super::Refresh), and before the
 /// first one 0.
@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 pub(super) struct Barrier {
     reached: BTreeMap<Kind, Option<u64>>,
     told: Option<u64>,
+    /// Kinds that are listed, and of which objects are being fetched that somebody waits for.
+    fetching: BTreeSet<Kind>,
 }
 
 impl Barrier {
     pub(super) fn new(kinds: impl IntoIterator<Item = Kind>) -> Self {
-        Self { reached: kinds.into_iter().map(|kind| (kind, None)).collect(), told: None }
+        Self { reached: kinds.into_iter().map(|kind| (kind, None)).collect(), ..Self::default() }
     }
 
     /// A kind has been listed, or found not to be served, after it was asked for so many times. Returns what that
@@ -29,10 +31,17 @@ impl Barrier {
         first.into_iter().chain(all.filter(|asking| *asking > 0).map(Input::Fresh)).collect()
     }
 
+    pub(super) fn fetching(&mut self, kinds: BTreeSet<Kind>) {
+        self.fetching = kinds;
+    }
+
     /// The kinds of which it is not known whether all that there was at this asking has been told.
     pub(super) fn awaited(&self, asking: u64) -> impl Iterator<Item = Kind> {
+        let is_awaited = move |kind: &Kind, reached: &Option<u64>| {
+            *reached < Some(asking) || self.fetching.contains(kind)
+        };
         let reached = self.reached.iter();
-        reached.filter(move |(_, reached)| **reached < Some(asking)).map(|(kind, _)| *kind)
+        reached.filter(move |(kind, reached)| is_awaited(kind, reached)).map(|(kind, _)| *kind)
     }
 }
 
@@ -51,6 +60,8 @@ mod tests {
         assert_eq!(barrier.awaited(1).collect::<Vec<_>>(), [Kind::Gateway]);
         assert!(matches!(barrier.reach(Kind::Gateway, 2)[..], [Input::Fresh(1)]));
         assert!(matches!(barrier.reach(Kind::HTTPRoute, 3)[..], [Input::Fresh(2)]));
+        barrier.fetching([Kind::HTTPRoute].into());
+        assert_eq!(barrier.awaited(2).collect::<Vec<_>>(), [Kind::HTTPRoute]);
     }
 
     #[test]

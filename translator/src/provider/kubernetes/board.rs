@@ -31,6 +31,10 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Said {
     unreadable: BTreeMap<ObjectKey, Remark>,
+    /// What objects name and could not be fetched.
+    unfetched: BTreeMap<ObjectKey, (Reason, String)>,
+    /// How many these are.
+    counts: BTreeMap<(Kind, Reason), usize>,
     troubles: BTreeMap<Kind, (Reason, String)>,
 }
 
@@ -45,6 +49,10 @@ impl Board {
         for kind in Kind::ALL.iter().filter(|kind| kind.api_version().is_some()) {
             metrics.may_fail(*kind, Reason::ALL.map(Reason::as_str));
         }
+        for kind in Kind::ALL.iter().filter(|kind| kind.is_read_by_reference()) {
+            metrics.fetched(*kind, 0);
+            metrics.unfetched(*kind, 0);
+        }
         Self(Arc::new(Shared { metrics, said: Mutex::default() }))
     }
 
@@ -57,7 +65,10 @@ impl Board {
         let of_objects = said.unreadable.iter().take(MOST_SHOWN);
         let of_objects = of_objects
             .map(|(key, remark)| ApiRemark { of: key.to_string(), text: cannot_be_read(remark) });
-        of_kinds.chain(of_objects).collect()
+        let unfetched = said.unfetched.iter().take(MOST_SHOWN);
+        let unfetched =
+            unfetched.map(|(key, (_, text))| ApiRemark { of: key.to_string(), text: text.clone() });
+        of_kinds.chain(unfetched).chain(of_objects).collect()
     }
 
     /// What there is to say of an object has changed.
@@ -78,6 +89,50 @@ impl Board {
     /// An object is no more.
     pub(super) fn forget_object(&self, key: &ObjectKey) {
         self.said().unreadable.remove(key);
+    }
+
+    /// An object that others name could not be fetched, more than once. One line says so for all of its kind.
+    pub(super) fn note_unfetched(&self, key: &ObjectKey, trouble: &Trouble) {
+        let Trouble { reason, cause } = trouble;
+        let text = match reason {
+            Reason::Forbidden => format!(
+                "it may not be fetched: allow this account to get objects of its kind; changes of what names it wait until \
+                 then, and nothing else does ({cause})"
+            ),
+            _ => format!(
+                "it cannot be fetched, and it is tried again; changes of what names it wait until then, and nothing else \
+                 does ({cause})"
+            ),
+        };
+        let mut said = self.said();
+        let is_told = said.unfetched_of(key.kind, Some(*reason)) > 0;
+        said.forget_unfetched(key);
+        *said.counts.entry((key.kind, *reason)).or_default() += 1;
+        said.unfetched.insert(key.clone(), (*reason, text.clone()));
+        self.0.metrics.unfetched(key.kind, said.unfetched_of(key.kind, None));
+        drop(said);
+        if !is_told {
+            tracing::error!("{key}: {text}");
+        }
+    }
+
+    /// It was fetched, or need not be any more.
+    pub(super) fn note_fetched(&self, key: &ObjectKey) {
+        let mut said = self.said();
+        if !said.forget_unfetched(key) {
+            return;
+        }
+        let left = said.unfetched_of(key.kind, None);
+        self.0.metrics.unfetched(key.kind, left);
+        drop(said);
+        if left == 0 {
+            tracing::info!("no {} is waited for any more", key.kind.as_str());
+        }
+    }
+
+    /// So many objects of a kind are held because others name them.
+    pub(super) fn count_fetched(&self, kind: Kind, count: usize) {
+        self.0.metrics.fetched(kind, count);
     }
 
     /// A kind has been listed, with so many objects, of which so many cannot be read.
@@ -131,6 +186,24 @@ impl Board {
 
     fn said(&self) -> MutexGuard<'_, Said> {
         self.0.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Said {
+    /// Whether it was there.
+    fn forget_unfetched(&mut self, key: &ObjectKey) -> bool {
+        let Some((reason, _)) = self.unfetched.remove(key) else { return false };
+        let count = self.counts.entry((key.kind, reason)).or_default();
+        *count = count.saturating_sub(1);
+        true
+    }
+
+    fn unfetched_of(&self, kind: Kind, reason: Option<Reason>) -> usize {
+        let counts = self
+            .counts
+            .iter()
+            .filter(|((of, why), _)| *of == kind && reason.is_none_or(|reason| reason == *why));
+        counts.map(|(_, count)| count).sum()
     }
 }
 

@@ -168,7 +168,10 @@ impl Holdings {
         let was_told = before.and_then(|before| before.told.clone());
         let (event, told, unreadable) = match object {
             Ok(mut object) => {
-                object.forget_bookkeeping();
+                // Of what is read by reference the version is all that is told.
+                if !self.kind.is_read_by_reference() {
+                    object.forget_bookkeeping();
+                }
                 if was_told.as_ref() == Some(&object) {
                     (None, was_told, None)
                 } else {
@@ -310,6 +313,30 @@ mod tests {
         holdings.begin();
         holdings.listed(name("a"), "3", good("a"));
         assert_eq!(holdings.complete().0, []);
+        assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
+    }
+
+    #[test]
+    fn of_a_secret_each_version_is_told() {
+        let mut holdings = Holdings::new(Kind::Secret);
+        holdings.begin();
+        holdings.complete();
+        let version = |version: &str| {
+            let metadata = ObjectMeta {
+                name: Some("a".to_owned()),
+                namespace: Some("shop".to_owned()),
+                resource_version: Some(version.to_owned()),
+                ..ObjectMeta::default()
+            };
+            Kind::Secret.read(metadata, &mut json!({}))
+        };
+        for each in ["1", "2"] {
+            assert_eq!(
+                words(holdings.applied(name("a"), each, version(each)).event),
+                ["applied a"]
+            );
+        }
+        assert!(holdings.has(&name("a"), "2"));
         assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
     }
 

@@ -1,10 +1,13 @@
 //! Objects from a Kubernetes API: one watch for each kind of the core's list.
 //!
 //! [`Holdings`](holdings::Holdings) decides what follows from a list or an event, [`Barrier`](barrier::Barrier) when
-//! everything is known, [`Trouble`](trouble::Trouble) what an error means. The rest asks and waits.
+//! everything is listed, [`Contents`](contents::Contents) which Secrets and ConfigMaps are fetched and what waits for them,
+//! [`Trouble`](trouble::Trouble) what an error means. The rest asks and waits.
 
 mod barrier;
 mod board;
+mod contents;
+mod fetch;
 mod holdings;
 mod selection;
 mod served;
@@ -18,6 +21,7 @@ use crate::kubernetes::Observed;
 use crate::metrics::KubernetesMetrics;
 use crate::provider::Input;
 use barrier::Barrier;
+use fetch::Fetcher;
 use heliograph_translator_core::objects::Kind;
 use kube::Client;
 use selection::Selection;
@@ -27,6 +31,9 @@ use tokio::sync::{mpsc, watch as latest};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use watch::{KindWatch, Told};
+
+/// How many batches may wait between the watches and what fetches the contents that they name.
+const WAITING_BATCHES: usize = 16;
 
 /// Which objects are watched.
 #[derive(Clone, Debug, Default)]
@@ -87,14 +94,19 @@ impl Kubernetes {
             |kind: &Kind| kind.api_version().is_some() && !self.scope.ignored.contains(kind);
         let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(is_watched).collect();
         let selection = Selection::new(self.scope.namespace_selector.as_deref());
+        let (watched, received) = mpsc::channel(WAITING_BATCHES);
         let told = Told {
-            inputs,
+            inputs: watched,
             board: self.board.clone(),
             observed: self.observed.clone(),
             barrier: self.refresh.barrier.clone(),
         };
         *told.barrier() = Barrier::new(kinds.iter().copied());
         let mut watches = JoinSet::new();
+        let barrier = self.refresh.barrier.clone();
+        let fetcher = Fetcher::new(self.client.clone(), inputs, self.board.clone(), barrier);
+        // It ends with the last watch.
+        watches.spawn(fetcher.run(received));
         for kind in kinds {
             let asked = self.refresh.asked();
             let watch = KindWatch::new(kind, &self.client, selection.clone(), asked, told.clone());

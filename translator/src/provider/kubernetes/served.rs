@@ -18,15 +18,47 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Drops what nobody asks for in objects of this kind. A cluster keeps all sorts of files in ConfigMaps; what is read here
-    /// are the certificates of authorities.
+    /// Drops what nobody asks for in objects of this kind. A cluster keeps all sorts of files in ConfigMaps and Secrets; what
+    /// is read here are certificates and their keys.
     pub(super) fn forget_unused(&mut self, kind: Kind) {
-        if let (Kind::ConfigMap, Ok(fields)) = (kind, &mut self.fields) {
+        if let (Some(read), Ok(fields)) = (kind.read_entries(), &mut self.fields) {
             fields.remove("binaryData");
             if let Some(Value::Object(data)) = fields.get_mut("data") {
-                data.retain(|name, _| name == "ca.crt");
+                data.retain(|name, _| read.contains(&name.as_str()));
             }
         }
+    }
+}
+
+/// What the API serves of an object to those who ask for its metadata alone.
+#[derive(Clone, Debug)]
+pub(super) struct ServedMetadata(ObjectMeta);
+
+impl ServedMetadata {
+    /// As an object that has nothing else.
+    pub(super) fn into_served(self) -> Served {
+        Served { metadata: self.0, status: Value::Null, fields: Ok(Map::new()) }
+    }
+}
+
+/// Its name and its version. Labels and annotations of objects that nobody names are not kept either.
+impl<'de> Deserialize<'de> for ServedMetadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Answer {
+            metadata: Metadata,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Metadata {
+            name: Option<String>,
+            namespace: Option<String>,
+            resource_version: Option<String>,
+        }
+        let Metadata { name, namespace, resource_version } =
+            Answer::deserialize(deserializer)?.metadata;
+        Ok(Self(ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() }))
     }
 }
 
@@ -58,34 +90,47 @@ impl<'de> Deserialize<'de> for Served {
     }
 }
 
-impl kube::Resource for Served {
-    type DynamicType = ApiResource;
-    type Scope = <DynamicObject as kube::Resource>::Scope;
+macro_rules! is_any_resource {
+    ($type:ty, |$object:ident| $metadata:expr, by_metadata: $by_metadata:literal) => {
+        impl kube::Resource for $type {
+            type DynamicType = ApiResource;
+            type Scope = <DynamicObject as kube::Resource>::Scope;
 
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        DynamicObject::kind(resource)
-    }
+            fn metadata_api() -> bool {
+                $by_metadata
+            }
 
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        DynamicObject::group(resource)
-    }
+            fn kind(resource: &ApiResource) -> Cow<'_, str> {
+                DynamicObject::kind(resource)
+            }
 
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        DynamicObject::version(resource)
-    }
+            fn group(resource: &ApiResource) -> Cow<'_, str> {
+                DynamicObject::group(resource)
+            }
 
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        DynamicObject::plural(resource)
-    }
+            fn version(resource: &ApiResource) -> Cow<'_, str> {
+                DynamicObject::version(resource)
+            }
 
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
+            fn plural(resource: &ApiResource) -> Cow<'_, str> {
+                DynamicObject::plural(resource)
+            }
 
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
+            fn meta(&self) -> &ObjectMeta {
+                let $object = self;
+                &$metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                let $object = self;
+                &mut $metadata
+            }
+        }
+    };
 }
+
+is_any_resource!(Served, |object| object.metadata, by_metadata: false);
+is_any_resource!(ServedMetadata, |object| object.0, by_metadata: true);
 
 #[cfg(test)]
 mod tests {
@@ -116,10 +161,37 @@ mod tests {
             "data": { "ca.crt": "PEM", "dashboard.json": "{}" }, "binaryData": { "logo": "" },
         });
         let mut served: Served = serde_json::from_value(map).unwrap();
-        served.forget_unused(Kind::Secret);
+        served.forget_unused(Kind::Service);
         assert_eq!(served.fields.as_ref().unwrap().len(), 2);
         served.forget_unused(Kind::ConfigMap);
         assert_eq!(json!(served.fields.unwrap()), json!({ "data": { "ca.crt": "PEM" } }));
+    }
+
+    #[test]
+    fn of_a_secret_the_certificate_and_its_key_are_kept() {
+        let data = json!({ "tls.crt": "Y3J0", "tls.key": "a2V5", "keystore.jks": "bXVjaA==" });
+        let secret = json!({ "metadata": { "name": "pair" }, "data": data });
+        let mut served: Served = serde_json::from_value(secret).unwrap();
+        served.forget_unused(Kind::Secret);
+        let kept = json!({ "data": { "tls.crt": "Y3J0", "tls.key": "a2V5" } });
+        assert_eq!(json!(served.fields.unwrap()), kept);
+    }
+
+    #[test]
+    fn of_metadata_the_name_and_the_version_are_kept() {
+        let metadata = json!({
+            "name": "pair", "namespace": "shop", "resourceVersion": "7", "uid": "u",
+            "annotations": { LAST_APPLIED: "{}" }, "labels": { "a": "b" }, "generation": "one",
+        });
+        let answer = json!({ "kind": "PartialObjectMetadata", "metadata": metadata });
+        let served = serde_json::from_value::<ServedMetadata>(answer).unwrap().into_served();
+        let kept = ObjectMeta {
+            name: Some("pair".to_owned()),
+            namespace: Some("shop".to_owned()),
+            resource_version: Some("7".to_owned()),
+            ..ObjectMeta::default()
+        };
+        assert_eq!((served.metadata, served.fields), (kept, Ok(Map::new())));
     }
 
     #[test]

@@ -2,15 +2,18 @@
 
 mod mend;
 
+pub(super) use mend::answer;
+
 use super::barrier::Barrier;
 use super::board::Board;
 use super::holdings::{Change, Holdings};
 use super::selection::Selection;
-use super::served::Served;
+use super::served::{Served, ServedMetadata};
 use super::trouble::Trouble;
 use crate::kubernetes::{Observed, Seen};
 use crate::provider::Input;
-use futures::{Stream, StreamExt};
+use futures::Stream;
+use futures::stream::{BoxStream, StreamExt};
 use heliograph_translator_core::Event;
 use heliograph_translator_core::objects::{Kind, Object, ObjectName, Unreadable};
 use kube::api::{ApiResource, GroupVersionKind, ListParams};
@@ -32,14 +35,20 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// heard of that; there the client gives up soon after, see [`SILENCE`](crate::connect::SILENCE).
 pub(crate) const WATCH_SECONDS: u32 = 90;
 
+/// The type of Secrets that are watched.
+pub(super) const TLS_SECRETS: &str = "kubernetes.io/tls";
+
 const PAGE: u32 = 500;
+
+/// Of metadata. An annotation may have 256 KiB, and a page is in memory whole.
+const METADATA_PAGE: u32 = 100;
 
 pub(super) struct KindWatch {
     kind: Kind,
     resource: ApiResource,
     client: Client,
     api: Api<Served>,
-    fields: Option<&'static str>,
+    fields: Option<String>,
     selection: Selection,
     holdings: Holdings,
     told: Told,
@@ -93,7 +102,7 @@ impl KindWatch {
         let gvk = GroupVersionKind::gvk(kind.group(), kind.api_version()?, kind.as_str());
         let resource = ApiResource::from_gvk(&gvk);
         // Most Secrets of a cluster are releases of charts and tokens, of no use here.
-        let fields = (kind == Kind::Secret).then_some("type=kubernetes.io/tls");
+        let fields = (kind == Kind::Secret).then(|| format!("type={TLS_SECRETS}"));
         Some(Self {
             kind,
             api: Api::all_with(client.clone(), &resource),
@@ -119,16 +128,33 @@ impl KindWatch {
     pub(super) async fn run(mut self) {
         while !self.told.inputs.is_closed() {
             self.selection.known(self.kind).await;
-            let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
-            config.field_selector = self.fields.map(str::to_owned);
+            let mut config =
+                watcher::Config::default().timeout(WATCH_SECONDS).page_size(self.page());
+            config.field_selector = self.fields.clone();
             config.label_selector = self.selection.labels_of(self.kind);
-            let stream = watcher::watcher(self.api.clone(), config);
+            let stream = self.events(config);
             // It begins with a list, and until that is complete there is nothing to compare with another one.
             self.holdings.begin();
             self.follow(pin!(stream)).await;
         }
         // Nobody listens: whoever did has ended, and it is for them to say why.
         pending().await
+    }
+
+    /// What is read by reference is watched by its metadata alone: nobody may name it.
+    fn events(
+        &self,
+        config: watcher::Config,
+    ) -> BoxStream<'static, watcher::Result<watcher::Event<Served>>> {
+        if !self.kind.is_read_by_reference() {
+            return watcher::watcher(self.api.clone(), config).boxed();
+        }
+        let api = Api::<ServedMetadata>::all_with(self.client.clone(), &self.resource);
+        watcher::watcher(api, config).map(|event| event.map(of_metadata)).boxed()
+    }
+
+    fn page(&self) -> u32 {
+        if self.kind.is_read_by_reference() { METADATA_PAGE } else { PAGE }
     }
 
     /// Takes events until there is reason to begin with a new list.
@@ -239,8 +265,7 @@ impl KindWatch {
         self.reach(self.listing_for).await;
     }
 
-    fn read(&self, name: &ObjectName, mut served: Served) -> Result<Object, Unreadable> {
-        served.forget_unused(self.kind);
+    fn read(&self, name: &ObjectName, served: Served) -> Result<Object, Unreadable> {
         let Served { metadata, mut status, fields } = served;
         let mut seen = Seen {
             generation: metadata.generation.unwrap_or_default(),
@@ -347,8 +372,8 @@ impl KindWatch {
     }
 
     async fn is_as_listed(&self) -> Result<bool, Trouble> {
-        let mut params = ListParams::default().limit(PAGE);
-        params.field_selector = self.fields.map(str::to_owned);
+        let mut params = ListParams::default().limit(self.page());
+        params.field_selector = self.fields.clone();
         params.label_selector = self.selection.labels_of(self.kind);
         let mut known = 0;
         loop {
@@ -373,6 +398,16 @@ impl KindWatch {
                 None => return Ok(known == self.holdings.len()),
             }
         }
+    }
+}
+
+fn of_metadata(event: watcher::Event<ServedMetadata>) -> watcher::Event<Served> {
+    match event {
+        watcher::Event::Init => watcher::Event::Init,
+        watcher::Event::InitApply(found) => watcher::Event::InitApply(found.into_served()),
+        watcher::Event::InitDone => watcher::Event::InitDone,
+        watcher::Event::Apply(found) => watcher::Event::Apply(found.into_served()),
+        watcher::Event::Delete(found) => watcher::Event::Delete(found.into_served()),
     }
 }
 

@@ -146,7 +146,9 @@ impl KindWatch {
     }
 }
 
-pub(super) async fn answer<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+pub(in super::super) async fn answer<T>(
+    answer: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Trouble> {
     match timeout(ANSWER, answer).await {
         Ok(answer) => answer.map_err(|error| Trouble::of(&error)),
         Err(_) => Err(Trouble::unavailable("no answer")),

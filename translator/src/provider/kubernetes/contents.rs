@@ -1,0 +1,446 @@
+//! Which Secrets and ConfigMaps are fetched, and what waits for them. It does no IO.
+
+mod barriers;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use super::holdings::Remark;
+use crate::provider::Input;
+use barriers::Barriers;
+use heliograph_translator_core::Event;
+use heliograph_translator_core::objects::{Kind, Object, ObjectKey, ObjectName, Unreadable};
+use queue::Queue;
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::time::Instant;
+
+/// Stands between the watches and the translator.
+///
+/// Of Secrets and ConfigMaps the watches tell that they exist, and in which version. What an object names is fetched. A
+/// changed object that names something for the first time is held back, alone, until that is fetched, so that the translator
+/// never sees the object without it. Whether something exists is for the watches to say, and not for a fetch.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// What exists, of the kinds that are read by reference.
+    existing: BTreeSet<ObjectKey>,
+    /// The objects that may name others.
+    referrers: BTreeMap<ObjectKey, Referrer>,
+    /// What they name, whether it exists or not.
+    named: BTreeMap<ObjectKey, Content>,
+    /// Until the end of a step: who may wait for nothing more.
+    complete: BTreeSet<ObjectKey>,
+    /// Until the end of a step: what may be named no more.
+    released: BTreeSet<ObjectKey>,
+    queue: Queue,
+    barriers: Barriers,
+    /// The last ticket of a fetch.
+    ticket: u64,
+    /// How many objects are held, by kind.
+    counts: BTreeMap<Kind, usize>,
+    unread: Unread,
+    output: Output,
+}
+
+/// What follows from a step.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    /// For the translator, in order.
+    pub(super) inputs: Vec<Input>,
+    pub(super) notes: Vec<(ObjectKey, Note)>,
+}
+
+/// What there is to say of an object that is fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    Unreadable(Remark),
+    Readable,
+    /// It was fetched after it could not be, or it need not be any more.
+    NotFailing,
+}
+
+/// What is to be fetched. The answer comes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fetch {
+    pub(super) key: ObjectKey,
+    ticket: u64,
+}
+
+/// An object as it was fetched.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub(super) version: String,
+    pub(super) object: Result<Object, Unreadable>,
+}
+
+#[derive(Debug, Default)]
+struct Referrer {
+    /// What the version names that was passed on, if one was.
+    passed: Option<BTreeSet<ObjectKey>>,
+    held: Option<Held>,
+}
+
+/// A version that is held back.
+#[derive(Debug)]
+struct Held {
+    object: Object,
+    names: BTreeSet<ObjectKey>,
+    /// What it names that exists and was never fetched.
+    missing: BTreeSet<ObjectKey>,
+}
+
+/// Something that is named.
+#[derive(Debug, Default)]
+struct Content {
+    /// By versions that were passed on, and by those that are held back.
+    by: BTreeSet<ObjectKey>,
+    /// As it was passed on. Whoever was told has the same.
+    object: Option<Object>,
+    is_unreadable: bool,
+    /// The version that was fetched last.
+    version: Option<Box<str>>,
+    /// The ticket of the fetch whose answer counts.
+    open: Option<u64>,
+    /// In a row.
+    failures: u32,
+    is_forbidden: bool,
+}
+
+/// Gateways of which no version is known to the translator, though they exist.
+#[derive(Debug, Default)]
+struct Unread {
+    /// As the watch says.
+    by_watch: BTreeSet<ObjectName>,
+    /// Those that could be read since, or were there when a term began, and are held back.
+    held: BTreeSet<ObjectName>,
+    told: BTreeSet<ObjectName>,
+}
+
+impl Contents {
+    /// Takes what a watch tells. Of kinds that are read by reference it tells metadata.
+    pub(super) fn receive(&mut self, input: Input) -> Output {
+        match input {
+            Input::Batch(events) => {
+                let mut passed = Vec::with_capacity(events.len());
+                for event in events {
+                    self.receive_event(event, &mut passed);
+                }
+                self.pass(passed);
+            }
+            Input::Unread(Kind::Gateway, names) => {
+                let before = std::mem::replace(&mut self.unread.by_watch, names);
+                for name in before {
+                    if !self.unread.by_watch.contains(&name) {
+                        self.spare_if_held(name);
+                    }
+                }
+            }
+            Input::Unread(..) => self.output.inputs.push(input),
+            Input::Synced | Input::Fresh(_) => {
+                let held = self.referrers.iter().filter(|(_, referrer)| referrer.held.is_some());
+                let held = held.map(|(key, _)| key.clone()).collect();
+                self.barriers.add(input, self.open_fetches(), held);
+                // Somebody waits.
+                self.queue.hasten();
+            }
+        }
+        self.finish()
+    }
+
+    /// The next fetch, if one is due. It has to be answered.
+    pub(super) fn next_fetch(&mut self, now: Instant) -> Option<Fetch> {
+        let key = self.queue.pop(now)?;
+        self.ticket += 1;
+        self.named.get_mut(&key)?.open = Some(self.ticket);
+        Some(Fetch { key, ticket: self.ticket })
+    }
+
+    /// When something that failed is due again.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.queue.next_due()
+    }
+
+    pub(super) fn fetched(&mut self, fetch: &Fetch, fetched: Fetched) -> Output {
+        let Fetch { key, ticket } = fetch;
+        let Some(content) = self.named.get_mut(key).filter(|it| it.open == Some(*ticket)) else {
+            // Nobody names it any more, or it is gone, and there may be another of its name.
+            return Output::default();
+        };
+        content.open = None;
+        content.is_forbidden = false;
+        content.version = Some(fetched.version.into());
+        let notes = &mut self.output.notes;
+        if std::mem::take(&mut content.failures) > 0 {
+            notes.push((key.clone(), Note::NotFailing));
+        }
+        let mut passed = Vec::new();
+        match fetched.object {
+            Ok(mut object) => {
+                object.forget_bookkeeping();
+                if std::mem::take(&mut content.is_unreadable) {
+                    notes.push((key.clone(), Note::Readable));
+                }
+                if content.object.as_ref() != Some(&object) {
+                    let is_new = content.object.replace(object.clone()).is_none();
+                    *self.counts.entry(key.kind).or_default() += usize::from(is_new);
+                    passed.push(Event::Applied(object));
+                }
+            }
+            Err(reason) => {
+                content.is_unreadable = true;
+                let is_kept = content.object.is_some();
+                notes.push((key.clone(), Note::Unreadable(Remark { reason, is_kept })));
+            }
+        }
+        self.queue.answered(key);
+        self.barriers.answered(key, *ticket);
+        self.not_missing(key);
+        self.pass(passed);
+        self.finish()
+    }
+
+    /// A fetch has failed, and is made again at the time that follows from how often it has. Returns how often that is,
+    /// unless nobody waits for it any more.
+    pub(super) fn failed(
+        &mut self,
+        fetch: &Fetch,
+        is_forbidden: bool,
+        again_at: impl FnOnce(u32) -> Instant,
+    ) -> (Option<u32>, Output) {
+        let Fetch { key, ticket } = fetch;
+        let Some(content) = self.named.get_mut(key).filter(|it| it.open == Some(*ticket)) else {
+            return (None, Output::default());
+        };
+        content.open = None;
+        content.is_forbidden = is_forbidden;
+        content.failures = content.failures.saturating_add(1);
+        let failures = content.failures;
+        self.queue.push_later(key.clone(), again_at(failures));
+        (Some(failures), self.finish())
+    }
+
+    /// The kinds of what those who ask whether all is known wait for.
+    pub(super) fn awaited(&self) -> BTreeSet<Kind> {
+        self.barriers.awaited().map(|key| key.kind).collect()
+    }
+
+    /// How many objects of a kind were fetched, and are named.
+    pub(super) fn count(&self, kind: Kind) -> usize {
+        self.counts.get(&kind).copied().unwrap_or_default()
+    }
+
+    fn receive_event(&mut self, event: Event, passed: &mut Vec<Event>) {
+        match event {
+            Event::Applied(object) if object.kind().is_read_by_reference() => self.exists(&object),
+            Event::Deleted(key) if key.kind.is_read_by_reference() => self.is_gone(&key, passed),
+            Event::Applied(object) if object.kind().may_name_content() => self.changed(object),
+            Event::Deleted(key) if key.kind.may_name_content() => self.deleted(key, passed),
+            event => passed.push(event),
+        }
+    }
+
+    fn exists(&mut self, object: &Object) {
+        let key = object.key();
+        if let Some(content) = self.named.get(&key) {
+            let version = object.metadata().resource_version.as_deref();
+            // A fetch may have been faster than the watch.
+            if version.is_none() || content.version.as_deref() != version {
+                self.queue.push(key.clone());
+            }
+            // Who waits anyway waits for this, too.
+            for referrer in content.by.iter().filter(|_| content.is_unknown()) {
+                let held = self.referrers.get_mut(referrer).and_then(|it| it.held.as_mut());
+                if let Some(held) = held.filter(|held| held.names.contains(&key)) {
+                    held.missing.insert(key.clone());
+                }
+            }
+        }
+        self.existing.insert(key);
+    }
+
+    fn is_gone(&mut self, key: &ObjectKey, passed: &mut Vec<Event>) {
+        self.existing.remove(key);
+        let Some(content) = self.named.get_mut(key) else { return };
+        let by = content.by.clone();
+        let content = std::mem::replace(content, Content { by, ..Content::default() });
+        self.forget(key, &content, passed);
+        self.not_missing(key);
+    }
+
+    /// There is another version of an object that may name others.
+    fn changed(&mut self, object: Object) {
+        let (key, names) = (object.key(), object.named_content());
+        let mut missing = BTreeSet::new();
+        for name in &names {
+            let exists = self.existing.contains(name);
+            let is_new = !self.named.contains_key(name);
+            let content = self.named.entry(name.clone()).or_default();
+            content.by.insert(key.clone());
+            if exists && is_new {
+                self.queue.push(name.clone());
+            }
+            if exists && content.is_unknown() {
+                missing.insert(name.clone());
+            }
+        }
+        let referrer = self.referrers.entry(key.clone()).or_default();
+        let before = referrer.held.replace(Held { object, names, missing });
+        if let Some(before) = before {
+            self.let_go(&key, before.names);
+        }
+        self.complete.insert(key);
+    }
+
+    fn deleted(&mut self, key: ObjectKey, passed: &mut Vec<Event>) {
+        let Some(referrer) = self.referrers.remove(&key) else {
+            return passed.push(Event::Deleted(key));
+        };
+        self.not_held(&key);
+        let was_passed = referrer.passed.is_some();
+        let held = referrer.held.map(|held| held.names);
+        for names in referrer.passed.into_iter().chain(held) {
+            self.let_go(&key, names);
+        }
+        if was_passed {
+            passed.push(Event::Deleted(key));
+        }
+    }
+
+    /// Whoever waited for this does not any more: it was fetched, or is gone.
+    fn not_missing(&mut self, name: &ObjectKey) {
+        let Some(content) = self.named.get(name) else { return };
+        for referrer in &content.by {
+            let held = self.referrers.get_mut(referrer).and_then(|it| it.held.as_mut());
+            if held.is_some_and(|held| held.missing.remove(name)) {
+                self.complete.insert(referrer.clone());
+            }
+        }
+    }
+
+    fn pass_if_complete(&mut self, key: &ObjectKey, passed: &mut Vec<Event>) {
+        let Some(referrer) = self.referrers.get_mut(key) else { return };
+        let Some(held) = referrer.held.take_if(|held| held.missing.is_empty()) else { return };
+        let before = referrer.passed.replace(held.names);
+        self.let_go(key, before.unwrap_or_default());
+        self.not_held(key);
+        passed.push(Event::Applied(held.object));
+    }
+
+    /// A version of an object that named these does not count any more.
+    fn let_go(&mut self, referrer: &ObjectKey, names: BTreeSet<ObjectKey>) {
+        let still = self.referrers.get(referrer);
+        for name in names {
+            if !still.is_some_and(|still| still.names(&name))
+                && let Some(content) = self.named.get_mut(&name)
+            {
+                content.by.remove(referrer);
+                self.released.insert(name);
+            }
+        }
+    }
+
+    /// Ends a step: what waits for nothing more is passed on, and what nothing names any more is forgotten.
+    fn pass(&mut self, mut passed: Vec<Event>) {
+        for key in std::mem::take(&mut self.complete) {
+            self.pass_if_complete(&key, &mut passed);
+        }
+        for name in std::mem::take(&mut self.released) {
+            if self.named.get(&name).is_some_and(|content| content.by.is_empty())
+                && let Some(content) = self.named.remove(&name)
+            {
+                self.forget(&name, &content, &mut passed);
+            }
+        }
+        if !passed.is_empty() {
+            self.output.inputs.push(Input::Batch(passed));
+        }
+    }
+
+    fn forget(&mut self, key: &ObjectKey, content: &Content, passed: &mut Vec<Event>) {
+        self.queue.remove(key);
+        self.barriers.forget(key);
+        if content.object.is_some() {
+            let count = self.counts.entry(key.kind).or_default();
+            *count = count.saturating_sub(1);
+            passed.push(Event::Deleted(key.clone()));
+        }
+        if content.is_unreadable {
+            self.output.notes.push((key.clone(), Note::Readable));
+        }
+        if content.failures > 0 {
+            self.output.notes.push((key.clone(), Note::NotFailing));
+        }
+    }
+
+    fn open_fetches(&self) -> BTreeMap<ObjectKey, u64> {
+        let fetch = |(key, content): (&ObjectKey, &Content)| {
+            // One that is to begin has a higher ticket than all there were.
+            let ticket = match self.queue.contains(key) {
+                true => self.ticket + 1,
+                false => content.open?,
+            };
+            Some((key.clone(), ticket))
+        };
+        self.named.iter().filter_map(fetch).collect()
+    }
+
+    /// A Gateway that exists, and of which the translator knows no version, must not be taken for one that is gone.
+    fn spare_if_held(&mut self, name: ObjectName) {
+        let referrer = self.referrers.get(&name.clone().of(Kind::Gateway));
+        if referrer.is_some_and(|referrer| referrer.passed.is_none()) {
+            self.unread.held.insert(name);
+        }
+    }
+
+    fn not_held(&mut self, key: &ObjectKey) {
+        self.barriers.forget(key);
+        if key.kind == Kind::Gateway {
+            self.unread.held.remove(&key.name);
+        }
+    }
+
+    fn finish(&mut self) -> Output {
+        self.tell_unread();
+        let (named, referrers) = (&self.named, &self.referrers);
+        let is_forbidden =
+            |key: &ObjectKey| named.get(key).is_some_and(|content| content.is_forbidden);
+        let is_forbidden =
+            |key: &ObjectKey| match referrers.get(key).and_then(|it| it.held.as_ref()) {
+                Some(held) => held.missing.iter().all(is_forbidden),
+                None => is_forbidden(key),
+            };
+        let mut complete = Vec::new();
+        while let Some(input) = self.barriers.pop(is_forbidden) {
+            complete.push(input);
+        }
+        if !complete.is_empty() {
+            let gateways = self.referrers.keys().filter(|key| key.kind == Kind::Gateway);
+            let gateways: Vec<ObjectName> = gateways.map(|key| key.name.clone()).collect();
+            gateways.into_iter().for_each(|name| self.spare_if_held(name));
+            self.tell_unread();
+            self.output.inputs.extend(complete);
+        }
+        std::mem::take(&mut self.output)
+    }
+
+    fn tell_unread(&mut self) {
+        let Unread { by_watch, held, told } = &mut self.unread;
+        if !by_watch.union(held).eq(told.iter()) {
+            *told = by_watch.union(held).cloned().collect();
+            self.output.inputs.push(Input::Unread(Kind::Gateway, told.clone()));
+        }
+    }
+}
+
+impl Referrer {
+    fn names(&self, name: &ObjectKey) -> bool {
+        self.passed.as_ref().is_some_and(|names| names.contains(name))
+            || self.held.as_ref().is_some_and(|held| held.names.contains(name))
+    }
+}
+
+impl Content {
+    /// Whether nothing was ever read of it.
+    fn is_unknown(&self) -> bool {
+        self.object.is_none() && !self.is_unreadable
+    }
+}

@@ -1,0 +1,58 @@
+use crate::provider::Input;
+use heliograph_translator_core::objects::ObjectKey;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What says that everything is known, in order. Each is passed on when the fetches have been answered that were open or were
+/// to begin when it came, and the objects have been passed on that were held back then.
+#[derive(Debug, Default)]
+pub(super) struct Barriers(VecDeque<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    input: Input,
+    /// What is to be fetched, by a fetch that has at least this ticket.
+    fetches: BTreeMap<ObjectKey, u64>,
+    held: BTreeSet<ObjectKey>,
+}
+
+impl Barriers {
+    pub(super) fn add(
+        &mut self,
+        input: Input,
+        fetches: BTreeMap<ObjectKey, u64>,
+        held: BTreeSet<ObjectKey>,
+    ) {
+        self.0.push_back(Waiting { input, fetches, held });
+    }
+
+    pub(super) fn answered(&mut self, key: &ObjectKey, ticket: u64) {
+        for waiting in &mut self.0 {
+            if waiting.fetches.get(key).is_some_and(|least| *least <= ticket) {
+                waiting.fetches.remove(key);
+            }
+        }
+    }
+
+    /// It is not to be fetched, or not held back, any more.
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
+        for waiting in &mut self.0 {
+            waiting.fetches.remove(key);
+            waiting.held.remove(key);
+        }
+    }
+
+    /// The next that is to be passed on. Who has known everything once does not wait for what it may not read: that can take
+    /// for ever, and what is known is all that can be.
+    pub(super) fn pop(&mut self, is_forbidden: impl Fn(&ObjectKey) -> bool) -> Option<Input> {
+        let Waiting { input, fetches, held } = self.0.front()?;
+        let is_first = matches!(input, Input::Synced);
+        let mut awaited = fetches.keys().chain(held);
+        let passes = if is_first { awaited.next().is_none() } else { awaited.all(is_forbidden) };
+        passes.then(|| self.0.pop_front()).flatten().map(|waiting| waiting.input)
+    }
+
+    /// What is waited for.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.0.iter().flat_map(|waiting| waiting.fetches.keys().chain(&waiting.held))
+    }
+}

@@ -1,0 +1,195 @@
+//! Fetches Secrets and ConfigMaps that objects name.
+
+use super::barrier::Barrier;
+use super::board::Board;
+use super::contents::{Contents, Fetch, Fetched, Note, Output};
+use super::served::Served;
+use super::trouble::{Reason, Trouble};
+use super::watch::{TLS_SECRETS, answer};
+use crate::backoff;
+use crate::provider::Input;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use heliograph_translator_core::objects::{Kind, ObjectKey, Unreadable};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+/// How many fetches are open at most. Each may take as much memory as the API lets an object have.
+const AT_ONCE: usize = 8;
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Moves what [`Contents`] decides: inputs from the watches to the translator, and fetches to the API.
+pub(super) struct Fetcher {
+    client: Client,
+    inputs: mpsc::Sender<Input>,
+    board: Board,
+    barrier: Arc<Mutex<Barrier>>,
+    contents: Contents,
+    open: FuturesUnordered<BoxFuture<'static, (Fetch, Result<Fetched, Trouble>)>>,
+    /// The kinds of what somebody waits for.
+    awaited: BTreeSet<Kind>,
+}
+
+impl Fetcher {
+    pub(super) fn new(
+        client: Client,
+        inputs: mpsc::Sender<Input>,
+        board: Board,
+        barrier: Arc<Mutex<Barrier>>,
+    ) -> Self {
+        Self {
+            client,
+            inputs,
+            board,
+            barrier,
+            contents: Contents::default(),
+            open: FuturesUnordered::new(),
+            awaited: BTreeSet::new(),
+        }
+    }
+
+    /// Until the watches end, or nobody listens.
+    pub(super) async fn run(mut self, mut watched: mpsc::Receiver<Input>) {
+        loop {
+            while self.open.len() < AT_ONCE
+                && let Some(fetch) = self.contents.next_fetch(Instant::now())
+            {
+                self.open.push(Box::pin(get(self.client.clone(), fetch)));
+            }
+            let due = self.contents.next_due().filter(|_| self.open.len() < AT_ONCE);
+            let output = tokio::select! {
+                input = watched.recv() => match input {
+                    Some(input) => self.contents.receive(input),
+                    None => return,
+                },
+                Some((fetch, answer)) = self.open.next() => self.answered(&fetch, answer),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => continue,
+            };
+            self.note(output.notes);
+            for input in output.inputs {
+                if self.inputs.send(input).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, fetch: &Fetch, answer: Result<Fetched, Trouble>) -> Output {
+        let trouble = match answer {
+            Ok(fetched) => return self.contents.fetched(fetch, fetched),
+            Err(trouble) => trouble,
+        };
+        let again_at =
+            |failures| Instant::now() + backoff::after(failures, LONGEST_PAUSE, fastrand::f64());
+        let is_forbidden = trouble.reason == Reason::Forbidden;
+        let (failures, output) = self.contents.failed(fetch, is_forbidden, again_at);
+        match failures {
+            // A connection that breaks, and an object that is deleted meanwhile, need not be told.
+            None | Some(1) => {}
+            Some(_) => self.board.note_unfetched(&fetch.key, &trouble),
+        }
+        output
+    }
+
+    fn note(&mut self, notes: Vec<(ObjectKey, Note)>) {
+        for (key, note) in notes {
+            match note {
+                Note::Unreadable(remark) => self.board.note_object(&key, Some(remark)),
+                Note::Readable => self.board.note_object(&key, None),
+                Note::NotFailing => self.board.note_fetched(&key),
+            }
+        }
+        for kind in Kind::ALL.iter().filter(|kind| kind.is_read_by_reference()) {
+            self.board.count_fetched(*kind, self.contents.count(*kind));
+        }
+        let awaited = self.contents.awaited();
+        if awaited != self.awaited {
+            self.awaited = awaited.clone();
+            self.barrier.lock().unwrap_or_else(PoisonError::into_inner).fetching(awaited);
+        }
+    }
+}
+
+async fn get(client: Client, fetch: Fetch) -> (Fetch, Result<Fetched, Trouble>) {
+    let kind = fetch.key.kind;
+    let version = kind.api_version().unwrap_or_default();
+    let resource =
+        ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group(), version, kind.as_str()));
+    let api: Api<Served> = Api::namespaced_with(client, &fetch.key.name.namespace, &resource);
+    // As new as the API can tell, so at least as new as what a watch has told.
+    let served = answer(api.get(&fetch.key.name.name)).await;
+    let fetched = served.and_then(|served| read(&fetch.key, served));
+    (fetch, fetched)
+}
+
+fn read(key: &ObjectKey, mut served: Served) -> Result<Fetched, Trouble> {
+    let kind = key.kind;
+    if let (Kind::Secret, Ok(fields)) = (kind, &served.fields)
+        && fields.get("type").and_then(Value::as_str) != Some(TLS_SECRETS)
+    {
+        // It was replaced by another one, and the watch will say that it is gone.
+        return Err(Trouble::failed("it is of another type"));
+    }
+    served.forget_unused(kind);
+    let version = served.metadata.resource_version.unwrap_or_default();
+    // A change of anything else is no change.
+    let metadata = ObjectMeta {
+        name: Some((*key.name.name).to_owned()),
+        namespace: Some((*key.name.namespace).to_owned()),
+        ..ObjectMeta::default()
+    };
+    let object = served.fields.map_err(Unreadable::new).and_then(|fields| {
+        let mut object = kind.read(metadata, &mut Value::Object(fields))?;
+        object.cut_content();
+        Ok(object)
+    });
+    Ok(Fetched { version, object })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heliograph_translator_core::objects::{Object, ObjectName};
+    use serde_json::json;
+
+    fn fetched(kind: Kind, object: Value) -> Result<Fetched, Trouble> {
+        let key = ObjectName::new("shop", "pair").of(kind);
+        read(&key, serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn a_change_of_metadata_is_no_change_of_the_content() {
+        let secret = |version: &str, note: &str| {
+            let metadata = json!({
+                "name": "pair", "namespace": "shop", "resourceVersion": version, "annotations": { "note": note },
+            });
+            let data = json!({ "tls.crt": "Y3J0", "tls.key": "a2V5", "other": "bXVjaA==" });
+            fetched(
+                Kind::Secret,
+                json!({ "metadata": metadata, "type": TLS_SECRETS, "data": data }),
+            )
+            .unwrap()
+        };
+        let (one, two) = (secret("1", "a"), secret("2", "b"));
+        assert_eq!((one.version.as_str(), two.version.as_str()), ("1", "2"));
+        let one = one.object.unwrap();
+        assert_eq!(one, two.object.unwrap());
+        let Object::Secret(secret) = one else { unreachable!() };
+        assert_eq!(secret.data.as_ref().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_secret_that_became_one_of_another_type_is_not_read() {
+        let secret = json!({ "metadata": {}, "type": "Opaque", "data": { "tls.key": "a2V5" } });
+        assert!(fetched(Kind::Secret, secret).is_err());
+        assert!(fetched(Kind::ConfigMap, json!({ "metadata": {} })).is_ok());
+    }
+}
