@@ -105,8 +105,13 @@ impl Kubernetes {
         let mut watches = JoinSet::new();
         let barrier = self.refresh.barrier.clone();
         let fetcher = Fetcher::new(self.client.clone(), inputs, self.board.clone(), barrier);
-        // It ends with the last watch.
-        watches.spawn(fetcher.run(received));
+        let stopped = stop.clone();
+        watches.spawn(async move {
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                () = fetcher.run(received) => {}
+            }
+        });
         for kind in kinds {
             let asked = self.refresh.asked();
             let watch = KindWatch::new(kind, &self.client, selection.clone(), asked, told.clone());
