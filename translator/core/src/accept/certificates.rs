@@ -142,7 +142,9 @@ mod tests {
         let secret = |chain: usize, key: usize| {
             let part = |name: &str, size| (name.to_owned(), ByteString(vec![b'x'; size]));
             let data = [part("tls.crt", chain), part("tls.key", key)].into();
-            core::Secret { data: Some(data), ..core::Secret::default() }
+            let mut secret = core::Secret::default();
+            secret.data = Some(data);
+            secret
         };
         let refusal = |chain, key| key_pair(&secret(chain, key)).err().unwrap_or_default();
         assert_eq!(refusal(60 << 10, 4 << 10), "tls.crt holds no certificate");

@@ -4,6 +4,7 @@ use super::gateway::{self, Gateway, ListenerSet};
 use super::{Kind, Object, ObjectKey, ObjectName};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use zeroize::Zeroize;
 
 /// The most bytes of a Secret that may be a certificate chain and its key, together. A chain of ten certificates and an
 /// RSA key have less than 32 KiB.
@@ -80,7 +81,8 @@ impl Object {
 }
 
 fn cut(bytes: &mut Vec<u8>, length: usize) {
-    if bytes.len() > length {
+    if let Some(rest) = bytes.get_mut(length..) {
+        rest.zeroize();
         bytes.truncate(length);
         bytes.shrink_to_fit();
     }
@@ -223,7 +225,8 @@ mod tests {
     fn what_is_too_large_is_cut_and_still_too_large() {
         let data = |size: usize| BTreeMap::from([(CHAIN.to_owned(), ByteString(vec![b'x'; size]))]);
         let cut = |size: usize| {
-            let secret = core::Secret { data: Some(data(size)), ..core::Secret::default() };
+            let mut secret = core::Secret::default();
+            secret.data = Some(data(size));
             let mut object = Object::Secret(Arc::new(secret));
             object.cut_content();
             let Object::Secret(secret) = object else { unreachable!() };

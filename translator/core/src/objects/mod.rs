@@ -9,6 +9,7 @@ pub(crate) mod listener_set;
 mod manifest;
 pub(crate) mod policy;
 pub mod proxy_config;
+mod secret;
 mod served;
 
 pub use key::{ObjectKey, ObjectName};
@@ -75,7 +76,8 @@ pub mod gateway {
 
 /// Kubernetes' own types.
 pub mod core {
-    pub use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
+    pub use super::secret::Secret;
+    pub use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
     pub use k8s_openapi::api::discovery::v1::EndpointSlice;
 }
 
