@@ -10,7 +10,7 @@ use crate::acks::FleetAcks;
 use crate::comparison::Comparison;
 use crate::metrics::{Metrics, Occasion};
 use crate::view::{Classes, Views};
-use heliograph_distributor_protocol::{Encodings, Memo};
+use heliograph_distributor_protocol::{Encodings, Memo, MemoBudget};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use heliograph_store::{Record, Subscription, Update};
@@ -36,8 +36,8 @@ pub(crate) struct Feed {
     budget: Budget,
     /// The budget's times count from here.
     start: Instant,
-    /// Of all fleets, so that there is one bound on what it keeps.
-    memo: Arc<Memo>,
+    /// One bound on what is kept of the decisions of all fleets. Each has its own, so that no fleet pushes out what others decided.
+    memos: Arc<MemoBudget>,
     unclassed: IntCounter,
 }
 
@@ -84,7 +84,7 @@ impl Feed {
             asked: asked.clone(),
             budget: Budget::boundless(),
             start: Instant::now(),
-            memo: Arc::default(),
+            memos: Arc::default(),
             unclassed,
         };
         (feed, Fleets { places: receiver, damaged, remembered, answers, asked })
@@ -134,7 +134,7 @@ impl Feed {
                     names.iter().for_each(|name| self.load_for_clients(name, &mut updates, &metrics));
                 }
                 _ = look.tick() => {
-                    self.memo.age();
+                    self.age_memos();
                     self.drop_unused(&mut updates, &metrics);
                     self.count(&updates, &metrics);
                     self.tell(&self.damaged, updates.damaged_fleets());
@@ -189,8 +189,7 @@ impl Feed {
         updates.keep_first(name);
     }
 
-    /// Nothing else holds the snapshot of a fleet whose last stream ended a while ago: what was decided for its streams is
-    /// forgotten within 20 s.
+    /// Nothing else holds the snapshot of a fleet whose last stream has ended: what was decided for its streams goes with it.
     fn drop_unused(&mut self, updates: &mut Subscription, metrics: &Metrics) {
         let (now, places) = (self.start.elapsed(), self.places.borrow().clone());
         let in_use = places.iter().filter(|(_, place)| place.is_in_use());
@@ -205,6 +204,11 @@ impl Feed {
                 metrics.dropped();
             }
         }
+    }
+
+    fn age_memos(&self) {
+        let places = self.places.borrow().clone();
+        places.values().filter_map(|place| place.fleet()).for_each(|fleet| fleet.memo.age());
     }
 
     fn count(&self, updates: &Subscription, metrics: &Metrics) {
@@ -229,7 +233,7 @@ impl Feed {
             fleet.tell(&Arc::new(views)).await;
             return;
         }
-        let (answers, memo) = (self.answers.clone(), self.memo.clone());
+        let (answers, memo) = (self.answers.clone(), Memo::within(self.memos.clone()));
         let fleet = Arc::new(Fleet::new(snapshot, answers, memo, self.unclassed.clone()));
         match place {
             Some(place) => place.load(fleet),
@@ -276,14 +280,14 @@ impl Fleet {
     fn new(
         snapshot: Arc<Snapshot>,
         answers: Arc<Notify>,
-        memo: Arc<Memo>,
+        memo: Memo,
         unclassed: IntCounter,
     ) -> Self {
         let classes = Arc::new(Classes::new(unclassed));
         let views = Arc::new(Views::new(snapshot.clone(), classes.clone()));
         Self {
             name: snapshot.fleet.clone(),
-            memo,
+            memo: Arc::new(memo),
             encodings: Encodings::default(),
             acks: FleetAcks::new(answers),
             comparison: Comparison::default(),

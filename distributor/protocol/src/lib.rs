@@ -28,7 +28,7 @@ mod wire;
 
 pub use encode::{Encodings, Message};
 pub use event::{Event, Rejection};
-pub use memo::Memo;
+pub use memo::{Memo, MemoBudget};
 pub use node::{LABELS_LIMIT, NODE_LIMIT, NodeFields, UserAgentVersion};
 pub use progress::Progress;
 pub use reply::{Reply, Response};

@@ -10,6 +10,7 @@ use crate::view::View;
 use heliograph_snapshot::{Head, Resource, ResourceType};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What sessions have decided lately, for all others that are where they were and hear what they heard.
@@ -22,6 +23,22 @@ pub struct Memo {
     known: Mutex<Known>,
     /// Says the same of equal inputs, and to nobody else what that is.
     keys: [RandomState; 2],
+    budget: Arc<MemoBudget>,
+}
+
+/// What several memos may keep together. None of them can take the room of all others: one may keep three times as much as is
+/// left, so one alone comes to three quarters, and there is always room for the next.
+#[derive(Debug)]
+pub struct MemoBudget {
+    steps: Quota,
+    resting: Quota,
+}
+
+/// In hundreds of bytes.
+#[derive(Debug)]
+struct Quota {
+    limit: usize,
+    used: AtomicUsize,
 }
 
 /// Where a stream stands.
@@ -62,7 +79,6 @@ struct Known {
     at_rest: HashMap<AtRest, Resting>,
     /// Of all of them together.
     resting_size: usize,
-    positions: u64,
     age: u32,
     /// The age at which room was last made: more often it would find nothing.
     made_room: u32,
@@ -98,19 +114,27 @@ type Key = (u64, u64, u64);
 /// How many times [`Memo::age`] is called until an unused step is dropped. Clients that do the same are apart by less
 /// when it matters.
 const LATELY: u32 = 20;
-/// The most that is kept of steps, and of positions at rest beside them, in hundreds of bytes.
+/// The most that all memos of a budget keep of steps, and of positions at rest beside them, in hundreds of bytes.
 const SIZE_LIMIT: usize = 1_000_000;
 const RESTING_LIMIT: usize = 200_000;
 /// One that is larger than this part of the limit is not worth what it would push out.
 const LARGEST: usize = SIZE_LIMIT / 4;
+/// How many times as much as is left one memo may keep.
+const SHARE: usize = 3;
 
 impl Memo {
+    /// One of several that share a budget.
+    pub fn within(budget: Arc<MemoBudget>) -> Self {
+        let (names, known) = (NamePool::default(), Mutex::default());
+        Self { names, known, keys: [RandomState::new(), RandomState::new()], budget }
+    }
+
     /// To be called every second or so.
     pub fn age(&self) {
         let mut known = self.known();
         known.age = known.age.wrapping_add(1);
-        let old = known.take_older_than(LATELY);
-        let left = known.take_left(LATELY);
+        let old = known.take_older_than(LATELY, &self.budget);
+        let left = known.take_left(LATELY, &self.budget);
         // Large ones take a while to drop, and others wait for the lock.
         drop(known);
         drop((old, left));
@@ -120,7 +144,7 @@ impl Memo {
     pub(crate) fn start(&self, protocol: Protocol, view: Arc<View>) -> Arc<Position> {
         let state = State::new(protocol, view);
         let reached = Reached::new(state.clone(), &state);
-        self.known().position(reached)
+        self.known().position(reached, &self.budget)
     }
 
     pub(crate) fn step(
@@ -151,10 +175,10 @@ impl Memo {
         let size = reached.size + said + event.as_ref().map_or(0, Event::size);
         let responses = responses.into_iter().map(Arc::new).collect();
         let mut known = self.known();
-        let to = known.position(reached);
+        let to = known.position(reached, &self.budget);
         let step = Arc::new(Step { to, responses, event, progress, told_other });
-        let old = known.make_room(size);
-        let decided = known.insert(key, step.clone(), size);
+        let old = known.make_room(size, &self.budget);
+        let decided = known.insert(key, step.clone(), size, &self.budget);
         // Large ones take a while to drop, and others wait for the lock.
         drop(known);
         drop((old, step));
@@ -174,8 +198,47 @@ impl Memo {
 
 impl Default for Memo {
     fn default() -> Self {
-        let (names, known) = (NamePool::default(), Mutex::default());
-        Self { names, known, keys: [RandomState::new(), RandomState::new()] }
+        Self::within(Arc::default())
+    }
+}
+
+impl Drop for Memo {
+    fn drop(&mut self) {
+        let (steps, resting) = {
+            let known = self.known();
+            (known.size, known.resting_size)
+        };
+        self.budget.steps.give_back(steps);
+        self.budget.resting.give_back(resting);
+    }
+}
+
+impl Default for MemoBudget {
+    fn default() -> Self {
+        let quota = |limit| Quota { limit, used: AtomicUsize::new(0) };
+        Self { steps: quota(SIZE_LIMIT), resting: quota(RESTING_LIMIT) }
+    }
+}
+
+impl Quota {
+    /// Whether one who has so much may have so much more.
+    fn fits(&self, own: usize, size: usize) -> bool {
+        self.with(self.used.load(Ordering::Relaxed), own, size).is_some()
+    }
+
+    /// The same, and takes it.
+    fn take(&self, own: usize, size: usize) -> bool {
+        let with = |used| self.with(used, own, size);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with).is_ok()
+    }
+
+    fn give_back(&self, size: usize) {
+        self.used.fetch_sub(size, Ordering::Relaxed);
+    }
+
+    fn with(&self, used: usize, own: usize, size: usize) -> Option<usize> {
+        let left = self.limit.checked_sub(used + size)?;
+        (own + size <= SHARE * left).then_some(used + size)
     }
 }
 
@@ -215,32 +278,34 @@ impl Known {
         Some(entry.step.clone())
     }
 
-    fn insert(&mut self, key: Key, step: Arc<Step>, size: usize) -> Arc<Step> {
+    fn insert(&mut self, key: Key, step: Arc<Step>, size: usize, budget: &MemoBudget) -> Arc<Step> {
         // Another stream may have decided it meanwhile; those that follow must not go two ways.
         if let Some(earlier) = self.find(&key) {
             return earlier;
         }
-        if size <= LARGEST && self.size + size <= SIZE_LIMIT {
+        if size <= LARGEST && budget.steps.take(self.size, size) {
             self.size += size;
             self.steps.insert(key, Entry { step: step.clone(), size, used: self.age });
         }
         step
     }
 
-    fn make_room(&mut self, size: usize) -> Vec<Entry> {
-        let fits = self.size + size <= SIZE_LIMIT;
+    fn make_room(&mut self, size: usize, budget: &MemoBudget) -> Vec<Entry> {
+        let fits = budget.steps.fits(self.size, size);
         if fits || size > LARGEST || self.made_room == self.age {
             return Vec::new();
         }
         self.made_room = self.age;
-        self.take_older_than(1)
+        self.take_older_than(1, budget)
     }
 
-    fn take_older_than(&mut self, age: u32) -> Vec<Entry> {
+    fn take_older_than(&mut self, age: u32, budget: &MemoBudget) -> Vec<Entry> {
         let Self { steps, size, age: now, .. } = self;
         let old = steps.extract_if(|_, entry| now.wrapping_sub(entry.used) >= age);
         let old: Vec<_> = old.map(|(_, entry)| entry).collect();
-        *size -= old.iter().map(|entry| entry.size).sum::<usize>();
+        let freed = old.iter().map(|entry| entry.size).sum::<usize>();
+        *size -= freed;
+        budget.steps.give_back(freed);
         if steps.capacity() > 4 * steps.len() {
             steps.shrink_to_fit();
         }
@@ -248,7 +313,7 @@ impl Known {
     }
 
     /// Positions at rest where nobody was for so long.
-    fn take_left(&mut self, age: u32) -> Vec<Resting> {
+    fn take_left(&mut self, age: u32, budget: &MemoBudget) -> Vec<Resting> {
         let Self { at_rest, age: now, .. } = self;
         for resting in at_rest.values_mut() {
             // A stream, or a step that leads there.
@@ -258,11 +323,13 @@ impl Known {
         }
         let left = at_rest.extract_if(|_, resting| now.wrapping_sub(resting.used) >= age);
         let left: Vec<_> = left.map(|(_, resting)| resting).collect();
-        self.resting_size -= left.iter().map(|resting| resting.size).sum::<usize>();
+        let freed = left.iter().map(|resting| resting.size).sum::<usize>();
+        self.resting_size -= freed;
+        budget.resting.give_back(freed);
         left
     }
 
-    fn position(&mut self, reached: Reached) -> Arc<Position> {
+    fn position(&mut self, reached: Reached, budget: &MemoBudget) -> Arc<Position> {
         let Reached { state, acknowledged, rejections, at_rest, size } = reached;
         if let Some(at_rest) = &at_rest
             && let Some(known) = self.at_rest.get_mut(at_rest)
@@ -270,10 +337,12 @@ impl Known {
             known.used = self.age;
             return known.position.clone();
         }
-        self.positions += 1;
-        let position = Arc::new(Position { id: self.positions, state, acknowledged, rejections });
-        let fits = self.resting_size + size <= RESTING_LIMIT;
-        if let Some(at_rest) = at_rest.filter(|_| fits) {
+        static POSITIONS: AtomicU64 = AtomicU64::new(0);
+        let id = POSITIONS.fetch_add(1, Ordering::Relaxed);
+        let position = Arc::new(Position { id, state, acknowledged, rejections });
+        if let Some(at_rest) = at_rest
+            && budget.resting.take(self.resting_size, size)
+        {
             self.resting_size += size;
             let (position, used) = (position.clone(), self.age);
             self.at_rest.insert(at_rest, Resting { position, size, used });
@@ -287,5 +356,26 @@ impl Reached {
         let (acknowledged, at_rest) = (state.acknowledged(), state.at_rest());
         let rejections = state.rejections();
         Self { size: state.size_beyond(from), state, acknowledged, rejections, at_rest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_alone_has_three_quarters_and_leaves_room_for_the_next() {
+        let quota = Quota { limit: 1000, used: AtomicUsize::new(0) };
+        let fill = || {
+            let mut own = 0;
+            while quota.take(own, 1) {
+                own += 1;
+            }
+            own
+        };
+        let all: Vec<usize> = (0..4).map(|_| fill()).collect();
+        assert_eq!(all, [750, 187, 47, 12]);
+        quota.give_back(750);
+        assert!(quota.fits(0, 500) && !quota.fits(0, 1000));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Standing(pub(crate) Arc<Position>);
 
 impl Standing {
-    /// Every place of a [`crate::Memo`] has another.
+    /// Every place has another.
     pub fn id(&self) -> u64 {
         self.0.id()
     }

@@ -2,7 +2,9 @@
 
 use crate::plan::{Plan, plan};
 use crate::stream::*;
-use heliograph_distributor_protocol::{CLUSTER_PATIENCE, Memo, PATIENCE, Protocol, Reply, View};
+use heliograph_distributor_protocol::{
+    CLUSTER_PATIENCE, Memo, MemoBudget, PATIENCE, Protocol, Reply, View,
+};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -166,4 +168,29 @@ fn what_one_stream_was_told_is_not_decided_again_for_the_next() {
     let pushes = [one.view(&newer), other.view(&newer)];
     assert!(shared(&pushes[0], &pushes[1]) && pushes[0].len() == 1);
     assert_ne!(pushes[0][0].nonce, pushes[1][0].nonce);
+}
+
+/// Fleets that share a budget: what one decides does not push out what another has decided, nor keep it from deciding once for all.
+#[test]
+fn clients_of_one_fleet_cannot_take_the_room_of_another() {
+    let budget = Arc::new(MemoBudget::default());
+    let (greedy, modest) = (Memo::within(budget.clone()), Memo::within(budget));
+    let (greedy, modest) = (Arc::new(greedy), Arc::new(modest));
+    let empty = view(1, &[]);
+    // A hundred streams with other names each, of which a third would fill what there is.
+    for stream in 0..100 {
+        let names: Vec<_> =
+            (0..10_000).map(|n| format!("a-name-of-its-own-{stream}-{n}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        Stream::among(greedy.clone(), Delta, empty.clone()).ask(Endpoints, &names);
+    }
+    let position = |memo: &Arc<Memo>| {
+        let names: Vec<_> = (0..5000).map(|n| n.to_string()).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let mut stream = Stream::among(memo.clone(), Delta, empty.clone());
+        stream.ask(Endpoints, &names);
+        stream.session.standing().id()
+    };
+    assert_ne!(position(&greedy), position(&greedy), "it has taken all that it may");
+    assert_eq!(position(&modest), position(&modest));
 }
