@@ -9,6 +9,7 @@
 
 mod encode;
 mod event;
+mod kept;
 mod memo;
 mod names;
 mod node;
@@ -28,11 +29,15 @@ mod wire;
 
 pub use encode::{Encodings, Message};
 pub use event::{Event, Rejection};
+pub use kept::Allocation;
 pub use memo::{Memo, MemoBudget};
 pub use node::{LABELS_LIMIT, NODE_LIMIT, NodeFields, UserAgentVersion};
 pub use progress::Progress;
 pub use reply::{Reply, Response};
-pub use request::{Asks, NAME_LENGTH_LIMIT, NAMES_BYTES_LIMIT, NAMES_LIMIT, Request, RequestError};
+pub use request::{
+    ABSENT_NAMES_LIMIT, Asks, NAME_LENGTH_LIMIT, NAMES_BYTES_LIMIT, NAMES_LIMIT, Request,
+    RequestError,
+};
 pub use session::{CLUSTER_PATIENCE, Output, PATIENCE, Protocol, Session};
 pub use standing::Standing;
 pub use view::{Substitute, View};

@@ -59,6 +59,11 @@ pub enum RequestError {
          \"*\" instead"
     )]
     TooManyBytes { type_url: String, bytes: usize },
+    #[error(
+        "{count} names of {type_url} that this fleet does not have: beside the {existing} that it has, a stream may name at \
+         most {ABSENT_NAMES_LIMIT}"
+    )]
+    TooManyAbsent { type_url: String, count: usize, existing: usize },
     #[error("an error with {count} details: at most {DETAILS_LIMIT} are allowed")]
     TooManyDetails { count: usize },
     #[error("a node of {length} bytes: at most {NODE_LIMIT} are read")]
@@ -106,6 +111,9 @@ struct ErrorFields {
 pub const NAMES_LIMIT: usize = 200_000;
 pub const NAME_LENGTH_LIMIT: usize = 1 << 10;
 pub const NAMES_BYTES_LIMIT: usize = 16 << 20;
+/// How many names of one type a stream may ask for that its view does not have, beyond as many as the view has: some that are
+/// yet to come, and all of those that were just removed. Such names are a stream's own, and the others are the view's.
+pub const ABSENT_NAMES_LIMIT: usize = 10_000;
 /// How many details an error may have. Nobody reads them, and an Envoy sends none.
 pub(crate) const DETAILS_LIMIT: usize = 1000;
 /// How much of a client's error text is read.
@@ -148,6 +156,14 @@ impl Request {
     /// How much memory its names and versions take beside their bytes while it is read.
     pub fn overhead(&self) -> usize {
         self.overhead
+    }
+
+    /// How many bytes of it are kept for as long as it lives.
+    pub fn size(&self) -> usize {
+        match &self.content {
+            Content::Wire { message, .. } => message.len(),
+            Content::Read { .. } => 0,
+        }
     }
 
     /// Whether it can be read, and does not ask for too much. For who keeps it unread for long.

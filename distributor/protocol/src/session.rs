@@ -1,4 +1,5 @@
 use crate::event::Event;
+use crate::kept::Allocation;
 use crate::memo::{Input, Memo, Position, Step};
 use crate::nonce::{Nonce, Nonces};
 use crate::reply::Reply;
@@ -139,6 +140,11 @@ impl Session {
     pub fn names(&self, request: &Request) -> usize {
         let watch = request.kind().and_then(|kind| self.position.state().watch(kind));
         watch.map_or(0, Watch::names)
+    }
+
+    /// The memory that is kept for names that the view does not have, in bytes. A client can make up any number of them.
+    pub fn kept(&self) -> Vec<(Allocation, usize)> {
+        self.position.state().kept(self.position.id())
     }
 
     fn step(&self, kind: ResourceType, request: &Request) -> Result<Arc<Step>, RequestError> {

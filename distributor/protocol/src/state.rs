@@ -1,6 +1,7 @@
 //! What is decided on a stream: where it stands, and where an input takes it.
 
 use crate::event::Event;
+use crate::kept::Allocation;
 use crate::names::NamePool;
 use crate::order::{Owed, Watches};
 use crate::reply::Response;
@@ -151,6 +152,19 @@ impl State {
             .into_iter()
             .filter_map(|kind| Some(self.watches.get(kind)?.size_beyond(before.watches.get(kind))));
         OWN_SIZE + self.owed.len() + watches.sum::<usize>()
+    }
+
+    /// The memory that it keeps for names that its views do not have.
+    pub(crate) fn kept(&self, id: u64) -> Vec<(Allocation, usize)> {
+        let in_hand = self.watches.iter().map(Watch::kept_in_hand).sum::<usize>();
+        let mut kept: Vec<_> = self.watches.iter().filter_map(Watch::kept_names).collect();
+        // Types that are asked for by the same names share them.
+        kept.sort_unstable_by(|one, other| other.cmp(one));
+        kept.dedup_by_key(|(allocation, _)| *allocation);
+        if in_hand > 0 {
+            kept.push((Allocation::Position(id), in_hand));
+        }
+        kept
     }
 
     /// Whether endpoints that are owed came nearer since this was last asked.

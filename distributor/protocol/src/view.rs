@@ -95,11 +95,6 @@ impl View {
         })
     }
 
-    /// The name as the snapshot holds it, so that a stream that asks for it needs no copy of its own.
-    pub(crate) fn name(&self, kind: ResourceType, name: &str) -> Arc<str> {
-        self.get(kind, name).map_or_else(|| name.into(), |resource| resource.name.clone())
-    }
-
     /// Some classes see a variant of the resource, or nothing, and no substitute.
     fn shows(&self, substitute: &Substitute) -> bool {
         self.version(substitute.kind, &substitute.rejected.name) == Some(substitute.good)

@@ -140,6 +140,7 @@ pub(crate) fn refusal(error: RequestError) -> Status {
         RequestError::TooManyNames { .. }
         | RequestError::TooLong { .. }
         | RequestError::TooManyBytes { .. }
+        | RequestError::TooManyAbsent { .. }
         | RequestError::TooManyDetails { .. }
         | RequestError::NodeTooLarge { .. } => Status::resource_exhausted(error.to_string()),
     }

@@ -14,14 +14,12 @@ impl Watch {
     pub(crate) fn ask_first(&mut self, asks: Asks, pool: &NamePool) -> Result<(), RequestError> {
         match asks {
             Asks::Change { subscribe, unsubscribe, held } => {
-                let (subscribe, unsubscribe) = (self.shared(subscribe), self.shared(unsubscribe));
-                let change = self.subscription.change(subscribe, unsubscribe, pool)?;
-                self.resume(&change, &held);
+                let change = self.change(subscribe, unsubscribe, pool)?;
+                self.resume(&change, &held)?;
                 self.answer_due = self.subscription.wildcard() && held.is_empty();
             }
             Asks::Whole { names, version } => {
-                let names = self.shared(names);
-                let change = self.subscription.replace(names, pool)?;
+                let change = self.replace(names, pool)?;
                 // The version of a type covers all names that are asked for, so that one name more is a new version
                 // and is answered.
                 if !version.is_empty() && version_of(&self.unexceptional()).as_str() == version {
@@ -46,13 +44,9 @@ impl Watch {
     pub(crate) fn ask(&mut self, asks: Asks, pool: &NamePool) -> Result<(), RequestError> {
         let change = match asks {
             Asks::Change { subscribe, unsubscribe, .. } => {
-                let (subscribe, unsubscribe) = (self.shared(subscribe), self.shared(unsubscribe));
-                self.subscription.change(subscribe, unsubscribe, pool)?
+                self.change(subscribe, unsubscribe, pool)?
             }
-            Asks::Whole { names, .. } => {
-                let names = self.shared(names);
-                self.subscription.replace(names, pool)?
-            }
+            Asks::Whole { names, .. } => self.replace(names, pool)?,
         };
         if change.narrowed {
             let subscription = &self.subscription;
@@ -96,7 +90,11 @@ impl Watch {
     }
 
     /// `initial_resource_versions`: read here, and not kept.
-    fn resume(&mut self, change: &Change, held: &BTreeMap<String, String>) {
+    fn resume(
+        &mut self,
+        change: &Change,
+        held: &BTreeMap<String, String>,
+    ) -> Result<(), RequestError> {
         for resource in self.unexceptional() {
             let held = match held.get(&*resource.name) {
                 Some(version) if version == resource.version.as_str() => continue,
@@ -111,11 +109,14 @@ impl Watch {
         for name in held.keys() {
             if self.subscription.covers(name) && self.view.get(self.kind, name).is_none() {
                 self.exceptions.insert(name.as_str().into(), Exception::new(Held::Other));
+                self.resumed += 1;
             }
         }
+        self.check_absent(self.resumed)?;
         for asked in change.asked.iter().filter(|asked| !held.contains_key(&*asked.name)) {
             self.tell_newcomer(&asked.name);
         }
+        Ok(())
     }
 
     /// Whether the client comes from when all was served that is held back now. It keeps that.
@@ -138,7 +139,36 @@ impl Watch {
         exception.or_insert_with(|| Exception::new(Held::Nothing)).tell = true;
     }
 
-    fn shared(&self, names: Vec<String>) -> Vec<Arc<str>> {
-        names.into_iter().map(|name| self.view.name(self.kind, &name)).collect()
+    fn change(
+        &mut self,
+        subscribe: Vec<String>,
+        unsubscribe: Vec<String>,
+        pool: &NamePool,
+    ) -> Result<Change, RequestError> {
+        let (subscribe, more) = self.shared(subscribe);
+        let (unsubscribe, _) = self.shared(unsubscribe);
+        let change = self.subscription.change(subscribe, unsubscribe, pool)?;
+        self.count_absent(more)?;
+        Ok(change)
+    }
+
+    fn replace(&mut self, names: Vec<String>, pool: &NamePool) -> Result<Change, RequestError> {
+        let (names, more) = self.shared(names);
+        let change = self.subscription.replace(names, pool)?;
+        self.count_absent(more)?;
+        Ok(change)
+    }
+
+    /// The names as the view has them, and whether it does not have some.
+    fn shared(&self, names: Vec<String>) -> (Vec<Arc<str>>, bool) {
+        let mut absent = false;
+        let shared = names.into_iter().map(|name| match self.view.get(self.kind, &name) {
+            Some(resource) => resource.name.clone(),
+            None => {
+                absent = true;
+                name.into()
+            }
+        });
+        (shared.collect(), absent)
     }
 }

@@ -1,6 +1,7 @@
 //! One type on one stream: what the client asked for, and what it holds.
 
 mod ask;
+mod kept;
 mod progress;
 mod say;
 mod search;
@@ -8,6 +9,7 @@ mod settle;
 
 pub(crate) use settle::Settled;
 
+use crate::kept::Absent;
 use crate::order::Gate;
 use crate::session::Protocol;
 use crate::subscription::Subscription;
@@ -31,6 +33,10 @@ pub(crate) struct Watch {
     /// Closed until all that this type refers to has arrived at the client for the first time.
     open: bool,
     exceptions: BTreeMap<Arc<str>, Exception>,
+    /// Of the names that are asked for, those that the view does not have.
+    absent: Absent,
+    /// How many names the client said to hold from before that the view does not have, until nothing is in hand.
+    resumed: usize,
     /// The newest reply, while it awaits its answer.
     in_flight: Option<Flight>,
     /// The newest reply since the client last had nothing to answer.
@@ -143,6 +149,8 @@ impl Watch {
             target,
             open: false,
             exceptions: BTreeMap::new(),
+            absent: Absent::default(),
+            resumed: 0,
             in_flight: None,
             turn: Turn::default(),
             answer_due: false,
@@ -309,6 +317,13 @@ impl Watch {
             // What is gone may have to be removed from a client of which that is not known.
             self.answer_due |= self.unknown;
             let Some(resource) = difference.after.or(difference.before) else { continue };
+            if self.subscription.names().contains(&resource.name) {
+                match (difference.before, difference.after) {
+                    (None, Some(_)) => self.absent.remove(&resource.name),
+                    (Some(_), None) => self.absent.add(&resource.name),
+                    _ => {}
+                }
+            }
             if self.subscription.covers(&resource.name) {
                 self.exceptions
                     .entry(resource.name.clone())
@@ -327,6 +342,9 @@ impl Watch {
         }
         if self.in_flight.is_none() && self.presumed.is_none() {
             self.turn = Turn::default();
+        }
+        if self.exceptions.is_empty() {
+            self.resumed = 0;
         }
         self.end_search();
     }

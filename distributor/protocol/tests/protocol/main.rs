@@ -8,6 +8,7 @@ mod among;
 mod asking;
 mod blame;
 mod encoding;
+mod kept;
 mod model;
 mod order;
 mod owed;

@@ -99,7 +99,9 @@ async fn thousands_of_names_one_by_one_are_not_slowed() {
 /// does not pay them back in time. By their number and bytes alone all of these requests would cost less than ten.
 #[tokio::test]
 async fn names_one_by_one_beside_very_many_are_slowed_sooner() {
-    let world = world(|args| args.request_rate = 4).await;
+    let mut world = world(|args| args.request_rate = 4).await;
+    let all: Vec<_> = (0..10 << 12).map(|n| endpoints(&format!("name-{n}"))).collect();
+    world.publish(&[gateway("blue"), all].concat()).await;
     let ask = |names: Vec<String>| DeltaDiscoveryRequest {
         type_url: ResourceType::Endpoints.type_url().to_owned(),
         resource_names_subscribe: names,
