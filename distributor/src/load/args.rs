@@ -4,7 +4,7 @@ use std::time::Duration;
 /// The flags that say how much clients may ask of a replica, and how long they stay at it.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 pub struct LoadArgs {
-    /// How many connections are open at once; 0 for any number
+    /// How many connections are open at once of clients that have shown who they are; 0 for any number
     #[arg(
         long,
         help_heading = "Load",
@@ -34,6 +34,40 @@ pub struct LoadArgs {
         default_value_t = LoadArgs::DEFAULT.max_streams
     )]
     pub max_streams: usize,
+
+    /// How much of --max-streams and --max-connections one identity may have if it is alone, in percent. It may have as many times
+    /// what is free as this share is of the rest, with 90 nine times, so something is always left for others; 0 or 100 for all
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_MAX_IDENTITY_SHARE",
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u8).range(0..=100),
+        default_value_t = LoadArgs::DEFAULT.max_identity_share
+    )]
+    pub max_identity_share: u8,
+
+    /// The same for all identities of one namespace together
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_MAX_NAMESPACE_SHARE",
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u8).range(0..=100),
+        default_value_t = LoadArgs::DEFAULT.max_namespace_share
+    )]
+    pub max_namespace_share: u8,
+
+    /// How many connections are open at once, beside --max-connections, of clients that have not shown yet who they are. One more
+    /// closes the oldest of them; 0 for any number
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_MAX_UNAUTHENTICATED",
+        value_name = "COUNT",
+        default_value_t = LoadArgs::DEFAULT.max_unauthenticated
+    )]
+    pub max_unauthenticated: usize,
 
     /// How many streams are told their first configuration at the same time, the others wait for their turn; 0 for any
     /// number
@@ -89,6 +123,17 @@ pub struct LoadArgs {
     )]
     pub first_request_timeout: Duration,
 
+    /// How long a stream waits for a fleet that is not published, give or take a fifth; 0 for as long as it likes
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_UNPUBLISHED_TIMEOUT",
+        value_name = "DURATION",
+        value_parser = duration::parse,
+        default_value = "5m"
+    )]
+    pub unpublished_timeout: Duration,
+
     /// How long something may wait for a client that does not read, before its connection is closed; 0 for ever
     #[arg(
         long,
@@ -109,6 +154,29 @@ pub struct LoadArgs {
         default_value_t = LoadArgs::DEFAULT.rebalance_rate
     )]
     pub rebalance_rate: u32,
+
+    /// How much memory all streams may keep for names that their fleets do not have, and for requests that wait for a fleet; 0 for
+    /// any
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_SUBSCRIPTION_MEMORY",
+        value_name = "SIZE",
+        value_parser = size::parse,
+        default_value = "256MiB"
+    )]
+    pub subscription_memory: u64,
+
+    /// The same for the streams of one identity, or of one address where nobody is asked who they are; 0 for any
+    #[arg(
+        long,
+        help_heading = "Load",
+        env = "HELIO_SUBSCRIPTION_MEMORY_PER_IDENTITY",
+        value_name = "SIZE",
+        value_parser = size::parse,
+        default_value = "32MiB"
+    )]
+    pub subscription_memory_per_identity: u64,
 
     /// How much memory snapshots may take that no proxy uses; 0 for any. Fleets are loaded ahead of their proxies as far as
     /// they fit, the others when the first proxy asks
@@ -151,13 +219,19 @@ impl LoadArgs {
         max_connections: 20_000,
         max_connections_per_address: 1_000,
         max_streams: 20_000,
+        max_identity_share: 90,
+        max_namespace_share: 95,
+        max_unauthenticated: 10_000,
         max_setups: 1_000,
         admission_rate: 2_000,
         request_rate: 1_000,
         connection_age: Duration::from_secs(3600),
         first_request_timeout: Duration::from_secs(10),
+        unpublished_timeout: Duration::from_secs(300),
         send_timeout: Duration::from_secs(30),
         rebalance_rate: 50,
+        subscription_memory: 256 << 20,
+        subscription_memory_per_identity: 32 << 20,
         fleet_memory: 512 << 20,
         fleet_idle: Duration::from_secs(600),
         drain_time: None,

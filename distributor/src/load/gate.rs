@@ -1,5 +1,6 @@
 use super::bucket::Bucket;
-use super::{LoadArgs, turn};
+use super::shares::Shares;
+use super::{LoadArgs, Owner, turn};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,12 +10,13 @@ use std::time::Duration;
 /// leaves.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    max_connections: usize,
     max_connections_per_address: usize,
-    max_streams: usize,
     rate: Option<Bucket>,
+    /// All of them.
     connections: usize,
-    streams: usize,
+    /// Those of which it is known whose they are.
+    authenticated: Shares,
+    streams: Shares,
     /// Addresses with open connections and streams: no more entries than there are of both.
     addresses: HashMap<IpAddr, Open>,
     drain: Option<Drain>,
@@ -25,12 +27,24 @@ pub(crate) struct Gate {
 pub(crate) enum Refusal {
     Connections,
     Address,
+    /// Too many connections of whom nobody knows who they are, all of which came just now.
+    Unauthenticated,
     Streams,
+    /// Its identity has too much of what there is.
+    Identity,
+    /// Its namespace has.
+    Namespace,
     Rate,
     /// A stream that was let in, and asked for too much.
     Requests,
     /// A large request of a stream that was let in, while many others are being received.
     Receiving,
+    /// A stream that was let in, and makes its identity keep too many names that its fleet does not have.
+    IdentityMemory,
+    /// The same of all identities together.
+    ReplicaMemory,
+    /// A stream that was let in, and whose fleet was not published in time.
+    Unpublished,
     Drain,
 }
 
@@ -52,23 +66,23 @@ impl Gate {
     pub(crate) fn new(args: &LoadArgs) -> Self {
         let bound = |count: usize| if count == 0 { usize::MAX } else { count };
         Self {
-            max_connections: bound(args.max_connections),
             max_connections_per_address: bound(args.max_connections_per_address),
-            max_streams: bound(args.max_streams),
             rate: (args.admission_rate > 0).then(|| Bucket::new(args.admission_rate)),
             connections: 0,
-            streams: 0,
+            authenticated: Shares::new(args.max_connections, args),
+            streams: Shares::new(args.max_streams, args),
             addresses: HashMap::new(),
             drain: None,
         }
     }
 
+    /// Nobody knows yet who it is.
     pub(crate) fn connect(&mut self, from: IpAddr) -> Result<(), Refusal> {
         let from = network(from);
         if self.drain.is_some() {
             return Err(Refusal::Drain);
         }
-        if self.connections >= self.max_connections {
+        if self.authenticated.is_full() {
             return Err(Refusal::Connections);
         }
         if self.open(from).connections >= self.max_connections_per_address {
@@ -79,21 +93,44 @@ impl Gate {
         Ok(())
     }
 
-    pub(crate) fn disconnect(&mut self, from: IpAddr) {
+    /// A connection turns out to be of this one.
+    pub(crate) fn authenticate(&mut self, owner: &Owner) -> Result<(), Refusal> {
+        if self.authenticated.is_full() {
+            return Err(Refusal::Connections);
+        }
+        self.authenticated.check(owner)?;
+        self.authenticated.add(owner);
+        Ok(())
+    }
+
+    /// It was authenticated twice.
+    pub(crate) fn release(&mut self, owner: &Owner) {
+        self.authenticated.remove(owner);
+    }
+
+    /// `owner`: if it was authenticated.
+    pub(crate) fn disconnect(&mut self, from: IpAddr, owner: Option<&Owner>) {
         self.connections = self.connections.saturating_sub(1);
+        owner.into_iter().for_each(|owner| self.authenticated.remove(owner));
         self.closed(from, |open| &mut open.connections);
     }
 
     /// `now` counts from the start of the replica. An address may have as many streams as connections: an Envoy has one
     /// of each, and a connection with many is as much work as many with one.
-    pub(crate) fn open_stream(&mut self, from: IpAddr, now: Duration) -> Result<(), Refusal> {
+    pub(crate) fn open_stream(
+        &mut self,
+        from: IpAddr,
+        owner: &Owner,
+        now: Duration,
+    ) -> Result<(), Refusal> {
         let from = network(from);
         if self.drain.is_some() {
             return Err(Refusal::Drain);
         }
-        if self.streams >= self.max_streams {
+        if self.streams.is_full() {
             return Err(Refusal::Streams);
         }
+        self.streams.check(owner)?;
         if self.open(from).streams >= self.max_connections_per_address {
             return Err(Refusal::Address);
         }
@@ -101,14 +138,14 @@ impl Gate {
             return Err(Refusal::Rate);
         }
         self.addresses.entry(from).or_default().streams += 1;
-        self.streams += 1;
+        self.streams.add(owner);
         Ok(())
     }
 
     /// A stream that never got as far as to be told something took nobody's turn: otherwise one client that opens streams
     /// and drops them would keep all others out.
-    pub(crate) fn close_stream(&mut self, from: IpAddr, was_set_up: bool) {
-        self.streams = self.streams.saturating_sub(1);
+    pub(crate) fn close_stream(&mut self, from: IpAddr, owner: &Owner, was_set_up: bool) {
+        self.streams.remove(owner);
         self.closed(from, |open| &mut open.streams);
         if let (Some(rate), false) = (&mut self.rate, was_set_up) {
             rate.give_back();
@@ -141,13 +178,19 @@ impl Gate {
 }
 
 impl Refusal {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Connections,
         Self::Address,
+        Self::Unauthenticated,
         Self::Streams,
+        Self::Identity,
+        Self::Namespace,
         Self::Rate,
         Self::Requests,
         Self::Receiving,
+        Self::IdentityMemory,
+        Self::ReplicaMemory,
+        Self::Unpublished,
         Self::Drain,
     ];
 
@@ -156,10 +199,16 @@ impl Refusal {
         match self {
             Self::Connections => "connections",
             Self::Address => "address",
+            Self::Unauthenticated => "unauthenticated",
             Self::Streams => "streams",
+            Self::Identity => "identity",
+            Self::Namespace => "namespace",
             Self::Rate => "rate",
             Self::Requests => "requests",
             Self::Receiving => "receiving",
+            Self::IdentityMemory => "identity_memory",
+            Self::ReplicaMemory => "replica_memory",
+            Self::Unpublished => "unpublished",
             Self::Drain => "drain",
         }
     }
@@ -172,12 +221,33 @@ impl Refusal {
                 "this address has too many connections or streams (--max-connections-per-address)"
             }
             Self::Streams => "all streams of this replica are taken (--max-streams): connect again",
+            Self::Unauthenticated => {
+                "too many connections are not authenticated (--max-unauthenticated): connect again"
+            }
+            Self::Identity => {
+                "this identity has too many of the connections or streams of this replica (--max-identity-share): \
+                 connect again"
+            }
+            Self::Namespace => {
+                "this namespace has too many of the connections or streams of this replica (--max-namespace-share): \
+                 connect again"
+            }
             Self::Rate => {
                 "too many new streams in this second (--admission-rate): try again after a pause"
             }
             Self::Requests => "this stream sent too many requests for too long (--request-rate)",
             Self::Receiving => {
                 "this replica receives too many large requests at once: try again after a pause"
+            }
+            Self::IdentityMemory => {
+                "the streams of this identity keep too many names that their fleets do not have \
+                 (--subscription-memory-per-identity)"
+            }
+            Self::ReplicaMemory => {
+                "the streams of this replica keep too many names that their fleets do not have (--subscription-memory)"
+            }
+            Self::Unpublished => {
+                "this fleet is not published yet (--unpublished-timeout): try again after a pause"
             }
             Self::Drain => "this replica is shutting down: connect again",
         }
@@ -195,6 +265,7 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Identity;
 
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const TWO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
@@ -205,14 +276,24 @@ mod tests {
         Gate::new(&args)
     }
 
+    fn of(address: IpAddr) -> Owner {
+        Owner::new(&Identity::Anybody, address)
+    }
+
     #[test]
     fn so_many_connections_and_no_more() {
         let mut gate = gate(|args| args.max_connections = 2);
-        assert_eq!(gate.connect(ONE), Ok(()));
+        // Three that nobody knows, of which two can be known.
+        (0..3).for_each(|_| gate.connect(ONE).unwrap());
+        assert_eq!(gate.authenticate(&of(ONE)), Ok(()));
+        assert_eq!(gate.authenticate(&of(ONE)), Ok(()));
+        assert_eq!(gate.authenticate(&of(ONE)), Err(Refusal::Connections));
+        assert_eq!(gate.connect(TWO), Err(Refusal::Connections), "in vain");
+        gate.disconnect(ONE, None);
+        assert_eq!(gate.connect(TWO), Err(Refusal::Connections), "it had no part in it");
+        gate.disconnect(ONE, Some(&of(ONE)));
         assert_eq!(gate.connect(TWO), Ok(()));
-        assert_eq!(gate.connect(TWO), Err(Refusal::Connections));
-        gate.disconnect(ONE);
-        assert_eq!(gate.connect(TWO), Ok(()));
+        assert_eq!(gate.authenticate(&of(TWO)), Ok(()));
     }
 
     #[test]
@@ -222,7 +303,7 @@ mod tests {
         assert_eq!(gate.connect(ONE), Ok(()));
         assert_eq!(gate.connect(ONE), Err(Refusal::Address));
         assert_eq!(gate.connect(TWO), Ok(()));
-        gate.disconnect(ONE);
+        gate.disconnect(ONE, None);
         assert_eq!(gate.connect(ONE), Ok(()));
     }
 
@@ -231,12 +312,12 @@ mod tests {
         let mut gate = gate(|args| args.max_connections_per_address = 2);
         gate.connect(ONE).unwrap();
         for _ in 0..2 {
-            assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
+            assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
         }
-        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Address));
-        assert_eq!(gate.open_stream(TWO, Duration::ZERO), Ok(()));
-        gate.close_stream(ONE, true);
-        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
+        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Address));
+        assert_eq!(gate.open_stream(TWO, &of(TWO), Duration::ZERO), Ok(()));
+        gate.close_stream(ONE, &of(ONE), true);
+        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
     }
 
     #[test]
@@ -245,9 +326,9 @@ mod tests {
         for last in 0..=255 {
             let address = IpAddr::from([192, 0, 2, last]);
             gate.connect(address).unwrap();
-            gate.open_stream(address, Duration::ZERO).unwrap();
-            gate.disconnect(address);
-            gate.close_stream(address, true);
+            gate.open_stream(address, &of(address), Duration::ZERO).unwrap();
+            gate.disconnect(address, None);
+            gate.close_stream(address, &of(address), true);
         }
         assert!(gate.addresses.is_empty());
     }
@@ -255,35 +336,35 @@ mod tests {
     #[test]
     fn so_many_streams_and_no_more() {
         let mut gate = gate(|args| args.max_streams = 1);
-        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
-        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Streams));
-        gate.close_stream(ONE, true);
-        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
+        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Streams));
+        gate.close_stream(ONE, &of(ONE), true);
+        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
     }
 
     #[test]
     fn who_opens_streams_in_vain_keeps_nobody_out() {
         let mut gate = gate(|args| args.admission_rate = 2);
         for _ in 0..1000 {
-            assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
-            gate.close_stream(ONE, false);
+            assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+            gate.close_stream(ONE, &of(ONE), false);
         }
         for _ in 0..2 {
-            assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
-            gate.close_stream(ONE, true);
+            assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+            gate.close_stream(ONE, &of(ONE), true);
         }
-        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Rate));
+        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Rate));
     }
 
     #[test]
     fn a_stream_that_is_refused_takes_nothing() {
         let mut gate = gate(|args| args.admission_rate = 1);
-        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Ok(()));
+        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
         for _ in 0..100 {
-            assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Rate));
+            assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Rate));
         }
-        assert_eq!(gate.streams, 1);
-        assert_eq!(gate.open_stream(ONE, Duration::from_secs(1)), Ok(()));
+        assert_eq!(gate.streams.taken(), 1);
+        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::from_secs(1)), Ok(()));
     }
 
     #[test]
@@ -296,7 +377,8 @@ mod tests {
         });
         for _ in 0..50_000 {
             gate.connect(ONE).unwrap();
-            gate.open_stream(ONE, Duration::ZERO).unwrap();
+            gate.authenticate(&of(ONE)).unwrap();
+            gate.open_stream(ONE, &of(ONE), Duration::ZERO).unwrap();
         }
     }
 
@@ -310,13 +392,13 @@ mod tests {
         let mut turns: Vec<_> = (0..4)
             .map(|_| {
                 let turn = gate.turn(time, 0.5);
-                gate.disconnect(ONE);
+                gate.disconnect(ONE, None);
                 turn.as_secs_f64()
             })
             .collect();
         turns.sort_by(f64::total_cmp);
         assert_eq!(turns, [2.5, 7.5, 12.5, 17.5]);
         assert_eq!(gate.connect(TWO), Err(Refusal::Drain));
-        assert_eq!(gate.open_stream(ONE, Duration::ZERO), Err(Refusal::Drain));
+        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Drain));
     }
 }

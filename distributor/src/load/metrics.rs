@@ -8,6 +8,8 @@ pub(crate) struct LoadMetrics {
     turned_away: IntCounterVec,
     ended: IntCounterVec,
     slowed: IntCounter,
+    subscription_bytes: IntGauge,
+    unauthenticated: IntGauge,
 }
 
 impl LoadMetrics {
@@ -24,17 +26,29 @@ impl LoadMetrics {
         let metrics = Self {
             turned_away: counters(
                 "turned_away_total",
-                "Connections (reasons connections, address, drain) and streams (streams, address, rate, drain) that were \
-                 not let in, and streams that were ended for a flood (requests) or a large request among many (receiving).",
+                "Connections (reasons connections, address, unauthenticated, identity, namespace, drain) and streams (streams, \
+                 address, identity, namespace, rate, drain) that were not let in, and streams that were ended for a flood \
+                 (requests), a large request among many (receiving), too many names that fleets do not have (identity_memory, \
+                 replica_memory) or a fleet that was not published in time (unpublished).",
             )?,
             ended: counters(
                 "ended_connections_total",
-                "Connections that this replica ended: old (age), at shutdown (drain), without a request (silence), of clients \
-                 that did not read (slow_reader), to rebalance (excess).",
+                "Connections that this replica ended: old (age), at shutdown (drain), without a request (silence), to make room \
+                 for others before it was known whose they were (unauthenticated), of clients that did not read (slow_reader), \
+                 to rebalance (excess).",
             )?,
             slowed: IntCounter::new(
                 "heliograph_distributor_slowed_streams_total",
                 "Times that a stream sent too many requests and was read slower from then on.",
+            )?,
+            subscription_bytes: IntGauge::new(
+                "heliograph_distributor_subscription_bytes",
+                "Memory that streams keep for names that their fleets do not have, and for requests that wait for a fleet, as \
+                 --subscription-memory counts it.",
+            )?,
+            unauthenticated: IntGauge::new(
+                "heliograph_distributor_unauthenticated_connections",
+                "Open connections of clients that have not shown yet who they are.",
             )?,
         };
         let max_streams = IntGauge::new(
@@ -46,6 +60,8 @@ impl LoadMetrics {
         registry.register(Box::new(metrics.turned_away.clone()))?;
         registry.register(Box::new(metrics.ended.clone()))?;
         registry.register(Box::new(metrics.slowed.clone()))?;
+        registry.register(Box::new(metrics.subscription_bytes.clone()))?;
+        registry.register(Box::new(metrics.unauthenticated.clone()))?;
         from_zero(&metrics.turned_away, Refusal::ALL.map(|refusal| [refusal.as_str()]));
         from_zero(&metrics.ended, Ending::ALL.map(|ending| [ending.as_str()]));
         Ok(metrics)
@@ -57,6 +73,14 @@ impl LoadMetrics {
 
     pub(crate) fn slowed(&self) {
         self.slowed.inc();
+    }
+
+    pub(crate) fn subscription_bytes(&self, bytes: usize) {
+        self.subscription_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn unauthenticated(&self, connections: usize) {
+        self.unauthenticated.set(i64::try_from(connections).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn ended(&self, ending: Ending) {

@@ -6,8 +6,12 @@ mod bucket;
 mod files;
 mod gate;
 mod metrics;
+mod owner;
+mod quota;
+mod shares;
 mod shed;
 mod spread;
+mod unauthenticated;
 
 pub(crate) use allowance::{Allowance, Turn};
 pub use args::LoadArgs;
@@ -15,8 +19,11 @@ pub(crate) use bucket::Bucket;
 pub use files::allow_open_files;
 pub(crate) use gate::{Gate, Refusal, network};
 pub(crate) use metrics::LoadMetrics;
+pub(crate) use owner::Owner;
+pub(crate) use quota::{Cause, Key, SubscriptionPermit, SubscriptionQuota};
 pub(crate) use shed::{Others, shed};
 pub(crate) use spread::{age, turn};
+pub(crate) use unauthenticated::Unauthenticated;
 
 /// Why a connection ends that its client would have kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +34,8 @@ pub(crate) enum Ending {
     Drain,
     /// It asked for nothing in time.
     Silence,
+    /// Nobody knew who it was, and it made room for another.
+    Unauthenticated,
     /// Something waited for it, and it did not read.
     SlowReader,
     /// Other replicas have fewer streams.
@@ -34,7 +43,14 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    const ALL: [Self; 5] = [Self::Age, Self::Drain, Self::Silence, Self::SlowReader, Self::Excess];
+    const ALL: [Self; 6] = [
+        Self::Age,
+        Self::Drain,
+        Self::Silence,
+        Self::Unauthenticated,
+        Self::SlowReader,
+        Self::Excess,
+    ];
 
     /// For metrics.
     pub(crate) fn as_str(self) -> &'static str {
@@ -42,6 +58,7 @@ impl Ending {
             Self::Age => "age",
             Self::Drain => "drain",
             Self::Silence => "silence",
+            Self::Unauthenticated => "unauthenticated",
             Self::SlowReader => "slow_reader",
             Self::Excess => "excess",
         }
@@ -53,6 +70,9 @@ impl Ending {
             Self::Age => "this connection has reached its age (--connection-age): connect again",
             Self::Drain => "this replica is shutting down: connect again",
             Self::Silence => "no request came in time (--first-request-timeout)",
+            Self::Unauthenticated => {
+                "too many connections are not authenticated (--max-unauthenticated): connect again"
+            }
             Self::SlowReader => "nothing was read for too long (--send-timeout)",
             Self::Excess => "other replicas have fewer streams (--rebalance-rate): connect again",
         }

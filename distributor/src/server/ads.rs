@@ -30,10 +30,10 @@ impl Ads {
     }
 
     /// Whether a stream is let in is decided before anything is done for it.
-    fn admit(&self, head: &Parts) -> Result<Arc<Admitted>, Status> {
+    fn admit(&self, head: &Parts, caller: &Caller) -> Result<Arc<Admitted>, Status> {
         let tenure = head.extensions.get::<Tenure>();
         let tenure = tenure.ok_or_else(|| Status::internal("a request without a connection"))?;
-        self.shared.door.admit(tenure).map(Arc::new)
+        self.shared.door.admit(tenure, caller.identity()).map(Arc::new)
     }
 
     fn respond(&self, protocol: Protocol, head: &Parts, body: Body) -> Response<Body> {
@@ -41,7 +41,7 @@ impl Ads {
         let Some(caller) = head.extensions.get::<Caller>().cloned() else {
             return Status::unauthenticated("nobody asked who you are").into_http();
         };
-        let admitted = match self.admit(head) {
+        let admitted = match self.admit(head, &caller) {
             Ok(admitted) => admitted,
             Err(status) => return status.into_http(),
         };

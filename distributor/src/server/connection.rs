@@ -63,7 +63,7 @@ where
                 ending = &mut departure => break ending,
             }
         };
-        if matches!(ending, Ending::Silence | Ending::SlowReader) {
+        if matches!(ending, Ending::Silence | Ending::Unauthenticated | Ending::SlowReader) {
             // There is nobody to say goodbye to.
             return;
         }

@@ -1,10 +1,16 @@
 use super::pace::{Pace, Paces};
 use super::tenure::Tenure;
-use crate::load::{Allowance, Ending, Gate, LoadArgs, LoadMetrics, Refusal, age};
+use crate::identity::Identity;
+use crate::load::{
+    Allowance, Cause, Ending, Gate, Key, LoadArgs, LoadMetrics, Owner, Refusal, SubscriptionPermit,
+    SubscriptionQuota, Unauthenticated, age,
+};
 use crate::log_limit::LineLimit;
 use futures::future::BoxFuture;
+use heliograph_distributor_protocol::Allocation;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +24,8 @@ use tonic::Status;
 #[derive(Debug)]
 pub(crate) struct Door {
     gate: Mutex<Gate>,
+    unauthenticated: Mutex<Unauthenticated<Tenure>>,
+    subscriptions: Arc<SubscriptionQuota>,
     setups: Semaphore,
     /// The bytes that large requests may take while they are received and answered.
     receiving: Arc<Semaphore>,
@@ -25,6 +33,7 @@ pub(crate) struct Door {
     request_rate: u32,
     age: Duration,
     first_request_timeout: Duration,
+    unpublished_timeout: Duration,
     send_timeout: Duration,
     drain_time: Duration,
     start: Instant,
@@ -38,7 +47,17 @@ pub(crate) struct Door {
 pub(crate) struct Visit {
     pub(crate) tenure: Tenure,
     door: Arc<Door>,
+    /// Among those of whom nobody knew who they were.
+    number: u64,
     from: IpAddr,
+}
+
+/// How a connection that was let in becomes that of somebody.
+#[derive(Clone, Debug)]
+pub(crate) struct Authentication {
+    door: Arc<Door>,
+    tenure: Tenure,
+    number: u64,
 }
 
 /// A stream that was let in. Its place is free again when this is dropped.
@@ -47,6 +66,7 @@ pub(crate) struct Admitted {
     door: Arc<Door>,
     number: u64,
     pace: Arc<Pace>,
+    owner: Owner,
     was_set_up: AtomicBool,
 }
 
@@ -66,12 +86,15 @@ impl Door {
         };
         Self {
             gate: Mutex::new(Gate::new(args)),
+            unauthenticated: Mutex::new(Unauthenticated::new(args.max_unauthenticated)),
+            subscriptions: SubscriptionQuota::new(args, metrics.clone()),
             setups: Semaphore::new(setups),
             receiving: Arc::new(Semaphore::new(RECEIVING)),
             paces: Paces::default(),
             request_rate: args.request_rate,
             age: args.connection_age,
             first_request_timeout: args.first_request_timeout,
+            unpublished_timeout: args.unpublished_timeout,
             send_timeout: args.send_timeout,
             drain_time: args.drain_time.unwrap_or_default(),
             start: Instant::now(),
@@ -86,29 +109,87 @@ impl Door {
 
     /// Lets a connection in, or says in the log why not.
     pub(crate) fn connect(self: &Arc<Self>, address: SocketAddr) -> Option<Visit> {
-        let from = address.ip();
-        let decided = self.gate().connect(from);
+        let (from, tenure) = (address.ip(), Tenure::of(address));
+        let connected = self.gate().connect(from);
+        let decided = connected.and_then(|()| {
+            let mut waiting = self.unauthenticated();
+            let entered = waiting.enter(from, self.start.elapsed(), tenure.clone());
+            self.metrics.unauthenticated(waiting.len());
+            drop(waiting);
+            entered.inspect_err(|_| self.gate().disconnect(from, None))
+        });
         match decided {
-            Ok(()) => Some(Visit { tenure: Tenure::of(address), door: self.clone(), from }),
+            Ok((number, oldest)) => {
+                if let Some(oldest) = oldest {
+                    oldest.dismiss(Ending::Unauthenticated);
+                }
+                Some(Visit { tenure, door: self.clone(), number, from })
+            }
             Err(refusal) => {
-                self.turn_away(refusal, from);
+                self.turn_away(refusal, &from);
                 None
             }
         }
     }
 
+    /// A connection turns out to be of this one, or says what to tell its client, who is to come again.
+    fn authenticate(
+        &self,
+        tenure: &Tenure,
+        number: u64,
+        identity: &Identity,
+    ) -> Result<(), Status> {
+        if tenure.owner().is_some() {
+            return Ok(());
+        }
+        let owner = Owner::new(identity, tenure.from());
+        let decided = self.gate().authenticate(&owner);
+        match decided {
+            Ok(()) if tenure.set_owner(owner.clone()) => {
+                self.forget_unauthenticated(number);
+                Ok(())
+            }
+            // Another call of the connection was sooner.
+            Ok(()) => {
+                self.gate().release(&owner);
+                Ok(())
+            }
+            Err(refusal) => {
+                self.turn_away(refusal, &owner);
+                tenure.send_elsewhere();
+                Err(Status::unavailable(refusal.message()))
+            }
+        }
+    }
+
     /// Lets a stream in, or says what to tell its client, who is to come again.
-    pub(crate) fn admit(self: &Arc<Self>, tenure: &Tenure) -> Result<Admitted, Status> {
-        let decided = self.gate().open_stream(tenure.from(), self.start.elapsed());
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        tenure: &Tenure,
+        identity: &Identity,
+    ) -> Result<Admitted, Status> {
+        let owner = match tenure.owner() {
+            // As nearly always: then it is kept once.
+            Some(owner) if *owner == Owner::new(identity, tenure.from()) => owner.clone(),
+            _ => Owner::new(identity, tenure.from()),
+        };
+        let decided = self.gate().open_stream(tenure.from(), &owner, self.start.elapsed());
         match decided {
             Ok(()) => {
                 let (number, pace) = self.paces.join(tenure.clone(), self.start);
                 let was_set_up = AtomicBool::new(false);
-                Ok(Admitted { door: self.clone(), number, pace, was_set_up })
+                Ok(Admitted { door: self.clone(), number, pace, owner, was_set_up })
             }
             Err(refusal) => {
-                self.turn_away(refusal, tenure.from());
-                if matches!(refusal, Refusal::Streams | Refusal::Drain) {
+                match refusal {
+                    Refusal::Identity | Refusal::Namespace => self.turn_away(refusal, &owner),
+                    _ => self.turn_away(refusal, &tenure.from()),
+                }
+                let is_full = matches!(
+                    refusal,
+                    Refusal::Streams | Refusal::Identity | Refusal::Namespace | Refusal::Drain
+                );
+                if is_full {
                     // Here it would be refused again, while another replica may have room.
                     tenure.send_elsewhere();
                 }
@@ -139,7 +220,7 @@ impl Door {
         }
     }
 
-    fn turn_away(&self, refusal: Refusal, address: IpAddr) {
+    fn turn_away(&self, refusal: Refusal, whom: &dyn Display) {
         self.metrics.turned_away(refusal);
         if refusal == Refusal::Drain {
             return;
@@ -148,8 +229,19 @@ impl Door {
         let allowed = lines.entry(refusal).or_default().allow(Instant::now());
         drop(lines);
         if let Some(suppressed) = allowed {
+            let address = whom;
             tracing::warn!(%address, suppressed, "proxies are turned away: {}", refusal.message());
         }
+    }
+
+    fn forget_unauthenticated(&self, number: u64) {
+        let mut waiting = self.unauthenticated();
+        waiting.remove(number);
+        self.metrics.unauthenticated(waiting.len());
+    }
+
+    fn unauthenticated(&self) -> MutexGuard<'_, Unauthenticated<Tenure>> {
+        self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
@@ -186,11 +278,34 @@ impl Visit {
         self.door.metrics.ended(ending);
         ending
     }
+
+    /// The same while nothing but the connection itself is known.
+    pub(crate) async fn early_departure(&self) {
+        let ending = self.tenure.dismissed().await;
+        self.door.metrics.ended(ending);
+    }
+
+    /// What is to be asked once it is known whose the connection is.
+    pub(crate) fn authentication(&self) -> Authentication {
+        Authentication { door: self.door.clone(), tenure: self.tenure.clone(), number: self.number }
+    }
+}
+
+impl Authentication {
+    pub(crate) fn tenure(&self) -> &Tenure {
+        &self.tenure
+    }
+
+    /// The connection is of this one, unless that has too many: then says what to tell it.
+    pub(crate) fn succeeded(&self, identity: &Identity) -> Result<(), Status> {
+        self.door.authenticate(&self.tenure, self.number, identity)
+    }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.door.gate().disconnect(self.from);
+        self.door.forget_unauthenticated(self.number);
+        self.door.gate().disconnect(self.from, self.tenure.owner());
     }
 }
 
@@ -228,7 +343,7 @@ impl Admitted {
 
     /// It did so for too long. Says what to tell it.
     pub(crate) fn flooded(&self) -> Status {
-        self.door.turn_away(Refusal::Requests, self.pace.tenure().from());
+        self.door.turn_away(Refusal::Requests, &self.pace.tenure().from());
         Status::resource_exhausted(Refusal::Requests.message())
     }
 
@@ -261,8 +376,55 @@ impl Admitted {
             .ok()
             .and_then(|bytes| self.door.receiving.clone().try_acquire_many_owned(bytes).ok());
         room.ok_or_else(|| {
-            self.door.turn_away(Refusal::Receiving, self.pace.tenure().from());
+            self.door.turn_away(Refusal::Receiving, &self.pace.tenure().from());
             Status::unavailable(Refusal::Receiving.message())
+        })
+    }
+
+    /// How long the client may wait for a fleet that is not published. By chance, because those who wait for it came together.
+    pub(crate) fn unpublished_timeout(&self) -> Duration {
+        match self.door.unpublished_timeout {
+            Duration::ZERO => Duration::MAX,
+            timeout => age(timeout, fastrand::f64()),
+        }
+    }
+
+    /// It did so for too long. Says what to tell it.
+    pub(crate) fn unpublished(&self) -> Status {
+        self.door.metrics.turned_away(Refusal::Unpublished);
+        Status::unavailable(Refusal::Unpublished.message())
+    }
+
+    /// Counts what the stream keeps for names that its fleet does not have, in the place of what `permit` was for. Or says what to
+    /// tell the client; then the stream is to end.
+    pub(crate) fn keep(
+        &self,
+        permit: &mut Option<SubscriptionPermit>,
+        kept: &[(Allocation, usize)],
+        cause: Cause,
+    ) -> Result<(), Status> {
+        let kept: Vec<_> =
+            kept.iter().map(|(what, bytes)| (Key::Subscription(*what), *bytes)).collect();
+        self.charge(permit, &kept, cause)
+    }
+
+    /// The same for a request of so many bytes that waits for a fleet.
+    pub(crate) fn keep_request(&self, bytes: usize) -> Result<Option<SubscriptionPermit>, Status> {
+        let mut permit = None;
+        self.charge(&mut permit, &[(Key::Request(self.number), bytes)], Cause::Client)?;
+        Ok(permit)
+    }
+
+    fn charge(
+        &self,
+        permit: &mut Option<SubscriptionPermit>,
+        kept: &[(Key, usize)],
+        cause: Cause,
+    ) -> Result<(), Status> {
+        let charged = self.door.subscriptions.charge(permit, &self.owner, kept, cause);
+        charged.map_err(|refusal| {
+            self.door.turn_away(refusal, &self.owner);
+            Status::resource_exhausted(refusal.message())
         })
     }
 
@@ -279,7 +441,8 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         self.door.paces.leave(self.number);
         let from = self.pace.tenure().from();
-        self.door.gate().close_stream(from, self.was_set_up.load(Ordering::Relaxed));
+        let was_set_up = self.was_set_up.load(Ordering::Relaxed);
+        self.door.gate().close_stream(from, &self.owner, was_set_up);
     }
 }
 

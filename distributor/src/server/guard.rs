@@ -1,4 +1,4 @@
-use super::tenure::Tenure;
+use super::door::Authentication;
 use crate::identity::{Gate, Peer};
 use crate::metrics::Present;
 use futures::future::BoxFuture;
@@ -17,7 +17,7 @@ use tower::Service;
 pub(super) struct Guard {
     pub(super) routes: Routes,
     pub(super) gate: Arc<Gate>,
-    pub(super) tenure: Tenure,
+    pub(super) authentication: Authentication,
     /// The certificate of the connection.
     pub(super) peer: Option<Arc<Peer>>,
     pub(super) _present: Present,
@@ -33,10 +33,14 @@ impl hyper::service::Service<Request<Incoming>> for Guard {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let (mut routes, gate, peer) = (self.routes.clone(), self.gate.clone(), self.peer.clone());
-        let tenure = self.tenure.clone();
+        let authentication = self.authentication.clone();
+        let tenure = authentication.tenure().clone();
         Box::pin(async move {
             match gate.admit(peer.as_ref(), request.headers(), tenure.from()).await {
                 Ok(caller) => {
+                    if let Err(status) = authentication.succeeded(caller.identity()) {
+                        return Ok(status.into_http());
+                    }
                     // Nobody behind the gate has use for a token.
                     request.headers_mut().remove(AUTHORIZATION);
                     request.extensions_mut().insert(caller);

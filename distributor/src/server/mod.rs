@@ -146,8 +146,13 @@ impl Arrival {
     /// What a handshake needs is kept for as long as it takes, and not for as long as the connection does.
     async fn shake_hands(self, stream: TcpStream, tls: Arc<Followed<Material>>) {
         let shaken: BoxFuture<'_, Option<BoxFuture<'_, ()>>> = Box::pin(async move {
-            let accepted = async { tls.current().accept(stream).await };
-            match self.stop.clone().run_until_cancelled(accepted).await? {
+            let accepted = async {
+                tokio::select! {
+                    accepted = async { tls.current().accept(stream).await } => Some(accepted),
+                    () = self.visit.early_departure() => None,
+                }
+            };
+            match self.stop.clone().run_until_cancelled(accepted).await?? {
                 Ok(stream) => {
                     let leave = CancellationToken::new();
                     let chain = stream.get_ref().1.peer_certificates();
@@ -176,7 +181,8 @@ impl Arrival {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Self { routes, gate, visit, stop, present } = self;
-        let guard = Guard { routes, gate, tenure: visit.tenure.clone(), peer, _present: present };
+        let authentication = visit.authentication();
+        let guard = Guard { routes, gate, authentication, peer, _present: present };
         connection::serve(io, guard, visit, leave, stop)
     }
 }

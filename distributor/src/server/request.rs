@@ -151,6 +151,7 @@ mod tests {
     use super::super::Door;
     use super::super::tenure::Tenure;
     use super::*;
+    use crate::identity::Identity;
     use crate::load::{LoadArgs, LoadMetrics};
     use futures::{FutureExt, stream};
     use http_body_util::StreamBody;
@@ -163,7 +164,7 @@ mod tests {
     fn requests(count: usize, request_rate: u32) -> Requests {
         let metrics = LoadMetrics::register(&Registry::new(), &LoadArgs::DEFAULT).unwrap();
         let door = Arc::new(Door::new(&LoadArgs { request_rate, ..LoadArgs::DEFAULT }, metrics));
-        let admitted = Arc::new(door.admit(&Tenure::default()).unwrap());
+        let admitted = Arc::new(door.admit(&Tenure::default(), &Identity::Anybody).unwrap());
         let frame = Bytes::from_static(&[0; 5]);
         let frames = (0..count).map(move |_| Ok::<_, Infallible>(Frame::data(frame.clone())));
         Requests::new(Protocol::Delta, Body::new(StreamBody::new(stream::iter(frames))), admitted)
@@ -171,7 +172,7 @@ mod tests {
 
     /// A stream of a door that sends these bytes, and then nothing.
     fn half(door: &Arc<Door>, bytes: Vec<u8>) -> Requests {
-        let admitted = Arc::new(door.admit(&Tenure::default()).unwrap());
+        let admitted = Arc::new(door.admit(&Tenure::default(), &Identity::Anybody).unwrap());
         let frames = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(bytes)))]);
         let body = StreamBody::new(futures::StreamExt::chain(frames, stream::pending()));
         Requests::new(Protocol::Delta, Body::new(body), admitted)
@@ -212,7 +213,11 @@ mod tests {
             let pieces: Vec<_> = pieces.chunks(16 << 10).map(Bytes::copy_from_slice).collect();
             let frames = pieces.into_iter().map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
             let body = Body::new(StreamBody::new(stream::iter(frames)));
-            Requests::new(Protocol::Delta, body, Arc::new(door.admit(&Tenure::default()).unwrap()))
+            Requests::new(
+                Protocol::Delta,
+                body,
+                Arc::new(door.admit(&Tenure::default(), &Identity::Anybody).unwrap()),
+            )
         };
         let taken = |incoming: &Incoming| incoming.room.as_ref().map(|room| room.num_permits());
         let small = request(32_000).next().await.unwrap().unwrap();

@@ -6,6 +6,7 @@ use crate::acks::Participant;
 use crate::clients::Entry;
 use crate::feed::{Fleet, News, Unserved};
 use crate::identity::Caller;
+use crate::load::{Cause, SubscriptionPermit};
 use crate::metrics::Present;
 use crate::view::{Seat, Views, Who};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -61,6 +62,8 @@ struct Serving {
     awaited: Awaited,
     /// Whether the store was asked since the stream began if this replica is behind.
     compared: bool,
+    /// For what the session keeps of names that its fleet does not have.
+    kept: Option<SubscriptionPermit>,
 }
 
 /// Node ids go into logs, and they are a client's to choose.
@@ -124,7 +127,8 @@ impl AdsStream {
             // What opening needs is kept for as long as that takes, and not for as long as the stream does.
             State::New => Box::pin(self.open()).await,
             State::Serving(serving) => {
-                serving.step(&self.shared, &mut self.requests, &mut self.frames).await
+                let Self { shared, admitted, requests, frames, .. } = self;
+                serving.step(shared, admitted, requests, frames).await
             }
             State::Ended => Ok(()),
         }
@@ -150,19 +154,21 @@ impl AdsStream {
             Some(entered) => entered,
             // Boxed, so that what is rare is not part of every stream.
             None => {
+                let longest = self.admitted.unpublished_timeout();
                 // A large request takes the room of others.
-                let patience = first.room.as_ref().map_or(Duration::MAX, |_| LONG_WAIT);
+                let longest = first.room.as_ref().map_or(longest, |_| LONG_WAIT);
+                let _kept = self.admitted.keep_request(first.request.size())?;
                 let node = &client.who().node;
                 let waiting = wait_for(&self.shared, &name, node, &first.request);
-                let waited = Box::pin(timeout(patience, waiting)).await;
-                waited.map_err(|_| unpublished())??
+                let waited = Box::pin(timeout(longest, waiting)).await;
+                waited.map_err(|_| self.admitted.unpublished())??
             }
         };
         let mut serving = Serving::new(fleet, news, client, self.protocol).await?;
         tracing::debug!(fleet = %name, node = serving.client.who().node, %identity, "stream opened");
         serving.compare(&self.shared, &first, &mut self.frames).await?;
         let setup = self.admitted.set_up().await;
-        serving.hear(&self.shared, &first, &mut self.frames).await?;
+        serving.hear(&self.shared, &self.admitted, &first, &mut self.frames).await?;
         drop(setup);
         self.state = State::Serving(Box::new(serving));
         Ok(())
@@ -216,6 +222,7 @@ impl Serving {
             awaited: Awaited::default(),
             fleet,
             compared: false,
+            kept: None,
         })
     }
 
@@ -223,6 +230,7 @@ impl Serving {
     async fn step(
         &mut self,
         shared: &Shared,
+        admitted: &Admitted,
         requests: &mut Requests,
         frames: &mut VecDeque<Frame<Bytes>>,
     ) -> Result<(), Status> {
@@ -233,7 +241,7 @@ impl Serving {
             biased;
             request = requests.next() => match request? {
                 Some(incoming) => {
-                    self.hear(shared, &incoming, frames).await?;
+                    self.hear(shared, admitted, &incoming, frames).await?;
                     requests.charge(self.session.names(&incoming.request));
                     return Ok(());
                 }
@@ -245,6 +253,7 @@ impl Serving {
             },
             () = sleep_until(deadline), if silence.is_some() => self.session.on_clock(self.now()),
         };
+        admitted.keep(&mut self.kept, &self.session.kept(), Cause::Replica)?;
         self.say(shared, output, frames);
         Ok(())
     }
@@ -252,12 +261,14 @@ impl Serving {
     async fn hear(
         &mut self,
         shared: &Shared,
+        admitted: &Admitted,
         incoming: &Incoming,
         frames: &mut VecDeque<Frame<Bytes>>,
     ) -> Result<(), Status> {
         self.compare(shared, incoming, frames).await?;
         let request = &incoming.request;
         let output = self.session.on_request(self.now(), request).map_err(refusal)?;
+        admitted.keep(&mut self.kept, &self.session.kept(), Cause::Client)?;
         self.hear_of(shared, output.event.as_ref(), request.nonce());
         self.say(shared, output, frames);
         Ok(())
@@ -423,10 +434,6 @@ fn uncompared() -> Status {
     Status::unavailable(
         "this replica cannot tell yet whether it is behind, because it has started without the store: connect again",
     )
-}
-
-fn unpublished() -> Status {
-    Status::unavailable("this fleet is not published yet: try again after a pause")
 }
 
 fn closing() -> Status {

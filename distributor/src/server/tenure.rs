@@ -1,4 +1,4 @@
-use crate::load::Ending;
+use crate::load::{Ending, Owner};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +20,8 @@ struct Inner {
     used: AtomicBool,
     /// How many calls were refused because their caller is unknown.
     refused: AtomicU32,
+    /// Whose the connection is, once that is known.
+    owner: OnceLock<Owner>,
     /// Told when the next stream had better go to another replica.
     elsewhere: Notify,
     /// Told when somebody else than the connection wants it to end.
@@ -36,6 +38,7 @@ impl Tenure {
             address,
             used: AtomicBool::default(),
             refused: AtomicU32::default(),
+            owner: OnceLock::default(),
             elsewhere: Notify::default(),
             dismissed: CancellationToken::default(),
             over: CancellationToken::default(),
@@ -50,6 +53,16 @@ impl Tenure {
 
     pub(crate) fn from(&self) -> IpAddr {
         self.inner.address.ip()
+    }
+
+    /// Whose the connection is, if that is known.
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        self.inner.owner.get()
+    }
+
+    /// Whether this is the first that it is said.
+    pub(crate) fn set_owner(&self, owner: Owner) -> bool {
+        self.inner.owner.set(owner).is_ok()
     }
 
     pub(crate) fn used(&self) {

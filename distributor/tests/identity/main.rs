@@ -12,5 +12,6 @@ mod kubernetes;
 mod pki;
 mod reviews;
 mod rotation;
+mod shares;
 mod site;
 mod tokens;

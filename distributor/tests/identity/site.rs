@@ -47,6 +47,14 @@ impl Site {
 
     /// The same with other flags; files are in the folder of the certificate.
     pub(crate) async fn with(change: impl FnOnce(SecurityArgs) -> SecurityArgs) -> Self {
+        Self::under(LoadArgs::default(), change).await
+    }
+
+    /// The same with other bounds.
+    pub(crate) async fn under(
+        load: LoadArgs,
+        change: impl FnOnce(SecurityArgs) -> SecurityArgs,
+    ) -> Self {
         let (authority, signer) = (Authority::new(), Signer::new("one"));
         let files = tempfile::tempdir().unwrap();
         let at = |name: &str| Some(files.path().join(name));
@@ -74,7 +82,7 @@ impl Site {
             xds_address: "127.0.0.1:0".parse().unwrap(),
             insecure_plaintext: false,
             replica: Some("replica-7".to_owned()),
-            load: LoadArgs::default(),
+            load,
         };
         let store = Arc::new(Embedded::new());
         publish(&store).await;

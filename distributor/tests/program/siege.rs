@@ -228,6 +228,70 @@ async fn a_thousand_different_rejections_are_few_lines() {
     assert!(longest < 2 << 10, "a line of {longest} bytes");
 }
 
+/// A client can make up any number of names, on any number of streams, and leave every answer unanswered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_no_fleet_has_take_a_bounded_memory() {
+    const STREAMS: usize = 50;
+    let mut site = Site::start(&OPEN, None).await;
+    let before = site.distributor.peak_memory();
+    let ask = |kind: ResourceType, names: Vec<String>| -> Bytes {
+        let node = request(Vec::new()).node.filter(|_| kind == ResourceType::ALL[0]);
+        let type_url = kind.type_url().to_owned();
+        framed(&DeltaDiscoveryRequest { node, type_url, ..request(names) }).into()
+    };
+    // More than any stream may name of what there is not.
+    let names: Vec<_> = (0..190_000).map(|n| n.to_string()).collect();
+    let many = ResourceType::ALL.map(|kind| ask(kind, names.clone()));
+    let mut talkers = Vec::new();
+    for number in 0..STREAMS {
+        let mut talker = Talker::open(&site.server).await;
+        for words in &many {
+            // It may have ended meanwhile.
+            let _ = talker.say(words.clone()).await;
+        }
+        talkers.push(talker);
+        if number % 10 == 0 {
+            site.goes_on().await;
+        }
+    }
+    site.goes_on().await;
+    let taken = site.distributor.peak_memory().saturating_sub(before);
+    assert!(taken < 300, "{taken} MiB, by streams that name too much each");
+    for talker in talkers {
+        let status = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap().unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+        assert!(status.message().contains("190000 names"), "{status}");
+    }
+
+    // As many as a stream may name, and so it is too much for all of them together.
+    let mut talkers = Vec::new();
+    for number in 0..STREAMS {
+        let mut talker = Talker::open(&site.server).await;
+        for kind in ResourceType::ALL {
+            let names = (0..9_000).map(|n| format!("{number}-{n}")).collect();
+            let _ = talker.say(ask(kind, names)).await;
+        }
+        talkers.push(talker);
+        if number % 10 == 0 {
+            site.goes_on().await;
+        }
+    }
+    let refused = async || turned_away(&site, "identity_memory").await;
+    until("refusals", async || refused().await as usize >= STREAMS - 5).await;
+    site.goes_on().await;
+    let kept = "heliograph_distributor_subscription_bytes";
+    let bytes = site.distributor.metric(kept).await;
+    assert!((10 << 20..=32 << 20).contains(&bytes), "{bytes}");
+    let taken = site.distributor.peak_memory().saturating_sub(before);
+    assert!(taken < 300, "{taken} MiB, by streams that name too much together");
+    // Somebody who comes now is served as well, and one who leaves gives back what it had.
+    let newest = site.newest_cluster();
+    let there = move |state: &State| state.body(ResourceType::Cluster, &newest).is_some();
+    site.new_proxy().until("the newest cluster", DEADLINE, there).await.unwrap();
+    drop(talkers);
+    until("nothing is kept", async || site.distributor.metric(kept).await == 0).await;
+}
+
 /// For this process and those that it starts, as many as it may have.
 fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);

@@ -1,5 +1,6 @@
 use super::*;
 use heliograph_client::{Options, Protocol};
+use tokio::net::TcpSocket;
 
 #[tokio::test]
 async fn who_comes_too_fast_is_told_to_come_again_and_gets_in() {
@@ -53,14 +54,17 @@ async fn connections_beyond_the_bound_are_closed_at_once() {
         })
         .await;
         let client = world.client(Protocol::Delta);
+        let mut others = vec![world.client(Protocol::Delta), world.client(Protocol::Delta)];
         warm(&client).await;
-        let mut held = vec![silent(&world).await, silent(&world).await];
-        assert!(comes_true(|| connections(&world) == 3).await);
+        for other in &others {
+            warm(other).await;
+        }
+        assert_eq!(connections(&world), 3);
         closed(&mut silent(&world).await).await;
         assert_eq!(turned_away(&world, reason), 1);
         assert_eq!(connections(&world), 3);
         // A place that is free again can be taken.
-        held.pop();
+        others.pop();
         assert!(comes_true(|| connections(&world) == 2).await);
         warm(&world.client(Protocol::Delta)).await;
         assert!(client.state().ended.is_none());
@@ -82,4 +86,42 @@ async fn one_setup_at_a_time_is_enough_for_all() {
     let _clients: Vec<_> = (0..20).map(|n| world.client(BOTH[n % 2])).collect();
     world.acknowledged(20).await;
     assert!(waiting.iter().all(|client| client.state().ended.is_none()));
+}
+
+/// Connections that say nothing, from many addresses, and ever new ones: they make room for each other, and not for those who
+/// say who they are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_open_connections_of_many_addresses_keep_nobody_out() {
+    const BOUND: usize = 50;
+    let world = world(|args| {
+        args.max_unauthenticated = BOUND;
+        args.first_request_timeout = 10 * DEADLINE;
+    })
+    .await;
+    let before = world.client(Protocol::Delta);
+    warm(&before).await;
+    let mut halves = Vec::new();
+    for last in 2..2 + BOUND {
+        halves.push(silent_from(&world, last as u8).await);
+    }
+    let waiting = || world.metric("heliograph_distributor_unauthenticated_connections");
+    assert!(comes_true(|| waiting() == BOUND as u64).await);
+    // The oldest has a second. Until then who comes is to come again, and each that comes after closes one.
+    for number in 0..20 {
+        let mut client = world.client(BOTH[number % 2]);
+        let settled = |state: &State| state.is_warm() || state.ended.is_some();
+        while client.until("word", DEADLINE, settled).await.unwrap().ended.is_some() {
+            client = world.client(Protocol::Delta);
+        }
+    }
+    closed(&mut halves[0]).await;
+    assert!(ended(&world, "unauthenticated") >= 1);
+    assert!(waiting() <= BOUND as u64);
+    assert!(before.state().ended.is_none());
+}
+
+async fn silent_from(world: &World, last: u8) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+    socket.connect(world.server.strip_prefix("http://").unwrap().parse().unwrap()).await.unwrap()
 }

@@ -53,6 +53,11 @@ fn ended(world: &World, reason: &str) -> u64 {
     world.metric(&format!("heliograph_distributor_ended_connections_total{{reason=\"{reason}\"}}"))
 }
 
+/// What is kept for names that no fleet has, and for requests that wait for one.
+fn kept(world: &World) -> u64 {
+    world.metric("heliograph_distributor_subscription_bytes")
+}
+
 fn connections(world: &World) -> u64 {
     world.metric("heliograph_distributor_connections")
 }

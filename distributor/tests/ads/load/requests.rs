@@ -2,9 +2,10 @@ use super::*;
 use crate::errors::request;
 use crate::wire::talker::{Talker, framed};
 use bytes::Bytes;
-use heliograph_client::Protocol;
+use heliograph_client::{Options, Protocol};
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use heliograph_snapshot::ResourceType;
+use std::time::Duration;
 use tokio::task::JoinHandle;
 
 fn slowed(world: &World) -> u64 {
@@ -126,4 +127,98 @@ async fn a_large_request_for_a_fleet_that_is_not_published_does_not_wait_for_lon
     let told = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap().unwrap_err();
     assert_eq!(told.code(), Code::Unavailable);
     assert!(told.message().contains("not published"), "{told}");
+}
+
+#[tokio::test]
+async fn a_fleet_that_is_not_published_is_waited_for_for_a_bounded_time() {
+    for protocol in BOTH {
+        let world = world(|args| args.unpublished_timeout = Duration::from_secs(2)).await;
+        let options = Options::new(world.server.clone(), protocol, "not/there");
+        let (code, message) = end(&Client::connect(options).unwrap()).await;
+        assert_eq!(code, Code::Unavailable);
+        assert!(message.contains("--unpublished-timeout"), "{message}");
+        assert_eq!(turned_away(&world, "unpublished"), 1);
+        assert_eq!(kept(&world), 0);
+    }
+}
+
+/// What such streams keep is bounded for all of them together.
+#[tokio::test]
+async fn requests_that_wait_for_a_fleet_are_counted() {
+    let world = world(|args| args.subscription_memory_per_identity = 100 << 10).await;
+    let names = (0..1000).map(|n| format!("a-name-that-is-rather-long-{n:020}")).collect();
+    let waiting = DeltaDiscoveryRequest { resource_names_subscribe: names, ..request("not/there") };
+    let waiting: Bytes = framed(&waiting).into();
+    let mut talkers = Vec::new();
+    // 50 KB each.
+    for number in 1..3 {
+        let mut talker = Talker::open(&world.server).await;
+        talker.say(waiting.clone()).await.unwrap();
+        talkers.push(talker);
+        assert!(comes_true(|| kept(&world) > number * 45_000).await);
+    }
+    let mut third = Talker::open(&world.server).await;
+    third.say(waiting).await.unwrap();
+    let told = tokio::time::timeout(DEADLINE, third.hear_once()).await.unwrap().unwrap_err();
+    assert_eq!(told.code(), Code::ResourceExhausted);
+    assert!(told.message().contains("--subscription-memory-per-identity"), "{told}");
+    assert_eq!(turned_away(&world, "identity_memory"), 1);
+    // Envoys ask for little before they have something.
+    let options = Options::new(world.server.clone(), Protocol::Delta, "not/there");
+    let envoy = Client::connect(options).unwrap();
+    let before = kept(&world);
+    assert!(comes_true(|| kept(&world) > before).await);
+    assert!(kept(&world) < before + 200);
+    drop((talkers, envoy));
+    assert!(comes_true(|| kept(&world) == 0).await);
+}
+
+#[tokio::test]
+async fn names_that_no_fleet_has_are_counted_and_refused_beyond_a_bound() {
+    for (flag, reason) in [
+        ("--subscription-memory-per-identity", "identity_memory"),
+        ("--subscription-memory)", "replica_memory"),
+    ] {
+        let world = world(|args| {
+            match reason {
+                "identity_memory" => args.subscription_memory_per_identity = 1 << 20,
+                // Nobody has more than is left.
+                _ => args.subscription_memory = 2 << 20,
+            }
+        })
+        .await;
+        let client = world.client(Protocol::Delta);
+        warm(&client).await;
+        assert_eq!(kept(&world), 0);
+        let mut told = Vec::new();
+        let mut talkers = Vec::new();
+        for number in 0..3 {
+            let names = (0..2000).map(|n| format!("{number}-{n}")).collect();
+            let ask = DeltaDiscoveryRequest {
+                type_url: ResourceType::Endpoints.type_url().to_owned(),
+                resource_names_subscribe: names,
+                ..request(fleet().as_str())
+            };
+            let mut talker = Talker::open(&world.server).await;
+            talker.say(framed(&ask).into()).await.unwrap();
+            // 600 KB for each, which stay because it does not answer.
+            match number {
+                0 => {
+                    assert!(comes_true(|| kept(&world) > 500_000).await);
+                    talkers.push(talker);
+                }
+                _ => told.push(talker.hear_once().await.unwrap_err()),
+            }
+        }
+        for told in told {
+            assert_eq!(told.code(), Code::ResourceExhausted);
+            assert!(told.message().contains(flag), "{told}");
+        }
+        assert_eq!(turned_away(&world, reason), 2);
+        // Those who ask for what there is are served.
+        warm(&world.client(Protocol::StateOfTheWorld)).await;
+        assert_eq!(client.state().ended, None);
+        drop(talkers);
+        assert!(comes_true(|| kept(&world) == 0).await);
+    }
 }

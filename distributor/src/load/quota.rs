@@ -1,0 +1,264 @@
+use super::{LoadArgs, LoadMetrics, Owner, Refusal};
+use heliograph_distributor_protocol::Allocation;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How much memory streams may keep for what their clients made up: names that their views do not have, and requests that wait
+/// for a fleet which is not published. It has a bound for each owner and for all of them.
+///
+/// What several streams share is counted once, for the owner that came first.
+#[derive(Debug)]
+pub(crate) struct SubscriptionQuota {
+    per_owner: usize,
+    limit: usize,
+    kept: Mutex<Kept>,
+    metrics: LoadMetrics,
+}
+
+/// What one stream keeps. It is given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SubscriptionPermit {
+    quota: Arc<SubscriptionQuota>,
+    keys: Box<[Key]>,
+}
+
+/// Something in memory that is counted once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    Subscription(Allocation),
+    /// A request that waits, by the number of its stream.
+    Request(u64),
+}
+
+/// Whether more than is allowed can be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The client asks for it.
+    Client,
+    /// The view changed, or time passed: nobody is to blame.
+    Replica,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    used: usize,
+    /// Whoever keeps nothing has no entry.
+    owners: HashMap<Arc<str>, usize>,
+    all: HashMap<Key, Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    streams: usize,
+    bytes: usize,
+    owner: Arc<str>,
+}
+
+impl SubscriptionQuota {
+    pub(crate) fn new(args: &LoadArgs, metrics: LoadMetrics) -> Arc<Self> {
+        let bound = |bytes: u64| match bytes {
+            0 => usize::MAX,
+            some => usize::try_from(some).unwrap_or(usize::MAX),
+        };
+        let per_owner = bound(args.subscription_memory_per_identity);
+        let limit = bound(args.subscription_memory);
+        Arc::new(Self { per_owner, limit, kept: Mutex::default(), metrics })
+    }
+
+    /// Counts what a stream keeps from now on, in the place of what it kept before. If that is refused, the stream is to end, and nothing is
+    /// counted for it any more.
+    pub(crate) fn charge(
+        self: &Arc<Self>,
+        permit: &mut Option<SubscriptionPermit>,
+        owner: &Owner,
+        kept: &[(Key, usize)],
+        cause: Cause,
+    ) -> Result<(), Refusal> {
+        // So it is for nearly all streams, nearly always.
+        if kept.is_empty() && permit.is_none() {
+            return Ok(());
+        }
+        let old = permit.take().map(SubscriptionPermit::into_keys).unwrap_or_default();
+        let mut all = self.kept();
+        let before = all.of(owner);
+        kept.iter().for_each(|(key, bytes)| all.add(*key, *bytes, owner.name()));
+        old.iter().for_each(|key| all.remove(key));
+        let after = all.of(owner);
+        let refusal = self.refusal(all.used, after);
+        let refusal = refusal.filter(|_| cause == Cause::Client && after > before);
+        if refusal.is_some() {
+            kept.iter().for_each(|(key, _)| all.remove(key));
+        }
+        self.metrics.subscription_bytes(all.used);
+        drop(all);
+        match refusal {
+            Some(refusal) => return Err(refusal),
+            None if kept.is_empty() => {}
+            None => {
+                let keys = kept.iter().map(|(key, _)| *key).collect();
+                *permit = Some(SubscriptionPermit { quota: self.clone(), keys });
+            }
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, used: usize, own: usize) -> Option<Refusal> {
+        if own > self.per_owner {
+            return Some(Refusal::IdentityMemory);
+        }
+        // Nobody has more than is left to all others: so there is always something left.
+        let left = self.limit.checked_sub(used);
+        left.is_none_or(|left| own > left).then_some(Refusal::ReplicaMemory)
+    }
+
+    /// Nothing panics while it holds the lock, and every change is whole.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SubscriptionPermit {
+    /// For who counts them out itself.
+    fn into_keys(mut self) -> Box<[Key]> {
+        std::mem::take(&mut self.keys)
+    }
+}
+
+impl Drop for SubscriptionPermit {
+    fn drop(&mut self) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let mut kept = self.quota.kept();
+        self.keys.iter().for_each(|key| kept.remove(key));
+        self.quota.metrics.subscription_bytes(kept.used);
+    }
+}
+
+impl Kept {
+    fn of(&self, owner: &Owner) -> usize {
+        self.owners.get(owner.name()).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, key: Key, bytes: usize, owner: &Arc<str>) {
+        let held = self.all.entry(key).or_insert_with(|| {
+            self.used += bytes;
+            *self.owners.entry(owner.clone()).or_default() += bytes;
+            Held { streams: 0, bytes, owner: owner.clone() }
+        });
+        held.streams += 1;
+    }
+
+    fn remove(&mut self, key: &Key) {
+        let Entry::Occupied(mut entry) = self.all.entry(*key) else { return };
+        entry.get_mut().streams -= 1;
+        if entry.get().streams > 0 {
+            return;
+        }
+        let Held { bytes, owner, .. } = entry.remove();
+        self.used -= bytes;
+        if let Entry::Occupied(mut own) = self.owners.entry(owner) {
+            *own.get_mut() -= bytes;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Identity;
+    use prometheus::Registry;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn quota() -> Arc<SubscriptionQuota> {
+        let args = LoadArgs {
+            subscription_memory: 1000,
+            subscription_memory_per_identity: 300,
+            ..LoadArgs::default()
+        };
+        let metrics = LoadMetrics::register(&Registry::new(), &args).unwrap();
+        SubscriptionQuota::new(&args, metrics)
+    }
+
+    fn owner(last: u8) -> Owner {
+        Owner::new(&Identity::Anybody, IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)))
+    }
+
+    fn position(id: u64) -> Key {
+        Key::Subscription(Allocation::Position(id))
+    }
+
+    #[test]
+    fn what_a_stream_keeps_is_given_back_when_it_moves_on_or_ends() {
+        let (quota, mut permit) = (quota(), None);
+        for (kept, used) in [(300, 300), (200, 200), (0, 0), (100, 100)] {
+            let kept: Vec<_> =
+                (kept > 0).then_some((position(kept), kept as usize)).into_iter().collect();
+            quota.charge(&mut permit, &owner(1), &kept, Cause::Client).unwrap();
+            assert_eq!((quota.kept().used, permit.is_some()), (used, used > 0));
+        }
+        drop(permit);
+        let kept = quota.kept();
+        assert!(kept.used == 0 && kept.owners.is_empty() && kept.all.is_empty());
+    }
+
+    #[test]
+    fn what_streams_share_is_counted_once() {
+        let quota = quota();
+        let mut permits: Vec<_> = (0..100).map(|_| None).collect();
+        for permit in &mut permits {
+            quota.charge(permit, &owner(1), &[(position(1), 200)], Cause::Client).unwrap();
+        }
+        assert_eq!(quota.kept().used, 200);
+        let last = permits.pop();
+        drop(permits);
+        assert_eq!(quota.kept().used, 200, "somebody still holds it");
+        drop(last);
+        assert_eq!(quota.kept().used, 0);
+    }
+
+    #[test]
+    fn more_than_is_allowed_is_refused_and_only_to_who_asks_for_more() {
+        let (quota, mut permit, mut other) = (quota(), None, None);
+        let charge = |permit: &mut _, last, kept, cause| {
+            quota.charge(permit, &owner(last), &[(position(kept), kept as usize)], cause)
+        };
+        assert_eq!(charge(&mut permit, 1, 301, Cause::Client), Err(Refusal::IdentityMemory));
+        assert_eq!(quota.kept().used, 0);
+        // A view that lost what was asked for is nobody's fault, and to ask for less is always right.
+        assert_eq!(charge(&mut permit, 1, 500, Cause::Replica), Ok(()));
+        assert_eq!(charge(&mut permit, 1, 450, Cause::Client), Ok(()));
+        assert_eq!(charge(&mut other, 2, 100, Cause::Client), Ok(()));
+        assert_eq!(charge(&mut permit, 1, 451, Cause::Client), Err(Refusal::IdentityMemory));
+        assert_eq!(quota.kept().used, 100, "the stream ends");
+    }
+
+    #[test]
+    fn nobody_has_more_than_is_left() {
+        let quota = quota();
+        let mut permits = Vec::new();
+        for last in 0..50 {
+            let mut own = 0;
+            loop {
+                let key = Key::Request(permits.len() as u64);
+                let mut permit = None;
+                if let Err(refusal) =
+                    quota.charge(&mut permit, &owner(last), &[(key, 10)], Cause::Client)
+                {
+                    let expected =
+                        if own == 300 { Refusal::IdentityMemory } else { Refusal::ReplicaMemory };
+                    assert_eq!(refusal, expected);
+                    break;
+                }
+                own += 10;
+                permits.push(permit);
+            }
+            assert!(last > 5 || own > 0, "the {last}. has nothing");
+        }
+        assert!(quota.kept().used <= 1000);
+    }
+}

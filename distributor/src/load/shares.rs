@@ -1,0 +1,173 @@
+use super::{LoadArgs, Owner, Refusal};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Who has how many of something of which a replica has a bounded number, connections or streams.
+///
+/// Ten thousand Envoys of one Gateway are one identity, so no small number would do as a bound. Instead one identity may have
+/// some times as many as are still free: alone it comes to its share of all, several come to less each, and there is always
+/// something free for the next.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    limit: usize,
+    taken: usize,
+    identities: Holders,
+    namespaces: Holders,
+}
+
+/// What each of them has. Whoever has nothing has no entry, so there are no more entries than there are things.
+#[derive(Debug)]
+struct Holders {
+    /// What one may have if it is alone, in percent.
+    share: usize,
+    held: HashMap<Arc<str>, usize>,
+}
+
+impl Shares {
+    /// `limit`: of how many; 0 for any number.
+    pub(super) fn new(limit: usize, args: &LoadArgs) -> Self {
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let holders = |share: u8| Holders { share: share.into(), held: HashMap::new() };
+        let (identities, namespaces) =
+            (holders(args.max_identity_share), holders(args.max_namespace_share));
+        Self { limit, taken: 0, identities, namespaces }
+    }
+
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.taken >= self.limit
+    }
+
+    /// Why this one may not have one more, if so. The caller has seen that one is free.
+    pub(super) fn check(&self, owner: &Owner) -> Result<(), Refusal> {
+        let free = self.limit.saturating_sub(self.taken);
+        if !self.identities.allow(owner.identity(), free) {
+            return Err(Refusal::Identity);
+        }
+        if !self.namespaces.allow(owner.namespace(), free) {
+            return Err(Refusal::Namespace);
+        }
+        Ok(())
+    }
+
+    pub(super) fn add(&mut self, owner: &Owner) {
+        self.taken += 1;
+        self.identities.add(owner.identity());
+        self.namespaces.add(owner.namespace());
+    }
+
+    pub(super) fn remove(&mut self, owner: &Owner) {
+        self.taken = self.taken.saturating_sub(1);
+        self.identities.remove(owner.identity());
+        self.namespaces.remove(owner.namespace());
+    }
+}
+
+impl Holders {
+    fn allow(&self, name: Option<&Arc<str>>, free: usize) -> bool {
+        let Some(name) = name.filter(|_| (1..100).contains(&self.share)) else { return true };
+        let held = self.held.get(name).copied().unwrap_or_default();
+        (held + 1).saturating_mul(100 - self.share) <= free.saturating_mul(self.share)
+    }
+
+    fn add(&mut self, name: Option<&Arc<str>>) {
+        if let Some(name) = name {
+            *self.held.entry(name.clone()).or_default() += 1;
+        }
+    }
+
+    fn remove(&mut self, name: Option<&Arc<str>>) {
+        let Some(name) = name else { return };
+        if let Some(held) = self.held.get_mut(name) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                self.held.remove(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Identity;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+    fn account(namespace: &str, name: &str) -> Owner {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Owner::new(&Identity::ServiceAccount { namespace, name }, ADDRESS)
+    }
+
+    fn shares(limit: usize) -> Shares {
+        Shares::new(limit, &LoadArgs::default())
+    }
+
+    /// As many as it may have.
+    fn fill(shares: &mut Shares, owner: &Owner) -> (usize, Option<Refusal>) {
+        for count in 0..100_000 {
+            let refusal = shares.check(owner).err();
+            if refusal.is_some() || shares.is_full() {
+                return (count, refusal);
+            }
+            shares.add(owner);
+        }
+        (100_000, None)
+    }
+
+    #[test]
+    fn one_alone_has_nine_tenths_and_others_are_let_in() {
+        let mut shares = shares(20_000);
+        let hog = account("one", "gateway");
+        assert_eq!(fill(&mut shares, &hog), (18_000, Some(Refusal::Identity)));
+        // Of the same namespace, and of another.
+        assert_eq!(fill(&mut shares, &account("one", "other")), (1000, Some(Refusal::Namespace)));
+        assert_eq!(fill(&mut shares, &account("two", "gateway")).0, 900);
+        for tenant in 3..100 {
+            let tenant = account(&tenant.to_string(), "gateway");
+            assert!(!shares.is_full() && shares.check(&tenant).is_ok(), "always one more");
+            shares.add(&tenant);
+        }
+        shares.remove(&hog);
+        assert_eq!(shares.check(&hog), Err(Refusal::Identity), "it has more than it may");
+    }
+
+    #[test]
+    fn many_accounts_of_one_namespace_are_one_tenant() {
+        let mut shares = shares(20_000);
+        let all: usize =
+            (0..100).map(|number| fill(&mut shares, &account("one", &number.to_string())).0).sum();
+        assert_eq!(all, 19_000);
+        assert!(fill(&mut shares, &account("two", "gateway")).0 > 800);
+    }
+
+    #[test]
+    fn addresses_have_no_share_and_neither_has_anybody_where_there_is_no_bound() {
+        let anybody = Owner::new(&Identity::Anybody, ADDRESS);
+        assert_eq!(fill(&mut shares(100), &anybody), (100, None));
+        assert_eq!(fill(&mut shares(0), &account("one", "gateway")), (100_000, None));
+        let args =
+            LoadArgs { max_identity_share: 100, max_namespace_share: 0, ..LoadArgs::default() };
+        let mut shares = Shares::new(100, &args);
+        assert_eq!(fill(&mut shares, &account("one", "gateway")), (100, None));
+    }
+
+    #[test]
+    fn few_are_enough_for_one() {
+        assert_eq!(fill(&mut shares(1), &account("one", "gateway")).0, 1);
+        assert_eq!(fill(&mut shares(10), &account("one", "gateway")).0, 9);
+    }
+
+    #[test]
+    fn who_left_is_forgotten() {
+        let mut shares = shares(10);
+        shares.add(&account("one", "gateway"));
+        shares.remove(&account("one", "gateway"));
+        assert!(shares.identities.held.is_empty() && shares.namespaces.held.is_empty());
+    }
+}
