@@ -187,6 +187,7 @@ impl Heliograph {
             // All clients come from one machine, as fast as they can, and what is measured is not how they are kept out.
             ("--max-connections", OsStr::new("0")),
             ("--max-connections-per-address", OsStr::new("0")),
+            ("--max-unauthenticated", OsStr::new("0")),
             ("--max-streams", OsStr::new("0")),
             ("--admission-rate", OsStr::new("0")),
             ("--rebalance-rate", OsStr::new(&rebalance_rate)),
