@@ -164,7 +164,7 @@ impl Bound {
 
     /// Adds the distributor's pages to those of its program.
     pub fn add_pages(&self, pages: Pages) -> Pages {
-        pages::add(pages, &self.fleets, &self.clients)
+        pages::add(pages, &self.fleets, &self.clients, &self.door)
     }
 
     /// Serves until `stop`. From then on it is not ready, and its streams end within the time of a drain; their clients

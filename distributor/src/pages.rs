@@ -1,11 +1,13 @@
 //! What the admin port tells of a distributor.
 
 mod clients;
+mod limits;
 mod snapshot;
 
 use crate::acks::Acks;
 use crate::clients::Clients;
 use crate::feed::Fleets;
+use crate::server::Door;
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,13 +15,17 @@ use axum::routing::{MethodRouter, get};
 use heliograph_shared::admin::Pages;
 use heliograph_snapshot::Head;
 use serde::{Serialize, Serializer};
+use std::sync::Arc;
 
-pub(crate) fn add(pages: Pages, fleets: &Fleets, clients: &Clients) -> Pages {
+pub(crate) fn add(pages: Pages, fleets: &Fleets, clients: &Clients, door: &Arc<Door>) -> Pages {
     let purpose = "what each fleet is told, and what its proxies say to that";
     let pages = pages.page("/fleets", purpose, self::fleets(Acks::new(fleets.clone())));
     let purpose = "every proxy that is connected here: who it is, and how far it is; \
                    ?fleet= ?node= ?state= ?limit= ?after= ?format=json, or =lines for all";
     let pages = pages.page("/clients", purpose, clients::page(fleets.clone(), clients.clone()));
+    let purpose =
+        "how many streams and connections there are, how many there may be, and who has the most";
+    let pages = pages.page("/limits", purpose, limits::page(door.clone()));
     let purpose = "what a fleet is told, resource by resource, without secrets; \
                    ?type= ?name= ?node= ?limit= ?after= ?content=false";
     pages.page(snapshot::PATH, purpose, snapshot::page(fleets.clone(), clients.clone()))

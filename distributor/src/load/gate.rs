@@ -1,5 +1,6 @@
 use super::bucket::Bucket;
 use super::shares::Shares;
+use super::usage::{Holder, Holdings, Taken, Usage};
 use super::{LoadArgs, Owner, turn};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -149,6 +150,24 @@ impl Gate {
         self.closed(from, |open| &mut open.streams);
         if let (Some(rate), false) = (&mut self.rate, was_set_up) {
             rate.give_back();
+        }
+    }
+
+    /// How much is taken, and by whom. The rest of it is known elsewhere.
+    pub(crate) fn usage(
+        &self,
+        unauthenticated_connections: Taken,
+        (subscription_bytes, bytes): (Taken, &Holdings),
+    ) -> Usage {
+        let (streams, connections) = (&self.streams, &self.authenticated);
+        let (identities, namespaces) = (streams.identities(), streams.namespaces());
+        Usage {
+            streams: streams.taken(),
+            connections: connections.taken(),
+            unauthenticated_connections,
+            subscription_bytes,
+            identities: Holder::largest(identities, connections.identities(), bytes),
+            namespaces: Holder::largest(namespaces, connections.namespaces(), &Holdings::new()),
         }
     }
 
@@ -363,7 +382,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Rate));
         }
-        assert_eq!(gate.streams.taken(), 1);
+        assert_eq!(gate.streams.taken().now, 1);
         assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::from_secs(1)), Ok(()));
     }
 

@@ -12,6 +12,7 @@ mod shares;
 mod shed;
 mod spread;
 mod unauthenticated;
+mod usage;
 
 pub(crate) use allowance::{Allowance, Turn};
 pub use args::LoadArgs;
@@ -24,6 +25,7 @@ pub(crate) use quota::{Cause, Key, SubscriptionPermit, SubscriptionQuota};
 pub(crate) use shed::{Others, shed};
 pub(crate) use spread::{age, turn};
 pub(crate) use unauthenticated::Unauthenticated;
+pub(crate) use usage::Usage;
 
 /// Why a connection ends that its client would have kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,3 +1,4 @@
+use super::usage::{Holdings, Taken};
 use super::{LoadArgs, LoadMetrics, Owner, Refusal};
 use heliograph_distributor_protocol::Allocation;
 use std::collections::HashMap;
@@ -44,7 +45,7 @@ pub(crate) enum Cause {
 struct Kept {
     used: usize,
     /// Whoever keeps nothing has no entry.
-    owners: HashMap<Arc<str>, usize>,
+    owners: Holdings,
     all: HashMap<Key, Held>,
 }
 
@@ -101,6 +102,12 @@ impl SubscriptionQuota {
             }
         }
         Ok(())
+    }
+
+    /// How much is kept, and by whom.
+    pub(crate) fn usage(&self) -> (Taken, Holdings) {
+        let kept = self.kept();
+        (Taken::new(kept.used, self.limit), kept.owners.clone())
     }
 
     fn refusal(&self, used: usize, own: usize) -> Option<Refusal> {

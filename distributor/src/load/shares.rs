@@ -1,3 +1,4 @@
+use super::usage::{Holdings, Taken};
 use super::{LoadArgs, Owner, Refusal};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) struct Shares {
 struct Holders {
     /// What one may have if it is alone, in percent.
     share: usize,
-    held: HashMap<Arc<str>, usize>,
+    held: Holdings,
 }
 
 impl Shares {
@@ -33,9 +34,16 @@ impl Shares {
         Self { limit, taken: 0, identities, namespaces }
     }
 
-    #[cfg(test)]
-    pub(super) fn taken(&self) -> usize {
-        self.taken
+    pub(super) fn taken(&self) -> Taken {
+        Taken::new(self.taken, self.limit)
+    }
+
+    pub(super) fn identities(&self) -> &Holdings {
+        &self.identities.held
+    }
+
+    pub(super) fn namespaces(&self) -> &Holdings {
+        &self.namespaces.held
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -1,3 +1,4 @@
+use super::usage::Taken;
 use super::{Refusal, network};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -36,6 +37,10 @@ impl<T> Unauthenticated<T> {
 
     pub(crate) fn len(&self) -> usize {
         self.all.len()
+    }
+
+    pub(crate) fn taken(&self) -> Taken {
+        Taken::new(self.all.len(), self.limit)
     }
 
     /// Its number, and the connection that is to be closed for it.

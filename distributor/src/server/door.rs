@@ -3,7 +3,7 @@ use super::tenure::Tenure;
 use crate::identity::Identity;
 use crate::load::{
     Allowance, Cause, Ending, Gate, Key, LoadArgs, LoadMetrics, Owner, Refusal, SubscriptionPermit,
-    SubscriptionQuota, Unauthenticated, age,
+    SubscriptionQuota, Unauthenticated, Usage, age,
 };
 use crate::log_limit::LineLimit;
 use futures::future::BoxFuture;
@@ -196,6 +196,13 @@ impl Door {
                 Err(Status::unavailable(refusal.message()))
             }
         }
+    }
+
+    /// How much is taken, and by whom.
+    pub(crate) fn usage(&self) -> Usage {
+        let waiting = self.unauthenticated().taken();
+        let (bytes, holders) = self.subscriptions.usage();
+        self.gate().usage(waiting, (bytes, &holders))
     }
 
     pub(crate) fn streams(&self) -> usize {

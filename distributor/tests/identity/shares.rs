@@ -45,6 +45,9 @@ async fn an_identity_that_takes_all_it_can_leaves_room_for_others() {
     let other = site.authority.issue("spiffe://example.org/ns/default/sa/envoy");
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
     assert!(streams.iter().all(|client| client.state().ended.is_none()));
+    let page = site.page("/limits").await;
+    let first = format!("\"name\": \"{ENVOY}\",\n      \"streams\": 18,");
+    assert!(page.contains(&first) && page.contains("\"limit\": 20\n"), "{page}");
 }
 
 /// Those that wait for a fleet that nobody publishes are streams as well.
