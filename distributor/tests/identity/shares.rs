@@ -78,7 +78,7 @@ async fn streams_that_wait_count_and_accounts_of_one_namespace_count_together() 
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
 }
 
-/// Connections without streams: each asks for health once, and is known from then on.
+/// Each has a stream here. A call for health counts as well, and is refused beyond the share.
 #[tokio::test]
 async fn an_identity_cannot_take_all_connections_either() {
     let load = LoadArgs { max_connections: 10, ..LoadArgs::default() };
