@@ -11,6 +11,7 @@ pub mod election;
 mod fleet_metrics;
 mod kubeconfig;
 pub mod kubernetes;
+mod leave_out;
 mod limits;
 mod metrics;
 mod pace;

@@ -31,6 +31,7 @@ pub struct TranslatorMetrics {
     fleets: IntGauge,
     pending: IntGauge,
     pinned: IntGauge,
+    left_out: IntGauge,
     claimed: IntGauge,
 }
 
@@ -104,6 +105,10 @@ impl TranslatorMetrics {
             "heliograph_translator_pinned_fleets",
             "Fleets that an operator holds at an earlier snapshot.",
         )?;
+        let left_out = IntGauge::new(
+            "heliograph_translator_left_out_objects",
+            "Routes and policies of which something is left out, because more proxies reject it than accept it, counted for each fleet.",
+        )?;
         let claimed = IntGauge::new(
             "heliograph_translator_claimed",
             "1 while this translator is the writer of the store.",
@@ -117,6 +122,7 @@ impl TranslatorMetrics {
         registry.register(Box::new(fleets.clone()))?;
         registry.register(Box::new(pending.clone()))?;
         registry.register(Box::new(pinned.clone()))?;
+        registry.register(Box::new(left_out.clone()))?;
         registry.register(Box::new(claimed.clone()))?;
         from_zero(&events, [[APPLIED], [DELETED]]);
         from_zero(&store_failures, STORE_FAILURES.map(|reason| [reason]));
@@ -130,6 +136,7 @@ impl TranslatorMetrics {
             fleets,
             pending,
             pinned,
+            left_out,
             claimed,
         })
     }
@@ -172,6 +179,10 @@ impl TranslatorMetrics {
 
     pub(crate) fn fleets(&self, count: usize) {
         self.fleets.set(gauge(count));
+    }
+
+    pub(crate) fn left_out(&self, count: usize) {
+        self.left_out.set(gauge(count));
     }
 
     pub(crate) fn pinned(&self, count: usize) {

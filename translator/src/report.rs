@@ -101,7 +101,10 @@ impl Report {
                     self.heads.remove(&fleet);
                 }
                 News::Pins(pins) => self.note_pins(pins),
-                News::Claimed { .. } | News::TooLarge { .. } | News::Decided { .. } => {}
+                News::Claimed { .. }
+                | News::Inherited { .. }
+                | News::TooLarge { .. }
+                | News::Decided { .. } => {}
             }
         }
     }

@@ -1,7 +1,10 @@
+mod isolation;
 mod log;
 mod source;
+mod spared;
 
 use crate::election::{Lead, Resign, lost, won};
+use crate::leave_out::Isolation;
 use crate::metrics::TranslatorMetrics;
 use crate::pace::Pace;
 use crate::provider::Input;
@@ -13,7 +16,6 @@ use crate::standby::{Remembered, Standby};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Record, Store};
-use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
 use heliograph_translator_core::{Event, Limits, Outcome, World};
@@ -45,6 +47,11 @@ pub struct Translator {
     changed: BTreeSet<ObjectKey>,
     /// The fleets that Gateways shared in this term, and do no more.
     unshared: BTreeSet<FleetName>,
+    isolation: Isolation,
+    /// The fleets for which what an earlier term left out is left out with the next settling.
+    inheriting: Vec<FleetName>,
+    /// How often the world was settled.
+    settled: u64,
     /// Done once every fleet is out, or once there is nothing to do but stand by.
     unready: Option<Guard>,
     /// Whether statuses of objects tell what is wrong with them, so that the log need not.
@@ -80,6 +87,9 @@ impl Translator {
             metrics,
             changed: BTreeSet::new(),
             unshared: BTreeSet::new(),
+            isolation: Isolation::default(),
+            inheriting: Vec::new(),
+            settled: 0,
             unready: Some(unready),
             has_statuses: false,
         }
@@ -256,6 +266,9 @@ impl Translator {
                 over = &mut over => return Ok(over),
                 news = publisher.news() => {
                     self.note(news?, &publisher);
+                    if !self.inheriting.is_empty() {
+                        due = Some(Instant::now());
+                    }
                     continue;
                 }
                 Ok(()) = damage.changed() => {
@@ -274,6 +287,9 @@ impl Translator {
                 }
                 Ok(()) = proxies.changed() => {
                     self.heard(proxies.borrow_and_update().clone());
+                    if self.isolate(&publisher) {
+                        due = Some(Instant::now());
+                    }
                     continue;
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
@@ -306,7 +322,9 @@ impl Translator {
             self.tell(&outcome, is_first);
             self.note_unshared(&outcome);
             let spared = self.spared(source);
+            let retired = outcome.retired.clone();
             self.publish(outcome, &spared, &mut publisher);
+            self.isolated(&retired, &mut publisher);
             if publisher.spare(spared) || is_first {
                 publisher.complete();
             }
@@ -319,6 +337,9 @@ impl Translator {
     async fn forget(&mut self) -> Result<(), TermError> {
         self.changed.clear();
         self.unshared.clear();
+        self.isolation = Isolation::default();
+        self.inheriting.clear();
+        self.metrics.left_out(0);
         self.metrics.standing(0, false);
         self.metrics.fleets(0);
         self.report.send_replace(Report::default());
@@ -389,32 +410,6 @@ impl Translator {
         Ok(outcome)
     }
 
-    /// The fleets of which nothing is known though they may have to be: their Gateways, or the classes of these, are there
-    /// and could not be read. They stay as they are.
-    fn spared(&self, source: &Source) -> BTreeSet<FleetName> {
-        let classes =
-            source.unread(Kind::GatewayClass).flat_map(|class| self.world.gateways_of(class));
-        let gateways = source.unread(Kind::Gateway).chain(classes);
-        let mut spared: BTreeSet<FleetName> =
-            gateways.map(|it| FleetOwner::Gateway(it.clone()).fleet()).collect();
-        // Those that are unread may be all that share a fleet.
-        let mut unread = source.unread(Kind::Gateway).chain(source.unread(Kind::GatewayClass));
-        if unread.next().is_some() {
-            let known = |fleet: &FleetName| !self.unshared.contains(fleet);
-            spared.extend(self.world.merged_fleets().filter(known));
-        }
-        spared
-    }
-
-    /// Takes note of the fleets that Gateways are known to share no more.
-    fn note_unshared(&mut self, outcome: &Outcome) {
-        for fleet in outcome.changes.keys() {
-            self.unshared.remove(fleet);
-        }
-        let is_shared = |fleet: &&FleetName| FleetOwner::is_shared(fleet);
-        self.unshared.extend(outcome.retired.iter().filter(is_shared).cloned());
-    }
-
     /// Hands over what changed. When it is in the store is told as news.
     fn publish(
         &mut self,
@@ -467,6 +462,7 @@ impl Translator {
                     tracing::debug!(%fleet, %head, "published");
                 }
                 News::Stands { fleet, head, .. } => tracing::debug!(%fleet, %head, "unchanged"),
+                News::Inherited { fleet, left_out } => self.inherit(fleet, left_out),
                 News::Retired { fleet, cause } => tracing::info!(%fleet, "retired: {cause}"),
                 News::TooLarge { fleet, resource: TooLarge { kind, name, bytes } } => {
                     tracing::error!(

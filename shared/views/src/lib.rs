@@ -6,13 +6,14 @@
 //! apart are of one class, and what no rule touches is the same value in every view.
 //!
 //! What proxies rejected travels in the same way ([`Quarantined`]), and comes before the rules: they apply to what is
-//! [`served`] in its place.
+//! [`served`] in its place. So does what a translator leaves out because of that ([`LeftOut`]), which only translators read.
 //!
 //! There is no IO here and no clock.
 
 mod audience;
 mod derive;
 mod endpoints;
+mod left_out;
 mod message;
 mod quarantine;
 mod rules;
@@ -21,6 +22,7 @@ mod version;
 pub use audience::{Client, Proxy};
 pub use derive::{advance, derive};
 pub use endpoints::{LABELS, REGION, SUBZONE, ZONE};
+pub use left_out::{LeftOut, LeftOutRule, left_out_name};
 pub use message::{
     Admission, Audience, Operator, Preference, Requirement, Treatment, Variant, audience_name,
     treatment_name,

@@ -13,6 +13,7 @@ mod build;
 mod filters;
 pub mod infra;
 pub mod ir;
+pub mod left_out;
 mod limits;
 mod merge;
 pub mod objects;
@@ -23,7 +24,7 @@ mod views;
 mod world;
 
 pub use limits::Limits;
-pub use world::{Event, Outcome, Source, Work, World};
+pub use world::{Culprit, Event, Outcome, Place, Source, Work, World};
 
 /// Which GatewayClasses are ours.
 pub const CONTROLLER_NAME: &str = "heliograph.dev/gateway-controller";

@@ -235,9 +235,11 @@ const OF_WRITER: &[&Reason] = &[
     reasons::listener_set::programmed::REJECTED_BY_PROXIES,
     reasons::listener_set::held::ROLLED_BACK,
     reasons::route::programmed::REJECTED_BY_PROXIES,
+    reasons::route::programmed::LEFT_OUT,
     reasons::backend_tls_policy::accepted::UNSUPPORTED_VALUE,
     reasons::view_policy::accepted::UNSUPPORTED_VALUE,
     reasons::view_policy::programmed::REJECTED_BY_PROXIES,
+    reasons::view_policy::programmed::LEFT_OUT,
 ];
 
 /// Snapshots as a publisher would build them from what it is told.

@@ -1,11 +1,13 @@
 //! One fleet of the writer's: what it is to be, what the store is believed to hold of it, and what follows.
 
+use super::inheritance::Inheritance;
 use super::oversized::{Oversized, TooLarge};
 use super::pin::{Hold, Pin, with_endpoints_of};
 use super::quarantine::{Answers, Decision, Quarantine};
 use super::step::Step;
-use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
+use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::{Loaded, PinOrder, PinState, Publication, Record, Retirement, Term};
+use heliograph_views::LeftOut;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -54,6 +56,7 @@ pub(super) struct Fleet {
     pin: Pin,
     quarantine: Quarantine,
     oversized: Oversized,
+    inheritance: Inheritance,
     /// The greatest sequence that was ever seen or used. The same number never comes with other content.
     highest: u64,
     /// The newest head that somebody has read. Readers refuse what is older, so the store is not left at that.
@@ -103,6 +106,7 @@ impl Fleet {
             pin: Pin::default(),
             quarantine: Quarantine::default(),
             oversized: Oversized::default(),
+            inheritance: Inheritance::default(),
             highest: 0,
             remembered: None,
             objects: 0,
@@ -164,6 +168,11 @@ impl Fleet {
             Believed::Known { held, .. } => held.clone(),
             Believed::Nothing | Believed::Unread(_) => None,
         };
+        if let Some(held) = &published
+            && self.inheritance.is_awaited(held, &live)
+        {
+            return None;
+        }
         let live = match (&self.believed, &published) {
             (_, Some(held)) => self.oversized.filled(live, held),
             (Believed::Known { record, held: None }, None)
@@ -262,6 +271,7 @@ impl Fleet {
         let holds = self.writing;
         self.stands = record.is_live().then_some(Stands { head: record.head, holds });
         self.untended = record.is_live().then(|| self.untended.unwrap_or_default());
+        self.inheritance = Inheritance::settled();
         if let Some(held) = &held {
             self.quarantine.published(held);
         } else {
@@ -327,6 +337,23 @@ impl Fleet {
     /// What its proxies say. Returns whether something may follow from that.
     pub(super) fn heard(&mut self, answers: Answers) -> bool {
         self.quarantine.heard(answers)
+    }
+
+    /// What was last accepted of a resource, where something else is published.
+    pub(super) fn last_good(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
+        let Wanted::Content(live) = &self.wanted else { return None };
+        self.quarantine.last_good(kind, live.get(kind, name)?)
+    }
+
+    /// What an earlier term left out of it, once that is known and not yet translated. The fleet is not published before
+    /// it is.
+    pub(super) fn take_inherited(&mut self) -> Vec<LeftOut> {
+        self.inheritance.take()
+    }
+
+    /// What was inherited is part of what is wanted now.
+    pub(super) fn inherited(&mut self) {
+        self.inheritance = Inheritance::settled();
     }
 
     /// What was decided because of that.

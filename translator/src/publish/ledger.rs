@@ -1,5 +1,7 @@
 //! All fleets of the writer's. Decides what is asked of the store, and what its answers mean; asks nothing itself.
 
+mod isolation;
+
 use super::fleet::{Activity, Fleet, Stands, Wanted};
 use super::news::News;
 use super::quarantine::Answers;
@@ -125,6 +127,10 @@ impl Ledger {
             let decisions = fleet.take_decisions().into_iter();
             self.news
                 .extend(decisions.map(|decision| News::Decided { fleet: name.clone(), decision }));
+            let left_out = fleet.take_inherited();
+            if !left_out.is_empty() {
+                self.news.push(News::Inherited { fleet: name.clone(), left_out });
+            }
             if fleet.stands() != before {
                 self.tell(&name, false);
             }

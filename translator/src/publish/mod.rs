@@ -1,6 +1,7 @@
 //! The one writer of the store. [`Ledger`] decides what to ask for; here it is asked, waited for and told.
 
 mod fleet;
+mod inheritance;
 mod ledger;
 mod news;
 mod oversized;
@@ -190,6 +191,26 @@ impl Publisher {
     /// What proxies say: what too many of them reject is kept from the others.
     pub(crate) fn heard(&mut self, answers: &BTreeMap<FleetName, Answers>) {
         self.ledger.heard(answers);
+    }
+
+    /// What an earlier term left out of these fleets is part of what they are to be.
+    pub(crate) fn inherited(&mut self, fleets: impl IntoIterator<Item = FleetName>) {
+        self.ledger.inherited(fleets);
+    }
+
+    /// What was last accepted of a resource, where something else is published.
+    pub(crate) fn last_good(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &str,
+    ) -> Option<Arc<Resource>> {
+        self.ledger.last_good(fleet, kind, name)
+    }
+
+    /// Where an operator holds it, nothing follows from what proxies say.
+    pub(crate) fn is_pinned(&self, fleet: &FleetName) -> bool {
+        self.ledger.is_pinned(fleet)
     }
 
     /// The number of the last change that this fleet was told.

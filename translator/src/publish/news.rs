@@ -2,6 +2,7 @@ use super::oversized::TooLarge;
 use super::quarantine::Decision;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Pinned, Term};
+use heliograph_views::LeftOut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,6 +19,11 @@ pub enum News {
         fleet: FleetName,
         head: Head,
         written: bool,
+    },
+    /// An earlier term left this out of it, because proxies reject it. The fleet waits until it is left out again.
+    Inherited {
+        fleet: FleetName,
+        left_out: Vec<LeftOut>,
     },
     Retired {
         fleet: FleetName,

@@ -144,6 +144,15 @@ impl Quarantine {
         Arc::new(content.with(content.head, entries))
     }
 
+    /// What was last accepted of a resource, where something else is published.
+    pub(super) fn last_good(
+        &self,
+        kind: ResourceType,
+        published: &Resource,
+    ) -> Option<Arc<Resource>> {
+        last_good(&self.stages, kind, published)
+    }
+
     pub(super) fn take_decisions(&mut self) -> Vec<Decision> {
         std::mem::take(&mut self.decisions)
     }

@@ -204,6 +204,17 @@ pub struct Timeouts {
 }
 
 impl HttpRule {
+    /// The same requests, all of them answered with an error.
+    pub(crate) fn unserved(&self) -> Self {
+        Self {
+            matches: self.matches.clone(),
+            filters: Vec::new(),
+            targets: Vec::new(),
+            timeouts: Timeouts::default(),
+            retry: None,
+        }
+    }
+
     /// All that its requests, or copies of them, may be sent to.
     pub fn backends(&self) -> impl Iterator<Item = &Backend> {
         let filters = self.targets.iter().flat_map(|target| &target.filters).chain(&self.filters);

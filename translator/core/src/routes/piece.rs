@@ -64,9 +64,16 @@ pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> P
     let Some(Route::Http(route)) = rules.and_then(|rules| rules.route.as_ref()) else {
         return piece;
     };
+    let left_out = reader.left_out(&table.fleet, key);
     for (index, rule) in route.rules.iter().enumerate() {
+        let left_out = left_out.filter(|left_out| left_out.has_rule(index));
+        let unserved = left_out.map(|_| rule.unserved());
+        let rule = unserved.as_ref().unwrap_or(rule);
         piece.backends.extend(rule.backends().cloned());
         for (alternative, http_match) in rule.matches.iter().enumerate() {
+            if left_out.is_some_and(|left_out| left_out.drops(index, alternative)) {
+                continue;
+            }
             let name = format!("{}/{index}/{alternative}", route_name(key));
             let routes = build::routes(&name, rule, http_match, table);
             piece.routes.extend(routes.into_iter().map(|route| PieceRoute {

@@ -17,6 +17,7 @@ pub use view_policy::ViewPolicyStatus;
 use crate::CONTROLLER_NAME;
 use crate::accept::{self, AcceptedListener};
 use crate::attach::Parent;
+use crate::left_out;
 use crate::objects::heliograph::Proxy;
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::views;
@@ -291,8 +292,14 @@ fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
         fleet: parent.fleet.clone(),
         parent_ref: parent.reference.clone(),
         controller_name: CONTROLLER_NAME,
-        conditions: Conditions::from([parent.accepted.clone(), rules.resolved.clone()])
-            .observed(rules.generation),
+        conditions: {
+            let conditions = [parent.accepted.clone(), rules.resolved.clone()];
+            let mut conditions = Conditions::from(conditions);
+            if let Some(left_out) = left_out::condition(reader, &parent.fleet, key) {
+                conditions.set(left_out);
+            }
+            conditions.observed(rules.generation)
+        },
     };
     let parents: Vec<ParentStatus> = attachment.parents.iter().map(parent).collect();
     (!parents.is_empty()).then_some(RouteStatus { parents })

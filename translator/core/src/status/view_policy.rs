@@ -1,5 +1,6 @@
 use super::reasons::view_policy::{accepted, resolved_refs};
 use super::{Condition, Conditions};
+use crate::left_out;
 use crate::objects::ObjectKey;
 use crate::views::{AcceptedPolicy, Rule, Says};
 use crate::world::Reader;
@@ -45,6 +46,11 @@ pub(super) fn status(reader: &Reader<'_>, key: &ObjectKey) -> Option<ViewPolicyS
             (Conditions::from([Condition::new(reason, why)]), Matches::default())
         }
     };
+    let mut conditions = conditions;
+    if let Some(left_out) = fleet.as_ref().and_then(|fleet| left_out::condition(reader, fleet, key))
+    {
+        conditions.set(left_out);
+    }
     Some(ViewPolicyStatus { conditions: conditions.observed(*generation), matches })
 }
 

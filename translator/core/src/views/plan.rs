@@ -1,7 +1,7 @@
 use super::overlay::Patch;
 use super::policy::{AcceptedPolicy, Rule, Says};
 use crate::ir::{TableKey, listener_name, secret_name};
-use crate::objects::ObjectName;
+use crate::objects::{Kind, ObjectName};
 use crate::world::Reader;
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_views::{Admission, Audience, Preference};
@@ -47,8 +47,10 @@ pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
         }
         let Ok(Says { audience, rules }) = says else { continue };
         let chosen: Arc<str> = name.to_string().into();
+        let left_out = reader.left_out(fleet, &name.clone().of(Kind::ViewPolicy));
         for rule in rules {
             match rule {
+                Rule::Overlay { .. } if left_out.is_some() => {}
                 Rule::Prefer(labels) => plan
                     .preferences
                     .push(Preference { audience: chosen.to_string(), labels: labels.clone() }),

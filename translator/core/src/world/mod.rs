@@ -4,6 +4,7 @@
 //! Why it is right: a unit sees the world only through its [`Reader`], which records what it looked at. Why it is
 //! cheap: a unit whose product is the same as before makes nobody else dirty.
 
+mod culprits;
 mod facts;
 mod graph;
 mod outcome;
@@ -13,18 +14,21 @@ mod sources;
 mod stages;
 mod unit;
 
+pub use culprits::{Culprit, Place};
 pub use outcome::{Outcome, Work};
 pub(crate) use reader::Reader;
 pub use sources::Source;
 
 use crate::infra::names;
 use crate::ir;
+use crate::left_out;
 use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed, gateway};
 use crate::status::{Problem, Status};
 use facts::Facts;
 use graph::Graph;
 use heliograph_snapshot::{FleetName, Internal, Resource, ResourceType, Section};
+use heliograph_views::LeftOut;
 use stages::Product;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -70,8 +74,43 @@ impl World {
             None => BTreeSet::new(),
         };
         let touched = self.facts.set_object(&key, object);
-        self.demand(&Fact::Object(key), units);
+        self.demand(&Fact::Object(key.clone()), units);
         self.touch(touched);
+        // What has changed is tried again.
+        for fleet in self.facts.outdated(&key) {
+            self.leave_out(&fleet, &key, None);
+        }
+    }
+
+    /// Leaves something of an object out of what is published for a fleet, or nothing any more. It is ignored where the
+    /// object is another one by now.
+    pub fn leave_out(&mut self, fleet: &FleetName, object: &ObjectKey, left_out: Option<LeftOut>) {
+        let left_out =
+            left_out.filter(|it| self.revision(object).is_some_and(|is| is == it.revision));
+        let units = left_out.iter().map(|_| Unit::LeftOut(fleet.clone(), object.clone())).collect();
+        if self.facts.set_left_out(fleet, object, left_out) {
+            self.demand(&Fact::LeftOut(fleet.clone(), object.clone()), units);
+            let entry = Unit::LeftOut(fleet.clone(), object.clone());
+            if self.graph.is_demanded(&entry) {
+                self.dirty.insert(entry);
+            }
+            self.touch(vec![Fact::said_by(object)]);
+        }
+    }
+
+    /// What is left out of what is published for a fleet.
+    pub fn left_out(&self, fleet: &FleetName) -> impl Iterator<Item = (&ObjectKey, &LeftOut)> {
+        self.facts.all_left_out(fleet)
+    }
+
+    /// How many objects are left out, counted for each fleet.
+    pub fn objects_left_out(&self) -> usize {
+        self.facts.objects_left_out()
+    }
+
+    /// Which content of an object there is.
+    pub fn revision(&self, object: &ObjectKey) -> Option<String> {
+        self.facts.object(object).map(left_out::revision)
     }
 
     /// Forgets all that follows from the objects, and keeps them: the next call of [`World::settle`] returns everything.
@@ -90,7 +129,14 @@ impl World {
                 self.compute(unit);
             }
         }
-        self.facts.take_outcome(work)
+        let outcome = self.facts.take_outcome(work);
+        for fleet in &outcome.retired {
+            let objects: Vec<_> = self.left_out(fleet).map(|(object, _)| object.clone()).collect();
+            for object in objects {
+                self.leave_out(fleet, &object, None);
+            }
+        }
+        outcome
     }
 
     /// All objects that are known.

@@ -10,6 +10,7 @@ use crate::routes::{Piece, Rules};
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
 use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
+use heliograph_views::LeftOut;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -122,6 +123,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn rules(&self, route: &ObjectKey) -> Option<&'a Rules> {
         self.saw(Fact::Product(Unit::Rules(route.clone())));
         self.facts.rules(route)
+    }
+
+    /// What of an object is left out of what is published for a fleet. Whoever asks has read what the object says, and is
+    /// computed again with it.
+    pub(crate) fn left_out(&self, fleet: &FleetName, object: &ObjectKey) -> Option<&'a LeftOut> {
+        self.saw(Fact::said_by(object));
+        self.facts.left_out(fleet, object)
     }
 
     pub(crate) fn placement(&self, route: &ObjectKey) -> Option<&'a Arc<Attachment>> {

@@ -180,7 +180,7 @@ impl World {
             .collect()
     }
 
-    fn table(&self, fleet: &FleetName, name: &str) -> Option<TableKey> {
+    pub(super) fn table(&self, fleet: &FleetName, name: &str) -> Option<TableKey> {
         let listeners = &self.facts.fleet(fleet)?.listeners;
         let mut tables = listeners.iter().map(|listener| TableKey::of(fleet, listener));
         tables.find(|table| table.to_string() == name)
@@ -191,7 +191,7 @@ impl World {
         here.map(|candidate| &candidate.listener)
     }
 
-    fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = &ObjectKey> {
+    pub(super) fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = &ObjectKey> {
         self.listeners_of(table).flat_map(|listener| self.facts.attached(listener))
     }
 
@@ -217,14 +217,14 @@ impl World {
 }
 
 /// The names in a text: whatever stands between spaces and punctuation that names of ours do not have.
-fn names(words: &str) -> impl Iterator<Item = &str> {
+pub(super) fn names(words: &str) -> impl Iterator<Item = &str> {
     let is_part = |letter: char| letter.is_alphanumeric() || "/-._*".contains(letter);
     let parts = words.split(move |letter| !is_part(letter));
     parts.map(|name| name.trim_end_matches('.')).filter(|name| !name.is_empty())
 }
 
 /// The route of an Envoy route: `httproute/shop/cart/0/0` is of HTTPRoute shop/cart.
-fn route_named(name: &str) -> Option<ObjectKey> {
+pub(super) fn route_named(name: &str) -> Option<ObjectKey> {
     let mut parts = name.split('/');
     let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
     let is_named = |known: &Kind| known.is_route() && known.as_str().eq_ignore_ascii_case(kind);
@@ -233,13 +233,13 @@ fn route_named(name: &str) -> Option<ObjectKey> {
 }
 
 /// The number behind this.
-fn index(words: &str, before: &str) -> Option<usize> {
+pub(super) fn index(words: &str, before: &str) -> Option<usize> {
     let (_, rest) = words.split_once(before)?;
     rest.split_once(']')?.0.parse().ok()
 }
 
 /// What stands in quotation marks, the longest first.
-fn quotes(words: &str) -> impl Iterator<Item = &str> {
+pub(super) fn quotes(words: &str) -> impl Iterator<Item = &str> {
     let mut quoted: Vec<&str> = ['\'', '"', '`']
         .into_iter()
         .flat_map(|mark| words.split(mark).skip(1).step_by(2))
@@ -249,6 +249,6 @@ fn quotes(words: &str) -> impl Iterator<Item = &str> {
     quoted.into_iter()
 }
 
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+pub(super) fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }

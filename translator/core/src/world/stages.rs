@@ -9,7 +9,7 @@ use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::routes::{Piece, Rules};
 use crate::status::Status;
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
-use crate::{accept, attach, build, merge, routes, status, views};
+use crate::{accept, attach, build, left_out, merge, routes, status, views};
 use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use std::collections::BTreeSet;
@@ -68,6 +68,7 @@ pub(super) fn compute(unit: &Unit, reader: &Reader<'_>) -> Product {
             Product::Treatment(Some(views::treatment(reader, fleet, *kind, name)))
         }
         Unit::Entry(_, name) => Product::Resource(views::entry(reader, name)),
+        Unit::LeftOut(fleet, object) => Product::Resource(left_out::entry(reader, fleet, object)),
         Unit::Status(object) => Product::Status(status::of(reader, object)),
     }
 }
@@ -115,7 +116,8 @@ impl Product {
             | Unit::Listener(..)
             | Unit::Table(_)
             | Unit::Audience(..)
-            | Unit::Entry(..) => Self::Resource(None),
+            | Unit::Entry(..)
+            | Unit::LeftOut(..) => Self::Resource(None),
             Unit::Status(_) => Self::Status(None),
         }
     }

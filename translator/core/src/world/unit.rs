@@ -47,6 +47,8 @@ pub(crate) enum Unit {
     Treatment(FleetName, ResourceType, Arc<str>),
     /// A proxy's entry in the directory of its fleet.
     Entry(FleetName, ObjectName),
+    /// That an object is left out of what is published for a fleet.
+    LeftOut(FleetName, ObjectKey),
     Status(ObjectKey),
 }
 
@@ -59,8 +61,10 @@ pub(crate) enum Fact {
     Namespace(Kind, Arc<str>),
     /// The objects of a kind that are about another: the EndpointSlices of a Service.
     Pointing(Kind, ObjectKey),
-    /// What a unit came to.
+    /// What a unit came to. With the rules of a route, or what a policy says, goes what of it is left out.
     Product(Unit),
+    /// That something of an object is left out of what is published for a fleet.
+    LeftOut(FleetName, ObjectKey),
     /// What the Gateways of a fleet want of it that share it.
     Claims(FleetName),
     /// What a Gateway that shares its proxies does not get.
@@ -95,6 +99,16 @@ pub(crate) enum Fact {
     Resource(FleetName, ResourceType, Arc<str>),
 }
 
+impl Fact {
+    /// What an object says that something may be left out of.
+    pub(crate) fn said_by(object: &ObjectKey) -> Self {
+        Self::Product(match object.kind {
+            Kind::ViewPolicy => Unit::Policy(object.name.clone()),
+            _ => Unit::Rules(object.clone()),
+        })
+    }
+}
+
 impl Unit {
     /// Whether it is of an earlier stage.
     pub(crate) fn is_before(&self, other: &Self) -> bool {
@@ -125,6 +139,7 @@ impl Unit {
             Self::Audience(..) => "audience",
             Self::Treatment(..) => "treatment",
             Self::Entry(..) => "entry",
+            Self::LeftOut(..) => "left_out",
             Self::Status(_) => "status",
         }
     }

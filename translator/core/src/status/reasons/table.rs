@@ -246,6 +246,10 @@ reasons! {
                 "Proxies reject the table that it is in; the message has Envoy's words. They go on with what they accepted before. Otherwise there is no \
                  such condition.",
                 MEND;
+            LEFT_OUT: false, "LeftOut",
+                "More proxies reject it than accept it, so the tables are published without it: its requests are answered with 500, and matches that \
+                 Envoy itself rejects are dropped. The message has Envoy's words. All other routes are served.",
+                "Fix what Envoy names. The route is tried again when it changes, or when its annotation `heliograph.dev/retry` does.";
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs", RESOLVED, "";
@@ -311,6 +315,10 @@ reasons! {
                 "Proxies reject what it makes of a resource; the message has Envoy's words. They go on with what they accepted before. Otherwise there is no \
                  such condition.",
                 "Mend the overlay; or [Proxies reject something](../troubleshooting.md#proxies-reject-something).";
+            LEFT_OUT: false, "LeftOut",
+                "More proxies reject what it makes of a resource than accept it, so its overlays are left out; the message has Envoy's words. Its other \
+                 rules hold.",
+                "Fix what Envoy names. The policy is tried again when it changes, or when its annotation `heliograph.dev/retry` does.";
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs",

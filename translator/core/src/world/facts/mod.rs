@@ -1,11 +1,13 @@
 mod attachments;
 mod claims;
+mod left_out;
 mod views;
 
 use crate::accept::{AcceptedGateway, Claim, Contest, Door, Doors};
 use crate::attach::Attachment;
 use crate::budget::{Budgets, Excess};
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
+use crate::left_out::object_name;
 use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
 use crate::routes::{Piece, Rules};
@@ -17,6 +19,7 @@ use crate::world::stages::Product;
 use crate::world::unit::{Fact, Unit};
 use bytes::Bytes;
 use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
+use heliograph_views::LeftOut;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -25,6 +28,8 @@ use std::sync::Arc;
 pub(in crate::world) struct Facts {
     pub(in crate::world) limits: Limits,
     objects: BTreeMap<ObjectKey, Object>,
+    /// What proxies reject of objects, and of which fleets.
+    left_out: BTreeMap<ObjectKey, BTreeMap<FleetName, LeftOut>>,
     /// By what they are about.
     pointing: Relation<(Kind, ObjectKey), ObjectKey>,
     claims: BTreeMap<ObjectName, Claim>,
@@ -425,6 +430,10 @@ fn place(unit: &Unit) -> Option<(FleetName, Section, Arc<str>)> {
             (fleet, Internal::Rules.into(), heliograph_views::audience_name(id))
         }
         Unit::Entry(fleet, proxy) => (fleet, Internal::Directory.into(), proxy.name.to_string()),
+        Unit::LeftOut(fleet, object) => {
+            let name = heliograph_views::left_out_name(&object_name(object));
+            (fleet, Internal::Quarantine.into(), name)
+        }
         _ => return None,
     };
     Some((fleet.clone(), section, name.into()))

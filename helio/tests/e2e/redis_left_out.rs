@@ -1,0 +1,118 @@
+//! A route that only Envoy rejects is left out, and every other one of its table is served, by Envoys that run and by those
+//! that start.
+
+use crate::harness::write;
+use crate::redis_site::{FLEET, Program, Site};
+use crate::servers::{Server, until};
+use crate::traffic::{Traffic, ask};
+use serde_json::Value;
+
+/// Such an Envoy takes no regular expression that is larger than a few characters, which no look at the objects can tell.
+const PICKY: &str = "
+layered_runtime:
+  layers:
+  - {name: picky, static_layer: {re2.max_program_size.error_level: 40}}
+";
+
+/// A route of another tenant at the same listeners.
+fn tenant(name: &str, path: &str) -> String {
+    format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {name}}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules:
+  - matches: [{{path: {path}}}]
+    backendRefs: [{{name: green, port: 80}}]
+  - matches: [{{path: {{value: /{name}}}}}]
+    backendRefs: [{{name: green, port: 80}}]
+"
+    )
+}
+
+fn pattern(large: bool) -> &'static str {
+    match large {
+        true => "{type: RegularExpression, value: '/[a-z]{20}/[0-9]{20}'}",
+        false => "{type: RegularExpression, value: '/[a-z]+'}",
+    }
+}
+
+async fn fleet(distributor: &Program) -> Value {
+    let page: Value = serde_json::from_str(&distributor.page("/fleets").await).unwrap();
+    page[FLEET].clone()
+}
+
+/// Why a route is not served as it is, as its status says.
+async fn problem(translator: &Program, route: &str) -> Option<String> {
+    let page: Value = serde_json::from_str(&translator.page("/status?format=json").await).unwrap();
+    let object = page["objects"].as_array()?.iter().find(|object| object["name"] == route)?;
+    let conditions = object["status"]["parents"][0]["conditions"].as_array()?;
+    let left_out = conditions.iter().find(|condition| condition["reason"] == "LeftOut")?;
+    Some(left_out["message"].as_str()?.to_owned())
+}
+
+async fn until_served(site: &Site, path: &str) {
+    let expected = format!("green web.test {path}");
+    until(&format!("{path} is served"), async || {
+        ask(site.http, path).await.is_ok_and(|answer| answer.body == expected)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_route_that_only_envoy_rejects_is_left_out_and_all_others_are_served() {
+    let redis = Server::start(&[]).await;
+    let site = Site::new(&redis.url()).await;
+    let mut translator = site.translator().await;
+    let (one, two) = (site.distributor("one").await, site.distributor("two").await);
+    let mut first = site.envoy_with("envoy-one", &one, PICKY).await;
+    first.until_live().await;
+    site.until_answered_by("blue").await;
+    write(&site.manifests(), "early.yaml", &tenant("early", "{value: /early/path}"));
+    until_served(&site, "/early").await;
+    until("it has it all", async || fleet(&one).await["acknowledged"] == 1).await;
+
+    // All of it at once: one whose table was never accepted must not harm others either.
+    let traffic = Traffic::start(site.http);
+    write(&site.manifests(), "bad.yaml", &tenant("bad", pattern(true)));
+    write(&site.manifests(), "late.yaml", &tenant("late", "{value: /late/path}"));
+    until("it is left out", async || problem(&translator, "bad").await.is_some()).await;
+    let message = problem(&translator, "bad").await.unwrap();
+    assert!(message.contains("match 0 of rule 0 is dropped"), "{message}");
+    assert!(message.contains("program size"), "{message}");
+    for path in ["/early", "/late", "/bad"] {
+        until_served(&site, path).await;
+    }
+    write(&site.manifests(), "later.yaml", &tenant("later", "{value: /later/path}"));
+    until_served(&site, "/later").await;
+
+    // One that starts now knows nothing but this.
+    let second = site.envoy_with("envoy-two", &two, PICKY).await;
+    second.until_live().await;
+    until("the second has it all", async || fleet(&two).await["acknowledged"] == 1).await;
+    traffic.until_more().await;
+    traffic.stop().await;
+    assert!(first.end().await.success(), "{}", first.log());
+    for path in ["/early", "/late", "/bad", "/later"] {
+        until_served(&site, path).await;
+    }
+
+    // Another translator does not publish it again.
+    assert!(translator.end().await.success(), "{}", translator.log());
+    translator = site.translator().await;
+    write(&site.manifests(), "last.yaml", &tenant("last", "{value: /last/path}"));
+    until_served(&site, "/last").await;
+    assert!(problem(&translator, "bad").await.is_some(), "{}", translator.log());
+    assert_eq!(fleet(&two).await["rejections"], Value::Array(vec![]));
+
+    // Fixed, it is served again.
+    write(&site.manifests(), "bad.yaml", &tenant("bad", pattern(false)));
+    until_served(&site, "/anything").await;
+    assert_eq!(problem(&translator, "bad").await, None);
+    second.assert_undisturbed().await;
+    for mut program in [translator, one, two] {
+        assert!(program.end().await.success(), "{}", program.log());
+    }
+}

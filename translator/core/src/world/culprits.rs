@@ -1,0 +1,231 @@
+//! What of which objects may be the cause of a rejection. Envoy's words are a hint and no proof: some of them are a tenant's.
+
+use super::World;
+use super::sources::{contains, index, names, quotes, route_named};
+use crate::ir::{Hostname, TableKey};
+use crate::objects::{Kind, ObjectKey};
+use bytes::Bytes;
+use heliograph_envoy::Message;
+use heliograph_envoy::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use heliograph_snapshot::{FleetName, ResourceType, Version};
+use heliograph_views::Treatment;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// An object of which something may be the cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Culprit {
+    pub object: ObjectKey,
+    /// Whether the words mean it.
+    pub is_meant: bool,
+    /// The matches that the words mean. Empty: they mean none more than another.
+    pub places: BTreeSet<Place>,
+}
+
+/// A match of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub rule: u32,
+    pub index: u32,
+    /// The words quote the match itself, not what is done with its requests.
+    pub is_match: bool,
+}
+
+/// A route, and which match of it if that is told.
+type Meant = (ObjectKey, Option<Place>);
+
+/// A route of Envoy's, as a table has it.
+struct Entry {
+    object: ObjectKey,
+    rule: u32,
+    index: u32,
+    encoded: Bytes,
+    /// The match alone.
+    matching: Vec<u8>,
+}
+
+impl World {
+    /// The routes, or policies, that may be the cause of a rejection: those first that the words mean, then the youngest
+    /// first. Empty where nothing of the kind can be: the version is not what there is, or the resource is made of neither.
+    ///
+    /// `good` is what was last accepted of the resource: what is there as it is now is no cause.
+    pub fn culprits(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &str,
+        version: Version,
+        words: &str,
+        good: Option<&Bytes>,
+    ) -> Vec<Culprit> {
+        let name: Arc<str> = name.into();
+        let Some(resource) = self.facts.resource(fleet, kind, &name) else { return Vec::new() };
+        if resource.version != version {
+            return self.culprits_of_variant(fleet, kind, &name, version);
+        }
+        match (kind, self.table(fleet, &name)) {
+            (ResourceType::Route, Some(table)) => self.culprits_in_table(&table, words, good),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The version of a resource that there is now.
+    pub fn version(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &Arc<str>,
+    ) -> Option<Version> {
+        self.facts.resource(fleet, kind, name).map(|resource| resource.version)
+    }
+
+    /// The policy that made a resource what was rejected, for some clients.
+    fn culprits_of_variant(
+        &self,
+        fleet: &FleetName,
+        kind: ResourceType,
+        name: &Arc<str>,
+        version: Version,
+    ) -> Vec<Culprit> {
+        let treated = self.facts.treatment(fleet, kind, name).and_then(|it| it.rule.as_ref());
+        let treatment = treated.and_then(|rule| Treatment::decode(rule.body.clone()).ok());
+        let variants = treatment.map(|treatment| treatment.variants).unwrap_or_default();
+        let rejected = variants.iter().filter(|variant| Version::of(&variant.body) == version);
+        let audiences: BTreeSet<&str> = rejected.map(|variant| &*variant.audience).collect();
+        let planned = self.facts.plan(fleet).and_then(|it| it.resources.get(&(kind, name.clone())));
+        let overlays = planned.into_iter().flat_map(|planned| &planned.overlays);
+        let policies = overlays.filter(|overlay| audiences.contains(&*overlay.audience));
+        let culprit =
+            |object: ObjectKey| Culprit { object, is_meant: true, places: BTreeSet::new() };
+        policies.map(|overlay| culprit(overlay.policy.clone().of(Kind::ViewPolicy))).collect()
+    }
+
+    fn culprits_in_table(
+        &self,
+        table: &TableKey,
+        words: &str,
+        good: Option<&Bytes>,
+    ) -> Vec<Culprit> {
+        let routes: BTreeSet<&ObjectKey> = self.routes_of(table).collect();
+        let mut entries: Vec<Entry> =
+            routes.iter().flat_map(|route| self.entries(route, table)).collect();
+        let accepted = good.map(accepted).unwrap_or_default();
+        let changed: BTreeSet<ObjectKey> = entries
+            .iter()
+            .filter(|entry| !accepted.contains(&*entry.encoded))
+            .map(|entry| entry.object.clone())
+            .collect();
+        // Where all routes are as they were, it is something else about them, say a host.
+        if !changed.is_empty() {
+            entries.retain(|entry| changed.contains(&entry.object));
+        }
+        let suspects: BTreeSet<&ObjectKey> = entries.iter().map(|entry| &entry.object).collect();
+        let meant = self.meant(table, &entries, words);
+        let age = |route: &ObjectKey| {
+            let created = self.facts.rules(route).map_or(i64::MAX, |rules| rules.created);
+            (created, route.name.to_string())
+        };
+        let mut culprits: Vec<Culprit> = suspects
+            .iter()
+            .map(|route| Culprit {
+                object: (*route).clone(),
+                is_meant: suspects.len() == 1 || meant.iter().any(|(of, _)| of == *route),
+                places: meant.iter().filter(|(of, _)| of == *route).filter_map(|it| it.1).collect(),
+            })
+            .collect();
+        culprits.sort_by_cached_key(|it| (Reverse(it.is_meant), Reverse(age(&it.object))));
+        culprits
+    }
+
+    /// What the words mean, as precisely as they tell. What the proxy counts and what it quotes of a route comes before
+    /// names, and those in quotation marks come last: what is quoted is what somebody wrote.
+    fn meant(&self, table: &TableKey, entries: &[Entry], words: &str) -> BTreeSet<Meant> {
+        let plain = unquoted(words);
+        let named = |text: &str| {
+            let named = names(text).filter_map(place);
+            let known = named.filter(|(object, _)| entries.iter().any(|it| it.object == *object));
+            known.collect::<BTreeSet<_>>()
+        };
+        let steps: [&dyn Fn() -> BTreeSet<Meant>; 5] = [
+            &|| self.counted(table, &plain).filter(|it| known(entries, it)).into_iter().collect(),
+            &|| quoted(entries, words),
+            &|| named(&plain),
+            &|| self.of_host(table, &plain).filter(|it| known(entries, it)).into_iter().collect(),
+            &|| named(words),
+        ];
+        let found = steps.iter().map(|step| step()).find(|found| !found.is_empty());
+        found.unwrap_or_default()
+    }
+
+    /// Envoy's validation counts: `VirtualHosts[0]: … Routes[3]: …`.
+    fn counted(&self, table: &TableKey, words: &str) -> Option<Meant> {
+        let host = self.facts.virtual_hosts(table).nth(index(words, "VirtualHosts[")?)?;
+        let host = VirtualHost::decode(host.as_ref()).ok()?;
+        place(&host.routes.get(index(words, "Routes[")?)?.name)
+    }
+
+    /// The route of a virtual host that is named, if it is the only one there.
+    fn of_host(&self, table: &TableKey, words: &str) -> Option<Meant> {
+        let routes_of = |word: &str| {
+            let host = self.facts.virtual_host(table, &word.parse::<Hostname>().ok()?)?;
+            let host = VirtualHost::decode(host.as_ref()).ok()?;
+            let routes = host.routes.iter().filter_map(|route| route_named(&route.name));
+            Some(routes.collect::<BTreeSet<ObjectKey>>())
+        };
+        let mut found = names(words).filter_map(routes_of);
+        found.find(|routes| routes.len() == 1)?.pop_first().map(|route| (route, None))
+    }
+
+    fn entries(&self, route: &ObjectKey, table: &TableKey) -> Vec<Entry> {
+        let piece = self.facts.piece(route, table);
+        let encoded = piece.into_iter().flat_map(|piece| &piece.routes).map(|it| &it.encoded);
+        let entry = |encoded: &Bytes| {
+            let decoded = Route::decode(encoded.as_ref()).ok()?;
+            let (object, found) = place(&decoded.name)?;
+            let Place { rule, index, .. } = found?;
+            let matching = decoded.r#match.map(|it| it.encode_to_vec()).unwrap_or_default();
+            Some(Entry { object, rule, index, encoded: encoded.clone(), matching })
+        };
+        encoded.filter_map(entry).collect()
+    }
+}
+
+fn known(entries: &[Entry], found: &Meant) -> bool {
+    entries.iter().any(|entry| entry.object == found.0)
+}
+
+/// The matches with the longest text that is quoted from one.
+fn quoted(entries: &[Entry], words: &str) -> BTreeSet<Meant> {
+    let saying = |text: &str| -> BTreeSet<_> {
+        let text = text.as_bytes();
+        let saying = entries.iter().filter(|entry| contains(&entry.encoded, text));
+        let place = |entry: &Entry| {
+            let is_match = contains(&entry.matching, text);
+            Place { rule: entry.rule, index: entry.index, is_match }
+        };
+        saying.map(|entry| (entry.object.clone(), Some(place(entry)))).collect()
+    };
+    quotes(words).map(saying).find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// The routes of a table, as they were accepted.
+fn accepted(table: &Bytes) -> BTreeSet<Vec<u8>> {
+    let table = RouteConfiguration::decode(table.as_ref()).unwrap_or_default();
+    let routes = table.virtual_hosts.into_iter().flat_map(|host| host.routes);
+    routes.map(|route| route.encode_to_vec()).collect()
+}
+
+/// Where a route of Envoy's comes from: `httproute/shop/cart/0/1` is match 1 of rule 0.
+fn place(name: &str) -> Option<Meant> {
+    let object = route_named(name)?;
+    let mut rest = name.split('/').skip(3);
+    let mut number = || rest.next()?.parse::<u32>().ok();
+    let place = number().zip(number());
+    Some((object, place.map(|(rule, index)| Place { rule, index, is_match: false })))
+}
+
+/// What stands outside of quotation marks.
+fn unquoted(words: &str) -> String {
+    words.split(['\'', '"', '`']).step_by(2).collect::<Vec<_>>().join(" ")
+}

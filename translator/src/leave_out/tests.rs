@@ -1,0 +1,252 @@
+use super::*;
+use heliograph_snapshot::{Head, Version};
+use heliograph_translator_core::Event;
+use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
+
+const GATEWAY: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: heliograph}
+spec: {controllerName: heliograph.dev/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: infra}
+spec:
+  gatewayClassName: heliograph
+  listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]
+";
+
+/// A fleet whose proxies reject every table that has one of some texts in it.
+struct Fleet {
+    world: World,
+    isolation: Isolation,
+    settled: u64,
+    sequence: u64,
+    accepted: Option<Arc<Resource>>,
+    rejects: Vec<&'static str>,
+    words: String,
+    /// How many of them.
+    proxies: u64,
+    /// And how many others take everything.
+    lenient: u64,
+}
+
+fn route(name: &str, path: &str) -> String {
+    format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: {name}, namespace: shop, creationTimestamp: \"2026-01-01T00:00:00Z\"}}
+spec:
+  parentRefs: [{{name: web, namespace: infra}}]
+  rules:
+  - matches: [{{path: {{value: /{name}}}}}]
+    filters: [{{type: ResponseHeaderModifier, responseHeaderModifier: {{set: [{{name: a, value: {path}}}]}}}}]
+"
+    )
+}
+
+fn name() -> FleetName {
+    FleetName::new("infra", "web")
+}
+
+impl Fleet {
+    fn new(rejects: &[&'static str], words: &str) -> Self {
+        let mut fleet = Self {
+            world: World::new(),
+            isolation: Isolation::default(),
+            settled: 0,
+            sequence: 0,
+            accepted: None,
+            rejects: rejects.to_vec(),
+            words: words.to_owned(),
+            proxies: 3,
+            lenient: 0,
+        };
+        fleet.apply(GATEWAY);
+        fleet
+    }
+
+    fn apply(&mut self, manifests: &str) {
+        for document in parse(manifests) {
+            match document {
+                Document::Object(object) => self.world.apply(Event::Applied(object)),
+                other => panic!("{other:?}"),
+            }
+        }
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.world.settle();
+        self.settled += 1;
+        self.sequence += 1;
+    }
+
+    fn table(&self) -> Arc<Resource> {
+        let (_, table) = self
+            .world
+            .resources(&name())
+            .find(|(kind, _)| *kind == ResourceType::Route)
+            .expect("a table");
+        table.clone()
+    }
+
+    fn is_rejected(&self, table: &Resource) -> bool {
+        let has = |text: &&str| table.body.windows(text.len()).any(|it| it == text.as_bytes());
+        self.rejects.iter().any(has)
+    }
+
+    /// What proxies say to what is published.
+    fn said(&mut self) -> FleetProxies {
+        let table = self.table();
+        let mut said = FleetProxies { connected: self.proxies, ..FleetProxies::default() };
+        if self.is_rejected(&table) {
+            let subject: (ResourceType, Arc<str>, Version) =
+                (ResourceType::Route, table.name.clone(), table.version);
+            let rejection = Rejection {
+                words: self.words.as_str().into(),
+                rejected: self.proxies,
+                accepted: self.lenient,
+                is_counted: true,
+            };
+            said.rejections.insert(subject, rejection);
+        } else {
+            said.acknowledged.insert(self.head(), self.proxies);
+            self.accepted = Some(table);
+        }
+        said
+    }
+
+    fn head(&self) -> Head {
+        Head { epoch: 0, fence: 1, sequence: self.sequence }
+    }
+
+    /// Goes on until nothing changes any more. Returns how many publications that took.
+    fn isolate(&mut self) -> usize {
+        let mut publications = 0;
+        let mut quiet = 0;
+        while quiet < 3 {
+            let said = self.said();
+            let stands = Some(Stands { head: self.head(), holds: 0 });
+            let fleet = name();
+            let answered = Answered { fleet: &fleet, said: &said, stands, settled: self.settled };
+            let good = self.accepted.clone();
+            let changes = self.isolation.decide(&answered, &self.world, |_, _| good.clone());
+            match changes.is_empty() {
+                true => quiet += 1,
+                false => (publications, quiet) = (publications + 1, 0),
+            }
+            for (object, left_out) in changes {
+                self.world.leave_out(&fleet, &object, left_out);
+            }
+            self.settle();
+            assert!(publications < 64, "it never ends");
+        }
+        publications
+    }
+
+    fn left_out(&self) -> Vec<String> {
+        let fleet = name();
+        let all = self.world.left_out(&fleet);
+        all.map(|(object, it)| {
+            let how = if it.is_dropped { " dropped" } else { "" };
+            let suspect = if it.is_suspect { " suspect" } else { "" };
+            format!("{}{how}{suspect}", object.name.name)
+        })
+        .collect()
+    }
+}
+
+#[test]
+fn what_words_quote_is_left_out_at_once_and_served_again_when_it_is_fixed() {
+    let mut fleet = Fleet::new(&["evil"], "header value 'evil' is not allowed");
+    fleet.apply(&route("good", "fine"));
+    fleet.isolate();
+    fleet.apply(&route("bad", "evil"));
+    assert_eq!(fleet.isolate(), 1);
+    assert_eq!(fleet.left_out(), ["bad"]);
+    // Others come and go.
+    fleet.apply(&route("later", "fine"));
+    assert_eq!(fleet.isolate(), 0);
+    assert!(!fleet.is_rejected(&fleet.table()));
+    fleet.apply(&route("bad", "fixed"));
+    assert_eq!(fleet.isolate(), 0);
+    assert_eq!(fleet.left_out(), [""; 0]);
+}
+
+#[test]
+fn where_words_tell_nothing_the_cause_is_found_among_those_that_changed() {
+    let mut fleet = Fleet::new(&["evil", "wicked"], "something is wrong");
+    for number in 0..30 {
+        fleet.apply(&route(&format!("before-{number}"), "fine"));
+    }
+    fleet.isolate();
+    for number in 0..20 {
+        fleet.apply(&route(&format!("new-{number}"), "fine"));
+    }
+    fleet.apply(&route("new-3", "evil"));
+    fleet.apply(&route("new-17", "wicked"));
+    let publications = fleet.isolate();
+    assert_eq!(fleet.left_out(), ["new-17", "new-3"]);
+    assert!(publications < 20, "{publications}");
+}
+
+#[test]
+fn a_match_that_is_rejected_itself_is_dropped() {
+    let mut fleet = Fleet::new(&["/evil"], "something is wrong");
+    fleet.apply(&route("good", "fine"));
+    fleet.isolate();
+    fleet.apply(&route("evil", "fine"));
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), ["evil dropped"]);
+}
+
+#[test]
+fn words_that_accuse_somebody_else_only_take_longer() {
+    let mut fleet = Fleet::new(&["evil"], "httproute/shop/innocent/0/0 is wrong");
+    fleet.apply(&route("innocent", "fine"));
+    fleet.apply(&route("bad", "evil"));
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), ["bad"], "although nothing was ever accepted");
+}
+
+#[test]
+fn what_most_proxies_accept_is_not_left_out() {
+    let mut fleet = Fleet::new(&["evil"], "header value 'evil' is not allowed");
+    fleet.lenient = 3;
+    fleet.apply(&route("bad", "evil"));
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), [""; 0]);
+}
+
+#[test]
+fn what_is_rejected_whatever_is_left_out_is_tried_once() {
+    let mut fleet = Fleet::new(&["http/80"], "the name of the table is wrong");
+    fleet.apply(&route("one", "fine"));
+    fleet.apply(&route("two", "fine"));
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), [""; 0], "all is as it was");
+    assert_eq!(fleet.isolate(), 0);
+    // Something else may be the cause.
+    fleet.apply(&route("two", "other"));
+    assert!(fleet.isolate() > 0);
+    assert_eq!(fleet.left_out(), [""; 0]);
+}
+
+#[test]
+fn a_second_mistake_in_a_route_is_left_out_as_well() {
+    let mut fleet = Fleet::new(&["evil"], "header value 'evil' is not allowed");
+    let two = route("bad", "evil") + "  - matches: [{path: {value: /wicked/path}}]\n";
+    fleet.apply(&two);
+    fleet.isolate();
+    fleet.rejects = vec!["/wicked/path"];
+    fleet.words = "path '/wicked/path' is not allowed".to_owned();
+    fleet.isolate();
+    let fleet_name = name();
+    let key = ObjectName::new("shop", "bad").of(Kind::HTTPRoute);
+    let (_, left_out) = fleet.world.left_out(&fleet_name).find(|it| *it.0 == key).unwrap();
+    let rules: Vec<_> = left_out.rules.iter().map(|it| (it.index, it.dropped.clone())).collect();
+    assert_eq!(rules, [(0, vec![]), (1, vec![0])]);
+}

@@ -1,0 +1,68 @@
+//! What more proxies reject than accept is left out of what is translated.
+
+use super::Translator;
+use crate::leave_out::Answered;
+use crate::publish::Publisher;
+use heliograph_snapshot::FleetName;
+use heliograph_translator_core::left_out::object_of;
+use heliograph_translator_core::objects::ObjectKey;
+use heliograph_views::LeftOut;
+use std::sync::Arc;
+
+impl Translator {
+    /// Decides what is left out, from what proxies say. Returns whether that is something else than before, and so to be
+    /// translated.
+    pub(super) fn isolate(&mut self, publisher: &Publisher) -> bool {
+        let Some(proxies) = self.proxies.borrow().clone() else { return false };
+        let mut is_news = false;
+        for (fleet, said) in proxies.iter() {
+            // What an operator holds is not what was translated.
+            if publisher.is_pinned(fleet) || !self.isolation.concerns(fleet, said) {
+                continue;
+            }
+            let revision = publisher.revision(fleet);
+            let stands = publisher.stands(fleet).filter(|stands| stands.holds >= revision);
+            let answered = Answered { fleet, said, stands, settled: self.settled };
+            let good = |kind, name: &Arc<str>| publisher.last_good(fleet, kind, name);
+            let changes = self.isolation.decide(&answered, &self.world, good);
+            is_news |= !changes.is_empty();
+            for (object, left_out) in changes {
+                tell(fleet, &object, left_out.as_ref());
+                self.world.leave_out(fleet, &object, left_out);
+            }
+        }
+        is_news
+    }
+
+    /// Leaves out what an earlier term left out.
+    pub(super) fn inherit(&mut self, fleet: &FleetName, left_out: &[LeftOut]) {
+        for left_out in left_out {
+            let Some(object) = object_of(left_out) else { continue };
+            tell(fleet, &object, Some(left_out));
+            self.world.leave_out(fleet, &object, Some(left_out.clone()));
+        }
+        self.inheriting.push(fleet.clone());
+    }
+
+    /// What was left out when this was translated is part of it.
+    pub(super) fn isolated(&mut self, retired: &[FleetName], publisher: &mut Publisher) {
+        self.settled += 1;
+        self.isolation.retired(retired);
+        publisher.inherited(std::mem::take(&mut self.inheriting));
+        self.metrics.left_out(self.world.objects_left_out());
+    }
+}
+
+fn tell(fleet: &FleetName, object: &ObjectKey, left_out: Option<&LeftOut>) {
+    match left_out {
+        None => tracing::info!(%fleet, %object, "nothing of it is left out any more"),
+        Some(left_out) if left_out.is_suspect => tracing::info!(
+            %fleet, %object,
+            "left out to find out whether it is what proxies reject: {}", left_out.words
+        ),
+        Some(left_out) => tracing::warn!(
+            %fleet, %object,
+            "left out, because more proxies reject it than accept it: {}", left_out.words
+        ),
+    }
+}

@@ -1,0 +1,37 @@
+//! The fleets that stay as they are, because what is known of them is not all.
+
+use super::Translator;
+use super::source::Source;
+use heliograph_snapshot::FleetName;
+use heliograph_translator_core::Outcome;
+use heliograph_translator_core::ir::FleetOwner;
+use heliograph_translator_core::objects::Kind;
+use std::collections::BTreeSet;
+
+impl Translator {
+    /// The fleets of which nothing is known though they may have to be: their Gateways, or the classes of these, are there
+    /// and could not be read. They stay as they are.
+    pub(super) fn spared(&self, source: &Source) -> BTreeSet<FleetName> {
+        let classes =
+            source.unread(Kind::GatewayClass).flat_map(|class| self.world.gateways_of(class));
+        let gateways = source.unread(Kind::Gateway).chain(classes);
+        let mut spared: BTreeSet<FleetName> =
+            gateways.map(|it| FleetOwner::Gateway(it.clone()).fleet()).collect();
+        // Those that are unread may be all that share a fleet.
+        let mut unread = source.unread(Kind::Gateway).chain(source.unread(Kind::GatewayClass));
+        if unread.next().is_some() {
+            let known = |fleet: &FleetName| !self.unshared.contains(fleet);
+            spared.extend(self.world.merged_fleets().filter(known));
+        }
+        spared
+    }
+
+    /// Takes note of the fleets that Gateways are known to share no more.
+    pub(super) fn note_unshared(&mut self, outcome: &Outcome) {
+        for fleet in outcome.changes.keys() {
+            self.unshared.remove(fleet);
+        }
+        let is_shared = |fleet: &&FleetName| FleetOwner::is_shared(fleet);
+        self.unshared.extend(outcome.retired.iter().filter(is_shared).cloned());
+    }
+}
