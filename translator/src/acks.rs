@@ -218,7 +218,8 @@ impl<'a> Pin<'a> {
 
 impl<'a> Fleet<'a> {
     fn add(&mut self, replica: &'a str, report: &'a FleetReport, newest: Option<&Head>) {
-        let FleetReport { connected, acknowledged, rejections, disputes } = report;
+        let FleetReport { connected, acknowledged, rejections, disputes, voters: _, votes: _ } =
+            report;
         let acknowledged = newest.and_then(|head| acknowledged.get(head)).copied();
         let count = Count { connected: *connected, acknowledged: acknowledged.unwrap_or_default() };
         self.sum.connected = self.sum.connected.saturating_add(count.connected);
@@ -231,7 +232,8 @@ impl<'a> Fleet<'a> {
 
 impl<'a> Disputed<'a> {
     fn new(replica: &'a str, dispute: &'a Dispute) -> Self {
-        let Dispute { kind, name, version, rejected, accepted } = dispute;
+        let Dispute { kind, name, version, rejected, accepted, rejecting: _, accepting: _ } =
+            dispute;
         let (kind, version) = (*kind, *version);
         Self { replica, kind, name, version, rejected: *rejected, accepted: *accepted }
     }
@@ -280,12 +282,9 @@ mod tests {
         let fleet = FleetName::new("default", "edge");
         let head = |sequence| Head { epoch: 0, fence: 7, sequence };
         let version = Version::of(b"bad");
-        let dispute = |accepted| Dispute {
-            kind: ResourceType::Route,
-            name: "table".into(),
-            version,
-            rejected: 3 - accepted,
-            accepted,
+        let dispute = |accepted| {
+            let name = "table".into();
+            Dispute::new(ResourceType::Route, name, version, 3 - accepted, accepted)
         };
         let report = |replica: &str, acknowledged: &[(u64, u64)], rejections| AckReport {
             replica: replica.to_owned(),
@@ -296,6 +295,7 @@ mod tests {
                     acknowledged: acknowledged.iter().map(|(at, n)| (head(*at), *n)).collect(),
                     rejections,
                     disputes: vec![dispute(acknowledged.len() as u64)],
+                    ..FleetReport::default()
                 },
             )]),
             ..AckReport::default()

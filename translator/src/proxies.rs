@@ -173,13 +173,8 @@ mod tests {
                         resources: vec![(Arc::clone(&name), Some(version)), ("gone".into(), None)],
                         count: 9,
                     }],
-                    disputes: vec![Dispute {
-                        kind,
-                        name: Arc::clone(&name),
-                        version,
-                        rejected: 1,
-                        accepted: 2,
-                    }],
+                    disputes: vec![Dispute::new(kind, Arc::clone(&name), version, 1, 2)],
+                    ..FleetReport::default()
                 },
             )]),
             ..AckReport::default()

@@ -1,22 +1,23 @@
 //! What the clients of a fleet answered, in sum: for people here, and for the translator in reports.
 
-mod disputes;
 mod report;
 mod reporter;
+mod votes;
 
 pub(crate) use reporter::Reporter;
 
 use crate::feed::{Fleet, Fleets, Stage};
 use crate::log_limit::LineLimit;
-use disputes::Places;
 use heliograph_distributor_protocol::{Rejection, Standing, View};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
+use heliograph_store::Voter;
 use heliograph_views::Quarantined;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use votes::Votes;
 
 /// How the fleets take their snapshots, as far as this replica's clients tell.
 #[derive(Clone, Debug)]
@@ -87,7 +88,7 @@ struct Sums {
     /// How many streams have acknowledged all of which head.
     acknowledged: BTreeMap<Head, usize>,
     rejections: VecDeque<RejectionSummary>,
-    places: Places,
+    votes: Votes,
     /// Lines of the log about rejections of each type.
     lines: BTreeMap<ResourceType, LineLimit>,
 }
@@ -96,6 +97,7 @@ struct Sums {
 #[derive(Debug)]
 pub(crate) struct Participant {
     fleet: Arc<Fleet>,
+    voter: Voter,
     acknowledged: Option<Head>,
     place: Option<u64>,
 }
@@ -213,9 +215,13 @@ impl FleetAcks {
 }
 
 impl Participant {
-    pub(crate) fn join(fleet: Arc<Fleet>) -> Self {
-        fleet.acks.change(|sums| sums.connected += 1);
-        Self { fleet, acknowledged: None, place: None }
+    /// A stream of the proxy that has this vote.
+    pub(crate) fn join(fleet: Arc<Fleet>, voter: Voter) -> Self {
+        fleet.acks.change(|sums| {
+            sums.connected += 1;
+            sums.votes.join(voter);
+        });
+        Self { fleet, voter, acknowledged: None, place: None }
     }
 
     /// Where the stream's client is now.
@@ -225,8 +231,7 @@ impl Participant {
             return;
         }
         let mut sums = self.fleet.acks.sums();
-        let left = sums.places.leave(self.place);
-        let is_news = sums.places.enter(standing) || left.as_ref().is_some_and(disputes::is_one);
+        let (left, is_news) = sums.votes.at(self.voter, standing);
         if self.acknowledged != acknowledged {
             sums.leave(self.acknowledged);
             if let Some(head) = acknowledged {
@@ -257,7 +262,7 @@ impl Drop for Participant {
         self.fleet.acks.change(|sums| {
             sums.connected -= 1;
             sums.leave(self.acknowledged);
-            sums.places.leave(self.place)
+            sums.votes.leave(self.voter)
         });
     }
 }

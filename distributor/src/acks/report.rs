@@ -51,7 +51,9 @@ fn of_fleet(fleet: &Fleet) -> FleetReport {
         connected: sums.connected as u64,
         acknowledged: newest.map(|(head, count)| (*head, *count as u64)).collect(),
         rejections: rejections.into_iter().skip(older).collect(),
-        disputes: sums.places.disputes(on_record),
+        disputes: sums.votes.disputes(on_record),
+        voters: sums.votes.connected(),
+        votes: sums.votes.acknowledged(),
     }
 }
 
@@ -95,8 +97,8 @@ fn fit(fleets: &mut BTreeMap<FleetName, FleetReport>, limit: usize) {
     }
 }
 
-/// First the words go, then the oldest rejections, then the oldest heads, then disputes. How many are connected and the
-/// newest head stay.
+/// First the words go, then the oldest rejections, then the oldest heads, then who takes part in disputes, then disputes.
+/// How many are connected and the newest head stay.
 fn shrink(name: &FleetName, report: &mut FleetReport, limit: usize) {
     for cuts in CUTS {
         if size(name, report) <= limit {
@@ -110,6 +112,16 @@ fn shrink(name: &FleetName, report: &mut FleetReport, limit: usize) {
     while size(name, report) > limit && report.acknowledged.len() > 1 {
         report.acknowledged.pop_first();
     }
+    while size(name, report) > limit && report.votes.len() > 1 {
+        report.votes.pop_first();
+    }
+    for number in (0..report.disputes.len()).rev() {
+        if size(name, report) <= limit {
+            return;
+        }
+        let dispute = &mut report.disputes[number];
+        (dispute.rejecting, dispute.accepting) = (Vec::new(), Vec::new());
+    }
     while size(name, report) > limit && report.disputes.pop().is_some() {}
 }
 
@@ -121,17 +133,22 @@ fn cut(rejection: &mut RejectionReport, (detail, resources): (usize, usize)) {
 
 /// About the bytes that this takes in the store.
 fn size(name: &FleetName, report: &FleetReport) -> usize {
-    let FleetReport { connected, acknowledged, rejections, disputes } = report;
+    let FleetReport { connected, acknowledged, rejections, disputes, voters, votes } = report;
     let head = size_of::<Head>() + size_of::<u64>();
+    let vote = size_of::<Head>() + size_of_val(voters);
     let rejections = rejections.iter().map(|rejection| {
         let RejectionReport { kind: _, detail, resources, count } = rejection;
         let names = resources.iter().map(|(name, version)| name.len() + size_of_val(version));
         detail.len() + names.sum::<usize>() + size_of_val(count)
     });
     let rejections: usize = rejections.sum();
-    let disputes = disputes.iter().map(|it| size_of_val(it) + it.name.len()).sum::<usize>();
-    let named = name.as_str().len() + size_of_val(connected);
-    named + acknowledged.len() * head + rejections + disputes
+    let disputes = disputes.iter().map(|it| {
+        let voters = size_of_val(&it.rejecting[..]) + size_of_val(&it.accepting[..]);
+        size_of_val(it) + it.name.len() + voters
+    });
+    let disputes: usize = disputes.sum();
+    let named = name.as_str().len() + size_of_val(connected) + size_of_val(voters);
+    named + acknowledged.len() * head + votes.len() * vote + rejections + disputes
 }
 
 /// The same of a record.
@@ -177,7 +194,7 @@ mod tests {
             connected: 10,
             acknowledged: (0..16).map(|sequence| (head(sequence), 1)).collect(),
             rejections: (0..rejections).map(rejection).collect(),
-            disputes: Vec::new(),
+            ..FleetReport::default()
         }
     }
 

@@ -1,8 +1,10 @@
 use super::certificate::Peer;
 use super::guarded::Guarded;
-use super::{Gate, Identity};
+use super::voter::voter;
+use super::{Gate, Identity, Proven};
 use bytes::Bytes;
 use heliograph_snapshot::FleetName;
+use heliograph_store::Voter;
 use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
@@ -20,7 +22,7 @@ pub(crate) struct Caller(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     gate: Arc<Gate>,
-    identity: Identity,
+    proven: Proven,
     credential: Credential,
     /// In how long the credential is to be looked at again; `None` for nobody, who has none.
     next_look: Option<Duration>,
@@ -41,21 +43,27 @@ pub(super) enum Credential {
 impl Caller {
     pub(super) fn new(
         gate: Arc<Gate>,
-        identity: Identity,
+        proven: Proven,
         credential: Credential,
         next_look: Option<Duration>,
     ) -> Self {
         let fleet = OnceLock::new();
-        Self(Arc::new(Inner { gate, identity, credential, next_look, fleet }))
+        Self(Arc::new(Inner { gate, proven, credential, next_look, fleet }))
     }
 
     pub(crate) fn identity(&self) -> &Identity {
-        &self.0.identity
+        &self.0.proven.identity
+    }
+
+    /// Who it is where proxies are counted, with the node id that it says.
+    pub(crate) fn voter(&self, address: IpAddr, node: &str) -> Voter {
+        let Proven { identity, pod } = &self.0.proven;
+        voter(pod.as_deref(), identity, address, node)
     }
 
     /// Whether it may read this fleet, which it named, by the rules of now: they may have changed since it called.
     pub(crate) fn admit(&self, fleet: &FleetName) -> Result<(), Status> {
-        self.0.gate.check(&self.0.identity, fleet)?;
+        self.0.gate.check(self.identity(), fleet)?;
         // A stream names one fleet, and a caller is of one stream.
         let _ = self.0.fleet.set(fleet.clone());
         Ok(())

@@ -1,10 +1,10 @@
-use super::Identity;
 use super::caller::{Caller, Credential};
 use super::certificate::{self, NoOwner, Peer};
 use super::jwt::{Expected, KeySet, TokenRefused};
 use super::metrics::SecurityMetrics;
 use super::review::{ReviewRefused, Reviewer};
 use super::rules::{Denied, Grants, Rules};
+use super::{Identity, Proven};
 use crate::followed::Followed;
 use crate::log_limit::LineLimit;
 use crate::tls::{HandshakeError, Material};
@@ -56,7 +56,7 @@ pub(crate) enum Reason {
 
 /// Somebody whose credential is good.
 struct Known {
-    identity: Identity,
+    proven: Proven,
     grants: Grants,
     valid_until: SystemTime,
 }
@@ -94,14 +94,19 @@ impl Gate {
         from: IpAddr,
     ) -> Result<Caller, Status> {
         let Some(ways) = &self.ways else {
-            return Ok(Caller::new(self.clone(), Identity::Anybody, Credential::Nothing, None));
+            return Ok(Caller::new(
+                self.clone(),
+                Identity::Anybody.into(),
+                Credential::Nothing,
+                None,
+            ));
         };
         let status = |refused: Refused| self.status(&refused, peer.map(|peer| &**peer));
         let credential = ways.credential(peer, headers, from).map_err(status)?;
         let known = ways.know(&credential, SystemTime::now()).await;
-        let Known { identity, grants: _, valid_until } = known.map_err(status)?;
+        let Known { proven, grants: _, valid_until } = known.map_err(status)?;
         let next = ways.next_look(valid_until, SystemTime::now());
-        Ok(Caller::new(self.clone(), identity, credential, Some(next)))
+        Ok(Caller::new(self.clone(), proven, credential, Some(next)))
     }
 
     /// Looks at a caller again: is what it showed still good, and may it still read what it reads? Says in how long
@@ -115,7 +120,7 @@ impl Gate {
         let now = SystemTime::now();
         let looked = ways.know(credential, now).await.and_then(|known| {
             if let Some(fleet) = fleet {
-                known.grants.check(&known.identity, fleet)?;
+                known.grants.check(&known.proven.identity, fleet)?;
             }
             Ok(ways.next_look(known.valid_until, now))
         });
@@ -207,25 +212,25 @@ impl Ways {
     /// The same at the beginning of a call and while its stream lives, so that keys, authorities and rules that
     /// changed meanwhile count.
     async fn know(&self, credential: &Credential, now: SystemTime) -> Result<Known, Refused> {
-        let (identity, valid_until) = match (credential, &self.certificates, &self.tokens) {
+        let (proven, valid_until) = match (credential, &self.certificates, &self.tokens) {
             (Credential::Certificate(peer), Some(certificates), _) => {
                 certificates.current().verify(peer.chain(), now)?;
                 let owner = certificate::owner(peer.own())?;
-                (owner.identity, owner.valid_until)
+                (owner.identity.into(), owner.valid_until)
             }
             (Credential::Token(token, _), _, Some(Tokens::Keys { keys, expected })) => {
                 let claims = keys.current().verify(token, expected, now)?;
                 let identity = Identity::of_subject(&claims.subject).ok_or(Refused::Subject)?;
-                (identity, claims.expires)
+                (Proven { identity, pod: claims.pod }, claims.expires)
             }
             (Credential::Token(token, from), _, Some(Tokens::Kubernetes(reviewer))) => {
                 let reviewed = reviewer.review(token, *from).await?;
-                (reviewed.identity, reviewed.valid_until)
+                (reviewed.proven, reviewed.valid_until)
             }
             _ => return Err(Refused::NoCredential("this way is not open")),
         };
-        let grants = self.rules.current().grants(&identity)?;
-        Ok(Known { identity, grants, valid_until })
+        let grants = self.rules.current().grants(&proven.identity)?;
+        Ok(Known { proven, grants, valid_until })
     }
 
     /// When the credential ends, or sooner. Spread, so that streams that began together are not looked at together.

@@ -6,6 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Public keys, those of a JWKS file that can check a signature.
@@ -23,6 +24,8 @@ pub(crate) struct Expected {
 pub(super) struct Claims {
     pub(super) subject: String,
     pub(super) expires: SystemTime,
+    /// The UID of the pod that Kubernetes bound it to.
+    pub(super) pod: Option<Arc<str>>,
 }
 
 /// What a token says of itself, and nobody has proven. To be used only where a lie harms nobody but the liar.
@@ -114,6 +117,9 @@ struct Body {
     sub: String,
     exp: f64,
     nbf: Option<f64>,
+    /// Of any type: only tokens of Kubernetes have to be as Kubernetes makes them.
+    #[serde(rename = "kubernetes.io")]
+    kubernetes: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -164,7 +170,7 @@ impl KeySet {
         }
         let signature = decoded(signature).ok_or(TokenRefused::Malformed)?;
         self.check_signature(&header, signed.as_bytes(), &signature)?;
-        let Body { iss, aud, sub, exp, nbf } = json(body)?;
+        let Body { iss, aud, sub, exp, nbf, kubernetes } = json(body)?;
         if iss != expected.issuer {
             return Err(TokenRefused::Issuer(iss.chars().take(256).collect()));
         }
@@ -180,7 +186,9 @@ impl KeySet {
         {
             return Err(TokenRefused::NotYet);
         }
-        Ok(Claims { subject: sub, expires })
+        let pod = kubernetes.as_ref().and_then(|bound| bound.get("pod")?.get("uid")?.as_str());
+        let pod = pod.map(Arc::from);
+        Ok(Claims { subject: sub, expires, pod })
     }
 
     /// Whether one of these keys signed the token, for this audience, and it has not expired; `false` if the key that it

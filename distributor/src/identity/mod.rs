@@ -21,6 +21,7 @@ mod reviews;
 mod rules;
 mod shares;
 mod turns;
+mod voter;
 
 pub(crate) use args::Security;
 pub use args::{SecurityArgs, SecurityError};
@@ -29,6 +30,7 @@ pub(crate) use certificate::{Peer, expiry};
 pub(crate) use gate::Gate;
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Who a client is, by what it has proven and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,13 @@ pub(crate) enum Identity {
     },
     /// The subject of a token that is none of the above.
     Subject(String),
+}
+
+/// Somebody whose credential is good and, where that is bound to one, the UID of the pod that it runs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Proven {
+    identity: Identity,
+    pod: Option<Arc<str>>,
 }
 
 /// As long as a SPIFFE id may be. Identities go into logs.
@@ -101,6 +110,12 @@ impl Identity {
             }
             Self::Anybody | Self::Dns(_) | Self::Subject(_) => None,
         }
+    }
+}
+
+impl From<Identity> for Proven {
+    fn from(identity: Identity) -> Self {
+        Self { identity, pod: None }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Tokens of Kubernetes ServiceAccounts, judged by who issued them: a TokenReview by the API server.
 
-use super::Identity;
 use super::admission::{Admission, NotAdmitted};
 use super::api::{Api, ApiError};
 use super::jwt::{TokenRefused, Unproven};
 use super::metrics::{Review, SecurityMetrics};
 use super::reviews::{Judged, Reviews};
+use super::{Identity, Proven};
 use serde::Deserialize;
 use serde_json::json;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub(super) struct Reviewer {
 /// Somebody whom the API server knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reviewed {
-    pub(super) identity: Identity,
+    pub(super) proven: Proven,
     /// When it has to be asked again, at the latest.
     pub(super) valid_until: SystemTime,
 }
@@ -68,6 +68,15 @@ struct Status {
 struct User {
     #[serde(default)]
     username: String,
+    /// What the credential says beside that.
+    extra: Option<Extra>,
+}
+
+#[derive(Default, Deserialize)]
+struct Extra {
+    /// Of a token that is bound to a pod.
+    #[serde(default, rename = "authentication.kubernetes.io/pod-uid")]
+    pod: Vec<Arc<str>>,
 }
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -196,7 +205,7 @@ impl Reviewer {
         which(&reviews, key, SystemTime::now())
     }
 
-    async fn ask(&self, token: &str) -> Result<Result<Identity, String>, ApiError> {
+    async fn ask(&self, token: &str) -> Result<Result<Proven, String>, ApiError> {
         let question = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -216,7 +225,7 @@ impl From<NotAdmitted> for ReviewRefused {
     }
 }
 
-fn judge(status: Status, audience: &str) -> Result<Identity, String> {
+fn judge(status: Status, audience: &str) -> Result<Proven, String> {
     let Status { authenticated, audiences, user, error } = status;
     if !authenticated {
         // Its words are about the token and do not hold it; they are a client's to read, so they are short.
@@ -228,7 +237,9 @@ fn judge(status: Status, audience: &str) -> Result<Identity, String> {
         return Err(format!("it is not for the audience {audience:?}"));
     }
     match Identity::of_subject(&user.username) {
-        Some(account @ Identity::ServiceAccount { .. }) => Ok(account),
+        Some(identity @ Identity::ServiceAccount { .. }) => {
+            Ok(Proven { identity, pod: user.extra.and_then(|extra| extra.pod.into_iter().next()) })
+        }
         _ => Err("it is not of a ServiceAccount".to_owned()),
     }
 }
@@ -237,7 +248,7 @@ fn judge(status: Status, audience: &str) -> Result<Identity, String> {
 mod tests {
     use super::*;
 
-    fn judged(status: serde_json::Value) -> Result<Identity, String> {
+    fn judged(status: serde_json::Value) -> Result<Proven, String> {
         judge(serde_json::from_value(status).unwrap(), "heliograph")
     }
 
@@ -248,7 +259,11 @@ mod tests {
             "user": { "username": "system:serviceaccount:edge:envoy", "groups": ["x"] },
         });
         let account = Identity::ServiceAccount { namespace: "edge".into(), name: "envoy".into() };
-        assert_eq!(judged(good.clone()), Ok(account));
+        assert_eq!(judged(good.clone()), Ok(account.clone().into()));
+        let mut in_pod = good.clone();
+        in_pod["user"]["extra"] = json!({ "authentication.kubernetes.io/pod-uid": ["f3c2"] });
+        let expected = Proven { identity: account, pod: Some("f3c2".into()) };
+        assert_eq!(judged(in_pod), Ok(expected));
         for (field, value, expected) in [
             ("authenticated", json!(false), "not valid"),
             ("audiences", json!([]), "audience"),

@@ -1,4 +1,4 @@
-use super::Identity;
+use super::Proven;
 use super::review::{ReviewRefused, Reviewed};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ pub(super) struct Reviews {
 /// What was said, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
-    pub(super) verdict: Result<Identity, String>,
+    pub(super) verdict: Result<Proven, String>,
     pub(super) at: SystemTime,
     /// When the token ends, as it says of itself. What was said of it holds no longer than that.
     pub(super) expires: Option<SystemTime>,
@@ -91,7 +91,7 @@ impl Judged {
         let trusted = at + TRUSTED;
         let valid_until = expires.map_or(trusted, |expires| expires.min(trusted));
         match verdict {
-            Ok(identity) => Ok(Reviewed { identity, valid_until }),
+            Ok(proven) => Ok(Reviewed { proven, valid_until }),
             Err(reason) => Err(ReviewRefused::Refused(reason)),
         }
     }
@@ -99,6 +99,7 @@ impl Judged {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Identity;
     use super::*;
 
     fn key(number: usize) -> blake3::Hash {
@@ -111,7 +112,7 @@ mod tests {
 
     fn known(seconds: u64) -> Judged {
         let identity = Identity::ServiceAccount { namespace: "edge".into(), name: "envoy".into() };
-        Judged { verdict: Ok(identity), at: at(seconds), expires: None }
+        Judged { verdict: Ok(identity.into()), at: at(seconds), expires: None }
     }
 
     fn refused(seconds: u64) -> Judged {

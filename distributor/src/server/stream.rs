@@ -16,6 +16,7 @@ use heliograph_distributor_protocol::{
     Event, Message, Output, Protocol, Rejection, Request, Session,
 };
 use heliograph_snapshot::FleetName;
+use heliograph_store::Voter;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::StreamBody;
@@ -148,6 +149,7 @@ impl AdsStream {
             namespace: identity.namespace().map(str::to_owned),
         };
         let address = self.admitted.address();
+        let voter = self.caller.voter(address.ip(), &who.node);
         let (caller, clients) = (self.caller.clone(), &self.shared.clients);
         let client = clients.join(self.protocol, name.clone(), who, caller, address);
         let (fleet, news) = match self.shared.fleets.enter(&name) {
@@ -164,7 +166,7 @@ impl AdsStream {
                 waited.map_err(|_| self.admitted.unpublished())??
             }
         };
-        let mut serving = Serving::new(fleet, news, client, self.protocol).await?;
+        let mut serving = Serving::new(fleet, news, client, self.protocol, voter).await?;
         tracing::debug!(fleet = %name, node = serving.client.who().node, %identity, "stream opened");
         serving.compare(&self.shared, &first, &mut self.frames).await?;
         let setup = self.admitted.set_up().await;
@@ -206,6 +208,7 @@ impl Serving {
         mut views: News,
         client: Entry,
         protocol: Protocol,
+        voter: Voter,
     ) -> Result<Self, Status> {
         let mut seat = Seat::default();
         // A fleet that is retired just now may come back.
@@ -218,7 +221,7 @@ impl Serving {
             seat,
             session: Session::new(protocol, view, fleet.memo.clone()),
             start: Instant::now(),
-            participant: Participant::join(fleet.clone()),
+            participant: Participant::join(fleet.clone(), voter),
             awaited: Awaited::default(),
             fleet,
             compared: false,

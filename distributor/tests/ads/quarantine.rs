@@ -19,6 +19,7 @@ fn led_to(to: &str) -> Vec<(ResourceType, Resource)> {
 /// A client that takes no table that leads to green.
 fn picky(world: &World, protocol: Protocol) -> Options {
     let mut options = world.options(protocol);
+    options.node_id = "picky".to_owned();
     options.rejects = Arc::new(|kind, name, body| {
         let led = body.windows(5).any(|part| part == b"green");
         (kind == Route && led).then(|| format!("{name} leads to green"))
@@ -32,6 +33,28 @@ fn leads(to: &'static str) -> impl Fn(&State) -> bool {
 
 fn rejections(state: &State) -> usize {
     state.received.iter().filter(|received| !received.accepted).count()
+}
+
+/// Waits until so many proxies reject this resource, by the report, and so many have it.
+async fn counted(world: &World, name: &str, counts: (u64, u64)) {
+    let mut look = tokio::time::interval(std::time::Duration::from_millis(5));
+    let mut found = Vec::new();
+    let looking = async {
+        loop {
+            found = disputes(world).await;
+            let is_it = |it: &Dispute| &*it.name == name && (it.rejected, it.accepted) == counts;
+            if let [dispute] = &found[..]
+                && is_it(dispute)
+            {
+                let named = (dispute.rejecting.len() as u64, dispute.accepting.len() as u64);
+                assert_eq!(named, counts, "few are named");
+                return;
+            }
+            look.tick().await;
+        }
+    };
+    let in_time = tokio::time::timeout(DEADLINE, looking).await.is_ok();
+    assert!(in_time, "not {counts:?}: {found:?}");
 }
 
 async fn disputes(world: &World) -> Vec<Dispute> {
@@ -58,14 +81,7 @@ async fn a_newcomer_on_another_replica_gets_the_last_good_and_nobody_goes_back()
         // What a translator has to know.
         let [(_, newest), (_, good)] = ["green", "blue"].map(|to| routes("table", to));
         let (name, version) = (newest.name.clone(), newest.version);
-        let told = Dispute { kind: Route, name, version, rejected: 1, accepted: 1 };
-        let mut look = tokio::time::interval(std::time::Duration::from_millis(5));
-        let counted = async {
-            while disputes(&first).await != [told.clone()] {
-                look.tick().await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, counted).await.unwrap();
+        counted(&first, &name, (1, 1)).await;
 
         // What it says then.
         let (rejected, good) = (Arc::new(newest), Arc::new(good));
@@ -100,6 +116,45 @@ async fn a_newcomer_on_another_replica_gets_the_last_good_and_nobody_goes_back()
         first.acknowledged(1).await;
         let summary = first.acks.of(&fleet()).unwrap();
         assert_eq!((summary.rejections, summary.quarantine), (vec![], vec![]));
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_has_one_vote_however_many_streams_it_has() {
+    for protocol in BOTH {
+        let mut world = World::start().await;
+        world.publish(&led_to("blue")).await;
+        let easy: Vec<_> = (0..3)
+            .map(|number| {
+                let node_id = format!("easy-{number}");
+                Client::connect(Options { node_id, ..world.options(protocol) }).unwrap()
+            })
+            .collect();
+        let mut rejecting: Vec<_> =
+            (0..10).map(|_| Client::connect(picky(&world, protocol)).unwrap()).collect();
+        world.acknowledged(13).await;
+        world.publish(&led_to("green")).await;
+        for client in &rejecting {
+            client.until("rejection", DEADLINE, |state| rejections(state) == 1).await.unwrap();
+        }
+        for client in &easy {
+            client.until("route to green", DEADLINE, leads("green")).await.unwrap();
+        }
+        counted(&world, "table", (1, 3)).await;
+        // It has its vote while it has a stream.
+        rejecting.truncate(1);
+        let connected = || world.acks.of(&fleet()).is_some_and(|it| it.connected == 4);
+        assert!(comes_true(connected).await);
+        counted(&world, "table", (1, 3)).await;
+        drop(rejecting);
+        assert!(comes_true(|| world.acks.of(&fleet()).is_some_and(|it| it.connected == 3)).await);
+        let mut look = tokio::time::interval(std::time::Duration::from_millis(5));
+        let over = async {
+            while !disputes(&world).await.is_empty() {
+                look.tick().await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, over).await.unwrap();
     }
 }
 

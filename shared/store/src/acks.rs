@@ -35,6 +35,23 @@ pub struct FleetReport {
     pub rejections: Vec<RejectionReport>,
     /// What some reject at the version that it has now; at most [`FleetReport::DISPUTES`].
     pub disputes: Vec<Dispute>,
+    /// How many proxies the connected streams belong to. None although some are connected: a replica reports that does not
+    /// tell proxies from streams.
+    pub voters: Voters,
+    /// How many proxies have acknowledged all that they ask for, of which head; the newest [`FleetReport::HEADS`].
+    pub votes: BTreeMap<Head, Voters>,
+}
+
+/// A proxy of a fleet, which has one vote there, however many streams it has and to however many replicas. A digest of what
+/// tells it from others, the same on all replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Voter(pub u64);
+
+/// How many proxies, and which one if it is only one: another replica may have counted the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Voters {
+    pub count: u64,
+    pub only: Option<Voter>,
 }
 
 /// What was rejected, by how many, and why.
@@ -48,7 +65,7 @@ pub struct RejectionReport {
     pub count: u64,
 }
 
-/// A resource that some proxies reject. Counted are those that are connected now.
+/// A resource that some proxies reject. Counted are the proxies that are connected now, by what each answered last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispute {
     pub kind: ResourceType,
@@ -58,6 +75,9 @@ pub struct Dispute {
     pub rejected: u64,
     /// How many have it.
     pub accepted: u64,
+    /// Who rejects it and who has it, sorted: all of them, or nobody if there are more than [`Dispute::VOTERS`].
+    pub rejecting: Vec<Voter>,
+    pub accepting: Vec<Voter>,
 }
 
 impl AckReport {
@@ -69,6 +89,23 @@ impl FleetReport {
     pub const HEADS: usize = 16;
     pub const REJECTIONS: usize = 16;
     pub const DISPUTES: usize = 16;
+}
+
+impl Dispute {
+    /// Where more than so many reject something, it matters little that a few of them may be counted at several replicas.
+    pub const VOTERS: usize = 64;
+
+    /// Without saying who they are.
+    pub fn new(
+        kind: ResourceType,
+        name: Arc<str>,
+        version: Version,
+        rejected: u64,
+        accepted: u64,
+    ) -> Self {
+        let (rejecting, accepting) = (Vec::new(), Vec::new());
+        Self { kind, name, version, rejected, accepted, rejecting, accepting }
+    }
 }
 
 impl RejectionReport {

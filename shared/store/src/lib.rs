@@ -19,7 +19,7 @@ pub use self::redis::cache::SnapshotCacheArgs;
 /// The largest resource that a store takes, in bytes. What goes with it in its value is far less than the rest.
 pub const LARGEST_RESOURCE: usize = codec::LARGEST - (1 << 20);
 
-pub use acks::{ACKS_EXPIRY, AckReport, Dispute, FleetReport, RejectionReport};
+pub use acks::{ACKS_EXPIRY, AckReport, Dispute, FleetReport, RejectionReport, Voter, Voters};
 pub use embedded::Embedded;
 pub use error::StoreError;
 pub use pins::{PinOrder, PinState, Pinned};

@@ -9,6 +9,7 @@ mod pin;
 mod quarantine;
 mod step;
 mod survey;
+mod votes;
 
 pub(crate) use fleet::Stands;
 pub use news::News;

@@ -1,18 +1,21 @@
 //! What proxies reject is kept from those that do not have it: they get the last version that a proxy accepted.
 
+use super::votes::{Backing, Subject, Votes};
 use heliograph_snapshot::{
     Change, FleetName, Head, Internal, Resource, ResourceType, Snapshot, Tree, Version,
 };
-use heliograph_store::{AckReport, FleetReport};
+use heliograph_store::AckReport;
 use heliograph_views::{Quarantined, served};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What the proxies of a fleet say, on all replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answers {
-    /// The heads of which some proxy acknowledged all that it asks for.
-    acknowledged: BTreeSet<Head>,
+    /// The heads of which proxies acknowledged all that they ask for.
+    acknowledged: BTreeMap<Head, Backing>,
+    /// Whether there are so many proxies that one of them does not make a stage accepted.
+    are_many: bool,
     disputes: BTreeMap<Subject, Count>,
 }
 
@@ -42,9 +45,9 @@ pub struct Decision {
 
 /// How many of the proxies that are connected reject something, and how many have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
-    rejected: u64,
-    accepted: u64,
+pub(super) struct Count {
+    pub(super) rejected: u64,
+    pub(super) accepted: u64,
 }
 
 /// Consecutive publications in which nothing differs that could be gone back to.
@@ -54,13 +57,12 @@ struct Stage {
     last: Head,
     /// As it was served.
     trees: BTreeMap<ResourceType, Tree>,
-    /// Whether some proxy acknowledged all of it.
+    /// Whether proxies acknowledged all of it: two, or one of very few.
     accepted: bool,
     /// How many bytes of it the next stage does not have: about what is freed with it.
     replaced: usize,
 }
 
-type Subject = (ResourceType, Arc<str>, Version);
 type Place = (ResourceType, Arc<str>);
 
 /// How many resources of a fleet may be in quarantine. Each of them is stored once more.
@@ -75,21 +77,18 @@ const REPLACED: usize = 64 << 20;
 impl Answers {
     /// What each fleet's proxies say, from what every replica says.
     pub(crate) fn of(reports: &[AckReport]) -> BTreeMap<FleetName, Self> {
-        let mut answers: BTreeMap<FleetName, Self> = BTreeMap::new();
+        let mut votes: BTreeMap<FleetName, Votes> = BTreeMap::new();
         for (fleet, report) in reports.iter().flat_map(|report| &report.fleets) {
-            answers.entry(fleet.clone()).or_default().add(report);
+            votes.entry(fleet.clone()).or_default().add(report);
         }
-        answers
+        votes.into_iter().map(|(fleet, votes)| (fleet, Self::from(votes))).collect()
     }
+}
 
-    fn add(&mut self, report: &FleetReport) {
-        self.acknowledged.extend(report.acknowledged.keys());
-        for dispute in &report.disputes {
-            let subject = (dispute.kind, dispute.name.clone(), dispute.version);
-            let count = self.disputes.entry(subject).or_default();
-            count.rejected = count.rejected.saturating_add(dispute.rejected);
-            count.accepted = count.accepted.saturating_add(dispute.accepted);
-        }
+impl From<Votes> for Answers {
+    fn from(votes: Votes) -> Self {
+        let (acknowledged, are_many) = (votes.acknowledged(), votes.are_many());
+        Self { acknowledged, are_many, disputes: votes.disputes() }
     }
 }
 
@@ -191,9 +190,11 @@ impl Quarantine {
     }
 
     fn note_accepted(&mut self) {
-        let heads = &self.answers.acknowledged;
+        let Answers { acknowledged, are_many, disputes: _ } = &self.answers;
         for stage in &mut self.stages {
-            stage.accepted |= heads.range(stage.first..=stage.last).next().is_some();
+            let heads = acknowledged.range(stage.first..=stage.last);
+            let backing = heads.fold(Backing::Nobody, |sum, (_, backing)| sum.and(*backing));
+            stage.accepted |= backing.suffices(*are_many);
         }
         // What came before one that was accepted is only of use if it was accepted too.
         let newest = self.stages.iter().rev().find(|stage| stage.accepted).map(|it| it.first);
@@ -265,7 +266,7 @@ mod tests {
             quarantine.published(&Arc::new(empty.with(head(sequence), [table])));
         };
         published(&mut quarantine, 1);
-        let acknowledged = BTreeSet::from([head(1)]);
+        let acknowledged = BTreeMap::from([(head(1), Backing::Several)]);
         quarantine.heard(Answers { acknowledged, ..Answers::default() });
         for sequence in 2..20 {
             published(&mut quarantine, sequence);

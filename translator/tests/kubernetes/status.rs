@@ -446,7 +446,7 @@ async fn what_envoy_rejects_is_on_the_route_within_five_seconds_and_goes_when_it
     let (kind, name, version) = (ResourceType::Route, "http/80", table_of(&stage).await);
     let resources = vec![(name.into(), Some(version))];
     let rejection = RejectionReport { kind, detail: words.clone(), resources, count: 1 };
-    let dispute = Dispute { kind, name: name.into(), version, rejected: 1, accepted: 0 };
+    let dispute = Dispute::new(kind, name.into(), version, 1, 0);
     let (rejections, disputes) = (vec![rejection], vec![dispute]);
     let rejecting = FleetReport { connected: 1, rejections, disputes, ..Default::default() };
     let started = Stopwatch::start();

@@ -70,7 +70,18 @@ fn a_good_token_tells_its_subject() {
         claims(json!({ "nbf": NOW + 29 })),
     ] {
         let found = issuer.keys().verify(&issuer.token(&good), &expected(), at(NOW)).unwrap();
-        assert_eq!(found, Claims { subject: "proxy".into(), expires: at(NOW + 60 + 30) });
+        let expires = at(NOW + 60 + 30);
+        assert_eq!(found, Claims { subject: "proxy".into(), expires, pod: None });
+    }
+    for (bound, pod) in [
+        (json!({ "namespace": "edge", "pod": { "name": "envoy-1", "uid": "f3c2" } }), Some("f3c2")),
+        (json!({ "namespace": "edge" }), None),
+        (json!({ "pod": { "uid": 7 } }), None),
+        (json!("of somebody else"), None),
+    ] {
+        let token = issuer.token(&claims(json!({ "kubernetes.io": bound })));
+        let found = issuer.keys().verify(&token, &expected(), at(NOW)).unwrap();
+        assert_eq!(found.pod.as_deref(), pod);
     }
     let anonymous = issuer.sign(&json!({ "alg": "ES256" }), &claims(json!({})));
     assert!(issuer.keys().verify(&anonymous, &expected(), at(NOW)).is_ok());

@@ -3,7 +3,7 @@
 use super::CodecError;
 use super::disputes::StoredDispute;
 use super::messages::{Head, Record, fleet, kind_of, number_of};
-use crate::{AckReport, FleetReport, RejectionReport};
+use crate::{AckReport, FleetReport, RejectionReport, Voter, Voters};
 use heliograph_snapshot::Version;
 use std::sync::Arc;
 
@@ -47,6 +47,12 @@ struct FleetAcks {
     rejections: Vec<Rejection>,
     #[prost(message, repeated, tag = "5")]
     disputes: Vec<StoredDispute>,
+    #[prost(uint64, tag = "6")]
+    voters: u64,
+    #[prost(fixed64, optional, tag = "7")]
+    only: Option<u64>,
+    #[prost(message, repeated, tag = "8")]
+    votes: Vec<Vote>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -63,6 +69,16 @@ struct Acknowledged {
     head: Option<Head>,
     #[prost(uint64, tag = "2")]
     count: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Vote {
+    #[prost(message, optional, tag = "1")]
+    head: Option<Head>,
+    #[prost(uint64, tag = "2")]
+    count: u64,
+    #[prost(fixed64, optional, tag = "3")]
+    only: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -90,10 +106,16 @@ impl From<&AckReport> for Acks {
     fn from(report: &AckReport) -> Self {
         let AckReport { replica, start, sequence, fleets, damaged, remembered } = report;
         let fleets = fleets.iter().map(|(fleet, report)| {
-            let FleetReport { connected, acknowledged, rejections, disputes } = report;
+            let FleetReport { connected, acknowledged, rejections, disputes, voters, votes } =
+                report;
             let counted = |(head, count): (&heliograph_snapshot::Head, &u64)| Acknowledged {
                 head: Some((*head).into()),
                 count: *count,
+            };
+            let vote = |(head, voters): (&heliograph_snapshot::Head, &Voters)| Vote {
+                head: Some((*head).into()),
+                count: voters.count,
+                only: voters.only.map(|Voter(digest)| digest),
             };
             FleetAcks {
                 fleet: fleet.to_string(),
@@ -101,6 +123,9 @@ impl From<&AckReport> for Acks {
                 acknowledged: acknowledged.iter().map(counted).collect(),
                 rejections: rejections.iter().map(Into::into).collect(),
                 disputes: disputes.iter().map(Into::into).collect(),
+                voters: voters.count,
+                only: voters.only.map(|Voter(digest)| digest),
+                votes: votes.iter().map(vote).collect(),
             }
         });
         let damaged = damaged
@@ -128,11 +153,18 @@ impl TryFrom<Acks> for AckReport {
             });
             let rejections = found.rejections.into_iter().filter_map(Rejection::read);
             let disputes = found.disputes.into_iter().filter_map(StoredDispute::read);
+            let votes = found.votes.into_iter().map(|vote| {
+                let head = vote.head.ok_or(CodecError::Damaged)?;
+                let voters = Voters { count: vote.count, only: vote.only.map(Voter) };
+                Ok((head.try_into()?, voters))
+            });
             let report = FleetReport {
                 connected: found.connected,
                 acknowledged: acknowledged.collect::<Result<_, CodecError>>()?,
                 rejections: rejections.collect::<Result<_, _>>()?,
                 disputes: disputes.collect::<Result<_, _>>()?,
+                voters: Voters { count: found.voters, only: found.only.map(Voter) },
+                votes: votes.collect::<Result<_, CodecError>>()?,
             };
             Ok((fleet(&found.fleet)?, report))
         });

@@ -1,6 +1,6 @@
 use super::*;
 use crate::keys::{KeyRing, Place};
-use crate::{Dispute, FleetReport, PinState, RejectionReport, State};
+use crate::{Dispute, FleetReport, PinState, RejectionReport, State, Voter, Voters};
 use heliograph_snapshot::{Entry, FleetName, Head, ResourceType, Version};
 use proptest::prelude::*;
 use std::time::{Duration, SystemTime};
@@ -132,7 +132,7 @@ fn report() -> AckReport {
         connected: 9,
         acknowledged: [(head(299), 2), (head(300), 7)].into(),
         rejections: vec![rejection],
-        disputes: vec![],
+        ..FleetReport::default()
     };
     AckReport {
         replica: "distributor-1".into(),
@@ -368,7 +368,12 @@ fn a_report_tells_of_disputes() {
             version: Version::of(b"http"),
             rejected: 2,
             accepted: u64::MAX,
+            rejecting: vec![Voter(0), Voter(u64::MAX)],
+            accepting: vec![],
         }];
+        let one = Voters { count: 1, only: Some(Voter(0)) };
+        fleet.voters = Voters { count: 70, only: None };
+        fleet.votes = [(head(1), one), (head(2), fleet.voters)].into();
     }
     assert_eq!(read_acks(&acks(&report, &signer()), &signer()), Ok(report));
 }

@@ -1,6 +1,6 @@
 use crate::writer::fleet;
 use heliograph_snapshot::{Head, ResourceType, Version};
-use heliograph_store::{AckReport, Dispute, FleetReport, RejectionReport, Store};
+use heliograph_store::{AckReport, Dispute, FleetReport, RejectionReport, Store, Voter, Voters};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,7 +23,11 @@ pub(crate) async fn reports_of_all_replicas_are_read_at_once(store: Arc<dyn Stor
             version: Version::of(b"http"),
             rejected: 2,
             accepted: 1,
+            rejecting: vec![Voter(1), Voter(2)],
+            accepting: vec![Voter(u64::MAX)],
         }],
+        voters: Voters { count: 4, only: None },
+        votes: [(one, Voters { count: 1, only: Some(Voter(7)) })].into(),
     };
     let full = AckReport {
         start: 1,

@@ -3,23 +3,19 @@
 use super::super::quarantine::{Answers, Decision};
 use super::*;
 use heliograph_snapshot::{Internal, Version};
-use heliograph_store::{AckReport, Dispute, FleetReport};
+use heliograph_store::{AckReport, Dispute, FleetReport, Voter, Voters};
 use heliograph_views::{Quarantined, served};
 
 const KIND: ResourceType = ResourceType::Cluster;
 
 /// What one replica says of `edge`: the heads that are acknowledged, and what of a version of `a` is rejected and accepted.
 fn says(acknowledged: &[Head], disputes: &[(ResourceType, &str, u64, u64)]) -> AckReport {
-    let dispute = |(kind, body, rejected, accepted): &(ResourceType, &str, u64, u64)| Dispute {
-        kind: *kind,
-        name: "a".into(),
-        version: Version::of(body.as_bytes()),
-        rejected: *rejected,
-        accepted: *accepted,
+    let dispute = |(kind, body, rejected, accepted): &(ResourceType, &str, u64, u64)| {
+        Dispute::new(*kind, "a".into(), Version::of(body.as_bytes()), *rejected, *accepted)
     };
     let report = FleetReport {
         connected: 10,
-        acknowledged: acknowledged.iter().map(|head| (*head, 1)).collect(),
+        acknowledged: acknowledged.iter().map(|head| (*head, 2)).collect(),
         disputes: disputes.iter().map(dispute).collect(),
         ..FleetReport::default()
     };
@@ -148,10 +144,54 @@ fn without_a_last_good_there_is_no_quarantine() {
 
 #[test]
 fn the_last_good_is_what_was_accepted_and_not_what_was_published() {
-    // Nobody took 2, and one took 3, which the others reject.
+    // Nobody took 2, and few took 3, which the others reject.
     let mut ledger = after(&[set("a", "2"), set("a", "3")]);
     hear(&mut ledger, &[says(&[at(3)], &[])]);
     hear(&mut ledger, &[says(&[at(3)], &[(KIND, "3", 5, 1)])]);
+    assert_eq!(served_of(&publication(&mut ledger).snapshot).0, "1");
+}
+
+#[test]
+fn one_of_many_makes_nothing_the_last_good() {
+    let says = |acknowledged: Head, by: u64, rejecting: u64| {
+        let mut report = says(&[], &[(KIND, "3", rejecting, 0)]);
+        for fleet in report.fleets.values_mut() {
+            // As many streams as it likes.
+            (fleet.connected, fleet.acknowledged) = (1_000, [(acknowledged, 900)].into());
+            fleet.voters = Voters { count: 5, only: None };
+            let only = (by == 1).then_some(Voter(7));
+            fleet.votes = [(acknowledged, Voters { count: by, only })].into();
+        }
+        report
+    };
+    for (by, expected) in [(1, "1"), (2, "2")] {
+        let mut ledger = after(&[set("a", "2")]);
+        // On two replicas, too.
+        hear(&mut ledger, &[says(at(2), by, 0), says(at(2), by, 0)]);
+        ledger.want(&fleet("edge"), vec![set("a", "3")], 1);
+        publish(&mut ledger, "edge");
+        hear(&mut ledger, &[says(at(2), by, 4)]);
+        assert_eq!(served_of(&publication(&mut ledger).snapshot).0, expected);
+    }
+}
+
+/// A proxy that has streams to every replica, where few others are.
+#[test]
+fn one_proxy_on_all_replicas_keeps_nothing_from_the_others() {
+    let voters = |digests: &[u64]| -> Vec<_> { digests.iter().copied().map(Voter).collect() };
+    let says = |rejecting: &[u64], accepting: &[u64]| {
+        let (rejected, accepted) = (rejecting.len() as u64, accepting.len() as u64);
+        let mut report = says(&[at(2)], &[(KIND, "2", rejected, accepted)]);
+        for dispute in report.fleets.values_mut().flat_map(|fleet| &mut fleet.disputes) {
+            (dispute.rejecting, dispute.accepting) = (voters(rejecting), voters(accepting));
+        }
+        report
+    };
+    let mut ledger = after(&[set("a", "2")]);
+    hear(&mut ledger, &[says(&[7], &[1]), says(&[7], &[2]), says(&[7], &[])]);
+    assert!(ledger.next(NOW).is_none());
+    // Those of as many proxies as accept it count.
+    hear(&mut ledger, &[says(&[7], &[1]), says(&[8], &[2]), says(&[7, 8], &[])]);
     assert_eq!(served_of(&publication(&mut ledger).snapshot).0, "1");
 }
 

@@ -1,0 +1,255 @@
+//! Who has what, and who rejects it: of each proxy what it answered last, however many streams it has.
+
+use heliograph_distributor_protocol::Standing;
+use heliograph_snapshot::{Head, ResourceType, Version};
+use heliograph_store::{Dispute, FleetReport, Voter, Voters};
+use heliograph_views::Quarantined;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Where the proxies of a fleet stand. There are many proxies, and they stand in few places: so it can be asked at any
+/// time how many have something, without asking each.
+#[derive(Debug)]
+pub(super) struct Votes<S = Standing> {
+    /// Those with a stream, and so no more than there are streams.
+    voters: HashMap<Voter, Connected>,
+    everybody: Sum,
+    places: HashMap<u64, (S, Sum)>,
+}
+
+#[derive(Debug, Default)]
+struct Connected {
+    streams: u32,
+    /// Where the stream of it stands that moved last: its vote.
+    place: Option<u64>,
+}
+
+/// How many there are, and all their digests combined: of one, that is its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    count: u64,
+    digests: u64,
+}
+
+/// What votes are counted by.
+pub(super) trait Answered {
+    fn id(&self) -> u64;
+    fn acknowledged(&self) -> Option<Head>;
+    fn rejections(&self) -> impl Iterator<Item = Subject>;
+    fn answer(&self, subject: &Subject) -> Option<Answer>;
+
+    fn rejects_something(&self) -> bool {
+        self.rejections().next().is_some()
+    }
+}
+
+pub(super) type Subject = (ResourceType, Arc<str>, Version);
+
+/// By place, the disputes in which those who stand there are to be named.
+type ToName = HashMap<u64, Vec<(usize, Answer)>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Rejected,
+    Accepted,
+}
+
+/// Not derived: that would ask for a default place.
+impl<S> Default for Votes<S> {
+    fn default() -> Self {
+        let (voters, places) = (HashMap::new(), HashMap::new());
+        Self { voters, everybody: Sum::default(), places }
+    }
+}
+
+impl<S: Answered> Votes<S> {
+    /// One stream more of this proxy.
+    pub(super) fn join(&mut self, voter: Voter) {
+        let connected = self.voters.entry(voter).or_default();
+        if connected.streams == 0 {
+            self.everybody.add(voter);
+        }
+        connected.streams += 1;
+    }
+
+    /// One stream of it stands elsewhere now. Returns the place that it left if nobody is there any more, and whether the
+    /// proxy rejects something, or did.
+    pub(super) fn at(&mut self, voter: Voter, standing: S) -> (Option<S>, bool) {
+        let Some(connected) = self.voters.get_mut(&voter) else { return (Some(standing), false) };
+        let id = standing.id();
+        let before = connected.place.replace(id);
+        if before == Some(id) {
+            return (Some(standing), false);
+        }
+        let mut is_news = standing.rejects_something();
+        self.places.entry(id).or_insert_with(|| (standing, Sum::default())).1.add(voter);
+        let left = self.leave_place(voter, before);
+        is_news |= left.as_ref().is_some_and(S::rejects_something);
+        (left, is_news)
+    }
+
+    /// One stream less. What the proxy answered last stands while it has others. Returns the place that it left if nobody
+    /// is there any more.
+    pub(super) fn leave(&mut self, voter: Voter) -> Option<S> {
+        let connected = self.voters.get_mut(&voter)?;
+        connected.streams -= 1;
+        if connected.streams > 0 {
+            return None;
+        }
+        let place = self.voters.remove(&voter)?.place;
+        self.everybody.remove(voter);
+        if self.voters.capacity() > 64.max(8 * self.voters.len()) {
+            self.voters.shrink_to_fit();
+        }
+        self.leave_place(voter, place)
+    }
+
+    fn leave_place(&mut self, voter: Voter, place: Option<u64>) -> Option<S> {
+        let place = place?;
+        let (_, sum) = self.places.get_mut(&place)?;
+        sum.remove(voter);
+        if sum.count > 0 {
+            return None;
+        }
+        let (standing, _) = self.places.remove(&place)?;
+        if self.places.capacity() > 64.max(8 * self.places.len()) {
+            self.places.shrink_to_fit();
+        }
+        Some(standing)
+    }
+
+    pub(super) fn connected(&self) -> Voters {
+        self.everybody.into()
+    }
+
+    /// How many have acknowledged all of which head, of the newest ones.
+    pub(super) fn acknowledged(&self) -> BTreeMap<Head, Voters> {
+        let mut sums: BTreeMap<Head, Sum> = BTreeMap::new();
+        for (standing, sum) in self.places.values() {
+            let Some(head) = standing.acknowledged() else { continue };
+            let all = sums.entry(head).or_default();
+            all.count += sum.count;
+            all.digests ^= sum.digests;
+        }
+        let newest = sums.into_iter().rev().take(FleetReport::HEADS);
+        newest.map(|(head, sum)| (head, sum.into())).collect()
+    }
+
+    /// What proxies reject, most of all what many do, and what is on record of that in the snapshot: the translator counts
+    /// the proxies of all replicas.
+    pub(super) fn disputes(&self, on_record: &[Quarantined]) -> Vec<Dispute> {
+        let recorded = on_record
+            .iter()
+            .map(|it| (it.kind, it.rejected.name.clone(), it.rejected.version))
+            .take(FleetReport::DISPUTES);
+        let mut subjects: BTreeSet<Subject> = recorded.collect();
+        let mut rejected: BTreeMap<Subject, u64> = BTreeMap::new();
+        for (standing, sum) in self.places.values() {
+            for subject in standing.rejections().filter(|it| !subjects.contains(it)) {
+                *rejected.entry(subject).or_default() += sum.count;
+            }
+        }
+        let mut rejected: Vec<_> = rejected.into_iter().collect();
+        rejected.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        rejected.truncate(FleetReport::DISPUTES.saturating_sub(subjects.len()));
+        subjects.extend(rejected.into_iter().map(|(subject, _)| subject));
+        let mut to_name = HashMap::new();
+        let subjects = subjects.into_iter().enumerate();
+        let mut disputes: Vec<_> =
+            subjects.map(|(number, subject)| self.count(number, subject, &mut to_name)).collect();
+        self.name_voters(&mut disputes, &to_name);
+        disputes
+    }
+
+    /// How many reject this, and how many have it. Notes the places whose voters are so few that they are to be named.
+    fn count(&self, number: usize, subject: Subject, to_name: &mut ToName) -> Dispute {
+        let answered = |(place, (standing, sum)): (&u64, &(S, Sum))| {
+            standing.answer(&subject).map(|answer| (*place, answer, sum.count))
+        };
+        let answers: Vec<_> = self.places.iter().filter_map(answered).collect();
+        let of = |wanted: Answer| {
+            answers
+                .iter()
+                .filter(|(_, answer, _)| *answer == wanted)
+                .map(|(_, _, count)| count)
+                .sum()
+        };
+        let (rejected, accepted) = (of(Answer::Rejected), of(Answer::Accepted));
+        for (place, answer, _) in answers {
+            let count = match answer {
+                Answer::Rejected => rejected,
+                Answer::Accepted => accepted,
+            };
+            if count <= Dispute::VOTERS as u64 {
+                to_name.entry(place).or_default().push((number, answer));
+            }
+        }
+        let (kind, name, version) = subject;
+        Dispute::new(kind, name, version, rejected, accepted)
+    }
+
+    /// Looks at each proxy once, and only while there is a dispute in which few are on one side.
+    fn name_voters(&self, disputes: &mut [Dispute], to_name: &ToName) {
+        if to_name.is_empty() {
+            return;
+        }
+        for (voter, connected) in &self.voters {
+            let given = connected.place.and_then(|place| to_name.get(&place));
+            for (number, answer) in given.into_iter().flatten() {
+                let Some(dispute) = disputes.get_mut(*number) else { continue };
+                match answer {
+                    Answer::Rejected => dispute.rejecting.push(*voter),
+                    Answer::Accepted => dispute.accepting.push(*voter),
+                }
+            }
+        }
+        for dispute in disputes {
+            dispute.rejecting.sort_unstable();
+            dispute.accepting.sort_unstable();
+        }
+    }
+}
+
+impl Answered for Standing {
+    fn id(&self) -> u64 {
+        self.id()
+    }
+
+    fn acknowledged(&self) -> Option<Head> {
+        self.acknowledged()
+    }
+
+    fn rejections(&self) -> impl Iterator<Item = Subject> {
+        let rejections = self.rejections().iter();
+        rejections.map(|(kind, resource)| (*kind, resource.name.clone(), resource.version))
+    }
+
+    fn answer(&self, (kind, name, version): &Subject) -> Option<Answer> {
+        let mut rejections = self.rejections().iter();
+        if rejections.any(|(of, it)| of == kind && it.name == *name && it.version == *version) {
+            return Some(Answer::Rejected);
+        }
+        self.holds(*kind, name, *version).then_some(Answer::Accepted)
+    }
+}
+
+impl Sum {
+    fn add(&mut self, voter: Voter) {
+        self.count += 1;
+        self.digests ^= voter.0;
+    }
+
+    fn remove(&mut self, voter: Voter) {
+        self.count -= 1;
+        self.digests ^= voter.0;
+    }
+}
+
+impl From<Sum> for Voters {
+    fn from(sum: Sum) -> Self {
+        Self { count: sum.count, only: (sum.count == 1).then_some(Voter(sum.digests)) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
