@@ -22,6 +22,7 @@ mod redis_rejection;
 mod redis_replicas;
 mod redis_secrets;
 mod redis_site;
+mod redis_votes;
 mod redis_walk;
 mod rejection;
 mod routing;
