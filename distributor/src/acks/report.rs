@@ -172,7 +172,7 @@ fn record_size(record: &Record) -> usize {
 mod tests {
     use super::*;
     use heliograph_snapshot::{ResourceType, Version};
-    use heliograph_store::PinOrder;
+    use heliograph_store::{Dispute, PinOrder, Voter};
     use std::time::SystemTime;
 
     fn name(number: usize) -> FleetName {
@@ -247,6 +247,31 @@ mod tests {
         let expected =
             FleetReport { acknowledged: [(head(15), 1)].into(), rejections: vec![], ..report(0) };
         assert_eq!(fleets[&name(0)], expected);
+    }
+
+    #[test]
+    fn who_takes_part_in_disputes_goes_before_the_disputes() {
+        let voters: Vec<_> = (0..Dispute::VOTERS as u64).map(Voter).collect();
+        let dispute = |number: u64| Dispute {
+            rejected: 64,
+            rejecting: voters.clone(),
+            ..Dispute::new(
+                ResourceType::Route,
+                format!("{number}").into(),
+                Version::of(b"bad"),
+                0,
+                9,
+            )
+        };
+        let whole = FleetReport { disputes: (0..16).map(dispute).collect(), ..report(0) };
+        let mut cut = whole.clone();
+        shrink(&name(0), &mut cut, size(&name(0), &whole) - 16 * size_of::<(Head, u64)>());
+        assert_eq!(cut.disputes.len(), 16);
+        assert_eq!(cut.disputes[0], whole.disputes[0]);
+        assert_eq!(cut.disputes[15], Dispute { rejecting: vec![], ..dispute(15) });
+        shrink(&name(0), &mut cut, 2_000);
+        assert!(cut.disputes.iter().all(|it| it.rejecting.is_empty() && it.rejected == 64));
+        assert!(size(&name(0), &cut) <= 2_000);
     }
 
     #[test]

@@ -15,3 +15,4 @@ mod rotation;
 mod shares;
 mod site;
 mod tokens;
+mod votes;

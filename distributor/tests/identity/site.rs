@@ -36,6 +36,7 @@ pub(crate) struct Site {
     admin: SocketAddr,
     files: TempDir,
     registry: Registry,
+    pub(crate) store: Arc<Embedded>,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -86,10 +87,15 @@ impl Site {
         };
         let store = Arc::new(Embedded::new());
         publish(&store).await;
-        let bound =
-            heliograph_distributor::build(&distributor, &args, store, &registry, &readiness)
-                .await
-                .unwrap();
+        let bound = heliograph_distributor::build(
+            &distributor,
+            &args,
+            store.clone(),
+            &registry,
+            &readiness,
+        )
+        .await
+        .unwrap();
         let (address, stop) = (bound.address().to_string(), CancellationToken::new());
         let port = admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let admin = port.address();
@@ -97,7 +103,8 @@ impl Site {
         tokio::spawn(port.serve(pages, stop.clone().cancelled_owned()));
         tokio::spawn(bound.run(stop.clone()));
         tokio::time::timeout(DEADLINE, readiness.ready()).await.unwrap();
-        Self { address, authority, signer, admin, files, registry, _stop: stop.drop_guard() }
+        let _stop = stop.drop_guard();
+        Self { address, authority, signer, admin, files, registry, store, _stop }
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
