@@ -151,7 +151,10 @@ impl AckReader {
                     *known = answers;
                     is_news
                 });
-                let proxies = FleetProxies::of(reports);
+                let proxies = {
+                    let answers = self.answers.borrow();
+                    FleetProxies::of(reports, &answers)
+                };
                 self.proxies.send_if_modified(|known| {
                     let is_news = known.as_deref() != Some(&proxies);
                     if is_news {

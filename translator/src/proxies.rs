@@ -1,5 +1,6 @@
 //! What the proxies of all replicas say to what was published, added up: how many have it, and what they reject.
 
+use crate::publish::Answers;
 use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Version};
 use heliograph_store::{AckReport, FleetReport, RejectionReport};
 use heliograph_translator_core::objects::ObjectKey;
@@ -51,12 +52,19 @@ pub struct Blame {
 
 impl FleetProxies {
     /// What each fleet's proxies say, from what every replica says.
-    pub(crate) fn of(reports: &[AckReport]) -> Proxies {
+    /// `answers` has how many proxies reject or have what: one that is connected to several replicas is one.
+    pub(crate) fn of(reports: &[AckReport], answers: &BTreeMap<FleetName, Answers>) -> Proxies {
         let mut proxies = Proxies::new();
         for (fleet, report) in reports.iter().flat_map(|report| &report.fleets) {
             proxies.entry(fleet.clone()).or_default().add(report);
         }
-        for said in proxies.values_mut() {
+        for (fleet, said) in &mut proxies {
+            for (subject, rejection) in &mut said.rejections {
+                let count = answers.get(fleet).and_then(|answers| answers.count(subject));
+                if let Some((rejected, accepted)) = count {
+                    (rejection.rejected, rejection.accepted) = (rejected, accepted);
+                }
+            }
             said.rejections.retain(|_, rejection| rejection.stands());
         }
         proxies
@@ -179,7 +187,8 @@ mod tests {
             )]),
             ..AckReport::default()
         };
-        let proxies = FleetProxies::of(&[report("one", 4), report("two", 6)]);
+        let reports = [report("one", 4), report("two", 6)];
+        let proxies = FleetProxies::of(&reports, &Answers::of(&reports));
         let of_fleet = &proxies[&fleet];
         assert_eq!(of_fleet.connected, 6);
         assert_eq!([3, 4, 5, 6, 7].map(|at| of_fleet.have(head(at))), [4, 4, 2, 2, 0]);

@@ -52,6 +52,8 @@ pub struct Translator {
     inheriting: Vec<FleetName>,
     /// How often the world was settled.
     settled: u64,
+    /// When it was last decided what is left out.
+    isolated: Option<Instant>,
     /// Done once every fleet is out, or once there is nothing to do but stand by.
     unready: Option<Guard>,
     /// Whether statuses of objects tell what is wrong with them, so that the log need not.
@@ -90,6 +92,7 @@ impl Translator {
             isolation: Isolation::default(),
             inheriting: Vec::new(),
             settled: 0,
+            isolated: None,
             unready: Some(unready),
             has_statuses: false,
         }
@@ -261,6 +264,7 @@ impl Translator {
         let mut due = source.synced.then(Instant::now);
         self.changed.extend(self.world.objects().cloned());
         loop {
+            let isolate_at = self.isolate_at();
             tokio::select! {
                 biased;
                 over = &mut over => return Ok(over),
@@ -287,6 +291,12 @@ impl Translator {
                 }
                 Ok(()) = proxies.changed() => {
                     self.heard(proxies.borrow_and_update().clone());
+                    if self.isolate(&publisher) {
+                        due = Some(Instant::now());
+                    }
+                    continue;
+                }
+                () = sleep_until(isolate_at.unwrap_or_else(Instant::now)), if isolate_at.is_some() => {
                     if self.isolate(&publisher) {
                         due = Some(Instant::now());
                     }

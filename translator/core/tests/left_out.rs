@@ -254,3 +254,30 @@ fn those_that_words_mean_come_first_and_then_the_youngest() {
     let culprits = world.culprits(&fleet, ResourceType::Route, name, other, "", None);
     assert_eq!(culprits, [], "it is not what there is");
 }
+
+#[test]
+fn a_host_that_only_dropped_routes_ask_for_is_dropped_with_them() {
+    let mut world = world();
+    let hosted = |name: &str| {
+        let hosts = "parentRefs: [{name: web, namespace: infra}]\n  hostnames: [odd.example.com]";
+        route("shop", name, 5, "/[0-9]+").replacen(
+            "parentRefs: [{name: web, namespace: infra}]",
+            hosts,
+            1,
+        )
+    };
+    let hosts = |world: &World| {
+        let table = RouteConfiguration::decode(table(world).body.as_ref()).unwrap();
+        table.virtual_hosts.into_iter().map(|host| host.name).collect::<Vec<_>>()
+    };
+    apply(&mut world, &hosted("one"));
+    world.settle();
+    assert_eq!(hosts(&world), ["*", "odd.example.com"]);
+    let dropped = LeftOut { is_dropped: true, ..left_out(&world, "one") };
+    world.leave_out(&fleet(), &key("one"), Some(dropped));
+    world.settle();
+    assert_eq!(hosts(&world), ["*"]);
+    apply(&mut world, &hosted("two"));
+    world.settle();
+    assert_eq!(hosts(&world), ["*", "odd.example.com"], "somebody else asks for it");
+}

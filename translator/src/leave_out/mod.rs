@@ -7,7 +7,7 @@ mod search;
 
 use crate::proxies::{FleetProxies, Rejection};
 use crate::publish::Stands;
-use heliograph_snapshot::{FleetName, Resource, ResourceType};
+use heliograph_snapshot::{FleetName, Resource, ResourceType, Version};
 use heliograph_translator_core::left_out::object_name;
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_translator_core::{Culprit, World};
@@ -15,13 +15,17 @@ use heliograph_views::{LeftOut, LeftOutRule};
 use search::{Extent, Search, Trial};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The searches of all fleets.
 #[derive(Debug, Default)]
 pub(crate) struct Isolation {
-    searches: BTreeMap<Subject, Case>,
+    cases: BTreeMap<Subject, Case>,
     /// What was rejected whatever was left out, and which content of which objects there was then.
     given_up: BTreeMap<Subject, Vec<(ObjectKey, String)>>,
+    /// Since when more proxies reject something than accept it.
+    standing: BTreeMap<(FleetName, Version), Instant>,
 }
 
 /// What is known of a fleet when its proxies have answered.
@@ -32,12 +36,19 @@ pub(crate) struct Answered<'a> {
     pub(crate) stands: Option<Stands>,
     /// How often the world has been settled.
     pub(crate) settled: u64,
+    pub(crate) now: Instant,
 }
 
 /// Something else is left out of an object than before. `None`: nothing.
 pub(crate) type Change = (ObjectKey, Option<LeftOut>);
 
-type Subject = (FleetName, ResourceType, Arc<str>);
+/// What a search is about. The tables of a fleet are one thing: they share routes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Tables(FleetName),
+    /// What policies make of a resource for some clients.
+    Variant(FleetName, ResourceType, Arc<str>),
+}
 
 #[derive(Debug)]
 struct Case {
@@ -46,6 +57,8 @@ struct Case {
     words: Arc<str>,
     /// How often the world had been settled when this was last decided: what follows from it is not published before.
     decided: u64,
+    /// Since when what was decided is published.
+    published: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -56,11 +69,26 @@ struct Suspect {
     before: Option<LeftOut>,
 }
 
+/// A resource of a fleet that more proxies reject than accept.
+struct Rejected<'a> {
+    kind: ResourceType,
+    name: &'a Arc<str>,
+    version: Version,
+    words: &'a str,
+}
+
 /// How many objects may be left out of a fleet. Beyond, tables stay as they were accepted last.
 const OBJECTS: usize = 256;
 
 /// How much of a proxy's words is kept.
 const WORDS: usize = 1024;
+
+/// How long more proxies must reject something than accept it, where those are not most of the connected ones: the others may
+/// not have answered yet.
+const STANDING: Duration = Duration::from_secs(4);
+
+/// How long proxies have to reject what is published: one that rejects something else, too, acknowledges nothing.
+const ANSWERING: Duration = Duration::from_secs(8);
 
 impl Isolation {
     /// Decides anew for a fleet. `good` says what was last accepted of a resource.
@@ -70,69 +98,105 @@ impl Isolation {
         world: &World,
         good: impl Fn(ResourceType, &Arc<str>) -> Option<Arc<Resource>>,
     ) -> Vec<Change> {
-        let mut changes = self.go_on(answered, world);
-        for ((kind, name, version), rejection) in &answered.said.rejections {
-            let subject = (answered.fleet.clone(), *kind, name.clone());
-            if !is_rejected(rejection) || self.searches.contains_key(&subject) {
+        let rejected = self.rejected(answered);
+        let mut changes = self.go_on(answered, &rejected, world);
+        let mut culprits: BTreeMap<Subject, (Vec<Culprit>, &str)> = BTreeMap::new();
+        for it in &rejected {
+            let subject = it.subject(answered.fleet, world);
+            if self.cases.contains_key(&subject) {
                 continue;
             }
-            let good = good(*kind, name);
-            let good = good.as_ref().map(|good| &good.body);
-            let culprits =
-                world.culprits(answered.fleet, *kind, name, *version, &rejection.words, good);
+            let good = good(it.kind, it.name);
+            let found = it.culprits(answered.fleet, world, good.as_deref());
+            let (all, _) = culprits.entry(subject).or_insert((Vec::new(), it.words));
+            found.into_iter().for_each(|culprit| add(all, culprit));
+        }
+        for (subject, (mut culprits, words)) in culprits {
+            culprits.sort_by_key(|culprit| !culprit.is_meant);
             let suspects = suspects(culprits, answered.fleet, world);
             if suspects.is_empty() || self.is_hopeless(&subject, &suspects) {
                 continue;
             }
             self.given_up.remove(&subject);
-            let case = Case::new(suspects, &rejection.words, answered.settled);
+            let case = Case::new(suspects, words, answered.settled);
             changes.extend(case.changes(answered.fleet, world));
-            self.searches.insert(subject, case);
+            self.cases.insert(subject, case);
         }
         changes
     }
 
+    /// When to decide again although proxies say nothing new, if that may change something.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let standing = self.standing.values().map(|since| *since + STANDING);
+        let published = self.cases.values().filter_map(|case| case.published);
+        standing.chain(published.map(|since| since + ANSWERING)).min()
+    }
+
     /// Whether there is something to decide for a fleet.
     pub(crate) fn concerns(&self, fleet: &FleetName, said: &FleetProxies) -> bool {
-        !said.rejections.is_empty() || self.searches.keys().any(|(of, ..)| of == fleet)
+        !said.rejections.is_empty()
+            || self.cases.keys().any(|subject| subject.fleet() == fleet)
+            || self.standing.keys().any(|(of, _)| of == fleet)
     }
 
     /// Forgets the fleets that are no more.
     pub(crate) fn retired(&mut self, fleets: &[FleetName]) {
-        self.searches.retain(|(fleet, ..), _| !fleets.contains(fleet));
-        self.given_up.retain(|(fleet, ..), _| !fleets.contains(fleet));
+        self.cases.retain(|subject, _| !fleets.contains(subject.fleet()));
+        self.given_up.retain(|subject, _| !fleets.contains(subject.fleet()));
+        self.standing.retain(|(fleet, _), _| !fleets.contains(fleet));
     }
 
-    fn go_on(&mut self, answered: &Answered<'_>, world: &World) -> Vec<Change> {
+    /// What more proxies reject than accept. Those are most of all that are connected, or it has been so for a while.
+    fn rejected<'a>(&mut self, answered: &Answered<'a>) -> Vec<Rejected<'a>> {
+        let Answered { fleet, said, now, .. } = answered;
+        let outvoted = said.rejections.iter().filter(|(_, it)| it.rejected > it.accepted);
+        let outvoted: Vec<_> = outvoted.collect();
+        let is_outvoted = |version: &Version| outvoted.iter().any(|((.., it), _)| it == version);
+        self.standing.retain(|(of, version), _| of != *fleet || is_outvoted(version));
+        let mut rejected = Vec::new();
+        for ((kind, name, version), Rejection { words, rejected: count, .. }) in outvoted {
+            let is_most = count.saturating_mul(2) > said.connected;
+            let key = ((*fleet).clone(), *version);
+            if !is_most && *now < *self.standing.entry(key.clone()).or_insert(*now) + STANDING {
+                continue;
+            }
+            self.standing.remove(&key);
+            rejected.push(Rejected { kind: *kind, name, version: *version, words });
+        }
+        rejected
+    }
+
+    fn go_on(
+        &mut self,
+        answered: &Answered<'_>,
+        rejected: &[Rejected<'_>],
+        world: &World,
+    ) -> Vec<Change> {
         let (mut changes, mut over) = (Vec::new(), Vec::new());
         let fleet = answered.fleet;
-        let of_fleet = self.searches.iter_mut().filter(|((of, ..), _)| of == fleet);
+        let of_fleet = self.cases.iter_mut().filter(|(subject, _)| subject.fleet() == fleet);
         for (subject, case) in of_fleet {
-            let (_, kind, name) = subject;
-            if case
-                .suspects
-                .iter()
-                .any(|it| world.revision(&it.culprit.object).as_ref() != Some(&it.revision))
-            {
+            if case.suspects.iter().any(|suspect| suspect.has_changed(world)) {
                 // What has changed is tried again by itself, and the others are no more suspect than before.
-                changes.extend(case.restored(world, fleet));
+                changes.extend(case.restored(fleet, world));
                 over.push(subject.clone());
                 continue;
             }
-            match case.answer(answered, world, *kind, name) {
+            let mut about = rejected.iter().filter(|it| it.is_about(subject, world));
+            match case.answer(answered, about.next().is_some()) {
                 None => continue,
                 Some(true) => case.search.accepted(),
                 Some(false) => case.search.rejected(),
             }
-            case.decided = answered.settled;
+            (case.decided, case.published) = (answered.settled, None);
             changes.extend(case.changes(fleet, world));
             if case.search.is_over() {
                 over.push(subject.clone());
             }
         }
         for subject in over {
-            let Some(case) = self.searches.remove(&subject) else { continue };
-            if case.search.trial().is_none() {
+            let Some(case) = self.cases.remove(&subject) else { continue };
+            if case.search.is_over() && case.search.trial().is_none() {
                 self.given_up.insert(subject, case.contents());
             }
         }
@@ -141,11 +205,46 @@ impl Isolation {
 
     /// Whether all of it was tried already.
     fn is_hopeless(&self, subject: &Subject, suspects: &[Suspect]) -> bool {
-        let contents = suspects.iter().map(|it| (&it.culprit.object, &it.revision));
         let tried = self.given_up.get(subject);
+        let is_tried = |suspect: &Suspect, (object, content): &(ObjectKey, String)| {
+            suspect.culprit.object == *object && suspect.revision == *content
+        };
         tried.is_some_and(|tried| {
-            tried.iter().map(|(object, content)| (object, content)).eq(contents)
+            tried.len() == suspects.len()
+                && suspects.iter().zip(tried).all(|(suspect, tried)| is_tried(suspect, tried))
         })
+    }
+}
+
+impl Subject {
+    fn fleet(&self) -> &FleetName {
+        match self {
+            Self::Tables(fleet) | Self::Variant(fleet, ..) => fleet,
+        }
+    }
+}
+
+impl Rejected<'_> {
+    fn subject(&self, fleet: &FleetName, world: &World) -> Subject {
+        let is_table = self.kind == ResourceType::Route
+            && world.version(fleet, self.kind, self.name) == Some(self.version);
+        match is_table {
+            true => Subject::Tables(fleet.clone()),
+            false => Subject::Variant(fleet.clone(), self.kind, self.name.clone()),
+        }
+    }
+
+    fn is_about(&self, subject: &Subject, world: &World) -> bool {
+        let fleet = subject.fleet();
+        self.subject(fleet, world) == *subject
+            && (matches!(subject, Subject::Tables(_))
+                // A version that nothing is made of any more is nobody's.
+                || !self.culprits(fleet, world, None).is_empty())
+    }
+
+    fn culprits(&self, fleet: &FleetName, world: &World, good: Option<&Resource>) -> Vec<Culprit> {
+        let good = good.map(|good| &good.body);
+        world.culprits(fleet, self.kind, self.name, self.version, self.words, good)
     }
 }
 
@@ -154,38 +253,23 @@ impl Case {
         let meant = suspects.iter().take_while(|it| it.culprit.is_meant).count();
         let has_parts = suspects[..meant].iter().all(|it| !it.culprit.places.is_empty());
         let search = Search::new(suspects.len(), meant, has_parts);
-        let mut words = words.to_owned();
-        words.truncate(words.floor_char_boundary(WORDS));
-        Self { suspects, search, words: words.into(), decided: settled }
+        let words = words[..words.floor_char_boundary(WORDS)].into();
+        Self { suspects, search, words, decided: settled, published: None }
     }
 
     /// Whether proxies accept what is published now; `None` while they have not answered.
-    fn answer(
-        &self,
-        answered: &Answered<'_>,
-        world: &World,
-        kind: ResourceType,
-        name: &Arc<str>,
-    ) -> Option<bool> {
+    fn answer(&mut self, answered: &Answered<'_>, is_rejected: bool) -> Option<bool> {
         if answered.settled <= self.decided {
             return None;
         }
         let stands = answered.stands?;
-        let rejections = &answered.said.rejections;
-        let of_resource = rejections.iter().filter(|((of, its, _), _)| (*of, its) == (kind, name));
-        let current = world.version(answered.fleet, kind, name);
-        let is_current = |version| Some(version) == current;
-        let mut now = of_resource.filter(|((_, _, version), rejection)| {
-            is_rejected(rejection) && (is_current(*version) || self.is_of_policies())
-        });
-        if now.next().is_some() {
+        if is_rejected {
             return Some(false);
         }
-        (answered.said.have(stands.head) > 0).then_some(true)
-    }
-
-    fn is_of_policies(&self) -> bool {
-        self.suspects.iter().any(|it| !it.culprit.object.kind.is_route())
+        let since = *self.published.get_or_insert(answered.now);
+        let said = answered.said;
+        let is_silent = said.connected > 0 && answered.now >= since + ANSWERING;
+        (said.have(stands.head) > 0 || is_silent).then_some(true)
     }
 
     /// What is to be left out of the suspects now, where it is something else.
@@ -203,7 +287,7 @@ impl Case {
     }
 
     /// All as it was before.
-    fn restored(&self, world: &World, fleet: &FleetName) -> Vec<Change> {
+    fn restored(&self, fleet: &FleetName, world: &World) -> Vec<Change> {
         let before = self.suspects.iter().map(|it| (it.culprit.object.clone(), it.before.clone()));
         different(before, fleet, world)
     }
@@ -215,6 +299,10 @@ impl Case {
 }
 
 impl Suspect {
+    fn has_changed(&self, world: &World) -> bool {
+        world.revision(&self.culprit.object).as_ref() != Some(&self.revision)
+    }
+
     fn left_out(&self, trial: &Trial, words: &str) -> LeftOut {
         let Culprit { object, places, .. } = &self.culprit;
         let mut rules: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -234,13 +322,11 @@ impl Suspect {
                 rules.entry(rule.index).or_default().extend(&rule.dropped);
             }
         }
+        let rule = |(index, dropped)| LeftOutRule { index, dropped };
         LeftOut {
             object: object_name(object),
             revision: self.revision.clone(),
-            rules: rules
-                .into_iter()
-                .map(|(index, dropped)| LeftOutRule { index, dropped })
-                .collect(),
+            rules: rules.into_iter().map(rule).collect(),
             is_dropped,
             is_suspect: !trial.is_final && trial.out.len() > 1,
             words: words.to_owned(),
@@ -248,9 +334,15 @@ impl Suspect {
     }
 }
 
-/// Whether more proxies reject it than have it.
-fn is_rejected(rejection: &Rejection) -> bool {
-    rejection.rejected > rejection.accepted
+/// Adds what one table says to what others say.
+fn add(culprits: &mut Vec<Culprit>, culprit: Culprit) {
+    match culprits.iter_mut().find(|known| known.object == culprit.object) {
+        Some(known) => {
+            known.is_meant |= culprit.is_meant;
+            known.places.extend(culprit.places);
+        }
+        None => culprits.push(culprit),
+    }
 }
 
 /// Those of which not all is left out already.

@@ -30,6 +30,11 @@ struct Fleet {
     proxies: u64,
     /// And how many others take everything.
     lenient: u64,
+    /// How many have not answered.
+    silent: u64,
+    /// Something else is rejected all the time, so nothing is ever acknowledged.
+    is_stuck: bool,
+    now: Instant,
 }
 
 fn route(name: &str, path: &str) -> String {
@@ -63,6 +68,9 @@ impl Fleet {
             words: words.to_owned(),
             proxies: 3,
             lenient: 0,
+            silent: 0,
+            is_stuck: false,
+            now: Instant::now(),
         };
         fleet.apply(GATEWAY);
         fleet
@@ -101,7 +109,10 @@ impl Fleet {
     /// What proxies say to what is published.
     fn said(&mut self) -> FleetProxies {
         let table = self.table();
-        let mut said = FleetProxies { connected: self.proxies, ..FleetProxies::default() };
+        let mut said = FleetProxies {
+            connected: self.proxies + self.lenient + self.silent,
+            ..FleetProxies::default()
+        };
         if self.is_rejected(&table) {
             let subject: (ResourceType, Arc<str>, Version) =
                 (ResourceType::Route, table.name.clone(), table.version);
@@ -113,7 +124,9 @@ impl Fleet {
             };
             said.rejections.insert(subject, rejection);
         } else {
-            said.acknowledged.insert(self.head(), self.proxies);
+            if !self.is_stuck {
+                said.acknowledged.insert(self.head(), self.proxies);
+            }
             self.accepted = Some(table);
         }
         said
@@ -127,11 +140,17 @@ impl Fleet {
     fn isolate(&mut self) -> usize {
         let mut publications = 0;
         let mut quiet = 0;
-        while quiet < 3 {
+        while quiet < 8 {
             let said = self.said();
             let stands = Some(Stands { head: self.head(), holds: 0 });
             let fleet = name();
-            let answered = Answered { fleet: &fleet, said: &said, stands, settled: self.settled };
+            let answered = Answered {
+                fleet: &fleet,
+                said: &said,
+                stands,
+                settled: self.settled,
+                now: self.now,
+            };
             let good = self.accepted.clone();
             let changes = self.isolation.decide(&answered, &self.world, |_, _| good.clone());
             match changes.is_empty() {
@@ -142,6 +161,7 @@ impl Fleet {
                 self.world.leave_out(&fleet, &object, left_out);
             }
             self.settle();
+            self.now += Duration::from_secs(2);
             assert!(publications < 64, "it never ends");
         }
         publications
@@ -249,4 +269,36 @@ fn a_second_mistake_in_a_route_is_left_out_as_well() {
     let (_, left_out) = fleet.world.left_out(&fleet_name).find(|it| *it.0 == key).unwrap();
     let rules: Vec<_> = left_out.rules.iter().map(|it| (it.index, it.dropped.clone())).collect();
     assert_eq!(rules, [(0, vec![]), (1, vec![0])]);
+}
+
+#[test]
+fn what_is_accepted_while_something_else_is_rejected_is_found_out_by_silence() {
+    let mut fleet = Fleet::new(&["evil"], "something is wrong");
+    fleet.apply(&route("innocent", "fine"));
+    fleet.apply(&route("bad", "evil"));
+    fleet.apply(&route("young", "fine"));
+    fleet.is_stuck = true;
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), ["bad"]);
+}
+
+#[test]
+fn who_rejects_first_does_not_decide_for_those_who_have_yet_to_answer() {
+    let mut fleet = Fleet::new(&["evil"], "header value 'evil' is not allowed");
+    (fleet.proxies, fleet.silent) = (1, 5);
+    fleet.apply(&route("bad", "evil"));
+    let said = fleet.said();
+    let name = name();
+    let stands = Some(Stands { head: fleet.head(), holds: 0 });
+    let mut at = |now: Instant, said: &FleetProxies| {
+        let answered = Answered { fleet: &name, said, stands, settled: fleet.settled, now };
+        fleet.isolation.decide(&answered, &fleet.world, |_, _| None).len()
+    };
+    assert_eq!(at(fleet.now, &said), 0);
+    let mut accepted = said.clone();
+    accepted.rejections.values_mut().for_each(|rejection| rejection.accepted = 5);
+    let later = fleet.now + Duration::from_secs(3);
+    assert_eq!(at(later, &accepted), 0, "they accept it");
+    assert_eq!(at(later + STANDING, &said), 0, "it counts from the beginning");
+    assert_eq!(at(later + 2 * STANDING, &said), 1, "they have nothing to say");
 }

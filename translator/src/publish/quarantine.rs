@@ -83,6 +83,11 @@ impl Answers {
         }
         votes.into_iter().map(|(fleet, votes)| (fleet, Self::from(votes))).collect()
     }
+
+    /// How many proxies reject a resource, and how many have it, where somebody rejects it.
+    pub(crate) fn count(&self, subject: &Subject) -> Option<(u64, u64)> {
+        self.disputes.get(subject).map(|count| (count.rejected, count.accepted))
+    }
 }
 
 impl From<Votes> for Answers {

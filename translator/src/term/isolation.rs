@@ -8,13 +8,19 @@ use heliograph_translator_core::left_out::object_of;
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_views::LeftOut;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often it is decided at most, where proxies say nothing new.
+const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
 impl Translator {
     /// Decides what is left out, from what proxies say. Returns whether that is something else than before, and so to be
     /// translated.
     pub(super) fn isolate(&mut self, publisher: &Publisher) -> bool {
+        let (mut is_news, now) = (false, Instant::now());
+        self.isolated = Some(now);
         let Some(proxies) = self.proxies.borrow().clone() else { return false };
-        let mut is_news = false;
         for (fleet, said) in proxies.iter() {
             // What an operator holds is not what was translated.
             if publisher.is_pinned(fleet) || !self.isolation.concerns(fleet, said) {
@@ -22,7 +28,7 @@ impl Translator {
             }
             let revision = publisher.revision(fleet);
             let stands = publisher.stands(fleet).filter(|stands| stands.holds >= revision);
-            let answered = Answered { fleet, said, stands, settled: self.settled };
+            let answered = Answered { fleet, said, stands, settled: self.settled, now };
             let good = |kind, name: &Arc<str>| publisher.last_good(fleet, kind, name);
             let changes = self.isolation.decide(&answered, &self.world, good);
             is_news |= !changes.is_empty();
@@ -32,6 +38,12 @@ impl Translator {
             }
         }
         is_news
+    }
+
+    /// When to decide it although proxies say nothing new. Not all the time, where nothing comes of it.
+    pub(super) fn isolate_at(&self) -> Option<Instant> {
+        let due = self.isolation.due()?;
+        Some(self.isolated.map_or(due, |last| due.max(last + AT_MOST_EVERY)))
     }
 
     /// Leaves out what an earlier term left out.

@@ -42,6 +42,12 @@ pub(crate) fn virtual_host(
             }
         }
     }
+    // A host that only dropped routes ask for is dropped with them: it may be what proxies reject.
+    let is_dropped = |route: &ObjectKey| reader.piece(route, table).is_some_and(|it| it.is_dropped);
+    let mut asking = reader.hosted(table, &owner.listener, host).peekable();
+    if asking.peek().is_some() && asking.all(|(route, _)| is_dropped(route)) {
+        return None;
+    }
     let mut routes = Vec::new();
     for (route, hostname) in written {
         let Some(piece) = reader.piece(route, table) else { continue };

@@ -16,6 +16,8 @@ pub(crate) struct Piece {
     pub(crate) routes: Vec<PieceRoute>,
     /// The backends that the route leads to.
     pub(crate) backends: BTreeSet<Backend>,
+    /// All of it is left out, hosts included.
+    pub(crate) is_dropped: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -60,11 +62,13 @@ pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> P
         created: rules.map_or(i64::MAX, |rules| rules.created),
         routes: Vec::new(),
         backends: BTreeSet::new(),
+        is_dropped: false,
     };
     let Some(Route::Http(route)) = rules.and_then(|rules| rules.route.as_ref()) else {
         return piece;
     };
     let left_out = reader.left_out(&table.fleet, key);
+    piece.is_dropped = left_out.is_some_and(|left_out| left_out.is_dropped);
     for (index, rule) in route.rules.iter().enumerate() {
         let left_out = left_out.filter(|left_out| left_out.has_rule(index));
         let unserved = left_out.map(|_| rule.unserved());

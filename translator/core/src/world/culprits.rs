@@ -41,6 +41,8 @@ struct Entry {
     rule: u32,
     index: u32,
     encoded: Bytes,
+    /// The same without its name, which is ours.
+    content: Vec<u8>,
     /// The match alone.
     matching: Vec<u8>,
 }
@@ -181,11 +183,12 @@ impl World {
         let piece = self.facts.piece(route, table);
         let encoded = piece.into_iter().flat_map(|piece| &piece.routes).map(|it| &it.encoded);
         let entry = |encoded: &Bytes| {
-            let decoded = Route::decode(encoded.as_ref()).ok()?;
-            let (object, found) = place(&decoded.name)?;
+            let mut decoded = Route::decode(encoded.as_ref()).ok()?;
+            let (object, found) = place(&std::mem::take(&mut decoded.name))?;
             let Place { rule, index, .. } = found?;
+            let content = decoded.encode_to_vec();
             let matching = decoded.r#match.map(|it| it.encode_to_vec()).unwrap_or_default();
-            Some(Entry { object, rule, index, encoded: encoded.clone(), matching })
+            Some(Entry { object, rule, index, encoded: encoded.clone(), content, matching })
         };
         encoded.filter_map(entry).collect()
     }
@@ -199,7 +202,7 @@ fn known(entries: &[Entry], found: &Meant) -> bool {
 fn quoted(entries: &[Entry], words: &str) -> BTreeSet<Meant> {
     let saying = |text: &str| -> BTreeSet<_> {
         let text = text.as_bytes();
-        let saying = entries.iter().filter(|entry| contains(&entry.encoded, text));
+        let saying = entries.iter().filter(|entry| contains(&entry.content, text));
         let place = |entry: &Entry| {
             let is_match = contains(&entry.matching, text);
             Place { rule: entry.rule, index: entry.index, is_match }
