@@ -79,6 +79,9 @@ async fn a_route_that_only_envoy_rejects_is_left_out_and_all_others_are_served()
     write(&site.manifests(), "bad.yaml", &tenant("bad", pattern(true)));
     write(&site.manifests(), "late.yaml", &tenant("late", "{value: /late/path}"));
     until("it is left out", async || problem(&translator, "bad").await.is_some()).await;
+    let is_certain = |message: String| message.contains("because proxies reject it");
+    until("that is certain", async || problem(&translator, "bad").await.is_some_and(is_certain))
+        .await;
     let message = problem(&translator, "bad").await.unwrap();
     assert!(message.contains("match 0 of rule 0 is dropped"), "{message}");
     assert!(message.contains("program size"), "{message}");

@@ -95,7 +95,7 @@ fn words(kind: Kind, left_out: &LeftOut) -> String {
     };
     let cause = match left_out.is_suspect {
         false => "proxies reject it",
-        true => "it is one of several objects that proxies may reject, which are tried one by one",
+        true => "it may be what proxies reject, which is being found out",
     };
     format!(
         "{effect}, because {cause}: {}. It is tried again when it changes, or when its annotation {RETRY} does",

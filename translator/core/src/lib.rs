@@ -24,7 +24,7 @@ mod views;
 mod world;
 
 pub use limits::Limits;
-pub use world::{Culprit, Event, Outcome, Place, Source, Work, World};
+pub use world::{Culprit, Event, Outcome, Place, RejectedResource, Source, Work, World};
 
 /// Which GatewayClasses are ours.
 pub const CONTROLLER_NAME: &str = "heliograph.dev/gateway-controller";

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use bytes::Bytes;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::route::Action;
 use heliograph_envoy::envoy::config::route::v3::{Route, RouteConfiguration};
-use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType};
+use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Version};
 use heliograph_translator_core::left_out::{object_name, object_of};
 use heliograph_translator_core::objects::{Document, Kind, ObjectKey, ObjectName, parse};
-use heliograph_translator_core::{Culprit, Event, World};
+use heliograph_translator_core::{Culprit, Event, RejectedResource, World};
 use heliograph_views::{LeftOut, LeftOutRule};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -206,12 +207,20 @@ fn a_fleet_that_is_gone_leaves_nothing_behind() {
     assert!(world.settle().changes.is_empty());
 }
 
+fn rejected<'a>(
+    name: &'a str,
+    version: Version,
+    words: &'a str,
+    good: Option<&'a Bytes>,
+) -> RejectedResource<'a> {
+    RejectedResource { kind: ResourceType::Route, name, version, body: None, words, good }
+}
+
 /// The names of those that may be the cause; those that the words mean have a star.
 fn culprits(world: &World, words: &str, good: Option<&Resource>) -> Vec<String> {
     let version = table(world).version;
     let good = good.map(|good| &good.body);
-    let culprits =
-        world.culprits(&fleet(), ResourceType::Route, &table(world).name, version, words, good);
+    let culprits = world.culprits(&fleet(), &rejected(&table(world).name, version, words, good));
     let name = |culprit: Culprit| {
         let star = if culprit.is_meant { "*" } else { "" };
         let places = culprit.places.iter();
@@ -251,8 +260,22 @@ fn those_that_words_mean_come_first_and_then_the_youngest() {
     assert_eq!(culprits(&world, "no idea", Some(&good)), ["later*"]);
     let other = good.version;
     let (fleet, name) = (fleet(), &good.name);
-    let culprits = world.culprits(&fleet, ResourceType::Route, name, other, "", None);
+    let culprits = world.culprits(&fleet, &rejected(name, other, "", None));
     assert_eq!(culprits, [], "it is not what there is");
+    // What was rejected a moment ago and is there still, is suspect; what has changed since is not.
+    let before = table(&world);
+    apply(&mut world, &route("shop", "later", 9, "/fixed/[0-9]+"));
+    world.settle();
+    let (version, body) = (before.version, Some(&before.body));
+    let suspects = world.culprits(
+        &fleet,
+        &RejectedResource { body, ..rejected(name, version, "", Some(&good.body)) },
+    );
+    assert_eq!(suspects, []);
+    let suspects =
+        world.culprits(&fleet, &RejectedResource { body, ..rejected(name, version, "", None) });
+    let names: Vec<_> = suspects.iter().map(|it| it.object.name.name.to_string()).collect();
+    assert_eq!(names, ["new", "bad", "old"]);
 }
 
 #[test]

@@ -7,13 +7,13 @@ mod search;
 
 use crate::proxies::{FleetProxies, Rejection};
 use crate::publish::Stands;
-use heliograph_snapshot::{FleetName, Resource, ResourceType, Version};
+use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Version};
 use heliograph_translator_core::left_out::object_name;
 use heliograph_translator_core::objects::ObjectKey;
-use heliograph_translator_core::{Culprit, World};
+use heliograph_translator_core::{Culprit, RejectedResource, World};
 use heliograph_views::{LeftOut, LeftOutRule};
 use search::{Extent, Search, Trial};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 pub(crate) struct Isolation {
     cases: BTreeMap<Subject, Case>,
     /// What was rejected whatever was left out, and which content of which objects there was then.
-    given_up: BTreeMap<Subject, Vec<(ObjectKey, String)>>,
+    given_up: BTreeMap<Subject, BTreeSet<(ObjectKey, String)>>,
     /// Since when more proxies reject something than accept it.
     standing: BTreeMap<(FleetName, Version), Instant>,
 }
@@ -32,11 +32,27 @@ pub(crate) struct Isolation {
 pub(crate) struct Answered<'a> {
     pub(crate) fleet: &'a FleetName,
     pub(crate) said: &'a FleetProxies,
-    /// Where the fleet stands in the store, if it holds all that was translated.
+    /// Where the fleet stands in the store.
     pub(crate) stands: Option<Stands>,
+    /// The last change that the fleet was told.
+    pub(crate) revision: u64,
     /// How often the world has been settled.
     pub(crate) settled: u64,
     pub(crate) now: Instant,
+}
+
+/// What was published of a fleet, and what of it was accepted.
+pub(crate) trait Versions {
+    /// What was last accepted of a resource, where something else is published.
+    fn last_good(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>>;
+
+    /// A version that was published lately, and the last head that has it.
+    fn published_as(
+        &self,
+        kind: ResourceType,
+        name: &str,
+        version: Version,
+    ) -> Option<(Head, Arc<Resource>)>;
 }
 
 /// Something else is left out of an object than before. `None`: nothing.
@@ -57,8 +73,10 @@ struct Case {
     words: Arc<str>,
     /// How often the world had been settled when this was last decided: what follows from it is not published before.
     decided: u64,
-    /// Since when what was decided is published.
-    published: Option<Instant>,
+    /// The change of the fleet that has what was decided, once there is one.
+    revision: Option<u64>,
+    /// When and at which head that was first seen in the store.
+    published: Option<(Instant, Head)>,
 }
 
 #[derive(Debug)]
@@ -75,10 +93,13 @@ struct Rejected<'a> {
     name: &'a Arc<str>,
     version: Version,
     words: &'a str,
+    /// What was rejected, and the last head that has it, if it was published lately.
+    published: Option<(Head, Arc<Resource>)>,
 }
 
-/// How many objects may be left out of a fleet. Beyond, tables stay as they were accepted last.
-const OBJECTS: usize = 256;
+/// How many objects of one namespace are found out one by one. Beyond, all of its suspects are left out together, so that
+/// nobody keeps everybody else waiting with one bad object after the other.
+const OF_NAMESPACE: usize = 8;
 
 /// How much of a proxy's words is kept.
 const WORDS: usize = 1024;
@@ -87,39 +108,49 @@ const WORDS: usize = 1024;
 /// not have answered yet.
 const STANDING: Duration = Duration::from_secs(4);
 
-/// How long proxies have to reject what is published: one that rejects something else, too, acknowledges nothing.
-const ANSWERING: Duration = Duration::from_secs(8);
+/// How long proxies have to reject what is published, at least: the first that acknowledges it does not speak for the others.
+const CONFIRMING: Duration = Duration::from_secs(4);
+
+/// After so long what nobody rejects is accepted, acknowledged or not: a proxy that also rejects something else acknowledges
+/// nothing.
+const SILENCE: Duration = Duration::from_secs(10);
 
 impl Isolation {
-    /// Decides anew for a fleet. `good` says what was last accepted of a resource.
+    /// Decides anew for a fleet.
     pub(crate) fn decide(
         &mut self,
         answered: &Answered<'_>,
         world: &World,
-        good: impl Fn(ResourceType, &Arc<str>) -> Option<Arc<Resource>>,
+        versions: &impl Versions,
     ) -> Vec<Change> {
-        let rejected = self.rejected(answered);
+        let fleet = answered.fleet;
+        let rejected = self.rejected(answered, versions);
         let mut changes = self.go_on(answered, &rejected, world);
         let mut culprits: BTreeMap<Subject, (Vec<Culprit>, &str)> = BTreeMap::new();
         for it in &rejected {
-            let subject = it.subject(answered.fleet, world);
+            let subject = it.subject(fleet, world);
             if self.cases.contains_key(&subject) {
                 continue;
             }
-            let good = good(it.kind, it.name);
-            let found = it.culprits(answered.fleet, world, good.as_deref());
+            let good = versions.last_good(it.kind, it.name);
+            let found = it.culprits(fleet, world, good.as_deref());
             let (all, _) = culprits.entry(subject).or_insert((Vec::new(), it.words));
             found.into_iter().for_each(|culprit| add(all, culprit));
         }
         for (subject, (mut culprits, words)) in culprits {
             culprits.sort_by_key(|culprit| !culprit.is_meant);
-            let suspects = suspects(culprits, answered.fleet, world);
+            let suspects = suspects(culprits, fleet, world);
             if suspects.is_empty() || self.is_hopeless(&subject, &suspects) {
                 continue;
             }
             self.given_up.remove(&subject);
+            let offenders = offenders(&suspects, words, fleet, world);
+            if !offenders.is_empty() {
+                changes.extend(offenders);
+                continue;
+            }
             let case = Case::new(suspects, words, answered.settled);
-            changes.extend(case.changes(answered.fleet, world));
+            changes.extend(case.changes(fleet, world));
             self.cases.insert(subject, case);
         }
         changes
@@ -129,7 +160,7 @@ impl Isolation {
     pub(crate) fn due(&self) -> Option<Instant> {
         let standing = self.standing.values().map(|since| *since + STANDING);
         let published = self.cases.values().filter_map(|case| case.published);
-        standing.chain(published.map(|since| since + ANSWERING)).min()
+        standing.chain(published.map(|(since, _)| since + CONFIRMING)).min()
     }
 
     /// Whether there is something to decide for a fleet.
@@ -147,7 +178,11 @@ impl Isolation {
     }
 
     /// What more proxies reject than accept. Those are most of all that are connected, or it has been so for a while.
-    fn rejected<'a>(&mut self, answered: &Answered<'a>) -> Vec<Rejected<'a>> {
+    fn rejected<'a>(
+        &mut self,
+        answered: &Answered<'a>,
+        versions: &impl Versions,
+    ) -> Vec<Rejected<'a>> {
         let Answered { fleet, said, now, .. } = answered;
         let outvoted = said.rejections.iter().filter(|(_, it)| it.rejected > it.accepted);
         let outvoted: Vec<_> = outvoted.collect();
@@ -161,7 +196,9 @@ impl Isolation {
                 continue;
             }
             self.standing.remove(&key);
-            rejected.push(Rejected { kind: *kind, name, version: *version, words });
+            let (kind, version) = (*kind, *version);
+            let published = versions.published_as(kind, name, version);
+            rejected.push(Rejected { kind, name, version, words, published });
         }
         rejected
     }
@@ -182,13 +219,16 @@ impl Isolation {
                 over.push(subject.clone());
                 continue;
             }
+            if !case.is_published(answered) {
+                continue;
+            }
             let mut about = rejected.iter().filter(|it| it.is_about(subject, world));
-            match case.answer(answered, about.next().is_some()) {
+            match case.answer(answered, about.any(|it| case.is_newer(it, fleet, world))) {
                 None => continue,
                 Some(true) => case.search.accepted(),
                 Some(false) => case.search.rejected(),
             }
-            (case.decided, case.published) = (answered.settled, None);
+            (case.decided, case.revision, case.published) = (answered.settled, None, None);
             changes.extend(case.changes(fleet, world));
             if case.search.is_over() {
                 over.push(subject.clone());
@@ -205,14 +245,8 @@ impl Isolation {
 
     /// Whether all of it was tried already.
     fn is_hopeless(&self, subject: &Subject, suspects: &[Suspect]) -> bool {
-        let tried = self.given_up.get(subject);
-        let is_tried = |suspect: &Suspect, (object, content): &(ObjectKey, String)| {
-            suspect.culprit.object == *object && suspect.revision == *content
-        };
-        tried.is_some_and(|tried| {
-            tried.len() == suspects.len()
-                && suspects.iter().zip(tried).all(|(suspect, tried)| is_tried(suspect, tried))
-        })
+        let contents = suspects.iter().map(Suspect::content).collect();
+        self.given_up.get(subject).is_some_and(|tried| *tried == contents)
     }
 }
 
@@ -226,9 +260,9 @@ impl Subject {
 
 impl Rejected<'_> {
     fn subject(&self, fleet: &FleetName, world: &World) -> Subject {
-        let is_table = self.kind == ResourceType::Route
-            && world.version(fleet, self.kind, self.name) == Some(self.version);
-        match is_table {
+        let is_table = self.published.is_some()
+            || world.version(fleet, self.kind, self.name) == Some(self.version);
+        match is_table && self.kind == ResourceType::Route {
             true => Subject::Tables(fleet.clone()),
             false => Subject::Variant(fleet.clone(), self.kind, self.name.clone()),
         }
@@ -244,7 +278,9 @@ impl Rejected<'_> {
 
     fn culprits(&self, fleet: &FleetName, world: &World, good: Option<&Resource>) -> Vec<Culprit> {
         let good = good.map(|good| &good.body);
-        world.culprits(fleet, self.kind, self.name, self.version, self.words, good)
+        let Self { kind, name, version, words, ref published } = *self;
+        let body = published.as_ref().map(|(_, rejected)| &rejected.body);
+        world.culprits(fleet, &RejectedResource { kind, name, version, body, words, good })
     }
 }
 
@@ -253,23 +289,41 @@ impl Case {
         let meant = suspects.iter().take_while(|it| it.culprit.is_meant).count();
         let has_parts = suspects[..meant].iter().all(|it| !it.culprit.places.is_empty());
         let search = Search::new(suspects.len(), meant, has_parts);
-        let words = words[..words.floor_char_boundary(WORDS)].into();
-        Self { suspects, search, words, decided: settled, published: None }
+        let words = cut(words);
+        Self { suspects, search, words, decided: settled, revision: None, published: None }
+    }
+
+    /// Whether what was decided is in the store.
+    fn is_published(&mut self, answered: &Answered<'_>) -> bool {
+        if answered.settled <= self.decided {
+            return false;
+        }
+        let revision = *self.revision.get_or_insert(answered.revision);
+        let stands = answered.stands.filter(|stands| stands.holds >= revision);
+        if let Some(stands) = stands {
+            self.published.get_or_insert((answered.now, stands.head));
+        }
+        self.published.is_some()
+    }
+
+    /// Whether what was rejected has what was decided.
+    fn is_newer(&self, rejected: &Rejected<'_>, fleet: &FleetName, world: &World) -> bool {
+        let since = self.published.map(|(_, head)| head);
+        let is_current =
+            world.version(fleet, rejected.kind, rejected.name) == Some(rejected.version);
+        is_current || rejected.published.as_ref().is_none_or(|(head, _)| Some(*head) >= since)
     }
 
     /// Whether proxies accept what is published now; `None` while they have not answered.
-    fn answer(&mut self, answered: &Answered<'_>, is_rejected: bool) -> Option<bool> {
-        if answered.settled <= self.decided {
-            return None;
-        }
-        let stands = answered.stands?;
+    fn answer(&self, answered: &Answered<'_>, is_rejected: bool) -> Option<bool> {
         if is_rejected {
             return Some(false);
         }
-        let since = *self.published.get_or_insert(answered.now);
-        let said = answered.said;
-        let is_silent = said.connected > 0 && answered.now >= since + ANSWERING;
-        (said.have(stands.head) > 0 || is_silent).then_some(true)
+        let (since, head) = self.published?;
+        let (said, age) = (answered.said, answered.now.duration_since(since));
+        let is_acknowledged = age >= CONFIRMING && said.have(head) > 0;
+        let is_silent = age >= SILENCE && said.connected > 0;
+        (is_acknowledged || is_silent).then_some(true)
     }
 
     /// What is to be left out of the suspects now, where it is something else.
@@ -292,13 +346,16 @@ impl Case {
         different(before, fleet, world)
     }
 
-    fn contents(&self) -> Vec<(ObjectKey, String)> {
-        let content = |it: &Suspect| (it.culprit.object.clone(), it.revision.clone());
-        self.suspects.iter().map(content).collect()
+    fn contents(&self) -> BTreeSet<(ObjectKey, String)> {
+        self.suspects.iter().map(Suspect::content).collect()
     }
 }
 
 impl Suspect {
+    fn content(&self) -> (ObjectKey, String) {
+        (self.culprit.object.clone(), self.revision.clone())
+    }
+
     fn has_changed(&self, world: &World) -> bool {
         world.revision(&self.culprit.object).as_ref() != Some(&self.revision)
     }
@@ -328,7 +385,7 @@ impl Suspect {
             revision: self.revision.clone(),
             rules: rules.into_iter().map(rule).collect(),
             is_dropped,
-            is_suspect: !trial.is_final && trial.out.len() > 1,
+            is_suspect: !trial.is_final,
             words: words.to_owned(),
         }
     }
@@ -355,10 +412,30 @@ fn suspects(culprits: Vec<Culprit>, fleet: &FleetName, world: &World) -> Vec<Sus
         let before = before.cloned();
         (!is_out).then_some(Suspect { culprit, revision, before })
     };
-    match left_out.len() < OBJECTS {
-        true => culprits.into_iter().filter_map(suspect).collect(),
-        false => Vec::new(),
+    culprits.into_iter().filter_map(suspect).collect()
+}
+
+/// Leaves all suspects out of the namespaces that have too many objects left out already, guilty or not.
+fn offenders(suspects: &[Suspect], words: &str, fleet: &FleetName, world: &World) -> Vec<Change> {
+    let mut namespaces: BTreeMap<&str, usize> = BTreeMap::new();
+    for (object, _) in world.left_out(fleet) {
+        *namespaces.entry(&object.name.namespace).or_default() += 1;
     }
+    let is_full = |suspect: &&Suspect| {
+        let left_out = namespaces.get(&*suspect.culprit.object.name.namespace);
+        left_out.is_some_and(|left_out| *left_out >= OF_NAMESPACE)
+    };
+    let trial = Trial { out: BTreeSet::new(), extent: Extent::Actions, is_final: true };
+    let words = cut(words);
+    let left_out = |suspect: &Suspect| {
+        let left_out = LeftOut { rules: Vec::new(), ..suspect.left_out(&trial, &words) };
+        (suspect.culprit.object.clone(), Some(left_out))
+    };
+    suspects.iter().filter(is_full).map(left_out).collect()
+}
+
+fn cut(words: &str) -> Arc<str> {
+    words[..words.floor_char_boundary(WORDS)].into()
 }
 
 fn different(

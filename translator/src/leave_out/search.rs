@@ -185,17 +185,11 @@ impl Search {
         };
     }
 
-    /// Ends what takes too long: what was accepted stays left out, guilty or not.
+    /// Ends what takes too long: those found out stay left out, and another search goes on with the rest.
     fn count(&mut self) {
         self.answers += 1;
         if self.answers >= ANSWERS && !self.is_over() {
-            self.stage = match self.high {
-                None => Stage::GivenUp,
-                Some(high) => {
-                    self.guilty.extend(0..high);
-                    Stage::Done
-                }
-            };
+            self.stage = if self.guilty.is_empty() { Stage::GivenUp } else { Stage::Done };
         }
     }
 }
@@ -254,6 +248,24 @@ mod tests {
             hopeless.rejected();
         }
         assert_eq!(hopeless.trial(), None);
+    }
+
+    #[test]
+    fn of_many_some_are_found_and_no_innocent_is_left_out() {
+        for (suspects, count) in [(200, 6), (40, 8), (21, 10), (300, 60)] {
+            let guilty: Vec<_> = (0..count).map(|n| (n * suspects / count, false)).collect();
+            let mut search = Search::new(suspects, 0, false);
+            while !search.is_over() {
+                let trial = search.trial().unwrap();
+                match is_accepted(&trial, &guilty, 0) {
+                    true => search.accepted(),
+                    false => search.rejected(),
+                }
+            }
+            let found = search.trial().unwrap().out;
+            assert!(!found.is_empty());
+            assert!(found.iter().all(|it| guilty.contains(&(*it, false))), "{found:?}");
+        }
     }
 
     proptest! {

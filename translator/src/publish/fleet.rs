@@ -5,7 +5,7 @@ use super::oversized::{Oversized, TooLarge};
 use super::pin::{Hold, Pin, with_endpoints_of};
 use super::quarantine::{Answers, Decision, Quarantine};
 use super::step::Step;
-use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
+use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot, Version};
 use heliograph_store::{Loaded, PinOrder, PinState, Publication, Record, Retirement, Term};
 use heliograph_views::LeftOut;
 use std::sync::Arc;
@@ -343,6 +343,16 @@ impl Fleet {
     pub(super) fn last_good(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
         let Wanted::Content(live) = &self.wanted else { return None };
         self.quarantine.last_good(kind, live.get(kind, name)?)
+    }
+
+    /// A version of a resource that was published lately, and the last head that has it.
+    pub(super) fn published_as(
+        &self,
+        kind: ResourceType,
+        name: &str,
+        version: Version,
+    ) -> Option<(Head, Arc<Resource>)> {
+        self.quarantine.published_as(kind, name, version)
     }
 
     /// What an earlier term left out of it, once that is known and not yet translated. The fleet is not published before

@@ -18,6 +18,7 @@ pub(crate) use quarantine::Answers;
 pub use quarantine::Decision;
 
 use crate::backoff;
+use crate::leave_out::Versions;
 use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use crate::standby::Remembered;
@@ -199,14 +200,9 @@ impl Publisher {
         self.ledger.inherited(fleets);
     }
 
-    /// What was last accepted of a resource, where something else is published.
-    pub(crate) fn last_good(
-        &self,
-        fleet: &FleetName,
-        kind: ResourceType,
-        name: &str,
-    ) -> Option<Arc<Resource>> {
-        self.ledger.last_good(fleet, kind, name)
+    /// What was published of a fleet, and what of it was accepted.
+    pub(crate) fn versions<'a>(&'a self, fleet: &FleetName) -> Option<impl Versions + use<'a>> {
+        self.ledger.versions(fleet)
     }
 
     /// Where an operator holds it, nothing follows from what proxies say.

@@ -157,6 +157,19 @@ impl Quarantine {
         last_good(&self.stages, kind, published)
     }
 
+    /// A version of a resource that was published lately, and the last head that has it.
+    pub(super) fn published_as(
+        &self,
+        kind: ResourceType,
+        name: &str,
+        version: Version,
+    ) -> Option<(Head, Arc<Resource>)> {
+        self.stages.iter().rev().find_map(|stage| {
+            let resource = stage.trees.get(&kind)?.get(name)?;
+            (resource.version == version).then(|| (stage.last, resource.clone()))
+        })
+    }
+
     pub(super) fn take_decisions(&mut self) -> Vec<Decision> {
         std::mem::take(&mut self.decisions)
     }

@@ -7,7 +7,6 @@ use heliograph_snapshot::FleetName;
 use heliograph_translator_core::left_out::object_of;
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_views::LeftOut;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -26,11 +25,16 @@ impl Translator {
             if publisher.is_pinned(fleet) || !self.isolation.concerns(fleet, said) {
                 continue;
             }
-            let revision = publisher.revision(fleet);
-            let stands = publisher.stands(fleet).filter(|stands| stands.holds >= revision);
-            let answered = Answered { fleet, said, stands, settled: self.settled, now };
-            let good = |kind, name: &Arc<str>| publisher.last_good(fleet, kind, name);
-            let changes = self.isolation.decide(&answered, &self.world, good);
+            let Some(versions) = publisher.versions(fleet) else { continue };
+            let answered = Answered {
+                fleet,
+                said,
+                stands: publisher.stands(fleet),
+                revision: publisher.revision(fleet),
+                settled: self.settled,
+                now,
+            };
+            let changes = self.isolation.decide(&answered, &self.world, &versions);
             is_news |= !changes.is_empty();
             for (object, left_out) in changes {
                 tell(fleet, &object, left_out.as_ref());

@@ -1,7 +1,7 @@
 //! What of which objects may be the cause of a rejection. Envoy's words are a hint and no proof: some of them are a tenant's.
 
 use super::World;
-use super::sources::{contains, index, names, quotes, route_named};
+use super::sources::{QUOTES, contains, index, names, quotes, route_named};
 use crate::ir::{Hostname, TableKey};
 use crate::objects::{Kind, ObjectKey};
 use bytes::Bytes;
@@ -12,6 +12,20 @@ use heliograph_views::Treatment;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// What proxies rejected.
+#[derive(Clone, Copy, Debug)]
+pub struct RejectedResource<'a> {
+    pub kind: ResourceType,
+    pub name: &'a str,
+    pub version: Version,
+    /// The content, if that is known: it may have changed since.
+    pub body: Option<&'a Bytes>,
+    /// What a proxy said.
+    pub words: &'a str,
+    /// What was last accepted of the resource: what is there as it is now is no cause.
+    pub good: Option<&'a Bytes>,
+}
 
 /// An object of which something may be the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,26 +63,19 @@ struct Entry {
 
 impl World {
     /// The routes, or policies, that may be the cause of a rejection: those first that the words mean, then the youngest
-    /// first. Empty where nothing of the kind can be: the version is not what there is, or the resource is made of neither.
-    ///
-    /// `good` is what was last accepted of the resource: what is there as it is now is no cause.
-    pub fn culprits(
-        &self,
-        fleet: &FleetName,
-        kind: ResourceType,
-        name: &str,
-        version: Version,
-        words: &str,
-        good: Option<&Bytes>,
-    ) -> Vec<Culprit> {
+    /// first. Empty where nothing of the kind can be: what was rejected is no more, or the resource is made of neither.
+    pub fn culprits(&self, fleet: &FleetName, of: &RejectedResource<'_>) -> Vec<Culprit> {
+        let RejectedResource { kind, name, version, body: rejected, words, good } = *of;
         let name: Arc<str> = name.into();
         let Some(resource) = self.facts.resource(fleet, kind, &name) else { return Vec::new() };
-        if resource.version != version {
-            return self.culprits_of_variant(fleet, kind, &name, version);
-        }
+        let is_current = resource.version == version;
+        let rejected = rejected.filter(|_| !is_current);
         match (kind, self.table(fleet, &name)) {
-            (ResourceType::Route, Some(table)) => self.culprits_in_table(&table, words, good),
-            _ => Vec::new(),
+            (ResourceType::Route, Some(table)) if is_current || rejected.is_some() => {
+                self.culprits_in_table(&table, rejected, words, good)
+            }
+            _ if is_current => Vec::new(),
+            _ => self.culprits_of_variant(fleet, kind, &name, version),
         }
     }
 
@@ -106,20 +113,28 @@ impl World {
     fn culprits_in_table(
         &self,
         table: &TableKey,
+        rejected: Option<&Bytes>,
         words: &str,
         good: Option<&Bytes>,
     ) -> Vec<Culprit> {
         let routes: BTreeSet<&ObjectKey> = self.routes_of(table).collect();
         let mut entries: Vec<Entry> =
             routes.iter().flat_map(|route| self.entries(route, table)).collect();
-        let accepted = good.map(accepted).unwrap_or_default();
+        if let Some(rejected) = rejected.map(routes_in) {
+            // What has changed since is not what was rejected: what becomes of it is yet to be seen.
+            let is_other = |entry: &&Entry| !rejected.contains(&*entry.encoded);
+            let changed = entries.iter().filter(is_other).map(|entry| entry.object.clone());
+            let changed: BTreeSet<ObjectKey> = changed.collect();
+            entries.retain(|entry| !changed.contains(&entry.object));
+        }
+        let accepted = good.map(routes_in).unwrap_or_default();
         let changed: BTreeSet<ObjectKey> = entries
             .iter()
             .filter(|entry| !accepted.contains(&*entry.encoded))
             .map(|entry| entry.object.clone())
             .collect();
         // Where all routes are as they were, it is something else about them, say a host.
-        if !changed.is_empty() {
+        if !changed.is_empty() || rejected.is_some() {
             entries.retain(|entry| changed.contains(&entry.object));
         }
         let suspects: BTreeSet<&ObjectKey> = entries.iter().map(|entry| &entry.object).collect();
@@ -209,11 +224,12 @@ fn quoted(entries: &[Entry], words: &str) -> BTreeSet<Meant> {
         };
         saying.map(|entry| (entry.object.clone(), Some(place(entry)))).collect()
     };
-    quotes(words).map(saying).find(|found| !found.is_empty()).unwrap_or_default()
+    // What is longest tells most.
+    quotes(words).take(QUOTES).map(saying).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// The routes of a table, as they were accepted.
-fn accepted(table: &Bytes) -> BTreeSet<Vec<u8>> {
+/// The routes of a table, each encoded.
+fn routes_in(table: &Bytes) -> BTreeSet<Vec<u8>> {
     let table = RouteConfiguration::decode(table.as_ref()).unwrap_or_default();
     let routes = table.virtual_hosts.into_iter().flat_map(|host| host.routes);
     routes.map(|route| route.encode_to_vec()).collect()

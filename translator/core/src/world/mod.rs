@@ -14,7 +14,7 @@ mod sources;
 mod stages;
 mod unit;
 
-pub use culprits::{Culprit, Place};
+pub use culprits::{Culprit, Place, RejectedResource};
 pub use outcome::{Outcome, Work};
 pub(crate) use reader::Reader;
 pub use sources::Source;

@@ -24,6 +24,9 @@ pub enum Source {
 /// How many sources of a resource are blamed: a Service that a thousand routes lead to is one mistake, not a thousand.
 const BLAMED: usize = 16;
 
+/// How many of the texts that words quote are looked for: a client may quote as many as it likes.
+pub(super) const QUOTES: usize = 4;
+
 /// Words shorter than this are in every route.
 const TELLING: usize = 4;
 
@@ -145,7 +148,7 @@ impl World {
             let mut encoded = piece.into_iter().flat_map(|piece| &piece.routes);
             encoded.any(|route| contains(&route.encoded, quoted.as_bytes()))
         };
-        quotes(words).find_map(|quoted| {
+        quotes(words).take(QUOTES).find_map(|quoted| {
             let mut saying = routes.iter().filter(|route| says(route, quoted));
             let only = saying.next()?;
             saying.next().is_none().then(|| (*only).clone())
@@ -250,5 +253,5 @@ pub(super) fn quotes(words: &str) -> impl Iterator<Item = &str> {
 }
 
 pub(super) fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    bytes.windows(wanted.len()).any(|window| window == wanted)
+    memchr::memmem::find(bytes, wanted).is_some()
 }

@@ -1,8 +1,9 @@
 //! What is left out of fleets because proxies reject it: what the ledger knows of that.
 
 use super::Ledger;
+use crate::leave_out::Versions;
 use crate::publish::fleet::Fleet;
-use heliograph_snapshot::{FleetName, Resource, ResourceType};
+use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Version};
 use std::sync::Arc;
 
 impl Ledger {
@@ -14,17 +15,30 @@ impl Ledger {
         }
     }
 
-    /// What was last accepted of a resource, where something else is published.
-    pub(in crate::publish) fn last_good(
-        &self,
+    /// What was published of a fleet, and what of it was accepted.
+    pub(in crate::publish) fn versions<'a>(
+        &'a self,
         fleet: &FleetName,
-        kind: ResourceType,
-        name: &str,
-    ) -> Option<Arc<Resource>> {
-        self.fleets.get(fleet)?.last_good(kind, name)
+    ) -> Option<impl Versions + use<'a>> {
+        self.fleets.get(fleet)
     }
 
     pub(in crate::publish) fn is_pinned(&self, fleet: &FleetName) -> bool {
         self.fleets.get(fleet).is_some_and(Fleet::is_pinned)
+    }
+}
+
+impl Versions for &Fleet {
+    fn last_good(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
+        Fleet::last_good(self, kind, name)
+    }
+
+    fn published_as(
+        &self,
+        kind: ResourceType,
+        name: &str,
+        version: Version,
+    ) -> Option<(Head, Arc<Resource>)> {
+        Fleet::published_as(self, kind, name, version)
     }
 }
