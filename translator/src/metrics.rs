@@ -2,7 +2,7 @@ use crate::provider::file::{Remark, RemarkKind};
 use heliograph_shared::telemetry::from_zero;
 use heliograph_store::StoreError;
 use heliograph_translator_core::objects::Kind;
-use heliograph_translator_core::{Event, Work};
+use heliograph_translator_core::{Event, OverBudget, Work};
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
@@ -32,6 +32,8 @@ pub struct TranslatorMetrics {
     pending: IntGauge,
     pinned: IntGauge,
     left_out: IntGauge,
+    refused: IntGaugeVec,
+    oversized: IntGauge,
     claimed: IntGauge,
 }
 
@@ -109,6 +111,17 @@ impl TranslatorMetrics {
             "heliograph_translator_left_out_objects",
             "Routes and policies of which something is left out, because more proxies reject it than accept it, counted for each fleet.",
         )?;
+        let refused = IntGaugeVec::new(
+            Opts::new(
+                "heliograph_translator_refused_routes",
+                "Routes that are not served because they do not fit, by the budget: their own (route), or what their namespace or a table of theirs may take with older routes.",
+            ),
+            &["budget"],
+        )?;
+        let oversized = IntGauge::new(
+            "heliograph_translator_oversized_resources",
+            "Resources that are too large for the store, so that proxies keep what they have of them, counted for each fleet.",
+        )?;
         let claimed = IntGauge::new(
             "heliograph_translator_claimed",
             "1 while this translator is the writer of the store.",
@@ -123,10 +136,12 @@ impl TranslatorMetrics {
         registry.register(Box::new(pending.clone()))?;
         registry.register(Box::new(pinned.clone()))?;
         registry.register(Box::new(left_out.clone()))?;
+        registry.register(Box::new(refused.clone()))?;
+        registry.register(Box::new(oversized.clone()))?;
         registry.register(Box::new(claimed.clone()))?;
         from_zero(&events, [[APPLIED], [DELETED]]);
         from_zero(&store_failures, STORE_FAILURES.map(|reason| [reason]));
-        Ok(Self {
+        let metrics = Self {
             events,
             settle,
             work,
@@ -137,8 +152,12 @@ impl TranslatorMetrics {
             pending,
             pinned,
             left_out,
+            refused,
+            oversized,
             claimed,
-        })
+        };
+        metrics.over_budget(OverBudget::default());
+        Ok(metrics)
     }
 
     pub(crate) fn event(&self, event: &Event) {
@@ -183,6 +202,17 @@ impl TranslatorMetrics {
 
     pub(crate) fn left_out(&self, count: usize) {
         self.left_out.set(gauge(count));
+    }
+
+    pub(crate) fn over_budget(&self, over: OverBudget) {
+        let OverBudget { route, namespace, table } = over;
+        for (budget, count) in [("route", route), ("namespace", namespace), ("table", table)] {
+            self.refused.with_label_values(&[budget]).set(gauge(count));
+        }
+    }
+
+    pub(crate) fn oversized(&self, count: usize) {
+        self.oversized.set(gauge(count));
     }
 
     pub(crate) fn pinned(&self, count: usize) {

@@ -18,7 +18,7 @@ use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Record, Store};
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
-use heliograph_translator_core::{Event, Limits, Outcome, World};
+use heliograph_translator_core::{Event, Limits, Outcome, OverBudget, World};
 use log::{tell_decision, tell_pins, tell_wrong};
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
@@ -350,6 +350,8 @@ impl Translator {
         self.isolation = Isolation::default();
         self.inheriting.clear();
         self.metrics.left_out(0);
+        self.metrics.over_budget(OverBudget::default());
+        self.metrics.oversized(0);
         self.metrics.standing(0, false);
         self.metrics.fleets(0);
         self.report.send_replace(Report::default());

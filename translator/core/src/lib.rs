@@ -23,6 +23,7 @@ pub mod status;
 mod views;
 mod world;
 
+pub use budget::OverBudget;
 pub use limits::Limits;
 pub use world::{Culprit, Event, Outcome, Place, RejectedResource, Source, Work, World};
 

@@ -1,13 +1,14 @@
 //! One fleet of the writer's: what it is to be, what the store is believed to hold of it, and what follows.
 
+mod isolation;
+
 use super::inheritance::Inheritance;
-use super::oversized::{Oversized, TooLarge};
+use super::oversized::Oversized;
 use super::pin::{Hold, Pin, with_endpoints_of};
-use super::quarantine::{Answers, Decision, Quarantine};
+use super::quarantine::{Answers, Quarantine};
 use super::step::Step;
-use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot, Version};
+use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
 use heliograph_store::{Loaded, PinOrder, PinState, Publication, Record, Retirement, Term};
-use heliograph_views::LeftOut;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -337,43 +338,6 @@ impl Fleet {
     /// What its proxies say. Returns whether something may follow from that.
     pub(super) fn heard(&mut self, answers: Answers) -> bool {
         self.quarantine.heard(answers)
-    }
-
-    /// What was last accepted of a resource, where something else is published.
-    pub(super) fn last_good(&self, kind: ResourceType, name: &str) -> Option<Arc<Resource>> {
-        let Wanted::Content(live) = &self.wanted else { return None };
-        self.quarantine.last_good(kind, live.get(kind, name)?)
-    }
-
-    /// A version of a resource that was published lately, and the last head that has it.
-    pub(super) fn published_as(
-        &self,
-        kind: ResourceType,
-        name: &str,
-        version: Version,
-    ) -> Option<(Head, Arc<Resource>)> {
-        self.quarantine.published_as(kind, name, version)
-    }
-
-    /// What an earlier term left out of it, once that is known and not yet translated. The fleet is not published before
-    /// it is.
-    pub(super) fn take_inherited(&mut self) -> Vec<LeftOut> {
-        self.inheritance.take()
-    }
-
-    /// What was inherited is part of what is wanted now.
-    pub(super) fn inherited(&mut self) {
-        self.inheritance = Inheritance::settled();
-    }
-
-    /// What was decided because of that.
-    pub(super) fn take_decisions(&mut self) -> Vec<Decision> {
-        self.quarantine.take_decisions()
-    }
-
-    /// What was left out because of its size.
-    pub(super) fn take_oversized(&mut self) -> Vec<TooLarge> {
-        self.oversized.take_news()
     }
 
     /// The order that the store lost is there again.

@@ -40,6 +40,8 @@ pub(super) struct Ledger {
     pins: BTreeMap<FleetName, Pinned>,
     /// The fleets that were left alone since the last survey began: what it says of others may be older than a write.
     quiet: BTreeSet<FleetName>,
+    /// How many resources of all fleets are too large for the store.
+    oversized: usize,
     /// What others remember, until the store is claimed and it is known whether that was lost.
     remembered: Vec<Remembered>,
     /// The fleet that had the last step, so that all have their turn.
@@ -77,14 +79,12 @@ impl Ledger {
 
     /// A fleet changed, because so many objects did.
     pub(super) fn want(&mut self, fleet: &FleetName, changes: Vec<Change>, objects: usize) {
-        self.entry(fleet).change(changes, objects);
-        self.look_at(fleet);
+        self.change(fleet, |it| it.change(changes, objects));
     }
 
     /// A fleet is no more.
     pub(super) fn unwant(&mut self, fleet: &FleetName) {
-        self.entry(fleet).wanted = Wanted::Gone("its Gateway is gone");
-        self.look_at(fleet);
+        self.change(fleet, Fleet::retire);
     }
 
     /// These fleets are left as they are while nobody speaks of them. Returns whether they are others than before.

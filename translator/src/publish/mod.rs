@@ -137,11 +137,13 @@ impl Publisher {
     pub fn change(&mut self, fleet: &FleetName, changes: Vec<Change>, objects: usize) {
         let changes = changes.into_iter().map(|change| addressed(&*self.store, change)).collect();
         self.ledger.want(fleet, changes, objects);
+        self.metrics.oversized(self.ledger.oversized());
     }
 
     /// A fleet is to go.
     pub fn retire(&mut self, fleet: &FleetName) {
         self.ledger.unwant(fleet);
+        self.metrics.oversized(self.ledger.oversized());
     }
 
     /// All fleets that there are have been told: those of earlier terms that were not, and are not spared, are to go.

@@ -45,6 +45,11 @@ impl Oversized {
         self.missing(content).next().is_some()
     }
 
+    /// How many are left out.
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
     pub(super) fn take_news(&mut self) -> Vec<TooLarge> {
         std::mem::take(&mut self.news)
     }

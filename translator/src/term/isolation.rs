@@ -66,6 +66,7 @@ impl Translator {
         self.isolation.retired(retired);
         publisher.inherited(std::mem::take(&mut self.inheriting));
         self.metrics.left_out(self.world.objects_left_out());
+        self.metrics.over_budget(self.world.over_budget());
     }
 }
 

@@ -32,6 +32,17 @@ pub(crate) enum Excess {
     Tables(BTreeSet<TableKey>),
 }
 
+/// How many routes are refused, by the budget that they are beyond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OverBudget {
+    /// By themselves.
+    pub route: usize,
+    /// Together with older routes of their namespace.
+    pub namespace: usize,
+    /// In one of their tables, together with older routes of whatever namespace.
+    pub table: usize,
+}
+
 /// All routes, and those that do not fit.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets {
@@ -39,6 +50,8 @@ pub(crate) struct Budgets {
     namespaces: BTreeMap<Arc<str>, Namespace>,
     tables: BTreeMap<TableKey, Table>,
     excess: BTreeMap<ObjectKey, Excess>,
+    /// How many there are in `excess`.
+    over: OverBudget,
 }
 
 /// Seniority: of two routes the older one stays.
@@ -111,6 +124,10 @@ impl Budgets {
         self.excess.get(route)
     }
 
+    pub(crate) fn over(&self) -> OverBudget {
+        self.over
+    }
+
     fn remove(&mut self, route: &ObjectKey, cost: &Cost, tables: &mut BTreeSet<TableKey>) {
         let age = cost.age(route);
         let Some(namespace) = self.namespaces.get_mut(&route.name.namespace) else { return };
@@ -172,10 +189,16 @@ impl Budgets {
         if self.excess.get(route) == excess.as_ref() {
             return false;
         }
-        match excess {
+        if let Some(excess) = &excess {
+            *self.over.of(excess) += 1;
+        }
+        let before = match excess {
             Some(excess) => self.excess.insert(route.clone(), excess),
             None => self.excess.remove(route),
         };
+        if let Some(before) = &before {
+            *self.over.of(before) -= 1;
+        }
         true
     }
 
@@ -192,6 +215,16 @@ impl Budgets {
         let tables = cost.hosts.iter().map(|(key, _)| key).filter(|key| is_over(key));
         let tables: BTreeSet<_> = tables.cloned().collect();
         (!tables.is_empty()).then_some(Excess::Tables(tables))
+    }
+}
+
+impl OverBudget {
+    fn of(&mut self, excess: &Excess) -> &mut usize {
+        match excess {
+            Excess::Route(_) => &mut self.route,
+            Excess::Namespace => &mut self.namespace,
+            Excess::Tables(_) => &mut self.table,
+        }
     }
 }
 

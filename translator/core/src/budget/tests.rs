@@ -54,6 +54,7 @@ fn the_youngest_go_first_and_come_back_when_there_is_room() {
     assert_eq!(budgets.set(&limits, &n(4), Some(cost(-1, 301))), [n(4), n(3)]);
     assert_eq!(budgets.excess(&n(4)), Some(&Excess::Route(301)));
     assert_eq!(budgets.excess(&n(3)), None);
+    assert_eq!(budgets.over(), OverBudget { route: 1, namespace: 0, table: 0 });
 }
 
 #[test]
@@ -114,6 +115,9 @@ proptest! {
             fresh.set(&limits, route, Some(cost.clone()));
         }
         prop_assert_eq!(&fresh.excess, &budgets.excess);
+        let mut over = OverBudget::default();
+        budgets.excess.values().for_each(|excess| *over.of(excess) += 1);
+        prop_assert_eq!(over, budgets.over());
         let fitting = |key: &TableKey| -> BTreeMap<&ObjectKey, &Cost> {
             let is_in = |route: &ObjectKey| match budgets.excess(route) {
                 None => true,
@@ -138,5 +142,6 @@ proptest! {
         }
         prop_assert!(budgets.tables.is_empty() && budgets.namespaces.is_empty());
         prop_assert!(budgets.excess.is_empty() && budgets.costs.is_empty());
+        prop_assert_eq!(budgets.over(), OverBudget::default());
     }
 }

@@ -19,6 +19,7 @@ pub use outcome::{Outcome, Work};
 pub(crate) use reader::Reader;
 pub use sources::Source;
 
+use crate::budget::OverBudget;
 use crate::infra::names;
 use crate::ir;
 use crate::left_out;
@@ -101,6 +102,11 @@ impl World {
     /// What is left out of what is published for a fleet.
     pub fn left_out(&self, fleet: &FleetName) -> impl Iterator<Item = (&ObjectKey, &LeftOut)> {
         self.facts.all_left_out(fleet)
+    }
+
+    /// How many routes are refused because they do not fit.
+    pub fn over_budget(&self) -> OverBudget {
+        self.facts.over_budget()
     }
 
     /// How many objects are left out, counted for each fleet.

@@ -1,4 +1,5 @@
-//! What is left out of fleets because proxies reject it: what the ledger knows of that.
+//! What is left out of fleets because proxies reject it, or because it is too large for the store: what the ledger knows of
+//! that.
 
 use super::Ledger;
 use crate::leave_out::Versions;
@@ -7,6 +8,21 @@ use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Version};
 use std::sync::Arc;
 
 impl Ledger {
+    /// How many resources are too large for the store, in all fleets.
+    pub(in crate::publish) fn oversized(&self) -> usize {
+        self.oversized
+    }
+
+    /// Something else is wanted of a fleet.
+    pub(super) fn change(&mut self, name: &FleetName, change: impl FnOnce(&mut Fleet)) {
+        let fleet = self.entry(name);
+        let before = fleet.oversized();
+        change(fleet);
+        let after = fleet.oversized();
+        self.oversized = self.oversized - before + after;
+        self.look_at(name);
+    }
+
     /// What was inherited is part of what these fleets are to be.
     pub(in crate::publish) fn inherited(&mut self, fleets: impl IntoIterator<Item = FleetName>) {
         for name in fleets {

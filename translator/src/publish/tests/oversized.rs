@@ -35,18 +35,34 @@ fn what_is_too_large_stays_as_it_was_and_the_rest_goes_on() {
     assert_eq!(next.snapshot.get(ResourceType::Cluster, "a").unwrap().body, "2");
     succeed(&mut ledger, "edge", Step::Publish(next));
     assert_eq!(told(&mut ledger), 1);
+    assert_eq!(ledger.oversized(), 1);
 
     // It is told once, and what changes beside it goes on.
     ledger.want(&fleet("edge"), vec![huge(), set("a", "3")], 1);
     publish(&mut ledger, "edge");
     assert_eq!(told(&mut ledger), 0);
     ledger.want(&fleet("edge"), vec![table("second")], 1);
+    assert_eq!(ledger.oversized(), 0);
     let next = publication(&mut ledger);
     assert_eq!(body(&next.snapshot), Some(&b"second"[..]));
     succeed(&mut ledger, "edge", Step::Publish(next));
     ledger.want(&fleet("edge"), vec![huge()], 1);
     ledger.want(&fleet("edge"), vec![Change::Remove(KIND, "table".into())], 1);
     assert_eq!(body(&publication(&mut ledger).snapshot), None);
+}
+
+#[test]
+fn what_is_too_large_is_counted_as_long_as_its_fleet_is_there() {
+    let mut ledger = claimed(&[]);
+    ledger.want(&fleet("edge"), vec![huge()], 1);
+    ledger.want(&fleet("shop"), vec![huge()], 1);
+    ledger.want(&fleet("shop"), vec![huge()], 1);
+    assert_eq!(ledger.oversized(), 2);
+    ledger.unwant(&fleet("shop"));
+    ledger.unwant(&fleet("shop"));
+    assert_eq!(ledger.oversized(), 1);
+    ledger.want(&fleet("shop"), vec![set("a", "1")], 1);
+    assert_eq!(ledger.oversized(), 1);
 }
 
 #[test]

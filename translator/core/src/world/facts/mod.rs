@@ -5,7 +5,7 @@ mod views;
 
 use crate::accept::{AcceptedGateway, Claim, Contest, Door, Doors};
 use crate::attach::Attachment;
-use crate::budget::{Budgets, Excess};
+use crate::budget::{Budgets, Excess, OverBudget};
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::left_out::object_name;
 use crate::limits::Limits;
@@ -246,6 +246,10 @@ impl Facts {
 
     pub(in crate::world) fn excess(&self, route: &ObjectKey) -> Option<&Excess> {
         self.budgets.excess(route)
+    }
+
+    pub(in crate::world) fn over_budget(&self) -> OverBudget {
+        self.budgets.over()
     }
 
     pub(in crate::world) fn attachment(&self, route: &ObjectKey) -> Option<&Arc<Attachment>> {
