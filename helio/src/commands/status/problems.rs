@@ -62,7 +62,9 @@ fn leadership(status: &Status) -> Option<String> {
 }
 
 fn of_translator(translator: &Translator) -> Vec<String> {
-    let Translator { name, not_ready, pending, store_age, .. } = translator;
+    let Translator {
+        name, not_ready, pending, left_out, over_budget, oversized, store_age, ..
+    } = translator;
     let mut problems = Vec::new();
     problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, and awaits: {it}")));
     problems.extend(silent_store(name, *store_age));
@@ -71,12 +73,45 @@ fn of_translator(translator: &Translator) -> Vec<String> {
             "{name} has not written {pending} of its fleets to the store yet; if that stays so, its log says why"
         ));
     }
+    if *left_out > 0 {
+        problems.push(format!(
+            "{name} leaves out something of {left_out} objects, because more proxies reject it than accept it: {}",
+            told_by("LeftOut")
+        ));
+    }
+    if *over_budget > 0 {
+        problems.push(format!(
+            "{name} refuses {over_budget} routes that do not fit into a budget: {}",
+            told_by("TooLarge")
+        ));
+    }
+    if *oversized > 0 {
+        problems.push(format!(
+            "{name} cannot write {oversized} resources that are too large for the store; its log names them. Proxies keep what \
+             they have of them"
+        ));
+    }
     problems
+}
+
+/// Which objects are meant.
+fn told_by(reason: &str) -> String {
+    format!(
+        "their status has the reason {reason}, and `/status?format=text` of its admin port has all"
+    )
 }
 
 fn of_distributor(distributor: &Distributor) -> Vec<String> {
     let Distributor {
-        name, not_ready, damaged, unopened, from_cache, cache_age, store_age, ..
+        name,
+        not_ready,
+        damaged,
+        unopened,
+        from_cache,
+        cache_age,
+        refused,
+        store_age,
+        ..
     } = distributor;
     let mut problems = Vec::new();
     problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, and awaits: {it}")));
@@ -97,6 +132,15 @@ fn of_distributor(distributor: &Distributor) -> Vec<String> {
     if *unopened > 0 {
         problems.push(format!(
             "{name} cannot open secrets of {unopened} of its fleets: give it the newest key ring"
+        ));
+    }
+    if !refused.is_empty() {
+        let counts: Vec<_> =
+            refused.iter().map(|(budget, count)| format!("{budget} {count}x")).collect();
+        problems.push(format!(
+            "{name} has refused clients that were beyond their budget since it started ({}): its log names them, and `/limits` of \
+             its admin port says who has how much",
+            counts.join(", ")
         ));
     }
     problems

@@ -49,6 +49,12 @@ pub(super) struct Translator {
     pub(super) pending: u64,
     /// Fleets that an operator holds back.
     pub(super) pinned: u64,
+    /// Objects of which something is left out because proxies reject it, in all fleets.
+    pub(super) left_out: u64,
+    /// Routes that do not fit into a budget.
+    pub(super) over_budget: u64,
+    /// Resources that are too large for the store.
+    pub(super) oversized: u64,
     /// Seconds since it last heard of the store; none without one.
     pub(super) store_age: Option<f64>,
 }
@@ -68,6 +74,9 @@ pub(super) struct Distributor {
     /// since they were confirmed before that.
     pub(super) from_cache: u64,
     pub(super) cache_age: Option<f64>,
+    /// How often it has refused something since it started, by the budget that keeps clients from each other.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) refused: BTreeMap<&'static str, u64>,
     pub(super) store_age: Option<f64>,
 }
 
@@ -102,6 +111,9 @@ pub(super) struct Rejected {
     /// How many times proxies said so.
     pub(super) count: u64,
 }
+
+/// The budgets of a distributor that one identity or namespace is beyond, not all of its clients, as reasons of its metric.
+const BUDGETS: [&str; 4] = ["identity", "namespace", "identity_memory", "replica_memory"];
 
 impl Reply {
     pub(crate) async fn from(port: &mut Connection) -> anyhow::Result<Self> {
@@ -178,9 +190,19 @@ impl Status {
         text
     }
 
-    fn translators(&self) -> Table<8> {
-        let head =
-            ["TRANSLATOR", "VERSION", "READY", "LEADER", "FLEETS", "PENDING", "PINNED", "STORE"];
+    fn translators(&self) -> Table<10> {
+        let head = [
+            "TRANSLATOR",
+            "VERSION",
+            "READY",
+            "LEADER",
+            "FLEETS",
+            "PENDING",
+            "PINNED",
+            "LEFT OUT",
+            "OVER BUDGET",
+            "STORE",
+        ];
         let mut table = Table::new(head);
         for it in &self.translators {
             table.push([
@@ -191,6 +213,8 @@ impl Status {
                 it.fleets.into(),
                 Cell::from(it.pending).bad_if(it.pending > 0),
                 it.pinned.into(),
+                Cell::from(it.left_out).bad_if(it.left_out > 0),
+                Cell::from(it.over_budget).bad_if(it.over_budget > 0),
                 age(it.store_age),
             ]);
         }
@@ -255,6 +279,9 @@ impl Translator {
             fleets: count("heliograph_translator_fleets"),
             pending: count("heliograph_translator_pending_fleets"),
             pinned: count("heliograph_translator_pinned_fleets"),
+            left_out: count("heliograph_translator_left_out_objects"),
+            over_budget: count("heliograph_translator_refused_routes"),
+            oversized: count("heliograph_translator_oversized_resources"),
             store_age: metrics.sum("heliograph_store_staleness_seconds"),
         }
     }
@@ -265,6 +292,11 @@ impl Distributor {
         let fleets =
             |state| whole(metrics.labelled("heliograph_distributor_fleets", "state", state));
         let from_cache = whole(metrics.sum("heliograph_store_cache_unconfirmed_fleets"));
+        let turned_away = |reason| {
+            let name = "heliograph_distributor_turned_away_total";
+            whole(metrics.labelled(name, "reason", reason))
+        };
+        let refused = BUDGETS.map(|reason| (reason, turned_away(reason)));
         Self {
             name: name.to_owned(),
             version: version(metrics),
@@ -275,6 +307,7 @@ impl Distributor {
             unopened: fleets("unopened"),
             from_cache,
             cache_age: metrics.sum("heliograph_store_cache_age_seconds").filter(|_| from_cache > 0),
+            refused: refused.into_iter().filter(|(_, count)| *count > 0).collect(),
             store_age: metrics.sum("heliograph_store_staleness_seconds"),
         }
     }
