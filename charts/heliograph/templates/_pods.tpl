@@ -101,3 +101,45 @@ scaleDown:
     {{- toYaml . | nindent 4 }}
 {{- end }}
 {{- end }}
+
+{{- /*
+The flags for how much clients may ask of a distributor. A program takes a flag once and before the environment, so what extraArgs
+and extraEnv say is left to them; what is null is left to the program.
+*/}}
+{{- define "heliograph.distributor.limits" }}
+{{- $own := .own }}
+{{- $limits := $own.limits }}
+{{- $counts := dict
+  "max-connections" $limits.connections
+  "max-streams" $limits.streams
+  "max-connections-per-address" $limits.connectionsPerAddress
+  "max-unauthenticated" $limits.unauthenticatedConnections
+  "max-identity-share" $limits.identityShare
+  "max-namespace-share" $limits.namespaceShare
+  "admission-rate" $limits.admissionRate
+  "request-rate" $limits.requestRate }}
+{{- $flags := dict
+  "subscription-memory" $limits.subscriptionMemory
+  "subscription-memory-per-identity" $limits.subscriptionMemoryPerIdentity
+  "unpublished-timeout" $limits.unpublishedTimeout
+  "fleet-memory" $limits.fleetMemory }}
+{{- if .review }}
+{{- $_ := set $counts "xds-token-review-rate" $limits.tokenReviewRate }}
+{{- end }}
+{{- range $flag, $count := $counts }}
+{{- if not (kindIs "invalid" $count) }}
+{{- $_ := set $flags $flag ($count | int64) }}
+{{- end }}
+{{- end }}
+{{- range $own.extraArgs }}
+{{- $_ := unset $flags (. | trimPrefix "--" | splitList "=" | first) }}
+{{- end }}
+{{- range $own.extraEnv }}
+{{- $_ := unset $flags (.name | trimPrefix "HELIO_" | lower | replace "_" "-") }}
+{{- end }}
+{{- range $flag, $value := $flags }}
+{{- if not (kindIs "invalid" $value) }}
+- --{{ $flag }}={{ $value }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,6 +1,7 @@
 //! What the charts render, whatever is asked of them.
 
 use crate::helm::{CASES, Object, case, charts, find, render, set};
+use clap::{CommandFactory, Parser};
 use heliograph_distributor::LoadArgs;
 use heliograph_shared::settings::{self, Parsed};
 use serde_json::{Value, json};
@@ -180,7 +181,53 @@ fn distributors_refuse_before_they_are_killed() {
     let limit = limit.strip_suffix("Gi").unwrap().parse::<u64>().unwrap() << 30;
     let bounds = LoadArgs::DEFAULT;
     let streams = u64::try_from(bounds.max_streams).unwrap() * 66_000;
-    assert!(streams + bounds.fleet_memory + 200_000_000 <= limit);
+    let unauthenticated = u64::try_from(bounds.max_unauthenticated).unwrap() * 20_000;
+    let received = 256 << 20;
+    let memory = bounds.fleet_memory + bounds.subscription_memory + received;
+    assert!(streams + unauthenticated + memory + 200_000_000 <= limit);
+}
+
+/// The flags of a distributor, as its chart gives them.
+fn load(settings: &[&str]) -> LoadArgs {
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+    let objects = set(settings).unwrap();
+    let known: BTreeSet<String> = Flags::command()
+        .get_arguments()
+        .filter_map(|it| it.get_long())
+        .map(str::to_owned)
+        .collect();
+    let is_known = |arg: &String| {
+        known.contains(arg.trim_start_matches("--").split('=').next().unwrap_or_default())
+    };
+    let args = deployment(&objects, "-distributor").args().into_iter().filter(is_known);
+    Flags::try_parse_from([String::new()].into_iter().chain(args)).unwrap().load
+}
+
+#[test]
+fn the_limits_of_distributors_are_those_of_the_program_unless_something_else_is_said() {
+    let own = LoadArgs { drain_time: Some(LoadArgs::DRAIN_TIME), ..LoadArgs::DEFAULT };
+    assert_eq!(load(&[]), own);
+    let limits = |name: &str| format!("distributor.limits.{name}");
+    let changed = [limits("streams=3000000"), limits("subscriptionMemory=1GiB")];
+    let changed = load(&[&changed[0], &changed[1]]);
+    let expected = LoadArgs { max_streams: 3_000_000, subscription_memory: 1 << 30, ..own.clone() };
+    assert_eq!(changed, expected);
+    // What is not said is the program's matter, and a flag that is given by hand is given once.
+    let null = [limits("streams=null"), limits("fleetMemory=null"), limits("identityShare=null")];
+    assert_eq!(load(&[&null[0], &null[1], &null[2]]), own);
+    let args = load(&["distributor.extraArgs={--max-streams=7,--fleet-memory=1GiB}"]);
+    assert_eq!(args, LoadArgs { max_streams: 7, fleet_memory: 1 << 30, ..own });
+    let settings = [
+        "distributor.extraEnv[0].name=HELIO_MAX_IDENTITY_SHARE",
+        "distributor.extraEnv[0].value=50",
+    ];
+    let objects = set(&settings).unwrap();
+    let args = deployment(&objects, "-distributor").args();
+    assert!(!args.iter().any(|arg| arg.starts_with("--max-identity-share")), "{args:?}");
 }
 
 #[test]
