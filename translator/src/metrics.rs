@@ -114,7 +114,7 @@ impl TranslatorMetrics {
         let refused = IntGaugeVec::new(
             Opts::new(
                 "heliograph_translator_refused_routes",
-                "Routes that are not served because they do not fit, by the budget: their own (route), or what their namespace or a table of theirs may take with older routes.",
+                "Routes that are not served because they do not fit, by the budget: an expression of theirs, their own (route), or what their namespace or a table of theirs may take with older routes.",
             ),
             &["budget"],
         )?;
@@ -205,8 +205,14 @@ impl TranslatorMetrics {
     }
 
     pub(crate) fn over_budget(&self, over: OverBudget) {
-        let OverBudget { route, namespace, table } = over;
-        for (budget, count) in [("route", route), ("namespace", namespace), ("table", table)] {
+        let OverBudget { expression, route, namespace, table } = over;
+        let counts = [
+            ("expression", expression),
+            ("route", route),
+            ("namespace", namespace),
+            ("table", table),
+        ];
+        for (budget, count) in counts {
             self.refused.with_label_values(&[budget]).set(gauge(count));
         }
     }

@@ -5,7 +5,7 @@
 
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
-use heliograph_translator_core::{Event, Limits, World};
+use heliograph_translator_core::{Event, Limits, OverBudget, World};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -112,6 +112,8 @@ fn an_enormous_route_is_refused_before_it_is_expanded_and_touches_no_other() {
     }
     let refused = world.problems().filter(|it| it.reason == "TooLarge").count();
     assert_eq!(refused, 1 + 40 - 16);
+    let counted = OverBudget { route: 1, namespace: 40 - 16, ..OverBudget::default() };
+    assert_eq!(world.over_budget(), counted);
     let table: usize = served(&world).values().map(bytes::Bytes::len).sum();
     assert!(table < 20 << 20, "{table}");
     assert!(peak() < 256 << 20, "{} MiB", peak() >> 20);
@@ -126,4 +128,31 @@ fn an_enormous_route_is_refused_before_it_is_expanded_and_touches_no_other() {
     let tables = served(&world);
     let largest = tables.values().map(bytes::Bytes::len).max().unwrap() as u64;
     assert!((all.table_bytes * 9 / 10..=all.table_bytes).contains(&largest), "{largest}");
+}
+
+#[test]
+fn routes_that_are_refused_for_an_expression_are_counted_where_they_would_be_served() {
+    let mut world = World::new();
+    apply(&mut world, OBJECTS);
+    let at = |parent: &str, pattern: &str| {
+        let path = json!({"type": "RegularExpression", "value": pattern});
+        let spec = json!({
+            "parentRefs": [{"name": parent, "namespace": "infra"}],
+            "rules": [{"matches": [{"path": path}]}],
+        });
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "HTTPRoute",
+            "metadata": {"name": parent, "namespace": "hostile"},
+            "spec": spec,
+        })
+        .to_string()
+    };
+    let large = "/[a-z]{1000}".repeat(40);
+    apply(&mut world, &at("web", &large));
+    apply(&mut world, &at("somebody-elses", &large));
+    let counted = OverBudget { expression: 1, ..OverBudget::default() };
+    assert_eq!(world.over_budget(), counted);
+    apply(&mut world, &at("web", "/[a-z]+"));
+    assert_eq!(world.over_budget(), OverBudget::default());
 }

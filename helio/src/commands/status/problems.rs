@@ -82,7 +82,7 @@ fn of_translator(translator: &Translator) -> Vec<String> {
     if *over_budget > 0 {
         problems.push(format!(
             "{name} refuses {over_budget} routes that do not fit into a budget: {}",
-            told_by("TooLarge")
+            told_by("TooLarge or, for an expression, UnsupportedValue")
         ));
     }
     if *oversized > 0 {

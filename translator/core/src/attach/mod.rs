@@ -22,6 +22,8 @@ pub(crate) struct Attachment {
     created: i64,
     /// How many bytes it takes at each host.
     size: u64,
+    /// Whether it is in no table because a regular expression of it is too large.
+    pub(crate) is_expression_too_large: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -142,7 +144,13 @@ pub(crate) fn placement(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
     let parents: Vec<Parent> = parents.collect();
     let table = parents.iter().flat_map(|parent| &parent.hosts).map(|host| &host.table).next();
     let size = table.map_or(0, |table| routes::size(rules, key, table));
-    Attachment { parents, mentions: rules.mentions.clone(), created: rules.created, size }
+    Attachment {
+        is_expression_too_large: rules.expressions.is_too_large && !parents.is_empty(),
+        parents,
+        mentions: rules.mentions.clone(),
+        created: rules.created,
+        size,
+    }
 }
 
 /// Where a parentRef leads.

@@ -35,6 +35,8 @@ pub(crate) enum Excess {
 /// How many routes are refused, by the budget that they are beyond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OverBudget {
+    /// By one of their regular expressions.
+    pub expression: usize,
     /// By themselves.
     pub route: usize,
     /// Together with older routes of their namespace.
@@ -52,6 +54,8 @@ pub(crate) struct Budgets {
     excess: BTreeMap<ObjectKey, Excess>,
     /// How many there are in `excess`.
     over: OverBudget,
+    /// Those that are refused for a regular expression, so that nothing is known of what they would take.
+    expressions: BTreeSet<ObjectKey>,
 }
 
 /// Seniority: of two routes the older one stays.
@@ -124,8 +128,16 @@ impl Budgets {
         self.excess.get(route)
     }
 
+    /// Whether a route is refused for a regular expression.
+    pub(crate) fn set_expression(&mut self, route: &ObjectKey, is_refused: bool) {
+        match is_refused {
+            true => self.expressions.insert(route.clone()),
+            false => self.expressions.remove(route),
+        };
+    }
+
     pub(crate) fn over(&self) -> OverBudget {
-        self.over
+        OverBudget { expression: self.expressions.len(), ..self.over }
     }
 
     fn remove(&mut self, route: &ObjectKey, cost: &Cost, tables: &mut BTreeSet<TableKey>) {

@@ -54,7 +54,7 @@ fn the_youngest_go_first_and_come_back_when_there_is_room() {
     assert_eq!(budgets.set(&limits, &n(4), Some(cost(-1, 301))), [n(4), n(3)]);
     assert_eq!(budgets.excess(&n(4)), Some(&Excess::Route(301)));
     assert_eq!(budgets.excess(&n(3)), None);
-    assert_eq!(budgets.over(), OverBudget { route: 1, namespace: 0, table: 0 });
+    assert_eq!(budgets.over(), OverBudget { route: 1, ..OverBudget::default() });
 }
 
 #[test]

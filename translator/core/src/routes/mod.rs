@@ -35,14 +35,22 @@ pub(crate) struct Rules {
     pub(crate) hostnames: Vec<Hostname>,
     /// `None` if the route is refused.
     pub(crate) route: Option<ir::Route>,
-    /// How many instructions its regular expressions have in Envoy.
-    pub(crate) instructions: u64,
+    pub(crate) expressions: Expressions,
     /// Why the route is refused on every listener.
     pub(crate) refusal: Option<Condition>,
     /// Whether all its references lead somewhere.
     pub(crate) resolved: Condition,
     /// The objects that its rules refer to, wherever that leads.
     pub(crate) mentions: BTreeSet<ObjectKey>,
+}
+
+/// The regular expressions of a route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expressions {
+    /// How many they have in Envoy.
+    pub(crate) instructions: u64,
+    /// Whether the route is refused because one of them is larger than Envoy takes.
+    pub(crate) is_too_large: bool,
 }
 
 pub(crate) fn rules(reader: &Reader<'_>, key: &ObjectKey) -> Rules {
@@ -76,7 +84,7 @@ impl Rules {
             parents: Vec::new(),
             hostnames: vec![Hostname::Any],
             route: None,
-            instructions: 0,
+            expressions: Expressions::default(),
             refusal: None,
             resolved: resolved(),
             mentions: BTreeSet::new(),

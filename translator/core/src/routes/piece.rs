@@ -105,7 +105,7 @@ pub(crate) fn size(rules: &Rules, key: &ObjectKey, table: &TableKey) -> u64 {
         })
     };
     let sum = route.rules.iter().map(of_rule).fold(0, u64::saturating_add);
-    sum.saturating_add(rules.instructions.saturating_mul(INSTRUCTION))
+    sum.saturating_add(rules.expressions.instructions.saturating_mul(INSTRUCTION))
 }
 
 impl Precedence {

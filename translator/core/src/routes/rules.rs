@@ -1,6 +1,6 @@
 //! What the kinds of routes over HTTP have in common.
 
-use super::{Rules, Scope};
+use super::{Expressions, Rules, Scope};
 use crate::backends::Reference;
 use crate::build;
 use crate::filters::{self, Place};
@@ -57,8 +57,8 @@ pub(super) fn accept<R: Default>(
         mentions: &mut mentions,
     };
     let hostnames = hostnames(given.hostnames);
-    let mut instructions = 0;
-    let rules = rules(&mut scope, given.rules, &mut instructions, rule);
+    let mut expressions = Expressions::default();
+    let rules = rules(&mut scope, given.rules, &mut expressions, rule);
     let (hostnames, route, refusal) = match hostnames.and_then(|hostnames| Ok((hostnames, rules?)))
     {
         Ok((hostnames, rules)) => (hostnames, Some(Route::Http(HttpRoute { rules })), None),
@@ -71,7 +71,7 @@ pub(super) fn accept<R: Default>(
         parents: given.parents,
         hostnames,
         route,
-        instructions,
+        expressions,
         refusal,
         resolved,
         mentions,
@@ -136,7 +136,7 @@ fn hostnames(given: &[String]) -> Result<Vec<Hostname>, String> {
 fn rules<R: Default>(
     scope: &mut Scope<'_>,
     given: Option<&[R]>,
-    instructions: &mut u64,
+    expressions: &mut Expressions,
     rule: fn(&mut Scope<'_>, &R) -> Result<HttpRule, String>,
 ) -> Result<Vec<HttpRule>, String> {
     let Some(given) = given else { return Ok(vec![rule(scope, &R::default())?]) };
@@ -144,7 +144,9 @@ fn rules<R: Default>(
     let mut accept = |given: &R| {
         let rule = rule(scope, given)?;
         for pattern in build::patterns(&rule) {
-            *instructions += regex::check_size(&pattern, limits)?;
+            let checked = regex::check_size(&pattern, limits);
+            expressions.is_too_large |= checked.is_err();
+            expressions.instructions += checked?;
         }
         Ok(rule)
     };

@@ -149,6 +149,8 @@ impl Facts {
                 let cost = new.as_ref().and_then(|new| new.cost());
                 let changed = self.budgets.set(&self.limits, route, cost);
                 touched = changed.into_iter().map(Fact::Excess).collect();
+                let is_refused = new.as_ref().is_some_and(|new| new.is_expression_too_large);
+                self.budgets.set_expression(route, is_refused);
                 set(&mut self.placements, route, new)
             }
             (Unit::Attachment(route), Product::Attachment(new)) => {
