@@ -213,8 +213,8 @@ impl Isolation {
         let fleet = answered.fleet;
         let of_fleet = self.cases.iter_mut().filter(|(subject, _)| subject.fleet() == fleet);
         for (subject, case) in of_fleet {
-            if case.suspects.iter().any(|suspect| suspect.has_changed(world)) {
-                // What has changed is tried again by itself, and the others are no more suspect than before.
+            if case.has_lost_its_trial(world) {
+                // What was left out and has changed is served again, so the answers say nothing of the others.
                 changes.extend(case.restored(fleet, world));
                 over.push(subject.clone());
                 continue;
@@ -293,6 +293,22 @@ impl Case {
         Self { suspects, search, words, decided: settled, revision: None, published: None }
     }
 
+    /// Whether something that is left out now has changed. Whatever else has, goes on to be suspect as it is.
+    fn has_lost_its_trial(&mut self, world: &World) -> bool {
+        let trial = self.search.trial();
+        for (index, suspect) in self.suspects.iter_mut().enumerate() {
+            let Some(now) = world.revision(&suspect.culprit.object) else { continue };
+            if now != suspect.revision {
+                if trial.as_ref().is_some_and(|trial| trial.out.contains(&index)) {
+                    return true;
+                }
+                (suspect.revision, suspect.before) = (now, None);
+                suspect.culprit.places.clear();
+            }
+        }
+        false
+    }
+
     /// Whether what was decided is in the store.
     fn is_published(&mut self, answered: &Answered<'_>) -> bool {
         if answered.settled <= self.decided {
@@ -354,10 +370,6 @@ impl Case {
 impl Suspect {
     fn content(&self) -> (ObjectKey, String) {
         (self.culprit.object.clone(), self.revision.clone())
-    }
-
-    fn has_changed(&self, world: &World) -> bool {
-        world.revision(&self.culprit.object).as_ref() != Some(&self.revision)
     }
 
     fn left_out(&self, trial: &Trial, words: &str) -> LeftOut {

@@ -47,6 +47,8 @@ struct Fleet {
     silent: u64,
     /// Something else is rejected all the time, so nothing is ever acknowledged.
     is_stuck: bool,
+    /// A route that changes all the time.
+    busy: Option<&'static str>,
     now: Instant,
 }
 
@@ -83,6 +85,7 @@ impl Fleet {
             lenient: 0,
             silent: 0,
             is_stuck: false,
+            busy: None,
             now: Instant::now(),
         };
         fleet.apply(GATEWAY);
@@ -173,6 +176,9 @@ impl Fleet {
             }
             for (object, left_out) in changes {
                 self.world.leave_out(&fleet, &object, left_out);
+            }
+            if let Some(busy) = self.busy {
+                self.apply(&route(busy, &format!("fine-{}", self.settled)));
             }
             self.settle();
             self.now += Duration::from_secs(2);
@@ -330,4 +336,16 @@ fn a_namespace_with_one_bad_route_after_the_other_has_all_of_its_suspects_left_o
     assert!(!fleet.is_rejected(&fleet.table()));
     assert!(publications < 60, "{publications}");
     assert!(fleet.left_out().iter().all(|it| it.starts_with("bad")), "{:?}", fleet.left_out());
+}
+
+#[test]
+fn a_search_ends_although_other_suspects_change_all_the_time() {
+    let mut fleet = Fleet::new(&["evil"], "header value 'evil' is not allowed");
+    fleet.apply(&route("busy", "fine"));
+    fleet.isolate();
+    fleet.busy = Some("busy");
+    fleet.apply(&route("busy", "other"));
+    fleet.apply(&route("bad", "evil"));
+    assert_eq!(fleet.isolate(), 2, "once to leave it out, once to store that it is certain");
+    assert_eq!(fleet.left_out(), ["bad"]);
 }
