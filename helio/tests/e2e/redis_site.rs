@@ -158,8 +158,12 @@ impl Site {
     }
 
     pub(crate) async fn translator(&self) -> Program {
+        self.translator_with_flags(&[]).await
+    }
+
+    pub(crate) async fn translator_with_flags(&self, flags: &[&str]) -> Program {
         let mut command = self.program("translator", &self.keys());
-        command.arg("--dir").arg(self.manifests());
+        command.arg("--dir").arg(self.manifests()).args(flags);
         self.start("translator", command).await
     }
 
@@ -179,6 +183,14 @@ impl Site {
         let mut command = self.program("distributor", &self.keys());
         command.args(["--xds-address", &format!("127.0.0.1:{xds}"), "--replica", name]);
         command.arg("--snapshot-cache").arg(self.file(&format!("{name}.cache")));
+        self.start(name, command).await
+    }
+
+    /// With more flags.
+    #[allow(dead_code)] // The program `isolation` uses it.
+    pub(crate) async fn distributor_with_flags(&self, name: &str, flags: &[&str]) -> Program {
+        let mut command = self.program("distributor", &self.keys());
+        command.args(["--xds-address", "127.0.0.1:0", "--replica", name]).args(flags);
         self.start(name, command).await
     }
 
@@ -212,18 +224,11 @@ impl Site {
         protocol: &str,
         more: &str,
     ) -> Program {
-        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/envoy.yaml");
-        let bootstrap = fs::read_to_string(example)
-            .unwrap()
-            .replace("my-envoy", name)
-            .replace("DELTA_GRPC", protocol)
-            .replace("port_value: 9901", "port_value: 0");
-        let (start, last) = bootstrap.split_at(bootstrap.rfind("- endpoint:").unwrap());
-        let endpoint = |it: &Program| last.replace("18000", &it.xds.to_string());
-        // Each stands below the one before, as far in.
-        let endpoints: Vec<_> = distributors.iter().map(endpoint).collect();
-        let indent = " ".repeat(start.len() - start.rfind('\n').unwrap() - 1);
-        let bootstrap = start.to_owned() + &endpoints.join(&indent) + more;
+        self.envoy_from(name, &bootstrap(name, distributors, protocol, more)).await
+    }
+
+    /// An Envoy that starts with this.
+    pub(crate) async fn envoy_from(&self, name: &str, bootstrap: &str) -> Program {
         let (file, address) =
             (self.file(&format!("{name}.yaml")), self.file(&format!("{name}.admin")));
         fs::write(&file, bootstrap).unwrap();
@@ -397,6 +402,27 @@ impl Drop for Program {
             println!("{}:\n{}", self.name, String::from_utf8_lossy(end));
         }
     }
+}
+
+/// What an Envoy starts with that the example has but for its ports, with more at its end.
+pub(crate) fn bootstrap(
+    name: &str,
+    distributors: &[Program],
+    protocol: &str,
+    more: &str,
+) -> String {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/envoy.yaml");
+    let bootstrap = fs::read_to_string(example)
+        .unwrap()
+        .replace("my-envoy", name)
+        .replace("DELTA_GRPC", protocol)
+        .replace("port_value: 9901", "port_value: 0");
+    let (start, last) = bootstrap.split_at(bootstrap.rfind("- endpoint:").unwrap());
+    let endpoint = |it: &Program| last.replace("18000", &it.xds.to_string());
+    // Each stands below the one before, as far in.
+    let endpoints: Vec<_> = distributors.iter().map(endpoint).collect();
+    let indent = " ".repeat(start.len() - start.rfind('\n').unwrap() - 1);
+    start.to_owned() + &endpoints.join(&indent) + more
 }
 
 /// What a command printed, for people and for pipes.

@@ -6,28 +6,37 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+const HOST: &str = "web.test";
+
 /// Clients that send one request after the other, on connections that they keep.
 pub(crate) struct Traffic {
     stop: watch::Sender<bool>,
     answered: Arc<AtomicUsize>,
+    /// Those return what failed.
     clients: JoinSet<Vec<Result<Answer, String>>>,
 }
 
 impl Traffic {
+    /// To `web.test`.
     pub(crate) fn start(port: u16) -> Self {
+        Self::to(HOST, port)
+    }
+
+    pub(crate) fn to(host: &'static str, port: u16) -> Self {
         let stop = watch::Sender::new(false);
         let answered = Arc::new(AtomicUsize::new(0));
         let mut clients = JoinSet::new();
         for _ in 0..2 {
             let (stop, answered) = (stop.subscribe(), answered.clone());
             clients.spawn(async move {
-                let mut answers = Vec::new();
+                let mut failed = Vec::new();
                 let mut client = Client::new(port);
+                let asked = Asked { host, ..ask_for("/") };
                 while !*stop.borrow() {
-                    answers.push(client.ask(&ask_for("/")).await);
+                    failed.extend(Some(client.ask(&asked).await).filter(|it| !is_good(it, host)));
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
-                answers
+                failed
             });
         }
         Self { stop, answered, clients }
@@ -46,10 +55,10 @@ impl Traffic {
     /// Ends it, and returns how many requests there were. Fails if one of them did.
     pub(crate) async fn stop(self) -> usize {
         self.stop.send_replace(true);
-        let answers = self.clients.join_all().await.concat();
-        let failed: Vec<_> = answers.iter().filter(|answer| !is_good(answer)).collect();
-        assert!(failed.is_empty(), "{} of {} failed: {failed:?}", failed.len(), answers.len());
-        answers.len()
+        let failed = self.clients.join_all().await.concat();
+        let answered = self.answered.load(Ordering::Relaxed);
+        assert!(failed.is_empty(), "{} of {answered} failed: {failed:?}", failed.len());
+        answered
     }
 }
 
@@ -64,10 +73,13 @@ pub(crate) async fn ask(port: u16, path: &str) -> Result<Answer, String> {
 }
 
 const fn ask_for(path: &str) -> Asked<'_> {
-    Asked { method: "GET", host: "web.test", path, headers: &[] }
+    Asked { method: "GET", host: HOST, path, headers: &[] }
 }
 
-fn is_good(answer: &Result<Answer, String>) -> bool {
+/// A backend has it, and may have been sent headers.
+fn is_good(answer: &Result<Answer, String>, host: &str) -> bool {
     let Ok(Answer { status: 200, body, .. }) = answer else { return false };
-    body == "blue web.test /" || body == "green web.test /"
+    let rest = body.strip_prefix("blue ").or(body.strip_prefix("green "));
+    let rest = rest.and_then(|rest| rest.strip_prefix(host)?.strip_prefix(" /"));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" x-"))
 }

@@ -1,0 +1,325 @@
+//! Two tenants on a shared Gateway: whatever A applies and whatever its clients do, B's requests succeed, B's changes
+//! arrive, and every program goes on. A program of its own, so that no other test runs beside the attacks.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod clients;
+#[allow(dead_code)] // This program uses a part of it, as of the others.
+#[path = "../e2e/harness.rs"]
+mod harness;
+mod neighbour;
+mod objects;
+#[allow(dead_code)]
+#[path = "../../../distributor/tests/identity/pki.rs"]
+mod pki;
+#[allow(dead_code)]
+#[path = "../e2e/redis_site.rs"]
+mod redis_site;
+#[path = "../../../shared/store/tests/servers/mod.rs"]
+mod servers;
+#[allow(dead_code)]
+#[path = "../e2e/tls.rs"]
+mod tls;
+#[allow(dead_code)]
+#[path = "../e2e/traffic.rs"]
+mod traffic;
+
+use self::clients::{Clients, RESOURCE_EXHAUSTED, UNAUTHENTICATED};
+use self::neighbour::{HOST, Neighbour, Round};
+use self::objects::{Condition, Hostile, NAMESPACE, REJECTED, TENANT};
+use crate::harness::{backend, gateway_with, replace, write};
+use crate::pki::{Authority, ISSUER, Signer};
+use crate::redis_site::{FLEET, Program, Site, bootstrap};
+use crate::servers::{Server, until};
+use crate::traffic::Traffic;
+use heliograph_client::{Client, Options, State};
+use heliograph_snapshot::ResourceType;
+use heliograph_testing::{Port, stress};
+use serde_json::{Value, json};
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For what takes moments; a busy machine gets time.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Within which time each change of B arrives. A busy machine, on which this is one of many tests, promises nothing.
+const BOUND: Duration = Duration::from_secs(2);
+
+/// The same for its route while most proxies reject the table that it is in: until the translator knows and has published
+/// the table without what they reject.
+const REJECTED_BOUND: Duration = Duration::from_secs(20);
+
+/// The largest expression that these Envoys take: enough for what people write, and less than the translator allows.
+const PROGRAM_SIZE: &str = "re2.max_program_size.error_level: 200";
+
+/// What the chart lets the programs have, in MiB. One that needs more would be ended and started again.
+const TRANSLATOR_MEMORY: u64 = 1024;
+const DISTRIBUTOR_MEMORY: u64 = 3072;
+
+/// Little enough for a test to take all of it.
+const STREAMS: usize = 200;
+const UNAUTHENTICATED_CONNECTIONS: usize = 50;
+
+struct Scene {
+    translator: Program,
+    distributor: Program,
+    envoy: Program,
+    redis: Server,
+    /// Has the logs of all of them.
+    site: Site,
+    clients: Clients,
+    /// Other Envoys of the shared fleet. They reject what the real one does.
+    fellows: Vec<Client>,
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let redis = Server::start(&[]).await;
+        let site = Site::new(&redis.url()).await;
+        fs::remove_file(site.manifests().join("route.yaml")).unwrap();
+        replace(&site.manifests(), "gateway.yaml", &gateway(site.http));
+        let own = objects::own(Port::reserve().unwrap().number());
+        write(&site.manifests(), "a-own.yaml", &own);
+        let authority = Authority::new();
+        let envoy = authority.issue("spiffe://example.org/ns/default/sa/envoy");
+        let server = authority.issue("127.0.0.1");
+        for (name, text) in [
+            ("ca.pem", authority.pem()),
+            ("server.pem", server.certificate),
+            ("server.key", server.key),
+            ("envoy.pem", envoy.certificate.clone()),
+            ("envoy.key", envoy.key.clone()),
+            ("jwks.json", Signer::jwks(&[&Signer::new("one")])),
+        ] {
+            fs::write(site.file(name), text).unwrap();
+        }
+        let translator = site.translator_with_flags(&["--max-namespace-size", NAMESPACE]).await;
+        let distributor = distributor(&site).await;
+        let bootstrap = bootstrap("envoy", std::slice::from_ref(&distributor), "DELTA_GRPC", "");
+        let envoy_program = site.envoy_from("envoy", &authenticated(&site, &bootstrap)).await;
+        envoy_program.until_live().await;
+        let clients = Clients::new(distributor.xds, authority, envoy);
+        let fellows = ["fellow-1", "fellow-2"].map(|node| clients.proxy(|it| be_picky(it, node)));
+        let fellows = fellows.into();
+        Self { redis, site, translator, distributor, envoy: envoy_program, clients, fellows }
+    }
+
+    /// Applies the objects, and waits until each has its condition.
+    async fn apply(&self, hostile: &Hostile) {
+        hostile.apply(&self.site.manifests());
+        for condition in &hostile.conditions {
+            let what = format!("{condition:?}");
+            until(&what, async || self.has(condition).await).await;
+        }
+    }
+
+    async fn has(&self, (kind, name, condition): &Condition) -> bool {
+        let status = json_page(&self.translator, "/status?format=json").await;
+        let objects = status["objects"].as_array().unwrap();
+        let object = objects.iter().find(|object| {
+            object["kind"] == *kind && object["namespace"] == TENANT && object["name"] == *name
+        });
+        object.is_some_and(|object| has_condition(&object["status"], *condition))
+    }
+
+    async fn fleet(&self) -> Value {
+        json_page(&self.distributor, "/fleets").await[FLEET].clone()
+    }
+
+    async fn refused(&self, reason: &str) -> f64 {
+        let name = format!("heliograph_distributor_turned_away_total{{reason=\"{reason}\"}}");
+        self.distributor.metric(&name).await
+    }
+
+    /// One more Envoy of the shared fleet that starts now gets its configuration.
+    async fn newcomer_is_served(&self) {
+        let newcomer = self.clients.proxy(|options| {
+            options.node_id = "newcomer".to_owned();
+            options.reconnects = Some(Arc::new(|| {}));
+        });
+        let served = |state: &State| state.is_warm() && !state.received.is_empty();
+        newcomer.until("its configuration", DEADLINE, served).await.unwrap();
+    }
+
+    fn assert_alive(&self) {
+        for (program, memory) in [
+            (&self.translator, TRANSLATOR_MEMORY),
+            (&self.distributor, DISTRIBUTOR_MEMORY),
+            (&self.envoy, u64::MAX),
+        ] {
+            assert!(program.is_alive(), "{} has ended", program.name);
+            let peak = peak_memory(program.id());
+            println!("{} had {peak} MiB at most", program.name);
+            assert!(peak < memory, "{} would have been ended at {memory} MiB", program.name);
+        }
+        for fellow in &self.fellows {
+            assert_eq!(fellow.state().ended, None);
+        }
+    }
+
+    async fn run_id(&self) -> String {
+        let info: String = self.redis.query(&["INFO", "server"]).await.unwrap();
+        info.lines().find(|line| line.starts_with("run_id:")).unwrap().to_owned()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
+    let scene = Scene::start().await;
+    let redis = scene.run_id().await;
+    let backends = [backend("blue").await, backend("green").await];
+    let mut neighbour = Neighbour::start(scene.site.manifests(), scene.site.http, backends).await;
+    let traffic = Traffic::to(HOST, scene.site.http);
+    report("nothing", neighbour.until_more().await, BOUND);
+
+    for hostile in objects::all(scene.site.https) {
+        scene.apply(&hostile).await;
+        let is_rejected = hostile.conditions.iter().any(|(_, name, _)| name == "rejected");
+        let bound = if is_rejected { REJECTED_BOUND } else { BOUND };
+        report(hostile.name, neighbour.until_more().await, bound);
+        if is_rejected {
+            // For as long as B changes its route all the time, it is tried again and again.
+            hostile.withdraw(&scene.site.manifests());
+        }
+    }
+    let status = json_page(&scene.translator, "/status?format=json").await;
+    for file in ["garbage", "deep", "wrong"] {
+        assert!(status["files"].to_string().contains(&format!("{TENANT}-{file}.yaml")), "{file}");
+    }
+    let size = scene.fleet().await["bytes"].as_u64().unwrap();
+    assert!(size > 1 << 20, "the tenant's routes have come to {size} bytes alone");
+    scene.newcomer_is_served().await;
+
+    let ends = scene.clients.empty_parts().await;
+    assert_eq!(ends, [RESOURCE_EXHAUSTED; 6]);
+    report("requests of empty parts", neighbour.until_more().await, BOUND);
+
+    // More than any stream may name of what there is not; and less, but too much for all of them together.
+    for _ in 0..5 {
+        assert_eq!(scene.clients.unknown_names(190_000).await, RESOURCE_EXHAUSTED);
+    }
+    let calls = scene.clients.many_unknown_names(50, 9_000).await;
+    until("refusals", async || scene.refused("identity_memory").await > 40.0).await;
+    scene.newcomer_is_served().await;
+    report("names that no fleet has", neighbour.until_more().await, BOUND);
+    drop(calls);
+
+    let calls = scene.clients.waiting(STREAMS + 40).await;
+    until("refusals", async || scene.refused("identity").await > 10.0).await;
+    scene.newcomer_is_served().await;
+    report("streams that wait", neighbour.until_more().await, BOUND);
+    drop(calls);
+
+    let halves = scene.clients.half_open(4 * UNAUTHENTICATED_CONNECTIONS).await;
+    scene.newcomer_is_served().await;
+    report("half-open connections", neighbour.until_more().await, BOUND);
+    drop(halves);
+
+    let ends = scene.clients.made_up_tokens(20).await;
+    assert!(ends.len() > 100 && ends.iter().all(|end| *end == UNAUTHENTICATED), "{ends:?}");
+    scene.newcomer_is_served().await;
+    report("made-up tokens", neighbour.until_more().await, BOUND);
+
+    let streams = scene.clients.rejecting(10);
+    for stream in &streams {
+        let rejected = |state: &State| state.received.iter().any(|it| !it.accepted);
+        stream.until("a rejection", DEADLINE, rejected).await.unwrap();
+    }
+    report("rejections", neighbour.until_more().await, BOUND);
+    scene.newcomer_is_served().await;
+    assert_eq!(scene.fleet().await["quarantine"], json!([]), "one vote is not half of them");
+    drop(streams);
+
+    neighbour.stop().await;
+    let requests = traffic.stop().await;
+    println!("B had {requests} requests, and none failed");
+    assert_eq!(scene.envoy.failures().await, 0);
+    scene.assert_alive();
+    assert_eq!(scene.run_id().await, redis, "Redis was started again");
+}
+
+/// Says how long changes of B took under an attack. They are held to the bound where nothing else runs.
+fn report(attack: &str, Round { route, endpoints }: Round, bound: Duration) {
+    println!("{attack}: a route took {route:.2?}, endpoints {endpoints:.2?} at most");
+    if stress::seed().is_some() {
+        assert!(route < bound, "{attack}: a route of B took {route:?}");
+        assert!(endpoints < BOUND, "{attack}: endpoints of B took {endpoints:?}");
+    }
+}
+
+async fn distributor(site: &Site) -> Program {
+    let [certificate, key, authority, keys] = ["server.pem", "server.key", "ca.pem", "jwks.json"]
+        .map(|name| site.file(name).to_str().unwrap().to_owned());
+    let (streams, unknown) = (STREAMS.to_string(), UNAUTHENTICATED_CONNECTIONS.to_string());
+    let flags = [
+        ["--xds-cert", &certificate],
+        ["--xds-key", &key],
+        ["--xds-client-ca", &authority],
+        ["--xds-jwks", &keys],
+        ["--xds-token-issuer", ISSUER],
+        ["--max-streams", &streams],
+        ["--max-unauthenticated", &unknown],
+        // Here all have the same one.
+        ["--max-connections-per-address", "0"],
+    ];
+    site.distributor_with_flags("distributor", flags.as_flattened()).await
+}
+
+/// The bootstrap of an Envoy that shows its certificate, and takes no very large expressions.
+fn authenticated(site: &Site, bootstrap: &str) -> String {
+    let tls = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
+    let file = |name: &str| json!({"filename": site.file(name)});
+    let socket = json!({"name": "tls", "typed_config": {"@type": tls, "common_tls_context": {
+        "tls_certificates": [{"certificate_chain": file("envoy.pem"), "private_key": file("envoy.key")}],
+        "validation_context": {"trusted_ca": file("ca.pem")},
+    }}});
+    let place = "      load_assignment:";
+    let bound = "re2.max_program_size.error_level: 32768";
+    assert!(bootstrap.contains(place) && bootstrap.contains(bound), "{bootstrap}");
+    bootstrap
+        .replace(place, &format!("      transport_socket: {socket}\n{place}"))
+        .replace(bound, PROGRAM_SIZE)
+}
+
+fn be_picky(options: &mut Options, node: &str) {
+    options.node_id = node.to_owned();
+    let part = regex::bytes::Regex::new(&regex::escape(REJECTED.trim_matches(['^', '$']))).unwrap();
+    options.rejects = Arc::new(move |kind, _, body: &[u8]| {
+        (kind == ResourceType::Route && part.is_match(body))
+            .then(|| format!("regex '{REJECTED}' RE2 program size > max program size of 200"))
+    });
+}
+
+/// One port, where every namespace may attach routes and listeners.
+fn gateway(http: u16) -> String {
+    let spec = format!(
+        "allowedListeners: {{namespaces: {{from: All}}}}
+  listeners:
+  - {{name: http, protocol: HTTP, port: {http}, allowedRoutes: {{namespaces: {{from: All}}}}}}"
+    );
+    gateway_with("web", &spec)
+}
+
+/// Anywhere in a status.
+fn has_condition(status: &Value, [kind, is, reason]: [&str; 3]) -> bool {
+    match status {
+        Value::Object(fields) => {
+            let here = status["type"] == kind && status["status"] == is;
+            here && status["reason"] == reason
+                || fields.values().any(|it| has_condition(it, [kind, is, reason]))
+        }
+        Value::Array(values) => values.iter().any(|it| has_condition(it, [kind, is, reason])),
+        _ => false,
+    }
+}
+
+async fn json_page(program: &Program, path: &str) -> Value {
+    serde_json::from_str(&program.page(path).await).unwrap()
+}
+
+/// How much memory a process had at most, in MiB.
+fn peak_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() >> 10
+}

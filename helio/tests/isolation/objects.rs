@@ -1,0 +1,238 @@
+//! What tenant A applies: objects that harmed others once, or would.
+
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+use crate::harness::replace;
+use crate::tls::Identity;
+
+/// The namespace of the hostile tenant.
+pub(crate) const TENANT: &str = "a";
+
+/// An expression that only Envoys reject: the translator allows larger ones, and these Envoys do not.
+pub(crate) const REJECTED: &str = "^(a{10}b){100}$";
+
+/// What is applied at once, and the condition that each object of it gets.
+pub(crate) struct Hostile {
+    pub(crate) name: &'static str,
+    /// Files and what they hold.
+    manifests: Vec<(String, String)>,
+    pub(crate) conditions: Vec<Condition>,
+}
+
+/// Of the object of a kind and a name: a type, a status and a reason.
+pub(crate) type Condition = (&'static str, String, [&'static str; 3]);
+
+const ACCEPTED: [&str; 3] = ["Accepted", "True", "Accepted"];
+const UNSUPPORTED: [&str; 3] = ["Accepted", "False", "UnsupportedValue"];
+const TOO_LARGE: [&str; 3] = ["Accepted", "False", "TooLarge"];
+
+/// How many routes of a quarter of a megabyte the tenant has: more than [`NAMESPACE`] has room for.
+const LARGE: usize = 12;
+/// What the routes of a namespace may take, as a flag of the translator says it.
+pub(crate) const NAMESPACE: &str = "2MiB";
+
+impl Hostile {
+    fn new(name: &'static str) -> Self {
+        Self { name, manifests: Vec::new(), conditions: Vec::new() }
+    }
+
+    fn with(mut self, object: &Value, condition: [&'static str; 3]) -> Self {
+        let kind = if object["kind"] == "GRPCRoute" { "GRPCRoute" } else { "HTTPRoute" };
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        self.manifests.push((format!("{TENANT}-{name}.yaml"), object.to_string()));
+        self.conditions.push((kind, name, condition));
+        self
+    }
+
+    fn file(mut self, name: &str, text: String) -> Self {
+        self.manifests.push((format!("{TENANT}-{name}.yaml"), text));
+        self
+    }
+
+    pub(crate) fn apply(&self, directory: &Path) {
+        for (name, text) in &self.manifests {
+            replace(directory, name, text);
+        }
+    }
+
+    pub(crate) fn withdraw(&self, directory: &Path) {
+        for (name, _) in &self.manifests {
+            fs::remove_file(directory.join(name)).unwrap();
+        }
+    }
+}
+
+/// In the order in which they are applied. What was applied before stays.
+pub(crate) fn all(https: u16) -> Vec<Hostile> {
+    let expressions = Hostile::new("expressions, some of them too large for any Envoy")
+        .with(&route("ordinary", &[&expression("^/v4/advisory/[0-9a-z-]{36}/clone$")]), ACCEPTED)
+        .with(&route("huge-expression", &[&expression(r"^\pL{900}$")]), UNSUPPORTED);
+    let patterns =
+        Hostile::new("4,224 patterns that take long to compile").with(&patterns(), UNSUPPORTED);
+    let rejected = Hostile::new("an expression that only Envoys reject")
+        .with(&route("rejected", &[&expression(REJECTED)]), ["Programmed", "False", "LeftOut"]);
+    let enormous = Hostile::new("a route of half a megabyte that would be half a gigabyte")
+        .with(&large("enormous", 16, 128, 256 << 10), TOO_LARGE);
+    let generated = Hostile::new("names of which long expressions are made")
+        .with(&long_method(), ACCEPTED)
+        .with(&long_origins(), ACCEPTED);
+    let retries = Hostile::new("retries without an end").with(&retries(), UNSUPPORTED);
+    let malformed = Hostile::new("manifests that cannot be read")
+        .file("garbage", "\u{7}: [ {{ not yaml".to_owned())
+        .file("deep", "[".repeat(100_000))
+        .file("wrong", route("wrong", &[&json!({"matches": "everything"})]).to_string());
+    let mut secret = Hostile::new("a Secret of a megabyte").file("secret", large_secret(https));
+    let refused = ["ResolvedRefs", "False", "InvalidCertificateRef"];
+    secret.conditions.push(("ListenerSet", "large-secret".to_owned(), refused));
+    let wide = (0..20).fold(Hostile::new("routes for every host"), |hostile, number| {
+        hostile.with(&wide(number), ACCEPTED)
+    });
+    let mut full = Hostile::new("more routes than its namespace has room for");
+    for number in 0..LARGE {
+        full = full.with(&large(&format!("z-{number:02}"), 4, 4, 16 << 10), ACCEPTED);
+    }
+    // Of the same age, the last by name are the ones without room.
+    full.conditions = vec![("HTTPRoute", format!("z-{:02}", LARGE - 1), TOO_LARGE)];
+    vec![
+        expressions,
+        patterns,
+        rejected,
+        enormous,
+        generated,
+        retries,
+        malformed,
+        secret,
+        wide,
+        full,
+    ]
+}
+
+/// A Gateway and a Service of the tenant's own, so that it has a fleet that its clients may read.
+pub(crate) fn own(port: u16) -> String {
+    format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: web, namespace: {TENANT}}}
+spec:
+  gatewayClassName: web
+  listeners: [{{name: http, protocol: HTTP, port: {port}}}]
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: one, namespace: {TENANT}}}
+spec: {{ports: [{{name: http, port: 80}}]}}
+"
+    )
+}
+
+fn object(kind: &str, name: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": TENANT},
+        "spec": {"parentRefs": [{"name": "web", "namespace": "default", "sectionName": "http"}]},
+    });
+    let Value::Object(more) = spec else { panic!("{spec}") };
+    object["spec"].as_object_mut().unwrap().extend(more);
+    object
+}
+
+/// A route of a host of its own, with rules to a Service of the tenant's.
+fn route(name: &str, rules: &[&Value]) -> Value {
+    let rule = |rule: &&Value| {
+        let mut rule = (*rule).clone();
+        rule["backendRefs"] = json!([{"name": "one", "port": 80}]);
+        rule
+    };
+    let rules: Vec<_> = rules.iter().map(rule).collect();
+    object("HTTPRoute", name, json!({"hostnames": [format!("{name}.a.test")], "rules": rules}))
+}
+
+fn expression(pattern: &str) -> Value {
+    json!({"matches": [{"path": {"type": "RegularExpression", "value": pattern}}]})
+}
+
+fn patterns() -> Value {
+    let pattern = |n: usize| json!({"type": "RegularExpression", "name": format!("n{n}"), "value": r"\pL{80}"});
+    let parts: Vec<_> = (0..16).map(pattern).collect();
+    let all = json!({
+        "path": {"type": "RegularExpression", "value": r"\pL{80}"},
+        "headers": parts,
+        "queryParams": parts,
+    });
+    let rule = json!({"matches": vec![all; 64]});
+    route("patterns", &[&rule, &rule])
+}
+
+/// A route with so many hosts and matches, whose filters set so many bytes of headers for each match.
+fn large(name: &str, hosts: usize, matches: usize, bytes: usize) -> Value {
+    let values = |of: &str| -> Vec<_> {
+        let value = "v".repeat(bytes / 64);
+        (0..16).map(|n| json!({"name": format!("{of}-{n}"), "value": value})).collect()
+    };
+    let edits = json!({"set": values("set"), "add": values("add")});
+    let filters = json!([
+        {"type": "RequestHeaderModifier", "requestHeaderModifier": edits},
+        {"type": "ResponseHeaderModifier", "responseHeaderModifier": edits},
+    ]);
+    let rule = |rule: usize| {
+        let paths =
+            (0..matches.min(64)).map(|n| json!({"path": {"value": format!("/{rule}/{n}")}}));
+        json!({"matches": paths.collect::<Vec<_>>(), "filters": filters})
+    };
+    let rules: Vec<_> = (0..matches.div_ceil(64)).map(rule).collect();
+    let hosts: Vec<String> = (0..hosts).map(|n| format!("{name}-{n}.a.test")).collect();
+    object("HTTPRoute", name, json!({"hostnames": hosts, "rules": rules}))
+}
+
+/// For every host, and as much of each as a regular expression can be for.
+fn wide(number: usize) -> Value {
+    let paths = (0..8).map(|n| json!({"path": {"value": format!("/wide/{number}/{n}")}}));
+    let mut matches: Vec<_> = paths.collect();
+    matches.push(json!({"path": {"type": "RegularExpression", "value": "/.*"}}));
+    let rules = json!([{"matches": matches, "backendRefs": [{"name": "one", "port": 80}]}]);
+    object("HTTPRoute", &format!("wide-{number}"), json!({"rules": rules}))
+}
+
+fn long_method() -> Value {
+    let method = json!({"method": "M".repeat(120)});
+    let rules =
+        json!([{"matches": [{"method": method}], "backendRefs": [{"name": "one", "port": 80}]}]);
+    object("GRPCRoute", "long-method", json!({"hostnames": ["method.a.test"], "rules": rules}))
+}
+
+fn long_origins() -> Value {
+    let origin = format!("https://*.{}.example.com", vec!["o".repeat(30); 5].join("."));
+    let cors = json!([{"type": "CORS", "cors": {"allowOrigins": [origin]}}]);
+    route("long-origins", &[&json!({"filters": cors})])
+}
+
+fn retries() -> Value {
+    route("retries", &[&json!({"retry": {"attempts": 2_147_483_647}})])
+}
+
+/// A good certificate, and a chain of a megabyte behind it.
+fn large_secret(https: u16) -> String {
+    let Identity { secret, .. } = Identity::new("large", "large.a.test");
+    let name = format!("metadata: {{name: large, namespace: {TENANT}}}");
+    let secret = secret.replace("metadata: {name: large}", &name);
+    assert!(secret.contains(&name), "{secret}");
+    let more = format!("tls.crt: |\n    {}\n", "A".repeat(1 << 20));
+    let secret = secret.replace("tls.crt: |\n", &more);
+    let set = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "ListenerSet",
+        "metadata": {"name": "large-secret", "namespace": TENANT},
+        "spec": {
+            "parentRef": {"name": "web", "namespace": "default"},
+            "listeners": [{
+                "name": "large", "protocol": "HTTPS", "port": https, "hostname": "large.a.test",
+                "tls": {"certificateRefs": [{"name": "large"}]},
+            }],
+        },
+    });
+    format!("{secret}\n---\n{set}\n")
+}
