@@ -101,6 +101,14 @@ impl Fleets {
         self.places.borrow().get(name).map(|place| place.stage())
     }
 
+    /// Whether it is in the store, as far as is known here: one that is retired may be in memory all the same.
+    pub(crate) fn is_published(&self, name: &FleetName) -> bool {
+        self.stage(name).is_some_and(|stage| match stage {
+            Stage::Loaded(fleet) => fleet.is_live(),
+            Stage::Known { .. } | Stage::Failed { .. } => true,
+        })
+    }
+
     /// All that there are.
     pub(crate) fn stages(&self) -> BTreeMap<FleetName, Stage> {
         let places = self.places.borrow().clone();

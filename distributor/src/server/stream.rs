@@ -67,14 +67,22 @@ struct Serving {
     kept: Option<SubscriptionPermit>,
 }
 
+/// A fleet that is in memory and not retired.
+struct Published {
+    fleet: Arc<Fleet>,
+    views: News,
+    /// Taken out of `views`: to derive a client's view takes a while, and nobody could publish the next one meanwhile.
+    newest: Arc<Views>,
+}
+
 /// Node ids go into logs, and they are a client's to choose.
 const NODE_ID_LIMIT: usize = 256;
 /// Longer than a namespace and a name of Kubernetes can be.
 const FLEET_NAME_LIMIT: usize = 512;
 /// How long a client that may be ahead of this replica keeps what it has while the store does not answer.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
-/// How long a client with a large first request waits for a fleet that is not published. Others wait for as long as that
-/// takes.
+/// How long a client with a large first request waits for a fleet that is not published. Others wait for as long as
+/// `--unpublished-timeout` says.
 const LONG_WAIT: Duration = Duration::from_secs(5);
 /// How much of a client's words goes into the log.
 const LOGGED_DETAIL: usize = 1 << 10;
@@ -152,8 +160,8 @@ impl AdsStream {
         let voter = self.caller.voter(address.ip(), &who.node);
         let (caller, clients) = (self.caller.clone(), &self.shared.clients);
         let client = clients.join(self.protocol, name.clone(), who, caller, address);
-        let (fleet, news) = match self.shared.fleets.enter(&name) {
-            Some(entered) => entered,
+        let published = match self.shared.fleets.enter(&name).and_then(Published::now) {
+            Some(published) => published,
             // Boxed, so that what is rare is not part of every stream.
             None => {
                 let longest = self.admitted.unpublished_timeout();
@@ -166,7 +174,7 @@ impl AdsStream {
                 waited.map_err(|_| self.admitted.unpublished())??
             }
         };
-        let mut serving = Serving::new(fleet, news, client, self.protocol, voter).await?;
+        let mut serving = Serving::new(published, client, self.protocol, voter);
         tracing::debug!(fleet = %name, node = serving.client.who().node, %identity, "stream opened");
         serving.compare(&self.shared, &first, &mut self.frames).await?;
         let setup = self.admitted.set_up().await;
@@ -202,20 +210,26 @@ impl AdsStream {
     }
 }
 
-impl Serving {
-    async fn new(
-        fleet: Arc<Fleet>,
-        mut views: News,
-        client: Entry,
-        protocol: Protocol,
-        voter: Voter,
-    ) -> Result<Self, Status> {
-        let mut seat = Seat::default();
-        // A fleet that is retired just now may come back.
+impl Published {
+    /// `None` while the fleet is retired.
+    fn now((fleet, mut views): (Arc<Fleet>, News)) -> Option<Self> {
+        let newest = views.borrow_and_update().clone()?;
+        Some(Self { fleet, views, newest })
+    }
+
+    /// Waits for a fleet that is retired to come back.
+    async fn wait((fleet, mut views): (Arc<Fleet>, News)) -> Result<Self, Status> {
         let newest = views.wait_for(Option::is_some).await.map_err(|_| closing())?.clone();
-        // To derive a view takes a while, and nobody could publish the next one meanwhile.
-        let view = newest.ok_or_else(closing)?.of(client.who(), &mut seat);
-        Ok(Self {
+        Ok(Self { fleet, newest: newest.ok_or_else(closing)?, views })
+    }
+}
+
+impl Serving {
+    fn new(published: Published, client: Entry, protocol: Protocol, voter: Voter) -> Self {
+        let Published { fleet, views, newest } = published;
+        let mut seat = Seat::default();
+        let view = newest.of(client.who(), &mut seat);
+        Self {
             client,
             views,
             seat,
@@ -226,7 +240,7 @@ impl Serving {
             fleet,
             compared: false,
             kept: None,
-        })
+        }
     }
 
     /// Waits for one thing to happen, and queues what follows from it.
@@ -381,26 +395,28 @@ impl Serving {
     }
 }
 
-/// Waits for a fleet that is not in memory.
+/// Waits for a fleet that is not in memory, or retired.
 async fn wait_for(
     shared: &Shared,
     name: &FleetName,
     node: &str,
     first: &Request,
-) -> Result<(Arc<Fleet>, News), Status> {
-    if shared.fleets.stage(name).is_none()
+) -> Result<Published, Status> {
+    if !shared.fleets.is_published(name)
         && let Some(suppressed) = shared.unpublished.allow(name, Instant::now())
     {
         tracing::info!(fleet = %name, node, suppressed, "a proxy waits for a fleet that is not published");
     }
     // It is kept for as long as this takes.
     first.check().map_err(refusal)?;
-    shared.fleets.wait_for(name).await.map_err(|unserved| {
+    let entered = shared.fleets.wait_for(name).await.map_err(|unserved| {
         if unserved != Unserved::Ended {
             shared.metrics.unserved();
         }
         Status::unavailable(unserved.to_string())
-    })
+    })?;
+    // One that is retired is in memory for as long as it has a stream.
+    Published::wait(entered).await
 }
 
 /// A gRPC message: a flag for "not compressed", the length, and the two pieces.

@@ -142,6 +142,50 @@ async fn a_fleet_that_is_not_published_is_waited_for_for_a_bounded_time() {
     }
 }
 
+/// Such a fleet is in memory for as long as it has a stream.
+#[tokio::test]
+async fn a_fleet_that_is_retired_is_waited_for_like_one_that_is_not_published() {
+    let mut world = world(|args| args.unpublished_timeout = Duration::from_secs(2)).await;
+    let stays = world.client(Protocol::Delta);
+    warm(&stays).await;
+    world.retire().await;
+    let is_retired = || world.acks.of(&fleet()).is_some_and(|summary| summary.head.is_none());
+    assert!(comes_true(is_retired).await, "its stream keeps it");
+    for count in 1..3 {
+        let waiting = world.client(Protocol::StateOfTheWorld);
+        assert!(comes_true(|| kept(&world) > 0).await, "its request is counted");
+        let (code, message) = end(&waiting).await;
+        assert_eq!(code, Code::Unavailable);
+        assert!(message.contains("--unpublished-timeout"), "{message}");
+        assert_eq!((turned_away(&world, "unpublished"), kept(&world)), (count, 0));
+    }
+    assert_eq!(stays.state().ended, None);
+}
+
+/// Large requests have room for few of them together.
+#[tokio::test]
+async fn a_large_request_for_a_fleet_that_is_retired_does_not_wait_for_long() {
+    let mut world = world(|_| {}).await;
+    let stays = world.client(Protocol::Delta);
+    warm(&stays).await;
+    world.retire().await;
+    let is_retired = || world.acks.of(&fleet()).is_some_and(|summary| summary.head.is_none());
+    assert!(comes_true(is_retired).await, "its stream keeps it");
+    let names = (0..10_000).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();
+    let large = request(fleet().as_str());
+    let large = DeltaDiscoveryRequest { resource_names_subscribe: names, ..large };
+    let mut talker = Talker::open(&world.server).await;
+    talker.say(framed(&large).into()).await.unwrap();
+    let told = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap().unwrap_err();
+    assert_eq!(told.code(), Code::Unavailable);
+    assert!(told.message().contains("not published"), "{told}");
+    // Who waits while it comes back is served.
+    let waiting = world.client(Protocol::Delta);
+    assert!(comes_true(|| kept(&world) > 0).await);
+    world.publish(&gateway("green")).await;
+    warm(&waiting).await;
+}
+
 /// What such streams keep is bounded for all of them together.
 #[tokio::test]
 async fn requests_that_wait_for_a_fleet_are_counted() {
