@@ -148,13 +148,18 @@ impl Kept {
         self.owners.get(owner.name()).copied().unwrap_or_default()
     }
 
+    /// What is known already has the size that is told last: with the view, names become absent or come to be.
     fn add(&mut self, key: Key, bytes: usize, owner: &Arc<str>) {
-        let held = self.all.entry(key).or_insert_with(|| {
-            self.used += bytes;
-            *self.owners.entry(owner.clone()).or_default() += bytes;
-            Held { streams: 0, bytes, owner: owner.clone() }
-        });
+        let new = || Held { streams: 0, bytes: 0, owner: owner.clone() };
+        let held = self.all.entry(key).or_insert_with(new);
         held.streams += 1;
+        let before = std::mem::replace(&mut held.bytes, bytes);
+        if before == bytes {
+            return;
+        }
+        self.used = self.used - before + bytes;
+        let own = self.owners.entry(held.owner.clone()).or_default();
+        *own = *own - before + bytes;
     }
 
     fn remove(&mut self, key: &Key) {
@@ -226,6 +231,26 @@ mod tests {
         assert_eq!(quota.kept().used, 200, "somebody still holds it");
         drop(last);
         assert_eq!(quota.kept().used, 0);
+    }
+
+    /// A view that changes makes names absent, or not, of which the set stays where it is.
+    #[test]
+    fn what_changes_its_size_is_counted_as_it_is_now() {
+        let (quota, mut permit, mut other) = (quota(), None, None);
+        let charge = |permit: &mut _, last, bytes, cause| {
+            let charged = quota.charge(permit, &owner(last), &[(position(1), bytes)], cause);
+            let kept = quota.kept();
+            (charged, kept.used, kept.of(&owner(1)), kept.of(&owner(2)))
+        };
+        assert_eq!(charge(&mut permit, 1, 100, Cause::Client), (Ok(()), 100, 100, 0));
+        assert_eq!(charge(&mut permit, 1, 900, Cause::Replica), (Ok(()), 900, 900, 0));
+        assert_eq!(charge(&mut other, 2, 200, Cause::Client), (Ok(()), 200, 200, 0));
+        assert_eq!(charge(&mut permit, 1, 150, Cause::Replica), (Ok(()), 150, 150, 0));
+        let refused = Err(Refusal::IdentityMemory);
+        assert_eq!(charge(&mut permit, 1, 301, Cause::Client), (refused, 301, 301, 0));
+        drop((permit, other));
+        let kept = quota.kept();
+        assert!(kept.used == 0 && kept.owners.is_empty() && kept.all.is_empty());
     }
 
     #[test]
