@@ -4,17 +4,55 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::net::IpAddr;
 
-/// Refuses requests to another host than this machine. For a port on loopback: a page in a browser can make a name of its own lead
-/// to loopback and read what is served there (DNS rebinding), and its requests say that name.
-pub(super) async fn check(request: Request, next: Next) -> Response {
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    let is_ours = hosts.all(|host| host.to_str().is_ok_and(is_loopback))
-        && request.uri().authority().is_none_or(|authority| is_loopback(authority.as_str()));
-    if is_ours {
-        return next.run(request).await;
+/// Whom requests may say that they ask. A page in a browser can make a name of its own lead to loopback and read what is served there
+/// (DNS rebinding), and its requests say that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hosts {
+    /// `localhost` and the addresses of loopback.
+    Loopback,
+    /// These and all other addresses, which are no names.
+    Addresses,
+    Any,
+}
+
+impl Hosts {
+    /// For a port that listens on `bound`, and a client that comes from `peer`. What is forwarded to a pod comes from loopback, and
+    /// so does what a proxy beside the program passes on, for those who ask for the address of the pod.
+    pub(super) fn of(bound: IpAddr, peer: IpAddr) -> Self {
+        match (bound.to_canonical().is_loopback(), peer.to_canonical().is_loopback()) {
+            (true, _) => Self::Loopback,
+            (false, true) => Self::Addresses,
+            (false, false) => Self::Any,
+        }
     }
-    let words = "this port is for this machine: ask for localhost, 127.0.0.1 or [::1]\n";
-    (StatusCode::MISDIRECTED_REQUEST, words).into_response()
+
+    fn have(self, host: &str) -> bool {
+        match self {
+            Self::Loopback => is_loopback(host),
+            Self::Addresses => is_loopback(host) || is_address(host),
+            Self::Any => true,
+        }
+    }
+
+    /// Refuses requests to others.
+    pub(super) async fn check(self, request: Request, next: Next) -> Response {
+        let mut hosts = request.headers().get_all(header::HOST).iter();
+        let is_ours = hosts.all(|host| host.to_str().is_ok_and(|host| self.have(host)))
+            && request.uri().authority().is_none_or(|authority| self.have(authority.as_str()));
+        if is_ours {
+            return next.run(request).await;
+        }
+        let words = "this port is for this machine: ask for localhost, 127.0.0.1 or [::1]\n";
+        (StatusCode::MISDIRECTED_REQUEST, words).into_response()
+    }
+}
+
+/// `IP[:PORT]`.
+fn is_address(host: &str) -> bool {
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host();
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    !host.contains('@') && address.parse::<IpAddr>().is_ok()
 }
 
 /// `HOST[:PORT]`, with any port: another one may be forwarded to this.
@@ -31,6 +69,24 @@ fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    #[test]
+    fn who_comes_from_elsewhere_may_use_any_name() {
+        let (any, local) = (Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::LOCALHOST.into());
+        let other = IpAddr::from([192, 0, 2, 1]);
+        let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped().into();
+        assert_eq!(Hosts::of(any, other), Hosts::Any);
+        assert_eq!(Hosts::of(other, other), Hosts::Any);
+        for peer in [local, mapped, Ipv6Addr::LOCALHOST.into()] {
+            assert_eq!(Hosts::of(any, peer), Hosts::Addresses, "{peer}");
+        }
+        assert_eq!(Hosts::of(local, local), Hosts::Loopback);
+        assert_eq!(Hosts::of(local, other), Hosts::Loopback);
+        assert!(Hosts::Any.have("distributor-0.example"));
+        assert!(Hosts::Addresses.have("[2001:db8::1]:19000"));
+        assert!(!Hosts::Addresses.have("rebound.example@192.0.2.1"));
+    }
 
     #[test]
     fn this_machine_has_few_names() {

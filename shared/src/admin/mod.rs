@@ -19,6 +19,7 @@ use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
+use host::Hosts;
 use prometheus::{Registry, TextEncoder};
 use std::io;
 use std::net::SocketAddr;
@@ -123,10 +124,17 @@ impl Bound {
         pages: Pages,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        let mut router = pages.into_router();
-        if self.address.ip().to_canonical().is_loopback() {
-            router = router.layer(middleware::from_fn(host::check));
-        }
+        let (router, bound) = (pages.into_router(), self.address.ip());
+        let checked = |hosts: Hosts| {
+            let check = move |request, next| hosts.check(request, next);
+            router.clone().layer(middleware::from_fn(check))
+        };
+        let (loopback, addresses) = (checked(Hosts::Loopback), checked(Hosts::Addresses));
+        let router = move |peer| match Hosts::of(bound, peer) {
+            Hosts::Loopback => loopback.clone(),
+            Hosts::Addresses => addresses.clone(),
+            Hosts::Any => router.clone(),
+        };
         server::serve(self.listener, router, shutdown).await;
         Ok(())
     }

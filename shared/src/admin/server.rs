@@ -4,6 +4,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,10 +22,10 @@ const GRACE: Duration = Duration::from_secs(1);
 /// After this the next connection is accepted, where that failed for want of something.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Answers until `shutdown` resolves, and a moment longer for requests under way.
+/// Answers until `shutdown` resolves, and a moment longer for requests under way. `router` is for a client from that address.
 pub(super) async fn serve(
     listener: TcpListener,
-    router: Router,
+    router: impl Fn(IpAddr) -> Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
     let (connections, tasks) = (Arc::<Mutex<Connections>>::default(), TaskTracker::new());
@@ -41,7 +42,7 @@ pub(super) async fn serve(
                 let mut open = connections.lock().unwrap_or_else(PoisonError::into_inner);
                 let (number, end) = open.open(peer.ip());
                 drop(open);
-                let serving = serve_one(stream, router.clone(), stop.clone());
+                let serving = serve_one(stream, router(peer.ip()), stop.clone());
                 let (connections, over) = (connections.clone(), over.clone());
                 tasks.spawn(async move {
                     tokio::select! {
