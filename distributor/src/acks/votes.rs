@@ -141,7 +141,7 @@ impl<S: Answered> Votes<S> {
         let recorded = on_record
             .iter()
             .map(|it| (it.kind, it.rejected.name.clone(), it.rejected.version))
-            .take(FleetReport::DISPUTES);
+            .take(FleetReport::ON_RECORD);
         let mut subjects: BTreeSet<Subject> = recorded.collect();
         let mut rejected: BTreeMap<Subject, u64> = BTreeMap::new();
         for (standing, sum) in self.places.values() {

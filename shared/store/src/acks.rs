@@ -88,7 +88,9 @@ impl AckReport {
 impl FleetReport {
     pub const HEADS: usize = 16;
     pub const REJECTIONS: usize = 16;
-    pub const DISPUTES: usize = 16;
+    pub const DISPUTES: usize = 24;
+    /// How many of these may be on record in the snapshot already, so that there is room for others.
+    pub const ON_RECORD: usize = 16;
 }
 
 impl Dispute {

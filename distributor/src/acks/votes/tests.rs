@@ -165,3 +165,33 @@ fn what_most_reject_is_told_first() {
     assert!(disputes.iter().any(|it| &*it.name == "on-record" && it.rejected == 0));
     assert!(disputes.iter().any(|it| it.name == subject(90).1));
 }
+
+/// Each entry was one once, and more come.
+#[test]
+fn what_is_on_record_leaves_room_for_what_is_not() {
+    let mut votes = Votes::default();
+    votes.join(Voter(1));
+    votes.at(Voter(1), rejecting());
+    let entry = |number: usize| {
+        let [rejected, good] = [&b"new"[..], b"old"].map(|body| {
+            let name = format!("on-record-{number:02}");
+            Arc::new(Resource::new(name, bytes::Bytes::from_static(body)))
+        });
+        Quarantined { kind: ResourceType::Route, rejected, good, lifted: false }
+    };
+    let entries: Vec<_> = (0..64).map(entry).collect();
+    for count in [1, 8, 16, 17, 64] {
+        let disputes = votes.disputes(&entries[..count]);
+        let is_there = |name: &str| disputes.iter().any(|it| &*it.name == name);
+        assert!(is_there(&subject(0).1), "{count} on record");
+        // All replicas count the same ones.
+        let counted = entries[..count].iter().filter(|it| is_there(&it.rejected.name)).count();
+        assert_eq!(counted, count.min(16));
+        assert!(entries[..count.min(16)].iter().all(|it| is_there(&it.rejected.name)));
+    }
+    let everything = (0..100).map(subject).collect();
+    votes.at(Voter(1), Place { id: 4, rejected: everything, ..Place::default() });
+    for count in [0, 1, 64] {
+        assert_eq!(votes.disputes(&entries[..count]).len(), FleetReport::DISPUTES);
+    }
+}
