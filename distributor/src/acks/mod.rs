@@ -1,5 +1,6 @@
 //! What the clients of a fleet answered, in sum: for people here, and for the translator in reports.
 
+mod rejections;
 mod report;
 mod reporter;
 mod votes;
@@ -8,12 +9,13 @@ pub(crate) use reporter::Reporter;
 
 use crate::feed::{Fleet, Fleets, Stage};
 use crate::log_limit::LineLimit;
-use heliograph_distributor_protocol::{Rejection, Standing, View};
+use heliograph_distributor_protocol::{Rejection, Standing};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::Voter;
 use heliograph_views::Quarantined;
+use rejections::Rejections;
 use serde::{Serialize, Serializer};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -87,7 +89,7 @@ struct Sums {
     connected: usize,
     /// How many streams have acknowledged all of which head.
     acknowledged: BTreeMap<Head, usize>,
-    rejections: VecDeque<RejectionSummary>,
+    rejections: Rejections,
     votes: Votes,
     /// Lines of the log about rejections of each type.
     lines: BTreeMap<ResourceType, LineLimit>,
@@ -101,9 +103,6 @@ pub(crate) struct Participant {
     acknowledged: Option<Head>,
     place: Option<u64>,
 }
-
-/// Different rejections that are kept per fleet.
-const REJECTIONS_LIMIT: usize = 16;
 
 impl Acks {
     pub(crate) fn new(fleets: Fleets) -> Self {
@@ -155,7 +154,7 @@ impl AcksSummary {
             connected: sums.connected,
             acknowledged: acknowledged.unwrap_or_default(),
             newest_acknowledged: sums.acknowledged.keys().next_back().copied(),
-            rejections: sums.standing(&views).cloned().collect(),
+            rejections: sums.rejections.standing(&views).cloned().collect(),
             quarantine,
         }
     }
@@ -166,34 +165,6 @@ impl QuarantineSummary {
         let Quarantined { kind, rejected, good, lifted: _ } = quarantined;
         let (name, version) = (rejected.name.clone(), rejected.version);
         Self { kind: *kind, name, version, served: good.version }
-    }
-}
-
-impl RejectionSummary {
-    /// Whether this is what a client says now.
-    fn is_like(&self, rejection: &Rejection) -> bool {
-        let Rejection { kind, detail, resources, attributed } = rejection;
-        let is_same =
-            self.kind == *kind && self.detail == *detail && self.attributed == *attributed;
-        // While the culprit is searched for, each part that is rejected is the same complaint.
-        is_same && (!attributed || self.resources == *resources)
-    }
-
-    /// Whether this is one of those that a culprit was searched for, and now it is found.
-    fn is_explained_by(&self, rejection: &Rejection) -> bool {
-        let mut resources = self.resources.iter();
-        rejection.attributed
-            && !self.attributed
-            && self.kind == rejection.kind
-            && (self.detail == rejection.detail
-                || resources.any(|it| rejection.resources.contains(it)))
-    }
-
-    /// Whether the view still has something of what was rejected. If not, the rejection is healed.
-    fn concerns(&self, view: &View) -> bool {
-        let mut resources = self.resources.iter();
-        self.resources.is_empty()
-            || resources.any(|(name, version)| view.has(self.kind, name, *version))
     }
 }
 
@@ -250,7 +221,7 @@ impl Participant {
     /// If this is the first of its like, and the log may have a line about it: how many such lines were suppressed.
     pub(crate) fn rejected(&self, rejection: &Rejection) -> Option<u64> {
         self.fleet.acks.change(|sums| {
-            let is_first = sums.rejected(rejection);
+            let is_first = sums.rejections.add(self.voter, rejection);
             let line = sums.lines.entry(rejection.kind).or_default();
             is_first.then(|| line.allow(Instant::now())).flatten()
         })
@@ -268,12 +239,6 @@ impl Drop for Participant {
 }
 
 impl Sums {
-    /// The rejections that the newest views do not heal; none of a fleet that is retired.
-    fn standing(&self, views: &[Arc<View>]) -> impl Iterator<Item = &RejectionSummary> {
-        let rejections = self.rejections.iter();
-        rejections.filter(|rejection| views.iter().any(|view| rejection.concerns(view)))
-    }
-
     fn leave(&mut self, acknowledged: Option<Head>) {
         let Some(head) = acknowledged else { return };
         if let Some(count) = self.acknowledged.get_mut(&head) {
@@ -283,84 +248,11 @@ impl Sums {
             }
         }
     }
-
-    /// Ten thousand proxies that reject the same are one entry. Says whether it is a new one.
-    fn rejected(&mut self, rejection: &Rejection) -> bool {
-        let Rejection { kind, detail, resources, attributed } = rejection;
-        self.rejections.retain(|known| !known.is_explained_by(rejection));
-        if let Some(known) = self.rejections.iter_mut().find(|known| known.is_like(rejection)) {
-            known.count += 1;
-            return false;
-        }
-        if self.rejections.len() == REJECTIONS_LIMIT {
-            self.rejections.pop_front();
-        }
-        self.rejections.push_back(RejectionSummary {
-            kind: *kind,
-            detail: detail.clone(),
-            resources: resources.clone(),
-            attributed: *attributed,
-            count: 1,
-        });
-        true
-    }
 }
 
 fn as_text<S: Serializer>(head: &Option<Head>, serializer: S) -> Result<S::Ok, S::Error> {
     match head {
         Some(head) => serializer.collect_str(head),
         None => serializer.serialize_none(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-    use heliograph_snapshot::{Change, Resource, Snapshot};
-
-    #[test]
-    fn rejections_are_summed_up_and_bounded() {
-        let mut sums = Sums::default();
-        let rejection = |detail: usize| Rejection {
-            kind: ResourceType::Cluster,
-            detail: detail.to_string(),
-            resources: vec![],
-            attributed: true,
-        };
-        assert!(sums.rejected(&rejection(0)));
-        assert!(!sums.rejected(&rejection(0)));
-        assert!(!sums.rejected(&rejection(0)));
-        assert_eq!(sums.rejections[0].count, 3);
-        for detail in 0..100 {
-            sums.rejected(&rejection(detail));
-        }
-        assert_eq!(sums.rejections.len(), REJECTIONS_LIMIT);
-        assert_eq!(sums.rejections.back().unwrap().detail, "99");
-    }
-
-    #[test]
-    fn a_rejection_is_healed_once_nothing_of_it_is_there() {
-        let view = |resources: &[(&str, &'static str)]| {
-            let changes = resources.iter().map(|(name, body)| {
-                let resource = Resource::new(*name, Bytes::from_static(body.as_bytes()));
-                Change::Set(ResourceType::Cluster, Arc::new(resource))
-            });
-            let empty = Snapshot::empty(FleetName::new("default", "gateway"));
-            View::new(Arc::new(empty.with(Head::default(), changes)))
-        };
-        let rejection = RejectionSummary {
-            kind: ResourceType::Cluster,
-            detail: String::new(),
-            resources: ["a", "b"].map(|name| (name.into(), Some(Version::of(b"bad")))).into(),
-            attributed: true,
-            count: 1,
-        };
-        assert!(rejection.concerns(&view(&[("a", "bad"), ("b", "good")])));
-        assert!(!rejection.concerns(&view(&[("a", "good"), ("b", "good")])));
-        assert!(!rejection.concerns(&view(&[])));
-        let removal = RejectionSummary { resources: vec![("a".into(), None)], ..rejection };
-        assert!(removal.concerns(&view(&[])));
-        assert!(!removal.concerns(&view(&[("a", "back")])));
     }
 }

@@ -45,7 +45,7 @@ fn of_fleet(fleet: &Fleet) -> FleetReport {
     let all = views.as_ref().map(|views| views.all()).unwrap_or_default();
     let sums = fleet.acks.sums();
     let newest = sums.acknowledged.iter().rev().take(FleetReport::HEADS);
-    let rejections: Vec<_> = sums.standing(&all).map(of_rejection).collect();
+    let rejections: Vec<_> = sums.rejections.standing(&all).map(of_rejection).collect();
     let older = rejections.len().saturating_sub(FleetReport::REJECTIONS);
     FleetReport {
         connected: sums.connected as u64,
