@@ -73,6 +73,7 @@ struct Case {
     words: Arc<str>,
     /// How often the world had been settled when this was last decided: what follows from it is not published before.
     decided: u64,
+    decided_at: Instant,
     /// The change of the fleet that has what was decided, once there is one.
     revision: Option<u64>,
     /// When and at which head that was first seen in the store.
@@ -107,6 +108,9 @@ const WORDS: usize = 1024;
 /// How long more proxies must reject something than accept it, where those are not most of the connected ones: the others may
 /// not have answered yet.
 const STANDING: Duration = Duration::from_secs(4);
+
+/// When to look whether what was decided is published.
+const PUBLISHING: Duration = Duration::from_secs(1);
 
 /// How long proxies have to reject what is published, at least: the first that acknowledges it does not speak for the others.
 const CONFIRMING: Duration = Duration::from_secs(4);
@@ -149,7 +153,7 @@ impl Isolation {
                 changes.extend(offenders);
                 continue;
             }
-            let case = Case::new(suspects, words, answered.settled);
+            let case = Case::new(suspects, words, answered);
             changes.extend(case.changes(fleet, world));
             self.cases.insert(subject, case);
         }
@@ -159,8 +163,12 @@ impl Isolation {
     /// When to decide again although proxies say nothing new, if that may change something.
     pub(crate) fn due(&self) -> Option<Instant> {
         let standing = self.standing.values().map(|since| *since + STANDING);
-        let published = self.cases.values().filter_map(|case| case.published);
-        standing.chain(published.map(|(since, _)| since + CONFIRMING)).min()
+        // What was decided may change nothing, and then proxies say nothing new.
+        let cases = self.cases.values().map(|case| match case.published {
+            Some((since, _)) => since + CONFIRMING,
+            None => case.decided_at + PUBLISHING,
+        });
+        standing.chain(cases).min()
     }
 
     /// Whether there is something to decide for a fleet.
@@ -228,7 +236,7 @@ impl Isolation {
                 Some(true) => case.search.accepted(),
                 Some(false) => case.search.rejected(),
             }
-            (case.decided, case.revision, case.published) = (answered.settled, None, None);
+            case.decides(answered);
             changes.extend(case.changes(fleet, world));
             if case.search.is_over() {
                 over.push(subject.clone());
@@ -285,12 +293,19 @@ impl Rejected<'_> {
 }
 
 impl Case {
-    fn new(suspects: Vec<Suspect>, words: &str, settled: u64) -> Self {
+    fn new(suspects: Vec<Suspect>, words: &str, answered: &Answered<'_>) -> Self {
         let meant = suspects.iter().take_while(|it| it.culprit.is_meant).count();
         let has_parts = suspects[..meant].iter().all(|it| !it.culprit.places.is_empty());
         let search = Search::new(suspects.len(), meant, has_parts);
         let words = cut(words);
-        Self { suspects, search, words, decided: settled, revision: None, published: None }
+        let (decided, decided_at) = (answered.settled, answered.now);
+        Self { suspects, search, words, decided, decided_at, revision: None, published: None }
+    }
+
+    /// Something else is to be left out from now on.
+    fn decides(&mut self, answered: &Answered<'_>) {
+        (self.decided, self.decided_at) = (answered.settled, answered.now);
+        (self.revision, self.published) = (None, None);
     }
 
     /// Whether something that is left out now has changed. Whatever else has, goes on to be suspect as it is.
