@@ -272,10 +272,18 @@ fn those_that_words_mean_come_first_and_then_the_youngest() {
         &RejectedResource { body, ..rejected(name, version, "", Some(&good.body)) },
     );
     assert_eq!(suspects, []);
-    let suspects =
-        world.culprits(&fleet, &RejectedResource { body, ..rejected(name, version, "", None) });
-    let names: Vec<_> = suspects.iter().map(|it| it.object.name.name.to_string()).collect();
-    assert_eq!(names, ["new", "bad", "old"]);
+    // The cause may be what has changed, so nobody else is suspect unless the words mean it.
+    for (words, expected) in [
+        ("no idea", &[][..]),
+        ("httproute/shop/later/0/0", &[]),
+        ("VirtualHosts[0]: Routes[0]", &[]),
+        ("httproute/shop/old/0/0", &["old"]),
+    ] {
+        let of = RejectedResource { body, ..rejected(name, version, words, None) };
+        let suspects = world.culprits(&fleet, &of).into_iter();
+        let names: Vec<_> = suspects.map(|it| it.object.name.name.to_string()).collect();
+        assert_eq!(names, expected, "{words}");
+    }
 }
 
 #[test]

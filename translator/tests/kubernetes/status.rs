@@ -431,11 +431,12 @@ async fn a_bad_route_says_so_on_itself_and_in_an_event() {
 }
 
 #[tokio::test]
-async fn what_envoy_rejects_is_on_the_route_within_five_seconds() {
+async fn what_envoy_rejects_is_on_the_route_within_five_seconds_and_goes_when_it_is_mended() {
     let stage = Stage::new("rejected").await;
     stage.route("cart", to_web()).await;
     stage.route("innocent", to_web()).await;
     stage.look().await;
+    let head = stage.head().await;
     until("the route is accepted", async || {
         stage.condition("cart", "Accepted").await["status"] == "True"
     })
@@ -451,15 +452,35 @@ async fn what_envoy_rejects_is_on_the_route_within_five_seconds() {
     let started = Stopwatch::start();
     stage.report(rejecting).await;
     until("Envoy's words are on the route", async || {
-        stage.condition("cart", "Programmed").await["reason"] != Value::Null
+        stage.condition("cart", "Programmed").await["reason"] == "Invalid"
     })
     .await;
     // A distributor reports within a second of the rejection.
     assert!(started.elapsed() < Duration::from_secs(4), "after {:?}", started.elapsed());
     let told = stage.condition("cart", "Programmed").await;
-    let message = told["message"].as_str().unwrap();
-    assert!(message.contains(&words), "{message}");
+    assert_eq!(told["message"], format!("Rejected by 1 of 1 proxy: {words}"));
     assert_eq!(stage.condition("cart", "Accepted").await["status"], "True");
+    assert_eq!(stage.condition("innocent", "Programmed").await, Value::Null);
+
+    stage.look_at("cart").await;
+    until("the route is left out", async || {
+        stage.condition("cart", "Programmed").await["reason"] == "LeftOut"
+    })
+    .await;
+    let told = stage.condition("cart", "Programmed").await;
+    assert!(told["message"].as_str().unwrap().contains(&words), "{told}");
+    assert_eq!(stage.condition("innocent", "Programmed").await, Value::Null);
+
+    let acknowledged = BTreeMap::from([(head, 1)]);
+    stage.report(FleetReport { connected: 1, acknowledged, ..FleetReport::default() }).await;
+    let rules = json!([{"matches": [{"path": {"type": "PathPrefix", "value": "/other"}}]}]);
+    stage.cluster.patch(&stage.path("HTTPRoute", "cart"), json!({"spec": {"rules": rules}})).await;
+    stage.look_at("cart").await;
+    until("the words are gone", async || {
+        stage.condition("cart", "Programmed").await == Value::Null
+    })
+    .await;
+    assert_eq!(stage.condition("innocent", "Programmed").await, Value::Null);
 }
 
 /// The version of the Gateway's route table: equal objects give equal versions.

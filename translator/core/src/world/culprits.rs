@@ -47,7 +47,7 @@ pub struct Place {
 }
 
 /// A route, and which match of it if that is told.
-type Meant = (ObjectKey, Option<Place>);
+pub(super) type Meant = (ObjectKey, Option<Place>);
 
 /// A route of Envoy's, as a table has it.
 struct Entry {
@@ -138,7 +138,8 @@ impl World {
             entries.retain(|entry| changed.contains(&entry.object));
         }
         let suspects: BTreeSet<&ObjectKey> = entries.iter().map(|entry| &entry.object).collect();
-        let meant = self.meant(table, &entries, words);
+        let is_current = rejected.is_none();
+        let meant = self.meant(table, &entries, words, is_current);
         let age = |route: &ObjectKey| {
             let created = self.facts.rules(route).map_or(i64::MAX, |rules| rules.created);
             (created, route.name.to_string())
@@ -147,17 +148,26 @@ impl World {
             .iter()
             .map(|route| Culprit {
                 object: (*route).clone(),
-                is_meant: suspects.len() == 1 || meant.iter().any(|(of, _)| of == *route),
+                is_meant: (suspects.len() == 1 && is_current)
+                    || meant.iter().any(|(of, _)| of == *route),
                 places: meant.iter().filter(|(of, _)| of == *route).filter_map(|it| it.1).collect(),
             })
             .collect();
+        // Of what has changed since, the cause may be gone: then nobody is suspect but those that the words mean.
+        culprits.retain(|culprit| culprit.is_meant || is_current);
         culprits.sort_by_cached_key(|it| (Reverse(it.is_meant), Reverse(age(&it.object))));
         culprits
     }
 
     /// What the words mean, as precisely as they tell. What the proxy counts and what it quotes of a route comes before
     /// names, and those in quotation marks come last: what is quoted is what somebody wrote.
-    fn meant(&self, table: &TableKey, entries: &[Entry], words: &str) -> BTreeSet<Meant> {
+    fn meant(
+        &self,
+        table: &TableKey,
+        entries: &[Entry],
+        words: &str,
+        is_current: bool,
+    ) -> BTreeSet<Meant> {
         let plain = unquoted(words);
         let named = |text: &str| {
             let named = names(text).filter_map(place);
@@ -165,7 +175,11 @@ impl World {
             known.collect::<BTreeSet<_>>()
         };
         let steps: [&dyn Fn() -> BTreeSet<Meant>; 5] = [
-            &|| self.counted(table, &plain).filter(|it| known(entries, it)).into_iter().collect(),
+            // Only what is there now can be counted off.
+            &|| {
+                let counted = self.counted(table, &plain).filter(|_| is_current);
+                counted.filter(|it| known(entries, it)).into_iter().collect()
+            },
             &|| quoted(entries, words),
             &|| named(&plain),
             &|| self.of_host(table, &plain).filter(|it| known(entries, it)).into_iter().collect(),
@@ -176,14 +190,14 @@ impl World {
     }
 
     /// Envoy's validation counts: `VirtualHosts[0]: … Routes[3]: …`.
-    fn counted(&self, table: &TableKey, words: &str) -> Option<Meant> {
+    pub(super) fn counted(&self, table: &TableKey, words: &str) -> Option<Meant> {
         let host = self.facts.virtual_hosts(table).nth(index(words, "VirtualHosts[")?)?;
         let host = VirtualHost::decode(host.as_ref()).ok()?;
         place(&host.routes.get(index(words, "Routes[")?)?.name)
     }
 
     /// The route of a virtual host that is named, if it is the only one there.
-    fn of_host(&self, table: &TableKey, words: &str) -> Option<Meant> {
+    pub(super) fn of_host(&self, table: &TableKey, words: &str) -> Option<Meant> {
         let routes_of = |word: &str| {
             let host = self.facts.virtual_host(table, &word.parse::<Hostname>().ok()?)?;
             let host = VirtualHost::decode(host.as_ref()).ok()?;

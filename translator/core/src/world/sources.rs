@@ -3,12 +3,8 @@
 
 use super::World;
 use super::unit::{Fact, Unit};
-use crate::ir::{
-    Backend, BackendProtocol, Hostname, ListenerId, TableKey, listener_name, secret_name,
-};
+use crate::ir::{Backend, BackendProtocol, ListenerId, TableKey, listener_name, secret_name};
 use crate::objects::{Kind, ObjectKey, ObjectName};
-use heliograph_envoy::Message;
-use heliograph_envoy::envoy::config::route::v3::VirtualHost;
 use heliograph_snapshot::{FleetName, ResourceType, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -104,8 +100,8 @@ impl World {
         let known = |route: &ObjectKey| routes.contains(route);
         let steps: [&dyn Fn() -> BTreeSet<ObjectKey>; 4] = [
             &|| names(words).filter_map(route_named).filter(known).collect(),
-            &|| self.route_at(&table, words).into_iter().filter(known).collect(),
-            &|| self.route_of_host(&table, words).into_iter().filter(known).collect(),
+            &|| self.counted(&table, words).map(|it| it.0).into_iter().filter(known).collect(),
+            &|| self.of_host(&table, words).map(|it| it.0).into_iter().filter(known).collect(),
             &|| self.route_that_says(&table, &routes, words).into_iter().collect(),
         ];
         let blamed = steps.iter().map(|step| step()).find(|found| !found.is_empty());
@@ -115,25 +111,6 @@ impl World {
             None if routes.len() == 1 => routes.into_iter().cloned().map(Source::Object).collect(),
             None => self.listeners_of(&table).cloned().map(Source::Listener).collect(),
         }
-    }
-
-    /// Envoy's validation counts: `VirtualHosts[0]: … Routes[3]: …`.
-    fn route_at(&self, table: &TableKey, words: &str) -> Option<ObjectKey> {
-        let host = self.facts.virtual_hosts(table).nth(index(words, "VirtualHosts[")?)?;
-        let host = VirtualHost::decode(host.as_ref()).ok()?;
-        route_named(&host.routes.get(index(words, "Routes[")?)?.name)
-    }
-
-    /// The route of a virtual host that is named, if it is the only one there.
-    fn route_of_host(&self, table: &TableKey, words: &str) -> Option<ObjectKey> {
-        let routes_of = |word: &str| {
-            let host = self.facts.virtual_host(table, &word.parse::<Hostname>().ok()?)?;
-            let host = VirtualHost::decode(host.as_ref()).ok()?;
-            let routes = host.routes.iter().filter_map(|route| route_named(&route.name));
-            Some(routes.collect::<BTreeSet<ObjectKey>>())
-        };
-        let mut found = names(words).filter_map(routes_of);
-        found.find(|routes| routes.len() == 1)?.pop_first()
     }
 
     /// The only route with something that Envoy quotes.
