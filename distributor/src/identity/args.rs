@@ -44,8 +44,8 @@ pub struct SecurityArgs {
     #[arg(long, env = "HELIO_XDS_TOKEN_REVIEW")]
     pub xds_token_review: bool,
 
-    /// How many tokens per second that are new to this replica Kubernetes is asked about, shared out among the addresses
-    /// they come from; the others are told to come again [default: 500]
+    /// How many tokens per second that are new to this replica Kubernetes reviews, shared out among their source
+    /// addresses; clients beyond it get UNAVAILABLE and retry [default: 500]
     #[arg(
         long,
         env = "HELIO_XDS_TOKEN_REVIEW_RATE",

@@ -78,7 +78,7 @@ impl SecurityMetrics {
             )?,
             cluster_keys: IntGauge::with_opts(name(
                 "cluster_token_keys",
-                "Keys of the cluster with which tokens are checked before Kubernetes is asked about them; 0 without.",
+                "Keys of the cluster that tokens are checked with before a TokenReview; 0 if there are none.",
             ))?,
         };
         registry.register(Box::new(metrics.expiry.clone()))?;

@@ -167,7 +167,7 @@ pub struct LoadArgs {
     )]
     pub subscription_memory: u64,
 
-    /// The same for the streams of one identity, or of one address where nobody is asked who they are; 0 for any
+    /// The same for the streams of one identity, or of one address without authentication; 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
