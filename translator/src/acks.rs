@@ -15,11 +15,18 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// How often the reports of the replicas are read. What a proxy rejects is in its replica's report within a second, and is to be
-/// in the status of its object within five.
+/// How often the reports of the replicas are read while nothing changes. A rejection is in the report of its replica within half
+/// a second, and has to be in the status of its object within five.
 const READ_EVERY: Duration = Duration::from_secs(2);
+
+/// How often they are read after a change: until its proxies have answered, the routes of others wait with one that is rejected.
+const READ_SOON: Duration = Duration::from_millis(500);
+
+/// How long after a change its proxies may still be answering.
+const ANSWERING: Duration = Duration::from_secs(10);
 
 /// Reads the reports of the replicas, and passes on what follows from them.
 pub struct AckReader {
@@ -31,6 +38,15 @@ pub struct AckReader {
     remembered: watch::Sender<Vec<Arc<Record>>>,
     answers: watch::Sender<BTreeMap<FleetName, Answers>>,
     proxies: watch::Sender<Option<Arc<Proxies>>>,
+    /// Changes whenever something was translated or published.
+    report: watch::Receiver<Report>,
+}
+
+/// When to read the reports next.
+struct Schedule {
+    next: Instant,
+    /// Until then proxies are expected to answer to a change.
+    answering_until: Instant,
 }
 
 /// What the replicas said last.
@@ -113,8 +129,8 @@ impl AckReader {
     pub fn new(store: Arc<dyn Store>, translator: &Translator) -> Self {
         let (damage, answers) = (translator.damage(), translator.answers());
         let (latest, proxies) = (watch::Sender::default(), translator.proxies());
-        let remembered = translator.remembered();
-        Self { store, latest, damage, remembered, answers, proxies }
+        let (remembered, report) = (translator.remembered(), translator.report());
+        Self { store, latest, damage, remembered, answers, proxies, report }
     }
 
     /// Adds what the proxies say to the admin port.
@@ -124,18 +140,22 @@ impl AckReader {
     }
 
     /// Reads the reports until it is stopped. While they cannot be read, the last ones stay.
-    pub async fn run(self, stop: CancellationToken) -> Result<(), Infallible> {
-        let mut ticks = tokio::time::interval(READ_EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    pub async fn run(mut self, stop: CancellationToken) -> Result<(), Infallible> {
+        let mut schedule = Schedule::new(Instant::now());
         loop {
-            let read = async {
-                ticks.tick().await;
-                self.store.reports().await
-            };
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                () = sleep_until(schedule.next) => {}
+                () = changed(&mut self.report) => {
+                    schedule.changed(Instant::now());
+                    continue;
+                }
+            }
             let read = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                read = read => read,
+                read = self.store.reports() => read,
             };
+            schedule.has_read(Instant::now());
             if let Ok(reports) = &read {
                 self.damage.send_replace(damaged(reports));
                 let remembered = reports.iter().flat_map(|report| report.remembered.clone());
@@ -169,6 +189,28 @@ impl AckReader {
                 Err(error) => latest.problem = Some(error.to_string()),
             });
         }
+    }
+}
+
+impl Schedule {
+    fn new(now: Instant) -> Self {
+        Self { next: now, answering_until: now }
+    }
+
+    fn changed(&mut self, now: Instant) {
+        self.answering_until = now + ANSWERING;
+        self.next = self.next.min(now + READ_SOON);
+    }
+
+    fn has_read(&mut self, now: Instant) {
+        self.next = now + if now < self.answering_until { READ_SOON } else { READ_EVERY };
+    }
+}
+
+/// Waits for the next change. There is none any more once the translator has ended.
+async fn changed(report: &mut watch::Receiver<Report>) {
+    if report.changed().await.is_err() {
+        std::future::pending().await
     }
 }
 
@@ -265,8 +307,10 @@ mod tests {
         let (latest, answers) = (watch::Sender::default(), watch::Sender::default());
         let (proxies, remembered) = (watch::Sender::default(), watch::Sender::default());
         let stop = CancellationToken::new();
+        let (_changes, report) = watch::channel(Report::default());
+        let store_of = store.clone();
         let reader =
-            AckReader { store: store.clone(), latest, damage, remembered, answers, proxies };
+            AckReader { store: store_of, latest, damage, remembered, answers, proxies, report };
         let task = tokio::spawn(reader.run(stop.clone()));
         let head = Head { epoch: 0, fence: 7, sequence: 1 };
         for expected in [BTreeMap::from([(fleet, head)]), BTreeMap::new()] {
@@ -278,6 +322,24 @@ mod tests {
         }
         stop.cancel();
         task.await.unwrap().unwrap();
+    }
+
+    #[test]
+    fn reports_are_read_often_until_proxies_have_answered_to_a_change() {
+        let start = Instant::now();
+        let mut schedule = Schedule::new(start);
+        assert_eq!(schedule.next, start);
+        schedule.has_read(start);
+        assert_eq!(schedule.next, start + READ_EVERY);
+        let change = start + Duration::from_millis(100);
+        schedule.changed(change);
+        assert_eq!(schedule.next, change + READ_SOON);
+        schedule.changed(change + Duration::from_millis(300));
+        assert_eq!(schedule.next, change + READ_SOON, "changes all the time put nothing off");
+        schedule.has_read(change + READ_SOON);
+        assert_eq!(schedule.next, change + 2 * READ_SOON);
+        schedule.has_read(change + 2 * ANSWERING);
+        assert_eq!(schedule.next, change + 2 * ANSWERING + READ_EVERY);
     }
 
     #[test]

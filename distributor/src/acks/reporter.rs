@@ -25,7 +25,7 @@ pub(crate) struct Reporter {
 }
 
 /// The time between two reports: what changes meanwhile is told together.
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(500);
 /// What does not change is told again before it expires, even if two attempts fail.
 const REPEAT: Duration = Duration::from_secs(ACKS_EXPIRY.as_secs() / 3);
 

@@ -1,7 +1,6 @@
 //! What tenant A applies: objects that harmed others once, or would.
 
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
 
 use crate::harness::replace;
@@ -23,6 +22,9 @@ pub(crate) struct Hostile {
 
 /// Of the object of a kind and a name: a type, a status and a reason.
 pub(crate) type Condition = (&'static str, String, [&'static str; 3]);
+
+/// The condition of what Envoys reject.
+pub(crate) const LEFT_OUT: [&str; 3] = ["Programmed", "False", "LeftOut"];
 
 const ACCEPTED: [&str; 3] = ["Accepted", "True", "Accepted"];
 const UNSUPPORTED: [&str; 3] = ["Accepted", "False", "UnsupportedValue"];
@@ -56,12 +58,6 @@ impl Hostile {
             replace(directory, name, text);
         }
     }
-
-    pub(crate) fn withdraw(&self, directory: &Path) {
-        for (name, _) in &self.manifests {
-            fs::remove_file(directory.join(name)).unwrap();
-        }
-    }
 }
 
 /// In the order in which they are applied. What was applied before stays.
@@ -72,7 +68,7 @@ pub(crate) fn all(https: u16) -> Vec<Hostile> {
     let patterns =
         Hostile::new("4,224 patterns that take long to compile").with(&patterns(), UNSUPPORTED);
     let rejected = Hostile::new("an expression that only Envoys reject")
-        .with(&route("rejected", &[&expression(REJECTED)]), ["Programmed", "False", "LeftOut"]);
+        .with(&route("rejected", &[&expression(REJECTED)]), LEFT_OUT);
     let enormous = Hostile::new("a route of half a megabyte that would be half a gigabyte")
         .with(&large("enormous", 16, 128, 256 << 10), TOO_LARGE);
     let generated = Hostile::new("names of which long expressions are made")
