@@ -32,6 +32,7 @@ pub struct TranslatorMetrics {
     pending: IntGauge,
     pinned: IntGauge,
     left_out: IntGauge,
+    delayed: IntGauge,
     refused: IntGaugeVec,
     oversized: IntGauge,
     claimed: IntGauge,
@@ -111,6 +112,10 @@ impl TranslatorMetrics {
             "heliograph_translator_left_out_objects",
             "Routes and policies of which something is left out, because more proxies reject it than accept it, counted for each fleet.",
         )?;
+        let delayed = IntGauge::new(
+            "heliograph_translator_delayed_routes",
+            "Routes whose last change waits, because proxies rejected routes of their namespace several times lately.",
+        )?;
         let refused = IntGaugeVec::new(
             Opts::new(
                 "heliograph_translator_refused_routes",
@@ -136,6 +141,7 @@ impl TranslatorMetrics {
         registry.register(Box::new(pending.clone()))?;
         registry.register(Box::new(pinned.clone()))?;
         registry.register(Box::new(left_out.clone()))?;
+        registry.register(Box::new(delayed.clone()))?;
         registry.register(Box::new(refused.clone()))?;
         registry.register(Box::new(oversized.clone()))?;
         registry.register(Box::new(claimed.clone()))?;
@@ -152,6 +158,7 @@ impl TranslatorMetrics {
             pending,
             pinned,
             left_out,
+            delayed,
             refused,
             oversized,
             claimed,
@@ -202,6 +209,10 @@ impl TranslatorMetrics {
 
     pub(crate) fn left_out(&self, count: usize) {
         self.left_out.set(gauge(count));
+    }
+
+    pub(crate) fn delayed(&self, routes: usize) {
+        self.delayed.set(gauge(routes));
     }
 
     pub(crate) fn over_budget(&self, over: OverBudget) {

@@ -18,7 +18,7 @@ use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Record, Store};
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
-use heliograph_translator_core::{Event, Limits, Outcome, OverBudget, World};
+use heliograph_translator_core::{Event, Limits, Outcome, World};
 use log::{tell_decision, tell_pins, tell_wrong};
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
@@ -265,6 +265,7 @@ impl Translator {
         self.changed.extend(self.world.objects().cloned());
         loop {
             let isolate_at = self.isolate_at();
+            let settle_at = due.into_iter().chain(self.isolation.delay.due()).min();
             tokio::select! {
                 biased;
                 over = &mut over => return Ok(over),
@@ -302,14 +303,14 @@ impl Translator {
                     }
                     continue;
                 }
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = sleep_until(settle_at.unwrap_or_else(Instant::now)), if settle_at.is_some() => {}
                 () = source.fill(), if source.has_room() => {
                     due = Some(pace.due(Instant::now()));
                     continue;
                 }
             }
             due = None;
-            self.apply(std::mem::take(&mut source.events));
+            self.apply_admitted(std::mem::take(&mut source.events));
             if !source.synced {
                 continue;
             }
@@ -347,10 +348,7 @@ impl Translator {
     async fn forget(&mut self) -> Result<(), TermError> {
         self.changed.clear();
         self.unshared.clear();
-        self.isolation = Isolation::default();
-        self.inheriting.clear();
-        self.metrics.left_out(0);
-        self.metrics.over_budget(OverBudget::default());
+        self.forget_isolation();
         self.metrics.oversized(0);
         self.metrics.standing(0, false);
         self.metrics.fleets(0);
@@ -367,10 +365,7 @@ impl Translator {
     fn apply(&mut self, events: Vec<Event>) {
         for event in events {
             self.metrics.event(&event);
-            self.changed.insert(match &event {
-                Event::Applied(object) => object.key(),
-                Event::Deleted(key) => key.clone(),
-            });
+            self.changed.insert(event.key());
             self.world.apply(event);
         }
     }

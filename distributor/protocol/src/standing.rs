@@ -13,7 +13,7 @@ impl Standing {
         self.0.id()
     }
 
-    /// What the client rejected of what there is now, and what is to blame for that; cut to a bounded number.
+    /// What the client rejected last, and has accepted nothing else of since; cut to a bounded number.
     pub fn rejections(&self) -> &[(ResourceType, Arc<Resource>)] {
         self.0.rejections()
     }

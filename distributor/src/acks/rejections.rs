@@ -1,6 +1,6 @@
 use super::RejectionSummary;
 use heliograph_distributor_protocol::{Rejection, View};
-use heliograph_store::Voter;
+use heliograph_store::{Dispute, Voter};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -21,8 +21,23 @@ const LIMIT: usize = 16;
 impl Rejections {
     /// Those that the newest views do not heal; none of a fleet that is retired.
     pub(super) fn standing(&self, views: &[Arc<View>]) -> impl Iterator<Item = &RejectionSummary> {
-        let summaries = self.0.iter().map(|entry| &entry.summary);
-        summaries.filter(|summary| views.iter().any(|view| summary.concerns(view)))
+        self.all().filter(|summary| views.iter().any(|view| summary.concerns(view)))
+    }
+
+    /// Those, and the ones of proxies that have accepted nothing else since.
+    pub(super) fn unanswered(
+        &self,
+        views: &[Arc<View>],
+        disputes: &[Dispute],
+    ) -> impl Iterator<Item = &RejectionSummary> {
+        self.all().filter(|summary| {
+            views.iter().any(|view| summary.concerns(view))
+                || disputes.iter().any(|dispute| summary.is_about(dispute))
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &RejectionSummary> {
+        self.0.iter().map(|entry| &entry.summary)
     }
 
     /// Ten thousand proxies that reject the same are one entry. Says whether it is a new one.
@@ -80,6 +95,12 @@ impl RejectionSummary {
             && self.kind == rejection.kind
             && (self.detail == rejection.detail
                 || resources.any(|it| rejection.resources.contains(it)))
+    }
+
+    fn is_about(&self, dispute: &Dispute) -> bool {
+        let Dispute { kind, name, version, .. } = dispute;
+        let mut resources = self.resources.iter();
+        self.kind == *kind && resources.any(|(of, at)| of == name && *at == Some(*version))
     }
 
     /// Whether the view still has something of what was rejected. If not, the rejection is healed.

@@ -45,13 +45,15 @@ fn of_fleet(fleet: &Fleet) -> FleetReport {
     let all = views.as_ref().map(|views| views.all()).unwrap_or_default();
     let sums = fleet.acks.sums();
     let newest = sums.acknowledged.iter().rev().take(FleetReport::HEADS);
-    let rejections: Vec<_> = sums.rejections.standing(&all).map(of_rejection).collect();
+    let disputes = sums.votes.disputes(on_record);
+    let rejections = sums.rejections.unanswered(&all, &disputes);
+    let rejections: Vec<_> = rejections.map(of_rejection).collect();
     let older = rejections.len().saturating_sub(FleetReport::REJECTIONS);
     FleetReport {
         connected: sums.connected as u64,
         acknowledged: newest.map(|(head, count)| (*head, *count as u64)).collect(),
         rejections: rejections.into_iter().skip(older).collect(),
-        disputes: sums.votes.disputes(on_record),
+        disputes,
         voters: sums.votes.connected(),
         votes: sums.votes.acknowledged(),
     }

@@ -59,6 +59,9 @@ const DISTRIBUTOR_MEMORY: u64 = 3072;
 const STREAMS: usize = 200;
 const UNAUTHENTICATED_CONNECTIONS: usize = 50;
 
+/// So many edits are ten seconds at least.
+const EDITS: usize = 100;
+
 struct Scene {
     translator: Program,
     distributor: Program,
@@ -183,6 +186,10 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
         scene.apply(&hostile).await;
         report(hostile.name, neighbour.until_more().await);
     }
+    let mut edits = objects::keep_editing(&scene.site.manifests());
+    edits.wait_for(|edits| *edits >= EDITS).await.unwrap();
+    report("what Envoys reject, edited all the time", neighbour.until_more().await);
+    drop(edits);
     let status = json_page(&scene.translator, "/status?format=json").await;
     for file in ["garbage", "deep", "wrong"] {
         assert!(status["files"].to_string().contains(&format!("{TENANT}-{file}.yaml")), "{file}");

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
+use tokio::sync::watch;
 
 use crate::harness::replace;
 use crate::tls::Identity;
@@ -34,6 +36,9 @@ const TOO_LARGE: [&str; 3] = ["Accepted", "False", "TooLarge"];
 const LARGE: usize = 12;
 /// What the routes of a namespace may take, as a flag of the translator says it.
 pub(crate) const NAMESPACE: &str = "2MiB";
+
+/// Much less time than it takes until the proxies' answers are known.
+const BETWEEN_EDITS: Duration = Duration::from_millis(100);
 
 impl Hostile {
     fn new(name: &'static str) -> Self {
@@ -103,6 +108,24 @@ pub(crate) fn all(https: u16) -> Vec<Hostile> {
         wide,
         full,
     ]
+}
+
+/// Edits the route that Envoys reject, again and again, so that each time it is another one. It ends with the receiver of what
+/// is returned.
+pub(crate) fn keep_editing(directory: &Path) -> watch::Receiver<usize> {
+    let (edits, counted) = watch::channel(0);
+    let directory = directory.to_owned();
+    tokio::spawn(async move {
+        while !edits.is_closed() {
+            let number = *edits.borrow();
+            let another = json!({"matches": [{"path": {"value": format!("/edit-{number}")}}]});
+            let route = route("rejected", &[&expression(REJECTED), &another]);
+            replace(&directory, &format!("{TENANT}-rejected.yaml"), &route.to_string());
+            edits.send_modify(|number| *number += 1);
+            tokio::time::sleep(BETWEEN_EDITS).await;
+        }
+    });
+    counted
 }
 
 /// A Gateway and a Service of the tenant's own, so that it has a fleet that its clients may read.

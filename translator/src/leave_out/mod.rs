@@ -3,16 +3,19 @@
 //!
 //! Whom a rejection means is a guess until proxies accept what is left, so each is a [`Search`].
 
+mod case;
+mod delay;
 mod search;
 
 use crate::proxies::{FleetProxies, Rejection};
 use crate::publish::Stands;
+use case::{CONFIRMING, Case, Suspect, cut};
+use delay::Delay;
 use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Version};
-use heliograph_translator_core::left_out::object_name;
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_translator_core::{Culprit, RejectedResource, World};
-use heliograph_views::{LeftOut, LeftOutRule};
-use search::{Extent, Search, Trial};
+use heliograph_views::LeftOut;
+use search::{Extent, Trial};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +29,9 @@ pub(crate) struct Isolation {
     given_up: BTreeMap<Subject, BTreeSet<(ObjectKey, String)>>,
     /// Since when more proxies reject something than accept it.
     standing: BTreeMap<(FleetName, Version), Instant>,
+    /// The rejected versions that count as a rejection already.
+    counted: BTreeSet<(FleetName, Version)>,
+    pub(crate) delay: Delay,
 }
 
 /// What is known of a fleet when its proxies have answered.
@@ -66,28 +72,6 @@ enum Subject {
     Variant(FleetName, ResourceType, Arc<str>),
 }
 
-#[derive(Debug)]
-struct Case {
-    suspects: Vec<Suspect>,
-    search: Search,
-    words: Arc<str>,
-    /// How often the world had been settled when this was last decided: what follows from it is not published before.
-    decided: u64,
-    decided_at: Instant,
-    /// The change of the fleet that has what was decided, once there is one.
-    revision: Option<u64>,
-    /// When and at which head that was first seen in the store.
-    published: Option<(Instant, Head)>,
-}
-
-#[derive(Debug)]
-struct Suspect {
-    culprit: Culprit,
-    revision: String,
-    /// What was left out of it before.
-    before: Option<LeftOut>,
-}
-
 /// A resource of a fleet that more proxies reject than accept.
 struct Rejected<'a> {
     kind: ResourceType,
@@ -112,13 +96,6 @@ const STANDING: Duration = Duration::from_secs(4);
 /// When to look whether what was decided is published.
 const PUBLISHING: Duration = Duration::from_secs(1);
 
-/// How long proxies have to reject what is published, at least: the first that acknowledges it does not speak for the others.
-const CONFIRMING: Duration = Duration::from_secs(4);
-
-/// After so long what nobody rejects is accepted, acknowledged or not: a proxy that also rejects something else acknowledges
-/// nothing.
-const SILENCE: Duration = Duration::from_secs(10);
-
 impl Isolation {
     /// Decides anew for a fleet.
     pub(crate) fn decide(
@@ -137,6 +114,7 @@ impl Isolation {
                 continue;
             }
             let good = versions.last_good(it.kind, it.name);
+            self.count(it, good.as_deref(), answered, world);
             let found = it.culprits(fleet, world, good.as_deref());
             let (all, _) = culprits.entry(subject).or_insert((Vec::new(), it.words));
             found.into_iter().for_each(|culprit| add(all, culprit));
@@ -160,6 +138,23 @@ impl Isolation {
         changes
     }
 
+    /// Each rejected table counts once against the namespaces that may have caused it, whether its routes are still the same or
+    /// not. What a search publishes does not count.
+    fn count(
+        &mut self,
+        rejected: &Rejected<'_>,
+        good: Option<&Resource>,
+        answered: &Answered<'_>,
+        world: &World,
+    ) {
+        let Answered { fleet, now, .. } = answered;
+        if self.counted.insert(((*fleet).clone(), rejected.version)) {
+            let suspects = world.suspects_at(fleet, &rejected.resource(good));
+            let namespaces: BTreeSet<_> = suspects.iter().map(|it| &it.name.namespace).collect();
+            namespaces.into_iter().for_each(|namespace| self.delay.rejected(namespace, *now));
+        }
+    }
+
     /// When to decide again although proxies say nothing new, if that may change something.
     pub(crate) fn due(&self) -> Option<Instant> {
         let standing = self.standing.values().map(|since| *since + STANDING);
@@ -176,6 +171,7 @@ impl Isolation {
         !said.rejections.is_empty()
             || self.cases.keys().any(|subject| subject.fleet() == fleet)
             || self.standing.keys().any(|(of, _)| of == fleet)
+            || self.counted.iter().any(|(of, _)| of == fleet)
     }
 
     /// Forgets the fleets that are no more.
@@ -183,6 +179,7 @@ impl Isolation {
         self.cases.retain(|subject, _| !fleets.contains(subject.fleet()));
         self.given_up.retain(|subject, _| !fleets.contains(subject.fleet()));
         self.standing.retain(|(fleet, _), _| !fleets.contains(fleet));
+        self.counted.retain(|(fleet, _)| !fleets.contains(fleet));
     }
 
     /// What more proxies reject than accept. Those are most of all that are connected, or it has been so for a while.
@@ -196,6 +193,7 @@ impl Isolation {
         let outvoted: Vec<_> = outvoted.collect();
         let is_outvoted = |version: &Version| outvoted.iter().any(|((.., it), _)| it == version);
         self.standing.retain(|(of, version), _| of != *fleet || is_outvoted(version));
+        self.counted.retain(|(of, version)| of != *fleet || is_outvoted(version));
         let mut rejected = Vec::new();
         for ((kind, name, version), Rejection { words, rejected: count, .. }) in outvoted {
             let is_most = count.saturating_mul(2) > said.connected;
@@ -285,136 +283,14 @@ impl Rejected<'_> {
     }
 
     fn culprits(&self, fleet: &FleetName, world: &World, good: Option<&Resource>) -> Vec<Culprit> {
+        world.culprits(fleet, &self.resource(good))
+    }
+
+    fn resource<'a>(&'a self, good: Option<&'a Resource>) -> RejectedResource<'a> {
         let good = good.map(|good| &good.body);
         let Self { kind, name, version, words, ref published } = *self;
         let body = published.as_ref().map(|(_, rejected)| &rejected.body);
-        world.culprits(fleet, &RejectedResource { kind, name, version, body, words, good })
-    }
-}
-
-impl Case {
-    fn new(suspects: Vec<Suspect>, words: &str, answered: &Answered<'_>) -> Self {
-        let meant = suspects.iter().take_while(|it| it.culprit.is_meant).count();
-        let has_parts = suspects[..meant].iter().all(|it| !it.culprit.places.is_empty());
-        let search = Search::new(suspects.len(), meant, has_parts);
-        let words = cut(words);
-        let (decided, decided_at) = (answered.settled, answered.now);
-        Self { suspects, search, words, decided, decided_at, revision: None, published: None }
-    }
-
-    /// Something else is to be left out from now on.
-    fn decides(&mut self, answered: &Answered<'_>) {
-        (self.decided, self.decided_at) = (answered.settled, answered.now);
-        (self.revision, self.published) = (None, None);
-    }
-
-    /// Whether something that is left out now has changed. Whatever else has, goes on to be suspect as it is.
-    fn has_lost_its_trial(&mut self, world: &World) -> bool {
-        let trial = self.search.trial();
-        for (index, suspect) in self.suspects.iter_mut().enumerate() {
-            let Some(now) = world.revision(&suspect.culprit.object) else { continue };
-            if now != suspect.revision {
-                if trial.as_ref().is_some_and(|trial| trial.out.contains(&index)) {
-                    return true;
-                }
-                (suspect.revision, suspect.before) = (now, None);
-                suspect.culprit.places.clear();
-            }
-        }
-        false
-    }
-
-    /// Whether what was decided is in the store.
-    fn is_published(&mut self, answered: &Answered<'_>) -> bool {
-        if answered.settled <= self.decided {
-            return false;
-        }
-        let revision = *self.revision.get_or_insert(answered.revision);
-        let stands = answered.stands.filter(|stands| stands.holds >= revision);
-        if let Some(stands) = stands {
-            self.published.get_or_insert((answered.now, stands.head));
-        }
-        self.published.is_some()
-    }
-
-    /// Whether what was rejected has what was decided.
-    fn is_newer(&self, rejected: &Rejected<'_>, fleet: &FleetName, world: &World) -> bool {
-        let since = self.published.map(|(_, head)| head);
-        let is_current =
-            world.version(fleet, rejected.kind, rejected.name) == Some(rejected.version);
-        is_current || rejected.published.as_ref().is_none_or(|(head, _)| Some(*head) >= since)
-    }
-
-    /// Whether proxies accept what is published now; `None` while they have not answered.
-    fn answer(&self, answered: &Answered<'_>, is_rejected: bool) -> Option<bool> {
-        if is_rejected {
-            return Some(false);
-        }
-        let (since, head) = self.published?;
-        let (said, age) = (answered.said, answered.now.duration_since(since));
-        let is_acknowledged = age >= CONFIRMING && said.have(head) > 0;
-        let is_silent = age >= SILENCE && said.connected > 0;
-        (is_acknowledged || is_silent).then_some(true)
-    }
-
-    /// What is to be left out of the suspects now, where it is something else.
-    fn changes(&self, fleet: &FleetName, world: &World) -> Vec<Change> {
-        let trial = self.search.trial();
-        let wanted = self.suspects.iter().enumerate().map(|(index, suspect)| {
-            let trial = trial.as_ref().filter(|trial| trial.out.contains(&index));
-            let left_out = match trial {
-                Some(trial) => Some(suspect.left_out(trial, &self.words)),
-                None => suspect.before.clone(),
-            };
-            (suspect.culprit.object.clone(), left_out)
-        });
-        different(wanted, fleet, world)
-    }
-
-    /// All as it was before.
-    fn restored(&self, fleet: &FleetName, world: &World) -> Vec<Change> {
-        let before = self.suspects.iter().map(|it| (it.culprit.object.clone(), it.before.clone()));
-        different(before, fleet, world)
-    }
-
-    fn contents(&self) -> BTreeSet<(ObjectKey, String)> {
-        self.suspects.iter().map(Suspect::content).collect()
-    }
-}
-
-impl Suspect {
-    fn content(&self) -> (ObjectKey, String) {
-        (self.culprit.object.clone(), self.revision.clone())
-    }
-
-    fn left_out(&self, trial: &Trial, words: &str) -> LeftOut {
-        let Culprit { object, places, .. } = &self.culprit;
-        let mut rules: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for place in places {
-            let dropped = rules.entry(place.rule).or_default();
-            if place.is_match || trial.extent == Extent::Matches {
-                dropped.push(place.index);
-            }
-        }
-        // What was left out for another reason stays so. Where that is all but the matches, they are what is left.
-        let is_bare = self.before.as_ref().is_some_and(|before| before.rules.is_empty());
-        let is_dropped = trial.extent == Extent::Whole || is_bare;
-        if is_dropped {
-            rules.clear();
-        } else if !rules.is_empty() {
-            for rule in self.before.iter().flat_map(|before| &before.rules) {
-                rules.entry(rule.index).or_default().extend(&rule.dropped);
-            }
-        }
-        let rule = |(index, dropped)| LeftOutRule { index, dropped };
-        LeftOut {
-            object: object_name(object),
-            revision: self.revision.clone(),
-            rules: rules.into_iter().map(rule).collect(),
-            is_dropped,
-            is_suspect: !trial.is_final,
-            words: words.to_owned(),
-        }
+        RejectedResource { kind, name, version, body, words, good }
     }
 }
 
@@ -459,19 +335,6 @@ fn offenders(suspects: &[Suspect], words: &str, fleet: &FleetName, world: &World
         (suspect.culprit.object.clone(), Some(left_out))
     };
     suspects.iter().filter(is_full).map(left_out).collect()
-}
-
-fn cut(words: &str) -> Arc<str> {
-    words[..words.floor_char_boundary(WORDS)].into()
-}
-
-fn different(
-    wanted: impl Iterator<Item = Change>,
-    fleet: &FleetName,
-    world: &World,
-) -> Vec<Change> {
-    let now: BTreeMap<_, _> = world.left_out(fleet).collect();
-    wanted.filter(|(object, wanted)| now.get(object).copied() != wanted.as_ref()).collect()
 }
 
 #[cfg(test)]

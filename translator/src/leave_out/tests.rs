@@ -17,16 +17,21 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]
 ";
 
-/// What was accepted last; nothing else is remembered.
-struct Accepted(Option<Arc<Resource>>);
+/// What was accepted last, and what else was published.
+struct Accepted(Option<Arc<Resource>>, Option<(Head, Arc<Resource>)>);
 
 impl Versions for Accepted {
     fn last_good(&self, _: ResourceType, _: &str) -> Option<Arc<Resource>> {
         self.0.clone()
     }
 
-    fn published_as(&self, _: ResourceType, _: &str, _: Version) -> Option<(Head, Arc<Resource>)> {
-        None
+    fn published_as(
+        &self,
+        _: ResourceType,
+        _: &str,
+        version: Version,
+    ) -> Option<(Head, Arc<Resource>)> {
+        self.1.clone().filter(|(_, resource)| resource.version == version)
     }
 }
 
@@ -168,7 +173,7 @@ impl Fleet {
                 settled: self.settled,
                 now: self.now,
             };
-            let versions = Accepted(self.accepted.clone());
+            let versions = Accepted(self.accepted.clone(), None);
             let changes = self.isolation.decide(&answered, &self.world, &versions);
             match changes.is_empty() {
                 true => quiet += 1,
@@ -313,7 +318,7 @@ fn who_rejects_first_does_not_decide_for_those_who_have_yet_to_answer() {
     let mut at = |now: Instant, said: &FleetProxies| {
         let settled = fleet.settled;
         let answered = Answered { fleet: &name, said, stands, revision: 0, settled, now };
-        fleet.isolation.decide(&answered, &fleet.world, &Accepted(None)).len()
+        fleet.isolation.decide(&answered, &fleet.world, &Accepted(None, None)).len()
     };
     assert_eq!(at(fleet.now, &said), 0);
     let mut accepted = said.clone();
@@ -348,4 +353,30 @@ fn a_search_ends_although_other_suspects_change_all_the_time() {
     fleet.apply(&route("bad", "evil"));
     assert_eq!(fleet.isolate(), 2, "once to leave it out, once to store that it is certain");
     assert_eq!(fleet.left_out(), ["bad"]);
+}
+
+#[test]
+fn a_route_that_changes_faster_than_proxies_answer_has_to_wait() {
+    let mut fleet = Fleet::new(&["evil"], "header value 'evil' is not allowed");
+    fleet.apply(&route("good", "fine"));
+    fleet.isolate();
+    for number in 0..3 {
+        fleet.apply(&route("bad", &format!("evil-{number}")));
+        let (said, rejected) = (fleet.said(), (fleet.head(), fleet.table()));
+        fleet.apply(&route("bad", &format!("evil-{number}-again")));
+        let name = name();
+        let stands = Some(Stands { head: fleet.head(), holds: 0 });
+        let (settled, now) = (fleet.settled, fleet.now);
+        let answered = Answered { fleet: &name, said: &said, stands, revision: 0, settled, now };
+        let versions = Accepted(fleet.accepted.clone(), Some(rejected));
+        let changes = fleet.isolation.decide(&answered, &fleet.world, &versions);
+        assert_eq!(changes, [], "what it is now has yet to be answered");
+        let again = fleet.isolation.decide(&answered, &fleet.world, &versions);
+        assert_eq!(again, [], "and counts once");
+        let edit = parse(&route("bad", "evil-at-last")).into_iter().next();
+        let Some(Document::Object(edit)) = edit else { panic!("{edit:?}") };
+        let admitted = fleet.isolation.delay.admit(vec![Event::Applied(edit)], fleet.now);
+        assert_eq!(admitted.is_empty(), number > 0, "after {number} others");
+    }
+    assert_eq!(fleet.isolation.delay.due(), Some(fleet.now + Duration::from_secs(4)));
 }

@@ -6,6 +6,7 @@ use crate::publish::Publisher;
 use heliograph_snapshot::FleetName;
 use heliograph_translator_core::left_out::object_of;
 use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::{Event, OverBudget};
 use heliograph_views::LeftOut;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -48,6 +49,25 @@ impl Translator {
     pub(super) fn isolate_at(&self) -> Option<Instant> {
         let due = self.isolation.due()?;
         Some(self.isolated.map_or(due, |last| due.max(last + AT_MOST_EVERY)))
+    }
+
+    /// Applies what need not wait, and what has waited long enough.
+    pub(super) fn apply_admitted(&mut self, events: Vec<Event>) {
+        let admitted = self.isolation.delay.admit(events, Instant::now());
+        self.metrics.delayed(self.isolation.delay.waiting());
+        self.apply(admitted);
+    }
+
+    /// Ends all searches and pauses: the next term begins without them.
+    pub(super) fn forget_isolation(&mut self) {
+        let isolation = std::mem::take(&mut self.isolation);
+        for event in isolation.delay.into_waiting() {
+            self.world.apply(event);
+        }
+        self.inheriting.clear();
+        self.metrics.left_out(0);
+        self.metrics.delayed(0);
+        self.metrics.over_budget(OverBudget::default());
     }
 
     /// Leaves out what an earlier term left out.

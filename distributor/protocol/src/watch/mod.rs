@@ -279,11 +279,18 @@ impl Watch {
             || exceptions.any(|(name, exception)| exception.rejects(|| self.wanted(name)))
     }
 
-    /// What the client rejected of what there is now, where it is known to be to blame.
+    /// What the client rejected last of names that the view has, where it is known to be to blame and the client has not
+    /// accepted anything else since. The view may have a newer version: while it changes faster than clients answer, only
+    /// older ones are ever rejected.
     pub(crate) fn rejections(&self) -> impl Iterator<Item = &Arc<Resource>> {
         let blamed = self.exceptions.values().filter(|exception| exception.suspected.is_none());
-        let rejected = blamed.filter_map(|exception| exception.rejected.as_ref()?.as_ref());
-        rejected.filter(|it| self.view.has(self.kind, &it.name, Some(it.version)))
+        blamed.filter_map(|exception| {
+            let rejected = exception.rejected.as_ref()?.as_ref()?;
+            let viewed = self.viewed(&rejected.name)?;
+            let is_back =
+                matches!(&exception.held, Held::At(held) if held.version == viewed.version);
+            (!is_back).then_some(rejected)
+        })
     }
 
     /// Whether the client holds this, as far as is known.

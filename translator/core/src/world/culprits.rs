@@ -54,7 +54,7 @@ struct Entry {
     object: ObjectKey,
     rule: u32,
     index: u32,
-    encoded: Bytes,
+    encoded: Vec<u8>,
     /// The same without its name, which is ours.
     content: Vec<u8>,
     /// The match alone.
@@ -77,6 +77,33 @@ impl World {
             _ if is_current => Vec::new(),
             _ => self.culprits_of_variant(fleet, kind, &name, version),
         }
+    }
+
+    /// The routes that may be the cause of the rejection of a table, as they were in it: those that the words mean, or else all
+    /// that are not in the accepted one. They may have changed since, or be gone.
+    pub fn suspects_at(&self, fleet: &FleetName, of: &RejectedResource<'_>) -> BTreeSet<ObjectKey> {
+        let RejectedResource { kind, name, version, body, words, good } = *of;
+        let current = self.facts.resource(fleet, kind, &name.into());
+        let current = current.filter(|it| it.version == version).map(|it| &it.body);
+        let Some(body) = body.or(current).filter(|_| kind == ResourceType::Route) else {
+            return BTreeSet::new();
+        };
+        let accepted = good.map(routes_in).unwrap_or_default();
+        let table = RouteConfiguration::decode(body.as_ref()).unwrap_or_default();
+        let changed = |route: &&Route| !accepted.contains(&route.encode_to_vec());
+        let counted = counted_in(&table, &unquoted(words)).filter(changed).and_then(entry);
+        let routes = table.virtual_hosts.iter().flat_map(|host| &host.routes);
+        let entries: Vec<Entry> = routes.filter(changed).filter_map(entry).collect();
+        let objects =
+            |meant: BTreeSet<Meant>| meant.into_iter().map(|(object, _)| object).collect();
+        let steps: [&dyn Fn() -> BTreeSet<ObjectKey>; 4] = [
+            &|| counted.iter().map(|entry| entry.object.clone()).collect(),
+            &|| objects(quoted(&entries, words)),
+            &|| objects(named(&entries, &unquoted(words))),
+            &|| objects(named(&entries, words)),
+        ];
+        let meant = steps.iter().map(|step| step()).find(|found| !found.is_empty());
+        meant.unwrap_or_else(|| entries.into_iter().map(|entry| entry.object).collect())
     }
 
     /// The version of a resource that there is now.
@@ -122,7 +149,7 @@ impl World {
             routes.iter().flat_map(|route| self.entries(route, table)).collect();
         if let Some(rejected) = rejected.map(routes_in) {
             // What has changed since is not what was rejected: what becomes of it is yet to be seen.
-            let is_other = |entry: &&Entry| !rejected.contains(&*entry.encoded);
+            let is_other = |entry: &&Entry| !rejected.contains(&entry.encoded);
             let changed = entries.iter().filter(is_other).map(|entry| entry.object.clone());
             let changed: BTreeSet<ObjectKey> = changed.collect();
             entries.retain(|entry| !changed.contains(&entry.object));
@@ -130,7 +157,7 @@ impl World {
         let accepted = good.map(routes_in).unwrap_or_default();
         let changed: BTreeSet<ObjectKey> = entries
             .iter()
-            .filter(|entry| !accepted.contains(&*entry.encoded))
+            .filter(|entry| !accepted.contains(&entry.encoded))
             .map(|entry| entry.object.clone())
             .collect();
         // Where all routes are as they were, it is something else about them, say a host.
@@ -169,11 +196,6 @@ impl World {
         is_current: bool,
     ) -> BTreeSet<Meant> {
         let plain = unquoted(words);
-        let named = |text: &str| {
-            let named = names(text).filter_map(place);
-            let known = named.filter(|(object, _)| entries.iter().any(|it| it.object == *object));
-            known.collect::<BTreeSet<_>>()
-        };
         let steps: [&dyn Fn() -> BTreeSet<Meant>; 5] = [
             // Only what is there now can be counted off.
             &|| {
@@ -181,9 +203,9 @@ impl World {
                 counted.filter(|it| known(entries, it)).into_iter().collect()
             },
             &|| quoted(entries, words),
-            &|| named(&plain),
+            &|| named(entries, &plain),
             &|| self.of_host(table, &plain).filter(|it| known(entries, it)).into_iter().collect(),
-            &|| named(words),
+            &|| named(entries, words),
         ];
         let found = steps.iter().map(|step| step()).find(|found| !found.is_empty());
         found.unwrap_or_default()
@@ -211,16 +233,28 @@ impl World {
     fn entries(&self, route: &ObjectKey, table: &TableKey) -> Vec<Entry> {
         let piece = self.facts.piece(route, table);
         let encoded = piece.into_iter().flat_map(|piece| &piece.routes).map(|it| &it.encoded);
-        let entry = |encoded: &Bytes| {
-            let mut decoded = Route::decode(encoded.as_ref()).ok()?;
-            let (object, found) = place(&std::mem::take(&mut decoded.name))?;
-            let Place { rule, index, .. } = found?;
-            let content = decoded.encode_to_vec();
-            let matching = decoded.r#match.map(|it| it.encode_to_vec()).unwrap_or_default();
-            Some(Entry { object, rule, index, encoded: encoded.clone(), content, matching })
-        };
-        encoded.filter_map(entry).collect()
+        let decoded = encoded.filter_map(|encoded| Route::decode(encoded.as_ref()).ok());
+        decoded.filter_map(|route| entry(&route)).collect()
     }
+}
+
+fn entry(route: &Route) -> Option<Entry> {
+    let (object, found) = place(&route.name)?;
+    let Place { rule, index, .. } = found?;
+    let nameless = Route { name: String::new(), ..route.clone() };
+    let content = nameless.encode_to_vec();
+    let matching = nameless.r#match.map(|it| it.encode_to_vec()).unwrap_or_default();
+    Some(Entry { object, rule, index, encoded: route.encode_to_vec(), content, matching })
+}
+
+/// Envoy's validation counts: `VirtualHosts[0]: … Routes[3]: …`.
+fn counted_in<'a>(table: &'a RouteConfiguration, words: &str) -> Option<&'a Route> {
+    table.virtual_hosts.get(index(words, "VirtualHosts[")?)?.routes.get(index(words, "Routes[")?)
+}
+
+/// The routes that are named in a text.
+fn named(entries: &[Entry], text: &str) -> BTreeSet<Meant> {
+    names(text).filter_map(place).filter(|found| known(entries, found)).collect()
 }
 
 fn known(entries: &[Entry], found: &Meant) -> bool {

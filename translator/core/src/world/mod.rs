@@ -50,6 +50,16 @@ pub enum Event {
     Deleted(ObjectKey),
 }
 
+impl Event {
+    /// The object that it is about.
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            Self::Applied(object) => object.key(),
+            Self::Deleted(key) => key.clone(),
+        }
+    }
+}
+
 impl World {
     pub fn new() -> Self {
         Self::default()

@@ -13,7 +13,7 @@ impl Facts {
         self.left_out.get(object)?.get(fleet)
     }
 
-    /// There are few of them: the number of each fleet is bounded.
+    /// There are few of them: objects that proxies reject although the translator accepted them.
     pub(in crate::world) fn all_left_out(
         &self,
         fleet: &FleetName,

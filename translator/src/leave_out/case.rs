@@ -1,0 +1,186 @@
+//! One search for what proxies reject: what is left out at a time, and what their answers mean.
+
+use super::search::{Extent, Search, Trial};
+use super::{Answered, Change, Rejected, WORDS};
+use heliograph_snapshot::{FleetName, Head};
+use heliograph_translator_core::left_out::object_name;
+use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::{Culprit, World};
+use heliograph_views::{LeftOut, LeftOutRule};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) suspects: Vec<Suspect>,
+    pub(super) search: Search,
+    words: Arc<str>,
+    /// How often the world had been settled when this was last decided: what follows from it is not published before.
+    decided: u64,
+    pub(super) decided_at: Instant,
+    /// The change of the fleet that has what was decided, once there is one.
+    revision: Option<u64>,
+    /// When and at which head that was first seen in the store.
+    pub(super) published: Option<(Instant, Head)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Suspect {
+    pub(super) culprit: Culprit,
+    pub(super) revision: String,
+    /// What was left out of it before.
+    pub(super) before: Option<LeftOut>,
+}
+
+/// How long proxies have to reject what is published, at least: the first that acknowledges it does not speak for the others.
+pub(super) const CONFIRMING: Duration = Duration::from_secs(4);
+
+/// After so long what nobody rejects is accepted, acknowledged or not: a proxy that also rejects something else acknowledges
+/// nothing.
+const SILENCE: Duration = Duration::from_secs(10);
+
+impl Case {
+    pub(super) fn new(suspects: Vec<Suspect>, words: &str, answered: &Answered<'_>) -> Self {
+        let meant = suspects.iter().take_while(|it| it.culprit.is_meant).count();
+        let has_parts = suspects[..meant].iter().all(|it| !it.culprit.places.is_empty());
+        let search = Search::new(suspects.len(), meant, has_parts);
+        let words = cut(words);
+        let (decided, decided_at) = (answered.settled, answered.now);
+        Self { suspects, search, words, decided, decided_at, revision: None, published: None }
+    }
+
+    /// Something else is to be left out from now on.
+    pub(super) fn decides(&mut self, answered: &Answered<'_>) {
+        (self.decided, self.decided_at) = (answered.settled, answered.now);
+        (self.revision, self.published) = (None, None);
+    }
+
+    /// Whether something that is left out now has changed. Whatever else has, goes on to be suspect as it is.
+    pub(super) fn has_lost_its_trial(&mut self, world: &World) -> bool {
+        let trial = self.search.trial();
+        for (index, suspect) in self.suspects.iter_mut().enumerate() {
+            let Some(now) = world.revision(&suspect.culprit.object) else { continue };
+            if now != suspect.revision {
+                if trial.as_ref().is_some_and(|trial| trial.out.contains(&index)) {
+                    return true;
+                }
+                (suspect.revision, suspect.before) = (now, None);
+                suspect.culprit.places.clear();
+            }
+        }
+        false
+    }
+
+    /// Whether what was decided is in the store.
+    pub(super) fn is_published(&mut self, answered: &Answered<'_>) -> bool {
+        if answered.settled <= self.decided {
+            return false;
+        }
+        let revision = *self.revision.get_or_insert(answered.revision);
+        let stands = answered.stands.filter(|stands| stands.holds >= revision);
+        if let Some(stands) = stands {
+            self.published.get_or_insert((answered.now, stands.head));
+        }
+        self.published.is_some()
+    }
+
+    /// Whether what was rejected has what was decided.
+    pub(super) fn is_newer(
+        &self,
+        rejected: &Rejected<'_>,
+        fleet: &FleetName,
+        world: &World,
+    ) -> bool {
+        let since = self.published.map(|(_, head)| head);
+        let is_current =
+            world.version(fleet, rejected.kind, rejected.name) == Some(rejected.version);
+        is_current || rejected.published.as_ref().is_none_or(|(head, _)| Some(*head) >= since)
+    }
+
+    /// Whether proxies accept what is published now; `None` while they have not answered.
+    pub(super) fn answer(&self, answered: &Answered<'_>, is_rejected: bool) -> Option<bool> {
+        if is_rejected {
+            return Some(false);
+        }
+        let (since, head) = self.published?;
+        let (said, age) = (answered.said, answered.now.duration_since(since));
+        let is_acknowledged = age >= CONFIRMING && said.have(head) > 0;
+        let is_silent = age >= SILENCE && said.connected > 0;
+        (is_acknowledged || is_silent).then_some(true)
+    }
+
+    /// What is to be left out of the suspects now, where it is something else.
+    pub(super) fn changes(&self, fleet: &FleetName, world: &World) -> Vec<Change> {
+        let trial = self.search.trial();
+        let wanted = self.suspects.iter().enumerate().map(|(index, suspect)| {
+            let trial = trial.as_ref().filter(|trial| trial.out.contains(&index));
+            let left_out = match trial {
+                Some(trial) => Some(suspect.left_out(trial, &self.words)),
+                None => suspect.before.clone(),
+            };
+            (suspect.culprit.object.clone(), left_out)
+        });
+        different(wanted, fleet, world)
+    }
+
+    /// All as it was before.
+    pub(super) fn restored(&self, fleet: &FleetName, world: &World) -> Vec<Change> {
+        let before = self.suspects.iter().map(|it| (it.culprit.object.clone(), it.before.clone()));
+        different(before, fleet, world)
+    }
+
+    pub(super) fn contents(&self) -> BTreeSet<(ObjectKey, String)> {
+        self.suspects.iter().map(Suspect::content).collect()
+    }
+}
+
+impl Suspect {
+    pub(super) fn content(&self) -> (ObjectKey, String) {
+        (self.culprit.object.clone(), self.revision.clone())
+    }
+
+    pub(super) fn left_out(&self, trial: &Trial, words: &str) -> LeftOut {
+        let Culprit { object, places, .. } = &self.culprit;
+        let mut rules: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for place in places {
+            let dropped = rules.entry(place.rule).or_default();
+            if place.is_match || trial.extent == Extent::Matches {
+                dropped.push(place.index);
+            }
+        }
+        // What was left out for another reason stays so. Where that is all but the matches, they are what is left.
+        let is_bare = self.before.as_ref().is_some_and(|before| before.rules.is_empty());
+        let is_dropped = trial.extent == Extent::Whole || is_bare;
+        if is_dropped {
+            rules.clear();
+        } else if !rules.is_empty() {
+            for rule in self.before.iter().flat_map(|before| &before.rules) {
+                rules.entry(rule.index).or_default().extend(&rule.dropped);
+            }
+        }
+        let rule = |(index, dropped)| LeftOutRule { index, dropped };
+        LeftOut {
+            object: object_name(object),
+            revision: self.revision.clone(),
+            rules: rules.into_iter().map(rule).collect(),
+            is_dropped,
+            is_suspect: !trial.is_final,
+            words: words.to_owned(),
+        }
+    }
+}
+
+pub(super) fn cut(words: &str) -> Arc<str> {
+    words[..words.floor_char_boundary(WORDS)].into()
+}
+
+fn different(
+    wanted: impl Iterator<Item = Change>,
+    fleet: &FleetName,
+    world: &World,
+) -> Vec<Change> {
+    let now: BTreeMap<_, _> = world.left_out(fleet).collect();
+    wanted.filter(|(object, wanted)| now.get(object).copied() != wanted.as_ref()).collect()
+}
