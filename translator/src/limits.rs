@@ -35,6 +35,17 @@ pub struct LimitArgs {
     )]
     pub max_namespace_size: u64,
 
+    /// How much content the Secrets and ConfigMaps of a namespace may have together, those that Gateways, ListenerSets and
+    /// BackendTLSPolicies name in a cluster; the youngest are refused. For files there is no such limit
+    #[arg(
+        long,
+        env = "HELIO_MAX_CONTENT_SIZE",
+        value_name = "SIZE",
+        default_value = "16MiB",
+        value_parser = size::parse,
+    )]
+    pub max_content_size: u64,
+
     /// How large a route table may be, at most 60MiB; the youngest routes are refused
     #[arg(
         long,
@@ -55,6 +66,7 @@ impl LimitArgs {
             regex_program_size: self.max_regex_program_size,
             route_bytes: self.max_route_size,
             namespace_bytes: self.max_namespace_size,
+            content_bytes: self.max_content_size,
             table_bytes: self.max_table_size,
         }
     }

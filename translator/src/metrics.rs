@@ -53,6 +53,7 @@ pub struct KubernetesMetrics {
     watched: IntGaugeVec,
     failures: IntCounterVec,
     fetched: IntGaugeVec,
+    withheld: IntGaugeVec,
     unfetched: IntGaugeVec,
 }
 
@@ -288,17 +289,22 @@ impl KubernetesMetrics {
             "heliograph_kubernetes_fetched_objects",
             "Secrets and ConfigMaps whose content is in memory, because an object names them.",
         )?;
+        let withheld = by_kind(
+            "heliograph_kubernetes_withheld_objects",
+            "Secrets and ConfigMaps that an object names and whose content is not kept, because with older ones of their namespace it is beyond the budget.",
+        )?;
         let unfetched = by_kind(
             "heliograph_kubernetes_unfetched_objects",
             "Secrets and ConfigMaps that an object names and that could not be fetched. It is tried again.",
         )?;
         registry.register(Box::new(fetched.clone()))?;
+        registry.register(Box::new(withheld.clone()))?;
         registry.register(Box::new(unfetched.clone()))?;
         registry.register(Box::new(objects.clone()))?;
         registry.register(Box::new(unreadable.clone()))?;
         registry.register(Box::new(watched.clone()))?;
         registry.register(Box::new(failures.clone()))?;
-        Ok(Self { objects, unreadable, watched, failures, fetched, unfetched })
+        Ok(Self { objects, unreadable, watched, failures, fetched, withheld, unfetched })
     }
 
     pub(crate) fn objects(&self, kind: Kind, all: usize, unreadable: usize) {
@@ -310,8 +316,9 @@ impl KubernetesMetrics {
         self.watched.with_label_values(&[kind.as_str()]).set(is_watched.into());
     }
 
-    pub(crate) fn fetched(&self, kind: Kind, count: usize) {
-        self.fetched.with_label_values(&[kind.as_str()]).set(gauge(count));
+    pub(crate) fn fetched(&self, kind: Kind, held: usize, withheld: usize) {
+        self.fetched.with_label_values(&[kind.as_str()]).set(gauge(held));
+        self.withheld.with_label_values(&[kind.as_str()]).set(gauge(withheld));
     }
 
     pub(crate) fn unfetched(&self, kind: Kind, count: usize) {

@@ -229,7 +229,8 @@ impl Program {
                 let metrics = KubernetesMetrics::register(registry)?;
                 let (observed, statuses) =
                     (Observed::default(), StatusMetrics::register(registry)?);
-                let objects = Kubernetes::new(client.clone(), scope, observed.clone(), metrics);
+                let objects = Kubernetes::new(client.clone(), scope, observed.clone(), metrics)
+                    .with_limits(&self.limits.limits());
                 let settings = self.proxies.settings()?;
                 let proxies = match settings {
                     Some(settings) => Some((settings, InfraMetrics::register(registry)?)),

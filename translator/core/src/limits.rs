@@ -12,6 +12,9 @@ pub struct Limits {
     pub route_bytes: u64,
     /// The same for all routes of a namespace.
     pub namespace_bytes: u64,
+    /// The most bytes of content that Secrets and ConfigMaps of a namespace may have, those that are named. Where they come
+    /// from an API, what is beyond it is not kept; here it is for the message that says so.
+    pub content_bytes: u64,
     /// The most bytes that a route table may have. The store refuses a resource of more than 64 MiB.
     pub table_bytes: u64,
 }
@@ -22,7 +25,13 @@ impl Default for Limits {
             regex_program_size: REGEX_PROGRAM_SIZE,
             route_bytes: 1 << 20,
             namespace_bytes: 16 << 20,
+            content_bytes: 16 << 20,
             table_bytes: 48 << 20,
         }
     }
+}
+
+/// How much that is, for people.
+pub(crate) fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }

@@ -6,7 +6,7 @@ use crate::{client, client_of};
 use heliograph_snapshot::{Change, ResourceType};
 use heliograph_translator::provider::kubernetes::Scope;
 use heliograph_translator_core::objects::Object;
-use heliograph_translator_core::{CONTROLLER_NAME, Event, World};
+use heliograph_translator_core::{CONTROLLER_NAME, Event, Limits, World};
 use rcgen::CertifiedKey;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -195,6 +195,44 @@ async fn a_secret_that_is_too_large_is_said_on_the_gateway_and_little_of_it_is_h
     assert!(problems.iter().any(is_said), "{problems:?}");
     let held = translated(&watched).chains[&format!("Secret {shop}/large")].len();
     assert!(held < 70_000, "{held}");
+}
+
+/// There is room for one certificate.
+#[tokio::test]
+async fn secrets_beyond_the_budget_are_said_on_the_gateway_and_fetched_when_there_is_room() {
+    let cluster = Kubernetes::shared().await;
+    let shop = site(&cluster).await;
+    let secrets = format!("/api/v1/namespaces/{shop}/secrets");
+    let second = pair("b");
+    cluster.create(&secrets, pair("a").secret).await;
+    cluster.create(&secrets, second.secret).await;
+    for (gateway_name, secret) in [("edge", "a"), ("late", "b")] {
+        let named = json!([{ "name": secret }]);
+        cluster.create(&gateways(&shop), gateway(gateway_name, &shop, named)).await;
+    }
+    let limits = Limits { content_bytes: second.chain.len() as u64 * 2, ..Limits::default() };
+    let scope = selecting(&format!("team={shop}"));
+    let mut watched = Watched::with_limits(client(&cluster).await, scope, &limits);
+    let world = World::with_limits(limits);
+    watched.translated = Some(Translated { world, ..Translated::default() });
+    watched.until_synced().await;
+    let problems = |watched: &Watched, name: &str| {
+        translated(watched).now[&format!("Gateway {shop}/{name}")].clone()
+    };
+    assert_eq!(problems(&watched, "edge"), [""; 0]);
+    let said = problems(&watched, "late");
+    let expected = format!("Secret {shop}/b: the named Secrets and ConfigMaps of namespace {shop}");
+    let is_said = |it: &String| it.contains("InvalidCertificateRef") && it.contains(&expected);
+    assert!(said.iter().any(is_said), "{said:?}");
+    assert_eq!(translated(&watched).chains[&format!("Secret {shop}/b")], "", "nothing is kept");
+    for (metric, kind) in [("fetched", "Secret"), ("withheld", "Secret")] {
+        let line = format!("heliograph_kubernetes_{metric}_objects{{kind=\"{kind}\"}} 1\n");
+        assert!(watched.metrics().contains(&line), "{}", watched.metrics());
+    }
+
+    cluster.delete(&format!("{}/edge", gateways(&shop))).await;
+    watched.until("there is room", |watched| problems(watched, "late").is_empty()).await;
+    assert!(translated(&watched).secrets.values().any(|it| it.contains(&second.chain)));
 }
 
 /// An account that may list and watch, as was enough before contents were fetched.

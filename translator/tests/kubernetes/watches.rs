@@ -7,9 +7,9 @@ use heliograph_translator::kubernetes::Observed;
 use heliograph_translator::provider::Input;
 use heliograph_translator::provider::kubernetes::{self as provider, Board, Refresh, Scope};
 use heliograph_translator::{KubernetesArgs, KubernetesMetrics};
-use heliograph_translator_core::Event;
 use heliograph_translator_core::objects::core::Service;
 use heliograph_translator_core::objects::{Kind, ObjectName, Typed};
+use heliograph_translator_core::{Event, Limits};
 use kube::Client;
 use prometheus::Registry;
 use serde_json::{Value, json};
@@ -53,9 +53,14 @@ pub(crate) struct Watched {
 
 impl Watched {
     pub(crate) fn start(client: Client, scope: Scope) -> Self {
+        Self::with_limits(client, scope, &Limits::default())
+    }
+
+    pub(crate) fn with_limits(client: Client, scope: Scope, limits: &Limits) -> Self {
         let (registry, observed) = (Registry::new(), Observed::default());
         let metrics = KubernetesMetrics::register(&registry).unwrap();
-        let provider = provider::Kubernetes::new(client, scope, observed.clone(), metrics);
+        let provider =
+            provider::Kubernetes::new(client, scope, observed.clone(), metrics).with_limits(limits);
         let (refresh, board) = (provider.refresh(), provider.board());
         let (sender, inputs) = mpsc::channel(1024);
         let stop = CancellationToken::new();

@@ -63,7 +63,15 @@ fn leadership(status: &Status) -> Option<String> {
 
 fn of_translator(translator: &Translator) -> Vec<String> {
     let Translator {
-        name, not_ready, pending, left_out, over_budget, oversized, store_age, ..
+        name,
+        not_ready,
+        pending,
+        left_out,
+        over_budget,
+        withheld,
+        oversized,
+        store_age,
+        ..
     } = translator;
     let mut problems = Vec::new();
     problems.extend(not_ready.as_ref().map(|it| format!("{name} is not ready, and awaits: {it}")));
@@ -83,6 +91,12 @@ fn of_translator(translator: &Translator) -> Vec<String> {
         problems.push(format!(
             "{name} refuses {over_budget} routes that do not fit into a budget: {}",
             told_by("TooLarge or, for an expression, UnsupportedValue")
+        ));
+    }
+    if *withheld > 0 {
+        problems.push(format!(
+            "{name} does not keep {withheld} Secrets and ConfigMaps that are beyond the budget of their namespace: the conditions \
+             of what names them say so"
         ));
     }
     if *oversized > 0 {

@@ -53,6 +53,8 @@ pub(super) struct Translator {
     pub(super) left_out: u64,
     /// Routes that do not fit into a budget.
     pub(super) over_budget: u64,
+    /// Secrets and ConfigMaps beyond the budget of their namespace.
+    pub(super) withheld: u64,
     /// Resources that are too large for the store.
     pub(super) oversized: u64,
     /// Seconds since it last heard of the store; none without one.
@@ -214,7 +216,7 @@ impl Status {
                 Cell::from(it.pending).bad_if(it.pending > 0),
                 it.pinned.into(),
                 Cell::from(it.left_out).bad_if(it.left_out > 0),
-                Cell::from(it.over_budget).bad_if(it.over_budget > 0),
+                Cell::from(it.over_budget + it.withheld).bad_if(it.over_budget + it.withheld > 0),
                 age(it.store_age),
             ]);
         }
@@ -281,6 +283,7 @@ impl Translator {
             pinned: count("heliograph_translator_pinned_fleets"),
             left_out: count("heliograph_translator_left_out_objects"),
             over_budget: count("heliograph_translator_refused_routes"),
+            withheld: count("heliograph_kubernetes_withheld_objects"),
             oversized: count("heliograph_translator_oversized_resources"),
             store_age: metrics.sum("heliograph_store_staleness_seconds"),
         }

@@ -41,6 +41,9 @@ pub(crate) fn resolve(
     let unusable = |reason: &str| Unusable::Content(format!("{to}: {reason}"));
     let object =
         reader.object::<core::ConfigMap>(name).ok_or_else(|| unusable("it does not exist"))?;
+    if content::is_withheld(&object.metadata) {
+        return Err(unusable(&content::beyond_budget(name, reader.limits())));
+    }
     certificates(object).map_err(unusable)?;
     Ok(name.clone())
 }

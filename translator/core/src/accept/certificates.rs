@@ -83,6 +83,9 @@ pub(super) fn certificate(
     let Some(secret) = reader.object::<core::Secret>(&name) else {
         return Err(invalid("it does not exist"));
     };
+    if content::is_withheld(&secret.metadata) {
+        return Err(invalid(&content::beyond_budget(&name, reader.limits())));
+    }
     key_pair(secret).map_err(|why| invalid(&why))?;
     Ok(name)
 }

@@ -4,6 +4,7 @@ use super::candidate::Candidate;
 use super::listener::{AcceptedListener, Conflict};
 use crate::ir::{FleetOwner, Hostname, Listener, ListenerId, Protocol};
 use crate::objects::ObjectName;
+use crate::objects::seniority::created;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +37,7 @@ pub(crate) fn claim(reader: &Reader<'_>, name: &ObjectName) -> Option<Claim> {
     else {
         return None;
     };
-    let since = super::created(&object.metadata);
+    let since = created(&object.metadata);
     let own = listeners.into_iter().map(|listener| (since, false, listener));
     let added = sets.into_iter().flat_map(|set| {
         let since = since.max(set.created);

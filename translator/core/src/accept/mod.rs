@@ -33,7 +33,6 @@ use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use candidate::Candidate;
 use heliograph_snapshot::FleetName;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// A Gateway of ours, and all there is to say about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,11 +140,6 @@ pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> ir::Fleet {
             .filter_map(|door| door.listener.clone())
             .collect(),
     }
-}
-
-/// Since when there is an object, in seconds of Unix time. One that does not say is younger than all that do.
-fn created(metadata: &ObjectMeta) -> i64 {
-    metadata.creation_timestamp.as_ref().map_or(i64::MAX, |time| time.0.as_second())
 }
 
 /// A GatewayClass names the controller that its Gateways belong to.

@@ -1,9 +1,10 @@
 //! ListenerSets: listeners that others add to a Gateway.
 
 use super::listener::{self, AcceptedListener, NamespaceRule, selector_of};
-use super::{allows, conflicts, created, tls};
+use super::{allows, conflicts, tls};
 use crate::ir::FleetOwner;
 use crate::objects::gateway::{self, GatewaySpec, ListenerSet, ListenersFrom, SetListener};
+use crate::objects::seniority::created;
 use crate::objects::{Kind, ObjectKey, ObjectName, listener_set};
 use crate::status::reasons::listener_set::{accepted, programmed};
 use crate::status::reasons::{Reason, Type};

@@ -3,7 +3,7 @@
 use crate::accept::{self, Door, allows};
 use crate::budget::{Cost, Excess};
 use crate::ir::{Hostname, ListenerId, TableKey};
-use crate::limits::Limits;
+use crate::limits::{Limits, mebibytes};
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::routes::{self, Rules};
 use crate::status::Condition;
@@ -107,7 +107,6 @@ pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Arc<Attachme
 
 /// Why a route is not served, and what would help.
 fn words(excess: &Excess, namespace: &str, limits: &Limits) -> String {
-    let mebibytes = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
     match excess {
         Excess::Route(size) => format!(
             "The route takes {} in route tables, over all its matches and hostnames, and may take {}",

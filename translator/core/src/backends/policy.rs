@@ -8,6 +8,7 @@ use crate::objects::gateway::{
     SubjectAltNameType,
 };
 use crate::objects::policy::targets;
+use crate::objects::seniority::created;
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::status::Condition;
 use crate::status::reasons::backend_tls_policy::{accepted, resolved_refs};
@@ -114,8 +115,7 @@ fn effective<'a>(
 }
 
 fn age(policy: &BackendTlsPolicy) -> impl Ord + use<> {
-    let created = policy.metadata.creation_timestamp.as_ref();
-    (created.map_or(i64::MAX, |time| time.0.as_second()), key_of(policy))
+    (created(&policy.metadata), key_of(policy))
 }
 
 fn key_of(policy: &BackendTlsPolicy) -> ObjectKey {

@@ -6,7 +6,7 @@ mod table;
 
 use crate::ir::{Hostname, TableKey};
 use crate::limits::Limits;
-use crate::objects::{ObjectKey, ObjectName};
+use crate::objects::{ObjectKey, Seniority};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use table::Table;
@@ -58,20 +58,12 @@ pub(crate) struct Budgets {
     expressions: BTreeSet<ObjectKey>,
 }
 
-/// Seniority: of two routes the older one stays.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Age {
-    created: i64,
-    name: ObjectName,
-    route: ObjectKey,
-}
-
 #[derive(Debug, Default)]
 struct Namespace {
-    sizes: BTreeMap<Age, u64>,
+    sizes: BTreeMap<Seniority, u64>,
     total: u64,
     /// The youngest, which do not fit.
-    over: BTreeSet<Age>,
+    over: BTreeSet<Seniority>,
 }
 
 impl Cost {
@@ -80,8 +72,8 @@ impl Cost {
         self.size.saturating_mul(self.hosts.len() as u64)
     }
 
-    fn age(&self, route: &ObjectKey) -> Age {
-        Age { created: self.created, name: route.name.clone(), route: route.clone() }
+    fn age(&self, route: &ObjectKey) -> Seniority {
+        Seniority::new(self.created, route)
     }
 }
 
@@ -114,7 +106,8 @@ impl Budgets {
         self.settle_namespace(limits, &route.name.namespace, &mut affected, &mut tables);
         for key in tables {
             let Some(table) = self.tables.get_mut(&key) else { continue };
-            affected.extend(table.settle(limits.table_bytes).into_iter().map(|age| age.route));
+            affected
+                .extend(table.settle(limits.table_bytes).into_iter().map(|age| age.key().clone()));
             if table.is_empty() {
                 self.tables.remove(&key);
             }
@@ -186,11 +179,11 @@ impl Budgets {
         };
         let before = std::mem::replace(&mut namespace.over, over.clone());
         for age in before.symmetric_difference(&over) {
-            affected.insert(age.route.clone());
-            let Some(cost) = self.costs.get(&age.route).cloned() else { continue };
+            affected.insert(age.key().clone());
+            let Some(cost) = self.costs.get(age.key()).cloned() else { continue };
             match over.contains(age) {
-                true => self.leave_tables(&age.route, &cost, tables),
-                false => self.enter_tables(&age.route, &cost, tables),
+                true => self.leave_tables(age.key(), &cost, tables),
+                false => self.enter_tables(age.key(), &cost, tables),
             }
         }
     }
@@ -241,9 +234,9 @@ impl OverBudget {
 }
 
 /// Who has to go, so that the others fit.
-fn youngest(sizes: &BTreeMap<Age, u64>, most: u64) -> BTreeSet<Age> {
+fn youngest(sizes: &BTreeMap<Seniority, u64>, most: u64) -> BTreeSet<Seniority> {
     let mut sum = 0_u64;
-    let fits = |(_, size): &(&Age, &u64)| {
+    let fits = |(_, size): &(&Seniority, &u64)| {
         sum = sum.saturating_add(**size);
         sum <= most
     };

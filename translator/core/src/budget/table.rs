@@ -1,15 +1,15 @@
-use super::Age;
 use crate::ir::Hostname;
+use crate::objects::Seniority;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The sizes of a route table. A route is in the virtual host of each host that it names, and in those of all narrower
 /// ones, whoever named them.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    routes: BTreeMap<Age, (u64, BTreeSet<Hostname>)>,
+    routes: BTreeMap<Seniority, (u64, BTreeSet<Hostname>)>,
     sizes: Sizes,
     /// The youngest, which do not fit.
-    over: BTreeSet<Age>,
+    over: BTreeSet<Seniority>,
 }
 
 #[derive(Debug, Default)]
@@ -33,13 +33,13 @@ struct Host {
 const FRAME: u64 = 16;
 
 impl Table {
-    pub(super) fn enter(&mut self, age: &Age, size: u64, host: &Hostname) {
+    pub(super) fn enter(&mut self, age: &Seniority, size: u64, host: &Hostname) {
         self.sizes.add(size, host);
         let (_, hosts) = self.routes.entry(age.clone()).or_insert((size, BTreeSet::new()));
         hosts.insert(host.clone());
     }
 
-    pub(super) fn leave(&mut self, age: &Age, size: u64, host: &Hostname) {
+    pub(super) fn leave(&mut self, age: &Seniority, size: u64, host: &Hostname) {
         self.sizes.remove(size, host);
         if let Some((_, hosts)) = self.routes.get_mut(age) {
             hosts.remove(host);
@@ -50,7 +50,7 @@ impl Table {
     }
 
     /// Finds out who does not fit. Returns those of whom that is news.
-    pub(super) fn settle(&mut self, most: u64) -> Vec<Age> {
+    pub(super) fn settle(&mut self, most: u64) -> Vec<Seniority> {
         let over = match self.sizes.total <= most {
             true => BTreeSet::new(),
             false => self.youngest(most),
@@ -59,7 +59,7 @@ impl Table {
         before.symmetric_difference(&self.over).cloned().collect()
     }
 
-    pub(super) fn is_over(&self, age: &Age) -> bool {
+    pub(super) fn is_over(&self, age: &Seniority) -> bool {
         self.over.contains(age)
     }
 
@@ -68,9 +68,9 @@ impl Table {
     }
 
     /// Who has to go, so that the others fit. This is work in proportion to the table, and only where one is full.
-    fn youngest(&self, most: u64) -> BTreeSet<Age> {
+    fn youngest(&self, most: u64) -> BTreeSet<Seniority> {
         let mut sizes = Sizes::default();
-        let fits = |(_, (size, hosts)): &(&Age, &(u64, BTreeSet<Hostname>))| {
+        let fits = |(_, (size, hosts)): &(&Seniority, &(u64, BTreeSet<Hostname>))| {
             hosts.iter().for_each(|host| sizes.add(*size, host));
             sizes.total <= most
         };

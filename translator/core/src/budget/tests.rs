@@ -1,5 +1,5 @@
 use super::*;
-use crate::objects::Kind;
+use crate::objects::{Kind, ObjectName};
 use heliograph_snapshot::FleetName;
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;

@@ -1,7 +1,9 @@
 //! Secrets and ConfigMaps: who names them, and what of them is read.
 
 use super::gateway::{self, Gateway, ListenerSet};
-use super::{Kind, Object, ObjectKey, ObjectName};
+use super::{Kind, Object, ObjectKey, ObjectName, core};
+use crate::limits::{Limits, mebibytes};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use zeroize::Zeroize;
@@ -12,6 +14,10 @@ pub(crate) const SECRET_BYTES: usize = 64 << 10;
 
 /// The most bytes of certificates of authorities that a ConfigMap may have. All that browsers trust have less.
 pub(crate) const CONFIG_MAP_BYTES: usize = 256 << 10;
+
+/// What an object has in place of its content, where that is beyond the budget of its namespace. The API has no say in
+/// it: of metadata that the API serves only the name is kept.
+const WITHHELD: &str = "heliograph.dev/withheld";
 
 pub(crate) const CHAIN: &str = "tls.crt";
 pub(crate) const KEY: &str = "tls.key";
@@ -55,6 +61,46 @@ impl Object {
         }
     }
 
+    /// Stands for an object of a kind that is read by reference whose content is beyond the budget of its namespace.
+    pub fn withheld(key: &ObjectKey) -> Option<Self> {
+        let metadata = ObjectMeta {
+            name: Some((*key.name.name).to_owned()),
+            namespace: Some((*key.name.namespace).to_owned()),
+            annotations: Some([(WITHHELD.to_owned(), String::new())].into()),
+            ..ObjectMeta::default()
+        };
+        match key.kind {
+            Kind::Secret => {
+                let mut secret = core::Secret::default();
+                secret.metadata = metadata;
+                Some(Self::Secret(Arc::new(secret)))
+            }
+            Kind::ConfigMap => {
+                let map = core::ConfigMap { metadata, ..core::ConfigMap::default() };
+                Some(Self::ConfigMap(Arc::new(map)))
+            }
+            _ => None,
+        }
+    }
+
+    pub fn is_withheld(&self) -> bool {
+        is_withheld(self.metadata())
+    }
+
+    /// How many bytes of content this object keeps in memory, if it is of a kind that is read by reference.
+    pub fn content_bytes(&self) -> u64 {
+        let bytes: usize = match self {
+            Self::Secret(secret) => {
+                secret.data.iter().flat_map(|data| data.values()).map(|it| it.0.len()).sum()
+            }
+            Self::ConfigMap(map) => {
+                map.data.iter().flat_map(|data| data.values()).map(String::len).sum()
+            }
+            _ => 0,
+        };
+        bytes as u64
+    }
+
     /// Cuts what is too large to be used, so that it takes little memory. It is still too large then.
     pub fn cut_content(&mut self) {
         match self {
@@ -78,6 +124,20 @@ impl Object {
             _ => {}
         }
     }
+}
+
+/// Whether the content of this Secret or ConfigMap is beyond the budget of its namespace.
+pub(crate) fn is_withheld(metadata: &ObjectMeta) -> bool {
+    metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(WITHHELD))
+}
+
+/// What is said where such an object is named.
+pub(crate) fn beyond_budget(name: &ObjectName, limits: &Limits) -> String {
+    format!(
+        "the named Secrets and ConfigMaps of namespace {} have more than {} together, and this is one of the youngest",
+        name.namespace,
+        mebibytes(limits.content_bytes),
+    )
 }
 
 fn cut(bytes: &mut Vec<u8>, length: usize) {
@@ -160,10 +220,8 @@ pub(crate) fn is_small(chain: &[u8], key: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::core;
     use super::*;
     use k8s_openapi::ByteString;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
 

@@ -10,10 +10,12 @@ mod manifest;
 pub(crate) mod policy;
 pub mod proxy_config;
 mod secret;
+pub(crate) mod seniority;
 mod served;
 
 pub use key::{ObjectKey, ObjectName};
 pub use manifest::{Document, Fault, parse};
+pub use seniority::Seniority;
 pub use served::Unreadable;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -7,6 +7,7 @@ use crate::filters::{self, Place};
 use crate::ir::{
     BackendProtocol, Hostname, HttpMatch, HttpRoute, HttpRule, Route, StringMatch, WeightedTarget,
 };
+use crate::objects::seniority::created;
 use crate::objects::{ObjectKey, ObjectName, gateway};
 use crate::regex;
 use crate::status::Condition;
@@ -64,10 +65,9 @@ pub(super) fn accept<R: Default>(
         Ok((hostnames, rules)) => (hostnames, Some(Route::Http(HttpRoute { rules })), None),
         Err(reason) => (vec![Hostname::Any], None, Some(Condition::new(UNSUPPORTED_VALUE, reason))),
     };
-    let created = given.metadata.creation_timestamp.as_ref();
     Rules {
         generation: given.metadata.generation.unwrap_or_default(),
-        created: created.map_or(i64::MAX, |time| time.0.as_second()),
+        created: created(given.metadata),
         parents: given.parents,
         hostnames,
         route,

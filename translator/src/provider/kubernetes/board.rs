@@ -1,3 +1,4 @@
+use super::contents::Count;
 use super::holdings::Remark;
 use super::trouble::{Reason, Trouble};
 use crate::metrics::KubernetesMetrics;
@@ -50,7 +51,7 @@ impl Board {
             metrics.may_fail(*kind, Reason::ALL.map(Reason::as_str));
         }
         for kind in Kind::ALL.iter().filter(|kind| kind.is_read_by_reference()) {
-            metrics.fetched(*kind, 0);
+            metrics.fetched(*kind, 0, 0);
             metrics.unfetched(*kind, 0);
         }
         Self(Arc::new(Shared { metrics, said: Mutex::default() }))
@@ -130,9 +131,9 @@ impl Board {
         }
     }
 
-    /// So many objects of a kind are held because others name them.
-    pub(super) fn count_fetched(&self, kind: Kind, count: usize) {
-        self.0.metrics.fetched(kind, count);
+    /// So many objects of a kind are named, and held or withheld.
+    pub(super) fn count_fetched(&self, kind: Kind, count: Count) {
+        self.0.metrics.fetched(kind, count.held, count.withheld);
     }
 
     /// A kind has been listed, with so many objects, of which so many cannot be read.

@@ -1,13 +1,16 @@
 //! Which Secrets and ConfigMaps are fetched, and what waits for them. It does no IO.
 
 mod barriers;
+mod budget;
 mod queue;
 #[cfg(test)]
 mod tests;
+mod withhold;
 
 use super::holdings::Remark;
 use crate::provider::Input;
 use barriers::Barriers;
+use budget::Budget;
 use heliograph_translator_core::Event;
 use heliograph_translator_core::objects::{Kind, Object, ObjectKey, ObjectName, Unreadable};
 use queue::Queue;
@@ -18,11 +21,12 @@ use tokio::time::Instant;
 ///
 /// Of Secrets and ConfigMaps the watches tell that they exist, and in which version. What an object names is fetched. A
 /// changed object that names something for the first time is held back, alone, until that is fetched, so that the translator
-/// never sees the object without it. Whether something exists is for the watches to say, and not for a fetch.
+/// never sees the object without it. Whether something exists is for the watches to say, and not for a fetch. What does not
+/// fit into the budget of its namespace is withheld: the translator sees that it exists, and no content.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// What exists, of the kinds that are read by reference.
-    existing: BTreeSet<ObjectKey>,
+    existing: BTreeMap<ObjectKey, Created>,
     /// The objects that may name others.
     referrers: BTreeMap<ObjectKey, Referrer>,
     /// What they name, whether it exists or not.
@@ -31,14 +35,28 @@ pub(super) struct Contents {
     complete: BTreeSet<ObjectKey>,
     /// Until the end of a step: what may be named no more.
     released: BTreeSet<ObjectKey>,
+    /// Until the end of a step: what was fetched.
+    arrived: BTreeMap<ObjectKey, Object>,
+    budget: Budget,
     queue: Queue,
     barriers: Barriers,
     /// The last ticket of a fetch.
     ticket: u64,
-    /// How many objects are held, by kind.
-    counts: BTreeMap<Kind, usize>,
+    counts: BTreeMap<Kind, Count>,
     unread: Unread,
     output: Output,
+}
+
+/// When an object was made, in seconds.
+type Created = i64;
+
+/// How many objects of a kind are named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Count {
+    /// Those whose content is held.
+    pub(super) held: usize,
+    /// Those that do not fit into the budget of their namespace.
+    pub(super) withheld: usize,
 }
 
 /// What follows from a step.
@@ -95,6 +113,10 @@ struct Content {
     by: BTreeSet<ObjectKey>,
     /// As it was passed on. Whoever was told has the same.
     object: Option<Object>,
+    /// It does not fit into the budget of its namespace.
+    is_over: bool,
+    /// It changed while it did not fit, so its size may be another.
+    is_stale: bool,
     is_unreadable: bool,
     /// The version that was fetched last.
     version: Option<Box<str>>,
@@ -116,6 +138,11 @@ struct Unread {
 }
 
 impl Contents {
+    /// With the most bytes of content that are held of a namespace.
+    pub(super) fn new(most: u64) -> Self {
+        Self { budget: Budget::new(most), ..Self::default() }
+    }
+
     /// Takes what a watch tells. Of kinds that are read by reference it tells metadata.
     pub(super) fn receive(&mut self, input: Input) -> Output {
         match input {
@@ -167,29 +194,15 @@ impl Contents {
         };
         content.open = None;
         content.is_forbidden = false;
+        content.is_stale = false;
         content.version = Some(fetched.version.into());
-        let notes = &mut self.output.notes;
         if std::mem::take(&mut content.failures) > 0 {
-            notes.push((key.clone(), Note::NotFailing));
+            self.output.notes.push((key.clone(), Note::NotFailing));
         }
         let mut passed = Vec::new();
         match fetched.object {
-            Ok(mut object) => {
-                object.forget_bookkeeping();
-                if std::mem::take(&mut content.is_unreadable) {
-                    notes.push((key.clone(), Note::Readable));
-                }
-                if content.object.as_ref() != Some(&object) {
-                    let is_new = content.object.replace(object.clone()).is_none();
-                    *self.counts.entry(key.kind).or_default() += usize::from(is_new);
-                    passed.push(Event::Applied(object));
-                }
-            }
-            Err(reason) => {
-                content.is_unreadable = true;
-                let is_kept = content.object.is_some();
-                notes.push((key.clone(), Note::Unreadable(Remark { reason, is_kept })));
-            }
+            Ok(object) => self.arrive(key, object),
+            Err(reason) => self.cannot_read(key, reason, &mut passed),
         }
         self.queue.answered(key);
         self.barriers.answered(key, *ticket);
@@ -214,7 +227,9 @@ impl Contents {
         content.is_forbidden = is_forbidden;
         content.failures = content.failures.saturating_add(1);
         let failures = content.failures;
-        self.queue.push_later(key.clone(), again_at(failures));
+        if let Some(rank) = self.budget.rank(key) {
+            self.queue.push_later(rank.clone(), again_at(failures));
+        }
         (Some(failures), self.finish())
     }
 
@@ -223,8 +238,7 @@ impl Contents {
         self.barriers.awaited().map(|key| key.kind).collect()
     }
 
-    /// How many objects of a kind were fetched, and are named.
-    pub(super) fn count(&self, kind: Kind) -> usize {
+    pub(super) fn counts(&self, kind: Kind) -> Count {
         self.counts.get(&kind).copied().unwrap_or_default()
     }
 
@@ -240,25 +254,35 @@ impl Contents {
 
     fn exists(&mut self, object: &Object) {
         let key = object.key();
-        if let Some(content) = self.named.get(&key) {
+        self.existing.insert(key.clone(), object.created());
+        self.place(&key);
+        if let Some(content) = self.named.get_mut(&key) {
+            let is_unknown = content.is_unknown();
             let version = object.metadata().resource_version.as_deref();
             // A fetch may have been faster than the watch.
             if version.is_none() || content.version.as_deref() != version {
-                self.queue.push(key.clone());
+                if content.is_over {
+                    // There is room if it became small enough.
+                    content.is_stale = true;
+                    self.budget.look_again(&key);
+                } else {
+                    self.enqueue(&key);
+                }
             }
             // Who waits anyway waits for this, too.
-            for referrer in content.by.iter().filter(|_| content.is_unknown()) {
+            let by = self.named.get(&key).filter(|_| is_unknown).map(|content| &content.by);
+            for referrer in by.into_iter().flatten() {
                 let held = self.referrers.get_mut(referrer).and_then(|it| it.held.as_mut());
                 if let Some(held) = held.filter(|held| held.names.contains(&key)) {
                     held.missing.insert(key.clone());
                 }
             }
         }
-        self.existing.insert(key);
     }
 
     fn is_gone(&mut self, key: &ObjectKey, passed: &mut Vec<Event>) {
         self.existing.remove(key);
+        self.budget.remove(key);
         let Some(content) = self.named.get_mut(key) else { return };
         let by = content.by.clone();
         let content = std::mem::replace(content, Content { by, ..Content::default() });
@@ -271,14 +295,14 @@ impl Contents {
         let (key, names) = (object.key(), object.named_content());
         let mut missing = BTreeSet::new();
         for name in &names {
-            let exists = self.existing.contains(name);
+            let exists = self.existing.contains_key(name);
             let is_new = !self.named.contains_key(name);
-            let content = self.named.entry(name.clone()).or_default();
-            content.by.insert(key.clone());
-            if exists && is_new {
-                self.queue.push(name.clone());
+            self.named.entry(name.clone()).or_default().by.insert(key.clone());
+            self.place(name);
+            if is_new {
+                self.enqueue(name);
             }
-            if exists && content.is_unknown() {
+            if exists && self.named.get(name).is_some_and(Content::is_unknown) {
                 missing.insert(name.clone());
             }
         }
@@ -327,29 +351,40 @@ impl Contents {
 
     /// A version of an object that named these does not count any more.
     fn let_go(&mut self, referrer: &ObjectKey, names: BTreeSet<ObjectKey>) {
-        let still = self.referrers.get(referrer);
         for name in names {
-            if !still.is_some_and(|still| still.names(&name))
+            if !self.referrers.get(referrer).is_some_and(|still| still.names(&name))
                 && let Some(content) = self.named.get_mut(&name)
             {
                 content.by.remove(referrer);
+                self.place(&name);
                 self.released.insert(name);
             }
         }
     }
 
-    /// Ends a step: what waits for nothing more is passed on, and what nothing names any more is forgotten.
+    /// Ends a step: what waits for nothing more is passed on, what nothing names any more is forgotten, and what has no room
+    /// then is withheld, for which nothing has to wait.
     fn pass(&mut self, mut passed: Vec<Event>) {
-        for key in std::mem::take(&mut self.complete) {
-            self.pass_if_complete(&key, &mut passed);
-        }
-        for name in std::mem::take(&mut self.released) {
-            if self.named.get(&name).is_some_and(|content| content.by.is_empty())
-                && let Some(content) = self.named.remove(&name)
-            {
-                self.forget(&name, &content, &mut passed);
+        let (mut complete, mut gone) = (Vec::new(), Vec::new());
+        loop {
+            for key in std::mem::take(&mut self.complete) {
+                self.pass_if_complete(&key, &mut complete);
+            }
+            for name in std::mem::take(&mut self.released) {
+                if self.named.get(&name).is_some_and(|content| content.by.is_empty())
+                    && let Some(content) = self.named.remove(&name)
+                {
+                    self.budget.remove(&name);
+                    self.forget(&name, &content, &mut gone);
+                }
+            }
+            self.settle(&mut passed);
+            if self.complete.is_empty() {
+                break;
             }
         }
+        passed.append(&mut complete);
+        passed.append(&mut gone);
         if !passed.is_empty() {
             self.output.inputs.push(Input::Batch(passed));
         }
@@ -358,9 +393,8 @@ impl Contents {
     fn forget(&mut self, key: &ObjectKey, content: &Content, passed: &mut Vec<Event>) {
         self.queue.remove(key);
         self.barriers.forget(key);
-        if content.object.is_some() {
-            let count = self.counts.entry(key.kind).or_default();
-            *count = count.saturating_sub(1);
+        if let Some(object) = &content.object {
+            self.count(key.kind).remove(object);
             passed.push(Event::Deleted(key.clone()));
         }
         if content.is_unreadable {

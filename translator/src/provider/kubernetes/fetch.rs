@@ -44,13 +44,14 @@ impl Fetcher {
         inputs: mpsc::Sender<Input>,
         board: Board,
         barrier: Arc<Mutex<Barrier>>,
+        content_bytes: u64,
     ) -> Self {
         Self {
             client,
             inputs,
             board,
             barrier,
-            contents: Contents::default(),
+            contents: Contents::new(content_bytes),
             open: FuturesUnordered::new(),
             awaited: BTreeSet::new(),
         }
@@ -108,7 +109,7 @@ impl Fetcher {
             }
         }
         for kind in Kind::ALL.iter().filter(|kind| kind.is_read_by_reference()) {
-            self.board.count_fetched(*kind, self.contents.count(*kind));
+            self.board.count_fetched(*kind, self.contents.counts(*kind));
         }
         let awaited = self.contents.awaited();
         if awaited != self.awaited {

@@ -22,6 +22,7 @@ use crate::metrics::KubernetesMetrics;
 use crate::provider::Input;
 use barrier::Barrier;
 use fetch::Fetcher;
+use heliograph_translator_core::Limits;
 use heliograph_translator_core::objects::Kind;
 use kube::Client;
 use selection::Selection;
@@ -51,6 +52,7 @@ pub struct Kubernetes {
     observed: Observed,
     board: Board,
     refresh: Refresh,
+    content_bytes: u64,
 }
 
 /// Asks the provider to make sure that it has told everything there is.
@@ -72,7 +74,14 @@ impl Kubernetes {
         metrics: KubernetesMetrics,
     ) -> Self {
         let board = Board::new(metrics);
-        Self { client, scope, observed, board, refresh: Refresh::default() }
+        let content_bytes = Limits::default().content_bytes;
+        Self { client, scope, observed, board, refresh: Refresh::default(), content_bytes }
+    }
+
+    #[must_use]
+    pub fn with_limits(mut self, limits: &Limits) -> Self {
+        self.content_bytes = limits.content_bytes;
+        self
     }
 
     /// What is to be said of what the API serves.
@@ -104,7 +113,13 @@ impl Kubernetes {
         *told.barrier() = Barrier::new(kinds.iter().copied());
         let mut watches = JoinSet::new();
         let barrier = self.refresh.barrier.clone();
-        let fetcher = Fetcher::new(self.client.clone(), inputs, self.board.clone(), barrier);
+        let fetcher = Fetcher::new(
+            self.client.clone(),
+            inputs,
+            self.board.clone(),
+            barrier,
+            self.content_bytes,
+        );
         let stopped = stop.clone();
         watches.spawn(async move {
             tokio::select! {

@@ -1,5 +1,5 @@
 use heliograph_translator_core::objects::Kind;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{ApiResource, DynamicObject};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -41,7 +41,7 @@ impl ServedMetadata {
     }
 }
 
-/// Its name and its version. Labels and annotations of objects that nobody names are not kept either.
+/// Its name, its version and its age. Labels and annotations of objects that nobody names are not kept either.
 impl<'de> Deserialize<'de> for ServedMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
@@ -55,10 +55,12 @@ impl<'de> Deserialize<'de> for ServedMetadata {
             name: Option<String>,
             namespace: Option<String>,
             resource_version: Option<String>,
+            creation_timestamp: Option<Time>,
         }
-        let Metadata { name, namespace, resource_version } =
+        let Metadata { name, namespace, resource_version, creation_timestamp } =
             Answer::deserialize(deserializer)?.metadata;
-        Ok(Self(ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() }))
+        let rest = ObjectMeta::default();
+        Ok(Self(ObjectMeta { name, namespace, resource_version, creation_timestamp, ..rest }))
     }
 }
 
@@ -178,10 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn of_metadata_the_name_and_the_version_are_kept() {
+    fn of_metadata_the_name_the_version_and_the_age_are_kept() {
         let metadata = json!({
             "name": "pair", "namespace": "shop", "resourceVersion": "7", "uid": "u",
             "annotations": { LAST_APPLIED: "{}" }, "labels": { "a": "b" }, "generation": "one",
+            "creationTimestamp": "2026-01-02T03:04:05Z",
         });
         let answer = json!({ "kind": "PartialObjectMetadata", "metadata": metadata });
         let served = serde_json::from_value::<ServedMetadata>(answer).unwrap().into_served();
@@ -189,6 +192,7 @@ mod tests {
             name: Some("pair".to_owned()),
             namespace: Some("shop".to_owned()),
             resource_version: Some("7".to_owned()),
+            creation_timestamp: serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap(),
             ..ObjectMeta::default()
         };
         assert_eq!((served.metadata, served.fields), (kept, Ok(Map::new())));

@@ -1,3 +1,4 @@
+use super::budget::Rank;
 use heliograph_translator_core::objects::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -5,61 +6,64 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// What is to be fetched, each object once. Namespaces take turns: one that names thousands of Secrets does not hold up the
-/// one Secret of another.
+/// one Secret of another. Within a namespace the order is that in which contents have room, so that little is fetched for
+/// which there turns out to be none.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
+    waiting: BTreeMap<Arc<str>, BTreeSet<Rank>>,
+    /// Those that wait, as they are ordered there.
+    ranks: BTreeMap<ObjectKey, Rank>,
     /// The namespace that had the last turn.
     last: Arc<str>,
     /// What failed, and when it is due again.
-    later: BTreeMap<ObjectKey, Instant>,
-    by_time: BTreeSet<(Instant, ObjectKey)>,
-    /// What is being fetched, and whether it is to be fetched once more.
-    open: BTreeMap<ObjectKey, bool>,
+    later: BTreeMap<ObjectKey, (Instant, Rank)>,
+    by_time: BTreeSet<(Instant, Rank)>,
+    /// What is being fetched, with a rank if it is to be fetched once more.
+    open: BTreeMap<ObjectKey, Option<Rank>>,
 }
 
 impl Queue {
     /// One that failed waits for its time all the same.
-    pub(super) fn push(&mut self, key: ObjectKey) {
+    pub(super) fn push(&mut self, rank: Rank) {
+        let key = rank.key().clone();
         if let Some(again) = self.open.get_mut(&key) {
-            *again = true;
+            *again = Some(rank);
         } else if !self.later.contains_key(&key) {
-            self.waiting.entry(key.name.namespace.clone()).or_default().insert(key);
+            self.remove_waiting(&key);
+            self.waiting.entry(key.name.namespace.clone()).or_default().insert(rank.clone());
+            self.ranks.insert(key, rank);
         }
     }
 
     /// A fetch has failed.
-    pub(super) fn push_later(&mut self, key: ObjectKey, at: Instant) {
-        self.remove(&key);
-        self.by_time.insert((at, key.clone()));
-        self.later.insert(key, at);
+    pub(super) fn push_later(&mut self, rank: Rank, at: Instant) {
+        self.remove(rank.key());
+        self.later.insert(rank.key().clone(), (at, rank.clone()));
+        self.by_time.insert((at, rank));
     }
 
     /// Begins the next fetch. It is open until it is [answered](Self::answered), failed or removed.
     pub(super) fn pop(&mut self, now: Instant) -> Option<ObjectKey> {
         while self.next_due().is_some_and(|due| due <= now)
-            && let Some((_, key)) = self.by_time.pop_first()
+            && let Some((_, rank)) = self.by_time.pop_first()
         {
-            self.later.remove(&key);
-            self.push(key);
+            self.later.remove(rank.key());
+            self.push(rank);
         }
         let after = (Bound::Excluded(&*self.last), Bound::Unbounded);
         let next = self.waiting.range::<str, _>(after).next();
         let (namespace, _) = next.or_else(|| self.waiting.iter().next())?;
         let namespace = namespace.clone();
-        let keys = self.waiting.get_mut(&namespace)?;
-        let key = keys.pop_first()?;
-        if keys.is_empty() {
-            self.waiting.remove(&namespace);
-        }
+        let key = self.waiting.get(&namespace)?.first()?.key().clone();
+        self.remove_waiting(&key);
         self.last = namespace;
-        self.open.insert(key.clone(), false);
+        self.open.insert(key.clone(), None);
         Some(key)
     }
 
     pub(super) fn answered(&mut self, key: &ObjectKey) {
-        if self.open.remove(key) == Some(true) {
-            self.push(key.clone());
+        if let Some(again) = self.open.remove(key).flatten() {
+            self.push(again);
         }
     }
 
@@ -69,27 +73,32 @@ impl Queue {
 
     /// What failed is due.
     pub(super) fn hasten(&mut self) {
-        self.by_time.clear();
-        for key in std::mem::take(&mut self.later).into_keys() {
-            self.push(key);
+        self.later.clear();
+        for (_, rank) in std::mem::take(&mut self.by_time) {
+            self.push(rank);
         }
     }
 
     /// Whether a fetch of this object is to begin, now or later.
     pub(super) fn contains(&self, key: &ObjectKey) -> bool {
-        self.open.get(key) == Some(&true)
+        self.open.get(key).is_some_and(Option::is_some)
             || self.later.contains_key(key)
-            || self.waiting.get(&key.name.namespace).is_some_and(|keys| keys.contains(key))
+            || self.ranks.contains_key(key)
     }
 
     pub(super) fn remove(&mut self, key: &ObjectKey) {
         self.open.remove(key);
-        if let Some(at) = self.later.remove(key) {
-            self.by_time.remove(&(at, key.clone()));
+        if let Some(due) = self.later.remove(key) {
+            self.by_time.remove(&due);
         }
-        if let Some(keys) = self.waiting.get_mut(&key.name.namespace) {
-            keys.remove(key);
-            if keys.is_empty() {
+        self.remove_waiting(key);
+    }
+
+    fn remove_waiting(&mut self, key: &ObjectKey) {
+        let Some(rank) = self.ranks.remove(key) else { return };
+        if let Some(ranks) = self.waiting.get_mut(&key.name.namespace) {
+            ranks.remove(&rank);
+            if ranks.is_empty() {
                 self.waiting.remove(&key.name.namespace);
             }
         }
@@ -102,19 +111,19 @@ mod tests {
     use heliograph_translator_core::objects::{Kind, ObjectName};
     use std::time::Duration;
 
-    fn key(namespace: &str, name: &str) -> ObjectKey {
-        ObjectName::new(namespace, name).of(Kind::Secret)
+    fn rank(namespace: &str, name: &str) -> Rank {
+        Rank::new(false, 0, &ObjectName::new(namespace, name).of(Kind::Secret))
     }
 
     #[test]
     fn namespaces_take_turns() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for name in ["1", "2", "3", "4"] {
-            queue.push(key("many", name));
+            queue.push(rank("many", name));
         }
-        queue.push(key("one", "1"));
-        queue.push(key("few", "1"));
-        queue.push(key("few", "2"));
+        queue.push(rank("one", "1"));
+        queue.push(rank("few", "1"));
+        queue.push(rank("few", "2"));
         let order: Vec<String> =
             std::iter::from_fn(|| queue.pop(now)).map(|key| key.name.to_string()).collect();
         assert_eq!(order, ["few/1", "many/1", "one/1", "few/2", "many/2", "many/3", "many/4"]);
@@ -123,12 +132,13 @@ mod tests {
     #[test]
     fn an_object_is_fetched_once_at_a_time_and_again_if_it_changed_meanwhile() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let key = key("shop", "pair");
-        queue.push(key.clone());
-        queue.push(key.clone());
+        let pair = rank("shop", "pair");
+        let key = pair.key().clone();
+        queue.push(pair.clone());
+        queue.push(pair.clone());
         assert_eq!(queue.pop(now), Some(key.clone()));
         assert!(!queue.contains(&key));
-        queue.push(key.clone());
+        queue.push(pair);
         assert!(queue.contains(&key));
         assert_eq!(queue.pop(now), None);
         queue.answered(&key);
@@ -140,17 +150,18 @@ mod tests {
     #[test]
     fn what_failed_waits_for_its_time_unless_somebody_waits_for_it() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let (key, at) = (key("shop", "pair"), now + Duration::from_secs(1));
-        queue.push(key.clone());
+        let (pair, at) = (rank("shop", "pair"), now + Duration::from_secs(1));
+        let key = pair.key().clone();
+        queue.push(pair.clone());
         queue.pop(now);
-        queue.push_later(key.clone(), at);
-        queue.push(key.clone());
+        queue.push_later(pair.clone(), at);
+        queue.push(pair.clone());
         assert_eq!((queue.pop(now), queue.next_due()), (None, Some(at)));
         assert_eq!((queue.pop(at), queue.next_due()), (Some(key.clone()), None));
-        queue.push_later(key.clone(), at);
+        queue.push_later(pair.clone(), at);
         queue.hasten();
         assert_eq!(queue.pop(now), Some(key.clone()));
-        queue.push_later(key.clone(), at);
+        queue.push_later(pair, at);
         queue.remove(&key);
         assert_eq!((queue.pop(at), queue.next_due()), (None, None));
     }

@@ -1,3 +1,4 @@
+mod budget;
 mod orders;
 
 use super::*;
@@ -10,8 +11,10 @@ fn secret(name: &str) -> ObjectKey {
     ObjectName::new("shop", name).of(Kind::Secret)
 }
 
+/// One of another namespace is called "far".
 fn gateway(name: &str) -> ObjectKey {
-    ObjectName::new("shop", name).of(Kind::Gateway)
+    let namespace = if name == "far" { "far" } else { "shop" };
+    ObjectName::new(namespace, name).of(Kind::Gateway)
 }
 
 fn metadata(key: &ObjectKey, version: u64) -> ObjectMeta {
@@ -25,7 +28,8 @@ fn metadata(key: &ObjectKey, version: u64) -> ObjectMeta {
 
 /// A Gateway as its watch tells it.
 fn naming(key: &ObjectKey, generation: u64, names: &[&str]) -> Event {
-    let references: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
+    let reference = |name: &&str| json!({ "name": name, "namespace": "shop" });
+    let references: Vec<Value> = names.iter().map(reference).collect();
     let tls = json!({ "certificateRefs": references });
     let listener = json!({ "name": "a", "port": 443, "protocol": "HTTPS", "tls": tls });
     let spec = json!({ "gatewayClassName": "heliograph", "listeners": [listener] });
@@ -39,21 +43,39 @@ fn existing(key: &ObjectKey, version: u64) -> Event {
     Event::Applied(Kind::Secret.read(metadata(key, version), &mut json!({})).unwrap())
 }
 
+/// The same, made at a time.
+fn existing_since(key: &ObjectKey, version: u64, created: u64) -> Event {
+    let mut metadata = metadata(key, version);
+    let time = format!("2026-01-01T00:{:02}:{:02}Z", created / 60, created % 60);
+    metadata.creation_timestamp = serde_json::from_value(json!(time)).unwrap();
+    Event::Applied(Kind::Secret.read(metadata, &mut json!({})).unwrap())
+}
+
 /// A Secret as it is fetched. Its content is its version.
 fn content(key: &ObjectKey, version: u64) -> Fetched {
+    content_of(key, version, 1)
+}
+
+/// The same, with at least so many bytes.
+fn content_of(key: &ObjectKey, version: u64, bytes: usize) -> Fetched {
     let mut object = Kind::Secret.read(metadata(key, version), &mut json!({})).unwrap();
     if let Object::Secret(secret) = &mut object {
-        let data = [("tls.crt".to_owned(), ByteString(version.to_string().into_bytes()))];
+        let data = [("tls.crt".to_owned(), ByteString(format!("{version:0bytes$}").into_bytes()))];
         std::sync::Arc::make_mut(secret).data = Some(data.into());
     }
     Fetched { version: version.to_string(), object: Ok(object) }
 }
+
+/// In place of the version of what is withheld.
+const WITHHELD: u64 = u64::MAX;
 
 /// What the translator knows.
 #[derive(Debug, Default)]
 struct Downstream {
     /// Gateways with their generation and what they name, and Secrets with their version.
     objects: BTreeMap<ObjectKey, (u64, BTreeSet<ObjectKey>)>,
+    /// How much content they have.
+    bytes: BTreeMap<ObjectKey, u64>,
     unread: BTreeSet<ObjectName>,
     log: Vec<String>,
 }
@@ -78,6 +100,7 @@ impl Downstream {
         match event {
             Event::Applied(object) => {
                 let version = match &object {
+                    withheld if withheld.is_withheld() => WITHHELD,
                     Object::Secret(secret) => {
                         let bytes = &secret.data.as_ref().expect("its content is there")["tls.crt"];
                         String::from_utf8(bytes.0.clone()).unwrap().parse().unwrap()
@@ -85,11 +108,16 @@ impl Downstream {
                     other => other.metadata().generation.unwrap().try_into().unwrap(),
                 };
                 let key = object.key();
-                self.log.push(format!("{} {version}", key.name.name));
+                match version {
+                    WITHHELD => self.log.push(format!("{} withheld", key.name.name)),
+                    _ => self.log.push(format!("{} {version}", key.name.name)),
+                }
+                self.bytes.insert(key.clone(), object.content_bytes());
                 self.objects.insert(key, (version, object.named_content()));
             }
             Event::Deleted(key) => {
                 self.log.push(format!("no {}", key.name.name));
+                self.bytes.remove(&key);
                 assert!(self.objects.remove(&key).is_some(), "{key} was never told");
             }
         }
@@ -109,7 +137,12 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self { contents: Contents::default(), told: Downstream::default(), now: Instant::now() }
+        Self::with_budget(u64::MAX)
+    }
+
+    fn with_budget(most: u64) -> Self {
+        let contents = Contents::new(most);
+        Self { contents, told: Downstream::default(), now: Instant::now() }
     }
 
     fn hear(&mut self, events: Vec<Event>) -> Vec<String> {
@@ -134,7 +167,11 @@ impl Bench {
     }
 
     fn answer(&mut self, fetch: &Fetch, version: u64) -> Vec<String> {
-        let output = self.contents.fetched(fetch, content(&fetch.key, version));
+        self.answer_with(fetch, version, 1)
+    }
+
+    fn answer_with(&mut self, fetch: &Fetch, version: u64, bytes: usize) -> Vec<String> {
+        let output = self.contents.fetched(fetch, content_of(&fetch.key, version, bytes));
         self.told.hear(output);
         self.told.take_log()
     }
@@ -158,13 +195,13 @@ fn a_gateway_is_told_with_what_it_names_and_nothing_waits_for_it() {
     let fetch = bench.fetch("pair");
     assert!(bench.is_idle());
     assert_eq!(bench.answer(&fetch, 1), ["pair 1", "edge 1"]);
-    assert_eq!(bench.contents.count(Kind::Secret), 1);
+    assert_eq!(bench.contents.counts(Kind::Secret).held, 1);
 
     // What is held is told at once.
     assert_eq!(bench.hear(vec![naming(&other, 2, &["pair"])]), ["other 2"]);
     assert_eq!(bench.hear(vec![naming(&edge, 2, &["none"])]), ["edge 2"]);
     assert_eq!(bench.hear(vec![Event::Deleted(other)]), ["no other", "no pair"]);
-    assert_eq!(bench.contents.count(Kind::Secret), 0);
+    assert_eq!(bench.contents.counts(Kind::Secret).held, 0);
     assert_eq!(bench.hear(vec![Event::Deleted(edge)]), ["no edge"]);
     assert!(bench.contents.named.is_empty() && bench.contents.referrers.is_empty());
 }

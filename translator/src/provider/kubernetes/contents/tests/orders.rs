@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
 enum Step {
-    PutSecret(usize),
+    /// With so many bytes.
+    PutSecret(usize, usize),
     DeleteSecret(usize),
     /// One that names the Secrets of a bit mask.
     PutGateway(usize, u8),
@@ -25,11 +26,11 @@ enum Step {
 }
 
 const SECRETS: [&str; 4] = ["a", "b", "c", "d"];
-const GATEWAYS: [&str; 3] = ["x", "y", "z"];
+const GATEWAYS: [&str; 3] = ["x", "y", "far"];
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        3 => (0..SECRETS.len()).prop_map(Step::PutSecret),
+        3 => (0..SECRETS.len(), 1..8usize).prop_map(|(secret, bytes)| Step::PutSecret(secret, bytes)),
         2 => (0..SECRETS.len()).prop_map(Step::DeleteSecret),
         3 => (0..GATEWAYS.len(), 0..16u8).prop_map(|(gateway, names)| Step::PutGateway(gateway, names)),
         1 => (0..GATEWAYS.len()).prop_map(Step::DeleteGateway),
@@ -45,25 +46,34 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..120)
 }
 
+#[derive(Clone, Copy)]
+struct Secret {
+    created: u64,
+    version: u64,
+    bytes: usize,
+}
+
 /// An API, what its watches have not told yet, and the fetches that are open.
 struct Play {
     bench: Bench,
     version: u64,
-    secrets: BTreeMap<ObjectKey, u64>,
+    most: u64,
+    secrets: BTreeMap<ObjectKey, Secret>,
     gateways: BTreeMap<ObjectKey, (u64, Vec<&'static str>)>,
     of_secrets: VecDeque<Event>,
     of_gateways: VecDeque<Event>,
     /// What the watch has told of Secrets.
     known: BTreeSet<ObjectKey>,
-    open: Vec<(Fetch, Option<Option<u64>>)>,
+    open: Vec<(Fetch, Option<Option<Secret>>)>,
     /// For each asking, what there was.
     asked: Vec<BTreeMap<ObjectKey, u64>>,
 }
 
 impl Play {
-    fn new() -> Self {
+    fn new(most: u64) -> Self {
         Self {
-            bench: Bench::new(),
+            bench: Bench::with_budget(most),
+            most,
             version: 0,
             secrets: BTreeMap::new(),
             gateways: BTreeMap::new(),
@@ -78,10 +88,11 @@ impl Play {
     fn step(&mut self, step: Step) {
         self.version += 1;
         match step {
-            Step::PutSecret(index) => {
-                let key = secret(SECRETS[index]);
-                self.secrets.insert(key.clone(), self.version);
-                self.of_secrets.push_back(existing(&key, self.version));
+            Step::PutSecret(index, bytes) => {
+                let (key, version) = (secret(SECRETS[index]), self.version);
+                let created = self.secrets.get(&key).map_or(version, |before| before.created);
+                self.secrets.insert(key.clone(), Secret { created, version, bytes });
+                self.of_secrets.push_back(existing_since(&key, version, created));
             }
             Step::DeleteSecret(index) => {
                 let key = secret(SECRETS[index]);
@@ -126,7 +137,7 @@ impl Play {
             Step::Ask => {
                 self.step(Step::HearOfSecrets(usize::MAX));
                 self.step(Step::HearOfGateways(usize::MAX));
-                let secrets = self.secrets.clone().into_iter();
+                let secrets = self.secrets.iter().map(|(key, it)| (key.clone(), it.version));
                 let gateways =
                     self.gateways.iter().map(|(key, (version, _))| (key.clone(), *version));
                 self.asked.push(secrets.chain(gateways).collect());
@@ -148,7 +159,9 @@ impl Play {
                 self.step(Step::Read(index));
                 let (fetch, read) = self.open.remove(index);
                 let log = match read.flatten() {
-                    Some(version) => self.bench.answer(&fetch, version),
+                    Some(Secret { version, bytes, .. }) => {
+                        self.bench.answer_with(&fetch, version, bytes)
+                    }
                     None => self.bench.fail(&fetch, false),
                 };
                 self.check(&log);
@@ -166,6 +179,8 @@ impl Play {
     /// What holds at every moment.
     fn check(&self, log: &[String]) {
         let told = &self.bench.told.objects;
+        let bytes: u64 = self.bench.told.bytes.values().sum();
+        assert!(bytes <= self.most, "{bytes} bytes are held, and {} may be", self.most);
         for line in log {
             let (name, version) = line.split_once(' ').unwrap();
             if GATEWAYS.contains(&name) {
@@ -211,32 +226,48 @@ impl Play {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
-    /// It ends as with watches of whole objects, but for Secrets that nothing names.
+    /// It ends as with watches of whole objects, but for Secrets that nothing names, and those that do not fit.
     #[test]
-    fn any_order_of_events_and_answers_ends_in_the_same_state(steps in steps()) {
-        let mut play = Play::new();
+    fn any_order_of_events_and_answers_ends_in_the_same_state(
+        steps in steps(),
+        most in prop_oneof![Just(u64::MAX), 0..24u64],
+    ) {
+        let mut play = Play::new(most);
         steps.into_iter().for_each(|step| play.step(step));
         play.settle();
-        let mut expected: BTreeMap<ObjectKey, (u64, BTreeSet<ObjectKey>)> = BTreeMap::new();
+        let (mut expected, mut named) = (BTreeMap::new(), BTreeMap::new());
         for (key, (version, names)) in &play.gateways {
             let names: BTreeSet<ObjectKey> = names.iter().map(|name| secret(name)).collect();
             for name in &names {
-                if let Some(version) = play.secrets.get(name) {
-                    expected.insert(name.clone(), (*version, BTreeSet::new()));
+                if let Some(it) = play.secrets.get(name) {
+                    let is_foreign = named.entry(name.clone()).or_insert((true, it.created));
+                    is_foreign.0 &= *key.name.namespace != *"shop";
                 }
             }
             expected.insert(key.clone(), (*version, names));
         }
+        // Those that Gateways of their own namespace name, then the oldest, as long as they fit.
+        let mut named: Vec<_> = named.into_iter().map(|(key, rank)| (rank, key)).collect();
+        named.sort();
+        let (mut bytes, mut fitting) = (0, 0);
+        for (_, key) in named {
+            let Secret { version, bytes: own, .. } = play.secrets[&key];
+            bytes += (own as u64).max(version.to_string().len() as u64);
+            fitting += usize::from(bytes <= most);
+            let version = if bytes <= most { version } else { WITHHELD };
+            expected.insert(key, (version, BTreeSet::new()));
+        }
         prop_assert_eq!(&play.bench.told.objects, &expected);
         prop_assert_eq!(play.bench.contents.awaited(), BTreeSet::new());
-        let held = expected.keys().filter(|key| key.kind == Kind::Secret).count();
-        prop_assert_eq!(play.bench.contents.count(Kind::Secret), held);
+        let secrets = expected.keys().filter(|key| key.kind == Kind::Secret).count();
+        let count = Count { held: fitting, withheld: secrets - fitting };
+        prop_assert_eq!(play.bench.contents.counts(Kind::Secret), count);
         for key in play.gateways.keys() {
             play.of_gateways.push_back(Event::Deleted(key.clone()));
         }
         play.settle();
-        let Contents { referrers, named, .. } = &play.bench.contents;
-        prop_assert!(referrers.is_empty() && named.is_empty());
+        let Contents { referrers, named, arrived, .. } = &play.bench.contents;
+        prop_assert!(referrers.is_empty() && named.is_empty() && arrived.is_empty());
         prop_assert!(play.bench.told.objects.is_empty());
     }
 }
