@@ -2,7 +2,7 @@
 //! that start.
 
 use crate::harness::write;
-use crate::redis_site::{FLEET, Program, Site};
+use crate::redis_site::{FLEET, Program, Site, bootstrap};
 use crate::servers::{Server, until};
 use crate::traffic::{Traffic, ask};
 use serde_json::Value;
@@ -116,6 +116,46 @@ async fn a_route_that_only_envoy_rejects_is_left_out_and_all_others_are_served()
     assert_eq!(problem(&translator, "bad").await, None);
     second.assert_undisturbed().await;
     for mut program in [translator, one, two] {
+        assert!(program.end().await.success(), "{}", program.log());
+    }
+}
+
+/// Heliograph raises Envoy's limit for regular expressions in its bootstraps. An Envoy that was started before has the default,
+/// and rejects ordinary ones.
+fn old_bootstrap(name: &str, distributor: &Program) -> String {
+    let new = bootstrap(name, std::slice::from_ref(distributor), "DELTA_GRPC", "");
+    let (raised, default) = ("error_level: 32768", "error_level: 100");
+    assert!(new.contains(raised), "{new}");
+    new.replace(raised, default)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn envoys_that_still_have_the_old_bootstrap_hold_up_no_route_of_others() {
+    let redis = Server::start(&[]).await;
+    let site = Site::new(&redis.url()).await;
+    let mut translator = site.translator().await;
+    let mut distributor = site.distributor("one").await;
+    let mut old = site.envoy_from("old", &old_bootstrap("old", &distributor)).await;
+    old.until_live().await;
+    site.until_answered_by("blue").await;
+    let ordinary = "{type: RegularExpression, value: '^/v4/advisory/[0-9a-z-]{36}/clone$'}";
+    write(&site.manifests(), "ordinary.yaml", &tenant("ordinary", ordinary));
+    until("it is left out", async || problem(&translator, "ordinary").await.is_some()).await;
+    write(&site.manifests(), "late.yaml", &tenant("late", "{value: /late/path}"));
+    until_served(&site, "/late").await;
+
+    // The Envoys are replaced, and the route is tried again.
+    let new = site.envoy("new", &distributor).await;
+    new.until_live().await;
+    assert!(old.end().await.success(), "{}", old.log());
+    let again = tenant("ordinary", ordinary)
+        .replace("{name: ordinary}", "{name: ordinary, annotations: {heliograph.dev/retry: '1'}}");
+    write(&site.manifests(), "ordinary.yaml", &again);
+    until_served(&site, "/v4/advisory/0123456789-abcdefghijklmnopqrstuvwxy/clone").await;
+    until_served(&site, "/late").await;
+    assert_eq!(problem(&translator, "ordinary").await, None);
+    new.assert_undisturbed().await;
+    for program in [&mut translator, &mut distributor] {
         assert!(program.end().await.success(), "{}", program.log());
     }
 }

@@ -5,6 +5,7 @@
 
 mod case;
 mod delay;
+mod retry;
 mod search;
 
 use crate::proxies::{FleetProxies, Rejection};
@@ -15,6 +16,7 @@ use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Version};
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_translator_core::{Culprit, RejectedResource, World};
 use heliograph_views::LeftOut;
+use retry::Retries;
 use search::{Extent, Trial};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,6 +33,7 @@ pub(crate) struct Isolation {
     standing: BTreeMap<(FleetName, Version), Instant>,
     /// The rejected versions that count as a rejection already.
     counted: BTreeSet<(FleetName, Version)>,
+    retries: Retries,
     pub(crate) delay: Delay,
 }
 
@@ -135,6 +138,12 @@ impl Isolation {
             changes.extend(case.changes(fleet, world));
             self.cases.insert(subject, case);
         }
+        // Not while something else is searched for: the answers would be about both.
+        if self.cases.keys().all(|subject| subject.fleet() != fleet)
+            && let Some(object) = self.retries.next(fleet, world, answered.now)
+        {
+            changes.push((object, None));
+        }
         changes
     }
 
@@ -163,12 +172,14 @@ impl Isolation {
             Some((since, _)) => since + CONFIRMING,
             None => case.decided_at + PUBLISHING,
         });
-        standing.chain(cases).min()
+        standing.chain(cases).chain(self.retries.due()).min()
     }
 
     /// Whether there is something to decide for a fleet.
-    pub(crate) fn concerns(&self, fleet: &FleetName, said: &FleetProxies) -> bool {
+    pub(crate) fn concerns(&self, fleet: &FleetName, said: &FleetProxies, world: &World) -> bool {
         !said.rejections.is_empty()
+            || self.retries.has(fleet)
+            || world.left_out(fleet).next().is_some()
             || self.cases.keys().any(|subject| subject.fleet() == fleet)
             || self.standing.keys().any(|(of, _)| of == fleet)
             || self.counted.iter().any(|(of, _)| of == fleet)
@@ -180,6 +191,7 @@ impl Isolation {
         self.given_up.retain(|subject, _| !fleets.contains(subject.fleet()));
         self.standing.retain(|(fleet, _), _| !fleets.contains(fleet));
         self.counted.retain(|(fleet, _)| !fleets.contains(fleet));
+        self.retries.retired(fleets);
     }
 
     /// What more proxies reject than accept. Those are most of all that are connected, or it has been so for a while.

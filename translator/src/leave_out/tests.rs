@@ -1,3 +1,4 @@
+use super::retry::RETRY_EVERY;
 use super::*;
 use heliograph_snapshot::{Head, Version};
 use heliograph_translator_core::Event;
@@ -379,4 +380,30 @@ fn a_route_that_changes_faster_than_proxies_answer_has_to_wait() {
         assert_eq!(admitted.is_empty(), number > 0, "after {number} others");
     }
     assert_eq!(fleet.isolation.delay.due(), Some(fleet.now + Duration::from_secs(4)));
+}
+
+#[test]
+fn what_is_left_out_is_tried_again_now_and_then_one_object_at_a_time() {
+    let mut fleet = Fleet::new(&["evil", "wicked"], "header value 'evil' is not allowed");
+    fleet.apply(&route("good", "fine"));
+    fleet.isolate();
+    fleet.apply(&route("bad", "evil"));
+    fleet.isolate();
+    fleet.words = "header value 'wicked' is not allowed".to_owned();
+    fleet.apply(&route("worse", "wicked"));
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), ["bad", "worse"]);
+    // The same proxies reject it again.
+    fleet.words = "header value 'evil' is not allowed".to_owned();
+    fleet.now += RETRY_EVERY;
+    assert_eq!(fleet.isolate(), 3, "once to try it, once to leave it out, once to store that");
+    assert_eq!(fleet.left_out(), ["bad", "worse"]);
+    // Others do not.
+    fleet.rejects.clear();
+    fleet.now += RETRY_EVERY;
+    assert_eq!(fleet.isolate(), 1);
+    assert_eq!(fleet.left_out(), ["bad"], "it is the turn of the other");
+    fleet.now += RETRY_EVERY;
+    fleet.isolate();
+    assert_eq!(fleet.left_out(), [""; 0]);
 }

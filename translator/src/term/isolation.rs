@@ -23,7 +23,7 @@ impl Translator {
         let Some(proxies) = self.proxies.borrow().clone() else { return false };
         for (fleet, said) in proxies.iter() {
             // What an operator holds is not what was translated.
-            if publisher.is_pinned(fleet) || !self.isolation.concerns(fleet, said) {
+            if publisher.is_pinned(fleet) || !self.isolation.concerns(fleet, said, &self.world) {
                 continue;
             }
             let Some(versions) = publisher.versions(fleet) else { continue };
@@ -92,7 +92,7 @@ impl Translator {
 
 fn tell(fleet: &FleetName, object: &ObjectKey, left_out: Option<&LeftOut>) {
     match left_out {
-        None => tracing::info!(%fleet, %object, "nothing of it is left out any more"),
+        None => tracing::info!(%fleet, %object, "published whole again"),
         Some(left_out) if left_out.is_suspect => tracing::info!(
             %fleet, %object,
             "left out to find out whether it is what proxies reject: {}", left_out.words
