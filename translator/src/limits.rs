@@ -46,7 +46,7 @@ pub struct LimitArgs {
     )]
     pub max_content_size: u64,
 
-    /// How large a route table may be, at most 60MiB; the youngest routes are refused
+    /// How large a route table may be, at most 60MiB; namespaces beyond their share lose copies and routes
     #[arg(
         long,
         env = "HELIO_MAX_TABLE_SIZE",

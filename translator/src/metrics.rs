@@ -120,7 +120,7 @@ impl TranslatorMetrics {
         let refused = IntGaugeVec::new(
             Opts::new(
                 "heliograph_translator_refused_routes",
-                "Routes that are not served because they do not fit, by the budget: an expression of theirs, their own (route), or what their namespace or a table of theirs may take with older routes.",
+                "Routes that are not served because they do not fit, by the budget: an expression of theirs, their own (route), what their namespace may take with older routes (namespace), or its share of a table (table). The last counts also routes that only lack copies at hostnames of other namespaces.",
             ),
             &["budget"],
         )?;

@@ -223,7 +223,8 @@ fn every_condition_is_in_the_table_of_reasons() {
     assert_eq!(unseen, OF_WRITER, "every row wants a golden case, or to be taken away");
 }
 
-/// What proxies answer, what operators ordered, what cannot be read, and that nothing is in the way of a listener.
+/// What proxies answer, what operators ordered, what cannot be read, that nothing is in the way of a listener, and what
+/// takes a full table (`large.rs`).
 const OF_WRITER: &[&Reason] = &[
     reasons::gateway_class::accepted::UNSUPPORTED_VALUE,
     reasons::gateway::programmed::PENDING,
@@ -236,6 +237,7 @@ const OF_WRITER: &[&Reason] = &[
     reasons::listener_set::held::ROLLED_BACK,
     reasons::route::programmed::REJECTED_BY_PROXIES,
     reasons::route::programmed::LEFT_OUT,
+    reasons::route::programmed::TOO_LARGE,
     reasons::backend_tls_policy::accepted::UNSUPPORTED_VALUE,
     reasons::view_policy::accepted::UNSUPPORTED_VALUE,
     reasons::view_policy::programmed::REJECTED_BY_PROXIES,

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use heliograph_envoy::Message;
+use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
 use heliograph_translator_core::{Event, Limits, OverBudget, World};
@@ -155,4 +157,104 @@ fn routes_that_are_refused_for_an_expression_are_counted_where_they_would_be_ser
     assert_eq!(world.over_budget(), counted);
     apply(&mut world, &at("web", "/[a-z]+"));
     assert_eq!(world.over_budget(), OverBudget::default());
+}
+
+/// A route of a namespace for these hosts, of about so many bytes at each.
+fn sized(namespace: &str, name: &str, created: &str, hosts: &[String], bytes: usize) -> String {
+    let value = "v".repeat(bytes.min(4000));
+    let headers = |n: usize| json!({"name": format!("set-{n}"), "value": value});
+    let set: Vec<_> = (0..bytes.div_ceil(4000)).map(headers).collect();
+    let filter = json!({"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": set}});
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": created},
+        "spec": {
+            "parentRefs": [{"name": "web", "namespace": "infra"}],
+            "hostnames": hosts,
+            "rules": [{"matches": [{"path": {"value": format!("/{name}")}}], "filters": [filter]}],
+        },
+    })
+    .to_string()
+}
+
+/// What is served, without some virtual hosts.
+fn served_without(world: &World, hosts: &[&str]) -> BTreeMap<(ResourceType, String), Vec<u8>> {
+    let without = |((kind, name), body): ((ResourceType, String), bytes::Bytes)| {
+        let body = match kind {
+            ResourceType::Route => {
+                let mut table = RouteConfiguration::decode(&*body).unwrap();
+                table.virtual_hosts.retain(|it| !hosts.contains(&&*it.name));
+                table.encode_to_vec()
+            }
+            _ => body.to_vec(),
+        };
+        ((kind, name), body)
+    };
+    served(world).into_iter().map(without).collect()
+}
+
+#[test]
+fn a_wide_route_that_grows_loses_its_copies_and_takes_nothing_from_younger_routes_of_others() {
+    let limits = Limits { table_bytes: 1 << 20, ..Limits::default() };
+    let mut world = World::with_limits(limits.clone());
+    apply(&mut world, OBJECTS);
+    let small = |number: usize| {
+        let host = format!("{number}.tenant.example.com");
+        sized("tenant", &format!("small-{number}"), "2026-02-02T00:00:00Z", &[host], 100)
+    };
+    for number in 0..40 {
+        apply(&mut world, &small(number));
+    }
+    // There is room for one copy, at the only host of `shop`.
+    let with_copies = ["*", "cart.example.com"];
+    let alone = served_without(&world, &with_copies);
+
+    // It fits, and every host has a copy.
+    let wide = |bytes| sized("hostile", "wide", "2026-01-01T00:00:00Z", &[], bytes);
+    apply(&mut world, &wide(4000));
+    assert_eq!(world.over_budget(), OverBudget::default());
+    let copied = served(&world);
+    let size: usize = copied.values().map(bytes::Bytes::len).sum();
+    assert!(size > 40 * 4000, "{size}");
+    assert_eq!(problem(&world, "wide"), None);
+
+    // It grows, and is still the oldest: no other route pays for that.
+    apply(&mut world, &wide(40_000));
+    assert_eq!(world.over_budget(), OverBudget { table: 1, ..OverBudget::default() });
+    assert!(served_without(&world, &with_copies) == alone);
+    let problem = problem(&world, "wide").unwrap();
+    let expected = "TooLarge: The route is not served at hostnames of namespaces tenant: ";
+    assert!(problem.starts_with(expected), "{problem}");
+    let refused: Vec<_> = world.problems().filter(|it| it.reason == "TooLarge").collect();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+
+    // The order of events does not matter, and when it is small again it has its copies again.
+    let mut other = World::with_limits(limits.clone());
+    apply(&mut other, &wide(40_000));
+    for number in (0..40).rev() {
+        apply(&mut other, &small(number));
+    }
+    apply(&mut other, OBJECTS);
+    assert!(served(&other) == served(&world));
+    apply(&mut world, &wide(4000));
+    assert!(served(&world) == copied);
+
+    // What a tenant adds pushes nothing of the others out either, whatever the hosts multiply.
+    let mut crowded = World::with_limits(limits);
+    apply(&mut crowded, OBJECTS);
+    apply(&mut crowded, &wide(4000));
+    apply(&mut crowded, &sized("calm", "calm", "2026-03-03T00:00:00Z", &["calm.org".into()], 100));
+    for number in 0..400 {
+        apply(&mut crowded, &small(number));
+    }
+    let table = served(&crowded).remove(&(ResourceType::Route, "http/80".into())).unwrap();
+    let table = RouteConfiguration::decode(&*table).unwrap();
+    assert_eq!(table.virtual_hosts.len(), 403);
+    let routes = |host: &str| {
+        let host = table.virtual_hosts.iter().find(|it| it.name == host).unwrap();
+        host.routes.len()
+    };
+    // At `calm.org` there are two wide routes beside its own; the hosts of `tenant` have no copy of the large one.
+    assert_eq!((routes("*"), routes("calm.org"), routes("7.tenant.example.com")), (2, 3, 2));
 }

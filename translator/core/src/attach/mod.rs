@@ -1,13 +1,13 @@
 //! Which listeners a route belongs to, and for which hosts.
 
 use crate::accept::{self, Door, allows};
-use crate::budget::{Cost, Excess};
+use crate::budget::{Cost, Excess, Loss};
 use crate::ir::{Hostname, ListenerId, TableKey};
 use crate::limits::{Limits, mebibytes};
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::routes::{self, Rules};
 use crate::status::Condition;
-use crate::status::reasons::route::accepted;
+use crate::status::reasons::route::{accepted, programmed};
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +33,8 @@ pub(crate) struct Parent {
     /// As the route has it: status repeats it to the letter.
     pub(crate) reference: gateway::ParentRef,
     pub(crate) accepted: Condition,
+    /// What is not served of a route that is accepted.
+    pub(crate) programmed: Option<Condition>,
     /// The Gateway that it is, or that it adds to.
     gateway: ObjectName,
     listeners: Vec<ListenerId>,
@@ -91,18 +93,52 @@ pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Arc<Attachme
     let limits = reader.limits();
     let mut attachment = Attachment::clone(placement);
     for parent in &mut attachment.parents {
-        let is_meant = match excess {
-            Excess::Route(_) | Excess::Namespace => !parent.hosts.is_empty(),
-            Excess::Tables(tables) => parent.hosts.iter().any(|host| tables.contains(&host.table)),
+        let losses = match excess {
+            Excess::Route(_) | Excess::Namespace => Vec::new(),
+            Excess::Tables(tables) => {
+                parent.hosts.iter().filter_map(|host| tables.get(&host.table)).collect()
+            }
         };
-        if is_meant {
+        let is_refused = match excess {
+            Excess::Route(_) | Excess::Namespace => !parent.hosts.is_empty(),
+            Excess::Tables(_) => losses.contains(&&Loss::All),
+        };
+        if is_refused {
             let namespace = &key.name.namespace;
             parent.accepted = Condition::new(accepted::TOO_LARGE, words(excess, namespace, limits));
             parent.listeners.clear();
             parent.hosts.clear();
+        } else if !losses.is_empty() {
+            let message = words_for_copies(&losses, limits);
+            parent.programmed = Some(Condition::new(programmed::TOO_LARGE, message));
         }
     }
     Some(Arc::new(attachment))
+}
+
+/// Where copies of a route are not served. Not more than a few namespaces are named: a message has a bound.
+fn words_for_copies(losses: &[&Loss], limits: &Limits) -> String {
+    const NAMED: usize = 5;
+    let namespaces: BTreeSet<&str> = losses
+        .iter()
+        .flat_map(|loss| match loss {
+            Loss::All => None,
+            Loss::Copies(namespaces) => Some(namespaces),
+        })
+        .flatten()
+        .map(|namespace| &**namespace)
+        .collect();
+    let more = match namespaces.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named: Vec<&str> = namespaces.into_iter().take(NAMED).collect();
+    format!(
+        "The route is not served at hostnames of namespaces {}{more}: with the copies there, a route table of this parent would be larger than {}, and this \
+         namespace takes more than its share of it",
+        named.join(", "),
+        mebibytes(limits.table_bytes),
+    )
 }
 
 /// Why a route is not served, and what would help.
@@ -118,7 +154,7 @@ fn words(excess: &Excess, namespace: &str, limits: &Limits) -> String {
             mebibytes(limits.namespace_bytes),
         ),
         Excess::Tables(_) => format!(
-            "A route table of this parent would be larger than {}, and this is one of its youngest routes",
+            "A route table of this parent would be larger than {}. Namespace {namespace} takes more than its share of it, and this is one of its youngest routes",
             mebibytes(limits.table_bytes),
         ),
     }
@@ -173,6 +209,7 @@ fn attach(
         fleet: entrance.fleet.clone(),
         reference: reference.clone(),
         accepted: Condition::new(accepted::ACCEPTED, "The route is attached"),
+        programmed: None,
         gateway: entrance.gateway.clone(),
         listeners: Vec::new(),
         hosts: Vec::new(),

@@ -1,7 +1,8 @@
 //! How much room routes take in route tables, and which of them do not fit. It is known before anything of a route is
-//! expanded, and which routes are left out depends on the routes alone, not on the order in which they came: the
-//! youngest go first.
+//! expanded, and what is left out depends on the routes alone, not on the order in which they came: of a namespace the
+//! youngest go first, and of a table what the namespaces have there that take more than their share.
 
+mod shares;
 mod table;
 
 use crate::ir::{Hostname, TableKey};
@@ -28,9 +29,30 @@ pub(crate) enum Excess {
     Route(u64),
     /// Together with older routes of its namespace.
     Namespace,
-    /// In these tables, together with older routes of whatever namespace.
-    Tables(BTreeSet<TableKey>),
+    /// In these tables, together with the routes of other namespaces.
+    Tables(BTreeMap<TableKey, Loss>),
 }
+
+/// What is lost of a route in a table whose namespace takes more than its share there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    All,
+    /// The copies at hosts of these namespaces.
+    Copies(BTreeSet<Arc<str>>),
+}
+
+/// What may be another than before.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// The budget that these are beyond.
+    pub(crate) routes: Vec<ObjectKey>,
+    /// Which routes these are without.
+    pub(crate) hosts: Vec<(TableKey, Hostname)>,
+}
+
+/// The routes that a host is without, although they are for it as well.
+#[derive(Clone, Copy)]
+pub(crate) struct NotCopied<'a>(&'a BTreeMap<Arc<str>, Seniority>);
 
 /// How many routes are refused, by the budget that they are beyond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +63,7 @@ pub struct OverBudget {
     pub route: usize,
     /// Together with older routes of their namespace.
     pub namespace: usize,
-    /// In one of their tables, together with older routes of whatever namespace.
+    /// In one of their tables, where their namespace takes more than its share; all of a route, or copies.
     pub table: usize,
 }
 
@@ -56,6 +78,15 @@ pub(crate) struct Budgets {
     over: OverBudget,
     /// Those that are refused for a regular expression, so that nothing is known of what they would take.
     expressions: BTreeSet<ObjectKey>,
+    unsettled: Unsettled,
+}
+
+/// What has changed since it was last worked out what fits.
+#[derive(Debug, Default)]
+struct Unsettled {
+    routes: BTreeSet<ObjectKey>,
+    namespaces: BTreeSet<Arc<str>>,
+    tables: BTreeSet<TableKey>,
 }
 
 #[derive(Debug, Default)]
@@ -77,48 +108,66 @@ impl Cost {
     }
 }
 
+impl NotCopied<'_> {
+    pub(crate) fn contains(self, created: i64, route: &ObjectKey) -> bool {
+        let first = self.0.get(&route.name.namespace);
+        first.is_some_and(|first| Seniority::new(created, route) >= *first)
+    }
+}
+
 impl Budgets {
-    /// Takes over what a route would take now; `None` if it is gone. Returns the routes of which another thing is true
-    /// than before.
-    pub(crate) fn set(
-        &mut self,
-        limits: &Limits,
-        route: &ObjectKey,
-        cost: Option<Cost>,
-    ) -> Vec<ObjectKey> {
+    /// Takes over what a route would take now; `None` if it is gone. What follows from that is not known before
+    /// [`Budgets::settle`].
+    pub(crate) fn set(&mut self, limits: &Limits, route: &ObjectKey, cost: Option<Cost>) {
         if self.costs.get(route) == cost.as_ref() {
-            return Vec::new();
+            return;
         }
-        let mut affected = BTreeSet::from([route.clone()]);
-        let mut tables = BTreeSet::new();
+        self.unsettled.routes.insert(route.clone());
+        self.unsettled.namespaces.insert(route.name.namespace.clone());
         if let Some(before) = self.costs.remove(route) {
-            self.remove(route, &before, &mut tables);
+            self.remove(route, &before);
         }
         if let Some(cost) = cost {
             if cost.total() <= limits.route_bytes {
                 let namespace = self.namespaces.entry(route.name.namespace.clone()).or_default();
                 namespace.total += cost.total();
                 namespace.sizes.insert(cost.age(route), cost.total());
-                self.enter_tables(route, &cost, &mut tables);
+                self.enter_tables(route, &cost);
             }
             self.costs.insert(route.clone(), cost);
         }
-        self.settle_namespace(limits, &route.name.namespace, &mut affected, &mut tables);
-        for key in tables {
+    }
+
+    /// Works out what fits. This is done once for all routes that have changed: at a table that is full, it is work in
+    /// proportion to the table.
+    pub(crate) fn settle(&mut self, limits: &Limits) -> Changed {
+        let mut affected = std::mem::take(&mut self.unsettled.routes);
+        for namespace in std::mem::take(&mut self.unsettled.namespaces) {
+            self.settle_namespace(limits, &namespace, &mut affected);
+        }
+        let mut changed = Changed::default();
+        for key in std::mem::take(&mut self.unsettled.tables) {
             let Some(table) = self.tables.get_mut(&key) else { continue };
-            affected
-                .extend(table.settle(limits.table_bytes).into_iter().map(|age| age.key().clone()));
+            let (routes, hosts) = table.settle(limits.table_bytes);
+            affected.extend(routes.into_iter().map(|age| age.key().clone()));
+            changed.hosts.extend(hosts.into_iter().map(|host| (key.clone(), host)));
             if table.is_empty() {
                 self.tables.remove(&key);
             }
         }
         affected.retain(|route| self.judge(limits, route));
-        affected.into_iter().collect()
+        changed.routes = affected.into_iter().collect();
+        changed
     }
 
     /// Which budget a route is beyond, if any.
     pub(crate) fn excess(&self, route: &ObjectKey) -> Option<&Excess> {
         self.excess.get(route)
+    }
+
+    /// The routes that a host of a table is without, if any.
+    pub(crate) fn not_copied(&self, table: &TableKey, host: &Hostname) -> Option<NotCopied<'_>> {
+        self.tables.get(table)?.not_copied_to(host).map(NotCopied)
     }
 
     /// Whether a route is refused for a regular expression.
@@ -133,30 +182,30 @@ impl Budgets {
         OverBudget { expression: self.expressions.len(), ..self.over }
     }
 
-    fn remove(&mut self, route: &ObjectKey, cost: &Cost, tables: &mut BTreeSet<TableKey>) {
+    fn remove(&mut self, route: &ObjectKey, cost: &Cost) {
         let age = cost.age(route);
         let Some(namespace) = self.namespaces.get_mut(&route.name.namespace) else { return };
         let Some(size) = namespace.sizes.remove(&age) else { return };
         namespace.total -= size;
         if !namespace.over.remove(&age) {
-            self.leave_tables(route, cost, tables);
+            self.leave_tables(route, cost);
         }
     }
 
-    fn enter_tables(&mut self, route: &ObjectKey, cost: &Cost, tables: &mut BTreeSet<TableKey>) {
+    fn enter_tables(&mut self, route: &ObjectKey, cost: &Cost) {
         for (key, host) in &cost.hosts {
             let table = self.tables.entry(key.clone()).or_default();
             table.enter(&cost.age(route), cost.size, host);
-            tables.insert(key.clone());
+            self.unsettled.tables.insert(key.clone());
         }
     }
 
-    fn leave_tables(&mut self, route: &ObjectKey, cost: &Cost, tables: &mut BTreeSet<TableKey>) {
+    fn leave_tables(&mut self, route: &ObjectKey, cost: &Cost) {
         for (key, host) in &cost.hosts {
             if let Some(table) = self.tables.get_mut(key) {
                 table.leave(&cost.age(route), cost.size, host);
             }
-            tables.insert(key.clone());
+            self.unsettled.tables.insert(key.clone());
         }
     }
 
@@ -166,7 +215,6 @@ impl Budgets {
         limits: &Limits,
         name: &Arc<str>,
         affected: &mut BTreeSet<ObjectKey>,
-        tables: &mut BTreeSet<TableKey>,
     ) {
         let Some(namespace) = self.namespaces.get_mut(name) else { return };
         if namespace.sizes.is_empty() {
@@ -182,8 +230,8 @@ impl Budgets {
             affected.insert(age.key().clone());
             let Some(cost) = self.costs.get(age.key()).cloned() else { continue };
             match over.contains(age) {
-                true => self.leave_tables(age.key(), &cost, tables),
-                false => self.enter_tables(age.key(), &cost, tables),
+                true => self.leave_tables(age.key(), &cost),
+                false => self.enter_tables(age.key(), &cost),
             }
         }
     }
@@ -216,9 +264,16 @@ impl Budgets {
         if namespace.is_some_and(|namespace| namespace.over.contains(&age)) {
             return Some(Excess::Namespace);
         }
-        let is_over = |key: &TableKey| self.tables.get(key).is_some_and(|it| it.is_over(&age));
-        let tables = cost.hosts.iter().map(|(key, _)| key).filter(|key| is_over(key));
-        let tables: BTreeSet<_> = tables.cloned().collect();
+        let loss = |key: &TableKey| {
+            let table = self.tables.get(key)?;
+            match table.is_refused(&age) {
+                true => Some(Loss::All),
+                false => table.not_copied(&age).cloned().map(Loss::Copies),
+            }
+        };
+        let keys: BTreeSet<_> = cost.hosts.iter().map(|(key, _)| key).collect();
+        let tables = keys.into_iter().filter_map(|key| Some((key.clone(), loss(key)?)));
+        let tables: BTreeMap<_, _> = tables.collect();
         (!tables.is_empty()).then_some(Excess::Tables(tables))
     }
 }

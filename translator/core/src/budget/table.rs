@@ -1,19 +1,23 @@
+use super::shares::Losses;
 use crate::ir::Hostname;
 use crate::objects::Seniority;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Each with its size at a host, and the hosts that it names. The oldest first.
+pub(super) type Routes = BTreeMap<Seniority, (u64, BTreeSet<Hostname>)>;
 
 /// The sizes of a route table. A route is in the virtual host of each host that it names, and in those of all narrower
 /// ones, whoever named them.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    routes: BTreeMap<Seniority, (u64, BTreeSet<Hostname>)>,
+    routes: Routes,
     sizes: Sizes,
-    /// The youngest, which do not fit.
-    over: BTreeSet<Seniority>,
+    losses: Losses,
 }
 
 #[derive(Debug, Default)]
-struct Sizes {
+pub(super) struct Sizes {
     hosts: BTreeMap<Hostname, Host>,
     total: u64,
 }
@@ -49,37 +53,57 @@ impl Table {
         }
     }
 
-    /// Finds out who does not fit. Returns those of whom that is news.
-    pub(super) fn settle(&mut self, most: u64) -> Vec<Seniority> {
-        let over = match self.sizes.total <= most {
-            true => BTreeSet::new(),
-            false => self.youngest(most),
+    /// Finds what does not fit. Returns the routes, and the hosts, of which that has changed.
+    pub(super) fn settle(&mut self, most: u64) -> (Vec<Seniority>, Vec<Hostname>) {
+        let losses = match self.sizes.total <= most {
+            true => Losses::default(),
+            false => Losses::of(&self.routes, most),
         };
-        let before = std::mem::replace(&mut self.over, over);
-        before.symmetric_difference(&self.over).cloned().collect()
+        let before = std::mem::replace(&mut self.losses, losses);
+        let refused = before.refused.symmetric_difference(&self.losses.refused).cloned();
+        let not_copied = changed(&before.not_copied, &self.losses.not_copied);
+        let hosts = changed(&before.at_hosts, &self.losses.at_hosts);
+        (refused.chain(not_copied.cloned()).collect(), hosts.cloned().collect())
     }
 
-    pub(super) fn is_over(&self, age: &Seniority) -> bool {
-        self.over.contains(age)
+    pub(super) fn is_refused(&self, age: &Seniority) -> bool {
+        self.losses.refused.contains(age)
+    }
+
+    /// The other namespaces whose hosts are without a copy of a route.
+    pub(super) fn not_copied(&self, age: &Seniority) -> Option<&BTreeSet<Arc<str>>> {
+        self.losses.not_copied.get(age)
+    }
+
+    /// Of each namespace, the first of the routes that a host has no copies of.
+    pub(super) fn not_copied_to(&self, host: &Hostname) -> Option<&BTreeMap<Arc<str>, Seniority>> {
+        self.losses.at_hosts.get(host)
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
-
-    /// Who has to go, so that the others fit. This is work in proportion to the table, and only where one is full.
-    fn youngest(&self, most: u64) -> BTreeSet<Seniority> {
-        let mut sizes = Sizes::default();
-        let fits = |(_, (size, hosts)): &(&Seniority, &(u64, BTreeSet<Hostname>))| {
-            hosts.iter().for_each(|host| sizes.add(*size, host));
-            sizes.total <= most
-        };
-        self.routes.iter().skip_while(fits).map(|(age, _)| age.clone()).collect()
-    }
 }
 
 impl Sizes {
-    fn add(&mut self, size: u64, host: &Hostname) {
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// What the routes take that name a host, without copies.
+    pub(super) fn at(&self, host: &Hostname) -> u64 {
+        self.hosts.get(host).map_or(0, |at| at.size)
+    }
+
+    pub(super) fn names(&self, host: &Hostname) -> bool {
+        self.hosts.get(host).is_some_and(|at| at.routes > 0)
+    }
+
+    pub(super) fn named(&self) -> impl Iterator<Item = &Hostname> {
+        self.hosts.iter().filter(|(_, at)| at.routes > 0).map(|(host, _)| host)
+    }
+
+    pub(super) fn add(&mut self, size: u64, host: &Hostname) {
         if self.hosts.get(host).is_none_or(|at| at.routes == 0) {
             self.total += frame(host);
             for wider in host.covering() {
@@ -95,7 +119,7 @@ impl Sizes {
         }
     }
 
-    fn remove(&mut self, size: u64, host: &Hostname) {
+    pub(super) fn remove(&mut self, size: u64, host: &Hostname) {
         let Some(at) = self.hosts.get_mut(host) else { return };
         at.routes -= 1;
         at.size -= size;
@@ -118,4 +142,14 @@ impl Sizes {
 
 fn frame(host: &Hostname) -> u64 {
     FRAME + 2 * host.to_string().len() as u64
+}
+
+/// The keys whose values are not the same in both.
+fn changed<'a, K: Ord, V: PartialEq>(
+    before: &'a BTreeMap<K, V>,
+    after: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = &'a K> {
+    let gone = before.keys().filter(|key| !after.contains_key(key));
+    let other = after.iter().filter(|(key, value)| before.get(key) != Some(value));
+    gone.chain(other.map(|(key, _)| key))
 }

@@ -8,6 +8,13 @@ fn limits() -> Limits {
     Limits { route_bytes: 300, namespace_bytes: 800, table_bytes: 1_500, ..Limits::default() }
 }
 
+impl Budgets {
+    fn change(&mut self, limits: &Limits, route: &ObjectKey, cost: Option<Cost>) -> Changed {
+        self.set(limits, route, cost);
+        self.settle(limits)
+    }
+}
+
 fn route(number: u8) -> ObjectKey {
     let (namespace, name) = (format!("n{}", number % 3), format!("r{number}"));
     ObjectName::new(&namespace, &name).of(Kind::HTTPRoute)
@@ -21,19 +28,58 @@ fn host(text: &str) -> Hostname {
     Hostname::parse(Some(text).filter(|text| *text != "*")).unwrap()
 }
 
-/// How large each table is with these routes, counted host by host.
-fn counted(routes: &BTreeMap<&ObjectKey, &Cost>) -> BTreeMap<TableKey, u64> {
-    let mut sizes = BTreeMap::new();
-    let all: BTreeSet<_> = routes.values().flat_map(|cost| &cost.hosts).collect();
-    for (key, host) in all {
-        let here = routes.values().map(|cost| {
+/// How large a table is with what fits of these routes, counted host by host.
+fn counted(budgets: &Budgets, all: &BTreeMap<ObjectKey, Cost>, key: &TableKey) -> u64 {
+    let is_in = |route: &ObjectKey| match budgets.excess(route) {
+        None => true,
+        Some(Excess::Tables(tables)) => tables.get(key) != Some(&Loss::All),
+        Some(Excess::Route(_) | Excess::Namespace) => false,
+    };
+    let routes: Vec<_> = all.iter().filter(|(route, _)| is_in(route)).collect();
+    let hosts = routes.iter().flat_map(|(_, cost)| &cost.hosts).filter(|(of, _)| of == key);
+    let hosts: BTreeSet<&Hostname> = hosts.map(|(_, host)| host).collect();
+    let size = |host: &Hostname| {
+        let here = routes.iter().filter(|(route, cost)| {
+            let not_copied = budgets.not_copied(key, host);
+            !not_copied.is_some_and(|it| it.contains(cost.created, route))
+        });
+        let here = here.map(|(_, cost)| {
             let wider = cost.hosts.iter().filter(|(of, it)| of == key && it.covers(host));
             cost.size * wider.count() as u64
         });
-        let frame = 16 + 2 * host.to_string().len() as u64;
-        *sizes.entry(key.clone()).or_default() += here.sum::<u64>() + frame;
+        here.sum::<u64>() + 16 + 2 * host.to_string().len() as u64
+    };
+    hosts.into_iter().map(size).sum()
+}
+
+/// What each namespace would take in a table, with the copies of its routes; and how much of that is its own, which does not
+/// depend on other namespaces.
+fn shares(all: &BTreeMap<ObjectKey, Cost>, key: &TableKey) -> BTreeMap<Arc<str>, (u64, u64)> {
+    let named = |namespace: Option<&str>| -> BTreeSet<&Hostname> {
+        let is_of = |route: &ObjectKey| namespace.is_none_or(|it| *it == *route.name.namespace);
+        let hosts = all.iter().filter(|(route, _)| is_of(route)).flat_map(|(_, cost)| &cost.hosts);
+        hosts.filter(|(of, _)| of == key).map(|(_, host)| host).collect()
+    };
+    let mut shares = BTreeMap::new();
+    for (route, cost) in all {
+        let own = named(Some(&route.name.namespace));
+        if own.is_empty() {
+            continue;
+        }
+        let frames = || own.iter().map(|host| 16 + 2 * host.to_string().len() as u64).sum();
+        let share = shares.entry(route.name.namespace.clone()).or_insert_with(|| {
+            let frames: u64 = frames();
+            (frames, frames)
+        });
+        for (_, wider) in cost.hosts.iter().filter(|(of, _)| of == key) {
+            let at = |hosts: &BTreeSet<&Hostname>| {
+                cost.size * hosts.iter().filter(|host| wider.covers(host)).count() as u64
+            };
+            share.0 += at(&named(None));
+            share.1 += at(&own);
+        }
     }
-    sizes
+    shares
 }
 
 #[test]
@@ -42,37 +88,87 @@ fn the_youngest_go_first_and_come_back_when_there_is_room() {
     let cost = |created, size| Cost { created, size, hosts: [(table(80), host("*"))].into() };
     let n = |number: u8| route(3 * number);
     for number in 0..4 {
-        let changed = budgets.set(&limits, &n(number), Some(cost(number.into(), 250)));
-        assert_eq!(changed.is_empty(), number < 3, "{number}");
+        let changed = budgets.change(&limits, &n(number), Some(cost(number.into(), 250)));
+        assert_eq!(changed.routes.is_empty(), number < 3, "{number}");
     }
     assert_eq!(budgets.excess(&n(3)), Some(&Excess::Namespace));
     // An older one comes: the youngest of those that had room has to go.
-    assert_eq!(budgets.set(&limits, &n(4), Some(cost(-1, 250))), [n(2)]);
-    assert_eq!(budgets.set(&limits, &n(0), None), [n(2)]);
+    assert_eq!(budgets.change(&limits, &n(4), Some(cost(-1, 250))).routes, [n(2)]);
+    assert_eq!(budgets.change(&limits, &n(0), None).routes, [n(2)]);
     assert_eq!(budgets.excess(&n(2)), None);
     // Too large by itself, it takes nothing from the others.
-    assert_eq!(budgets.set(&limits, &n(4), Some(cost(-1, 301))), [n(4), n(3)]);
+    assert_eq!(budgets.change(&limits, &n(4), Some(cost(-1, 301))).routes, [n(4), n(3)]);
     assert_eq!(budgets.excess(&n(4)), Some(&Excess::Route(301)));
     assert_eq!(budgets.excess(&n(3)), None);
     assert_eq!(budgets.over(), OverBudget { route: 1, ..OverBudget::default() });
 }
 
+fn in_namespace(namespace: &str, name: &str) -> ObjectKey {
+    ObjectName::new(namespace, name).of(Kind::HTTPRoute)
+}
+
+fn at(created: i64, size: u64, hosts: &[&str]) -> Option<Cost> {
+    let hosts = hosts.iter().map(|name| (table(80), host(name))).collect();
+    Some(Cost { created, size, hosts })
+}
+
+fn copies(namespaces: &[&str]) -> Excess {
+    let namespaces = namespaces.iter().map(|namespace| (*namespace).into()).collect();
+    Excess::Tables([(table(80), Loss::Copies(namespaces))].into())
+}
+
 #[test]
-fn a_wide_route_counts_in_every_host_below_it() {
+fn copies_of_a_wide_route_are_charged_to_it_and_lost_before_any_route() {
     let limits = Limits { namespace_bytes: 10_000, route_bytes: 10_000, ..limits() };
     let mut budgets = Budgets::default();
-    let at =
-        |created, size, name: &str| Cost { created, size, hosts: [(table(80), host(name))].into() };
-    assert_eq!(budgets.set(&limits, &route(0), Some(at(0, 400, "*"))), []);
-    assert_eq!(budgets.set(&limits, &route(1), Some(at(1, 1, "a.example.com"))), []);
-    assert_eq!(budgets.set(&limits, &route(2), Some(at(2, 1, "b.example.com"))), []);
-    assert_eq!(budgets.set(&limits, &route(3), Some(at(3, 1, "c.example.com"))), [route(3)]);
-    let full = Excess::Tables([table(80)].into());
-    assert_eq!(budgets.excess(&route(3)), Some(&full));
+    let wide = in_namespace("wide", "wide");
+    let [a, b, c] = ["a", "b", "c"].map(|name| in_namespace(name, name));
+    budgets.change(&limits, &wide, at(0, 300, &["*"]));
+    budgets.change(&limits, &a, at(1, 1, &["a.com"]));
+    budgets.change(&limits, &b, at(2, 1, &["b.com"]));
+    assert_eq!(budgets.change(&limits, &c, at(3, 1, &["c.com"])), Changed::default());
+    // 4 times 400 bytes are too much, and 3 times are not.
+    let changed = budgets.change(&limits, &wide, at(0, 400, &["*"]));
+    assert_eq!(changed.routes, std::slice::from_ref(&wide));
+    assert_eq!(changed.hosts, [(table(80), host("a.com"))]);
+    assert_eq!(budgets.excess(&wide), Some(&copies(&["a"])));
+    let not_copied = |budgets: &Budgets, at: &str| {
+        budgets.not_copied(&table(80), &host(at)).is_some_and(|it| it.contains(0, &wide))
+    };
+    let hosts = ["*", "a.com", "b.com", "c.com"];
+    assert_eq!(hosts.map(|at| not_copied(&budgets, at)), [false, true, false, false]);
+    // It stays at the hosts that its own namespace names, whoever else does.
+    budgets.change(&limits, &in_namespace("wide", "same"), at(9, 0, &["a.com"]));
+    assert!(!not_copied(&budgets, "a.com"));
+    budgets.change(&limits, &in_namespace("wide", "same"), None);
+    // By itself too large, it is refused.
+    budgets.change(&limits, &wide, at(0, 1_500, &["*"]));
+    let refused = Excess::Tables([(table(80), Loss::All)].into());
+    assert_eq!(budgets.excess(&wide), Some(&refused));
+    for other in [&a, &b, &c] {
+        assert_eq!(budgets.excess(other), None);
+    }
     // In another table there is room.
-    let elsewhere = Cost { hosts: [(table(81), host("c.example.com"))].into(), ..at(3, 1, "*") };
-    assert_eq!(budgets.set(&limits, &route(3), Some(elsewhere)), [route(3)]);
-    assert_eq!(budgets.excess(&route(3)), None);
+    let elsewhere = Cost { created: 0, size: 1_400, hosts: [(table(81), host("*"))].into() };
+    assert_eq!(budgets.change(&limits, &wide, Some(elsewhere)).routes, std::slice::from_ref(&wide));
+    assert_eq!(budgets.excess(&wide), None);
+}
+
+#[test]
+fn many_hosts_cost_the_wide_routes_of_others_their_copies_there_and_nowhere_else() {
+    let limits = Limits { namespace_bytes: 10_000, route_bytes: 10_000, ..limits() };
+    let mut budgets = Budgets::default();
+    let [wide, calm] = ["wide", "calm"].map(|name| in_namespace(name, name));
+    budgets.change(&limits, &wide, at(5, 100, &["*"]));
+    budgets.change(&limits, &calm, at(5, 100, &["calm.org"]));
+    for number in 0..10 {
+        let (route, name) = (in_namespace("crowd", &number.to_string()), format!("{number}.com"));
+        budgets.change(&limits, &route, at(0, 10, &[&name]));
+    }
+    assert_eq!(budgets.excess(&wide), Some(&copies(&["crowd"])));
+    assert_eq!(budgets.over(), OverBudget { table: 1, ..OverBudget::default() });
+    assert!(budgets.not_copied(&table(80), &host("calm.org")).is_none());
+    assert!(budgets.not_copied(&table(80), &host("3.com")).is_some());
 }
 
 fn cost() -> impl Strategy<Value = Option<Cost>> {
@@ -95,6 +191,7 @@ proptest! {
     ) {
         let (limits, mut budgets) = (limits(), Budgets::default());
         let mut known: BTreeMap<ObjectKey, Option<Excess>> = BTreeMap::new();
+        let mut without: BTreeMap<(TableKey, Hostname), Option<_>> = BTreeMap::new();
         let mut all: BTreeMap<ObjectKey, Cost> = BTreeMap::new();
         for (number, cost) in changes {
             let route = route(number);
@@ -102,32 +199,38 @@ proptest! {
                 Some(cost) => drop(all.insert(route.clone(), cost.clone())),
                 None => drop(all.remove(&route)),
             }
-            for changed in budgets.set(&limits, &route, cost) {
+            let changed = budgets.change(&limits, &route, cost);
+            for changed in changed.routes {
                 known.insert(changed.clone(), budgets.excess(&changed).cloned());
             }
-            // Who is not told of is as before.
+            for (table, host) in changed.hosts {
+                let now = budgets.not_copied(&table, &host).map(|it| it.0.clone());
+                without.insert((table, host), now);
+            }
+            // What is not reported as changed is as before.
             for route in all.keys() {
                 prop_assert_eq!(budgets.excess(route), known.get(route).and_then(Option::as_ref));
+            }
+            for at in all.values().flat_map(|cost| &cost.hosts) {
+                let now = budgets.not_copied(&at.0, &at.1).map(|it| it.0);
+                prop_assert_eq!(now, without.get(at).and_then(Option::as_ref));
             }
         }
         let mut fresh = Budgets::default();
         for (route, cost) in all.iter().rev() {
             fresh.set(&limits, route, Some(cost.clone()));
         }
+        fresh.settle(&limits);
         prop_assert_eq!(&fresh.excess, &budgets.excess);
+        for (table, host) in all.values().flat_map(|cost| &cost.hosts) {
+            let [fresh, now] = [&fresh, &budgets].map(|it| it.not_copied(table, host).map(|it| it.0));
+            prop_assert_eq!(fresh, now);
+        }
         let mut over = OverBudget::default();
         budgets.excess.values().for_each(|excess| *over.of(excess) += 1);
         prop_assert_eq!(over, budgets.over());
-        let fitting = |key: &TableKey| -> BTreeMap<&ObjectKey, &Cost> {
-            let is_in = |route: &ObjectKey| match budgets.excess(route) {
-                None => true,
-                Some(Excess::Tables(tables)) => !tables.contains(key),
-                Some(Excess::Route(_) | Excess::Namespace) => false,
-            };
-            all.iter().filter(|(route, _)| is_in(route)).collect()
-        };
         for port in 80..82 {
-            let size = counted(&fitting(&table(port))).remove(&table(port)).unwrap_or_default();
+            let size = counted(&budgets, &all, &table(port));
             prop_assert!(size <= limits.table_bytes, "{}", size);
         }
         for namespace in ["n0", "n1", "n2"] {
@@ -138,10 +241,38 @@ proptest! {
             prop_assert!(fit.map(|(_, cost)| cost.total()).sum::<u64>() <= limits.namespace_bytes);
         }
         for route in all.keys() {
-            budgets.set(&limits, route, None);
+            budgets.change(&limits, route, None);
         }
         prop_assert!(budgets.tables.is_empty() && budgets.namespaces.is_empty());
         prop_assert!(budgets.excess.is_empty() && budgets.costs.is_empty());
         prop_assert_eq!(budgets.over(), OverBudget::default());
+    }
+    #[test]
+    fn a_namespace_within_an_equal_share_of_a_table_loses_nothing_there(
+        routes in vec((0..12_u8, cost()), 1..40),
+    ) {
+        // What a route and a namespace may take is no matter here.
+        let limits = Limits { route_bytes: 1 << 40, namespace_bytes: 1 << 40, ..limits() };
+        let routes = routes.into_iter().filter_map(|(number, cost)| Some((route(number), cost?)));
+        let all: BTreeMap<ObjectKey, Cost> = routes.collect();
+        let mut budgets = Budgets::default();
+        for (route, cost) in &all {
+            budgets.change(&limits, route, Some(cost.clone()));
+        }
+        for port in 80..82 {
+            let shares = shares(&all, &table(port));
+            for (namespace, (total, own)) in &shares {
+                let equal = limits.table_bytes / shares.len() as u64;
+                for route in all.keys().filter(|route| route.name.namespace == *namespace) {
+                    let loss = match budgets.excess(route) {
+                        Some(Excess::Tables(tables)) => tables.get(&table(port)),
+                        _ => None,
+                    };
+                    prop_assert!(loss.is_none() || *total > equal, "{route}: {loss:?}");
+                    // However many hosts others name, and however large their routes are.
+                    prop_assert!(loss != Some(&Loss::All) || *own > equal, "{route}");
+                }
+            }
+        }
     }
 }

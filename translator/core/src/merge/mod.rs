@@ -48,9 +48,13 @@ pub(crate) fn virtual_host(
     if asking.peek().is_some() && asking.all(|(route, _)| is_dropped(route)) {
         return None;
     }
+    let not_copied = reader.not_copied(table, host);
     let mut routes = Vec::new();
     for (route, hostname) in written {
         let Some(piece) = reader.piece(route, table) else { continue };
+        if not_copied.is_some_and(|it| it.contains(piece.created, route)) {
+            continue;
+        }
         routes.extend(piece.routes.iter().enumerate().map(|(index, of_route)| {
             // Gateway API: hostname, then match, then age, then `namespace/name`, then place in the route.
             let order = (

@@ -295,6 +295,9 @@ fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
         conditions: {
             let conditions = [parent.accepted.clone(), rules.resolved.clone()];
             let mut conditions = Conditions::from(conditions);
+            if let Some(programmed) = &parent.programmed {
+                conditions.set(programmed.clone());
+            }
             if let Some(left_out) = left_out::condition(reader, &parent.fleet, key) {
                 conditions.set(left_out);
             }

@@ -139,7 +139,13 @@ impl World {
     /// Works out what follows from the events since the last call, and returns what changed.
     pub fn settle(&mut self) -> Outcome {
         let mut work = Work::default();
-        while let Some(unit) = self.dirty.pop_first() {
+        loop {
+            // Once, when it is known what all routes would take, and before anything reads what fits.
+            if self.dirty.first().is_none_or(Unit::is_after_budgets) {
+                let touched = self.facts.settle_budgets();
+                self.touch(touched);
+            }
+            let Some(unit) = self.dirty.pop_first() else { break };
             if self.graph.is_demanded(&unit) {
                 work.count(unit.stage());
                 self.compute(unit);

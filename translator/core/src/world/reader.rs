@@ -2,7 +2,7 @@ use super::facts::Facts;
 use super::unit::{Fact, Unit};
 use crate::accept::{AcceptedGateway, Claim, Door, Doors, Losses};
 use crate::attach::Attachment;
-use crate::budget::Excess;
+use crate::budget::{Excess, NotCopied};
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::limits::Limits;
 use crate::objects::{ObjectKey, ObjectName, Typed};
@@ -141,6 +141,12 @@ impl<'a> Reader<'a> {
     pub(crate) fn excess(&self, route: &ObjectKey) -> Option<&'a Excess> {
         self.saw(Fact::Excess(route.clone()));
         self.facts.excess(route)
+    }
+
+    /// The routes that a host of a table is without, although they are for it as well.
+    pub(crate) fn not_copied(&self, table: &TableKey, host: &Hostname) -> Option<NotCopied<'a>> {
+        self.saw(Fact::NotCopied(table.clone(), host.clone()));
+        self.facts.not_copied(table, host)
     }
 
     pub(crate) fn attachment(&self, route: &ObjectKey) -> Option<&'a Attachment> {

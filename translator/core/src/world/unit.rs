@@ -81,6 +81,8 @@ pub(crate) enum Fact {
     Listeners(TableKey),
     /// Which budget a route is beyond, if any.
     Excess(ObjectKey),
+    /// The routes that a host of a table is without, although they are for it as well.
+    NotCopied(TableKey, Hostname),
     /// The routes that are attached to a listener.
     Attached(ListenerId),
     /// The Gateways whose routes refer to an object.
@@ -113,6 +115,35 @@ impl Unit {
     /// Whether it is of an earlier stage.
     pub(crate) fn is_before(&self, other: &Self) -> bool {
         self < other && std::mem::discriminant(self) != std::mem::discriminant(other)
+    }
+
+    /// Whether it is of a stage that may read which routes fit.
+    pub(crate) fn is_after_budgets(&self) -> bool {
+        match self {
+            Self::Claim(_)
+            | Self::Contest(_)
+            | Self::Gateway(_)
+            | Self::Fleet(_)
+            | Self::Infra(_)
+            | Self::Policy(_)
+            | Self::Proxy(_)
+            | Self::Rules(_)
+            | Self::Placement(_) => false,
+            Self::Attachment(_)
+            | Self::Piece(..)
+            | Self::Plan(_)
+            | Self::VirtualHost(..)
+            | Self::Secret(..)
+            | Self::Cluster(..)
+            | Self::Endpoints(..)
+            | Self::Listener(..)
+            | Self::Table(_)
+            | Self::Audience(..)
+            | Self::Treatment(..)
+            | Self::Entry(..)
+            | Self::LeftOut(..)
+            | Self::Status(_) => true,
+        }
     }
 
     /// For counters.

@@ -238,7 +238,8 @@ reasons! {
                  value that this version does not know, and what was read last is in force. The message names the rule or the field.",
                 "Mend what the message names; or install a version that knows it.";
             TOO_LARGE: false, "TooLarge",
-                "It would take more room in route tables than a route, a namespace or a table may have, and nothing of it is served there. The youngest routes go first.",
+                "It would take more room in route tables than a route or a namespace may have, or than the namespace's share of a table, and nothing of it is \
+                 served there. The youngest routes of the namespace are refused first.",
                 "Use fewer matches, hostnames and header values, or regular expressions that repeat less; or raise [the limit](../security.md#budgets).";
         }
         programmed = Programmed {
@@ -250,6 +251,10 @@ reasons! {
                 "More proxies reject it than accept it, so the tables are published without it: its requests are answered with 500, and matches that \
                  Envoy itself rejects are dropped. The message has Envoy's words. All other routes are served.",
                 "Fix what Envoy names. The route is tried again when it changes, or when its annotation `heliograph.dev/retry` does.";
+            TOO_LARGE: false, "TooLarge",
+                "It is for hostnames that other namespaces name, too, and its copies there take more than the namespace's share of a route table. It is \
+                 served at all other hostnames; at those of the namespaces in the message it is not.",
+                "Give the route hostnames, or fewer matches and header values; or raise [the limit](../security.md#budgets).";
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs", RESOLVED, "";

@@ -5,7 +5,7 @@ mod views;
 
 use crate::accept::{AcceptedGateway, Claim, Contest, Door, Doors};
 use crate::attach::Attachment;
-use crate::budget::{Budgets, Excess, OverBudget};
+use crate::budget::{Budgets, Excess, NotCopied, OverBudget};
 use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::left_out::object_name;
 use crate::limits::Limits;
@@ -147,8 +147,7 @@ impl Facts {
             (Unit::Rules(route), Product::Rules(new)) => set(&mut self.rules, route, new),
             (Unit::Placement(route), Product::Placement(new)) => {
                 let cost = new.as_ref().and_then(|new| new.cost());
-                let changed = self.budgets.set(&self.limits, route, cost);
-                touched = changed.into_iter().map(Fact::Excess).collect();
+                self.budgets.set(&self.limits, route, cost);
                 let is_refused = new.as_ref().is_some_and(|new| new.is_expression_too_large);
                 self.budgets.set_expression(route, is_refused);
                 set(&mut self.placements, route, new)
@@ -183,6 +182,13 @@ impl Facts {
             touched.push(Fact::Product(unit.clone()));
         }
         touched
+    }
+
+    /// Works out which routes fit.
+    pub(in crate::world) fn settle_budgets(&mut self) -> Vec<Fact> {
+        let changed = self.budgets.settle(&self.limits);
+        let hosts = changed.hosts.into_iter().map(|(table, host)| Fact::NotCopied(table, host));
+        changed.routes.into_iter().map(Fact::Excess).chain(hosts).collect()
     }
 
     pub(in crate::world) fn take_outcome(&mut self, work: Work) -> Outcome {
@@ -248,6 +254,14 @@ impl Facts {
 
     pub(in crate::world) fn excess(&self, route: &ObjectKey) -> Option<&Excess> {
         self.budgets.excess(route)
+    }
+
+    pub(in crate::world) fn not_copied(
+        &self,
+        table: &TableKey,
+        host: &Hostname,
+    ) -> Option<NotCopied<'_>> {
+        self.budgets.not_copied(table, host)
     }
 
     pub(in crate::world) fn over_budget(&self) -> OverBudget {
