@@ -115,14 +115,15 @@ pub(crate) fn all(https: u16) -> Vec<Hostile> {
 pub(crate) fn keep_editing(directory: &Path) -> watch::Receiver<usize> {
     let (edits, counted) = watch::channel(0);
     let directory = directory.to_owned();
+    let mut ticks = tokio::time::interval(BETWEEN_EDITS);
     tokio::spawn(async move {
         while !edits.is_closed() {
+            ticks.tick().await;
             let number = *edits.borrow();
             let another = json!({"matches": [{"path": {"value": format!("/edit-{number}")}}]});
             let route = route("rejected", &[&expression(REJECTED), &another]);
             replace(&directory, &format!("{TENANT}-rejected.yaml"), &route.to_string());
             edits.send_modify(|number| *number += 1);
-            tokio::time::sleep(BETWEEN_EDITS).await;
         }
     });
     counted

@@ -279,20 +279,6 @@ impl Watch {
             || exceptions.any(|(name, exception)| exception.rejects(|| self.wanted(name)))
     }
 
-    /// What the client rejected last of names that the view has, where it is known to be to blame and the client has not
-    /// accepted anything else since. The view may have a newer version: while it changes faster than clients answer, only
-    /// older ones are ever rejected.
-    pub(crate) fn rejections(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        let blamed = self.exceptions.values().filter(|exception| exception.suspected.is_none());
-        blamed.filter_map(|exception| {
-            let rejected = exception.rejected.as_ref()?.as_ref()?;
-            let viewed = self.viewed(&rejected.name)?;
-            let is_back =
-                matches!(&exception.held, Held::At(held) if held.version == viewed.version);
-            (!is_back).then_some(rejected)
-        })
-    }
-
     /// Whether the client holds this, as far as is known.
     pub(crate) fn holds(&self, name: &str, version: Version) -> bool {
         self.held(name) == Some(version)

@@ -1,7 +1,23 @@
-use super::Watch;
+use super::{Held, Watch};
 use crate::progress::Progress;
+use heliograph_snapshot::Resource;
+use std::sync::Arc;
 
 impl Watch {
+    /// What the client rejected last of names that the view has, where it is known to be to blame and the client has not
+    /// accepted anything else since. The view may have a newer version: while it changes faster than clients answer, only
+    /// older ones are ever rejected.
+    pub(crate) fn rejections(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        let blamed = self.exceptions.values().filter(|exception| exception.suspected.is_none());
+        blamed.filter_map(|exception| {
+            let rejected = exception.rejected.as_ref()?.as_ref()?;
+            let viewed = self.viewed(&rejected.name)?;
+            let is_back =
+                matches!(&exception.held, Held::At(held) if held.version == viewed.version);
+            (!is_back).then_some(rejected)
+        })
+    }
+
     pub(crate) fn progress(&self) -> Progress {
         let (mut rejected, mut outstanding) = (0, 0);
         for (name, exception) in &self.exceptions {
