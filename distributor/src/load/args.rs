@@ -35,8 +35,9 @@ pub struct LoadArgs {
     )]
     pub max_streams: usize,
 
-    /// How much of --max-streams and --max-connections one identity may have if it is alone, in percent. It may have as many times
-    /// what is free as this share is of the rest, with 90 nine times, so something is always left for others; 0 or 100 for all
+    /// How much of --max-streams, --max-connections and --admission-rate one identity may have if it is alone, in percent. It may
+    /// have as many times what is free as this share is of the rest, with 90 nine times, so something is always left for others;
+    /// 0 or 100 for all
     #[arg(
         long,
         help_heading = "Load",
@@ -80,7 +81,8 @@ pub struct LoadArgs {
     )]
     pub max_setups: usize,
 
-    /// How many new streams are taken per second, the others are told to come again; 0 for any number
+    /// How many new streams are accepted per second; more are refused with UNAVAILABLE and retry. One identity and one namespace
+    /// have shares of it, as of streams; 0 for any number
     #[arg(
         long,
         help_heading = "Load",

@@ -1,4 +1,4 @@
-use super::bucket::Bucket;
+use super::rate::AdmissionRate;
 use super::shares::Shares;
 use super::usage::{Holder, Holdings, Taken, Usage};
 use super::{LoadArgs, Owner, turn};
@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Gate {
     max_connections_per_address: usize,
-    rate: Option<Bucket>,
+    rate: Option<AdmissionRate>,
     /// All of them.
     connections: usize,
     /// Those of which it is known whose they are.
@@ -38,7 +38,7 @@ pub(crate) enum Refusal {
     Rate,
     /// A stream that was let in, and asked for too much.
     Requests,
-    /// A large request of a stream that was let in, while many others are being received.
+    /// A request of a stream that was let in, while many others are being received, or many of its identity.
     Receiving,
     /// A stream that was let in, and makes its identity keep too many names that its fleet does not have.
     IdentityMemory,
@@ -66,12 +66,13 @@ struct Drain {
 impl Gate {
     pub(crate) fn new(args: &LoadArgs) -> Self {
         let bound = |count: usize| if count == 0 { usize::MAX } else { count };
+        let shares = |limit| Shares::new(limit, args.max_identity_share, args.max_namespace_share);
         Self {
             max_connections_per_address: bound(args.max_connections_per_address),
-            rate: (args.admission_rate > 0).then(|| Bucket::new(args.admission_rate)),
+            rate: AdmissionRate::new(args),
             connections: 0,
-            authenticated: Shares::new(args.max_connections, args),
-            streams: Shares::new(args.max_streams, args),
+            authenticated: shares(args.max_connections),
+            streams: shares(args.max_streams),
             addresses: HashMap::new(),
             drain: None,
         }
@@ -83,7 +84,7 @@ impl Gate {
         if self.drain.is_some() {
             return Err(Refusal::Drain);
         }
-        if self.authenticated.is_full() {
+        if !self.authenticated.fits(1) {
             return Err(Refusal::Connections);
         }
         if self.open(from).connections >= self.max_connections_per_address {
@@ -96,23 +97,23 @@ impl Gate {
 
     /// A connection turns out to be of this one.
     pub(crate) fn authenticate(&mut self, owner: &Owner) -> Result<(), Refusal> {
-        if self.authenticated.is_full() {
+        if !self.authenticated.fits(1) {
             return Err(Refusal::Connections);
         }
-        self.authenticated.check(owner)?;
-        self.authenticated.add(owner);
+        self.authenticated.check(owner, 1)?;
+        self.authenticated.add(owner, 1);
         Ok(())
     }
 
     /// It was authenticated twice.
     pub(crate) fn release(&mut self, owner: &Owner) {
-        self.authenticated.remove(owner);
+        self.authenticated.remove(owner, 1);
     }
 
     /// `owner`: if it was authenticated.
     pub(crate) fn disconnect(&mut self, from: IpAddr, owner: Option<&Owner>) {
         self.connections = self.connections.saturating_sub(1);
-        owner.into_iter().for_each(|owner| self.authenticated.remove(owner));
+        owner.into_iter().for_each(|owner| self.authenticated.remove(owner, 1));
         self.closed(from, |open| &mut open.connections);
     }
 
@@ -128,28 +129,28 @@ impl Gate {
         if self.drain.is_some() {
             return Err(Refusal::Drain);
         }
-        if self.streams.is_full() {
+        if !self.streams.fits(1) {
             return Err(Refusal::Streams);
         }
-        self.streams.check(owner)?;
+        self.streams.check(owner, 1)?;
         if self.open(from).streams >= self.max_connections_per_address {
             return Err(Refusal::Address);
         }
-        if self.rate.as_mut().is_some_and(|rate| !rate.take(now)) {
+        if self.rate.as_mut().is_some_and(|rate| !rate.take(owner, now)) {
             return Err(Refusal::Rate);
         }
         self.addresses.entry(from).or_default().streams += 1;
-        self.streams.add(owner);
+        self.streams.add(owner, 1);
         Ok(())
     }
 
     /// A stream that never got as far as to be told something took nobody's turn: otherwise one client that opens streams
     /// and drops them would keep all others out.
     pub(crate) fn close_stream(&mut self, from: IpAddr, owner: &Owner, was_set_up: bool) {
-        self.streams.remove(owner);
+        self.streams.remove(owner, 1);
         self.closed(from, |open| &mut open.streams);
         if let (Some(rate), false) = (&mut self.rate, was_set_up) {
-            rate.give_back();
+            rate.give_back(owner);
         }
     }
 
@@ -252,11 +253,12 @@ impl Refusal {
                  connect again"
             }
             Self::Rate => {
-                "too many new streams in this second (--admission-rate): try again after a pause"
+                "too many new streams in this second, of all clients or of this identity (--admission-rate): try again \
+                 after a pause"
             }
             Self::Requests => "this stream sent too many requests for too long (--request-rate)",
             Self::Receiving => {
-                "this replica receives too many large requests at once: try again after a pause"
+                "too many requests are being received at once, of all clients or of this identity: try again after a pause"
             }
             Self::IdentityMemory => {
                 "the streams of this identity keep too many names that their fleets do not have \

@@ -28,7 +28,7 @@ impl LoadMetrics {
                 "turned_away_total",
                 "Connections (reasons connections, address, unauthenticated, identity, namespace, drain) and streams (streams, \
                  address, identity, namespace, rate, drain) that were not let in, and streams that were ended for a flood \
-                 (requests), a large request among many (receiving), too many names that fleets do not have (identity_memory, \
+                 (requests), a request among many that are being received (receiving), too many names that fleets do not have (identity_memory, \
                  replica_memory) or a fleet that was not published in time (unpublished).",
             )?,
             ended: counters(

@@ -1,9 +1,9 @@
 use super::usage::{Holdings, Taken};
-use super::{LoadArgs, Owner, Refusal};
+use super::{Owner, Refusal};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Who has how many of something of which a replica has a bounded number, connections or streams.
+/// Who has how many of something of which a replica has a bounded number: connections, streams, tokens of a rate, bytes.
 ///
 /// Ten thousand Envoys of one Gateway are one identity, so no small number would do as a bound. Instead one identity may have
 /// some times as many as are still free: alone it comes to its share of all, several come to less each, and there is always
@@ -25,12 +25,12 @@ struct Holders {
 }
 
 impl Shares {
-    /// `limit`: of how many; 0 for any number.
-    pub(super) fn new(limit: usize, args: &LoadArgs) -> Self {
+    /// `limit`: of how many; 0 for any number. The shares are what one identity and one namespace may have if it is alone, in
+    /// percent; 0 or 100 for all.
+    pub(super) fn new(limit: usize, identity_share: u8, namespace_share: u8) -> Self {
         let limit = if limit == 0 { usize::MAX } else { limit };
         let holders = |share: u8| Holders { share: share.into(), held: HashMap::new() };
-        let (identities, namespaces) =
-            (holders(args.max_identity_share), holders(args.max_namespace_share));
+        let (identities, namespaces) = (holders(identity_share), holders(namespace_share));
         Self { limit, taken: 0, identities, namespaces }
     }
 
@@ -46,52 +46,55 @@ impl Shares {
         &self.namespaces.held
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.taken >= self.limit
+    /// Whether so many are free.
+    pub(super) fn fits(&self, count: usize) -> bool {
+        count <= self.limit.saturating_sub(self.taken)
     }
 
-    /// Why this one may not have one more, if so. The caller has seen that one is free.
-    pub(super) fn check(&self, owner: &Owner) -> Result<(), Refusal> {
-        let free = self.limit.saturating_sub(self.taken);
-        if !self.identities.allow(owner.identity(), free) {
+    /// Why this one may not have so many more, if so. The caller has seen that they are free.
+    pub(super) fn check(&self, owner: &Owner, count: usize) -> Result<(), Refusal> {
+        let left = self.limit.saturating_sub(self.taken).saturating_sub(count);
+        if !self.identities.allow(owner.identity(), count, left) {
             return Err(Refusal::Identity);
         }
-        if !self.namespaces.allow(owner.namespace(), free) {
+        if !self.namespaces.allow(owner.namespace(), count, left) {
             return Err(Refusal::Namespace);
         }
         Ok(())
     }
 
-    pub(super) fn add(&mut self, owner: &Owner) {
-        self.taken += 1;
-        self.identities.add(owner.identity());
-        self.namespaces.add(owner.namespace());
+    pub(super) fn add(&mut self, owner: &Owner, count: usize) {
+        self.taken += count;
+        self.identities.add(owner.identity(), count);
+        self.namespaces.add(owner.namespace(), count);
     }
 
-    pub(super) fn remove(&mut self, owner: &Owner) {
-        self.taken = self.taken.saturating_sub(1);
-        self.identities.remove(owner.identity());
-        self.namespaces.remove(owner.namespace());
+    pub(super) fn remove(&mut self, owner: &Owner, count: usize) {
+        self.taken = self.taken.saturating_sub(count);
+        self.identities.remove(owner.identity(), count);
+        self.namespaces.remove(owner.namespace(), count);
     }
 }
 
 impl Holders {
-    fn allow(&self, name: Option<&Arc<str>>, free: usize) -> bool {
+    fn allow(&self, name: Option<&Arc<str>>, count: usize, left: usize) -> bool {
         let Some(name) = name.filter(|_| (1..100).contains(&self.share)) else { return true };
-        let held = self.held.get(name).copied().unwrap_or_default();
-        (held + 1).saturating_mul(100 - self.share) <= free.saturating_mul(self.share)
+        let held = self.held.get(name).copied().unwrap_or_default() + count;
+        // One more than is left, so that of very few the first one can be had.
+        let left = left.saturating_add(1);
+        held.saturating_mul(100 - self.share) <= left.saturating_mul(self.share)
     }
 
-    fn add(&mut self, name: Option<&Arc<str>>) {
+    fn add(&mut self, name: Option<&Arc<str>>, count: usize) {
         if let Some(name) = name {
-            *self.held.entry(name.clone()).or_default() += 1;
+            *self.held.entry(name.clone()).or_default() += count;
         }
     }
 
-    fn remove(&mut self, name: Option<&Arc<str>>) {
+    fn remove(&mut self, name: Option<&Arc<str>>, count: usize) {
         let Some(name) = name else { return };
         if let Some(held) = self.held.get_mut(name) {
-            *held = held.saturating_sub(1);
+            *held = held.saturating_sub(count);
             if *held == 0 {
                 self.held.remove(name);
             }
@@ -113,17 +116,17 @@ mod tests {
     }
 
     fn shares(limit: usize) -> Shares {
-        Shares::new(limit, &LoadArgs::default())
+        Shares::new(limit, 90, 95)
     }
 
     /// As many as it may have.
     fn fill(shares: &mut Shares, owner: &Owner) -> (usize, Option<Refusal>) {
         for count in 0..100_000 {
-            let refusal = shares.check(owner).err();
-            if refusal.is_some() || shares.is_full() {
+            let refusal = shares.check(owner, 1).err();
+            if refusal.is_some() || !shares.fits(1) {
                 return (count, refusal);
             }
-            shares.add(owner);
+            shares.add(owner, 1);
         }
         (100_000, None)
     }
@@ -138,11 +141,11 @@ mod tests {
         assert_eq!(fill(&mut shares, &account("two", "gateway")).0, 900);
         for tenant in 3..100 {
             let tenant = account(&tenant.to_string(), "gateway");
-            assert!(!shares.is_full() && shares.check(&tenant).is_ok(), "always one more");
-            shares.add(&tenant);
+            assert!(shares.fits(1) && shares.check(&tenant, 1).is_ok(), "always one more");
+            shares.add(&tenant, 1);
         }
-        shares.remove(&hog);
-        assert_eq!(shares.check(&hog), Err(Refusal::Identity), "it has more than it may");
+        shares.remove(&hog, 1);
+        assert_eq!(shares.check(&hog, 1), Err(Refusal::Identity), "it has more than it may");
     }
 
     #[test]
@@ -159,9 +162,7 @@ mod tests {
         let anybody = Owner::new(&Identity::Anybody, ADDRESS);
         assert_eq!(fill(&mut shares(100), &anybody), (100, None));
         assert_eq!(fill(&mut shares(0), &account("one", "gateway")), (100_000, None));
-        let args =
-            LoadArgs { max_identity_share: 100, max_namespace_share: 0, ..LoadArgs::default() };
-        let mut shares = Shares::new(100, &args);
+        let mut shares = Shares::new(100, 100, 0);
         assert_eq!(fill(&mut shares, &account("one", "gateway")), (100, None));
     }
 
@@ -174,8 +175,8 @@ mod tests {
     #[test]
     fn who_left_is_forgotten() {
         let mut shares = shares(10);
-        shares.add(&account("one", "gateway"));
-        shares.remove(&account("one", "gateway"));
+        shares.add(&account("one", "gateway"), 1);
+        shares.remove(&account("one", "gateway"), 1);
         assert!(shares.identities.held.is_empty() && shares.namespaces.held.is_empty());
     }
 }

@@ -2,8 +2,8 @@ use super::pace::{Pace, Paces};
 use super::tenure::Tenure;
 use crate::identity::Identity;
 use crate::load::{
-    Allowance, Cause, Ending, Gate, Key, LoadArgs, LoadMetrics, Owner, Refusal, SubscriptionPermit,
-    SubscriptionQuota, Unauthenticated, Usage, age,
+    Allowance, Cause, Ending, Gate, Key, LoadArgs, LoadMetrics, Owner, ReceivePermit, ReceiveQuota,
+    Refusal, SubscriptionPermit, SubscriptionQuota, Unauthenticated, Usage, age,
 };
 use crate::log_limit::LineLimit;
 use futures::future::BoxFuture;
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -27,8 +27,7 @@ pub(crate) struct Door {
     unauthenticated: Mutex<Unauthenticated<Tenure>>,
     subscriptions: Arc<SubscriptionQuota>,
     setups: Semaphore,
-    /// The bytes that large requests may take while they are received and answered.
-    receiving: Arc<Semaphore>,
+    receiving: Arc<ReceiveQuota>,
     paces: Paces,
     request_rate: u32,
     age: Duration,
@@ -70,11 +69,6 @@ pub(crate) struct Admitted {
     was_set_up: AtomicBool,
 }
 
-/// Requests up to this size are always received: the first one of a real Envoy has 61 KB if it holds nothing yet.
-pub(crate) const SMALL_REQUEST: usize = 96 << 10;
-/// What all larger ones together may take, from their first byte until they are answered, on the wire or decoded, whatever
-/// is more: a thousand Envoys at once that come back with 2,000 resources each.
-const RECEIVING: usize = 256 << 20;
 /// How often they are looked at within the time that clients have to read. They may have a part more of it.
 const LOOKS: f64 = 4.0;
 
@@ -89,7 +83,7 @@ impl Door {
             unauthenticated: Mutex::new(Unauthenticated::new(args.max_unauthenticated)),
             subscriptions: SubscriptionQuota::new(args, metrics.clone()),
             setups: Semaphore::new(setups),
-            receiving: Arc::new(Semaphore::new(RECEIVING)),
+            receiving: ReceiveQuota::new(),
             paces: Paces::default(),
             request_rate: args.request_rate,
             age: args.connection_age,
@@ -182,7 +176,9 @@ impl Door {
             }
             Err(refusal) => {
                 match refusal {
-                    Refusal::Identity | Refusal::Namespace => self.turn_away(refusal, &owner),
+                    Refusal::Identity | Refusal::Namespace | Refusal::Rate => {
+                        self.turn_away(refusal, &owner);
+                    }
                     _ => self.turn_away(refusal, &tenure.from()),
                 }
                 let is_full = matches!(
@@ -354,38 +350,26 @@ impl Admitted {
         Status::resource_exhausted(Refusal::Requests.message())
     }
 
-    /// Makes room for a request of so many bytes, for as long as what is returned lives; a small one needs none. Or says
-    /// what to tell the client, who is to come again.
-    pub(crate) fn receive(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Status> {
-        match bytes {
-            ..=SMALL_REQUEST => Ok(None),
-            _ => self.make_room(bytes).map(Some),
-        }
+    /// Makes room for a request of so many bytes that begins to arrive, for as long as what is returned lives; a tiny one needs
+    /// none. Or says what to tell the client, who is to come again.
+    pub(crate) fn receive(&self, bytes: usize) -> Result<Option<ReceivePermit>, Status> {
+        let received = self.door.receiving.receive(&self.owner, bytes);
+        received.map_err(|refusal| self.no_room(refusal))
     }
 
-    /// Makes more room for a request that has some, if it takes so many bytes while it is decoded. Decoding a small one takes
-    /// a few megabytes at most, and is done before the thread turns to another.
-    pub(crate) fn decode(
+    /// All of it has arrived, and takes so many bytes while it is decoded. What is returned is the room of a large one.
+    pub(crate) fn received(
         &self,
-        room: Option<OwnedSemaphorePermit>,
+        room: Option<ReceivePermit>,
         bytes: usize,
-    ) -> Result<Option<OwnedSemaphorePermit>, Status> {
-        let Some(mut room) = room else { return Ok(None) };
-        let missing = bytes.saturating_sub(room.num_permits());
-        if missing > 0 {
-            room.merge(self.make_room(missing)?);
-        }
-        Ok(Some(room))
+    ) -> Result<Option<ReceivePermit>, Status> {
+        let Some(room) = room else { return Ok(None) };
+        room.received(bytes).map_err(|refusal| self.no_room(refusal))
     }
 
-    fn make_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Status> {
-        let room = u32::try_from(bytes)
-            .ok()
-            .and_then(|bytes| self.door.receiving.clone().try_acquire_many_owned(bytes).ok());
-        room.ok_or_else(|| {
-            self.door.turn_away(Refusal::Receiving, &self.pace.tenure().from());
-            Status::unavailable(Refusal::Receiving.message())
-        })
+    fn no_room(&self, refusal: Refusal) -> Status {
+        self.door.turn_away(refusal, &self.owner);
+        Status::unavailable(refusal.message())
     }
 
     /// How long the client may wait for a fleet that is not published. By chance, because those who wait for it came together.

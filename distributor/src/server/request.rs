@@ -1,6 +1,6 @@
 use super::door::Admitted;
 use super::frames::Frames;
-use crate::load::{Allowance, Turn};
+use crate::load::{Allowance, ReceivePermit, Turn};
 use crate::view::Claims;
 use bytes::Bytes;
 use heliograph_distributor_protocol::{NodeFields, Protocol, Request, RequestError};
@@ -8,7 +8,6 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::Status;
@@ -21,7 +20,7 @@ pub(crate) struct Incoming {
     pub(crate) node: Option<Bytes>,
     pub(crate) request: Request,
     /// The room that it takes, if it is large.
-    pub(crate) room: Option<OwnedSemaphorePermit>,
+    pub(crate) room: Option<ReceivePermit>,
 }
 
 /// All that is kept of a node.
@@ -44,7 +43,7 @@ pub(crate) struct Requests {
 
 /// A request of which a part is there.
 struct Receiving {
-    room: Option<OwnedSemaphorePermit>,
+    room: Option<ReceivePermit>,
     /// When all of it must be there: until then it takes the room of others.
     deadline: Instant,
 }
@@ -66,7 +65,7 @@ impl Requests {
                 self.allowance.take(message.len(), Instant::now());
                 let (request, node) = Request::scan(self.protocol, message).map_err(refusal)?;
                 let room = self.receiving.take().and_then(|receiving| receiving.room);
-                let room = self.admitted.decode(room, request.overhead())?;
+                let room = self.admitted.received(room, request.overhead())?;
                 return Ok(Some(Incoming { node, request, room }));
             }
             match self.frame().await? {
@@ -85,7 +84,7 @@ impl Requests {
         self.allowance.charge(names);
     }
 
-    /// The next piece of the body. A large request needs room before more of it is read.
+    /// The next piece of the body. A request needs room before more of it is read.
     async fn frame(&mut self) -> Result<Option<Result<Frame<Bytes>, Status>>, Status> {
         if self.receiving.is_none()
             && let Some(length) = self.frames.announced()
@@ -219,7 +218,7 @@ mod tests {
                 Arc::new(door.admit(&Tenure::default(), &Identity::Anybody).unwrap()),
             )
         };
-        let taken = |incoming: &Incoming| incoming.room.as_ref().map(|room| room.num_permits());
+        let taken = |incoming: &Incoming| incoming.room.as_ref().map(ReceivePermit::bytes);
         let small = request(32_000).next().await.unwrap().unwrap();
         assert_eq!(taken(&small), None, "so many that it was small on the wire");
         let mut all = Vec::new();

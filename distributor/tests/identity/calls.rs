@@ -5,7 +5,7 @@ use bytes::Bytes;
 use h2::SendStream;
 use h2::client::{ResponseFuture, SendRequest};
 use heliograph_envoy::Message;
-use http::Request;
+use http::{HeaderMap, Request};
 use rustls::ClientConfig;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -86,6 +86,12 @@ impl Call {
         Self { answer, body }
     }
 
+    /// Sends these bytes of a request, and leaves it there.
+    pub(crate) fn begin(mut self, bytes: &[u8]) -> Self {
+        self.body.send_data(Bytes::copy_from_slice(bytes), false).unwrap();
+        self
+    }
+
     async fn answer(mut self) -> Result<Code, h2::Error> {
         // Whoever is refused may have been told so already.
         let _ = self.body.send_data(Bytes::from_static(&[0; 5]), true);
@@ -103,13 +109,15 @@ impl Call {
         let message = message.encode_to_vec();
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();
         self.body.send_data([&[0], &length[..], &message].concat().into(), false).unwrap();
-        let mut body = self.answer.await.unwrap().into_body();
-        match body.data().await {
-            Some(data) => data.map(drop).map_err(|_| Code::Unknown),
-            None => {
-                let trailers = body.trailers().await.unwrap().unwrap();
-                Err(Code::from_bytes(trailers.get("grpc-status").unwrap().as_bytes()))
-            }
-        }
+        let (head, mut body) = self.answer.await.unwrap().into_parts();
+        let status = |headers: &HeaderMap| headers.get("grpc-status").cloned();
+        let status = match status(&head.headers) {
+            Some(status) => Some(status),
+            None => match body.data().await {
+                Some(data) => return data.map(drop).map_err(|_| Code::Unknown),
+                None => status(&body.trailers().await.unwrap().unwrap()),
+            },
+        };
+        Err(Code::from_bytes(status.unwrap().as_bytes()))
     }
 }

@@ -1,13 +1,17 @@
 //! What one identity, and one namespace, may have of a replica.
 
-use crate::calls::{METHODS, call};
+use crate::calls::{Call, METHODS, call};
 use crate::pki::Issued;
 use crate::site::*;
 use heliograph_client::{Client, Protocol};
 use heliograph_distributor::LoadArgs;
+use heliograph_envoy::envoy::config::core::v3::Node;
+use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use heliograph_snapshot::ResourceType;
 use tonic::Code;
 
 const STREAMS: usize = 20;
+const OTHER: &str = "spiffe://example.org/ns/default/sa/envoy";
 
 async fn site() -> Site {
     let load = LoadArgs { max_streams: STREAMS, ..LoadArgs::default() };
@@ -42,7 +46,7 @@ async fn an_identity_that_takes_all_it_can_leaves_room_for_others() {
     assert_eq!(streams.len(), 18, "nine tenths");
     assert!(message.contains("--max-identity-share"), "{message}");
     assert_eq!(turned_away(&site, "identity"), 1);
-    let other = site.authority.issue("spiffe://example.org/ns/default/sa/envoy");
+    let other = site.authority.issue(OTHER);
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
     assert!(streams.iter().all(|client| client.state().ended.is_none()));
     let page = site.page("/limits").await;
@@ -74,7 +78,7 @@ async fn streams_that_wait_count_and_accounts_of_one_namespace_count_together() 
     assert_eq!(code, Code::Unavailable);
     assert!(message.contains("--max-namespace-share"), "{message}");
     assert_eq!(turned_away(&site, "namespace"), 1);
-    let other = site.authority.issue("spiffe://example.org/ns/default/sa/envoy");
+    let other = site.authority.issue(OTHER);
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
 }
 
@@ -90,8 +94,77 @@ async fn an_identity_cannot_take_all_connections_either() {
     // Of health, too.
     let tls = site.authority.client(Some(&envoy));
     assert_eq!(call(&site, tls, METHODS[2], &[]).await, Code::Unavailable);
-    let other = site.authority.issue("spiffe://example.org/ns/default/sa/envoy");
+    let other = site.authority.issue(OTHER);
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
     let open = "heliograph_distributor_connections";
     until("the others are closed", async || site.metric(open) == 10).await;
+}
+
+/// A first request that names so many resources the client holds.
+fn first_request(fleet: &str, held: usize) -> DeltaDiscoveryRequest {
+    let versions = (0..held).map(|n| (format!("{n:0>100}"), "0123456789abcdef".to_owned()));
+    DeltaDiscoveryRequest {
+        node: Some(Node { cluster: fleet.to_owned(), ..Default::default() }),
+        type_url: ResourceType::Cluster.type_url().to_owned(),
+        initial_resource_versions: versions.collect(),
+        ..Default::default()
+    }
+}
+
+/// So many requests of which the first bytes are sent, with the length that they announce.
+async fn half_sent(site: &Site, envoy: &Issued, count: usize, length: u32) -> Vec<Call> {
+    let bytes = [&[0], &length.to_be_bytes()[..], &[7]].concat();
+    let mut calls = Vec::new();
+    for _ in 0..count {
+        let tls = site.authority.client(Some(envoy));
+        calls.push(Call::open(site, tls, METHODS[0], &[]).await.begin(&bytes));
+    }
+    calls
+}
+
+#[tokio::test]
+async fn large_requests_that_one_identity_sends_slowly_leave_room_for_those_of_others() {
+    let site = Site::start().await;
+    let streams = "heliograph_distributor_streams{protocol=\"delta\"}";
+    let (hog, other) = (site.authority.issue(ENVOY), site.authority.issue(OTHER));
+    // Eight of 32 MiB would fill the room for all.
+    let _half = half_sent(&site, &hog, 8, 32 << 20).await;
+    until("half of them are refused", async || turned_away(&site, "receiving") == 4).await;
+    until("the others are being received", async || site.metric(streams) == 4).await;
+    // What an Envoy sends that comes back with 5,000 resources.
+    for _ in 0..3 {
+        let call = Call::open(&site, site.authority.client(Some(&other)), METHODS[0], &[]).await;
+        assert_eq!(call.say(&first_request("default/gateway", 5000)).await, Ok(()));
+    }
+    assert_eq!(turned_away(&site, "receiving"), 4);
+}
+
+#[tokio::test]
+async fn an_identity_that_opens_streams_as_fast_as_it_can_keeps_no_other_out() {
+    let load = LoadArgs { admission_rate: 20, ..LoadArgs::default() };
+    let site = Site::under(load, |args| args).await;
+    let (hog, other) = (site.authority.issue(ENVOY), site.authority.issue(OTHER));
+    let attempt = async |envoy: &Issued, fleet: &str| {
+        let call = Call::open(&site, site.authority.client(Some(envoy)), METHODS[0], &[]).await;
+        call.say(&first_request(fleet, 0)).await
+    };
+    let hammer = async || -> () {
+        loop {
+            let _ = attempt(&hog, "edge/gateway").await;
+        }
+    };
+    let others = async {
+        until("refusals", async || turned_away(&site, "rate") > 100).await;
+        let mut refused = turned_away(&site, "rate");
+        for number in 0..10 {
+            let asked = attempt(&other, "default/gateway").await;
+            assert_eq!(asked, Ok(()), "the {number}. stream of another identity");
+            until("more refusals", async || turned_away(&site, "rate") > refused + 20).await;
+            refused = turned_away(&site, "rate");
+        }
+    };
+    tokio::select! {
+        () = others => {}
+        _ = futures::future::join_all((0..4).map(|_| hammer())) => {}
+    }
 }

@@ -92,26 +92,7 @@ async fn five_hundred_half_received_requests_take_a_bounded_room() {
     let before = site.distributor.memory();
     // A message of 8 MiB, of which half comes.
     let half: Bytes = [vec![0, 0, 0x80, 0, 0], vec![7; 4 << 20]].concat().into();
-    let mut streams = Vec::new();
-    for _ in 0..500 / 4 {
-        let opener = talker::connect(&site.server).await;
-        for _ in 0..4 {
-            let mut talker = Talker::open_on(opener.clone()).await.unwrap();
-            let half = half.clone();
-            streams.push(tokio::spawn(async move {
-                // Those for which there is no room are told so under way.
-                let _ = talker.say(half).await;
-                talker
-            }));
-        }
-    }
-    let mut talkers = Vec::new();
-    for stream in streams {
-        talkers.push(tokio::time::timeout(DEADLINE, stream).await.unwrap().unwrap());
-        if talkers.len() % 100 == 0 {
-            site.goes_on().await;
-        }
-    }
+    let talkers = half_received(&mut site, half, 500, 4).await;
     // 32 of them fill the room.
     until("refusals", async || turned_away(&site, "receiving").await == 500 - 32).await;
     let taken = site.distributor.memory().saturating_sub(before);
@@ -130,6 +111,59 @@ async fn five_hundred_half_received_requests_take_a_bounded_room() {
     drop(talkers);
     until("room", async || ask(&large).await.is_ok()).await;
     site.goes_on().await;
+}
+
+/// Without a bound all streams of a replica could take 96 KiB each.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_half_received_small_requests_take_a_bounded_room() {
+    let flags = [&OPEN[..], &["--first-request-timeout", "60s"]].concat();
+    let mut site = Site::start(&flags, None).await;
+    let before = site.distributor.memory();
+    // A message of 96 KiB, of which nearly all comes.
+    let half: Bytes = [vec![0, 0, 1, 0x80, 0], vec![7; 95 << 10]].concat().into();
+    let talkers = half_received(&mut site, half, 6000, 8).await;
+    // So many of them fill the room.
+    let room = (256 << 20) / (96 << 10);
+    until("refusals", async || turned_away(&site, "receiving").await == 6000 - room).await;
+    let taken = site.distributor.memory().saturating_sub(before);
+    assert!(taken < 450, "{taken} MiB, and all of them would be 600");
+    // An acknowledgement needs no room, and when they are gone there is room again.
+    let ask = async |count| {
+        let names = (0..count).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();
+        let mut talker = Talker::open(&site.server).await;
+        let _ = talker.say(framed(&request(names)).into()).await;
+        talker.hear_once().await
+    };
+    assert!(ask(100).await.is_ok());
+    assert_eq!(ask(2500).await.unwrap_err().code(), Code::Unavailable);
+    drop(talkers);
+    until("room", async || ask(2500).await.is_ok()).await;
+    site.goes_on().await;
+}
+
+/// Streams, some on each connection, that say this and no more.
+async fn half_received(site: &mut Site, half: Bytes, count: usize, on_each: usize) -> Vec<Talker> {
+    let mut streams = Vec::new();
+    for _ in 0..count / on_each {
+        let opener = talker::connect(&site.server).await;
+        for _ in 0..on_each {
+            let mut talker = Talker::open_on(opener.clone()).await.unwrap();
+            let half = half.clone();
+            streams.push(tokio::spawn(async move {
+                // Those for which there is no room are told so under way.
+                let _ = talker.say(half).await;
+                talker
+            }));
+        }
+    }
+    let mut talkers = Vec::new();
+    for stream in streams {
+        talkers.push(tokio::time::timeout(DEADLINE, stream).await.unwrap().unwrap());
+        if talkers.len() % 100 == 0 {
+            site.goes_on().await;
+        }
+    }
+    talkers
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

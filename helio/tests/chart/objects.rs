@@ -182,7 +182,7 @@ fn distributors_refuse_before_they_are_killed() {
     let bounds = LoadArgs::DEFAULT;
     let streams = u64::try_from(bounds.max_streams).unwrap() * 66_000;
     let unauthenticated = u64::try_from(bounds.max_unauthenticated).unwrap() * 20_000;
-    let received = 256 << 20;
+    let received = 512 << 20;
     let memory = bounds.fleet_memory + bounds.subscription_memory + received;
     assert!(streams + unauthenticated + memory + 200_000_000 <= limit);
 }
