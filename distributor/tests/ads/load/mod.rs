@@ -3,6 +3,7 @@
 mod admission;
 mod floods;
 mod life;
+mod many;
 mod requests;
 mod slow;
 
