@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 /// What a program counts, as its `/metrics` tells.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics {
@@ -33,6 +35,17 @@ impl Metrics {
         let sample = self.samples.iter().find(|sample| sample.name == name)?;
         let found = sample.labels.iter().find(|(of, _)| of == label)?;
         Some(&found.1)
+    }
+
+    /// All with this name, by the value of a label.
+    pub(crate) fn by_label(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
+        let mut sums = BTreeMap::new();
+        for sample in self.samples.iter().filter(|sample| sample.name == name) {
+            if let Some((_, value)) = sample.labels.iter().find(|(of, _)| of == label) {
+                *sums.entry(value.clone()).or_default() += sample.value;
+            }
+        }
+        sums
     }
 
     fn sum_where(&self, name: &str, wanted: impl Fn(&str, &str) -> bool) -> Option<f64> {

@@ -1,11 +1,15 @@
 use super::store::{Pin, StoreFacts};
-use super::summary::{Distributor, Fleet, Rejected, Status, Translator};
+use super::summary::{Distributor, Fleet, Rejected, Status, Translator, counts};
 use crate::output::shown_time;
 use crate::sources::PinRow;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// A store that was heard of longer ago than this, in seconds, is away: it is compared every second or two.
 pub(super) const STALE: f64 = 10.0;
+
+/// Refusals that are a problem however often they happened, as reasons of the metric: one identity or namespace is beyond what it may
+/// have. The others are usual when many proxies connect at once.
+const BUDGETS: [&str; 4] = ["identity", "namespace", "identity_memory", "replica_memory"];
 
 /// Of one fleet, no more rejections are told in words.
 const REJECTIONS: usize = 3;
@@ -148,13 +152,11 @@ fn of_distributor(distributor: &Distributor) -> Vec<String> {
             "{name} cannot open secrets of {unopened} of its fleets: give it the newest key ring"
         ));
     }
-    if !refused.is_empty() {
-        let counts: Vec<_> =
-            refused.iter().map(|(budget, count)| format!("{budget} {count}x")).collect();
+    let beyond = counts(refused.iter().filter(|(reason, _)| BUDGETS.contains(&reason.as_str())));
+    if !beyond.is_empty() {
         problems.push(format!(
-            "{name} has refused clients that were beyond their budget since it started ({}): its log names them, and `/limits` of \
-             its admin port says who has how much",
-            counts.join(", ")
+            "{name} has refused clients that were beyond their budget since it started ({beyond}): its log names them, and \
+             `/limits` of its admin port says who has how much"
         ));
     }
     problems

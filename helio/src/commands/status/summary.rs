@@ -76,9 +76,9 @@ pub(super) struct Distributor {
     /// since they were confirmed before that.
     pub(super) from_cache: u64,
     pub(super) cache_age: Option<f64>,
-    /// How often it has refused something since it started, by the budget that keeps clients from each other.
+    /// How many connections and streams it has refused or ended since it started, by the reason of its metric, without zeros.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) refused: BTreeMap<&'static str, u64>,
+    pub(super) refused: BTreeMap<String, u64>,
     pub(super) store_age: Option<f64>,
 }
 
@@ -113,9 +113,6 @@ pub(super) struct Rejected {
     /// How many times proxies said so.
     pub(super) count: u64,
 }
-
-/// The budgets of a distributor that one identity or namespace is beyond, not all of its clients, as reasons of its metric.
-const BUDGETS: [&str; 4] = ["identity", "namespace", "identity_memory", "replica_memory"];
 
 impl Reply {
     pub(crate) async fn from(port: &mut Connection) -> anyhow::Result<Self> {
@@ -223,7 +220,7 @@ impl Status {
         table
     }
 
-    fn distributors(&self) -> Table<8> {
+    fn distributors(&self) -> Table<9> {
         let head = [
             "DISTRIBUTOR",
             "VERSION",
@@ -233,6 +230,7 @@ impl Status {
             "DAMAGED",
             "FROM CACHE",
             "STORE",
+            "REFUSED SINCE START",
         ];
         let mut table = Table::new(head);
         for it in &self.distributors {
@@ -245,6 +243,7 @@ impl Status {
                 Cell::from(it.damaged).bad_if(it.damaged > 0),
                 Cell::from(it.from_cache).bad_if(it.from_cache > 0),
                 age(it.store_age),
+                Cell::from(counts(&it.refused)),
             ]);
         }
         table
@@ -295,11 +294,8 @@ impl Distributor {
         let fleets =
             |state| whole(metrics.labelled("heliograph_distributor_fleets", "state", state));
         let from_cache = whole(metrics.sum("heliograph_store_cache_unconfirmed_fleets"));
-        let turned_away = |reason| {
-            let name = "heliograph_distributor_turned_away_total";
-            whole(metrics.labelled(name, "reason", reason))
-        };
-        let refused = BUDGETS.map(|reason| (reason, turned_away(reason)));
+        let refused = metrics.by_label("heliograph_distributor_turned_away_total", "reason");
+        let refused = refused.into_iter().map(|(reason, count)| (reason, whole(Some(count))));
         Self {
             name: name.to_owned(),
             version: version(metrics),
@@ -310,7 +306,7 @@ impl Distributor {
             unopened: fleets("unopened"),
             from_cache,
             cache_age: metrics.sum("heliograph_store_cache_age_seconds").filter(|_| from_cache > 0),
-            refused: refused.into_iter().filter(|(_, count)| *count > 0).collect(),
+            refused: refused.filter(|(_, count)| *count > 0).collect(),
             store_age: metrics.sum("heliograph_store_staleness_seconds"),
         }
     }
@@ -406,6 +402,12 @@ fn age(seconds: Option<f64>) -> Cell {
         _ => format!("{seconds:.0}s ago"),
     });
     cell(text).bad_if(seconds.is_some_and(|seconds| seconds > problems::STALE))
+}
+
+/// How often each of them happened; empty for none.
+pub(super) fn counts<'a>(all: impl IntoIterator<Item = (&'a String, &'a u64)>) -> String {
+    let counts = all.into_iter().map(|(what, count)| format!("{what} {count}x"));
+    counts.collect::<Vec<_>>().join(", ")
 }
 
 /// Counts are whole; what is not there is none.
