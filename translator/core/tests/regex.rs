@@ -56,9 +56,69 @@ fn envoy_rejects_what_is_too_large_for_it() {
     assert!(rejected.contains("max program size of 100"), "{rejected}");
 }
 
+/// The same for expressions that no user wrote: Envoy gets one for a gRPC method of any service, and for an origin with a wildcard.
+#[test]
+fn whatever_is_generated_and_accepted_envoy_accepts() {
+    let (mut runner, lengths) = (TestRunner::default(), 1_usize..250);
+    for limit in [40, 100, 1_000, Limits::default().regex_program_size] {
+        let mut routes = String::new();
+        for number in 0..PATTERNS / 4 {
+            let length = lengths.new_tree(&mut runner).unwrap().current();
+            let labels = vec!["o".repeat(length.min(60)); length.div_ceil(60)].join(".");
+            writeln!(
+                routes,
+                "---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {{name: method-{number}, namespace: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules: [{{matches: [{{method: {{method: {}}}}}]}}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: origin-{number}, namespace: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules: [{{filters: [{{type: CORS, cors: {{allowOrigins: [\"https://*.{labels}.test\"]}}}}]}}]",
+                "M".repeat(length),
+            )
+            .unwrap();
+        }
+        let (table, accepted) = table_of(&routes, limit);
+        assert!(accepted > PATTERNS / 50, "only {accepted} within {limit}");
+        let output = validated(&table, limit);
+        assert!(output.is_ok(), "{}", output.unwrap_err());
+    }
+}
+
 /// The table of a Gateway with one route for each pattern, and how many patterns it has.
 fn table(patterns: &[String], limit: u32) -> (Value, usize) {
-    let mut manifest = r#"
+    let mut routes = String::new();
+    for (number, pattern) in patterns.iter().enumerate() {
+        let pattern = json!(pattern);
+        writeln!(
+            routes,
+            r#"---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: "r{number}", namespace: shop}}
+spec:
+  parentRefs: [{{name: web}}]
+  rules:
+  - matches:
+    - path: {{type: RegularExpression, value: {pattern}}}
+      headers: [{{type: RegularExpression, name: x, value: {pattern}}}]
+      queryParams: [{{type: RegularExpression, name: x, value: {pattern}}}]"#
+        )
+        .unwrap();
+    }
+    table_of(&routes, limit)
+}
+
+/// The table of a Gateway with these routes, and how many of them are accepted.
+fn table_of(routes: &str, limit: u32) -> (Value, usize) {
+    let manifest = r#"
 apiVersion: gateway.networking.k8s.io/v1
 kind: GatewayClass
 metadata: {name: heliograph}
@@ -69,24 +129,8 @@ kind: Gateway
 metadata: {name: web, namespace: shop}
 spec: {gatewayClassName: heliograph, listeners: [{name: http, port: 80, protocol: HTTP}]}
 "#
-    .to_owned();
-    for (number, pattern) in patterns.iter().enumerate() {
-        let pattern = json!(pattern);
-        writeln!(
-            manifest,
-            r#"---
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {{name: "r{number}", namespace: shop}}
-spec:
-  parentRefs: [{{name: web}}]
-  rules:
-  - matches:
-    - path: {{type: RegularExpression, value: {pattern}}}
-      headers: [{{type: RegularExpression, name: x, value: {pattern}}}]"#
-        )
-        .unwrap();
-    }
+    .to_owned()
+        + routes;
     let mut world = World::with_limits(Limits { regex_program_size: limit, ..Limits::default() });
     for document in parse(&manifest) {
         match document {
