@@ -3,19 +3,20 @@
 use crate::harness::{Asked, replace, until};
 use heliograph_testing::Stopwatch;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub(crate) const HOST: &str = "b.test";
 
-/// Edits its route and switches its endpoints again and again, until it is stopped.
+/// Edits its route, switches its endpoints and replaces a route by a new one, again and again, until it is stopped.
 pub(crate) struct Neighbour {
-    /// In each round the route and the endpoints change, and this is how long that took.
+    /// How long each change of a round took.
     rounds: watch::Receiver<Vec<Round>>,
     /// How many of them were returned.
     returned: usize,
-    task: JoinHandle<()>,
+    task: JoinHandle<u64>,
 }
 
 /// How long a change of each kind took until an answer showed it.
@@ -23,6 +24,8 @@ pub(crate) struct Neighbour {
 pub(crate) struct Round {
     pub(crate) route: Duration,
     pub(crate) endpoints: Duration,
+    /// A route that was not there before, for a host of its own.
+    pub(crate) new_route: Duration,
 }
 
 struct Work {
@@ -33,13 +36,18 @@ struct Work {
     port: u16,
     /// The number of the route's version, and of the endpoints'.
     versions: [usize; 2],
+    /// How many routes were new.
+    new_routes: usize,
+    /// The errors of hosts that new routes are for, before those were served: by then, routes of A for every host answer.
+    unserved: u64,
 }
 
 impl Neighbour {
     /// Returns when its first version is served. `port` is that of the listener.
     pub(crate) async fn start(directory: PathBuf, port: u16, backends: [u16; 2]) -> Self {
         let (told, rounds) = watch::channel(Vec::new());
-        let mut work = Work { directory, backends, port, versions: [0; 2] };
+        let mut work =
+            Work { directory, backends, port, versions: [0; 2], new_routes: 0, unserved: 0 };
         work.apply();
         let expected = &work.expected();
         let served = until("B is served", move || async move {
@@ -48,17 +56,19 @@ impl Neighbour {
         served.await.unwrap();
         let task = tokio::spawn(async move {
             while !told.is_closed() {
-                let round = Round { route: work.change(0).await, endpoints: work.change(1).await };
+                let (route, endpoints) = (work.change(0).await, work.change(1).await);
+                let round = Round { route, endpoints, new_route: work.add_route().await };
                 told.send_modify(|rounds| rounds.push(round));
             }
+            work.unserved
         });
         Self { rounds, returned: 0, task }
     }
 
-    /// Waits until the last change has arrived.
-    pub(crate) async fn stop(self) {
+    /// Waits until the last change has arrived. Returns how many errors hosts of new routes had before they were B's.
+    pub(crate) async fn stop(self) -> u64 {
         drop(self.rounds);
-        self.task.await.unwrap();
+        self.task.await.unwrap()
     }
 
     /// Waits until changes of both kinds have arrived that began after this call. Returns the longest times since the
@@ -73,6 +83,7 @@ impl Neighbour {
         new.fold(Round::default(), |longest, round| Round {
             route: longest.route.max(round.route),
             endpoints: longest.endpoints.max(round.endpoints),
+            new_route: longest.new_route.max(round.new_route),
         })
     }
 }
@@ -91,6 +102,35 @@ impl Work {
             answer.body == *expected
         });
         arrives.await.unwrap();
+        stopwatch.elapsed()
+    }
+
+    /// Replaces one route by another, and returns how long it took until that was served.
+    async fn add_route(&mut self) -> Duration {
+        self.new_routes += 1;
+        let host = &format!("new-{}.{HOST}", self.new_routes);
+        let route = format!(
+            "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: new-{}, namespace: b}}
+spec:
+  parentRefs: [{{name: web, namespace: default, sectionName: http}}]
+  hostnames: [{host}]
+  rules: [{{backendRefs: [{{name: web, port: 80}}]}}]
+",
+            self.new_routes
+        );
+        replace(&self.directory, "b-new-route.yaml", &route);
+        let (stopwatch, port) = (Stopwatch::start(), self.port);
+        let unserved = &AtomicU64::new(0);
+        let served = until(host, move || async move {
+            let status = Asked { host, ..ASKED }.ask(port).await.unwrap().status;
+            unserved.fetch_add(u64::from(status >= 500), Relaxed);
+            status == 200
+        });
+        served.await.unwrap();
+        self.unserved += unserved.load(Relaxed);
         stopwatch.elapsed()
     }
 
