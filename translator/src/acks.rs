@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 const READ_EVERY: Duration = Duration::from_secs(2);
 
 /// How often they are read after a change: until its proxies have answered, the routes of others wait with one that is rejected.
-const READ_SOON: Duration = Duration::from_millis(500);
+const READ_SOON: Duration = Duration::from_millis(250);
 
 /// How long after a change its proxies may still be answering.
 const ANSWERING: Duration = Duration::from_secs(10);
