@@ -197,7 +197,7 @@ impl TranslatorMetrics {
             StoreError::Fenced { .. } => fenced,
             StoreError::Conflict { .. } => conflict,
             StoreError::NotNewer { .. } => not_newer,
-            StoreError::Unavailable(_) => unavailable,
+            StoreError::Unavailable(_) | StoreError::Full(_) => unavailable,
             StoreError::Damaged { .. } => damaged,
             StoreError::Refused(_) => refused,
         };

@@ -36,7 +36,7 @@ impl Recorded {
         let answer = write.await;
         let outcome = match &answer {
             Ok(_) => Outcome::Acknowledged,
-            Err(StoreError::Unavailable(_)) => Outcome::Unknown,
+            Err(error) if error.is_temporary() => Outcome::Unknown,
             Err(_) => Outcome::Refused,
         };
         self.log.note(Event::Answered { fleet, head, outcome });

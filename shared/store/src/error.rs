@@ -17,6 +17,9 @@ pub enum StoreError {
     /// same one is safe.
     #[error("{0}")]
     Unavailable(String),
+    /// The store is out of memory. The same may succeed once the writer's housekeeping has deleted what nothing leads to.
+    #[error("{0}")]
+    Full(String),
     /// What the store holds of a fleet cannot be used: missing, damaged or forged. Written again whole, it is mended: a
     /// newer snapshot alone writes only what changed.
     #[error("{fleet}: {reason}")]
@@ -29,7 +32,7 @@ pub enum StoreError {
 impl StoreError {
     /// Whether the same request may succeed later.
     pub fn is_temporary(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
+        matches!(self, Self::Unavailable(_) | Self::Full(_))
     }
 }
 

@@ -413,11 +413,14 @@ impl Fleet {
     }
 
     /// A round of tending begins. Returns whether the fleet is one to be tended.
-    pub(super) fn tending_round(&mut self) -> bool {
+    pub(super) fn tending_round(&mut self, urgent: bool) -> bool {
         self.untended = match self.untended {
             Some(rounds) => Some(rounds.saturating_add(1)),
             None => self.newest().map(|_| 0),
         };
+        if urgent {
+            self.untended = self.untended.map(|rounds| rounds.max(ROUNDS));
+        }
         self.is_untended()
     }
 

@@ -162,10 +162,10 @@ impl Ledger {
         None
     }
 
-    /// It is time to look after all fleets.
-    pub(super) fn tend_all(&mut self) {
+    /// It is time to look after all fleets; if it is `urgent`, before anything else is done for them.
+    pub(super) fn tend_all(&mut self, urgent: bool) {
         for (name, fleet) in &mut self.fleets {
-            if fleet.tending_round() {
+            if fleet.tending_round(urgent) {
                 self.untended.insert(name.clone());
             }
         }
@@ -482,9 +482,9 @@ fn after_failure(fleet: &mut Fleet, step: &Step, error: &StoreError) -> Verdict 
             return Verdict::Survey;
         }
         // Whether it was done is not known: the same is asked for again.
-        (Step::Publish(_) | Step::Retire(_), StoreError::Unavailable(_)) => {}
+        (Step::Publish(_) | Step::Retire(_), error) if error.is_temporary() => {}
         (Step::Publish(_) | Step::Retire(_), _) => fleet.impossible(),
-        (Step::LoadHeld { .. }, StoreError::Unavailable(_)) => {}
+        (Step::LoadHeld { .. }, error) if error.is_temporary() => {}
         (Step::LoadHeld { .. }, _) => {
             fleet.forget_held();
             return Verdict::GoOn;

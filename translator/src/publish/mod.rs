@@ -319,6 +319,10 @@ impl Publisher {
             (_, Ok(_)) => self.note_success(Some(&fleet)),
             (_, Err(error)) => self.note_failure(Some(&fleet), error),
         }
+        if let Err(StoreError::Full(_)) = &outcome {
+            // Any fleet may have what fills it, and one that is tended now deletes all that nothing leads to.
+            self.ledger.tend_all(true);
+        }
         match self.ledger.done(&fleet, step, outcome)? {
             Verdict::GoOn => {}
             Verdict::Survey => self.survey_at = self.survey_at.min(Instant::now() + LOOK_SOON),
@@ -343,7 +347,7 @@ impl Publisher {
         self.survey_at = now + pause.mul_f64(1.0 + fastrand::f64());
         if now >= self.tend_at {
             self.tend_at = now + TEND_EVERY;
-            self.ledger.tend_all();
+            self.ledger.tend_all(false);
             self.untended.retain(|fleet| self.ledger.is_wanted(fleet));
         }
         self.metrics.pinned(self.ledger.pinned());
@@ -386,7 +390,7 @@ impl Publisher {
         let subject = fleet.cloned();
         self.metrics.store_failed(error);
         match error {
-            StoreError::Unavailable(_) => {
+            StoreError::Unavailable(_) | StoreError::Full(_) => {
                 self.unanswered.insert(subject);
                 let outage = Outage { since: Instant::now(), told: false };
                 let outage = self.outage.get_or_insert(outage);

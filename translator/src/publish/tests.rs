@@ -1,5 +1,6 @@
 //! What the ledger decides, without a store.
 
+mod full;
 mod notes;
 mod oversized;
 mod pins;
@@ -437,7 +438,7 @@ fn a_fleet_is_tended_after_a_publish_and_never_beside_one() {
     assert!(ledger.next(NOW).is_none(), "not beside");
     assert_eq!(ledger.done(&name, tend, unavailable()), Ok(Verdict::GoOn));
     let publication = publication(&mut ledger);
-    ledger.tend_all();
+    ledger.tend_all(false);
     assert!(ledger.next_to_tend().is_none(), "not beside");
     succeed(&mut ledger, "edge", Step::Publish(publication));
     assert!(matches!(ledger.next_to_tend(), Some((_, Step::Tend(newest))) if newest.head == at(2)));
@@ -452,7 +453,7 @@ fn a_fleet_that_changes_all_the_time_is_tended_all_the_same() {
         ledger.want(&fleet("edge"), vec![set("a", body)], 1);
         match ledger.next(NOW).unwrap() {
             (_, publish @ Step::Publish(_)) => {
-                ledger.tend_all();
+                ledger.tend_all(false);
                 assert!(ledger.next_to_tend().is_none(), "not beside");
                 succeed(&mut ledger, "edge", publish);
             }

@@ -43,6 +43,7 @@ pub(crate) enum Operation {
     Load,
     Inspect,
     Tend,
+    Measure,
     History,
     Pin,
     Report,
@@ -204,7 +205,7 @@ impl Metrics {
 }
 
 impl Operation {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Claim,
         Self::Upload,
         Self::Commit,
@@ -213,6 +214,7 @@ impl Operation {
         Self::Load,
         Self::Inspect,
         Self::Tend,
+        Self::Measure,
         Self::History,
         Self::Pin,
         Self::Report,
@@ -231,6 +233,7 @@ impl Operation {
             Self::Load => "load",
             Self::Inspect => "inspect",
             Self::Tend => "tend",
+            Self::Measure => "measure",
             Self::History => "history",
             Self::Pin => "pin",
             Self::Report => "report",

@@ -8,6 +8,7 @@ mod args;
 pub mod cache;
 mod claim;
 mod freshness;
+mod garbage;
 mod history;
 pub mod link;
 mod load;
@@ -16,12 +17,14 @@ mod names;
 mod presence;
 mod records;
 mod scripts;
+mod sweep;
 mod tend;
 mod trouble;
 mod watch;
 mod write;
 
 pub use args::{OpenError, StoreArgs};
+pub use garbage::Spare;
 pub use names::InvalidPrefix;
 
 use self::cache::{Cache, CacheOptions, ServedFromCache};
@@ -58,6 +61,8 @@ pub struct RedisOptions {
     pub history: usize,
     /// How long an object that nothing leads to stays, so that a slow reader can finish.
     pub grace: std::time::Duration,
+    /// How much of a fleet is kept beside its newest snapshot, in bytes.
+    pub spare: Spare,
 }
 
 #[derive(Debug)]
@@ -70,7 +75,9 @@ struct Shared {
     /// The term that this process began last, if it is a writer.
     claimed: Mutex<Option<Term>>,
     /// What the writer's housekeeping remembers of each fleet.
-    care: Mutex<BTreeMap<FleetName, tend::Care>>,
+    care: Mutex<BTreeMap<FleetName, sweep::Care>>,
+    /// When Redis last refused a write because it is out of memory.
+    full: Mutex<Option<tokio::time::Instant>>,
     /// Heads that somebody else wrote, as they are. They may be replaced by what the writer has.
     forged: Mutex<BTreeMap<FleetName, Bytes>>,
     /// Orders that were refused, as they are, so that each is counted once.
@@ -95,6 +102,7 @@ impl Default for RedisOptions {
             prefix: "heliograph".to_owned(),
             history: 10,
             grace: std::time::Duration::from_secs(60),
+            spare: Spare::default(),
         }
     }
 }
@@ -154,6 +162,7 @@ impl RedisStore {
             options,
             claimed: Mutex::default(),
             care: Mutex::default(),
+            full: Mutex::default(),
             forged: Mutex::default(),
             refused_orders: Mutex::default(),
             freshness: Mutex::default(),
@@ -277,8 +286,14 @@ impl Shared {
         let failed = outcome.as_ref().err().map(|error| error.kind);
         self.metrics.operation(operation, started.elapsed(), failed);
         self.note_denial(operation, outcome.as_ref().err());
-        // All the same to the caller: a script that was refused something half-way has done the rest.
-        outcome.map_err(|error: LinkError| StoreError::Unavailable(error.to_string()))
+        outcome.map_err(|error: LinkError| match error.kind {
+            LinkErrorKind::OutOfMemory => {
+                *lock(&self.full) = Some(tokio::time::Instant::now());
+                StoreError::Full(error.to_string())
+            }
+            // All the same to the caller: a script that was refused something half-way has done the rest.
+            _ => StoreError::Unavailable(error.to_string()),
+        })
     }
 
     /// Says once that the user lacks a right: nothing heals that by itself.
@@ -341,8 +356,12 @@ impl Shared {
         if self.is_cluster() { self.names.term_of(fleet) } else { self.names.term() }
     }
 
-    fn care(&self) -> MutexGuard<'_, BTreeMap<FleetName, tend::Care>> {
+    fn care(&self) -> MutexGuard<'_, BTreeMap<FleetName, sweep::Care>> {
         lock(&self.care)
+    }
+
+    fn full(&self) -> Option<tokio::time::Instant> {
+        *lock(&self.full)
     }
 
     fn forged(&self) -> MutexGuard<'_, BTreeMap<FleetName, Bytes>> {

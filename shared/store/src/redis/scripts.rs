@@ -34,6 +34,7 @@ script!(LODGE, "scripts/lodge.lua");
 script!(COMMIT, "scripts/commit.lua");
 script!(ANNOUNCE, "scripts/announce.lua");
 script!(SWEEP, "scripts/sweep.lua");
+script!(SIZES, "scripts/sizes.lua");
 script!(RESEAL, "scripts/reseal.lua");
 script!(FORGET, "scripts/forget.lua");
 script!(ORDER, "scripts/order.lua");

@@ -39,16 +39,44 @@ impl Shared {
         if publication.expected.is_none() {
             self.enter(&record).await?;
         }
+        // Without what is there, nothing tells what is garbage; then all is written, most of it to where it is already.
+        let held = publication.held.as_deref().filter(|_| publication.expected.is_some());
+        if let Some(held) = held
+            && let Err(error) = self.make_room(held, published.bytes as u64).await
+        {
+            if let StoreError::Fenced { .. } = error {
+                return Err(error);
+            }
+            tracing::debug!(%fleet, "there may be no room for what is written next: {error}");
+        }
+        let written = self.write(&publication, &record, objects.clone()).await;
+        match (written, held) {
+            // No other write of the fleet is under way, and this one was refused. So what nothing leads to may go, also
+            // what was written of this publication: all of it is written again.
+            (Err(StoreError::Full(_)), Some(held)) if self.free_memory(held).await? => {
+                self.write(&publication, &record, objects).await?;
+            }
+            (written, _) => written?,
+        }
+        Ok(published)
+    }
+
+    async fn write(
+        &self,
+        publication: &Publication,
+        record: &Record,
+        objects: Vec<Object>,
+    ) -> Result<(), StoreError> {
+        let fleet = &record.fleet;
         // Before, because what is there of an upload that fails counts too.
-        self.care().entry(fleet.clone()).or_default().write(objects.iter().map(|(at, _)| at));
+        self.care().entry(fleet.clone()).or_default().write(objects.iter());
         if publication.expected.is_none() {
             self.lodge(fleet, objects).await?;
         } else {
             self.upload(fleet, objects).await?;
         }
         let steps = if publication.is_step() { self.options.history } else { 0 };
-        self.commit(&record, publication.expected, steps).await?;
-        Ok(published)
+        self.commit(record, publication.expected, steps).await
     }
 
     pub(super) async fn retire(&self, retirement: Retirement) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@ mod cache;
 mod costs;
 mod damage;
 mod forgery;
+mod memory;
 mod outages;
 mod raw;
 mod refusals;

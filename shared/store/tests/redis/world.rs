@@ -306,7 +306,7 @@ pub(crate) fn damaged(outcome: Result<impl Sized, StoreError>) -> String {
 
 pub(crate) fn unavailable(outcome: Result<impl Sized, StoreError>) -> String {
     match outcome {
-        Err(StoreError::Unavailable(line)) => line,
+        Err(StoreError::Unavailable(line) | StoreError::Full(line)) => line,
         Err(other) => panic!("a store that is away was expected, not {other}"),
         Ok(_) => panic!("a store that is away was expected"),
     }

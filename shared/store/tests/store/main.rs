@@ -39,7 +39,8 @@ async fn redis(url: &str) -> Arc<dyn Store> {
     std::fs::write(&file, KeyRing::generate("key").unwrap()).unwrap();
     let keys = KeyFile::open(file).unwrap();
     let (prefix, history) = (shared::fresh_prefix(), contract::HISTORY);
-    let options = RedisOptions { prefix, history, grace: Duration::ZERO };
+    let options =
+        RedisOptions { prefix, history, grace: Duration::ZERO, ..RedisOptions::default() };
     let link = Link::new(url.parse().unwrap());
     Arc::new(RedisStore::new(link, keys, options, &Registry::new()).unwrap())
 }

@@ -7,7 +7,7 @@ use heliograph_store::Embedded;
 use prometheus::Registry;
 use std::collections::BTreeSet;
 
-fn publisher(ledger: Ledger) -> Publisher {
+pub(super) fn publisher(ledger: Ledger) -> Publisher {
     let metrics = TranslatorMetrics::register(&Registry::new()).unwrap();
     let publisher = Publisher::new(Arc::new(Embedded::new()), Some(TERM.fence), metrics);
     Publisher { ledger, ..publisher }

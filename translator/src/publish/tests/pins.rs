@@ -388,7 +388,7 @@ fn a_store_that_went_back_is_repaired_whenever_readers_say_so() {
             ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
             ledger.complete();
             assert!(ledger.next(NOW).is_none());
-            ledger.tend_all();
+            ledger.tend_all(false);
             ledger.next_to_tend().unwrap().1
         });
         ledger.remembers([(lost.clone(), None)]);
