@@ -15,6 +15,16 @@ pub struct LimitArgs {
     )]
     pub max_regex_program_size: u32,
 
+    /// How many instructions of RE2 the regular expressions of a namespace's routes may have for one hostname, together; the
+    /// youngest routes are refused. Envoy tries them one after the other for each request, and its worker waits
+    #[arg(
+        long,
+        env = "HELIO_MAX_HOST_REGEX_SIZE",
+        value_name = "COUNT",
+        default_value_t = Limits::default().host_regex_size
+    )]
+    pub max_host_regex_size: u64,
+
     /// How much one route may take in route tables, over all its matches and hostnames
     #[arg(
         long,
@@ -64,6 +74,7 @@ impl LimitArgs {
     pub fn limits(&self) -> Limits {
         Limits {
             regex_program_size: self.max_regex_program_size,
+            host_regex_size: self.max_host_regex_size,
             route_bytes: self.max_route_size,
             namespace_bytes: self.max_namespace_size,
             content_bytes: self.max_content_size,

@@ -120,7 +120,7 @@ impl TranslatorMetrics {
         let refused = IntGaugeVec::new(
             Opts::new(
                 "heliograph_translator_refused_routes",
-                "Routes that are not served because they do not fit, by the budget: an expression of theirs, their own (route), what their namespace may take with older routes (namespace), or its share of a table (table). The last counts also routes that only lack copies at hostnames of other namespaces.",
+                "Routes that are not served because they do not fit, by the budget: an expression of theirs, their own (route), what their namespace may take with older routes (namespace), what expressions of their namespace may take for one hostname (hostname), or its share of a table (table). The last counts also routes that only lack copies at hostnames of other namespaces.",
             ),
             &["budget"],
         )?;
@@ -217,11 +217,12 @@ impl TranslatorMetrics {
     }
 
     pub(crate) fn over_budget(&self, over: OverBudget) {
-        let OverBudget { expression, route, namespace, table } = over;
+        let OverBudget { expression, route, namespace, hostname, table } = over;
         let counts = [
             ("expression", expression),
             ("route", route),
             ("namespace", namespace),
+            ("hostname", hostname),
             ("table", table),
         ];
         for (budget, count) in counts {

@@ -72,6 +72,10 @@ pub(crate) fn all(https: u16) -> Vec<Hostile> {
         .with(&route("huge-expression", &[&expression(r"^\pL{900}$")]), UNSUPPORTED);
     let patterns =
         Hostile::new("4,224 patterns that take long to compile").with(&patterns(), UNSUPPORTED);
+    let slow = (0..3)
+        .fold(Hostile::new("2,304 patterns that take long to match"), |hostile, number| {
+            hostile.with(&slow(number), TOO_LARGE)
+        });
     let rejected = Hostile::new("an expression that only Envoys reject")
         .with(&route("rejected", &[&expression(REJECTED)]), LEFT_OUT);
     let enormous = Hostile::new("a route of half a megabyte that would be half a gigabyte")
@@ -99,6 +103,7 @@ pub(crate) fn all(https: u16) -> Vec<Hostile> {
     vec![
         expressions,
         patterns,
+        slow,
         rejected,
         enormous,
         generated,
@@ -185,6 +190,19 @@ fn patterns() -> Value {
     });
     let rule = json!({"matches": vec![all; 64]});
     route("patterns", &[&rule, &rule])
+}
+
+/// Patterns that RE2 has to remember much for, or to follow many ways at once: a long path takes 40 ms with each. All are for one
+/// host. By name these are the youngest routes, so that they take no room from others.
+fn slow(number: usize) -> Value {
+    let pattern = |n: usize| format!("/.*a[ab]{{14}}x{number}x{n}");
+    let path = |n: usize| json!({"path": {"type": "RegularExpression", "value": pattern(n)}});
+    let rule =
+        |rule: usize| json!({"matches": (0..64).map(|n| path(64 * rule + n)).collect::<Vec<_>>()});
+    let rules: Vec<_> = (0..12).map(rule).collect();
+    let mut slow = route(&format!("zz-slow-{number}"), &rules.iter().collect::<Vec<_>>());
+    slow["spec"]["hostnames"] = json!(["slow.a.test"]);
+    slow
 }
 
 /// A route with so many hosts and matches, whose filters set so many bytes of headers for each match.

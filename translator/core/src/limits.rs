@@ -8,6 +8,10 @@ pub struct Limits {
     /// The most instructions that a regular expression may have in RE2, which is what Envoy's runtime key
     /// `re2.max_program_size.error_level` bounds. Envoy rejects a route table that has a larger one.
     pub regex_program_size: u32,
+    /// The most instructions that the regular expressions of a namespace's routes may have for one hostname, together. Envoy
+    /// tries them one after the other, in the worst case at some 20 ns for each instruction and byte of the path, and its
+    /// worker answers nobody meanwhile.
+    pub host_regex_size: u64,
     /// The most bytes that a route may take in the route tables that it is in, over all its matches and hosts.
     pub route_bytes: u64,
     /// The same for all routes of a namespace.
@@ -23,6 +27,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             regex_program_size: REGEX_PROGRAM_SIZE,
+            host_regex_size: 8192,
             route_bytes: 1 << 20,
             namespace_bytes: 16 << 20,
             content_bytes: 16 << 20,

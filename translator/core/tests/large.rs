@@ -159,6 +159,52 @@ fn routes_that_are_refused_for_an_expression_are_counted_where_they_would_be_ser
     assert_eq!(world.over_budget(), OverBudget::default());
 }
 
+/// A route of a namespace for these hosts with so many regular expressions in each rule.
+fn with_patterns(namespace: &str, name: &str, hosts: &[&str], patterns: usize) -> String {
+    let path = |n: usize| json!({"path": {"type": "RegularExpression", "value": format!("/.*a[ab]{{14}}x{n}")}});
+    let rules: Vec<_> = (0..patterns)
+        .step_by(64)
+        .map(|first| json!({"matches": (first..patterns.min(first + 64)).map(path).collect::<Vec<_>>()}))
+        .collect();
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"parentRefs": [{"name": "web", "namespace": "infra"}], "hostnames": hosts, "rules": rules},
+    })
+    .to_string()
+}
+
+#[test]
+fn patterns_that_take_long_to_match_are_refused_beyond_a_bound_for_each_hostname() {
+    let mut world = World::new();
+    apply(&mut world, OBJECTS);
+    apply(&mut world, &with_patterns("calm", "calm", &["slow.example.com"], 100));
+    let before = served(&world);
+    for number in 0..3 {
+        let name = format!("slow-{number}");
+        apply(&mut world, &with_patterns("hostile", &name, &["slow.example.com"], 768));
+    }
+    assert!(served(&world) == before);
+    let counted = OverBudget { hostname: 3, ..OverBudget::default() };
+    assert_eq!(world.over_budget(), counted);
+    let refused = problem(&world, "slow-1").unwrap();
+    let expected = "TooLarge: The regular expressions that routes of namespace hostile have for hostname slow.example.com have more than 8192 instructions";
+    assert!(refused.starts_with(expected), "{refused}");
+
+    // Some fit, at each hostname; a route for a wildcard counts at those below it.
+    for host in ["slow.example.com", "other.example.com", "elsewhere.org"] {
+        apply(&mut world, &with_patterns("hostile", &format!("a.{host}"), &[host], 150));
+    }
+    assert_eq!(world.over_budget(), counted);
+    apply(&mut world, &with_patterns("hostile", "wide", &["*.example.com"], 100));
+    let counted = OverBudget { hostname: 4, ..counted };
+    assert_eq!(world.over_budget(), counted);
+    assert!(problem(&world, "wide").is_some());
+    apply(&mut world, &with_patterns("hostile", "wide", &["*.org"], 40));
+    assert_eq!(problem(&world, "wide"), None);
+}
+
 /// A route of a namespace for these hosts, of about so many bytes at each.
 fn sized(namespace: &str, name: &str, created: &str, hosts: &[String], bytes: usize) -> String {
     let value = "v".repeat(bytes.min(4000));

@@ -22,6 +22,8 @@ pub(crate) struct Attachment {
     created: i64,
     /// How many bytes it takes at each host.
     size: u64,
+    /// Of the regular expressions that are tried at each host.
+    instructions: u64,
     /// Whether it is in no table because a regular expression of it is too large.
     pub(crate) is_expression_too_large: bool,
 }
@@ -61,8 +63,8 @@ impl Attachment {
     pub(crate) fn cost(&self) -> Option<Cost> {
         let hosts = self.hosts().map(|host| (host.table.clone(), host.host.clone()));
         let hosts: BTreeSet<_> = hosts.collect();
-        let (created, size) = (self.created, self.size);
-        (!hosts.is_empty()).then_some(Cost { created, size, hosts })
+        let Self { created, size, instructions, .. } = *self;
+        (!hosts.is_empty()).then_some(Cost { created, size, instructions, hosts })
     }
 
     /// Which Gateways lead to what, by way of this route.
@@ -94,13 +96,13 @@ pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Arc<Attachme
     let mut attachment = Attachment::clone(placement);
     for parent in &mut attachment.parents {
         let losses = match excess {
-            Excess::Route(_) | Excess::Namespace => Vec::new(),
+            Excess::Route(_) | Excess::Namespace | Excess::Hostname(_) => Vec::new(),
             Excess::Tables(tables) => {
                 parent.hosts.iter().filter_map(|host| tables.get(&host.table)).collect()
             }
         };
         let is_refused = match excess {
-            Excess::Route(_) | Excess::Namespace => !parent.hosts.is_empty(),
+            Excess::Route(_) | Excess::Namespace | Excess::Hostname(_) => !parent.hosts.is_empty(),
             Excess::Tables(_) => losses.contains(&&Loss::All),
         };
         if is_refused {
@@ -153,6 +155,11 @@ fn words(excess: &Excess, namespace: &str, limits: &Limits) -> String {
             "The routes of namespace {namespace} take more than {} in route tables, and this is one of the youngest",
             mebibytes(limits.namespace_bytes),
         ),
+        Excess::Hostname(hostname) => format!(
+            "The regular expressions that routes of namespace {namespace} have for hostname {hostname} have more than {} instructions together, and this is one of the youngest \
+             of these routes",
+            limits.host_regex_size,
+        ),
         Excess::Tables(_) => format!(
             "A route table of this parent would be larger than {}. Namespace {namespace} takes more than its share of it, and this is one of its youngest routes",
             mebibytes(limits.table_bytes),
@@ -185,6 +192,7 @@ pub(crate) fn placement(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
         mentions: rules.mentions.clone(),
         created: rules.created,
         size,
+        instructions: rules.expressions.tried,
     }
 }
 

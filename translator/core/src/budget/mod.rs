@@ -2,6 +2,7 @@
 //! expanded, and what is left out depends on the routes alone, not on the order in which they came: of a namespace the
 //! youngest go first, and of a table what the namespaces have there that take more than their share.
 
+mod matching;
 mod shares;
 mod table;
 
@@ -19,6 +20,8 @@ pub(crate) struct Cost {
     pub(crate) created: i64,
     /// In bytes, at each host.
     pub(crate) size: u64,
+    /// Of the regular expressions that Envoy tries at each host to find out whether the route matches.
+    pub(crate) instructions: u64,
     pub(crate) hosts: BTreeSet<(TableKey, Hostname)>,
 }
 
@@ -29,6 +32,8 @@ pub(crate) enum Excess {
     Route(u64),
     /// Together with older routes of its namespace.
     Namespace,
+    /// At this hostname, together with the regular expressions of older routes of its namespace.
+    Hostname(Hostname),
     /// In these tables, together with the routes of other namespaces.
     Tables(BTreeMap<TableKey, Loss>),
 }
@@ -63,6 +68,8 @@ pub struct OverBudget {
     pub route: usize,
     /// Together with older routes of their namespace.
     pub namespace: usize,
+    /// With the regular expressions that older routes of their namespace have for one of their hostnames.
+    pub hostname: usize,
     /// In one of their tables, where their namespace takes more than its share; all of a route, or copies.
     pub table: usize,
 }
@@ -95,6 +102,13 @@ struct Namespace {
     total: u64,
     /// The youngest, which do not fit.
     over: BTreeSet<Seniority>,
+    /// Those that have regular expressions, with the number of instructions.
+    expressions: BTreeMap<Seniority, u64>,
+    instructions: u64,
+    /// Those whose expressions do not fit, with the hostname.
+    over_at_hostname: BTreeMap<Seniority, Hostname>,
+    /// Whether routes with regular expressions have changed since it was last worked out which of them fit.
+    is_stale: bool,
 }
 
 impl Cost {
@@ -132,6 +146,7 @@ impl Budgets {
                 let namespace = self.namespaces.entry(route.name.namespace.clone()).or_default();
                 namespace.total += cost.total();
                 namespace.sizes.insert(cost.age(route), cost.total());
+                namespace.add_expressions(cost.age(route), cost.instructions);
                 self.enter_tables(route, &cost);
             }
             self.costs.insert(route.clone(), cost);
@@ -187,7 +202,10 @@ impl Budgets {
         let Some(namespace) = self.namespaces.get_mut(&route.name.namespace) else { return };
         let Some(size) = namespace.sizes.remove(&age) else { return };
         namespace.total -= size;
-        if !namespace.over.remove(&age) {
+        namespace.remove_expressions(&age);
+        let is_over = namespace.over.remove(&age);
+        let is_over_at_hostname = namespace.over_at_hostname.remove(&age).is_some();
+        if !is_over && !is_over_at_hostname {
             self.leave_tables(route, cost);
         }
     }
@@ -209,7 +227,7 @@ impl Budgets {
         }
     }
 
-    /// Finds who is beyond the budget of a namespace. Those are in no table.
+    /// Finds who is beyond the budget of a namespace, or of one of its hostnames. Those are in no table.
     fn settle_namespace(
         &mut self,
         limits: &Limits,
@@ -225,15 +243,28 @@ impl Budgets {
             true => BTreeSet::new(),
             false => youngest(&namespace.sizes, limits.namespace_bytes),
         };
-        let before = std::mem::replace(&mut namespace.over, over.clone());
-        for age in before.symmetric_difference(&over) {
-            affected.insert(age.key().clone());
+        let before = std::mem::replace(&mut namespace.over, over);
+        let changed: Vec<_> = before.symmetric_difference(&namespace.over).cloned().collect();
+        if !namespace.is_stale && changed.is_empty() {
+            return;
+        }
+        let before_at_hostname = namespace.settle_expressions(&self.costs, limits.host_regex_size);
+        let at_hostname = table::changed(&before_at_hostname, &namespace.over_at_hostname);
+        let changed: BTreeSet<_> = changed.iter().chain(at_hostname).cloned().collect();
+        let (over, at_hostname) = (&namespace.over, &namespace.over_at_hostname);
+        let is_out = |age: &Seniority| over.contains(age) || at_hostname.contains_key(age);
+        let was_out =
+            |age: &Seniority| before.contains(age) || before_at_hostname.contains_key(age);
+        let moved = changed.iter().map(|age| (age, was_out(age), is_out(age)));
+        let moved: Vec<_> = moved.filter(|(_, was_out, is_out)| was_out != is_out).collect();
+        for (age, _, is_out) in moved {
             let Some(cost) = self.costs.get(age.key()).cloned() else { continue };
-            match over.contains(age) {
+            match is_out {
                 true => self.leave_tables(age.key(), &cost),
                 false => self.enter_tables(age.key(), &cost),
             }
         }
+        affected.extend(changed.iter().map(|age| age.key().clone()));
     }
 
     /// Whether what is true of a route has changed.
@@ -264,6 +295,10 @@ impl Budgets {
         if namespace.is_some_and(|namespace| namespace.over.contains(&age)) {
             return Some(Excess::Namespace);
         }
+        let over_at_hostname = namespace.and_then(|it| it.over_at_hostname.get(&age));
+        if let Some(hostname) = over_at_hostname {
+            return Some(Excess::Hostname(hostname.clone()));
+        }
         let loss = |key: &TableKey| {
             let table = self.tables.get(key)?;
             match table.is_refused(&age) {
@@ -283,8 +318,45 @@ impl OverBudget {
         match excess {
             Excess::Route(_) => &mut self.route,
             Excess::Namespace => &mut self.namespace,
+            Excess::Hostname(_) => &mut self.hostname,
             Excess::Tables(_) => &mut self.table,
         }
+    }
+}
+
+impl Namespace {
+    fn add_expressions(&mut self, age: Seniority, instructions: u64) {
+        if instructions > 0 {
+            self.instructions = self.instructions.saturating_add(instructions);
+            self.expressions.insert(age, instructions);
+            self.is_stale = true;
+        }
+    }
+
+    fn remove_expressions(&mut self, age: &Seniority) {
+        if let Some(instructions) = self.expressions.remove(age) {
+            self.instructions = self.instructions.saturating_sub(instructions);
+            self.is_stale = true;
+        }
+    }
+
+    /// Finds whose regular expressions do not fit. Returns what was true before.
+    fn settle_expressions(
+        &mut self,
+        costs: &BTreeMap<ObjectKey, Cost>,
+        most: u64,
+    ) -> BTreeMap<Seniority, Hostname> {
+        self.is_stale = false;
+        // No hostname can have more than all of them together: nobody pays for this who has few.
+        let over = match self.instructions <= most {
+            true => BTreeMap::new(),
+            false => {
+                let others = self.expressions.keys().filter(|age| !self.over.contains(age));
+                let routes = others.filter_map(|age| Some((age, costs.get(age.key())?)));
+                matching::beyond(&routes.collect::<Vec<_>>(), most)
+            }
+        };
+        std::mem::replace(&mut self.over_at_hostname, over)
     }
 }
 

@@ -145,7 +145,7 @@ fn frame(host: &Hostname) -> u64 {
 }
 
 /// The keys whose values are not the same in both.
-fn changed<'a, K: Ord, V: PartialEq>(
+pub(super) fn changed<'a, K: Ord, V: PartialEq>(
     before: &'a BTreeMap<K, V>,
     after: &'a BTreeMap<K, V>,
 ) -> impl Iterator<Item = &'a K> {

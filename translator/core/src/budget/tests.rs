@@ -5,7 +5,13 @@ use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 
 fn limits() -> Limits {
-    Limits { route_bytes: 300, namespace_bytes: 800, table_bytes: 1_500, ..Limits::default() }
+    Limits {
+        host_regex_size: 100,
+        route_bytes: 300,
+        namespace_bytes: 800,
+        table_bytes: 1_500,
+        ..Limits::default()
+    }
 }
 
 impl Budgets {
@@ -33,7 +39,7 @@ fn counted(budgets: &Budgets, all: &BTreeMap<ObjectKey, Cost>, key: &TableKey) -
     let is_in = |route: &ObjectKey| match budgets.excess(route) {
         None => true,
         Some(Excess::Tables(tables)) => tables.get(key) != Some(&Loss::All),
-        Some(Excess::Route(_) | Excess::Namespace) => false,
+        Some(Excess::Route(_) | Excess::Namespace | Excess::Hostname(_)) => false,
     };
     let routes: Vec<_> = all.iter().filter(|(route, _)| is_in(route)).collect();
     let hosts = routes.iter().flat_map(|(_, cost)| &cost.hosts).filter(|(of, _)| of == key);
@@ -85,7 +91,10 @@ fn shares(all: &BTreeMap<ObjectKey, Cost>, key: &TableKey) -> BTreeMap<Arc<str>,
 #[test]
 fn the_youngest_go_first_and_come_back_when_there_is_room() {
     let (limits, mut budgets) = (limits(), Budgets::default());
-    let cost = |created, size| Cost { created, size, hosts: [(table(80), host("*"))].into() };
+    let cost = |created, size| {
+        let hosts = [(table(80), host("*"))].into();
+        Cost { created, size, instructions: 0, hosts }
+    };
     let n = |number: u8| route(3 * number);
     for number in 0..4 {
         let changed = budgets.change(&limits, &n(number), Some(cost(number.into(), 250)));
@@ -109,7 +118,7 @@ fn in_namespace(namespace: &str, name: &str) -> ObjectKey {
 
 fn at(created: i64, size: u64, hosts: &[&str]) -> Option<Cost> {
     let hosts = hosts.iter().map(|name| (table(80), host(name))).collect();
-    Some(Cost { created, size, hosts })
+    Some(Cost { created, size, instructions: 0, hosts })
 }
 
 fn copies(namespaces: &[&str]) -> Excess {
@@ -149,7 +158,8 @@ fn copies_of_a_wide_route_are_charged_to_it_and_lost_before_any_route() {
         assert_eq!(budgets.excess(other), None);
     }
     // In another table there is room.
-    let elsewhere = Cost { created: 0, size: 1_400, hosts: [(table(81), host("*"))].into() };
+    let hosts = [(table(81), host("*"))].into();
+    let elsewhere = Cost { created: 0, size: 1_400, instructions: 0, hosts };
     assert_eq!(budgets.change(&limits, &wide, Some(elsewhere)).routes, std::slice::from_ref(&wide));
     assert_eq!(budgets.excess(&wide), None);
 }
@@ -171,14 +181,106 @@ fn many_hosts_cost_the_wide_routes_of_others_their_copies_there_and_nowhere_else
     assert!(budgets.not_copied(&table(80), &host("3.com")).is_some());
 }
 
+fn with_expressions(created: i64, instructions: u64, hosts: &[&str]) -> Option<Cost> {
+    Some(Cost { instructions, ..at(created, 1, hosts)? })
+}
+
+/// How many instructions a namespace has at a host with these routes, counted route by route.
+fn instructions<'a>(
+    routes: impl Iterator<Item = &'a Cost>,
+    (key, host): &(TableKey, Hostname),
+) -> u64 {
+    let is_for = |cost: &&Cost| cost.hosts.iter().any(|(of, it)| of == key && it.covers(host));
+    routes.filter(is_for).map(|cost| cost.instructions).sum()
+}
+
+/// No host has more expressions of a namespace than it may have, and each route that is refused for that would be too much
+/// with the older ones.
+fn assert_expressions(budgets: &Budgets, all: &BTreeMap<ObjectKey, Cost>, limits: &Limits) {
+    let is_over = |route: &ObjectKey| {
+        let excess = budgets.excess(route);
+        matches!(excess, Some(Excess::Route(_) | Excess::Namespace | Excess::Hostname(_)))
+    };
+    for (route, cost) in all {
+        let of_namespace =
+            |other: &&ObjectKey| other.name.namespace == route.name.namespace && !is_over(other);
+        let fitting = || all.iter().filter(|(other, _)| of_namespace(other));
+        for at in &cost.hosts {
+            let sum = instructions(fitting().map(|(_, cost)| cost), at);
+            assert!(sum <= limits.host_regex_size, "{route}: {sum}");
+        }
+        if let Some(Excess::Hostname(_)) = budgets.excess(route) {
+            let is_older = |other: &ObjectKey, of: &Cost| of.age(other) < cost.age(route);
+            let older = || fitting().filter(|(other, of)| is_older(other, of)).map(|(_, of)| of);
+            let at = all.values().flat_map(|cost| &cost.hosts);
+            let mut at = at.filter(|at| instructions(std::iter::once(cost), at) > 0);
+            let sum = |at| instructions(older(), at) + cost.instructions;
+            assert!(at.any(|at| sum(at) > limits.host_regex_size), "{route}");
+        }
+    }
+}
+
+#[test]
+fn the_youngest_routes_with_expressions_for_a_hostname_are_refused_and_no_others() {
+    let (limits, mut budgets) = (limits(), Budgets::default());
+    let [old, young, late, plain] =
+        ["old", "young", "late", "plain"].map(|name| in_namespace("a", name));
+    let (elsewhere, other) = (in_namespace("a", "elsewhere"), in_namespace("b", "other"));
+    budgets.change(&limits, &young, with_expressions(2, 60, &["a.com"]));
+    budgets.change(&limits, &elsewhere, with_expressions(9, 90, &["b.com"]));
+    budgets.change(&limits, &plain, with_expressions(9, 0, &["a.com"]));
+    budgets.change(&limits, &other, with_expressions(9, 90, &["a.com"]));
+    // An older one comes.
+    let changed = budgets.change(&limits, &old, with_expressions(1, 50, &["a.com"]));
+    assert_eq!(changed.routes, std::slice::from_ref(&young));
+    assert_eq!(budgets.excess(&young), Some(&Excess::Hostname(host("a.com"))));
+    assert_eq!(budgets.over(), OverBudget { hostname: 1, ..OverBudget::default() });
+    // What is refused takes nothing, so there is room for one that is younger.
+    assert_eq!(budgets.change(&limits, &late, with_expressions(3, 50, &["a.com"])).routes, []);
+    assert_eq!(budgets.excess(&late), None);
+    let changed = budgets.change(&limits, &old, None).routes;
+    assert_eq!(changed, [late.clone(), young.clone()]);
+    assert_eq!(budgets.excess(&late), Some(&Excess::Hostname(host("a.com"))));
+    for fitting in [&young, &elsewhere, &plain, &other] {
+        assert_eq!(budgets.excess(fitting), None, "{fitting}");
+    }
+}
+
+#[test]
+fn expressions_of_wide_routes_count_at_every_narrower_hostname() {
+    let (limits, mut budgets) = (limits(), Budgets::default());
+    let [wide, narrow, beside, all] =
+        ["wide", "narrow", "beside", "all"].map(|name| in_namespace("a", name));
+    budgets.change(&limits, &wide, with_expressions(1, 60, &["*.a.com", "x.a.com"]));
+    budgets.change(&limits, &narrow, with_expressions(2, 40, &["x.a.com"]));
+    budgets.change(&limits, &beside, with_expressions(3, 90, &["*.b.com", "c.com"]));
+    assert_eq!(budgets.over(), OverBudget::default());
+    budgets.change(&limits, &all, with_expressions(4, 1, &["*"]));
+    assert_eq!(budgets.excess(&all), Some(&Excess::Hostname(host("*"))));
+    // As the oldest it has the others go that are too much with it.
+    budgets.change(&limits, &all, with_expressions(0, 20, &["*"]));
+    let excess = [&all, &wide, &narrow, &beside].map(|route| budgets.excess(route).cloned());
+    let [at_x, at_b] = ["x.a.com", "*.b.com"].map(|name| Some(Excess::Hostname(host(name))));
+    assert_eq!(excess, [None, None, at_x, at_b]);
+    // In another table there is room.
+    let mut elsewhere = with_expressions(3, 90, &["c.com"]).unwrap();
+    elsewhere.hosts.insert((table(81), host("*.b.com")));
+    elsewhere.hosts.remove(&(table(80), host("c.com")));
+    budgets.change(&limits, &beside, Some(elsewhere));
+    assert_eq!(budgets.excess(&beside), None);
+}
+
 fn cost() -> impl Strategy<Value = Option<Cost>> {
     let hosts = prop::sample::select(
         &["*", "*.com", "*.a.com", "a.com", "b.a.com", "c.a.com", "d.org"][..],
     );
     let hosts = btree_set((80..82_u16, hosts), 1..4);
-    let cost = (0..4_i64, 0..150_u64, hosts).prop_map(|(created, size, hosts)| Cost {
+    // Half of the routes have expressions.
+    let sizes = (0..150_u64, (-80..80_i64).prop_map(|it| it.max(0).unsigned_abs()));
+    let cost = (0..4_i64, sizes, hosts).prop_map(|(created, (size, instructions), hosts)| Cost {
         created,
         size,
+        instructions,
         hosts: hosts.into_iter().map(|(port, name)| (table(port), host(name))).collect(),
     });
     prop::option::weighted(0.8, cost)
@@ -240,6 +342,7 @@ proptest! {
             });
             prop_assert!(fit.map(|(_, cost)| cost.total()).sum::<u64>() <= limits.namespace_bytes);
         }
+        assert_expressions(&budgets, &all, &limits);
         for route in all.keys() {
             budgets.change(&limits, route, None);
         }
@@ -252,7 +355,9 @@ proptest! {
         routes in vec((0..12_u8, cost()), 1..40),
     ) {
         // What a route and a namespace may take is no matter here.
-        let limits = Limits { route_bytes: 1 << 40, namespace_bytes: 1 << 40, ..limits() };
+        let most = 1 << 40;
+        let limits =
+            Limits { host_regex_size: most, route_bytes: most, namespace_bytes: most, ..limits() };
         let routes = routes.into_iter().filter_map(|(number, cost)| Some((route(number), cost?)));
         let all: BTreeMap<ObjectKey, Cost> = routes.collect();
         let mut budgets = Budgets::default();

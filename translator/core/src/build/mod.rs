@@ -11,7 +11,7 @@ mod tls;
 pub(crate) use cluster::cluster;
 pub(crate) use endpoints::endpoints;
 pub(crate) use listener::listener;
-pub(crate) use route::{match_size, misdirected, patterns, routes};
+pub(crate) use route::{Pattern, match_size, misdirected, patterns, routes};
 pub(crate) use secret::secret;
 pub(crate) use table::table;
 

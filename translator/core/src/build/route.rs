@@ -140,25 +140,39 @@ pub(crate) fn match_size(http_match: &HttpMatch) -> u64 {
     (route_match(http_match).encoded_len() + 2 * path) as u64
 }
 
+/// A regular expression that Envoy is given.
+pub(crate) struct Pattern<'a> {
+    pub(crate) text: Cow<'a, str>,
+    /// How many of Envoy's routes try it to find out whether they match a request: none, if it is for what is done to
+    /// requests that match.
+    pub(crate) tries: u64,
+}
+
 /// All regular expressions that Envoy is given for a rule.
-pub(crate) fn patterns(rule: &HttpRule) -> Vec<Cow<'_, str>> {
+pub(crate) fn patterns(rule: &HttpRule) -> Vec<Pattern<'_>> {
     let of_targets = rule.targets.iter().flat_map(|target| &target.filters);
     let filters: Vec<&Filter> = rule.filters.iter().chain(of_targets).collect();
-    let mut patterns: Vec<Cow<'_, str>> = Vec::new();
-    patterns.extend(filters.iter().copied().flat_map(filters::patterns).map(Cow::Borrowed));
+    let for_action = |text| Pattern { text, tries: 0 };
+    let copies = portions(rule).len() as u64;
+    let for_match = |text| Pattern { text, tries: copies };
+    let mut patterns: Vec<Pattern<'_>> = Vec::new();
+    let of_filters = filters.iter().copied().flat_map(filters::patterns).map(Cow::Borrowed);
+    patterns.extend(of_filters.map(for_action));
     for http_match in &rule.matches {
         match &http_match.path {
-            PathMatch::Regex(pattern) => patterns.push(pattern.into()),
-            PathMatch::Rpc(rpc) => patterns.extend(rpc_pattern(rpc).map(Cow::Owned)),
+            PathMatch::Regex(pattern) => patterns.push(for_match(pattern.into())),
+            PathMatch::Rpc(rpc) => {
+                patterns.extend(rpc_pattern(rpc).map(Cow::Owned).map(for_match));
+            }
             PathMatch::Exact(_) | PathMatch::Prefix(_) => {}
         }
         for (_, value) in http_match.headers.iter().chain(&http_match.query) {
             if let StringMatch::Regex(pattern) = value {
-                patterns.push(pattern.into());
+                patterns.push(for_match(pattern.into()));
             }
         }
         let paths = filters.iter().filter_map(|filter| filters::path_pattern(filter, http_match));
-        patterns.extend(paths.map(Cow::Owned));
+        patterns.extend(paths.map(Cow::Owned).map(for_action));
     }
     patterns
 }

@@ -49,6 +49,8 @@ pub(crate) struct Rules {
 pub(crate) struct Expressions {
     /// How many they have in Envoy.
     pub(crate) instructions: u64,
+    /// How many of these Envoy tries at most for a request that it looks for a route for.
+    pub(crate) tried: u64,
     /// Whether the route is refused because one of them is larger than Envoy takes.
     pub(crate) is_too_large: bool,
 }

@@ -2,7 +2,7 @@
 
 use super::{Expressions, Rules, Scope};
 use crate::backends::Reference;
-use crate::build;
+use crate::build::{self, Pattern};
 use crate::filters::{self, Place};
 use crate::ir::{
     BackendProtocol, Hostname, HttpMatch, HttpRoute, HttpRule, Route, StringMatch, WeightedTarget,
@@ -143,10 +143,12 @@ fn rules<R: Default>(
     let limits = scope.reader.limits();
     let mut accept = |given: &R| {
         let rule = rule(scope, given)?;
-        for pattern in build::patterns(&rule) {
-            let checked = regex::check_size(&pattern, limits);
+        for Pattern { text, tries } in build::patterns(&rule) {
+            let checked = regex::check_size(&text, limits);
             expressions.is_too_large |= checked.is_err();
-            expressions.instructions += checked?;
+            let instructions = checked?;
+            expressions.instructions += instructions;
+            expressions.tried += instructions * tries;
         }
         Ok(rule)
     };

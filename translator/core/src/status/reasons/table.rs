@@ -238,8 +238,8 @@ reasons! {
                  value that this version does not know, and what was read last is in force. The message names the rule or the field.",
                 "Mend what the message names; or install a version that knows it.";
             TOO_LARGE: false, "TooLarge",
-                "It would take more room in route tables than a route or a namespace may have, or than the namespace's share of a table, and nothing of it is \
-                 served there. The youngest routes of the namespace are refused first.",
+                "It would take more room in route tables than a route or a namespace may have, or than the namespace's share of a table; or the namespace would \
+                 have more regular expressions for a hostname than Envoy tries in reasonable time. Nothing of it is served there. The youngest routes of the namespace are refused first.",
                 "Use fewer matches, hostnames and header values, or regular expressions that repeat less; or raise [the limit](../security.md#budgets).";
         }
         programmed = Programmed {
