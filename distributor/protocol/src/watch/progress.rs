@@ -14,7 +14,9 @@ impl Watch {
             let viewed = self.viewed(&rejected.name)?;
             let is_back =
                 matches!(&exception.held, Held::At(held) if held.version == viewed.version);
-            (!is_back).then_some(rejected)
+            // The view may hold it back, and serve what the client has in its place.
+            let is_there = self.view.has(self.kind, &rejected.name, Some(rejected.version));
+            (is_there || !is_back).then_some(rejected)
         })
     }
 
