@@ -292,12 +292,13 @@ async fn what_may_not_be_fetched_is_said_and_holds_up_what_names_it_alone() {
     until("a line", async || other.remarks("it may not be fetched")).await;
     other.take_all();
     // The Gateway may have come before the watch told of its Secret; nothing is translated before all is known.
-    assert!(!other.synced, "{:?}", other.log);
+    let pair = format!("Secret {shop}/pair");
+    assert!(!other.synced && !other.has(&pair), "{:?}", other.log);
 
     cluster.apply(&path, role(&["get", "list", "watch"])).await;
     watched.until("the Gateway", |watched| watched.has(&edge)).await;
     other.until_synced().await;
-    assert!(other.has(&edge));
+    assert!(other.has(&edge) && other.has(&pair), "{:?}", other.log);
     assert!(!watched.remarks("it may not be fetched"), "{:?}", watched.board.remarks());
     assert!(watched.metrics().contains(&format!("{open} 0\n")), "{}", watched.metrics());
 }
