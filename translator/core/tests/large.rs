@@ -10,6 +10,7 @@ use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
 use heliograph_translator_core::{Event, Limits, OverBudget, World};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const OBJECTS: &str = r#"
 apiVersion: gateway.networking.k8s.io/v1
@@ -38,6 +39,16 @@ spec:
   parentRefs: [{name: web, namespace: infra}]
   hostnames: [cart.example.com]
 "#;
+
+/// Of most objects here.
+const CREATED: &str = "2026-01-01T00:00:00Z";
+
+/// Held by each test: what others have at the same time is no matter of its own.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How much memory the process had at most, in bytes.
 fn peak() -> u64 {
@@ -96,6 +107,7 @@ fn problem(world: &World, name: &str) -> Option<String> {
 
 #[test]
 fn an_enormous_route_is_refused_before_it_is_expanded_and_touches_no_other() {
+    let _alone = alone();
     let mut world = World::new();
     apply(&mut world, OBJECTS);
     let before = served(&world);
@@ -134,6 +146,7 @@ fn an_enormous_route_is_refused_before_it_is_expanded_and_touches_no_other() {
 
 #[test]
 fn routes_that_are_refused_for_an_expression_are_counted_where_they_would_be_served() {
+    let _alone = alone();
     let mut world = World::new();
     apply(&mut world, OBJECTS);
     let at = |parent: &str, pattern: &str| {
@@ -177,6 +190,7 @@ fn with_patterns(namespace: &str, name: &str, hosts: &[&str], patterns: usize) -
 
 #[test]
 fn patterns_that_take_long_to_match_are_refused_beyond_a_bound_for_each_hostname() {
+    let _alone = alone();
     let mut world = World::new();
     apply(&mut world, OBJECTS);
     apply(&mut world, &with_patterns("calm", "calm", &["slow.example.com"], 100));
@@ -224,6 +238,30 @@ fn sized(namespace: &str, name: &str, created: &str, hosts: &[String], bytes: us
     .to_string()
 }
 
+#[test]
+fn hostnames_of_many_labels_take_no_more_than_others() {
+    let _alone = alone();
+    let mut world = World::new();
+    apply(&mut world, OBJECTS);
+    let before = peak();
+    let route = |number: usize| {
+        // The longest that there are, with 125 labels; of each, no part is that of another.
+        let host = |of: usize| {
+            let last = format!("n{number}x{of}");
+            format!("{}{last}", "a.".repeat((253 - last.len()) / 2))
+        };
+        let hosts: Vec<_> = (0..16).map(host).collect();
+        sized("hostile", &format!("deep-{number}"), CREATED, &hosts, 0)
+    };
+    let routes: Vec<_> = (0..500).map(route).collect();
+    apply(&mut world, &routes.join("\n---\n"));
+    let table = served(&world).remove(&(ResourceType::Route, "http/80".into())).unwrap();
+    let table = RouteConfiguration::decode(&*table).unwrap();
+    assert_eq!(table.virtual_hosts.len(), 2 + 500 * 16);
+    println!("{} MiB before, {} MiB with them", before >> 20, peak() >> 20);
+    assert!(peak() < 256 << 20, "{} MiB", peak() >> 20);
+}
+
 /// What is served, without some virtual hosts.
 fn served_without(world: &World, hosts: &[&str]) -> BTreeMap<(ResourceType, String), Vec<u8>> {
     let without = |((kind, name), body): ((ResourceType, String), bytes::Bytes)| {
@@ -242,6 +280,7 @@ fn served_without(world: &World, hosts: &[&str]) -> BTreeMap<(ResourceType, Stri
 
 #[test]
 fn a_wide_route_that_grows_loses_its_copies_and_takes_nothing_from_younger_routes_of_others() {
+    let _alone = alone();
     let limits = Limits { table_bytes: 1 << 20, ..Limits::default() };
     let mut world = World::with_limits(limits.clone());
     apply(&mut world, OBJECTS);

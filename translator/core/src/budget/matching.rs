@@ -3,13 +3,13 @@
 //! instructions that a namespace has at one hostname have a bound.
 
 use super::Cost;
-use crate::ir::{Hostname, TableKey};
+use crate::ir::{HostMap, Hostname, TableKey};
 use crate::objects::Seniority;
 use std::collections::BTreeMap;
 
 /// The instructions of a namespace, by the hostnames that its routes name.
 #[derive(Default)]
-struct Sums<'a>(BTreeMap<&'a TableKey, BTreeMap<&'a Hostname, Sum>>);
+struct Sums<'a>(BTreeMap<&'a TableKey, HostMap<Sum>>);
 
 #[derive(Default)]
 struct Sum {
@@ -24,49 +24,55 @@ struct Sum {
 pub(super) fn beyond(routes: &[(&Seniority, &Cost)], most: u64) -> BTreeMap<Seniority, Hostname> {
     let mut sums = Sums::default();
     for (table, host) in routes.iter().flat_map(|(_, cost)| &cost.hosts) {
-        sums.0.entry(table).or_default().entry(host).or_default();
+        sums.0.entry(table).or_default().get_or_default(host);
     }
     let mut beyond = BTreeMap::new();
     for (age, cost) in routes {
-        let hosts = || cost.hosts.iter().filter(|at| is_widest(cost, at));
+        let hosts = widest(cost);
         let fits = |(table, host): &&(TableKey, Hostname)| {
             sums.with(table, host).saturating_add(cost.instructions) <= most
         };
-        let full = hosts().find(|at| !fits(at)).map(|(_, host)| host.clone());
+        let full = hosts.iter().find(|at| !fits(at)).map(|(_, host)| host.clone());
         match full {
             Some(host) => drop(beyond.insert((*age).clone(), host)),
-            None => hosts().for_each(|(table, host)| sums.add(table, host, cost.instructions)),
+            None => hosts.iter().for_each(|(table, host)| sums.add(table, host, cost.instructions)),
         }
     }
     beyond
 }
 
-/// Whether the route names no wider hostname: a virtual host has each route once.
-fn is_widest(cost: &Cost, (table, host): &(TableKey, Hostname)) -> bool {
-    let mut wider = host.covering().into_iter().skip(1);
-    !wider.any(|wider| cost.hosts.contains(&(table.clone(), wider)))
+/// The hosts of a route without those that another one covers: a virtual host has each route once.
+fn widest(cost: &Cost) -> Vec<&(TableKey, Hostname)> {
+    let mut named: BTreeMap<&TableKey, HostMap<()>> = BTreeMap::new();
+    for (table, host) in &cost.hosts {
+        named.entry(table).or_default().insert(host.clone(), ());
+    }
+    let is_widest = |(table, host): &&(TableKey, Hostname)| {
+        named.get(table).is_some_and(|named| named.covering(host).count() == 1)
+    };
+    cost.hosts.iter().filter(is_widest).collect()
 }
 
 impl Sums<'_> {
     /// What there is at a hostname, and the most that there is at one that it covers.
     fn with(&self, table: &TableKey, host: &Hostname) -> u64 {
         let Some(hosts) = self.0.get(table) else { return 0 };
-        let wider = host.covering().into_iter().skip(1);
-        let wider = wider.filter_map(|wider| hosts.get(&wider)).map(|sum| sum.own);
-        wider.fold(hosts.get(host).map_or(0, |sum| sum.most), u64::saturating_add)
+        let of = |(it, sum): (&Hostname, &Sum)| if it == host { sum.most } else { sum.own };
+        hosts.covering(host).map(of).fold(0, u64::saturating_add)
     }
 
     fn add(&mut self, table: &TableKey, host: &Hostname, instructions: u64) {
         let Some(hosts) = self.0.get_mut(table) else { return };
-        let Some(sum) = hosts.get_mut(host) else { return };
-        sum.own += instructions;
-        sum.most += instructions;
-        let mut below = sum.most;
-        for wider in host.covering().into_iter().skip(1) {
-            if let Some(sum) = hosts.get_mut(&wider) {
-                sum.most = sum.most.max(sum.own + below);
-                below = sum.most;
+        let covering: Vec<_> = hosts.covering(host).map(|(it, _)| it.clone()).collect();
+        let mut below = 0;
+        for at in covering {
+            let Some(sum) = hosts.get_mut(&at) else { continue };
+            if at == *host {
+                sum.own += instructions;
+                sum.most += instructions;
             }
+            sum.most = sum.most.max(sum.own + below);
+            below = sum.most;
         }
     }
 }

@@ -5,7 +5,7 @@
 //! before. Only a namespace that is beyond its share by itself loses routes.
 
 use super::table::{Routes, Sizes};
-use crate::ir::Hostname;
+use crate::ir::{HostMap, Hostname};
 use crate::objects::Seniority;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub(super) struct Losses {
 /// Every host that a route names.
 struct Hosts<'a> {
     /// The namespace of the oldest route that names it.
-    owners: BTreeMap<&'a Hostname, &'a Arc<str>>,
+    owners: HostMap<&'a Arc<str>>,
     /// How many hosts of each owner it covers.
-    covered: BTreeMap<&'a Hostname, BTreeMap<&'a Arc<str>, u64>>,
+    covered: BTreeMap<Hostname, BTreeMap<&'a Arc<str>, u64>>,
 }
 
 /// What a namespace has in the table.
@@ -39,7 +39,7 @@ struct Share<'a> {
 
 /// For each owner of hosts, by the hostnames of a namespace: at how many of its hosts a route for that is copied.
 #[derive(Default)]
-struct Copies<'a>(BTreeMap<&'a Arc<str>, BTreeMap<&'a Hostname, u64>>);
+struct Copies<'a>(BTreeMap<&'a Arc<str>, BTreeMap<Hostname, u64>>);
 
 impl Losses {
     /// This is work in proportion to the routes of the table and their hosts, not to the copies.
@@ -83,11 +83,11 @@ impl Losses {
                 }
             }
         }
-        for (host, owner) in &hosts.owners {
+        for (host, owner) in hosts.owners.iter() {
             let Some(first) = first.get(owner) else { continue };
-            let is_copied_here = || host.covering().iter().any(|wider| share.sizes.names(wider));
+            let is_copied_here = || share.sizes.covering(host).next().is_some();
             if !share.sizes.names(host) && is_copied_here() {
-                let at = self.at_hosts.entry((*host).clone()).or_default();
+                let at = self.at_hosts.entry(host.clone()).or_default();
                 at.insert(namespace.clone(), (*first).clone());
             }
         }
@@ -97,18 +97,18 @@ impl Losses {
 
 impl<'a> Hosts<'a> {
     fn of(routes: &'a Routes) -> Self {
-        let mut owners = BTreeMap::new();
+        let mut owners: HostMap<&'a Arc<str>> = HostMap::default();
         for (age, (_, named)) in routes {
             for host in named {
-                owners.entry(host).or_insert(&age.key().name.namespace);
+                if owners.get(host).is_none() {
+                    owners.insert(host.clone(), &age.key().name.namespace);
+                }
             }
         }
-        let mut covered: BTreeMap<_, BTreeMap<_, u64>> = BTreeMap::new();
-        for (host, owner) in &owners {
-            for wider in host.covering() {
-                if let Some((wider, _)) = owners.get_key_value(&wider) {
-                    *covered.entry(*wider).or_default().entry(*owner).or_default() += 1;
-                }
+        let mut covered: BTreeMap<Hostname, BTreeMap<_, u64>> = BTreeMap::new();
+        for (host, owner) in owners.iter() {
+            for (wider, _) in owners.covering(host) {
+                *covered.entry(wider.clone()).or_default().entry(*owner).or_default() += 1;
             }
         }
         Self { owners, covered }
@@ -118,16 +118,15 @@ impl<'a> Hosts<'a> {
     fn copies(&self, sizes: &Sizes) -> Copies<'a> {
         let mut copies = Copies::default();
         for host in sizes.named() {
-            let Some((host, covered)) = self.covered.get_key_value(host) else { continue };
-            for (owner, count) in covered {
-                copies.0.entry(*owner).or_default().insert(*host, *count);
+            for (owner, count) in self.covered.get(host).into_iter().flatten() {
+                copies.0.entry(*owner).or_default().insert(host.clone(), *count);
             }
         }
         for host in sizes.named() {
             let owner = self.owners.get(host);
             let Some(of_owner) = owner.and_then(|owner| copies.0.get_mut(owner)) else { continue };
-            for wider in host.covering() {
-                if let Some(count) = of_owner.get_mut(&wider) {
+            for wider in sizes.covering(host) {
+                if let Some(count) = of_owner.get_mut(wider) {
                     *count -= 1;
                 }
             }
@@ -153,7 +152,7 @@ impl<'a> Share<'a> {
     }
 
     /// What the copies at the hosts of one owner take.
-    fn copied(&self, covered: &BTreeMap<&Hostname, u64>) -> u64 {
+    fn copied(&self, covered: &BTreeMap<Hostname, u64>) -> u64 {
         let copied = covered.iter().map(|(host, count)| self.sizes.at(host).saturating_mul(*count));
         copied.fold(0, u64::saturating_add)
     }

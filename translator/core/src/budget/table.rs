@@ -1,5 +1,5 @@
 use super::shares::Losses;
-use crate::ir::Hostname;
+use crate::ir::{HostMap, Hostname};
 use crate::objects::Seniority;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub(super) struct Table {
 
 #[derive(Debug, Default)]
 pub(super) struct Sizes {
-    hosts: BTreeMap<Hostname, Host>,
+    /// Those that routes name.
+    hosts: HostMap<Host>,
     total: u64,
 }
 
-/// What there is at a host, which need not be named by any route itself.
 #[derive(Debug, Default)]
 struct Host {
     /// How many routes name it.
@@ -96,21 +96,27 @@ impl Sizes {
     }
 
     pub(super) fn names(&self, host: &Hostname) -> bool {
-        self.hosts.get(host).is_some_and(|at| at.routes > 0)
+        self.hosts.get(host).is_some()
     }
 
     pub(super) fn named(&self) -> impl Iterator<Item = &Hostname> {
-        self.hosts.iter().filter(|(_, at)| at.routes > 0).map(|(host, _)| host)
+        self.hosts.iter().map(|(host, _)| host)
+    }
+
+    /// The hosts that are named and that cover this one, itself included.
+    pub(super) fn covering(&self, host: &Hostname) -> impl Iterator<Item = &Hostname> + use<'_> {
+        self.hosts.covering(host).map(|(host, _)| host)
     }
 
     pub(super) fn add(&mut self, size: u64, host: &Hostname) {
-        if self.hosts.get(host).is_none_or(|at| at.routes == 0) {
+        if !self.names(host) {
             self.total += frame(host);
-            for wider in host.covering() {
-                let at = self.hosts.entry(wider).or_default();
+            self.update_wider(host, |at, total| {
                 at.covered += 1;
-                self.total += at.size;
-            }
+                *total += at.size;
+            });
+            let covered = 1 + self.hosts.covered(host).count() as u64;
+            self.hosts.insert(host.clone(), Host { covered, ..Host::default() });
         }
         if let Some(at) = self.hosts.get_mut(host) {
             at.routes += 1;
@@ -128,13 +134,19 @@ impl Sizes {
             return;
         }
         self.total -= frame(host);
-        for wider in host.covering() {
+        self.hosts.remove(host);
+        self.update_wider(host, |at, total| {
+            at.covered -= 1;
+            *total -= at.size;
+        });
+    }
+
+    /// Of a host that is not named, those that cover it.
+    fn update_wider(&mut self, host: &Hostname, mut update: impl FnMut(&mut Host, &mut u64)) {
+        let wider: Vec<Hostname> = self.covering(host).cloned().collect();
+        for wider in wider {
             if let Some(at) = self.hosts.get_mut(&wider) {
-                at.covered -= 1;
-                self.total -= at.size;
-                if at.covered == 0 {
-                    self.hosts.remove(&wider);
-                }
+                update(at, &mut self.total);
             }
         }
     }

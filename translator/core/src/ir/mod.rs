@@ -4,6 +4,7 @@
 //! that cannot be served is not there. Two halves: proxy configuration, and [`Infra`], what to run for a Gateway.
 
 mod cluster;
+mod host_map;
 mod hostname;
 mod infra;
 mod listener;
@@ -12,6 +13,7 @@ mod route;
 mod tls;
 
 pub use cluster::{Backend, Endpoint, Endpoints, Locality, Place, Protocol as BackendProtocol};
+pub(crate) use host_map::HostMap;
 pub use hostname::{Hostname, InvalidHostname};
 pub use infra::{Infra, InfraPort, Proxies};
 pub(crate) use listener::Candidate;

@@ -34,18 +34,17 @@ pub(crate) fn virtual_host(
 
     // Each route once, under the most specific of its hostnames.
     let mut written: BTreeMap<&ObjectKey, &Hostname> = BTreeMap::new();
-    for wider in host.covering() {
-        for (route, hostname) in reader.hosted(table, &owner.listener, &wider) {
-            let best = written.entry(route).or_insert(hostname);
-            if Hostname::by_specificity(hostname, best).is_gt() {
-                *best = hostname;
-            }
+    let hosted = reader.hosted(table, &owner.listener, host);
+    for (route, hostname) in hosted.iter().flat_map(|(_, routes)| *routes) {
+        let best = written.entry(route).or_insert(hostname);
+        if Hostname::by_specificity(hostname, best).is_gt() {
+            *best = hostname;
         }
     }
     // A host that only dropped routes ask for is dropped with them: it may be what proxies reject.
     let is_dropped = |route: &ObjectKey| reader.piece(route, table).is_some_and(|it| it.is_dropped);
-    let mut asking = reader.hosted(table, &owner.listener, host).peekable();
-    if asking.peek().is_some() && asking.all(|(route, _)| is_dropped(route)) {
+    let asking = hosted.iter().find(|(name, _)| *name == host);
+    if asking.is_some_and(|(_, routes)| routes.keys().all(is_dropped)) {
         return None;
     }
     let not_copied = reader.not_copied(table, host);

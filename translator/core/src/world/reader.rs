@@ -12,7 +12,7 @@ use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use heliograph_views::LeftOut;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How a unit sees the world. Every look is recorded, also one that finds nothing: an object that appears later
@@ -173,15 +173,20 @@ impl<'a> Reader<'a> {
         self.facts.leading_to(object)
     }
 
-    /// The routes that a listener has for a host, each with the hostname that its author wrote.
+    /// The routes that a listener has for a host and for those that cover it, the narrowest first; each with the hostname that
+    /// its author wrote.
     pub(crate) fn hosted(
         &self,
         table: &TableKey,
         listener: &ListenerId,
         host: &Hostname,
-    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Hostname)> + use<'a> {
-        self.saw(Fact::Hosted(table.clone(), listener.clone(), host.clone()));
-        self.facts.hosted(table, listener, host)
+    ) -> Vec<(&'a Hostname, &'a BTreeMap<ObjectKey, Hostname>)> {
+        self.saw(Fact::Covering(table.clone(), listener.clone(), host.clone()));
+        let hosted = self.facts.hosted(table, listener, host);
+        let saw = |(host, _): &(&Hostname, _)| {
+            self.saw(Fact::Hosted(table.clone(), listener.clone(), (*host).clone()));
+        };
+        hosted.inspect(saw).collect()
     }
 
     /// The encoded virtual hosts of a table, ordered by host.

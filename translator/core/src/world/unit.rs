@@ -87,6 +87,9 @@ pub(crate) enum Fact {
     Attached(ListenerId),
     /// The Gateways whose routes refer to an object.
     LeadingTo(ObjectKey),
+    /// For which hosts that cover this one a listener of a table has routes. What has none is no fact of its own: as many names
+    /// cover a host as it has labels.
+    Covering(TableKey, ListenerId, Hostname),
     /// The routes that a listener of a table has for a host.
     Hosted(TableKey, ListenerId, Hostname),
     /// All virtual hosts of a table.

@@ -1,9 +1,12 @@
-use super::{Facts, HostOf};
+use super::Facts;
 use crate::attach::Attachment;
 use crate::ir::{Hostname, ListenerId, TableKey};
 use crate::objects::{ObjectKey, ObjectName};
 use crate::world::unit::Fact;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A host of a listener of a table.
+pub(super) type HostOf = (TableKey, ListenerId, Hostname);
 
 /// What follows from which listeners routes belong to.
 impl Facts {
@@ -32,8 +35,13 @@ impl Facts {
         table: &TableKey,
         listener: &ListenerId,
         host: &Hostname,
-    ) -> impl Iterator<Item = (&ObjectKey, &Hostname)> + use<'_> {
-        self.hosted.get(&(table.clone(), listener.clone(), host.clone())).into_iter().flatten()
+    ) -> impl Iterator<Item = (&Hostname, &BTreeMap<ObjectKey, Hostname>)> + use<'_> {
+        let (table, listener) = (table.clone(), listener.clone());
+        let hosts = self.hosts.get(&table).map(|hosts| hosts.covering(host));
+        hosts.into_iter().flatten().filter_map(move |(host, _)| {
+            let routes = self.hosted.get(&(table.clone(), listener.clone(), host.clone()))?;
+            Some((host, routes))
+        })
     }
 
     pub(super) fn index_attachment(
@@ -80,19 +88,46 @@ impl Facts {
         let (before, after) = (hosts(old), hosts(new));
         for (at, written) in &after {
             if before.get(at) != Some(written) {
-                self.hosted.entry(at.clone()).or_default().insert(route.clone(), written.clone());
+                let routes = self.hosted.entry(at.clone()).or_default();
+                let is_first = routes.is_empty();
+                routes.insert(route.clone(), written.clone());
                 touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
+                if is_first {
+                    *self.hosts.entry(at.0.clone()).or_default().get_or_default(&at.2) += 1;
+                    self.touch_covering(at, &mut touched);
+                }
             }
         }
         for at in before.keys().filter(|at| !after.contains_key(*at)) {
-            if let Some(routes) = self.hosted.get_mut(at) {
-                routes.remove(route);
-                if routes.is_empty() {
-                    self.hosted.remove(at);
-                }
-            }
             touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
+            let Some(routes) = self.hosted.get_mut(at) else { continue };
+            routes.remove(route);
+            if routes.is_empty() {
+                self.hosted.remove(at);
+                self.remove_host(&at.0, &at.2);
+                self.touch_covering(at, &mut touched);
+            }
         }
         touched
+    }
+
+    /// Whom it concerns that a listener has routes for a host now, or none any more: the virtual hosts of that and of all hosts
+    /// that it covers. Virtual hosts without any route are those of listeners, and what covers these is of other listeners.
+    fn touch_covering(&self, (table, listener, host): &HostOf, touched: &mut Vec<Fact>) {
+        let fact = |host: &Hostname| Fact::Covering(table.clone(), listener.clone(), host.clone());
+        touched.push(fact(host));
+        let covered = self.hosts.get(table).into_iter().flat_map(|hosts| hosts.covered(host));
+        touched.extend(covered.map(|(it, _)| it).filter(|it| *it != host).map(fact));
+    }
+
+    fn remove_host(&mut self, table: &TableKey, host: &Hostname) {
+        let Some(hosts) = self.hosts.get_mut(table) else { return };
+        match hosts.get_mut(host) {
+            Some(listeners) if *listeners > 1 => *listeners -= 1,
+            _ => drop(hosts.remove(host)),
+        }
+        if hosts.is_empty() {
+            self.hosts.remove(table);
+        }
     }
 }

@@ -6,7 +6,7 @@ mod views;
 use crate::accept::{AcceptedGateway, Claim, Contest, Door, Doors};
 use crate::attach::Attachment;
 use crate::budget::{Budgets, Excess, NotCopied, OverBudget};
-use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
+use crate::ir::{self, Backend, Candidate, HostMap, Hostname, ListenerId, TableKey};
 use crate::left_out::object_name;
 use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
@@ -17,6 +17,7 @@ use crate::world::outcome::{Outcome, Work};
 use crate::world::relation::Relation;
 use crate::world::stages::Product;
 use crate::world::unit::{Fact, Unit};
+use attachments::HostOf;
 use bytes::Bytes;
 use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
 use heliograph_views::LeftOut;
@@ -48,6 +49,8 @@ pub(in crate::world) struct Facts {
     /// The routes by which a Gateway leads to an object.
     leads: Relation<(ObjectKey, ObjectName), ObjectKey>,
     hosted: BTreeMap<HostOf, BTreeMap<ObjectKey, Hostname>>,
+    /// The hosts of those, with the number of listeners.
+    hosts: BTreeMap<TableKey, HostMap<usize>>,
     pieces: BTreeMap<(ObjectKey, TableKey), Piece>,
     virtual_hosts: BTreeMap<TableKey, BTreeMap<Hostname, Bytes>>,
     resources: BTreeMap<FleetName, BTreeMap<ResourceOf, Arc<Resource>>>,
@@ -62,8 +65,6 @@ pub(in crate::world) struct Facts {
     outcome: Outcome,
 }
 
-/// A host of a listener of a table.
-type HostOf = (TableKey, ListenerId, Hostname);
 type ResourceOf = (Section, Arc<str>);
 
 impl Facts {
