@@ -188,7 +188,7 @@ fn pattern() -> impl Strategy<Value = String> {
         3 => "[a-zA-Z0-9/_~%-]{1,8}",
         1 => one_of(&[".", r"\.", r"\d", r"\D", r"\w", r"\W", r"\s", r"\S", "^", "$", r"\b", r"\B"]),
         1 => one_of(&["é", "λ", "ß", "ſ", "k", "K", "ǅ", "漢", "😀", r"\x{263a}", r"\x41", r"\n"]),
-        1 => one_of(&["[[:alpha:]]", "[^/]", "[0-9a-z-]", r"[^\d]", r"[\w.-]", "[[:^digit:]]", r"[^\s\S]", "[a-é]"]),
+        1 => one_of(&["[[:alpha:]]", "[^/]", "[0-9a-z-]", r"[^\d]", r"[\w.-]", "[[:^digit:]]", r"[^\s\S]", "[a-é]", "[!-~]", "[а-я]", "[ɐ-ʯ]", "[^Ā-ſ]", "[J-ſ一-龥]"]),
         1 => one_of(&[r"\pL", r"\PN", r"\p{Lu}", r"[\pL_]", r"[^\pN\pP]", r"[\x{80}-\x{10ffff}]", r"\p{Cn}", r"\pC"]),
     ];
     let grammar = leaf.prop_recursive(4, 48, 6, move |inner| {

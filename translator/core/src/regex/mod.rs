@@ -1,7 +1,8 @@
 //! Regular expressions that Envoy takes. Its engine is RE2, and it refuses a whole route table for one pattern that it
 //! cannot read or that is too large, so both are refused here, on the route that has the pattern. Nothing is compiled:
-//! what a pattern would take is estimated from its syntax, in time that follows its length.
+//! what a pattern would take is estimated from its syntax, in time that follows its length. What does not is bounded: `fold`.
 
+mod fold;
 mod size;
 
 pub(crate) use regex_syntax::escape;
@@ -33,11 +34,15 @@ pub(crate) fn accept(pattern: &str) -> Result<String, String> {
 pub(crate) fn check_size(pattern: &str, limits: &Limits) -> Result<u64, String> {
     let most = limits.regex_program_size;
     let size = Parser::new().parse(pattern).map_or(u64::MAX, |parsed| size::program_size(&parsed));
-    match size <= u64::from(most) {
-        true => Ok(size),
-        false => Err(format!(
-            "the regular expression {pattern:?} is too large: up to {size} instructions for Envoy, which is set to take {most}"
-        )),
+    let too_large = |instructions: String| {
+        format!(
+            "the regular expression {pattern:?} is too large: {instructions} for Envoy, which is set to take {most}"
+        )
+    };
+    match size {
+        size if size <= u64::from(most) => Ok(size),
+        u64::MAX => Err(too_large("more instructions than are counted".to_owned())),
+        size => Err(too_large(format!("up to {size} instructions"))),
     }
 }
 

@@ -2,6 +2,7 @@
 //! is never less. Characters are counted as sequences of UTF-8, which Envoy read until some version; that it reads bytes
 //! now makes programs smaller.
 
+use super::fold::Folding;
 use regex_syntax::ast::{
     self, Ast, ClassAsciiKind, ClassBracketed, ClassPerlKind, ClassSet, ClassSetItem, ClassUnicode,
     ClassUnicodeKind, Flag, FlagsItemKind, GroupKind, RepetitionKind, RepetitionRange, Visitor,
@@ -26,20 +27,20 @@ const BEYOND_ASCII: u64 = 8;
 
 /// How many instructions a pattern has at most.
 pub(super) fn program_size(pattern: &Ast) -> u64 {
-    let folds = match ast::visit(pattern, Folding(false)) {
+    let folds = match ast::visit(pattern, Folds(false)) {
         Ok(folds) => folds,
         Err(never) => match never {},
     };
-    match ast::visit(pattern, Size { open: vec![FRAME], folds }) {
+    match ast::visit(pattern, Size { open: vec![FRAME], folds, folding: Folding::default() }) {
         Ok(size) => size,
         Err(never) => match never {},
     }
 }
 
 /// Whether upper and lower case are the same somewhere; then it is counted as if they were everywhere.
-struct Folding(bool);
+struct Folds(bool);
 
-impl Visitor for Folding {
+impl Visitor for Folds {
     type Output = bool;
     type Err = std::convert::Infallible;
 
@@ -63,6 +64,7 @@ struct Size {
     /// Of what is being read, and of what is around it.
     open: Vec<u64>,
     folds: bool,
+    folding: Folding,
 }
 
 impl Visitor for Size {
@@ -115,7 +117,7 @@ impl Size {
         }
     }
 
-    fn bracketed(&self, class: &ClassBracketed) -> u64 {
+    fn bracketed(&mut self, class: &ClassBracketed) -> u64 {
         let ClassSet::Item(item) = &class.kind else { return u64::MAX };
         let items = match item {
             ClassSetItem::Union(union) => &union.items[..],
@@ -148,10 +150,10 @@ impl Size {
         size.saturating_add(self.ranges(&ranges, class.negated)).saturating_add(own)
     }
 
-    fn ranges(&self, ranges: &[(char, char)], is_negated: bool) -> u64 {
+    fn ranges(&mut self, ranges: &[(char, char)], is_negated: bool) -> u64 {
         let ranges = ranges.iter().map(|(start, end)| ClassUnicodeRange::new(*start, *end));
         let mut class = hir::ClassUnicode::new(ranges);
-        if self.folds && class.try_case_fold_simple().is_err() {
+        if self.folds && !self.folding.fold(&mut class) {
             return u64::MAX;
         }
         if is_negated {
