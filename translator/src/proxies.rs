@@ -17,9 +17,14 @@ pub type Blamed = BTreeMap<FleetName, BTreeMap<ObjectKey, Vec<Blame>>>;
 /// What the proxies of one fleet say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetProxies {
+    /// Streams: one proxy may have several.
     pub connected: u64,
     /// How many have acknowledged all that they ask for, of which head at most.
     pub acknowledged: BTreeMap<Head, u64>,
+    /// How many of them are different proxies, at most.
+    pub(crate) voters: u64,
+    /// The newest head that enough different proxies have acknowledged.
+    pub(crate) confirmed: Option<Head>,
     pub(crate) rejections: BTreeMap<Subject, Rejection>,
 }
 
@@ -59,8 +64,11 @@ impl FleetProxies {
             proxies.entry(fleet.clone()).or_default().add(report);
         }
         for (fleet, said) in &mut proxies {
+            let answers = answers.get(fleet);
+            said.voters = answers.map_or(0, Answers::connected);
+            said.confirmed = answers.and_then(Answers::confirmed);
             for (subject, rejection) in &mut said.rejections {
-                let count = answers.get(fleet).and_then(|answers| answers.count(subject));
+                let count = answers.and_then(|answers| answers.count(subject));
                 if let Some((rejected, accepted)) = count {
                     (rejection.rejected, rejection.accepted) = (rejected, accepted);
                 }
@@ -192,6 +200,7 @@ mod tests {
         let of_fleet = &proxies[&fleet];
         assert_eq!(of_fleet.connected, 6);
         assert_eq!([3, 4, 5, 6, 7].map(|at| of_fleet.have(head(at))), [4, 4, 2, 2, 0]);
+        assert_eq!((of_fleet.voters, of_fleet.confirmed), (6, Some(head(6))));
         let rejection =
             Rejection { words: "no".into(), rejected: 2, accepted: 4, is_counted: true };
         assert_eq!(of_fleet.rejections, BTreeMap::from([((kind, name, version), rejection)]));

@@ -34,7 +34,7 @@ pub(super) struct Suspect {
     pub(super) before: Option<LeftOut>,
 }
 
-/// How long proxies have to reject what is published, at least: the first that acknowledges it does not speak for the others.
+/// How long proxies have to reject what is published, at least: the first that acknowledge it do not speak for the others.
 pub(super) const CONFIRMING: Duration = Duration::from_secs(4);
 
 /// After so long what nobody rejects is accepted, acknowledged or not: a proxy that also rejects something else acknowledges
@@ -106,8 +106,8 @@ impl Case {
         }
         let (since, head) = self.published?;
         let (said, age) = (answered.said, answered.now.duration_since(since));
-        let is_acknowledged = age >= CONFIRMING && said.have(head) > 0;
-        let is_silent = age >= SILENCE && said.connected > 0;
+        let is_acknowledged = age >= CONFIRMING && said.confirmed >= Some(head);
+        let is_silent = age >= SILENCE && said.voters > 0;
         (is_acknowledged || is_silent).then_some(true)
     }
 

@@ -208,7 +208,7 @@ impl Isolation {
         self.counted.retain(|(of, version)| of != *fleet || is_outvoted(version));
         let mut rejected = Vec::new();
         for ((kind, name, version), Rejection { words, rejected: count, .. }) in outvoted {
-            let is_most = count.saturating_mul(2) > said.connected;
+            let is_most = count.saturating_mul(2) > said.voters;
             let key = ((*fleet).clone(), *version);
             if !is_most && *now < *self.standing.entry(key.clone()).or_insert(*now) + STANDING {
                 continue;

@@ -1,6 +1,8 @@
 use super::retry::RETRY_EVERY;
 use super::*;
+use crate::publish::Answers;
 use heliograph_snapshot::{Head, Version};
+use heliograph_store::{AckReport, Dispute, FleetReport, RejectionReport, Voter, Voters};
 use heliograph_translator_core::Event;
 use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
 
@@ -132,7 +134,7 @@ impl Fleet {
     fn said(&mut self) -> FleetProxies {
         let table = self.table();
         let mut said = FleetProxies {
-            connected: self.proxies + self.lenient + self.silent,
+            voters: self.proxies + self.lenient + self.silent,
             ..FleetProxies::default()
         };
         if self.is_rejected(&table) {
@@ -147,7 +149,7 @@ impl Fleet {
             said.rejections.insert(subject, rejection);
         } else {
             if !self.is_stuck {
-                said.acknowledged.insert(self.head(), self.proxies);
+                said.confirmed = Some(self.head());
             }
             self.accepted = Some(table);
         }
@@ -328,6 +330,60 @@ fn who_rejects_first_does_not_decide_for_those_who_have_yet_to_answer() {
     assert_eq!(at(later, &accepted), 0, "they accept it");
     assert_eq!(at(later + STANDING, &said), 0, "it counts from the beginning");
     assert_eq!(at(later + 2 * STANDING, &said), 1, "they have nothing to say");
+}
+
+/// Three proxies reject what is rejected and say nothing to all else; a fourth has everything, on forty streams.
+fn said_by_one_with_many_streams(fleet: &Fleet) -> FleetProxies {
+    let (table, fourth) = (fleet.table(), Voters { count: 1, only: Some(Voter(4)) });
+    let (kind, name, version) = (ResourceType::Route, table.name.clone(), table.version);
+    let mut report = FleetReport {
+        connected: 43,
+        voters: Voters { count: 4, only: None },
+        acknowledged: [(fleet.head(), 40)].into(),
+        votes: [(fleet.head(), fourth)].into(),
+        ..FleetReport::default()
+    };
+    if fleet.is_rejected(&table) {
+        let resources = vec![(name.clone(), Some(version))];
+        let detail = fleet.words.clone();
+        report.rejections.push(RejectionReport { kind, detail, resources, count: 3 });
+        report.disputes.push(Dispute {
+            rejecting: [1, 2, 3].map(Voter).into(),
+            accepting: vec![Voter(4)],
+            ..Dispute::new(kind, name, version, 3, 1)
+        });
+    }
+    let fleets = [(self::name(), report)].into();
+    let reports = [AckReport { fleets, ..AckReport::default() }];
+    FleetProxies::of(&reports, &Answers::of(&reports)).remove(&self::name()).unwrap()
+}
+
+#[test]
+fn a_proxy_has_one_vote_however_many_streams_it_has() {
+    let mut fleet = Fleet::new(&["evil"], "header value 'evil' is not allowed");
+    fleet.apply(&route("good", "fine"));
+    fleet.isolate();
+    fleet.apply(&route("bad", "evil"));
+    let name = name();
+    let decide = |fleet: &mut Fleet| {
+        let said = said_by_one_with_many_streams(fleet);
+        let stands = Some(Stands { head: fleet.head(), holds: 0 });
+        let (settled, now) = (fleet.settled, fleet.now);
+        let answered = Answered { fleet: &name, said: &said, stands, revision: 0, settled, now };
+        let versions = Accepted(fleet.accepted.clone(), None);
+        fleet.isolation.decide(&answered, &fleet.world, &versions)
+    };
+    let changes = decide(&mut fleet);
+    assert_eq!(changes.len(), 1, "most of the four reject it");
+    for (object, left_out) in changes {
+        fleet.world.leave_out(&name, &object, left_out);
+    }
+    fleet.settle();
+    assert!(!fleet.is_rejected(&fleet.table()));
+    assert_eq!(decide(&mut fleet), [], "it is published");
+    fleet.now += CONFIRMING;
+    assert_eq!(decide(&mut fleet), [], "one of four does not accept it for the others");
+    assert_eq!(fleet.left_out(), ["bad suspect"]);
 }
 
 #[test]

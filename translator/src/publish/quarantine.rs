@@ -16,6 +16,8 @@ pub(crate) struct Answers {
     acknowledged: BTreeMap<Head, Backing>,
     /// Whether there are so many proxies that one of them does not make a stage accepted.
     are_many: bool,
+    /// How many proxies are connected, at most.
+    connected: u64,
     disputes: BTreeMap<Subject, Count>,
 }
 
@@ -88,12 +90,28 @@ impl Answers {
     pub(crate) fn count(&self, subject: &Subject) -> Option<(u64, u64)> {
         self.disputes.get(subject).map(|count| (count.rejected, count.accepted))
     }
+
+    /// How many proxies are connected, at most: not streams, of which one proxy may have many.
+    pub(crate) fn connected(&self) -> u64 {
+        self.connected
+    }
+
+    /// The newest head that enough proxies have acknowledged to say that it is good, it or a later one.
+    pub(crate) fn confirmed(&self) -> Option<Head> {
+        let mut backing = Backing::Nobody;
+        let mut newest = self.acknowledged.iter().rev();
+        newest.find_map(|(head, of_head)| {
+            backing = backing.and(*of_head);
+            backing.suffices(self.are_many).then_some(*head)
+        })
+    }
 }
 
 impl From<Votes> for Answers {
     fn from(votes: Votes) -> Self {
         let (acknowledged, are_many) = (votes.acknowledged(), votes.are_many());
-        Self { acknowledged, are_many, disputes: votes.disputes() }
+        let connected = votes.at_most();
+        Self { acknowledged, are_many, connected, disputes: votes.disputes() }
     }
 }
 
@@ -208,7 +226,7 @@ impl Quarantine {
     }
 
     fn note_accepted(&mut self) {
-        let Answers { acknowledged, are_many, disputes: _ } = &self.answers;
+        let Answers { acknowledged, are_many, connected: _, disputes: _ } = &self.answers;
         for stage in &mut self.stages {
             let heads = acknowledged.range(stage.first..=stage.last);
             let backing = heads.fold(Backing::Nobody, |sum, (_, backing)| sum.and(*backing));

@@ -74,6 +74,11 @@ impl Votes {
         self.connected == Backing::Several && self.at_most >= FEW
     }
 
+    /// How many proxies are connected. One that is connected to several replicas counts at each of them.
+    pub(super) fn at_most(&self) -> u64 {
+        self.at_most
+    }
+
     pub(super) fn acknowledged(&self) -> BTreeMap<Head, Backing> {
         self.acknowledged.clone()
     }
