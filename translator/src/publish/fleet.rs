@@ -277,6 +277,7 @@ impl Fleet {
             self.quarantine.published(held);
         } else {
             self.pin.retired();
+            self.quarantine = Quarantine::default();
         }
         self.believed = Believed::Known { record: Arc::new(record), held };
     }

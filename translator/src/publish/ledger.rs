@@ -1,15 +1,16 @@
 //! All fleets of the writer's. Decides what is asked of the store, and what its answers mean; asks nothing itself.
 
 mod isolation;
+mod retention;
 
 use super::fleet::{Activity, Fleet, Stands, Wanted};
 use super::news::News;
-use super::quarantine::Answers;
 use super::step::Step;
 pub(super) use super::survey::{Found, Survey};
 use crate::standby::Remembered;
 use heliograph_snapshot::{Change, FleetName, Head};
 use heliograph_store::{Claim, Inspection, Loaded, PinOrder, Pinned, StoreError, Term};
+use retention::Retention;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::SystemTime;
@@ -42,6 +43,7 @@ pub(super) struct Ledger {
     quiet: BTreeSet<FleetName>,
     /// How many resources of all fleets are too large for the store.
     oversized: usize,
+    retention: Retention,
     /// What others remember, until the store is claimed and it is known whether that was lost.
     remembered: Vec<Remembered>,
     /// The fleet that had the last step, so that all have their turn.
@@ -134,6 +136,7 @@ impl Ledger {
             if fleet.stands() != before {
                 self.tell(&name, false);
             }
+            self.bound_versions(&name);
             let Some(step) = step else {
                 self.settled(&name);
                 continue;
@@ -167,15 +170,6 @@ impl Ledger {
         for (name, fleet) in &mut self.fleets {
             if fleet.tending_round(urgent) {
                 self.untended.insert(name.clone());
-            }
-        }
-    }
-
-    /// What the proxies of all fleets say.
-    pub(super) fn heard(&mut self, answers: &BTreeMap<FleetName, Answers>) {
-        for (name, fleet) in &mut self.fleets {
-            if fleet.heard(answers.get(name).cloned().unwrap_or_default()) {
-                self.due.insert(name.clone());
             }
         }
     }
@@ -359,6 +353,7 @@ impl Ledger {
             (Step::RestoreOrder(order), _) => fleet.order_restored(&order),
             (Step::Tend(_) | Step::LoadHeld { .. } | Step::LoadPinned { .. }, _) => {}
         }
+        self.bound_versions(name);
     }
 
     /// Compares what the store holds with what was written.

@@ -28,6 +28,8 @@ pub(super) struct Quarantine {
     /// What was published lately, oldest first.
     stages: VecDeque<Stage>,
     answers: Answers,
+    /// How many bytes are kept only for the sake of earlier stages.
+    retained: usize,
     /// What was decided since this was asked for.
     decisions: Vec<Decision>,
 }
@@ -73,7 +75,7 @@ const ENTRIES: usize = 64;
 const ACCEPTED: usize = 8;
 /// How many are remembered after those, until proxies have had the time to answer.
 const UNANSWERED: usize = 64;
-/// How many bytes may be kept only for the sake of earlier stages.
+/// How many bytes may be kept of a fleet only for the sake of earlier stages.
 const REPLACED: usize = 64 << 20;
 
 impl Answers {
@@ -240,12 +242,31 @@ impl Quarantine {
         let accepted = accepted.min(ACCEPTED);
         let unanswered = self.stages.len() - accepted;
         self.stages.drain(accepted..accepted + unanswered.saturating_sub(UNANSWERED));
-        // Large ones are few: the newest accepted one, and what came last, stay.
-        let mut replaced: usize = self.stages.iter().map(|stage| stage.replaced).sum();
-        while replaced > REPLACED && self.stages.len() > 2 {
-            let oldest = usize::from(!self.stages[1].accepted && self.stages[0].accepted);
-            replaced -= self.stages.remove(oldest).map_or(0, |stage| stage.replaced);
+        self.retained = self.stages.iter().map(|stage| stage.replaced).sum();
+        // Large ones are few.
+        while self.retained > REPLACED && self.has_spare() {
+            self.forget();
         }
+    }
+
+    /// How many bytes are kept only for the sake of earlier stages.
+    pub(super) fn retained(&self) -> usize {
+        self.retained
+    }
+
+    /// Whether there are other stages than the newest accepted one and what came last.
+    pub(super) fn has_spare(&self) -> bool {
+        self.stages.len() > 2
+    }
+
+    /// Forgets the oldest of these other stages.
+    pub(super) fn forget(&mut self) {
+        if !self.has_spare() {
+            return;
+        }
+        let oldest = usize::from(!self.stages[1].accepted && self.stages[0].accepted);
+        let gone = self.stages.remove(oldest).map_or(0, |stage| stage.replaced);
+        self.retained -= gone;
     }
 }
 
@@ -306,8 +327,8 @@ mod tests {
         quarantine.heard(Answers { acknowledged, ..Answers::default() });
         for sequence in 2..20 {
             published(&mut quarantine, sequence);
-            let replaced: usize = quarantine.stages.iter().map(|stage| stage.replaced).sum();
-            assert!(replaced <= REPLACED, "{replaced}");
+            let retained = quarantine.retained();
+            assert!(retained <= REPLACED, "{retained}");
         }
         let heads: Vec<_> = quarantine.stages.iter().map(|stage| stage.first.sequence).collect();
         assert_eq!(heads, [1, 14, 15, 16, 17, 18, 19], "the last that was accepted stays");

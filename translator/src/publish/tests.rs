@@ -5,6 +5,7 @@ mod notes;
 mod oversized;
 mod pins;
 mod quarantine;
+mod retention;
 mod spared;
 
 use super::ledger::{Found, Ledger, Reply, Survey, Verdict};

@@ -45,6 +45,20 @@ impl Fleet {
         self.quarantine.take_decisions()
     }
 
+    /// How many bytes of earlier versions are kept, since one of them may be what to go back to.
+    pub(in crate::publish) fn retained(&self) -> usize {
+        self.quarantine.retained()
+    }
+
+    pub(in crate::publish) fn has_spare_versions(&self) -> bool {
+        self.quarantine.has_spare()
+    }
+
+    /// Forgets the oldest of these versions.
+    pub(in crate::publish) fn forget_version(&mut self) {
+        self.quarantine.forget();
+    }
+
     /// How many of its resources are too large for the store.
     pub(in crate::publish) fn oversized(&self) -> usize {
         self.oversized.len()

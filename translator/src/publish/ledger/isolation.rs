@@ -4,10 +4,22 @@
 use super::Ledger;
 use crate::leave_out::Versions;
 use crate::publish::fleet::Fleet;
+use crate::publish::quarantine::Answers;
 use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Version};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Ledger {
+    /// What the proxies of all fleets say.
+    pub(in crate::publish) fn heard(&mut self, answers: &BTreeMap<FleetName, Answers>) {
+        for (name, fleet) in &mut self.fleets {
+            if fleet.heard(answers.get(name).cloned().unwrap_or_default()) {
+                self.due.insert(name.clone());
+            }
+            self.retention.set(name, fleet.retained());
+        }
+    }
+
     /// How many resources are too large for the store, in all fleets.
     pub(in crate::publish) fn oversized(&self) -> usize {
         self.oversized
