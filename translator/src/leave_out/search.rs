@@ -18,7 +18,8 @@ pub(super) struct Search {
     high: Option<usize>,
     /// The suspects that were found out.
     guilty: BTreeSet<usize>,
-    /// How much is left out of each suspect, outside of the stages that say so themselves.
+    /// How much is left out of each suspect, outside of the stages that say so themselves. All of it only once it is known that
+    /// the matches of all of them may stay for nothing.
     extent: Extent,
     answers: u32,
 }
@@ -51,8 +52,6 @@ enum Stage {
     First(usize),
     /// Those that were found out, and no others.
     Guilty,
-    /// The same, with their matches.
-    Softened,
     Done,
     /// It is rejected whatever is left out.
     GivenUp,
@@ -73,7 +72,7 @@ impl Search {
             low: 0,
             high: None,
             guilty: BTreeSet::new(),
-            extent: Extent::Whole,
+            extent: Extent::Actions,
             answers: 0,
         }
     }
@@ -87,7 +86,6 @@ impl Search {
                 trial((0..count).chain(self.guilty.iter().copied()).collect(), self.extent, false)
             }
             Stage::Guilty => trial(self.guilty.clone(), self.extent, false),
-            Stage::Softened => trial(self.guilty.clone(), Extent::Actions, false),
             Stage::Done => trial(self.guilty.clone(), self.extent, true),
             Stage::GivenUp => None,
         }
@@ -105,11 +103,7 @@ impl Search {
                 self.high = Some(count);
                 self.halve();
             }
-            Stage::Guilty => self.confirmed(),
-            Stage::Softened => {
-                self.extent = Extent::Actions;
-                self.stage = Stage::Done;
-            }
+            Stage::Guilty => self.stage = Stage::Done,
             Stage::Done | Stage::GivenUp => {}
         }
         self.count();
@@ -143,7 +137,6 @@ impl Search {
                 }
                 _ => self.stage = Stage::GivenUp,
             },
-            Stage::Softened => self.stage = Stage::Done,
             // It was accepted before, so something else is rejected now: that is another search.
             Stage::Done | Stage::GivenUp => {}
         }
@@ -155,9 +148,14 @@ impl Search {
     }
 
     fn widen(&mut self) {
+        if self.low >= self.suspects && self.extent == Extent::Actions {
+            // It is a match, and those of the ones that are meant were left out before.
+            (self.extent, self.low) = (Extent::Whole, self.meant);
+        }
+        let faster = if self.extent == Extent::Whole { 4 } else { 2 };
         self.stage = match self.low {
             all if all >= self.suspects => Stage::GivenUp,
-            low => Stage::First((2 * low).clamp(1, self.suspects)),
+            low => Stage::First((faster * low).clamp(1, self.suspects)),
         };
     }
 
@@ -170,19 +168,7 @@ impl Search {
         self.guilty.insert(high - 1);
         // Where nothing else was left out, that is what was accepted.
         let is_alone = self.guilty.first() == Some(&0);
-        self.stage = Stage::Guilty;
-        if is_alone {
-            self.confirmed();
-        }
-    }
-
-    /// Those found out are all.
-    fn confirmed(&mut self) {
-        let was_tried = self.guilty.last().is_some_and(|last| *last < self.meant);
-        self.stage = match self.extent {
-            Extent::Whole if !was_tried => Stage::Softened,
-            _ => Stage::Done,
-        };
+        self.stage = if is_alone { Stage::Done } else { Stage::Guilty };
     }
 
     /// Ends what takes too long: those found out stay left out, and another search goes on with the rest.
@@ -239,6 +225,32 @@ mod tests {
         let trial = found.trial().unwrap();
         assert_eq!((trial.out, trial.extent), (BTreeSet::from([3000]), Extent::Actions));
         assert!(answers < 32, "{answers}");
+    }
+
+    /// Those that are tried and innocent are answered with an error meanwhile, and do not become somebody else's.
+    #[test]
+    fn no_match_is_dropped_where_the_cause_is_an_action() {
+        for guilty in 0..50 {
+            let mut search = Search::new(50, 0, false);
+            while let Some(trial) = search.trial().filter(|trial| !trial.is_final) {
+                assert_eq!(trial.extent, Extent::Actions, "{trial:?}");
+                match is_accepted(&trial, &[(guilty, false)], 0) {
+                    true => search.accepted(),
+                    false => search.rejected(),
+                }
+            }
+            assert_eq!(search.trial().unwrap().out, BTreeSet::from([guilty]));
+        }
+    }
+
+    #[test]
+    fn a_match_is_found_among_as_many_as_there_may_be() {
+        for guilty in [0, 1, 2_500, 4_999] {
+            let (found, answers) = search(Search::new(5000, 0, false), &[(guilty, true)], 0);
+            let trial = found.trial().unwrap();
+            assert_eq!((trial.out, trial.extent), (BTreeSet::from([guilty]), Extent::Whole));
+            assert!(answers < ANSWERS, "{answers}");
+        }
     }
 
     #[test]
