@@ -277,12 +277,66 @@ fn those_that_words_mean_come_first_and_then_the_youngest() {
         ("no idea", &[][..]),
         ("httproute/shop/later/0/0", &[]),
         ("VirtualHosts[0]: Routes[0]", &[]),
-        ("httproute/shop/old/0/0", &["old"]),
+        ("httproute/shop/old/0/0", &[]),
+        ("regex '/old/[0-9]+' is too large", &["old"]),
+        ("regex '/later/[0-9]+' is too large", &[]),
     ] {
         let of = RejectedResource { body, ..rejected(name, version, words, None) };
         let suspects = world.culprits(&fleet, &of).into_iter();
         let names: Vec<_> = suspects.map(|it| it.object.name.name.to_string()).collect();
         assert_eq!(names, expected, "{words}");
+    }
+}
+
+#[test]
+fn where_a_host_alone_is_new_those_are_suspect_that_name_it() {
+    let mut world = world();
+    let hosted = |hosts: &str| {
+        let named = format!("namespace: infra}}]\n  hostnames: [{hosts}]");
+        route("shop", "hosted", 0, "/[0-9]+").replacen("namespace: infra}]", &named, 1)
+    };
+    apply(&mut world, &hosted("one.example.com"));
+    world.settle();
+    let good = table(&world);
+    apply(&mut world, &hosted("one.example.com, odd.example.com"));
+    world.settle();
+    assert_eq!(culprits(&world, "no idea", Some(&good)), ["hosted*"]);
+}
+
+/// Envoy quotes expressions as they are, with their quotation marks.
+#[test]
+fn an_expression_does_not_put_the_blame_on_others() {
+    for (pattern, words) in [
+        (
+            "aa' httproute/shop/web/1/1 (a{10}b){100} 'b",
+            "regex 'aa' httproute/shop/web/1/1 (a{10}b){100} 'b' is too large",
+        ),
+        ("`/web/[0-9]+`(a{10}b){100}", "regex '`/web/[0-9]+`(a{10}b){100}' is too large"),
+        ("VirtualHosts[0]: Routes[0]", "regex VirtualHosts[0]: Routes[0] is too large"),
+    ] {
+        let mut world = world();
+        let good = table(&world);
+        let evil = |pattern: &str| route("evil", "web", 8, &pattern.replace('\'', "''"));
+        apply(&mut world, &evil(pattern));
+        apply(&mut world, &route("shop", "web", 9, "/web/[0-9]+"));
+        world.settle();
+        let (bad, fleet) = (table(&world), fleet());
+        let of = RejectedResource {
+            body: Some(&bad.body),
+            ..rejected(&bad.name, bad.version, words, Some(&good.body))
+        };
+        let namespaces = |of| {
+            let suspects = world.suspects_at(&fleet, of).into_iter();
+            suspects.map(|it| it.name.namespace.to_string()).collect::<Vec<_>>()
+        };
+        assert!(namespaces(&of).contains(&"evil".to_owned()), "{words}");
+        let quoting = RejectedResource { words: "regex '/web/[0-9]+$' or '/web/[0-9]+'", ..of };
+        assert!(namespaces(&quoting).contains(&"shop".to_owned()));
+
+        // The other one is not left out for what has changed since.
+        apply(&mut world, &evil("/fine"));
+        world.settle();
+        assert_eq!(world.culprits(&fleet, &of), [], "{words}");
     }
 }
 

@@ -79,8 +79,9 @@ impl World {
         }
     }
 
-    /// The routes that may be the cause of the rejection of a table, as they were in it: those that the words mean, or else all
-    /// that are not in the accepted one. They may have changed since, or be gone.
+    /// The routes that may be the cause of the rejection of a table, as they were in it: those that the words quote, or else all
+    /// that are not in the accepted one. They may have changed since, or be gone. Only what is quoted narrows them down: a
+    /// name in the words may be a tenant's, but who has Envoy quote others is quoted with them.
     pub fn suspects_at(&self, fleet: &FleetName, of: &RejectedResource<'_>) -> BTreeSet<ObjectKey> {
         let RejectedResource { kind, name, version, body, words, good } = *of;
         let current = self.facts.resource(fleet, kind, &name.into());
@@ -88,22 +89,12 @@ impl World {
         let Some(body) = body.or(current).filter(|_| kind == ResourceType::Route) else {
             return BTreeSet::new();
         };
-        let accepted = good.map(routes_in).unwrap_or_default();
-        let table = RouteConfiguration::decode(body.as_ref()).unwrap_or_default();
-        let changed = |route: &&Route| !accepted.contains(&route.encode_to_vec());
-        let counted = counted_in(&table, &unquoted(words)).filter(changed).and_then(entry);
-        let routes = table.virtual_hosts.iter().flat_map(|host| &host.routes);
-        let entries: Vec<Entry> = routes.filter(changed).filter_map(entry).collect();
-        let objects =
-            |meant: BTreeSet<Meant>| meant.into_iter().map(|(object, _)| object).collect();
-        let steps: [&dyn Fn() -> BTreeSet<ObjectKey>; 4] = [
-            &|| counted.iter().map(|entry| entry.object.clone()).collect(),
-            &|| objects(quoted(&entries, words)),
-            &|| objects(named(&entries, &unquoted(words))),
-            &|| objects(named(&entries, words)),
-        ];
-        let meant = steps.iter().map(|step| step()).find(|found| !found.is_empty());
-        meant.unwrap_or_else(|| entries.into_iter().map(|entry| entry.object).collect())
+        let entries = entries_in(body, &good.map(routes_in).unwrap_or_default());
+        let meant: BTreeSet<_> = quoted(&entries, words).into_iter().map(|it| it.0).collect();
+        match meant.is_empty() {
+            true => entries.into_iter().map(|entry| entry.object).collect(),
+            false => meant,
+        }
     }
 
     /// The version of a resource that there is now.
@@ -147,6 +138,8 @@ impl World {
         let routes: BTreeSet<&ObjectKey> = self.routes_of(table).collect();
         let mut entries: Vec<Entry> =
             routes.iter().flat_map(|route| self.entries(route, table)).collect();
+        let accepted = good.map(routes_in).unwrap_or_default();
+        let then = rejected.map(|rejected| entries_in(rejected, &accepted));
         if let Some(rejected) = rejected.map(routes_in) {
             // What has changed since is not what was rejected: what becomes of it is yet to be seen.
             let is_other = |entry: &&Entry| !rejected.contains(&entry.encoded);
@@ -154,19 +147,24 @@ impl World {
             let changed: BTreeSet<ObjectKey> = changed.collect();
             entries.retain(|entry| !changed.contains(&entry.object));
         }
-        let accepted = good.map(routes_in).unwrap_or_default();
-        let changed: BTreeSet<ObjectKey> = entries
+        let mut changed: BTreeSet<ObjectKey> = entries
             .iter()
             .filter(|entry| !accepted.contains(&entry.encoded))
             .map(|entry| entry.object.clone())
             .collect();
-        // Where all routes are as they were, it is something else about them, say a host.
+        if let Some(good) = good.filter(|_| changed.is_empty()) {
+            changed = self.at_new_hosts(&routes, good);
+        }
+        // Where all routes and hosts are as they were, it is something else about them.
         if !changed.is_empty() || rejected.is_some() {
             entries.retain(|entry| changed.contains(&entry.object));
         }
         let suspects: BTreeSet<&ObjectKey> = entries.iter().map(|entry| &entry.object).collect();
         let is_current = rejected.is_none();
-        let meant = self.meant(table, &entries, words, is_current);
+        let meant = match &then {
+            None => self.meant(table, &entries, words),
+            Some(then) => quoted_of_all(then, &entries, words),
+        };
         let age = |route: &ObjectKey| {
             let created = self.facts.rules(route).map_or(i64::MAX, |rules| rules.created);
             (created, route.name.to_string())
@@ -186,22 +184,23 @@ impl World {
         culprits
     }
 
-    /// What the words mean, as precisely as they tell. What the proxy counts and what it quotes of a route comes before
+    /// The routes that name a host which the accepted table does not have.
+    fn at_new_hosts(&self, routes: &BTreeSet<&ObjectKey>, good: &Bytes) -> BTreeSet<ObjectKey> {
+        let good = RouteConfiguration::decode(good.as_ref()).unwrap_or_default();
+        let hosts: BTreeSet<&str> = good.virtual_hosts.iter().map(|host| &*host.name).collect();
+        let is_new = |host: &Hostname| !hosts.contains(&*host.to_string());
+        let hosts_of =
+            |route: &ObjectKey| self.facts.rules(route).into_iter().flat_map(|it| &it.hostnames);
+        let naming = routes.iter().filter(|route| hosts_of(route).any(is_new));
+        naming.map(|route| (*route).clone()).collect()
+    }
+
+    /// What the words mean of a table that is there now, as precisely as they tell. What the proxy counts and what it quotes of a route comes before
     /// names, and those in quotation marks come last: what is quoted is what somebody wrote.
-    fn meant(
-        &self,
-        table: &TableKey,
-        entries: &[Entry],
-        words: &str,
-        is_current: bool,
-    ) -> BTreeSet<Meant> {
+    fn meant(&self, table: &TableKey, entries: &[Entry], words: &str) -> BTreeSet<Meant> {
         let plain = unquoted(words);
         let steps: [&dyn Fn() -> BTreeSet<Meant>; 5] = [
-            // Only what is there now can be counted off.
-            &|| {
-                let counted = self.counted(table, &plain).filter(|_| is_current);
-                counted.filter(|it| known(entries, it)).into_iter().collect()
-            },
+            &|| self.counted(table, &plain).filter(|it| known(entries, it)).into_iter().collect(),
             &|| quoted(entries, words),
             &|| named(entries, &plain),
             &|| self.of_host(table, &plain).filter(|it| known(entries, it)).into_iter().collect(),
@@ -247,11 +246,6 @@ fn entry(route: &Route) -> Option<Entry> {
     Some(Entry { object, rule, index, encoded: route.encode_to_vec(), content, matching })
 }
 
-/// Envoy's validation counts: `VirtualHosts[0]: … Routes[3]: …`.
-fn counted_in<'a>(table: &'a RouteConfiguration, words: &str) -> Option<&'a Route> {
-    table.virtual_hosts.get(index(words, "VirtualHosts[")?)?.routes.get(index(words, "Routes[")?)
-}
-
 /// The routes that are named in a text.
 fn named(entries: &[Entry], text: &str) -> BTreeSet<Meant> {
     names(text).filter_map(place).filter(|found| known(entries, found)).collect()
@@ -274,6 +268,24 @@ fn quoted(entries: &[Entry], words: &str) -> BTreeSet<Meant> {
     };
     // What is longest tells most.
     quotes(words).take(QUOTES).map(saying).find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// What is quoted of a table that has been replaced, where all that has the text is still as it was. If something else had it,
+/// the words may be of that, and it may be the one that quotes the others.
+fn quoted_of_all(then: &[Entry], entries: &[Entry], words: &str) -> BTreeSet<Meant> {
+    let meant = quoted(then, words);
+    match meant.iter().all(|it| known(entries, it)) {
+        true => meant,
+        false => BTreeSet::new(),
+    }
+}
+
+/// The routes of a table that are not among those that were accepted.
+fn entries_in(table: &Bytes, accepted: &BTreeSet<Vec<u8>>) -> Vec<Entry> {
+    let table = RouteConfiguration::decode(table.as_ref()).unwrap_or_default();
+    let routes = table.virtual_hosts.iter().flat_map(|host| &host.routes);
+    let changed = routes.filter(|route| !accepted.contains(&route.encode_to_vec()));
+    changed.filter_map(entry).collect()
 }
 
 /// The routes of a table, each encoded.
