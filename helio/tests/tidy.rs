@@ -17,9 +17,10 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("heliograph-shared", &[], &[]),
     ("heliograph-store", &["heliograph-shared", "heliograph-snapshot"], &["heliograph-testing"]),
     ("heliograph-views", &["heliograph-envoy", "heliograph-snapshot"], &[]),
+    ("heliograph-engine", &[], &[]),
     (
         "heliograph-translator-core",
-        &["heliograph-envoy", "heliograph-snapshot", "heliograph-views"],
+        &["heliograph-engine", "heliograph-envoy", "heliograph-snapshot", "heliograph-views"],
         &[],
     ),
     (
@@ -86,6 +87,7 @@ const OUT_OF_REACH: &[(&str, &[&str])] = &[
     ("heliograph-views", &["tokio", "tonic", "kube-core"]),
     ("heliograph-checker", &["tokio", "tonic", "redis"]),
     ("heliograph-report", &["tokio", "tonic", "redis"]),
+    ("heliograph-engine", &["tokio", "serde", "kube-core"]),
     ("heliograph-translator-core", &["tokio", "tonic", "hyper", "kube-client"]),
     ("heliograph-distributor-protocol", &["tokio", "tonic", "hyper"]),
     // A distributor knows snapshots, and nothing of where they come from.

@@ -62,7 +62,7 @@ pub(crate) fn entry(
     object: &ObjectKey,
 ) -> Option<Arc<Resource>> {
     reader.fleet(fleet)?;
-    let left_out = reader.left_out(fleet, object)?;
+    let left_out = reader.left_out_of(fleet, object)?;
     // Who translates next begins the search for the cause anew.
     (!left_out.is_suspect).then(|| Arc::new(left_out.resource()))
 }
@@ -73,7 +73,7 @@ pub(crate) fn condition(
     fleet: &FleetName,
     object: &ObjectKey,
 ) -> Option<Condition> {
-    let left_out = reader.left_out(fleet, object)?;
+    let left_out = reader.left_out_of(fleet, object)?;
     Some(Condition::new(reason(object.kind), words(object.kind, left_out)))
 }
 

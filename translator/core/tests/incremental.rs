@@ -474,3 +474,37 @@ spec:
     let of = ["virtual_host", "table", "listener"].map(|stage| outcome.work.of(stage));
     assert_eq!(of, [1, 1, 1], "{:?}", outcome.work);
 }
+
+#[test]
+fn what_a_policy_comes_to_does_not_follow_routes_that_lead_where_they_led() {
+    let mut world = world(3);
+    let policy = object(
+        "
+apiVersion: heliograph.dev/v1alpha1
+kind: ViewPolicy
+metadata: {name: some, namespace: shop}
+spec:
+  targetRef: {group: gateway.networking.k8s.io, kind: Gateway, name: web}
+  clients: {matchLabels: {app: edge}}
+  rules: [{only: {listeners: [http]}}]
+",
+    );
+    change(&mut world, policy);
+    let outcome = change(&mut world, route("web", 1, "host-1.example.com", "/new"));
+    assert_eq!(outcome.work.of("plan"), 0, "{:?}", outcome.work);
+    // The first route that leads to another backend is a change of it, and the second one is none.
+    let to_another = |index: usize, path: &str| {
+        let Object::HTTPRoute(route) =
+            route("web", index, &format!("host-{index}.example.com"), path)
+        else {
+            panic!("no HTTPRoute")
+        };
+        let mut route = (*route).clone();
+        for rule in route.spec.rules.iter_mut().flatten() {
+            rule.backend_refs.iter_mut().flatten().for_each(|it| it.name = "service-2".to_owned());
+        }
+        Object::HTTPRoute(route.into())
+    };
+    let outcome = change(&mut world, to_another(1, "/"));
+    assert_eq!(outcome.work.of("plan"), 1, "service-1 is reached no more: {:?}", outcome.work);
+}

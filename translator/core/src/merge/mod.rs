@@ -1,9 +1,9 @@
 //! Many routes, one virtual host: who answers for a host, and in which order routes are tried.
 
 use crate::build;
-use crate::ir::{Hostname, TableKey};
+use crate::ir::Hostname;
 use crate::objects::ObjectKey;
-use crate::world::Reader;
+use crate::world::{HostKey, PieceKey, Reader};
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::route::v3::VirtualHost;
 use heliograph_envoy::{Message, append_message};
@@ -18,11 +18,8 @@ const ROUTES: u32 = 3;
 /// A request belongs to the most specific listener for its host, and to no other: what matches nothing there is
 /// answered with 404, and what came to another, since the client chose that by SNI, with 421. Envoy's virtual hosts do not fall through either, so routes for wider hostnames are copied into
 /// this one, behind those for narrower ones.
-pub(crate) fn virtual_host(
-    reader: &Reader<'_>,
-    table: &TableKey,
-    host: &Hostname,
-) -> Option<Bytes> {
+pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> {
+    let HostKey { table, host } = key;
     let owner = reader
         .listeners_of(table)
         .iter()
@@ -34,7 +31,7 @@ pub(crate) fn virtual_host(
 
     // Each route once, under the most specific of its hostnames.
     let mut written: BTreeMap<&ObjectKey, &Hostname> = BTreeMap::new();
-    let hosted = reader.hosted(table, &owner.listener, host);
+    let hosted = reader.hosted(key, &owner.listener);
     for (route, hostname) in hosted.iter().flat_map(|(_, routes)| *routes) {
         let best = written.entry(route).or_insert(hostname);
         if Hostname::by_specificity(hostname, best).is_gt() {
@@ -42,15 +39,17 @@ pub(crate) fn virtual_host(
         }
     }
     // A host that only dropped routes ask for is dropped with them: it may be what proxies reject.
-    let is_dropped = |route: &ObjectKey| reader.piece(route, table).is_some_and(|it| it.is_dropped);
+    let piece =
+        |route: &ObjectKey| reader.piece(&PieceKey { route: route.clone(), table: table.clone() });
+    let is_dropped = |route: &ObjectKey| piece(route).is_some_and(|it| it.is_dropped);
     let asking = hosted.iter().find(|(name, _)| *name == host);
     if asking.is_some_and(|(_, routes)| routes.keys().all(is_dropped)) {
         return None;
     }
-    let not_copied = reader.not_copied(table, host);
+    let not_copied = reader.not_copied(key);
     let mut routes = Vec::new();
     for (route, hostname) in written {
-        let Some(piece) = reader.piece(route, table) else { continue };
+        let Some(piece) = piece(route) else { continue };
         if not_copied.is_some_and(|it| it.contains(piece.created, route)) {
             continue;
         }

@@ -67,7 +67,7 @@ pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> P
     let Some(Route::Http(route)) = rules.and_then(|rules| rules.route.as_ref()) else {
         return piece;
     };
-    let left_out = reader.left_out(&table.fleet, key);
+    let left_out = reader.left_out_of(&table.fleet, key);
     piece.is_dropped = left_out.is_some_and(|left_out| left_out.is_dropped);
     for (index, rule) in route.rules.iter().enumerate() {
         let left_out = left_out.filter(|left_out| left_out.has_rule(index));

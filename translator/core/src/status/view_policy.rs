@@ -3,7 +3,7 @@ use super::{Condition, Conditions};
 use crate::left_out;
 use crate::objects::ObjectKey;
 use crate::views::{AcceptedPolicy, Rule, Says};
-use crate::world::Reader;
+use crate::world::{Reader, ResourceKey};
 use heliograph_snapshot::FleetName;
 use heliograph_views::{Audience, Client};
 use serde::Serialize;
@@ -86,7 +86,7 @@ fn holds(
 fn problem(reader: &Reader<'_>, key: &ObjectKey, fleet: &FleetName, says: &Says) -> Option<String> {
     says.rules.iter().find_map(|rule| {
         let Rule::Overlay { kind, name, .. } = rule else { return None };
-        let treated = reader.treatment(fleet, *kind, name)?;
+        let treated = reader.treatment(&ResourceKey::new(fleet, *kind, name.clone()))?;
         let own = treated.problems.iter().find(|(policy, _)| *policy == key.name);
         own.map(|(_, why)| format!("overlay of {why}"))
     })

@@ -47,7 +47,7 @@ pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
         }
         let Ok(Says { audience, rules }) = says else { continue };
         let chosen: Arc<str> = name.to_string().into();
-        let left_out = reader.left_out(fleet, &name.clone().of(Kind::ViewPolicy));
+        let left_out = reader.left_out_of(fleet, &name.clone().of(Kind::ViewPolicy));
         for rule in rules {
             match rule {
                 Rule::Overlay { .. } if left_out.is_some() => {}

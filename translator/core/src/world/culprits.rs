@@ -1,6 +1,7 @@
 //! What of which objects may be the cause of a rejection. Envoy's words are a hint and no proof: some of them are a tenant's.
 
 use super::World;
+use super::keys::{HostKey, PieceKey, ResourceKey};
 use super::sources::{QUOTES, contains, index, names, quotes, route_named};
 use crate::ir::{Hostname, TableKey};
 use crate::objects::{Kind, ObjectKey};
@@ -67,7 +68,7 @@ impl World {
     pub fn culprits(&self, fleet: &FleetName, of: &RejectedResource<'_>) -> Vec<Culprit> {
         let RejectedResource { kind, name, version, body: rejected, words, good } = *of;
         let name: Arc<str> = name.into();
-        let Some(resource) = self.facts.resource(fleet, kind, &name) else { return Vec::new() };
+        let Some(resource) = self.reader().resource(fleet, kind, &name) else { return Vec::new() };
         let is_current = resource.version == version;
         let rejected = rejected.filter(|_| !is_current);
         match (kind, self.table(fleet, &name)) {
@@ -84,7 +85,7 @@ impl World {
     /// name in the words may be a tenant's, but who has Envoy quote others is quoted with them.
     pub fn suspects_at(&self, fleet: &FleetName, of: &RejectedResource<'_>) -> BTreeSet<ObjectKey> {
         let RejectedResource { kind, name, version, body, words, good } = *of;
-        let current = self.facts.resource(fleet, kind, &name.into());
+        let current = self.reader().resource(fleet, kind, &name.into());
         let current = current.filter(|it| it.version == version).map(|it| &it.body);
         let Some(body) = body.or(current).filter(|_| kind == ResourceType::Route) else {
             return BTreeSet::new();
@@ -104,7 +105,7 @@ impl World {
         kind: ResourceType,
         name: &Arc<str>,
     ) -> Option<Version> {
-        self.facts.resource(fleet, kind, name).map(|resource| resource.version)
+        self.reader().resource(fleet, kind, name).map(|resource| resource.version)
     }
 
     /// The policy that made a resource what was rejected, for some clients.
@@ -115,12 +116,14 @@ impl World {
         name: &Arc<str>,
         version: Version,
     ) -> Vec<Culprit> {
-        let treated = self.facts.treatment(fleet, kind, name).and_then(|it| it.rule.as_ref());
+        let key = ResourceKey::new(fleet, kind, name.clone());
+        let treated = self.reader().treatment(&key).and_then(|it| it.rule.as_ref());
         let treatment = treated.and_then(|rule| Treatment::decode(rule.body.clone()).ok());
         let variants = treatment.map(|treatment| treatment.variants).unwrap_or_default();
         let rejected = variants.iter().filter(|variant| Version::of(&variant.body) == version);
         let audiences: BTreeSet<&str> = rejected.map(|variant| &*variant.audience).collect();
-        let planned = self.facts.plan(fleet).and_then(|it| it.resources.get(&(kind, name.clone())));
+        let planned =
+            self.reader().plan(fleet).and_then(|it| it.resources.get(&(kind, name.clone())));
         let overlays = planned.into_iter().flat_map(|planned| &planned.overlays);
         let policies = overlays.filter(|overlay| audiences.contains(&*overlay.audience));
         let culprit =
@@ -166,7 +169,7 @@ impl World {
             Some(then) => quoted_of_all(then, &entries, words),
         };
         let age = |route: &ObjectKey| {
-            let created = self.facts.rules(route).map_or(i64::MAX, |rules| rules.created);
+            let created = self.reader().rules(route).map_or(i64::MAX, |rules| rules.created);
             (created, route.name.to_string())
         };
         let mut culprits: Vec<Culprit> = suspects
@@ -190,7 +193,7 @@ impl World {
         let hosts: BTreeSet<&str> = good.virtual_hosts.iter().map(|host| &*host.name).collect();
         let is_new = |host: &Hostname| !hosts.contains(&*host.to_string());
         let hosts_of =
-            |route: &ObjectKey| self.facts.rules(route).into_iter().flat_map(|it| &it.hostnames);
+            |route: &ObjectKey| self.reader().rules(route).into_iter().flat_map(|it| &it.hostnames);
         let naming = routes.iter().filter(|route| hosts_of(route).any(is_new));
         naming.map(|route| (*route).clone()).collect()
     }
@@ -212,7 +215,7 @@ impl World {
 
     /// Envoy's validation counts: `VirtualHosts[0]: … Routes[3]: …`.
     pub(super) fn counted(&self, table: &TableKey, words: &str) -> Option<Meant> {
-        let host = self.facts.virtual_hosts(table).nth(index(words, "VirtualHosts[")?)?;
+        let host = self.reader().virtual_hosts(table).nth(index(words, "VirtualHosts[")?)?;
         let host = VirtualHost::decode(host.as_ref()).ok()?;
         place(&host.routes.get(index(words, "Routes[")?)?.name)
     }
@@ -220,7 +223,8 @@ impl World {
     /// The route of a virtual host that is named, if it is the only one there.
     pub(super) fn of_host(&self, table: &TableKey, words: &str) -> Option<Meant> {
         let routes_of = |word: &str| {
-            let host = self.facts.virtual_host(table, &word.parse::<Hostname>().ok()?)?;
+            let host = word.parse::<Hostname>().ok()?;
+            let host = self.reader().virtual_host(&HostKey { table: table.clone(), host })?;
             let host = VirtualHost::decode(host.as_ref()).ok()?;
             let routes = host.routes.iter().filter_map(|route| route_named(&route.name));
             Some(routes.collect::<BTreeSet<ObjectKey>>())
@@ -230,7 +234,8 @@ impl World {
     }
 
     fn entries(&self, route: &ObjectKey, table: &TableKey) -> Vec<Entry> {
-        let piece = self.facts.piece(route, table);
+        let key = PieceKey { route: route.clone(), table: table.clone() };
+        let piece = self.reader().piece(&key);
         let encoded = piece.into_iter().flat_map(|piece| &piece.routes).map(|it| &it.encoded);
         let decoded = encoded.filter_map(|encoded| Route::decode(encoded.as_ref()).ok());
         decoded.filter_map(|route| entry(&route)).collect()

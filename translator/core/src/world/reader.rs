@@ -1,45 +1,52 @@
 use super::facts::Facts;
-use super::unit::{Fact, Unit};
-use crate::accept::{AcceptedGateway, Claim, Door, Doors, Losses};
-use crate::attach::Attachment;
+use super::keys::{HostKey, InFleet, ResourceKey};
+use super::table::{Fact, Unit};
+use crate::accept::{Claim, Door, Doors, Losses};
 use crate::budget::{Excess, NotCopied};
-use crate::ir::{self, Backend, Candidate, Hostname, ListenerId, TableKey};
+use crate::ir::{Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::limits::Limits;
-use crate::objects::{ObjectKey, ObjectName, Typed};
-use crate::routes::{Piece, Rules};
-use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
+use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed};
+use crate::views::ListedProxy;
 use bytes::Bytes;
+use heliograph_engine::Reads;
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use heliograph_views::LeftOut;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How a unit sees the world. Every look is recorded, also one that finds nothing: an object that appears later
-/// concerns the units that missed it.
+/// How a unit sees the world. Every read is recorded, also one that finds nothing: an object that appears later concerns
+/// the units that missed it.
+///
+/// The products of units have getters with the names of their entries in the table.
 pub(crate) struct Reader<'a> {
-    facts: &'a Facts,
-    seen: RefCell<BTreeSet<Fact>>,
+    pub(super) facts: &'a Facts,
+    pub(super) reads: Reads<Fact>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(facts: &'a Facts) -> Self {
-        Self { facts, seen: RefCell::default() }
+    /// For a unit of this stage.
+    pub(super) fn of(facts: &'a Facts, stage: usize) -> Self {
+        Self { facts, reads: Reads::of_stage(stage) }
     }
 
-    pub(super) fn into_facts(self) -> BTreeSet<Fact> {
-        self.seen.into_inner()
+    /// For a query that is nobody's unit.
+    pub(super) fn unrecorded(facts: &'a Facts) -> Self {
+        Self { facts, reads: Reads::unrecorded() }
     }
 
-    /// They are the same for as long as there is a world.
+    pub(super) fn into_facts(self) -> Vec<Fact> {
+        self.reads.into_facts()
+    }
+
+    /// They stay the same as long as the world exists.
     pub(crate) fn limits(&self) -> &'a Limits {
         &self.facts.limits
     }
 
     pub(crate) fn object<T: Typed>(&self, name: &ObjectName) -> Option<&'a T> {
         let key = name.clone().of(T::KIND);
-        let object = self.facts.object(&key).and_then(T::of);
-        self.saw(Fact::Object(key));
+        let object = self.facts.objects.get(&key).and_then(T::of);
+        self.reads.record(Fact::Object(key));
         object
     }
 
@@ -47,8 +54,13 @@ impl<'a> Reader<'a> {
         &self,
         namespace: &str,
     ) -> impl Iterator<Item = &'a T> + use<'a, T> {
-        self.saw(Fact::Namespace(T::KIND, namespace.into()));
-        self.facts.objects_in(T::KIND, namespace).filter_map(T::of)
+        let namespace: Arc<str> = namespace.into();
+        self.reads.record(Fact::Namespace((T::KIND, namespace.clone())));
+        let first = ObjectName::new(&namespace, "").of(T::KIND);
+        let from = self.facts.objects.range(first..);
+        let is_there =
+            move |key: &ObjectKey| key.kind == T::KIND && key.name.namespace == namespace;
+        from.take_while(move |(key, _)| is_there(key)).filter_map(|(_, object)| T::of(object))
     }
 
     /// The objects that are about another.
@@ -56,8 +68,15 @@ impl<'a> Reader<'a> {
         &self,
         at: &ObjectKey,
     ) -> impl Iterator<Item = &'a T> + use<'a, T> {
-        self.saw(Fact::Pointing(T::KIND, at.clone()));
-        self.facts.pointing(T::KIND, at).filter_map(T::of)
+        self.reads.record(Fact::Pointing((T::KIND, at.clone())));
+        self.pointing_objects(T::KIND, at).filter_map(T::of)
+    }
+
+    /// What of an object is left out of what is published for a fleet. The unit that asks has read what the object says,
+    /// and is computed again with it.
+    pub(crate) fn left_out_of(&self, fleet: &FleetName, object: &ObjectKey) -> Option<&'a LeftOut> {
+        self.reads.record(Fact::said_by(object));
+        self.facts.left_out.get(object)?.get(fleet)
     }
 
     /// What the Gateways of a fleet want of it that share it.
@@ -65,26 +84,22 @@ impl<'a> Reader<'a> {
         &self,
         fleet: &FleetName,
     ) -> impl Iterator<Item = (&'a ObjectName, &'a Claim)> + use<'a> {
-        self.saw(Fact::Claims(fleet.clone()));
-        self.facts.claims(fleet)
+        self.reads.record(Fact::Claims(fleet.clone()));
+        let facts = self.facts;
+        let names = facts.indexes.claimants.of(fleet);
+        names.filter_map(|name| Some((name, facts.products.claim.get(name)?)))
     }
 
     /// What a Gateway does not get of the fleet that it shares, if anything.
     pub(crate) fn lost(&self, fleet: &FleetName, gateway: &ObjectName) -> Option<&'a Losses> {
-        self.saw(Fact::Lost(gateway.clone()));
-        self.facts.lost(fleet, gateway)
-    }
-
-    /// All there is to say of a Gateway that is ours, whether or not it is valid.
-    pub(crate) fn gateway(&self, name: &ObjectName) -> Option<&'a AcceptedGateway> {
-        self.saw(Fact::Product(Unit::Gateway(name.clone())));
-        self.facts.gateway(name)
+        self.reads.record(Fact::Lost(gateway.clone()));
+        self.facts.products.contest.get(fleet)?.of(gateway)
     }
 
     /// What fleets see of a Gateway that is ours.
     pub(crate) fn doors(&self, name: &ObjectName) -> Option<&'a Doors> {
-        self.saw(Fact::Doors(name.clone()));
-        self.facts.gateway(name).map(|gateway| &gateway.doors)
+        self.reads.record(Fact::Doors(name.clone()));
+        self.facts.products.gateway.get(name).map(|gateway| &gateway.doors)
     }
 
     /// What routes see of a Gateway that is ours: its own listeners, or those that a ListenerSet adds to it.
@@ -93,9 +108,9 @@ impl<'a> Reader<'a> {
         gateway: &ObjectName,
         owner: &ObjectKey,
     ) -> Option<(&'a FleetName, Vec<&'a Door>)> {
-        self.saw(Fact::FleetOf(gateway.clone()));
-        self.saw(Fact::DoorsOf(owner.clone()));
-        let Doors { fleet, doors, .. } = &self.facts.gateway(gateway)?.doors;
+        self.reads.record(Fact::FleetOf(gateway.clone()));
+        self.reads.record(Fact::DoorsOf(owner.clone()));
+        let Doors { fleet, doors, .. } = &self.facts.products.gateway.get(gateway)?.doors;
         Some((fleet, doors.iter().filter(|door| door.id.owner == *owner).collect()))
     }
 
@@ -104,64 +119,32 @@ impl<'a> Reader<'a> {
         &self,
         fleet: &FleetName,
     ) -> impl Iterator<Item = &'a ObjectName> + use<'a> {
-        self.saw(Fact::Members(fleet.clone()));
-        self.facts.members(fleet)
-    }
-
-    /// What the proxies of a fleet are to serve.
-    pub(crate) fn fleet(&self, fleet: &FleetName) -> Option<&'a ir::Fleet> {
-        self.saw(Fact::Product(Unit::Fleet(fleet.clone())));
-        self.facts.fleet(fleet)
+        self.reads.record(Fact::Members(fleet.clone()));
+        self.facts.indexes.members.of(fleet)
     }
 
     /// The listeners that hosts of a table may belong to.
     pub(crate) fn listeners_of(&self, table: &TableKey) -> &'a [Candidate] {
-        self.saw(Fact::Listeners(table.clone()));
-        self.facts.listeners_of(table)
-    }
-
-    pub(crate) fn rules(&self, route: &ObjectKey) -> Option<&'a Rules> {
-        self.saw(Fact::Product(Unit::Rules(route.clone())));
-        self.facts.rules(route)
-    }
-
-    /// What of an object is left out of what is published for a fleet. Whoever asks has read what the object says, and is
-    /// computed again with it.
-    pub(crate) fn left_out(&self, fleet: &FleetName, object: &ObjectKey) -> Option<&'a LeftOut> {
-        self.saw(Fact::said_by(object));
-        self.facts.left_out(fleet, object)
-    }
-
-    pub(crate) fn placement(&self, route: &ObjectKey) -> Option<&'a Arc<Attachment>> {
-        self.saw(Fact::Product(Unit::Placement(route.clone())));
-        self.facts.placement(route)
+        self.reads.record(Fact::Listeners(table.clone()));
+        self.facts.indexes.listeners.get(table).map_or(&[], Vec::as_slice)
     }
 
     /// Which budget a route is beyond, if any.
     pub(crate) fn excess(&self, route: &ObjectKey) -> Option<&'a Excess> {
-        self.saw(Fact::Excess(route.clone()));
-        self.facts.excess(route)
+        self.reads.record(Fact::Excess(route.clone()));
+        self.facts.indexes.budgets.excess(route)
     }
 
     /// The routes that a host of a table is without, although they are for it as well.
-    pub(crate) fn not_copied(&self, table: &TableKey, host: &Hostname) -> Option<NotCopied<'a>> {
-        self.saw(Fact::NotCopied(table.clone(), host.clone()));
-        self.facts.not_copied(table, host)
+    pub(crate) fn not_copied(&self, key: &HostKey) -> Option<NotCopied<'a>> {
+        self.reads.record(Fact::NotCopied(key.clone()));
+        self.facts.indexes.budgets.not_copied(&key.table, &key.host)
     }
 
-    pub(crate) fn attachment(&self, route: &ObjectKey) -> Option<&'a Attachment> {
-        self.saw(Fact::Product(Unit::Attachment(route.clone())));
-        self.facts.attachment(route).map(|attachment| &**attachment)
-    }
-
-    pub(crate) fn piece(&self, route: &ObjectKey, table: &TableKey) -> Option<&'a Piece> {
-        self.saw(Fact::Product(Unit::Piece(route.clone(), table.clone())));
-        self.facts.piece(route, table)
-    }
-
+    /// How many routes are attached to a listener.
     pub(crate) fn attached_routes(&self, listener: &ListenerId) -> usize {
-        self.saw(Fact::Attached(listener.clone()));
-        self.facts.attached_routes(listener)
+        self.reads.record(Fact::Attached(listener.clone()));
+        self.facts.indexes.attached.count(listener)
     }
 
     /// The Gateways whose routes refer to an object, wherever that leads.
@@ -169,24 +152,29 @@ impl<'a> Reader<'a> {
         &self,
         object: &ObjectKey,
     ) -> impl Iterator<Item = &'a ObjectName> + use<'a> {
-        self.saw(Fact::LeadingTo(object.clone()));
-        self.facts.leading_to(object)
+        self.reads.record(Fact::LeadingTo(object.clone()));
+        let (object, first) = (object.clone(), ObjectName::new("", ""));
+        let leads = self.facts.indexes.leads.keys_from((object.clone(), first));
+        leads.take_while(move |(to, _)| *to == object).map(|(_, from)| from)
     }
 
-    /// The routes that a listener has for a host and for those that cover it, the narrowest first; each with the hostname that
-    /// its author wrote.
+    /// The routes that a listener has for a host and for those that cover it, the narrowest first; each with the hostname
+    /// that its author wrote.
     pub(crate) fn hosted(
         &self,
-        table: &TableKey,
+        key: &HostKey,
         listener: &ListenerId,
-        host: &Hostname,
     ) -> Vec<(&'a Hostname, &'a BTreeMap<ObjectKey, Hostname>)> {
-        self.saw(Fact::Covering(table.clone(), listener.clone(), host.clone()));
-        let hosted = self.facts.hosted(table, listener, host);
-        let saw = |(host, _): &(&Hostname, _)| {
-            self.saw(Fact::Hosted(table.clone(), listener.clone(), (*host).clone()));
-        };
-        hosted.inspect(saw).collect()
+        let at = |host: &Hostname| (key.table.clone(), listener.clone(), host.clone());
+        self.reads.record(Fact::Covering(at(&key.host)));
+        let indexes = &self.facts.indexes;
+        let covering = indexes.hosts.get(&key.table).map(|hosts| hosts.covering(&key.host));
+        let hosted = covering.into_iter().flatten().filter_map(|(host, _)| {
+            let routes = indexes.hosted.get(&at(host))?;
+            self.reads.record(Fact::Hosted(at(host)));
+            Some((host, routes))
+        });
+        hosted.collect()
     }
 
     /// The encoded virtual hosts of a table, ordered by host.
@@ -194,8 +182,11 @@ impl<'a> Reader<'a> {
         &self,
         table: &TableKey,
     ) -> impl Iterator<Item = &'a Bytes> + use<'a> {
-        self.saw(Fact::VirtualHosts(table.clone()));
-        self.facts.virtual_hosts(table)
+        self.reads.record(Fact::VirtualHosts(table.clone()));
+        let table = table.clone();
+        let first = HostKey { table: table.clone(), host: Hostname::Any };
+        let from = self.facts.products.virtual_host.range(first..);
+        from.take_while(move |(key, _)| key.table == table).map(|(_, host)| host)
     }
 
     /// The ViewPolicies of a fleet, whether or not they are accepted.
@@ -203,13 +194,8 @@ impl<'a> Reader<'a> {
         &self,
         fleet: &FleetName,
     ) -> impl Iterator<Item = &'a ObjectName> + use<'a> {
-        self.saw(Fact::Policies(fleet.clone()));
-        self.facts.policies(fleet)
-    }
-
-    pub(crate) fn policy(&self, name: &ObjectName) -> Option<&'a AcceptedPolicy> {
-        self.saw(Fact::Product(Unit::Policy(name.clone())));
-        self.facts.policy(name)
+        self.reads.record(Fact::Policies(fleet.clone()));
+        self.facts.indexes.policies.of(fleet)
     }
 
     /// The proxies of a fleet that the directory knows.
@@ -217,47 +203,59 @@ impl<'a> Reader<'a> {
         &self,
         fleet: &FleetName,
     ) -> impl Iterator<Item = (&'a ObjectName, &'a ListedProxy)> + use<'a> {
-        self.saw(Fact::Proxies(fleet.clone()));
-        self.facts.proxies(fleet)
+        self.reads.record(Fact::Proxies(fleet.clone()));
+        let facts = self.facts;
+        let names = facts.indexes.proxies.of(fleet);
+        names.filter_map(|name| Some((name, facts.products.proxy.get(name)?)))
     }
 
-    pub(crate) fn proxy(&self, name: &ObjectName) -> Option<&'a ListedProxy> {
-        self.saw(Fact::Product(Unit::Proxy(name.clone())));
-        self.facts.proxy(name)
-    }
-
-    pub(crate) fn plan(&self, fleet: &FleetName) -> Option<&'a Plan> {
-        self.saw(Fact::Product(Unit::Plan(fleet.clone())));
-        self.facts.plan(fleet)
-    }
-
-    pub(crate) fn treatment(
-        &self,
-        fleet: &FleetName,
-        kind: ResourceType,
-        name: &Arc<str>,
-    ) -> Option<&'a Treated> {
-        self.saw(Fact::Product(Unit::Treatment(fleet.clone(), kind, name.clone())));
-        self.facts.treatment(fleet, kind, name)
-    }
-
+    /// A resource that is served.
     pub(crate) fn resource(
         &self,
         fleet: &FleetName,
         kind: ResourceType,
         name: &Arc<str>,
     ) -> Option<&'a Arc<Resource>> {
-        self.saw(Fact::Resource(fleet.clone(), kind, name.clone()));
-        self.facts.resource(fleet, kind, name)
+        self.reads.record(Fact::Resource(ResourceKey::new(fleet, kind, name.clone())));
+        self.facts.indexes.resources.get(fleet)?.get(&(kind.into(), name.clone()))
     }
 
     /// The backends that the routes of a table lead to.
-    pub(crate) fn backends(&self, table: &TableKey) -> BTreeSet<&'a Backend> {
-        self.saw(Fact::Backends(table.clone()));
-        self.facts.backends_of(table)
+    pub(crate) fn backends(&self, table: &TableKey) -> impl Iterator<Item = &'a Backend> + use<'a> {
+        self.reads.record(Fact::Backends(table.clone()));
+        let backends = self.facts.indexes.backends.get(table);
+        backends.into_iter().flat_map(|backends| backends.keys())
     }
 
-    fn saw(&self, fact: Fact) {
-        self.seen.borrow_mut().insert(fact);
+    /// The routes that are attached to a listener.
+    pub(super) fn routes_at(
+        &self,
+        listener: &ListenerId,
+    ) -> impl Iterator<Item = &'a ObjectKey> + use<'a> {
+        self.reads.record(Fact::Attached(listener.clone()));
+        self.facts.indexes.attached.of(listener)
+    }
+
+    fn pointing_objects(
+        &self,
+        kind: Kind,
+        at: &ObjectKey,
+    ) -> impl Iterator<Item = &'a Object> + use<'a> {
+        let facts = self.facts;
+        let keys = facts.pointing.of(&(kind, at.clone()));
+        keys.filter_map(|key| facts.objects.get(key))
+    }
+}
+
+impl Fact {
+    /// That something is left out of an object.
+    pub(super) fn left_out(fleet: &FleetName, object: &ObjectKey) -> Self {
+        Self::LeftOutOf(InFleet::new(fleet, object.clone()))
+    }
+}
+
+impl Unit {
+    pub(super) fn left_out(fleet: &FleetName, object: &ObjectKey) -> Self {
+        Self::LeftOut(InFleet::new(fleet, object.clone()))
     }
 }

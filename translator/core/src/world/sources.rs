@@ -2,7 +2,8 @@
 //! Nothing is kept for this: it is worked out from the facts when someone asks.
 
 use super::World;
-use super::unit::{Fact, Unit};
+use super::keys::{InFleet, PieceKey};
+use super::table::{Fact, Unit};
 use crate::ir::{Backend, BackendProtocol, ListenerId, TableKey, listener_name, secret_name};
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use heliograph_snapshot::{FleetName, ResourceType, Version};
@@ -65,7 +66,7 @@ impl World {
         words: &str,
     ) -> BTreeSet<Source> {
         let name: Arc<str> = name.into();
-        let Some(resource) = self.facts.resource(fleet, kind, &name) else {
+        let Some(resource) = self.reader().resource(fleet, kind, &name) else {
             return BTreeSet::new();
         };
         // Versions of secrets are the store's, which tells nothing of their content.
@@ -87,7 +88,7 @@ impl World {
     /// The policies that make another resource of this one, for some clients.
     fn overlays(&self, fleet: &FleetName, kind: ResourceType, name: &Arc<str>) -> BTreeSet<Source> {
         let planned =
-            self.facts.plan(fleet).and_then(|plan| plan.resources.get(&(kind, name.clone())));
+            self.reader().plan(fleet).and_then(|plan| plan.resources.get(&(kind, name.clone())));
         let policies = planned.into_iter().flat_map(|planned| &planned.overlays);
         policies
             .map(|overlay| Source::Object(overlay.policy.clone().of(Kind::ViewPolicy)))
@@ -121,7 +122,8 @@ impl World {
         words: &str,
     ) -> Option<ObjectKey> {
         let says = |route: &ObjectKey, quoted: &str| {
-            let piece = self.facts.piece(route, table);
+            let key = PieceKey { route: route.clone(), table: table.clone() };
+            let piece = self.reader().piece(&key);
             let mut encoded = piece.into_iter().flat_map(|piece| &piece.routes);
             encoded.any(|route| contains(&route.encoded, quoted.as_bytes()))
         };
@@ -135,7 +137,7 @@ impl World {
     /// Listeners that share a port have filter chains of their own, named after their tables.
     fn blamed_of_port(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
         let named: BTreeSet<&str> = names(words).collect();
-        let listeners = self.facts.fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
+        let listeners = self.reader().fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
         let at_port = listeners.filter(|listener| listener_name(listener.port) == name);
         let (meant, others): (Vec<_>, Vec<_>) = at_port
             .partition(|listener| named.contains(&*TableKey::of(fleet, listener).to_string()));
@@ -149,30 +151,30 @@ impl World {
 
     /// What shows the certificate of a Secret: listeners to their clients, or a Gateway to its backends.
     fn listeners_with(&self, fleet: &FleetName, secret: &str) -> BTreeSet<Source> {
-        let Some(of_fleet) = self.facts.fleet(fleet) else { return BTreeSet::new() };
+        let Some(of_fleet) = self.reader().fleet(fleet) else { return BTreeSet::new() };
         let is_it = |certificate: &ObjectName| secret_name(certificate) == secret;
         let listeners = of_fleet.listeners.iter().filter(|it| it.certificates.iter().any(is_it));
         let listeners = listeners.map(|listener| Source::Listener(listener.id.clone()));
         let to_backends = of_fleet.client_certificate.as_ref().filter(|it| is_it(it));
-        let members = to_backends.into_iter().flat_map(|_| self.facts.members(fleet));
+        let members = to_backends.into_iter().flat_map(|_| self.reader().members(fleet));
         listeners
             .chain(members.map(|name| Source::Object(name.clone().of(Kind::Gateway))))
             .collect()
     }
 
     pub(super) fn table(&self, fleet: &FleetName, name: &str) -> Option<TableKey> {
-        let listeners = &self.facts.fleet(fleet)?.listeners;
+        let listeners = &self.reader().fleet(fleet)?.listeners;
         let mut tables = listeners.iter().map(|listener| TableKey::of(fleet, listener));
         tables.find(|table| table.to_string() == name)
     }
 
     fn listeners_of(&self, table: &TableKey) -> impl Iterator<Item = &ListenerId> {
-        let here = self.facts.listeners_of(table).iter().filter(|candidate| candidate.is_here);
+        let here = self.reader().listeners_of(table).iter().filter(|candidate| candidate.is_here);
         here.map(|candidate| &candidate.listener)
     }
 
     pub(super) fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = &ObjectKey> {
-        self.listeners_of(table).flat_map(|listener| self.facts.attached(listener))
+        self.listeners_of(table).flat_map(|listener| self.reader().routes_at(listener))
     }
 
     /// The routes that lead to a cluster: it is there because they ask for it.
@@ -180,16 +182,18 @@ impl World {
         let Some(service) = Backend::service_of(cluster) else { return BTreeSet::new() };
         let object = service.of(Kind::Service);
         let first = Backend { object: object.clone(), port: 0, protocol: BackendProtocol::Http1 };
-        let demanded = self.graph.demanded_from(Unit::Cluster(fleet.clone(), first));
-        let of_service = demanded.take_while(|unit| {
-            matches!(unit, Unit::Cluster(of, backend) if of == fleet && backend.object == object)
+        let graph = self.engine.graph();
+        let of_service =
+            graph.units_from(&Fact::Product(Unit::Cluster(InFleet::new(fleet, first))));
+        let of_service = of_service.take_while(|unit| {
+            matches!(unit, Fact::Product(Unit::Cluster(key)) if key.fleet == *fleet && key.id.object == object)
         });
-        let causing = of_service.filter(
-            |unit| matches!(unit, Unit::Cluster(_, backend) if backend.to_string() == cluster),
-        );
-        let causes = causing.flat_map(|unit| self.graph.demanders(unit));
+        let causing = of_service.filter(|unit| {
+            matches!(unit, Fact::Product(Unit::Cluster(key)) if key.id.to_string() == cluster)
+        });
+        let causes = causing.flat_map(|unit| graph.demanders(unit));
         let routes = causes.filter_map(|cause| match cause {
-            Fact::Product(Unit::Piece(route, _)) => Some(route.clone()),
+            Fact::Product(Unit::Piece(key)) => Some(key.route.clone()),
             _ => None,
         });
         routes.collect()

@@ -1,55 +1,35 @@
-use super::Facts;
+//! Which listeners routes belong to, and for which hosts.
+
+use super::{Fact, Indexes};
 use crate::attach::Attachment;
 use crate::ir::{Hostname, ListenerId, TableKey};
-use crate::objects::{ObjectKey, ObjectName};
-use crate::world::unit::Fact;
+use crate::objects::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// A host of a listener of a table.
-pub(super) type HostOf = (TableKey, ListenerId, Hostname);
+pub(in crate::world) type HostOf = (TableKey, ListenerId, Hostname);
 
-/// What follows from which listeners routes belong to.
-impl Facts {
-    pub(in crate::world) fn attached_routes(&self, listener: &ListenerId) -> usize {
-        self.attached.count(listener)
-    }
-
-    pub(in crate::world) fn attached(
-        &self,
-        listener: &ListenerId,
-    ) -> impl Iterator<Item = &ObjectKey> + use<'_> {
-        self.attached.of(listener)
-    }
-
-    pub(in crate::world) fn leading_to(
-        &self,
-        object: &ObjectKey,
-    ) -> impl Iterator<Item = &ObjectName> + use<'_> {
-        let (object, first) = (object.clone(), ObjectName::new("", ""));
-        let leads = self.leads.keys_from((object.clone(), first));
-        leads.take_while(move |(to, _)| *to == object).map(|(_, from)| from)
-    }
-
-    pub(in crate::world) fn hosted(
-        &self,
-        table: &TableKey,
-        listener: &ListenerId,
-        host: &Hostname,
-    ) -> impl Iterator<Item = (&Hostname, &BTreeMap<ObjectKey, Hostname>)> + use<'_> {
-        let (table, listener) = (table.clone(), listener.clone());
-        let hosts = self.hosts.get(&table).map(|hosts| hosts.covering(host));
-        hosts.into_iter().flatten().filter_map(move |(host, _)| {
-            let routes = self.hosted.get(&(table.clone(), listener.clone(), host.clone()))?;
-            Some((host, routes))
-        })
-    }
-
-    pub(super) fn index_attachment(
+impl Indexes {
+    pub(in crate::world) fn placement_changed(
         &mut self,
         route: &ObjectKey,
-        new: Option<&Attachment>,
+        _old: Option<&Arc<Attachment>>,
+        new: Option<&Arc<Attachment>>,
     ) -> Vec<Fact> {
-        let old = self.attachments.get(route).map(|old| &**old);
+        self.budgets.set(&self.limits, route, new.and_then(|new| new.cost()));
+        let is_refused = new.is_some_and(|new| new.is_expression_too_large);
+        self.budgets.set_expression(route, is_refused);
+        Vec::new()
+    }
+
+    pub(in crate::world) fn attachment_changed(
+        &mut self,
+        route: &ObjectKey,
+        old: Option<&Arc<Attachment>>,
+        new: Option<&Arc<Attachment>>,
+    ) -> Vec<Fact> {
+        let (old, new) = (old.map(|old| &**old), new.map(|new| &**new));
         let listeners = |attachment: Option<&Attachment>| -> BTreeSet<ListenerId> {
             attachment.into_iter().flat_map(Attachment::listeners).cloned().collect()
         };
@@ -62,7 +42,7 @@ impl Facts {
                 })
                 .collect()
         };
-        let mut touched = Vec::new();
+        let mut changed = Vec::new();
 
         let (before, after) = (listeners(old), listeners(new));
         for gone in before.difference(&after) {
@@ -71,7 +51,7 @@ impl Facts {
         for come in after.difference(&before) {
             self.attached.insert(come.clone(), route.clone());
         }
-        touched.extend(before.symmetric_difference(&after).cloned().map(Fact::Attached));
+        changed.extend(before.symmetric_difference(&after).cloned().map(Fact::Attached));
 
         let leads =
             |attachment: Option<&Attachment>| attachment.map(Attachment::leads).unwrap_or_default();
@@ -82,8 +62,8 @@ impl Facts {
         for come in after.difference(&before) {
             self.leads.insert(come.clone(), route.clone());
         }
-        let changed = before.symmetric_difference(&after);
-        touched.extend(changed.map(|(to, _)| Fact::LeadingTo(to.clone())));
+        let of_object = before.symmetric_difference(&after);
+        changed.extend(of_object.map(|(to, _)| Fact::LeadingTo(to.clone())));
 
         let (before, after) = (hosts(old), hosts(new));
         for (at, written) in &after {
@@ -91,33 +71,34 @@ impl Facts {
                 let routes = self.hosted.entry(at.clone()).or_default();
                 let is_first = routes.is_empty();
                 routes.insert(route.clone(), written.clone());
-                touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
+                changed.push(Fact::Hosted(at.clone()));
                 if is_first {
                     *self.hosts.entry(at.0.clone()).or_default().get_or_default(&at.2) += 1;
-                    self.touch_covering(at, &mut touched);
+                    self.touch_covering(at, &mut changed);
                 }
             }
         }
         for at in before.keys().filter(|at| !after.contains_key(*at)) {
-            touched.push(Fact::Hosted(at.0.clone(), at.1.clone(), at.2.clone()));
+            changed.push(Fact::Hosted(at.clone()));
             let Some(routes) = self.hosted.get_mut(at) else { continue };
             routes.remove(route);
             if routes.is_empty() {
                 self.hosted.remove(at);
                 self.remove_host(&at.0, &at.2);
-                self.touch_covering(at, &mut touched);
+                self.touch_covering(at, &mut changed);
             }
         }
-        touched
+        changed
     }
 
     /// Whom it concerns that a listener has routes for a host now, or none any more: the virtual hosts of that and of all hosts
     /// that it covers. Virtual hosts without any route are those of listeners, and what covers these is of other listeners.
-    fn touch_covering(&self, (table, listener, host): &HostOf, touched: &mut Vec<Fact>) {
-        let fact = |host: &Hostname| Fact::Covering(table.clone(), listener.clone(), host.clone());
-        touched.push(fact(host));
+    fn touch_covering(&self, (table, listener, host): &HostOf, changed: &mut Vec<Fact>) {
+        let fact =
+            |host: &Hostname| Fact::Covering((table.clone(), listener.clone(), host.clone()));
+        changed.push(fact(host));
         let covered = self.hosts.get(table).into_iter().flat_map(|hosts| hosts.covered(host));
-        touched.extend(covered.map(|(it, _)| it).filter(|it| *it != host).map(fact));
+        changed.extend(covered.map(|(it, _)| it).filter(|it| *it != host).map(fact));
     }
 
     fn remove_host(&mut self, table: &TableKey, host: &Hostname) {

@@ -1,0 +1,65 @@
+//! What is looked up otherwise than by the key of a unit. Each index is kept by the units whose products it is over, and a
+//! write returns the facts that it changed.
+
+mod attachments;
+mod gateways;
+mod resources;
+mod views;
+
+use super::outcome::Outcome;
+use super::table::Fact;
+use crate::budget::Budgets;
+use crate::ir::{Backend, Candidate, HostMap, Hostname, ListenerId, TableKey};
+use crate::limits::Limits;
+use crate::objects::{ObjectKey, ObjectName};
+use attachments::HostOf;
+use heliograph_engine::Relation;
+use heliograph_snapshot::{FleetName, Resource, Section};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// All indexes over products, and what changed since it was last asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Indexes {
+    pub(super) limits: Limits,
+    /// The Gateways that share the proxies of a fleet, valid or not.
+    pub(super) claimants: Relation<FleetName, ObjectName>,
+    /// The Gateways of a fleet.
+    pub(super) members: Relation<FleetName, ObjectName>,
+    /// The listeners that hosts of a table may belong to.
+    pub(super) listeners: BTreeMap<TableKey, Vec<Candidate>>,
+    pub(super) budgets: Budgets,
+    pub(super) attached: Relation<ListenerId, ObjectKey>,
+    /// The routes by which a Gateway leads to an object.
+    pub(super) leads: Relation<(ObjectKey, ObjectName), ObjectKey>,
+    pub(super) hosted: BTreeMap<HostOf, BTreeMap<ObjectKey, Hostname>>,
+    /// The hosts of those, with the number of listeners.
+    pub(super) hosts: BTreeMap<TableKey, HostMap<usize>>,
+    /// The backends that the routes of a table lead to, with the number of routes.
+    pub(super) backends: BTreeMap<TableKey, BTreeMap<Backend, usize>>,
+    pub(super) resources: BTreeMap<FleetName, BTreeMap<ResourceOf, Arc<Resource>>>,
+    pub(super) policies: Relation<FleetName, ObjectName>,
+    pub(super) proxies: Relation<FleetName, ObjectName>,
+    pub(super) outcome: Outcome,
+}
+
+type ResourceOf = (Section, Arc<str>);
+
+/// Moves a member from one fleet to another. Returns both fleets if they differ.
+fn move_member(
+    index: &mut Relation<FleetName, ObjectName>,
+    member: &ObjectName,
+    old: Option<FleetName>,
+    new: Option<FleetName>,
+) -> Vec<FleetName> {
+    if old == new {
+        return Vec::new();
+    }
+    if let Some(old) = &old {
+        index.remove(old, member);
+    }
+    if let Some(new) = &new {
+        index.insert(new.clone(), member.clone());
+    }
+    old.into_iter().chain(new).collect()
+}

@@ -1,0 +1,112 @@
+//! The resources of each fleet, and what they are made of.
+
+use super::{Fact, Indexes};
+use crate::ir::Backend;
+use crate::objects::ObjectKey;
+use crate::routes::Piece;
+use crate::status::Status;
+use crate::world::keys::{InFleet, PieceKey, ResourceKey};
+use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
+use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+impl Indexes {
+    /// A backend that the first route of a table leads to, or the last one did, is a change; how many routes do is none.
+    pub(in crate::world) fn piece_changed(
+        &mut self,
+        key: &PieceKey,
+        old: Option<&Piece>,
+        new: Option<&Piece>,
+    ) -> Vec<Fact> {
+        let (none, mut is_other) = (BTreeSet::new(), false);
+        let backends = |piece: Option<&Piece>| piece.map(|piece| piece.backends.clone());
+        let (old, new) = (backends(old), backends(new));
+        let (old, new) = (old.as_ref().unwrap_or(&none), new.as_ref().unwrap_or(&none));
+        if old == new {
+            return Vec::new();
+        }
+        let counts = self.backends.entry(key.table.clone()).or_default();
+        for added in new.difference(old) {
+            let count = counts.entry(added.clone()).or_default();
+            is_other |= *count == 0;
+            *count += 1;
+        }
+        for removed in old.difference(new) {
+            if let Entry::Occupied(mut count) = counts.entry(removed.clone()) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                    is_other = true;
+                }
+            }
+        }
+        if counts.is_empty() {
+            self.backends.remove(&key.table);
+        }
+        is_other.then(|| Fact::Backends(key.table.clone())).into_iter().collect()
+    }
+
+    pub(in crate::world) fn status_changed(
+        &mut self,
+        object: &ObjectKey,
+        _old: Option<&Status>,
+        new: Option<&Status>,
+    ) -> Vec<Fact> {
+        self.outcome.statuses.insert(object.clone(), new.cloned());
+        Vec::new()
+    }
+
+    pub(in crate::world) fn served_changed<T>(
+        &mut self,
+        key: &InFleet<T>,
+        kind: ResourceType,
+        name: String,
+        new: Option<&Arc<Resource>>,
+    ) -> Vec<Fact> {
+        self.resource_changed(&key.fleet, kind.into(), name.into(), new.cloned())
+    }
+
+    pub(in crate::world) fn internal_changed<T>(
+        &mut self,
+        key: &InFleet<T>,
+        part: Internal,
+        name: String,
+        new: Option<&Arc<Resource>>,
+    ) -> Vec<Fact> {
+        self.resource_changed(&key.fleet, part.into(), name.into(), new.cloned())
+    }
+
+    pub(in crate::world) fn resource_changed(
+        &mut self,
+        fleet: &FleetName,
+        section: Section,
+        name: Arc<str>,
+        new: Option<Arc<Resource>>,
+    ) -> Vec<Fact> {
+        let resources = self.resources.entry(fleet.clone()).or_default();
+        match new.clone() {
+            Some(resource) => drop(resources.insert((section, name.clone()), resource)),
+            None => drop(resources.remove(&(section, name.clone()))),
+        }
+        if resources.is_empty() {
+            self.resources.remove(fleet);
+        }
+        let change = match (section, new) {
+            (Section::Served(kind), Some(resource)) => Change::Set(kind, resource),
+            (Section::Served(kind), None) => Change::Remove(kind, name.clone()),
+            (Section::Internal(part), Some(resource)) => Change::SetInternal(part, resource),
+            (Section::Internal(part), None) => Change::RemoveInternal(part, name.clone()),
+        };
+        self.outcome.changes.entry(fleet.clone()).or_default().push(change);
+        match section {
+            Section::Served(kind) => vec![Fact::Resource(ResourceKey::new(fleet, kind, name))],
+            Section::Internal(_) => Vec::new(),
+        }
+    }
+
+    /// The backends that the routes of all tables lead to.
+    pub(in crate::world) fn all_backends(&self) -> BTreeSet<&Backend> {
+        self.backends.values().flat_map(|backends| backends.keys()).collect()
+    }
+}

@@ -1,0 +1,46 @@
+//! Which ViewPolicies and proxies belong to which fleet.
+
+use super::{Fact, Indexes, move_member};
+use crate::objects::ObjectName;
+use crate::views::{AcceptedPolicy, ListedProxy, Treated};
+use crate::world::keys::ResourceKey;
+use heliograph_snapshot::Internal;
+
+impl Indexes {
+    pub(in crate::world) fn policy_changed(
+        &mut self,
+        name: &ObjectName,
+        old: Option<&AcceptedPolicy>,
+        new: Option<&AcceptedPolicy>,
+    ) -> Vec<Fact> {
+        let fleet = |policy: Option<&AcceptedPolicy>| policy?.fleet.clone();
+        let moved = move_member(&mut self.policies, name, fleet(old), fleet(new));
+        moved.into_iter().map(Fact::Policies).collect()
+    }
+
+    pub(in crate::world) fn proxy_changed(
+        &mut self,
+        name: &ObjectName,
+        old: Option<&ListedProxy>,
+        new: Option<&ListedProxy>,
+    ) -> Vec<Fact> {
+        let fleet = |proxy: Option<&ListedProxy>| Some(proxy?.fleet.clone());
+        move_member(&mut self.proxies, name, fleet(old), fleet(new));
+        // A proxy that stays in its fleet is another proxy of it now.
+        fleet(old).into_iter().chain(fleet(new)).map(Fact::Proxies).collect()
+    }
+
+    pub(in crate::world) fn treatment_changed(
+        &mut self,
+        key: &ResourceKey,
+        old: Option<&Treated>,
+        new: Option<&Treated>,
+    ) -> Vec<Fact> {
+        let rule = |treated: Option<&Treated>| treated?.rule.clone();
+        if rule(old) != rule(new) {
+            let name = heliograph_views::treatment_name(key.kind, &key.name).into();
+            self.resource_changed(&key.fleet, Internal::Rules.into(), name, rule(new));
+        }
+        Vec::new()
+    }
+}

@@ -1,0 +1,47 @@
+//! The keys of units that have more than one part.
+
+use crate::ir::{Hostname, TableKey};
+use crate::objects::ObjectKey;
+use heliograph_snapshot::{FleetName, ResourceType};
+use std::sync::Arc;
+
+/// Something of one fleet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct InFleet<T> {
+    pub(crate) fleet: FleetName,
+    pub(crate) id: T,
+}
+
+/// A route in one table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PieceKey {
+    pub(crate) route: ObjectKey,
+    pub(crate) table: TableKey,
+}
+
+/// A host of one table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HostKey {
+    pub(crate) table: TableKey,
+    pub(crate) host: Hostname,
+}
+
+/// A resource that is served to the proxies of one fleet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ResourceKey {
+    pub(crate) fleet: FleetName,
+    pub(crate) kind: ResourceType,
+    pub(crate) name: Arc<str>,
+}
+
+impl<T> InFleet<T> {
+    pub(crate) fn new(fleet: &FleetName, id: T) -> Self {
+        Self { fleet: fleet.clone(), id }
+    }
+}
+
+impl ResourceKey {
+    pub(crate) fn new(fleet: &FleetName, kind: ResourceType, name: Arc<str>) -> Self {
+        Self { fleet: fleet.clone(), kind, name }
+    }
+}

@@ -1,0 +1,299 @@
+//! The table of contents of translation: every unit in the order of the stages, what computes it, which units follow from
+//! it, and which index is kept over its products.
+
+use super::facts::Facts;
+use super::indexes::Indexes;
+use super::keys::{HostKey, InFleet, PieceKey, ResourceKey};
+use super::reader::Reader;
+use crate::accept::{AcceptedGateway, Claim, Contest};
+use crate::attach::Attachment;
+use crate::ir::{self, Backend, Hostname, ListenerId, TableKey};
+use crate::objects::{Kind, ObjectKey, ObjectName};
+use crate::routes::{Piece, Rules};
+use crate::status::Status;
+use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
+use crate::{accept, attach, build, left_out, merge, routes, status, views};
+use bytes::Bytes;
+use heliograph_snapshot::{FleetName, Internal, Resource, ResourceType};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+heliograph_engine::table! {
+    Facts, Reader;
+    units {
+        /// What does this Gateway want of proxies that it shares with others?
+        claim: Claim(ObjectName) -> Claim {
+            compute: accept::claim,
+            demands: |_: &ObjectName, claim: &Claim| [Unit::Contest(claim.fleet.clone())].into(),
+            changed: Indexes::claim_changed,
+        }
+        /// Which listeners do Gateways of a fleet not get, because older ones have the same?
+        contest: Contest(FleetName) -> Contest {
+            compute: |reader, fleet| Some(accept::contest(reader, fleet)),
+            changed: Indexes::contest_changed,
+        }
+        /// Is this Gateway ours, and which of its listeners are valid?
+        gateway: Gateway(ObjectName) -> AcceptedGateway {
+            compute: accept::gateway,
+            demands: |_: &ObjectName, it: &AcceptedGateway| [Unit::Fleet(it.doors.fleet.clone())].into(),
+            changed: Indexes::gateway_changed,
+        }
+        /// What do the proxies of a fleet serve?
+        fleet: Fleet(FleetName) -> ir::Fleet {
+            compute: |reader, name| Some(accept::fleet(reader, name)),
+            demands: |_: &FleetName, fleet: &ir::Fleet| demanded_by_fleet(fleet),
+            changed: Indexes::fleet_changed,
+        }
+        /// What runs for a fleet?
+        infra: Infra(FleetName) -> Arc<ir::Infra> {
+            compute: |reader, fleet| accept::infra(reader, fleet).map(Arc::new),
+            changed: Indexes::infra_changed,
+        }
+        /// What does this ViewPolicy say?
+        policy: Policy(ObjectName) -> AcceptedPolicy {
+            compute: views::policy,
+            changed: Indexes::policy_changed,
+        }
+        /// Which fleet does this proxy belong to?
+        proxy: Proxy(ObjectName) -> ListedProxy {
+            compute: views::proxy,
+            demands: |name: &ObjectName, proxy: &ListedProxy| {
+                [Unit::Entry(InFleet::new(&proxy.fleet, name.clone()))].into()
+            },
+            changed: Indexes::proxy_changed,
+        }
+        /// The rules of a route, with references resolved.
+        rules: Rules(ObjectKey) -> Rules {
+            compute: |reader, route| Some(routes::rules(reader, route)),
+        }
+        /// Which listeners would a route belong to, and how much would it take there?
+        placement: Placement(ObjectKey) -> Arc<Attachment> {
+            compute: |reader, route| Some(Arc::new(attach::placement(reader, route))),
+            changed: Indexes::placement_changed,
+        }
+        /// Which listeners does a route belong to, within the budgets?
+        attachment: Attachment(ObjectKey) -> Arc<Attachment> {
+            compute: attach::route,
+            demands: demanded_by_attachment,
+            changed: Indexes::attachment_changed,
+        }
+        /// A route as Envoy reads it, for one table.
+        piece: Piece(PieceKey) -> Piece {
+            compute: |reader, key| Some(routes::piece(reader, &key.route, &key.table)),
+            demands: demanded_by_piece,
+            changed: Indexes::piece_changed,
+        }
+        /// What do the ViewPolicies of a fleet come to?
+        plan: Plan(FleetName) -> Plan {
+            compute: |reader, fleet| Some(views::plan(reader, fleet)),
+            demands: demanded_by_plan,
+        }
+        /// All routes for one host, in order of precedence, encoded.
+        virtual_host: VirtualHost(HostKey) -> Bytes {
+            compute: |reader, key| merge::virtual_host(reader, key),
+            changed: |_, key: &HostKey, _, _| vec![Fact::VirtualHosts(key.table.clone())],
+        }
+        secret: Secret(InFleet<ObjectName>) -> Arc<Resource> {
+            compute: |reader, key| build::secret(reader, &key.id),
+            changed: |indexes: &mut Indexes, key: &InFleet<ObjectName>, _, new| {
+                indexes.served_changed(key, ResourceType::Secret, ir::secret_name(&key.id), new)
+            },
+        }
+        cluster: Cluster(InFleet<Backend>) -> Arc<Resource> {
+            compute: |reader, key| build::cluster(reader, &key.fleet, &key.id),
+            changed: |indexes: &mut Indexes, key: &InFleet<Backend>, _, new| {
+                indexes.served_changed(key, ResourceType::Cluster, key.id.to_string(), new)
+            },
+        }
+        endpoints: Endpoints(InFleet<Backend>) -> Arc<Resource> {
+            compute: |reader, key| Some(build::endpoints(reader, &key.fleet, &key.id)),
+            changed: |indexes: &mut Indexes, key: &InFleet<Backend>, _, new| {
+                indexes.served_changed(key, ResourceType::Endpoints, key.id.to_string(), new)
+            },
+        }
+        listener: Listener(InFleet<u16>) -> Arc<Resource> {
+            compute: |reader, key| build::listener(reader, &key.fleet, key.id),
+            changed: |indexes: &mut Indexes, key: &InFleet<u16>, _, new| {
+                indexes.served_changed(key, ResourceType::Listener, ir::listener_name(key.id), new)
+            },
+        }
+        /// A route table, put together from its virtual hosts.
+        table: Table(TableKey) -> Arc<Resource> {
+            compute: |reader, table| Some(build::table(reader, table)),
+            changed: |indexes: &mut Indexes, key: &TableKey, _, new: Option<&Arc<Resource>>| {
+                let name = key.to_string().into();
+                indexes.resource_changed(&key.fleet, ResourceType::Route.into(), name, new.cloned())
+            },
+        }
+        /// Which clients does a rule of a view apply to?
+        audience: Audience(InFleet<Arc<str>>) -> Arc<Resource> {
+            compute: |reader, key| views::audience(reader, &key.fleet, &key.id),
+            changed: |indexes: &mut Indexes, key: &InFleet<Arc<str>>, _, new| {
+                let name = heliograph_views::audience_name(&key.id);
+                indexes.internal_changed(key, Internal::Rules, name, new)
+            },
+        }
+        /// What do views do to a resource?
+        treatment: Treatment(ResourceKey) -> Treated {
+            compute: |reader, key| Some(views::treatment(reader, &key.fleet, key.kind, &key.name)),
+            changed: Indexes::treatment_changed,
+        }
+        /// A proxy's entry in the directory of its fleet.
+        entry: Entry(InFleet<ObjectName>) -> Arc<Resource> {
+            compute: |reader, key| views::entry(reader, &key.id),
+            changed: |indexes: &mut Indexes, key: &InFleet<ObjectName>, _, new| {
+                indexes.internal_changed(key, Internal::Directory, key.id.name.to_string(), new)
+            },
+        }
+        /// The record that an object is left out of what is published for a fleet.
+        left_out: LeftOut(InFleet<ObjectKey>) -> Arc<Resource> {
+            compute: |reader, key| left_out::entry(reader, &key.fleet, &key.id),
+            changed: |indexes: &mut Indexes, key: &InFleet<ObjectKey>, _, new| {
+                let name = heliograph_views::left_out_name(&left_out::object_name(&key.id));
+                indexes.internal_changed(key, Internal::Quarantine, name, new)
+            },
+        }
+        status: Status(ObjectKey) -> Status {
+            compute: status::of,
+            changed: Indexes::status_changed,
+        }
+    }
+    facts {
+        /// An object, or that there is none.
+        Object(ObjectKey) from input;
+        /// All objects of a kind in a namespace.
+        Namespace((Kind, Arc<str>)) from input;
+        /// The objects of a kind that are about another: the EndpointSlices of a Service.
+        Pointing((Kind, ObjectKey)) from input;
+        /// That something of an object is left out of what is published for a fleet.
+        LeftOutOf(InFleet<ObjectKey>) from input;
+        /// What the Gateways of a fleet want of it that share it.
+        Claims(FleetName) from Claim;
+        /// What a Gateway that shares its proxies does not get.
+        Lost(ObjectName) from Contest;
+        /// What fleets see of a Gateway.
+        Doors(ObjectName) from Gateway;
+        /// What routes see of a Gateway or a ListenerSet.
+        DoorsOf(ObjectKey) from Gateway;
+        /// Whose proxies serve a Gateway, if any do.
+        FleetOf(ObjectName) from Gateway;
+        /// The Gateways of a fleet.
+        Members(FleetName) from Gateway;
+        /// The listeners that hosts of a table may belong to.
+        Listeners(TableKey) from Fleet;
+        /// The ViewPolicies of a fleet.
+        Policies(FleetName) from Policy;
+        /// The proxies of a fleet.
+        Proxies(FleetName) from Proxy;
+        /// Which budget a route is beyond, if any. It is settled once, between placements and attachments.
+        Excess(ObjectKey) from Placement;
+        /// The routes that a host of a table is without, although they are for it as well.
+        NotCopied(HostKey) from Placement;
+        /// The routes that are attached to a listener.
+        Attached(ListenerId) from Attachment;
+        /// The Gateways whose routes refer to an object.
+        LeadingTo(ObjectKey) from Attachment;
+        /// For which hosts that cover this one a listener of a table has routes. What has none is no fact of its own: as
+        /// many names cover a host as it has labels.
+        Covering((TableKey, ListenerId, Hostname)) from Attachment;
+        /// The routes that a listener of a table has for a host.
+        Hosted((TableKey, ListenerId, Hostname)) from Attachment;
+        /// The backends that the routes of a table lead to.
+        Backends(TableKey) from Piece;
+        /// All virtual hosts of a table.
+        VirtualHosts(TableKey) from VirtualHost;
+        /// A resource that is served, or that there is none.
+        Resource(ResourceKey) from Table;
+    }
+}
+
+/// The units that exist because an object does.
+pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
+    let status = Unit::Status(key.clone());
+    match key.kind {
+        Kind::GatewayClass | Kind::ListenerSet | Kind::BackendTLSPolicy => BTreeSet::from([status]),
+        Kind::Gateway => {
+            let name = &key.name;
+            BTreeSet::from([Unit::Claim(name.clone()), Unit::Gateway(name.clone()), status])
+        }
+        Kind::ViewPolicy => BTreeSet::from([Unit::Policy(key.name.clone()), status]),
+        Kind::Proxy => BTreeSet::from([Unit::Proxy(key.name.clone()), status]),
+        kind if kind.is_route() => {
+            let (rules, placement) = (Unit::Rules(key.clone()), Unit::Placement(key.clone()));
+            BTreeSet::from([rules, placement, Unit::Attachment(key.clone()), status])
+        }
+        _ => BTreeSet::new(),
+    }
+}
+
+fn demanded_by_fleet(fleet: &ir::Fleet) -> BTreeSet<Unit> {
+    let mut units =
+        BTreeSet::from([Unit::Infra(fleet.name.clone()), Unit::Plan(fleet.name.clone())]);
+    let secret = |name: &ObjectName| Unit::Secret(InFleet::new(&fleet.name, name.clone()));
+    let host = |table: &TableKey, host: &Hostname| {
+        Unit::VirtualHost(HostKey { table: table.clone(), host: host.clone() })
+    };
+    units.extend(fleet.client_certificate.iter().map(secret));
+    for listener in &fleet.listeners {
+        let table = TableKey::of(&fleet.name, listener);
+        units.insert(Unit::Listener(InFleet::new(&fleet.name, listener.port)));
+        // Also without a route: a host that belongs to this listener must not fall to a less specific one.
+        units.insert(host(&table, &listener.hostname));
+        // A client that asks here for a host of another listener gets 421.
+        units.extend(fleet.beside(listener).map(|other| host(&table, &other.hostname)));
+        units.insert(Unit::Table(table));
+        units.extend(listener.certificates.iter().map(secret));
+    }
+    units
+}
+
+fn demanded_by_attachment(route: &ObjectKey, attachment: &Arc<Attachment>) -> BTreeSet<Unit> {
+    let hosts = attachment.hosts().flat_map(|host| {
+        let table = host.table.clone();
+        [
+            Unit::Piece(PieceKey { route: route.clone(), table: table.clone() }),
+            Unit::VirtualHost(HostKey { table, host: host.host.clone() }),
+        ]
+    });
+    hosts.collect()
+}
+
+fn demanded_by_piece(key: &PieceKey, piece: &Piece) -> BTreeSet<Unit> {
+    let fleet = &key.table.fleet;
+    let units = piece.backends.iter().flat_map(|backend| {
+        let name = backend.to_string().into();
+        [
+            Unit::Cluster(InFleet::new(fleet, backend.clone())),
+            Unit::Endpoints(InFleet::new(fleet, backend.clone())),
+            // A Service may itself ask that clients prefer some of its endpoints.
+            Unit::Treatment(ResourceKey::new(fleet, ResourceType::Endpoints, name)),
+        ]
+    });
+    units.collect()
+}
+
+fn demanded_by_plan(fleet: &FleetName, plan: &Plan) -> BTreeSet<Unit> {
+    let audiences = plan.audiences.keys();
+    let audiences = audiences.map(|id| Unit::Audience(InFleet::new(fleet, id.clone())));
+    let treatments = plan.resources.keys();
+    let treatments = treatments
+        .map(|(kind, name)| Unit::Treatment(ResourceKey::new(fleet, *kind, name.clone())));
+    audiences.chain(treatments).collect()
+}
+
+impl Fact {
+    /// What an object says that something may be left out of.
+    pub(crate) fn said_by(object: &ObjectKey) -> Self {
+        Self::Product(match object.kind {
+            Kind::ViewPolicy => Unit::Policy(object.name.clone()),
+            _ => Unit::Rules(object.clone()),
+        })
+    }
+}
+
+impl Unit {
+    /// Whether it is of a stage that may read which routes fit into the budgets.
+    pub(super) fn is_after_budgets(&self) -> bool {
+        heliograph_engine::Unit::stage(self) >= Stage::Attachment as usize
+    }
+}

@@ -1,0 +1,39 @@
+use crate::table::Fact;
+use std::cell::RefCell;
+
+/// What one unit has read. A reader keeps it and records each read, also one that finds nothing: what appears later
+/// concerns the units that missed it.
+#[derive(Debug)]
+pub struct Reads<F> {
+    facts: RefCell<Vec<F>>,
+    /// Of the unit that reads. `None`: nobody's, and nothing is asserted.
+    stage: Option<usize>,
+}
+
+impl<F: Fact> Reads<F> {
+    pub fn of_stage(stage: usize) -> Self {
+        Self { facts: RefCell::default(), stage: Some(stage) }
+    }
+
+    /// Of a reader outside of any unit, for queries.
+    pub fn unrecorded() -> Self {
+        Self { facts: RefCell::default(), stage: None }
+    }
+
+    pub fn record(&self, fact: F) {
+        let Some(stage) = self.stage else { return };
+        debug_assert!(
+            fact.settled_by().is_none_or(|settled_by| settled_by < stage),
+            "a unit of stage {stage} read {fact:?}, which a later stage may still change"
+        );
+        self.facts.borrow_mut().push(fact);
+    }
+
+    /// In order, each fact once.
+    pub fn into_facts(self) -> Vec<F> {
+        let mut facts = self.facts.into_inner();
+        facts.sort_unstable();
+        facts.dedup();
+        facts
+    }
+}
