@@ -18,14 +18,22 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("heliograph-store", &["heliograph-shared", "heliograph-snapshot"], &["heliograph-testing"]),
     ("heliograph-views", &["heliograph-envoy", "heliograph-snapshot"], &[]),
     ("heliograph-engine", &[], &[]),
+    ("heliograph-model", &["heliograph-snapshot"], &[]),
     (
         "heliograph-translator-core",
-        &["heliograph-engine", "heliograph-envoy", "heliograph-snapshot", "heliograph-views"],
+        &[
+            "heliograph-engine",
+            "heliograph-envoy",
+            "heliograph-model",
+            "heliograph-snapshot",
+            "heliograph-views",
+        ],
         &[],
     ),
     (
         "heliograph-translator",
         &[
+            "heliograph-model",
             "heliograph-shared",
             "heliograph-snapshot",
             "heliograph-store",
@@ -70,6 +78,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
         &[
             "heliograph-distributor",
             "heliograph-envoy",
+            "heliograph-model",
             "heliograph-shared",
             "heliograph-snapshot",
             "heliograph-store",
@@ -88,6 +97,8 @@ const OUT_OF_REACH: &[(&str, &[&str])] = &[
     ("heliograph-checker", &["tokio", "tonic", "redis"]),
     ("heliograph-report", &["tokio", "tonic", "redis"]),
     ("heliograph-engine", &["tokio", "serde", "kube-core"]),
+    // Values between Kubernetes and Envoy, of neither.
+    ("heliograph-model", &["tokio", "kube-core", "k8s-openapi", "gateway-api", "heliograph-envoy"]),
     ("heliograph-translator-core", &["tokio", "tonic", "hyper", "kube-client"]),
     ("heliograph-distributor-protocol", &["tokio", "tonic", "hyper"]),
     // A distributor knows snapshots, and nothing of where they come from.

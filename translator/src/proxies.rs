@@ -3,7 +3,7 @@
 use crate::publish::Answers;
 use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Version};
 use heliograph_store::{AckReport, FleetReport, RejectionReport};
-use heliograph_translator_core::objects::ObjectKey;
+use heliograph_translator_core::objects::{ObjectKey, owner_object};
 use heliograph_translator_core::{Outcome, Source, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ impl FleetProxies {
         for ((kind, name, version), Rejection { words, rejected, .. }) in &self.rejections {
             for source in world.blamed(fleet, *kind, name, *version, words) {
                 let (object, listener) = match source {
-                    Source::Listener(id) => (id.owner, Some(id.name)),
+                    Source::Listener(id) => (owner_object(&id.owner), Some(id.name)),
                     Source::Object(object) => (object, None),
                 };
                 let (fleet, words) = (fleet.clone(), words.clone());

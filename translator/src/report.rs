@@ -3,10 +3,11 @@ use crate::publish::{News, Publisher, Stands};
 use crate::recent::Recent;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::Pinned;
+use heliograph_translator_core::Outcome;
+use heliograph_translator_core::infra::Infra;
 use heliograph_translator_core::objects::ObjectKey;
 use heliograph_translator_core::status::reasons::Type;
 use heliograph_translator_core::status::{ListenerStatus, Problem, Status};
-use heliograph_translator_core::{Outcome, ir};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub struct Report {
     /// What is to be said of each object, as `status` of the object in Kubernetes would say it.
     pub statuses: BTreeMap<ObjectKey, Arc<Status>>,
     /// What is to run for each fleet.
-    pub infra: BTreeMap<FleetName, Arc<ir::Infra>>,
+    pub infra: BTreeMap<FleetName, Arc<Infra>>,
     /// The fleets of which nothing is known: what runs for them stays as it is.
     pub spared: BTreeSet<FleetName>,
     /// Where each fleet stands in the store.
@@ -82,7 +83,7 @@ impl Report {
         for fleet in spared {
             infra.entry(fleet.clone()).or_insert_with(|| {
                 self.spared.insert(fleet.clone());
-                Arc::new(ir::Infra { fleet: fleet.clone(), ports: Vec::new(), proxies: None })
+                Arc::new(Infra { fleet: fleet.clone(), ports: Vec::new(), proxies: None })
             });
         }
     }

@@ -77,9 +77,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 impl Translation {
     fn of(world: &World) -> anyhow::Result<Self> {
         let mut translation = Self::default();
-        for ir in world.fleets() {
-            let fleet = translation.fleets.entry(ir.name.clone()).or_default();
-            let mut resources: Vec<_> = world.resources(&ir.name).collect();
+        for served in world.fleets() {
+            let fleet = translation.fleets.entry(served.name.clone()).or_default();
+            let mut resources: Vec<_> = world.resources(&served.name).collect();
             resources
                 .sort_by(|(kind, one), (other, two)| (kind, &one.name).cmp(&(other, &two.name)));
             for (kind, resource) in resources {

@@ -1,8 +1,8 @@
 use super::bootstrap::bootstrap;
 use super::lifeline;
 use anyhow::{Context, bail};
+use heliograph_model::InfraPort;
 use heliograph_snapshot::FleetName;
-use heliograph_translator_core::ir::InfraPort;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;

@@ -2,9 +2,9 @@
 
 use super::Translator;
 use super::source::Source;
+use heliograph_model::FleetOwner;
 use heliograph_snapshot::FleetName;
 use heliograph_translator_core::Outcome;
-use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::Kind;
 use std::collections::BTreeSet;
 

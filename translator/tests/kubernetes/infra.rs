@@ -2,13 +2,13 @@
 
 use crate::client;
 use crate::kubernetes::{Kubernetes, until};
+use heliograph_model::FleetOwner;
 use heliograph_snapshot::FleetName;
 use heliograph_translator::Report;
 use heliograph_translator::kubernetes::{Infra, InfraMetrics};
 use heliograph_translator_core::infra::{
     DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs, names,
 };
-use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::{Document, ObjectName, parse};
 use heliograph_translator_core::{Event, World};
 use prometheus::Registry;

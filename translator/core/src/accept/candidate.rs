@@ -2,12 +2,12 @@ use super::listener::{self, AcceptedListener};
 use super::parameters;
 use super::sets::{self, AcceptedSet};
 use super::{conflicts, infra, is_ours, tls};
-use crate::ir::FleetOwner;
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::status::Condition;
 use crate::status::reasons::Reason;
 use crate::status::reasons::gateway::accepted;
 use crate::world::Reader;
+use heliograph_model::{FleetOwner, ListenerOwnerKind};
 
 /// A Gateway of ours, whoever else wants what it wants.
 pub(super) struct Candidate<'a> {
@@ -33,7 +33,8 @@ impl<'a> Candidate<'a> {
         let (object, class) = find(reader, name)?;
         let spec = &object.spec;
         let (key, owner) = (name.clone().of(Kind::Gateway), parameters::owner(reader, class, name));
-        let accept = |given| listener::accept(reader, &key, given, &owner);
+        let listeners_of = name.clone().of(ListenerOwnerKind::Gateway);
+        let accept = |given| listener::accept(reader, &listeners_of, given, &owner);
         let mut listeners: Vec<AcceptedListener> = spec.listeners.iter().map(accept).collect();
         conflicts::mark(&mut listeners);
         tls::verify_clients(reader, &key, spec.tls.as_ref(), &mut listeners);

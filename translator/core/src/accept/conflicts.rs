@@ -1,7 +1,7 @@
 use super::AcceptedListener;
 use super::listener::Conflict;
-use crate::ir::{InfraPort, Listener, ListenerId};
 use crate::status::reasons::listener::accepted::UNSUPPORTED_VALUE;
+use heliograph_model::{InfraPort, Listener, ListenerId};
 use std::collections::BTreeMap;
 
 /// Listeners of one Gateway that are in each other's way. Gateway API: all of them lose, so that the order in which

@@ -1,9 +1,10 @@
 use super::parameters;
 use crate::infra::names;
-use crate::ir::{FleetOwner, Infra, Proxies};
+use crate::infra::{Infra, Proxies};
 use crate::objects::core::Service;
 use crate::objects::{ObjectName, gateway};
 use crate::world::Reader;
+use heliograph_model::FleetOwner;
 use heliograph_snapshot::FleetName;
 use std::collections::BTreeMap;
 

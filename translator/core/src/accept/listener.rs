@@ -1,7 +1,6 @@
 use super::certificates::{self, Certificate};
 use crate::infra::bootstrap::OWN_PORTS;
-use crate::ir::{FleetOwner, Hostname, Listener, ListenerId, Protocol};
-use crate::objects::{Kind, ObjectKey, gateway};
+use crate::objects::{Kind, gateway, owner_object};
 use crate::routes;
 use crate::status::reasons::listener::{
     accepted as reasons, conflicted, programmed, resolved_refs,
@@ -9,6 +8,9 @@ use crate::status::reasons::listener::{
 use crate::status::reasons::{Reason, Type};
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
+use heliograph_model::{
+    FleetOwner, Hostname, Listener, ListenerId, ListenerOwner, Protocol, SecretId,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -112,12 +114,12 @@ impl AcceptedListener {
     }
 }
 
-/// What proxies bind for the ports below 1024: see [`InfraPort`](crate::ir::InfraPort).
+/// What proxies bind for the ports below 1024: see [`InfraPort`](heliograph_model::InfraPort).
 const FOR_LOW_PORTS: RangeInclusive<u16> = 10_001..=11_023;
 
 pub(super) fn accept(
     reader: &Reader<'_>,
-    owner: &ObjectKey,
+    owner: &ListenerOwner,
     given: &gateway::Listener,
     proxies: &FleetOwner,
 ) -> AcceptedListener {
@@ -184,9 +186,9 @@ pub(super) fn accept(
     let certificates = match protocol {
         Protocol::Http => Vec::new(),
         Protocol::Https => {
-            let certificates = certificates::resolve(reader, owner, tls.as_ref());
+            let certificates = certificates::resolve(reader, &owner_object(owner), tls.as_ref());
             report(&certificates, &mut accepted);
-            certificates.into_iter().filter_map(Result::ok).collect()
+            certificates.into_iter().filter_map(Result::ok).map(SecretId).collect()
         }
     };
     accepted.listener =

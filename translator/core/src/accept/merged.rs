@@ -2,10 +2,10 @@
 
 use super::candidate::Candidate;
 use super::listener::{AcceptedListener, Conflict};
-use crate::ir::{FleetOwner, Hostname, Listener, ListenerId, Protocol};
 use crate::objects::ObjectName;
-use crate::objects::seniority::created;
+use crate::objects::created;
 use crate::world::Reader;
+use heliograph_model::{FleetOwner, Hostname, Listener, ListenerId, Protocol};
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -23,8 +23,7 @@ pub(crate) use parameters::class_refusal;
 pub(crate) use sets::{AcceptedSet, gateway_of};
 
 use crate::CONTROLLER_NAME;
-use crate::ir::{self, FleetOwner};
-use crate::objects::proxy_config::{HttpConfig, ProxyConfigSpec};
+use crate::objects::proxy_config::ProxyConfigSpec;
 use crate::objects::{ObjectName, gateway};
 use crate::status::reasons::gateway::{
     accepted, insecure_frontend_validation_mode, programmed, resolved_refs,
@@ -32,6 +31,7 @@ use crate::status::reasons::gateway::{
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use candidate::Candidate;
+use heliograph_model::{self as model, FleetOwner, HttpSettings, SecretId};
 use heliograph_snapshot::FleetName;
 
 /// A Gateway of ours, and all there is to say about it.
@@ -56,9 +56,9 @@ pub(crate) struct Doors {
     pub(crate) fleet: FleetName,
     pub(crate) doors: Vec<Door>,
     /// The Secret with the certificate that backends are shown.
-    client_certificate: Option<ObjectName>,
+    client_certificate: Option<SecretId>,
     /// What its proxies accept of clients.
-    http: HttpConfig,
+    http: HttpSettings,
 }
 
 /// `None` for a Gateway of another controller, about which there is nothing to say.
@@ -79,7 +79,7 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
     // Where the Gateway's parameters are missing, its class's hold.
     let http =
         of_gateway.as_ref().ok().cloned().or_else(|| parameters::of_class(reader, class).ok());
-    let http = http.and_then(|config| config.http).unwrap_or_default();
+    let http = http.and_then(|config| config.http).unwrap_or_default().settings();
     let (config, refused) = match (refused, of_gateway) {
         (None, Ok(config)) => (Some(config), None),
         // What runs goes on as it is, and so do the listeners: a ProxyConfig that is gone for a moment must not take the
@@ -112,7 +112,7 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         fleet: owner.fleet(),
         owner,
         doors: all.map(AcceptedListener::door).collect(),
-        client_certificate: certificate.and_then(Result::ok),
+        client_certificate: certificate.and_then(Result::ok).map(SecretId),
         http,
     };
     Some(AcceptedGateway {
@@ -126,11 +126,11 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
 }
 
 /// What the proxies of a fleet serve, of all its Gateways.
-pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> ir::Fleet {
+pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> model::Fleet {
     let members: Vec<&Doors> =
         reader.members(name).filter_map(|gateway| reader.doors(gateway)).collect();
     let doors = members.iter().flat_map(|doors| &doors.doors);
-    ir::Fleet {
+    model::Fleet {
         name: name.clone(),
         client_certificate: members.iter().find_map(|doors| doors.client_certificate.clone()),
         // Those of Gateways that share their proxies are all of their class.

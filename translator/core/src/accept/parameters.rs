@@ -1,9 +1,9 @@
-use crate::ir::FleetOwner;
 use crate::objects::proxy_config::{ProxyConfig, ProxyConfigSpec};
 use crate::objects::{Kind, ObjectName, gateway};
 use crate::status::Condition;
 use crate::status::reasons;
 use crate::world::Reader;
+use heliograph_model::FleetOwner;
 
 /// Why a GatewayClass of ours cannot be used.
 pub(crate) fn class_refusal(

@@ -2,14 +2,14 @@
 
 use super::listener::{self, AcceptedListener, NamespaceRule, selector_of};
 use super::{allows, conflicts, tls};
-use crate::ir::FleetOwner;
+use crate::objects::created;
 use crate::objects::gateway::{self, GatewaySpec, ListenerSet, ListenersFrom, SetListener};
-use crate::objects::seniority::created;
-use crate::objects::{Kind, ObjectKey, ObjectName, listener_set};
+use crate::objects::{ObjectKey, ObjectName, listener_set};
 use crate::status::reasons::listener_set::{accepted, programmed};
 use crate::status::reasons::{Reason, Type};
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
+use heliograph_model::{FleetOwner, ListenerOwnerKind, Seniority};
 
 /// A ListenerSet of a Gateway of ours, and all there is to say about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub(super) fn accept(
     own: &[AcceptedListener],
 ) -> Vec<AcceptedSet> {
     let mut objects: Vec<&ListenerSet> = reader.pointing(gateway).collect();
-    objects.sort_by_key(|set| (created(&set.metadata), name_of(set).to_string()));
+    objects.sort_by_cached_key(|set| Seniority::new(created(&set.metadata), name_of(set)));
     let rule = rule(spec);
     let mut sets: Vec<AcceptedSet> = Vec::new();
     for object in objects {
@@ -64,7 +64,7 @@ pub(super) fn accept(
         } else if let Some(refused) = refused {
             set.refuse(PARENT_NOT_ACCEPTED, &refused.message);
         } else {
-            let owner = set.name.clone().of(Kind::ListenerSet);
+            let owner = set.name.clone().of(ListenerOwnerKind::ListenerSet);
             let given = object.spec.listeners.iter().map(as_listener);
             let accept = |given| listener::accept(reader, &owner, &given, proxies);
             set.listeners = given.map(accept).collect();

@@ -3,7 +3,6 @@
 use super::authorities::{self, AuthorityRef, Unusable};
 use super::certificates::{self, Certificate, Reasons};
 use super::listener::AcceptedListener;
-use crate::ir::{ClientValidation, Protocol};
 use crate::objects::gateway::{
     self, AuthorityRef as Reference, GatewayTls, PortValidation, Validation, ValidationMode,
 };
@@ -11,6 +10,7 @@ use crate::objects::{ObjectKey, ObjectName};
 use crate::status::Condition;
 use crate::status::reasons::listener::{accepted, resolved_refs};
 use crate::world::Reader;
+use heliograph_model::{ClientValidation, Protocol};
 
 /// Has clients of the HTTPS listeners verified as the Gateway asks, for their port or else by default. A listener whose
 /// clients cannot be verified is refused: to serve it to anybody would be worse.

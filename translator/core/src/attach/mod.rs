@@ -2,13 +2,13 @@
 
 use crate::accept::{self, Door, allows};
 use crate::budget::{Cost, Excess, Loss};
-use crate::ir::{Hostname, ListenerId, TableKey};
 use crate::limits::{Limits, mebibytes};
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
 use crate::routes::{self, Rules};
 use crate::status::Condition;
 use crate::status::reasons::route::{accepted, programmed};
 use crate::world::Reader;
+use heliograph_model::{Hostname, ListenerId, ListenerOwner, ListenerOwnerKind, RouteId, TableKey};
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Attachment {
 }
 
 /// What of a route there is room for.
-pub(crate) fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Arc<Attachment>> {
+pub(crate) fn route(reader: &Reader<'_>, key: &RouteId) -> Option<Arc<Attachment>> {
     let placement = reader.placement(key)?;
     let Some(excess) = reader.excess(key) else { return Some(placement.clone()) };
     let limits = reader.limits();
@@ -168,18 +168,21 @@ fn words(excess: &Excess, namespace: &str, limits: &Limits) -> String {
 }
 
 /// Where a route would be served, if there is room for it.
-pub(crate) fn placement(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
+pub(crate) fn placement(reader: &Reader<'_>, key: &RouteId) -> Attachment {
     let Some(rules) = reader.rules(key) else { return Attachment::default() };
     let parents = rules.parents.iter().filter_map(|reference| {
         let group = reference.group.as_deref().unwrap_or(gateway::GROUP);
         let kind = reference.kind.as_deref().unwrap_or(Kind::Gateway.as_str());
         let namespace = reference.namespace.as_deref().unwrap_or(&key.name.namespace);
-        let owner = ObjectName::new(namespace, &reference.name).of(Kind::find(group, kind)?);
-        let gateway = match owner.kind {
-            Kind::Gateway => owner.name.clone(),
-            Kind::ListenerSet => accept::gateway_of(reader, &owner.name)?,
+        let name = ObjectName::new(namespace, &reference.name);
+        let (kind, gateway) = match Kind::find(group, kind)? {
+            Kind::Gateway => (ListenerOwnerKind::Gateway, name.clone()),
+            Kind::ListenerSet => {
+                (ListenerOwnerKind::ListenerSet, accept::gateway_of(reader, &name)?)
+            }
             _ => return None,
         };
+        let owner = name.of(kind);
         let (fleet, doors) = reader.doors_of(&gateway, &owner)?;
         Some(attach(reader, key, rules, reference, &Entrance { owner, gateway, fleet, doors }))
     });
@@ -199,7 +202,7 @@ pub(crate) fn placement(reader: &Reader<'_>, key: &ObjectKey) -> Attachment {
 /// Where a parentRef leads.
 struct Entrance<'a> {
     /// The Gateway, or a ListenerSet of it.
-    owner: ObjectKey,
+    owner: ListenerOwner,
     gateway: ObjectName,
     fleet: &'a FleetName,
     /// The owner's.
@@ -208,7 +211,7 @@ struct Entrance<'a> {
 
 fn attach(
     reader: &Reader<'_>,
-    key: &ObjectKey,
+    key: &RouteId,
     rules: &Rules,
     reference: &gateway::ParentRef,
     entrance: &Entrance<'_>,
@@ -246,7 +249,7 @@ fn attach(
 /// The listeners that the reference means and that let the route in. Gateway API tells three failures apart.
 fn allowed<'a>(
     reader: &Reader<'_>,
-    key: &ObjectKey,
+    key: &RouteId,
     reference: &gateway::ParentRef,
     entrance: &Entrance<'a>,
 ) -> Result<Vec<&'a Door>, Condition> {
@@ -267,7 +270,7 @@ fn allowed<'a>(
     let lets_in = |door: &&Door| {
         let home = &door.id.owner.name.namespace;
         door.listener.is_some()
-            && door.kinds.contains(&key.kind)
+            && door.kinds.contains(&Kind::from(key.kind))
             && allows(reader, &door.namespaces, home, &key.name.namespace)
     };
     let open: Vec<_> = meant.into_iter().filter(lets_in).collect();

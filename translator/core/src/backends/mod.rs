@@ -4,12 +4,12 @@ pub(crate) mod policy;
 mod service;
 
 use crate::accept::is_granted;
-use crate::ir::{Backend, BackendProtocol, Endpoints, Target};
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::status::Condition;
 use crate::status::reasons::Reason;
 use crate::status::reasons::route::resolved_refs::{INVALID_KIND, REF_NOT_PERMITTED};
 use crate::world::Reader;
+use heliograph_model::{Endpoints, Target, UpstreamId, UpstreamKind, UpstreamProtocol};
 use std::collections::BTreeSet;
 
 /// A backendRef with its defaults filled in.
@@ -28,7 +28,7 @@ type Lost = (&'static Reason, String);
 pub(crate) fn resolve(
     reader: &Reader<'_>,
     from: &ObjectKey,
-    speaks: BackendProtocol,
+    speaks: UpstreamProtocol,
     reference: &Reference<'_>,
 ) -> Result<Target, Condition> {
     let lost = |(reason, why): Lost| {
@@ -45,22 +45,21 @@ pub(crate) fn resolve(
     if !is_granted(reader, from, &to) {
         return Err(lost((REF_NOT_PERMITTED, "no ReferenceGrant allows it".to_owned())));
     }
-    let backend = follow(reader, to, reference.port, speaks).map_err(lost)?;
-    Ok(match policy::upstream(reader, &backend) {
+    let upstream = follow(reader, to, reference.port, speaks).map_err(lost)?;
+    Ok(match policy::upstream(reader, &upstream) {
         // To speak to it otherwise than its policy asks would be worse than not to. The policy says what is wrong.
         Some(None) => Target::Invalid,
-        None | Some(Some(_)) => Target::Backend(backend),
+        None | Some(Some(_)) => Target::Upstream(upstream),
     })
 }
 
 /// Of their labels, only those are taken that clients prefer endpoints by.
 pub(crate) fn endpoints(
     reader: &Reader<'_>,
-    backend: &Backend,
+    upstream: &UpstreamId,
     preferred_by: &BTreeSet<&str>,
 ) -> Endpoints {
-    match backend.object.kind {
-        Kind::Service => service::endpoints(reader, backend, preferred_by),
-        _ => Endpoints { cluster: backend.clone(), localities: Vec::new() },
+    match upstream.kind {
+        UpstreamKind::Service => service::endpoints(reader, upstream, preferred_by),
     }
 }

@@ -1,18 +1,18 @@
 //! BackendTLSPolicies: how a Service is to be spoken to.
 
 use crate::accept::authorities::{self, AuthorityRef, Unusable};
-use crate::ir::{Backend, Hostname, SubjectName, Trust, UpstreamTls};
 use crate::objects::core::Service;
+use crate::objects::created;
 use crate::objects::gateway::{
     BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsValidation, SubjectAltName,
     SubjectAltNameType,
 };
 use crate::objects::policy::targets;
-use crate::objects::seniority::created;
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::status::Condition;
 use crate::status::reasons::backend_tls_policy::{accepted, resolved_refs};
 use crate::world::Reader;
+use heliograph_model::{Hostname, Seniority, SubjectName, Trust, UpstreamId, UpstreamTls};
 
 /// What there is to say of a policy, apart from who uses it.
 pub(crate) struct Verdict {
@@ -24,8 +24,8 @@ pub(crate) struct Verdict {
 
 /// How a policy asks for a backend to be spoken to, if there is one. `Some(None)`: not at all, since what it asks for cannot
 /// be done.
-pub(crate) fn upstream(reader: &Reader<'_>, backend: &Backend) -> Option<Option<UpstreamTls>> {
-    let policy = effective(reader, &backend.object, backend.port)?;
+pub(crate) fn upstream(reader: &Reader<'_>, upstream: &UpstreamId) -> Option<Option<UpstreamTls>> {
+    let policy = effective(reader, &upstream.name.clone().of(Kind::Service), upstream.port)?;
     Some(verdict(reader, policy).tls)
 }
 
@@ -115,7 +115,7 @@ fn effective<'a>(
 }
 
 fn age(policy: &BackendTlsPolicy) -> impl Ord + use<> {
-    (created(&policy.metadata), key_of(policy))
+    Seniority::new(created(&policy.metadata), key_of(policy))
 }
 
 fn key_of(policy: &BackendTlsPolicy) -> ObjectKey {

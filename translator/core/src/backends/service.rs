@@ -1,9 +1,11 @@
 use super::Lost;
-use crate::ir::{Backend, BackendProtocol, Endpoint, Endpoints, Locality, Place};
-use crate::objects::ObjectKey;
 use crate::objects::core::{EndpointSlice, Service};
+use crate::objects::{Kind, ObjectKey};
 use crate::status::reasons::route::resolved_refs::BACKEND_NOT_FOUND;
 use crate::world::Reader;
+use heliograph_model::{
+    Endpoint, Endpoints, Locality, Place, UpstreamId, UpstreamKind, UpstreamProtocol,
+};
 use heliograph_views::{REGION, SUBZONE, ZONE};
 use k8s_openapi::api::core::v1::ServicePort;
 use k8s_openapi::api::discovery::v1::Endpoint as SliceEndpoint;
@@ -15,8 +17,8 @@ pub(super) fn resolve(
     reader: &Reader<'_>,
     to: ObjectKey,
     port: Option<i32>,
-    speaks: BackendProtocol,
-) -> Result<Backend, Lost> {
+    speaks: UpstreamProtocol,
+) -> Result<UpstreamId, Lost> {
     let Some(service) = reader.object::<Service>(&to.name) else {
         return Err((BACKEND_NOT_FOUND, "it does not exist".to_owned()));
     };
@@ -35,26 +37,26 @@ pub(super) fn resolve(
         return Err((BACKEND_NOT_FOUND, format!("it has no port {number}")));
     };
     let protocol = match found.app_protocol.as_deref() {
-        Some("kubernetes.io/h2c") => BackendProtocol::Http2,
+        Some("kubernetes.io/h2c") => UpstreamProtocol::Http2,
         // Upgrades are possible everywhere, and begin in HTTP/1.1.
-        Some("kubernetes.io/ws" | "kubernetes.io/wss") => BackendProtocol::Http1,
+        Some("kubernetes.io/ws" | "kubernetes.io/wss") => UpstreamProtocol::Http1,
         _ => speaks,
     };
-    Ok(Backend { object: to, port, protocol })
+    Ok(UpstreamId { kind: UpstreamKind::Service, name: to.name, port, protocol })
 }
 
 pub(super) fn endpoints(
     reader: &Reader<'_>,
-    backend: &Backend,
+    upstream: &UpstreamId,
     preferred_by: &BTreeSet<&str>,
 ) -> Endpoints {
-    let service = reader.object::<Service>(&backend.object.name);
-    let port = service.and_then(|service| port_of(service, backend.port));
+    let service = reader.object::<Service>(&upstream.name);
+    let port = service.and_then(|service| port_of(service, upstream.port));
     let port_name = port.map(|port| port.name.as_deref().unwrap_or_default());
 
     let mut ready = Zones::new();
     let mut draining = Zones::new();
-    for slice in reader.pointing::<EndpointSlice>(&backend.object) {
+    for slice in reader.pointing::<EndpointSlice>(&upstream.name.clone().of(Kind::Service)) {
         let Some(number) = port_name.and_then(|name| slice_port(slice, name)) else { continue };
         for endpoint in &slice.endpoints {
             let zones = match Readiness::of(endpoint) {
@@ -78,7 +80,7 @@ pub(super) fn endpoints(
         .into_iter()
         .map(|(place, endpoints)| Locality { place, endpoints: endpoints.into_iter().collect() })
         .collect();
-    Endpoints { cluster: backend.clone(), localities }
+    Endpoints { cluster: upstream.clone(), localities }
 }
 
 type Zones = BTreeMap<Place, BTreeSet<Endpoint>>;

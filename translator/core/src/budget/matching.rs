@@ -3,8 +3,7 @@
 //! instructions that a namespace has at one hostname have a bound.
 
 use super::Cost;
-use crate::ir::{HostMap, Hostname, TableKey};
-use crate::objects::Seniority;
+use heliograph_model::{HostMap, Hostname, RouteAge, TableKey};
 use std::collections::BTreeMap;
 
 /// The instructions of a namespace, by the hostnames that its routes name.
@@ -21,7 +20,7 @@ struct Sum {
 
 /// The routes that do not fit, each with a hostname where it does not. Those that fit take nothing from older ones, and those
 /// that do not take nothing at all. `routes` begins with the oldest.
-pub(super) fn beyond(routes: &[(&Seniority, &Cost)], most: u64) -> BTreeMap<Seniority, Hostname> {
+pub(super) fn beyond(routes: &[(&RouteAge, &Cost)], most: u64) -> BTreeMap<RouteAge, Hostname> {
     let mut sums = Sums::default();
     for (table, host) in routes.iter().flat_map(|(_, cost)| &cost.hosts) {
         sums.0.entry(table).or_default().get_or_default(host);

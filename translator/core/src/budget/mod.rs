@@ -6,9 +6,8 @@ mod matching;
 mod shares;
 mod table;
 
-use crate::ir::{Hostname, TableKey};
 use crate::limits::Limits;
-use crate::objects::{ObjectKey, Seniority};
+use heliograph_model::{Hostname, RouteAge, RouteId, TableKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use table::Table;
@@ -50,14 +49,14 @@ pub(crate) enum Loss {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changed {
     /// The budget that these are beyond.
-    pub(crate) routes: Vec<ObjectKey>,
+    pub(crate) routes: Vec<RouteId>,
     /// Which routes these are without.
     pub(crate) hosts: Vec<(TableKey, Hostname)>,
 }
 
 /// The routes that a host is without, although they are for it as well.
 #[derive(Clone, Copy)]
-pub(crate) struct NotCopied<'a>(&'a BTreeMap<Arc<str>, Seniority>);
+pub(crate) struct NotCopied<'a>(&'a BTreeMap<Arc<str>, RouteAge>);
 
 /// How many routes are refused, by the budget that they are beyond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,36 +76,36 @@ pub struct OverBudget {
 /// All routes, and those that do not fit.
 #[derive(Debug, Default)]
 pub(crate) struct Budgets {
-    costs: BTreeMap<ObjectKey, Cost>,
+    costs: BTreeMap<RouteId, Cost>,
     namespaces: BTreeMap<Arc<str>, Namespace>,
     tables: BTreeMap<TableKey, Table>,
-    excess: BTreeMap<ObjectKey, Excess>,
+    excess: BTreeMap<RouteId, Excess>,
     /// How many there are in `excess`.
     over: OverBudget,
     /// Those that are refused for a regular expression, so that nothing is known of what they would take.
-    expressions: BTreeSet<ObjectKey>,
+    expressions: BTreeSet<RouteId>,
     unsettled: Unsettled,
 }
 
 /// What has changed since it was last worked out what fits.
 #[derive(Debug, Default)]
 struct Unsettled {
-    routes: BTreeSet<ObjectKey>,
+    routes: BTreeSet<RouteId>,
     namespaces: BTreeSet<Arc<str>>,
     tables: BTreeSet<TableKey>,
 }
 
 #[derive(Debug, Default)]
 struct Namespace {
-    sizes: BTreeMap<Seniority, u64>,
+    sizes: BTreeMap<RouteAge, u64>,
     total: u64,
     /// The youngest, which do not fit.
-    over: BTreeSet<Seniority>,
+    over: BTreeSet<RouteAge>,
     /// Those that have regular expressions, with the number of instructions.
-    expressions: BTreeMap<Seniority, u64>,
+    expressions: BTreeMap<RouteAge, u64>,
     instructions: u64,
     /// Those whose expressions do not fit, with the hostname.
-    over_at_hostname: BTreeMap<Seniority, Hostname>,
+    over_at_hostname: BTreeMap<RouteAge, Hostname>,
     /// Whether routes with regular expressions have changed since it was last worked out which of them fit.
     is_stale: bool,
 }
@@ -117,22 +116,22 @@ impl Cost {
         self.size.saturating_mul(self.hosts.len() as u64)
     }
 
-    fn age(&self, route: &ObjectKey) -> Seniority {
-        Seniority::new(self.created, route)
+    fn age(&self, route: &RouteId) -> RouteAge {
+        RouteAge::new(self.created, route.clone())
     }
 }
 
 impl NotCopied<'_> {
-    pub(crate) fn contains(self, created: i64, route: &ObjectKey) -> bool {
+    pub(crate) fn contains(self, created: i64, route: &RouteId) -> bool {
         let first = self.0.get(&route.name.namespace);
-        first.is_some_and(|first| Seniority::new(created, route) >= *first)
+        first.is_some_and(|first| RouteAge::new(created, route.clone()) >= *first)
     }
 }
 
 impl Budgets {
     /// Takes over what a route would take now; `None` if it is gone. What follows from that is not known before
     /// [`Budgets::settle`].
-    pub(crate) fn set(&mut self, limits: &Limits, route: &ObjectKey, cost: Option<Cost>) {
+    pub(crate) fn set(&mut self, limits: &Limits, route: &RouteId, cost: Option<Cost>) {
         if self.costs.get(route) == cost.as_ref() {
             return;
         }
@@ -164,7 +163,7 @@ impl Budgets {
         for key in std::mem::take(&mut self.unsettled.tables) {
             let Some(table) = self.tables.get_mut(&key) else { continue };
             let (routes, hosts) = table.settle(limits.table_bytes);
-            affected.extend(routes.into_iter().map(|age| age.key().clone()));
+            affected.extend(routes.into_iter().map(|age| age.of().clone()));
             changed.hosts.extend(hosts.into_iter().map(|host| (key.clone(), host)));
             if table.is_empty() {
                 self.tables.remove(&key);
@@ -176,7 +175,7 @@ impl Budgets {
     }
 
     /// Which budget a route is beyond, if any.
-    pub(crate) fn excess(&self, route: &ObjectKey) -> Option<&Excess> {
+    pub(crate) fn excess(&self, route: &RouteId) -> Option<&Excess> {
         self.excess.get(route)
     }
 
@@ -186,7 +185,7 @@ impl Budgets {
     }
 
     /// Whether a route is refused for a regular expression.
-    pub(crate) fn set_expression(&mut self, route: &ObjectKey, is_refused: bool) {
+    pub(crate) fn set_expression(&mut self, route: &RouteId, is_refused: bool) {
         match is_refused {
             true => self.expressions.insert(route.clone()),
             false => self.expressions.remove(route),
@@ -197,7 +196,7 @@ impl Budgets {
         OverBudget { expression: self.expressions.len(), ..self.over }
     }
 
-    fn remove(&mut self, route: &ObjectKey, cost: &Cost) {
+    fn remove(&mut self, route: &RouteId, cost: &Cost) {
         let age = cost.age(route);
         let Some(namespace) = self.namespaces.get_mut(&route.name.namespace) else { return };
         let Some(size) = namespace.sizes.remove(&age) else { return };
@@ -210,7 +209,7 @@ impl Budgets {
         }
     }
 
-    fn enter_tables(&mut self, route: &ObjectKey, cost: &Cost) {
+    fn enter_tables(&mut self, route: &RouteId, cost: &Cost) {
         for (key, host) in &cost.hosts {
             let table = self.tables.entry(key.clone()).or_default();
             table.enter(&cost.age(route), cost.size, host);
@@ -218,7 +217,7 @@ impl Budgets {
         }
     }
 
-    fn leave_tables(&mut self, route: &ObjectKey, cost: &Cost) {
+    fn leave_tables(&mut self, route: &RouteId, cost: &Cost) {
         for (key, host) in &cost.hosts {
             if let Some(table) = self.tables.get_mut(key) {
                 table.leave(&cost.age(route), cost.size, host);
@@ -232,7 +231,7 @@ impl Budgets {
         &mut self,
         limits: &Limits,
         name: &Arc<str>,
-        affected: &mut BTreeSet<ObjectKey>,
+        affected: &mut BTreeSet<RouteId>,
     ) {
         let Some(namespace) = self.namespaces.get_mut(name) else { return };
         if namespace.sizes.is_empty() {
@@ -252,23 +251,22 @@ impl Budgets {
         let at_hostname = table::changed(&before_at_hostname, &namespace.over_at_hostname);
         let changed: BTreeSet<_> = changed.iter().chain(at_hostname).cloned().collect();
         let (over, at_hostname) = (&namespace.over, &namespace.over_at_hostname);
-        let is_out = |age: &Seniority| over.contains(age) || at_hostname.contains_key(age);
-        let was_out =
-            |age: &Seniority| before.contains(age) || before_at_hostname.contains_key(age);
+        let is_out = |age: &RouteAge| over.contains(age) || at_hostname.contains_key(age);
+        let was_out = |age: &RouteAge| before.contains(age) || before_at_hostname.contains_key(age);
         let moved = changed.iter().map(|age| (age, was_out(age), is_out(age)));
         let moved: Vec<_> = moved.filter(|(_, was_out, is_out)| was_out != is_out).collect();
         for (age, _, is_out) in moved {
-            let Some(cost) = self.costs.get(age.key()).cloned() else { continue };
+            let Some(cost) = self.costs.get(age.of()).cloned() else { continue };
             match is_out {
-                true => self.leave_tables(age.key(), &cost),
-                false => self.enter_tables(age.key(), &cost),
+                true => self.leave_tables(age.of(), &cost),
+                false => self.enter_tables(age.of(), &cost),
             }
         }
-        affected.extend(changed.iter().map(|age| age.key().clone()));
+        affected.extend(changed.iter().map(|age| age.of().clone()));
     }
 
     /// Whether what is true of a route has changed.
-    fn judge(&mut self, limits: &Limits, route: &ObjectKey) -> bool {
+    fn judge(&mut self, limits: &Limits, route: &RouteId) -> bool {
         let excess = self.costs.get(route).and_then(|cost| self.excess_of(limits, route, cost));
         if self.excess.get(route) == excess.as_ref() {
             return false;
@@ -286,7 +284,7 @@ impl Budgets {
         true
     }
 
-    fn excess_of(&self, limits: &Limits, route: &ObjectKey, cost: &Cost) -> Option<Excess> {
+    fn excess_of(&self, limits: &Limits, route: &RouteId, cost: &Cost) -> Option<Excess> {
         if cost.total() > limits.route_bytes {
             return Some(Excess::Route(cost.total()));
         }
@@ -325,7 +323,7 @@ impl OverBudget {
 }
 
 impl Namespace {
-    fn add_expressions(&mut self, age: Seniority, instructions: u64) {
+    fn add_expressions(&mut self, age: RouteAge, instructions: u64) {
         if instructions > 0 {
             self.instructions = self.instructions.saturating_add(instructions);
             self.expressions.insert(age, instructions);
@@ -333,7 +331,7 @@ impl Namespace {
         }
     }
 
-    fn remove_expressions(&mut self, age: &Seniority) {
+    fn remove_expressions(&mut self, age: &RouteAge) {
         if let Some(instructions) = self.expressions.remove(age) {
             self.instructions = self.instructions.saturating_sub(instructions);
             self.is_stale = true;
@@ -343,16 +341,16 @@ impl Namespace {
     /// Finds whose regular expressions do not fit. Returns what was true before.
     fn settle_expressions(
         &mut self,
-        costs: &BTreeMap<ObjectKey, Cost>,
+        costs: &BTreeMap<RouteId, Cost>,
         most: u64,
-    ) -> BTreeMap<Seniority, Hostname> {
+    ) -> BTreeMap<RouteAge, Hostname> {
         self.is_stale = false;
         // No hostname can have more than all of them together: nobody pays for this who has few.
         let over = match self.instructions <= most {
             true => BTreeMap::new(),
             false => {
                 let others = self.expressions.keys().filter(|age| !self.over.contains(age));
-                let routes = others.filter_map(|age| Some((age, costs.get(age.key())?)));
+                let routes = others.filter_map(|age| Some((age, costs.get(age.of())?)));
                 matching::beyond(&routes.collect::<Vec<_>>(), most)
             }
         };
@@ -361,9 +359,9 @@ impl Namespace {
 }
 
 /// Who has to go, so that the others fit.
-fn youngest(sizes: &BTreeMap<Seniority, u64>, most: u64) -> BTreeSet<Seniority> {
+fn youngest(sizes: &BTreeMap<RouteAge, u64>, most: u64) -> BTreeSet<RouteAge> {
     let mut sum = 0_u64;
-    let fits = |(_, size): &(&Seniority, &u64)| {
+    let fits = |(_, size): &(&RouteAge, &u64)| {
         sum = sum.saturating_add(**size);
         sum <= most
     };

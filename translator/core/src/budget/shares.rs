@@ -5,18 +5,17 @@
 //! before. Only a namespace that is beyond its share by itself loses routes.
 
 use super::table::{Routes, Sizes};
-use crate::ir::{HostMap, Hostname};
-use crate::objects::Seniority;
+use heliograph_model::{HostMap, Hostname, RouteAge};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    pub(super) refused: BTreeSet<Seniority>,
+    pub(super) refused: BTreeSet<RouteAge>,
     /// For a route, the other namespaces whose hosts are without a copy of it.
-    pub(super) not_copied: BTreeMap<Seniority, BTreeSet<Arc<str>>>,
+    pub(super) not_copied: BTreeMap<RouteAge, BTreeSet<Arc<str>>>,
     /// The same for a host: of each namespace, the first of the routes that it has no copies of.
-    pub(super) at_hosts: BTreeMap<Hostname, BTreeMap<Arc<str>, Seniority>>,
+    pub(super) at_hosts: BTreeMap<Hostname, BTreeMap<Arc<str>, RouteAge>>,
 }
 
 /// Every host that a route names.
@@ -31,7 +30,7 @@ struct Hosts<'a> {
 #[derive(Default)]
 struct Share<'a> {
     /// The oldest first, each with its size at a host.
-    routes: Vec<(&'a Seniority, u64, &'a BTreeSet<Hostname>)>,
+    routes: Vec<(&'a RouteAge, u64, &'a BTreeSet<Hostname>)>,
     /// What they take at the hosts that they name.
     sizes: Sizes,
     copies: Copies<'a>,
@@ -47,7 +46,7 @@ impl Losses {
         let hosts = Hosts::of(routes);
         let mut shares: BTreeMap<&Arc<str>, Share<'_>> = BTreeMap::new();
         for (age, (size, named)) in routes {
-            shares.entry(&age.key().name.namespace).or_default().add((age, *size, named));
+            shares.entry(&age.of().name.namespace).or_default().add((age, *size, named));
         }
         for share in shares.values_mut() {
             share.copies = hosts.copies(&share.sizes);
@@ -101,7 +100,7 @@ impl<'a> Hosts<'a> {
         for (age, (_, named)) in routes {
             for host in named {
                 if owners.get(host).is_none() {
-                    owners.insert(host.clone(), &age.key().name.namespace);
+                    owners.insert(host.clone(), &age.of().name.namespace);
                 }
             }
         }
@@ -140,7 +139,7 @@ impl<'a> Hosts<'a> {
 }
 
 impl<'a> Share<'a> {
-    fn add(&mut self, route: (&'a Seniority, u64, &'a BTreeSet<Hostname>)) {
+    fn add(&mut self, route: (&'a RouteAge, u64, &'a BTreeSet<Hostname>)) {
         let (_, size, named) = route;
         named.iter().for_each(|host| self.sizes.add(size, host));
         self.routes.push(route);
@@ -158,7 +157,7 @@ impl<'a> Share<'a> {
     }
 
     /// The oldest routes, which fit by themselves, and the others.
-    fn split(self, hosts: &Hosts<'a>, most: u64) -> (Self, Vec<&'a Seniority>) {
+    fn split(self, hosts: &Hosts<'a>, most: u64) -> (Self, Vec<&'a RouteAge>) {
         let mut fitting = Self::default();
         let mut routes = self.routes.into_iter();
         let mut refused = Vec::new();
@@ -179,7 +178,7 @@ impl<'a> Share<'a> {
 
     /// What the copies take that fit, and for each owner of hosts that are without some, the first route that has none there.
     /// All owners get the same share of the copies, so that one with many hosts does not cost a route its copies elsewhere.
-    fn first_not_copied(&self, most: u64) -> (u64, BTreeMap<&'a Arc<str>, &'a Seniority>) {
+    fn first_not_copied(&self, most: u64) -> (u64, BTreeMap<&'a Arc<str>, &'a RouteAge>) {
         let copies = self.copies.0.iter();
         let asked = copies.map(|(owner, covered)| (self.copied(covered), *owner)).collect();
         let mut first = BTreeMap::new();

@@ -1,11 +1,10 @@
 use super::shares::Losses;
-use crate::ir::{HostMap, Hostname};
-use crate::objects::Seniority;
+use heliograph_model::{HostMap, Hostname, RouteAge};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Each with its size at a host, and the hosts that it names. The oldest first.
-pub(super) type Routes = BTreeMap<Seniority, (u64, BTreeSet<Hostname>)>;
+pub(super) type Routes = BTreeMap<RouteAge, (u64, BTreeSet<Hostname>)>;
 
 /// The sizes of a route table. A route is in the virtual host of each host that it names, and in those of all narrower
 /// ones, whoever named them.
@@ -37,13 +36,13 @@ struct Host {
 const FRAME: u64 = 16;
 
 impl Table {
-    pub(super) fn enter(&mut self, age: &Seniority, size: u64, host: &Hostname) {
+    pub(super) fn enter(&mut self, age: &RouteAge, size: u64, host: &Hostname) {
         self.sizes.add(size, host);
         let (_, hosts) = self.routes.entry(age.clone()).or_insert((size, BTreeSet::new()));
         hosts.insert(host.clone());
     }
 
-    pub(super) fn leave(&mut self, age: &Seniority, size: u64, host: &Hostname) {
+    pub(super) fn leave(&mut self, age: &RouteAge, size: u64, host: &Hostname) {
         self.sizes.remove(size, host);
         if let Some((_, hosts)) = self.routes.get_mut(age) {
             hosts.remove(host);
@@ -54,7 +53,7 @@ impl Table {
     }
 
     /// Finds what does not fit. Returns the routes, and the hosts, of which that has changed.
-    pub(super) fn settle(&mut self, most: u64) -> (Vec<Seniority>, Vec<Hostname>) {
+    pub(super) fn settle(&mut self, most: u64) -> (Vec<RouteAge>, Vec<Hostname>) {
         let losses = match self.sizes.total <= most {
             true => Losses::default(),
             false => Losses::of(&self.routes, most),
@@ -66,17 +65,17 @@ impl Table {
         (refused.chain(not_copied.cloned()).collect(), hosts.cloned().collect())
     }
 
-    pub(super) fn is_refused(&self, age: &Seniority) -> bool {
+    pub(super) fn is_refused(&self, age: &RouteAge) -> bool {
         self.losses.refused.contains(age)
     }
 
     /// The other namespaces whose hosts are without a copy of a route.
-    pub(super) fn not_copied(&self, age: &Seniority) -> Option<&BTreeSet<Arc<str>>> {
+    pub(super) fn not_copied(&self, age: &RouteAge) -> Option<&BTreeSet<Arc<str>>> {
         self.losses.not_copied.get(age)
     }
 
     /// Of each namespace, the first of the routes that a host has no copies of.
-    pub(super) fn not_copied_to(&self, host: &Hostname) -> Option<&BTreeMap<Arc<str>, Seniority>> {
+    pub(super) fn not_copied_to(&self, host: &Hostname) -> Option<&BTreeMap<Arc<str>, RouteAge>> {
         self.losses.at_hosts.get(host)
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::objects::{Kind, ObjectName};
+use heliograph_model::{ObjectName, RouteKind};
 use heliograph_snapshot::FleetName;
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
@@ -15,15 +15,15 @@ fn limits() -> Limits {
 }
 
 impl Budgets {
-    fn change(&mut self, limits: &Limits, route: &ObjectKey, cost: Option<Cost>) -> Changed {
+    fn change(&mut self, limits: &Limits, route: &RouteId, cost: Option<Cost>) -> Changed {
         self.set(limits, route, cost);
         self.settle(limits)
     }
 }
 
-fn route(number: u8) -> ObjectKey {
+fn route(number: u8) -> RouteId {
     let (namespace, name) = (format!("n{}", number % 3), format!("r{number}"));
-    ObjectName::new(&namespace, &name).of(Kind::HTTPRoute)
+    ObjectName::new(&namespace, &name).of(RouteKind::Http)
 }
 
 fn table(port: u16) -> TableKey {
@@ -35,8 +35,8 @@ fn host(text: &str) -> Hostname {
 }
 
 /// How large a table is with what fits of these routes, counted host by host.
-fn counted(budgets: &Budgets, all: &BTreeMap<ObjectKey, Cost>, key: &TableKey) -> u64 {
-    let is_in = |route: &ObjectKey| match budgets.excess(route) {
+fn counted(budgets: &Budgets, all: &BTreeMap<RouteId, Cost>, key: &TableKey) -> u64 {
+    let is_in = |route: &RouteId| match budgets.excess(route) {
         None => true,
         Some(Excess::Tables(tables)) => tables.get(key) != Some(&Loss::All),
         Some(Excess::Route(_) | Excess::Namespace | Excess::Hostname(_)) => false,
@@ -60,9 +60,9 @@ fn counted(budgets: &Budgets, all: &BTreeMap<ObjectKey, Cost>, key: &TableKey) -
 
 /// What each namespace would take in a table, with the copies of its routes; and how much of that is its own, which does not
 /// depend on other namespaces.
-fn shares(all: &BTreeMap<ObjectKey, Cost>, key: &TableKey) -> BTreeMap<Arc<str>, (u64, u64)> {
+fn shares(all: &BTreeMap<RouteId, Cost>, key: &TableKey) -> BTreeMap<Arc<str>, (u64, u64)> {
     let named = |namespace: Option<&str>| -> BTreeSet<&Hostname> {
-        let is_of = |route: &ObjectKey| namespace.is_none_or(|it| *it == *route.name.namespace);
+        let is_of = |route: &RouteId| namespace.is_none_or(|it| *it == *route.name.namespace);
         let hosts = all.iter().filter(|(route, _)| is_of(route)).flat_map(|(_, cost)| &cost.hosts);
         hosts.filter(|(of, _)| of == key).map(|(_, host)| host).collect()
     };
@@ -112,8 +112,8 @@ fn the_youngest_go_first_and_come_back_when_there_is_room() {
     assert_eq!(budgets.over(), OverBudget { route: 1, ..OverBudget::default() });
 }
 
-fn in_namespace(namespace: &str, name: &str) -> ObjectKey {
-    ObjectName::new(namespace, name).of(Kind::HTTPRoute)
+fn in_namespace(namespace: &str, name: &str) -> RouteId {
+    ObjectName::new(namespace, name).of(RouteKind::Http)
 }
 
 fn at(created: i64, size: u64, hosts: &[&str]) -> Option<Cost> {
@@ -196,21 +196,21 @@ fn instructions<'a>(
 
 /// No host has more expressions of a namespace than it may have, and each route that is refused for that would be too much
 /// with the older ones.
-fn assert_expressions(budgets: &Budgets, all: &BTreeMap<ObjectKey, Cost>, limits: &Limits) {
-    let is_over = |route: &ObjectKey| {
+fn assert_expressions(budgets: &Budgets, all: &BTreeMap<RouteId, Cost>, limits: &Limits) {
+    let is_over = |route: &RouteId| {
         let excess = budgets.excess(route);
         matches!(excess, Some(Excess::Route(_) | Excess::Namespace | Excess::Hostname(_)))
     };
     for (route, cost) in all {
         let of_namespace =
-            |other: &&ObjectKey| other.name.namespace == route.name.namespace && !is_over(other);
+            |other: &&RouteId| other.name.namespace == route.name.namespace && !is_over(other);
         let fitting = || all.iter().filter(|(other, _)| of_namespace(other));
         for at in &cost.hosts {
             let sum = instructions(fitting().map(|(_, cost)| cost), at);
             assert!(sum <= limits.host_regex_size, "{route}: {sum}");
         }
         if let Some(Excess::Hostname(_)) = budgets.excess(route) {
-            let is_older = |other: &ObjectKey, of: &Cost| of.age(other) < cost.age(route);
+            let is_older = |other: &RouteId, of: &Cost| of.age(other) < cost.age(route);
             let older = || fitting().filter(|(other, of)| is_older(other, of)).map(|(_, of)| of);
             let at = all.values().flat_map(|cost| &cost.hosts);
             let mut at = at.filter(|at| instructions(std::iter::once(cost), at) > 0);
@@ -292,9 +292,9 @@ proptest! {
         changes in vec((0..12_u8, cost()), 1..40),
     ) {
         let (limits, mut budgets) = (limits(), Budgets::default());
-        let mut known: BTreeMap<ObjectKey, Option<Excess>> = BTreeMap::new();
+        let mut known: BTreeMap<RouteId, Option<Excess>> = BTreeMap::new();
         let mut without: BTreeMap<(TableKey, Hostname), Option<_>> = BTreeMap::new();
-        let mut all: BTreeMap<ObjectKey, Cost> = BTreeMap::new();
+        let mut all: BTreeMap<RouteId, Cost> = BTreeMap::new();
         for (number, cost) in changes {
             let route = route(number);
             match &cost {
@@ -359,7 +359,7 @@ proptest! {
         let limits =
             Limits { host_regex_size: most, route_bytes: most, namespace_bytes: most, ..limits() };
         let routes = routes.into_iter().filter_map(|(number, cost)| Some((route(number), cost?)));
-        let all: BTreeMap<ObjectKey, Cost> = routes.collect();
+        let all: BTreeMap<RouteId, Cost> = routes.collect();
         let mut budgets = Budgets::default();
         for (route, cost) in &all {
             budgets.change(&limits, route, Some(cost.clone()));

@@ -1,6 +1,7 @@
+use super::names;
 use super::{ads, duration, tls};
 use crate::backends::policy;
-use crate::ir::{Backend, BackendProtocol};
+use heliograph_model::{UpstreamId, UpstreamProtocol};
 use crate::world::Reader;
 use heliograph_envoy::envoy::config::cluster::v3 as envoy;
 use heliograph_envoy::envoy::config::core::v3::{
@@ -22,25 +23,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) fn cluster(
     reader: &Reader<'_>,
     fleet: &FleetName,
-    backend: &Backend,
+    upstream: &UpstreamId,
 ) -> Option<Arc<Resource>> {
-    let socket = match policy::upstream(reader, backend) {
+    let socket = match policy::upstream(reader, upstream) {
         None => None,
         Some(asked) => {
             let asked = asked?;
             let fleet = reader.fleet(fleet);
             let certificate = fleet.and_then(|fleet| fleet.client_certificate.as_ref());
-            Some(tls::upstream(&asked, backend.protocol, certificate))
+            Some(tls::upstream(&asked, upstream.protocol, certificate))
         }
     };
-    let message = build(backend, socket);
+    let message = build(upstream, socket);
     Some(Arc::new(Resource::new(message.name.as_str(), message.encode_to_vec().into())))
 }
 
-fn build(backend: &Backend, transport_socket: Option<TransportSocket>) -> envoy::Cluster {
+fn build(upstream: &UpstreamId, transport_socket: Option<TransportSocket>) -> envoy::Cluster {
     envoy::Cluster {
         transport_socket,
-        name: backend.to_string(),
+        name: names::cluster(upstream),
         cluster_discovery_type: Some(envoy::cluster::ClusterDiscoveryType::Type(
             envoy::cluster::DiscoveryType::Eds.into(),
         )),
@@ -53,9 +54,9 @@ fn build(backend: &Backend, transport_socket: Option<TransportSocket>) -> envoy:
         lb_policy: envoy::cluster::LbPolicy::LeastRequest.into(),
         // An endpoint that is gone from Kubernetes is gone, whatever health checks last said.
         ignore_health_on_host_removal: true,
-        typed_extension_protocol_options: match backend.protocol {
-            BackendProtocol::Http1 => Default::default(),
-            BackendProtocol::Http2 => [(
+        typed_extension_protocol_options: match upstream.protocol {
+            UpstreamProtocol::Http1 => Default::default(),
+            UpstreamProtocol::Http2 => [(
                 "envoy.extensions.upstreams.http.v3.HttpProtocolOptions".to_owned(),
                 any(&http2()),
             )]

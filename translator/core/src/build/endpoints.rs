@@ -1,5 +1,5 @@
+use super::names;
 use crate::backends;
-use crate::ir::{Backend, Endpoint, Endpoints, Locality, Place};
 use crate::world::Reader;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::address::Address as AddressKind;
@@ -9,6 +9,7 @@ use heliograph_envoy::envoy::config::endpoint::v3 as envoy;
 use heliograph_envoy::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use heliograph_envoy::google::protobuf::value::Kind;
 use heliograph_envoy::google::protobuf::{Struct, UInt32Value, Value};
+use heliograph_model::{Endpoint, Endpoints, Locality, Place, UpstreamId};
 use heliograph_snapshot::{FleetName, Resource};
 use heliograph_views::LABELS;
 use std::sync::Arc;
@@ -16,17 +17,17 @@ use std::sync::Arc;
 pub(crate) fn endpoints(
     reader: &Reader<'_>,
     fleet: &FleetName,
-    backend: &Backend,
+    upstream: &UpstreamId,
 ) -> Arc<Resource> {
     let preferences = reader.plan(fleet).into_iter().flat_map(|plan| &plan.preferences);
     let preferred_by = preferences.flat_map(|it| it.labels.iter().map(String::as_str)).collect();
-    let message = build(&backends::endpoints(reader, backend, &preferred_by));
+    let message = build(&backends::endpoints(reader, upstream, &preferred_by));
     Arc::new(Resource::new(message.cluster_name.as_str(), message.encode_to_vec().into()))
 }
 
 fn build(endpoints: &Endpoints) -> envoy::ClusterLoadAssignment {
     envoy::ClusterLoadAssignment {
-        cluster_name: endpoints.cluster.to_string(),
+        cluster_name: names::cluster(&endpoints.cluster),
         endpoints: endpoints.localities.iter().map(locality).collect(),
         ..Default::default()
     }

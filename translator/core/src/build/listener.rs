@@ -1,11 +1,8 @@
+use heliograph_model::{EscapedSlashes, FleetOwner, HeadersWithUnderscores, Hostname, HttpSettings, InfraPort, Protocol, TableKey, self as model};
+use super::names;
 use super::endpoints::socket_address;
 use super::{ads, duration, tls};
 use crate::filters;
-use crate::ir::{self, FleetOwner, Hostname, InfraPort, Protocol, TableKey};
-use crate::objects::proxy_config::{
-    EscapedSlashes, HeadersWithUnderscores, HttpConfig, MAX_CONCURRENT_STREAMS, MERGE_SLASHES,
-    REQUEST_HEADERS_SECONDS, STREAM_IDLE_SECONDS,
-};
 use crate::world::Reader;
 use heliograph_envoy::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction;
 use heliograph_envoy::envoy::config::core::v3::{Http2ProtocolOptions, HttpProtocolOptions};
@@ -32,8 +29,6 @@ const CONNECTION_BUFFER: u32 = 32 * 1024;
 /// 16 and 24 MiB.
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// The bound of `maxConcurrentStreams`, which files need not keep.
-const MOST_STREAMS: u32 = 10_000;
 /// How long a client may take for its TLS handshake, for which Envoy would wait for ever.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
@@ -45,7 +40,7 @@ pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Opt
     }
     let is_shared = FleetOwner::is_shared(fleet);
     let by_sni = is_shared || chains.iter().any(|chain| chain.transport_socket.is_some());
-    let name = ir::listener_name(port);
+    let name = names::listener(port);
     let message = envoy::Listener {
         name: name.clone(),
         address: Some(socket_address("0.0.0.0".to_owned(), InfraPort::new(port).bind_port)),
@@ -58,7 +53,7 @@ pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Opt
 }
 
 /// One chain for all HTTP listeners of the port, and one for each HTTPS listener, chosen by SNI.
-fn filter_chains(reader: &Reader<'_>, fleet: &ir::Fleet, port: u16) -> Vec<FilterChain> {
+fn filter_chains(reader: &Reader<'_>, fleet: &model::Fleet, port: u16) -> Vec<FilterChain> {
     // By name: the order in which listeners are written decides nothing.
     let mut chains: BTreeMap<String, FilterChain> = BTreeMap::new();
     let listeners = || fleet.listeners.iter().filter(|listener| listener.port == port);
@@ -67,7 +62,7 @@ fn filter_chains(reader: &Reader<'_>, fleet: &ir::Fleet, port: u16) -> Vec<Filte
     let is_mixed =
         FleetOwner::is_shared(&fleet.name) || (speaks(Protocol::Http) && speaks(Protocol::Https));
     for listener in listeners() {
-        let table = TableKey::of(&fleet.name, listener).to_string();
+        let table = names::table(&TableKey::of(&fleet.name, listener));
         chains.entry(table.clone()).or_insert_with(|| FilterChain {
             filter_chain_match: chosen_by(listener, is_mixed),
             filters: vec![connection_manager(&table, &fleet.http)],
@@ -87,7 +82,7 @@ fn filter_chains(reader: &Reader<'_>, fleet: &ir::Fleet, port: u16) -> Vec<Filte
 }
 
 /// Which connections are the listener's. On a port with both, HTTP and HTTPS are told apart by their first bytes.
-fn chosen_by(listener: &ir::Listener, is_mixed: bool) -> Option<FilterChainMatch> {
+fn chosen_by(listener: &model::Listener, is_mixed: bool) -> Option<FilterChainMatch> {
     let chosen = FilterChainMatch {
         server_names: match (listener.protocol, &listener.hostname) {
             (Protocol::Http, _) | (Protocol::Https, Hostname::Any) => Vec::new(),
@@ -104,8 +99,7 @@ fn chosen_by(listener: &ir::Listener, is_mixed: bool) -> Option<FilterChainMatch
 }
 
 /// With what Envoy's documentation recommends for proxies at the edge. There is no `request_timeout`: it would end uploads.
-fn connection_manager(table: &str, http: &HttpConfig) -> Filter {
-    let seconds = |seconds: u32| Some(duration(Duration::from_secs(seconds.into())));
+fn connection_manager(table: &str, http: &HttpSettings) -> Filter {
     let manager = HttpConnectionManager {
         // HTTP/1.1, and HTTP/2 by ALPN or with prior knowledge.
         codec_type: CodecType::Auto.into(),
@@ -122,18 +116,15 @@ fn connection_manager(table: &str, http: &HttpConfig) -> Filter {
         // The proxy stands at the edge: what clients claim about themselves is not believed.
         use_remote_address: Some(BoolValue { value: true }),
         normalize_path: Some(BoolValue { value: true }),
-        merge_slashes: http.merge_slashes.unwrap_or(MERGE_SLASHES),
+        merge_slashes: http.merge_slashes,
         path_with_escaped_slashes_action: escaped_slashes(http).into(),
         common_http_protocol_options: Some(HttpProtocolOptions {
             headers_with_underscores_action: headers_with_underscores(http).into(),
             ..Default::default()
         }),
         http2_protocol_options: Some(http2(http)),
-        // Without one, Envoy waits for ever: a file may have the 0 that the CRD refuses.
-        request_headers_timeout: seconds(
-            http.request_headers_seconds.unwrap_or(REQUEST_HEADERS_SECONDS).max(1),
-        ),
-        stream_idle_timeout: seconds(http.stream_idle_seconds.unwrap_or(STREAM_IDLE_SECONDS)),
+        request_headers_timeout: Some(duration(http.request_headers_timeout)),
+        stream_idle_timeout: Some(duration(http.stream_idle_timeout)),
         ..Default::default()
     };
     Filter {
@@ -142,8 +133,8 @@ fn connection_manager(table: &str, http: &HttpConfig) -> Filter {
     }
 }
 
-fn escaped_slashes(http: &HttpConfig) -> PathWithEscapedSlashesAction {
-    match http.escaped_slashes.unwrap_or_default() {
+fn escaped_slashes(http: &HttpSettings) -> PathWithEscapedSlashesAction {
+    match http.escaped_slashes {
         EscapedSlashes::Redirect => PathWithEscapedSlashesAction::UnescapeAndRedirect,
         EscapedSlashes::Reject => PathWithEscapedSlashesAction::RejectRequest,
         EscapedSlashes::Unescape => PathWithEscapedSlashesAction::UnescapeAndForward,
@@ -151,20 +142,18 @@ fn escaped_slashes(http: &HttpConfig) -> PathWithEscapedSlashesAction {
     }
 }
 
-fn headers_with_underscores(http: &HttpConfig) -> HeadersWithUnderscoresAction {
-    match http.headers_with_underscores.unwrap_or_default() {
+fn headers_with_underscores(http: &HttpSettings) -> HeadersWithUnderscoresAction {
+    match http.headers_with_underscores {
         HeadersWithUnderscores::Reject => HeadersWithUnderscoresAction::RejectRequest,
         HeadersWithUnderscores::Drop => HeadersWithUnderscoresAction::DropHeader,
         HeadersWithUnderscores::Allow => HeadersWithUnderscoresAction::Allow,
     }
 }
 
-fn http2(http: &HttpConfig) -> Http2ProtocolOptions {
-    let streams = http.max_concurrent_streams.unwrap_or(MAX_CONCURRENT_STREAMS);
+fn http2(http: &HttpSettings) -> Http2ProtocolOptions {
     let value = |value| Some(UInt32Value { value });
     Http2ProtocolOptions {
-        // Envoy rejects a listener with 0 or very many, which a file may have.
-        max_concurrent_streams: value(streams.clamp(1, MOST_STREAMS)),
+        max_concurrent_streams: value(http.max_concurrent_streams),
         initial_stream_window_size: value(STREAM_WINDOW),
         initial_connection_window_size: value(CONNECTION_WINDOW),
         ..Default::default()

@@ -3,6 +3,7 @@
 mod cluster;
 mod endpoints;
 mod listener;
+pub(crate) mod names;
 mod route;
 mod secret;
 mod table;

@@ -1,8 +1,6 @@
+use super::names;
 use super::{MILLION, duration, per_million};
 use crate::filters;
-use crate::ir::{
-    Filter, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target, WeightedTarget,
-};
 use crate::regex;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
@@ -23,6 +21,9 @@ use heliograph_envoy::envoy::r#type::matcher::v3::{
     RegexMatcher, StringMatcher, string_matcher::MatchPattern,
 };
 use heliograph_envoy::google::protobuf::UInt32Value;
+use heliograph_model::{
+    Filter, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target, WeightedTarget,
+};
 use std::borrow::Cow;
 
 /// Names no cluster: Envoy answers what is sent there with the code for a cluster that is not found.
@@ -237,10 +238,10 @@ fn action(rule: &HttpRule, http_match: &HttpMatch, targets: &[&WeightedTarget]) 
         targets if targets.iter().all(|target| target.target == Target::Invalid) => {
             return answer(status);
         }
-        [WeightedTarget { target: Target::Backend(backend), filters, .. }]
+        [WeightedTarget { target: Target::Upstream(backend), filters, .. }]
             if filters.iter().all(filters::is_of_route) =>
         {
-            ClusterSpecifier::Cluster(backend.to_string())
+            ClusterSpecifier::Cluster(names::cluster(backend))
         }
         targets => ClusterSpecifier::WeightedClusters(WeightedCluster {
             clusters: targets.iter().map(|target| share(target)).collect(),
@@ -260,7 +261,7 @@ fn action(rule: &HttpRule, http_match: &HttpMatch, targets: &[&WeightedTarget]) 
 fn share(target: &WeightedTarget) -> ClusterWeight {
     let mut share = ClusterWeight {
         name: match &target.target {
-            Target::Backend(backend) => backend.to_string(),
+            Target::Upstream(backend) => names::cluster(backend),
             Target::Invalid => NO_CLUSTER.to_owned(),
         },
         weight: Some(UInt32Value { value: target.weight }),

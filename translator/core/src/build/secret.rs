@@ -1,6 +1,6 @@
+use super::names;
 use crate::accept::key_pair;
-use crate::ir;
-use crate::objects::{ObjectName, core};
+use crate::objects::core;
 use crate::world::Reader;
 use bytes::Bytes;
 use heliograph_envoy::Message;
@@ -8,19 +8,20 @@ use heliograph_envoy::envoy::config::core::v3::{DataSource, data_source::Specifi
 use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
     Secret, TlsCertificate, secret,
 };
+use heliograph_model::SecretId;
 use heliograph_snapshot::Resource;
 use std::sync::Arc;
 
 /// `None` for a Secret that Envoy would refuse.
-pub(crate) fn secret(reader: &Reader<'_>, name: &ObjectName) -> Option<Arc<Resource>> {
-    let pair = key_pair(reader.object::<core::Secret>(name)?).ok()?;
+pub(crate) fn secret(reader: &Reader<'_>, id: &SecretId) -> Option<Arc<Resource>> {
+    let pair = key_pair(reader.object::<core::Secret>(&id.0)?).ok()?;
     let inline = |bytes: &[u8]| {
         Some(DataSource {
             specifier: Some(Specifier::InlineBytes(Bytes::copy_from_slice(bytes))),
             ..Default::default()
         })
     };
-    let name = ir::secret_name(name);
+    let name = names::secret(id);
     let message = Secret {
         name: name.clone(),
         r#type: Some(secret::Type::TlsCertificate(TlsCertificate {

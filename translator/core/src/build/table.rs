@@ -1,7 +1,8 @@
-use crate::ir::TableKey;
+use super::names;
 use crate::world::Reader;
 use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
 use heliograph_envoy::{Message, append_message};
+use heliograph_model::TableKey;
 use heliograph_snapshot::Resource;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ const VIRTUAL_HOSTS: u32 = 2;
 /// Puts a table together from virtual hosts that are encoded already: with thousands of hosts, encoding them again for
 /// the sake of one would cost more than everything else.
 pub(crate) fn table(reader: &Reader<'_>, table: &TableKey) -> Arc<Resource> {
-    let name = table.to_string();
+    let name = names::table(table);
     let mut encoded =
         RouteConfiguration { name: name.clone(), ..Default::default() }.encode_to_vec();
     for host in reader.virtual_hosts(table) {

@@ -1,11 +1,9 @@
 //! TLS towards clients and towards backends.
 
+use super::names;
 use super::ads;
 use crate::accept::authorities;
-use crate::ir::{
-    self, BackendProtocol, ClientValidation, SubjectName, Trust, UpstreamTls,
-};
-use crate::objects::ObjectName;
+use heliograph_model::{Listener, ClientValidation, SecretId, SubjectName, Trust, UpstreamProtocol, UpstreamTls, self};
 use crate::world::Reader;
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::core::v3::{
@@ -27,7 +25,7 @@ use heliograph_envoy::{Any, any};
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// What an HTTPS listener shows its clients, and asks of them.
-pub(super) fn downstream(reader: &Reader<'_>, listener: &ir::Listener) -> TransportSocket {
+pub(super) fn downstream(reader: &Reader<'_>, listener: &Listener) -> TransportSocket {
     let validation = listener.client_validation.as_ref();
     socket(any(&DownstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
@@ -45,12 +43,12 @@ pub(super) fn downstream(reader: &Reader<'_>, listener: &ir::Listener) -> Transp
 /// `certificate` is what a backend is shown.
 pub(super) fn upstream(
     tls: &UpstreamTls,
-    protocol: BackendProtocol,
-    certificate: Option<&ObjectName>,
+    protocol: UpstreamProtocol,
+    certificate: Option<&SecretId>,
 ) -> TransportSocket {
     let alpn = match protocol {
-        BackendProtocol::Http1 => "http/1.1",
-        BackendProtocol::Http2 => "h2",
+        UpstreamProtocol::Http1 => "http/1.1",
+        UpstreamProtocol::Http2 => "h2",
     };
     let trusted_ca = match &tls.trust {
         Trust::System => DataSource {
@@ -103,8 +101,8 @@ fn name(name: &SubjectName) -> SubjectAltNameMatcher {
     }
 }
 
-fn secret(name: &ObjectName) -> SdsSecretConfig {
-    SdsSecretConfig { name: ir::secret_name(name), sds_config: Some(ads()) }
+fn secret(id: &SecretId) -> SdsSecretConfig {
+    SdsSecretConfig { name: names::secret(id), sds_config: Some(ads()) }
 }
 
 fn inline(bytes: Bytes) -> DataSource {

@@ -1,5 +1,4 @@
 use super::Refusal;
-use crate::ir::{Cors, Filter, StringMatch};
 use crate::objects::gateway::{self, HttpFilter};
 use crate::regex;
 use heliograph_envoy::any;
@@ -12,6 +11,7 @@ use heliograph_envoy::envoy::r#type::matcher::v3::{
     RegexMatcher, StringMatcher, string_matcher::MatchPattern,
 };
 use heliograph_envoy::google::protobuf::BoolValue;
+use heliograph_model::{Cors, Filter, StringMatch};
 
 const NAME: &str = "envoy.filters.http.cors";
 

@@ -1,9 +1,9 @@
 use super::Refusal;
-use crate::ir::{Filter, HeaderEdits, HeaderValue};
 use crate::objects::gateway::HttpFilter;
 use heliograph_envoy::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use heliograph_envoy::envoy::config::core::v3::{self as core, HeaderValueOption};
 use heliograph_envoy::envoy::config::route::v3::{Route, weighted_cluster::ClusterWeight};
+use heliograph_model::{Filter, HeaderEdits, HeaderValue};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 

@@ -1,12 +1,12 @@
 use super::Refusal;
 use crate::backends::Reference;
-use crate::build::{MILLION, per_million};
-use crate::ir::{Filter, Mirror, Target};
+use crate::build::{MILLION, names, per_million};
 use crate::objects::ObjectName;
 use crate::objects::gateway::{HttpFilter, RequestMirror};
 use crate::routes::Scope;
 use heliograph_envoy::envoy::config::route::v3::route_action::RequestMirrorPolicy;
 use heliograph_envoy::envoy::config::route::v3::{Route, route};
+use heliograph_model::{Filter, Mirror, Target};
 
 pub(super) fn accept(scope: &mut Scope<'_>, filter: &HttpFilter) -> Result<Filter, Refusal> {
     let mirror = filter.request_mirror.as_ref().ok_or("requestMirror is missing")?;
@@ -39,14 +39,14 @@ pub(super) fn accept(scope: &mut Scope<'_>, filter: &HttpFilter) -> Result<Filte
 }
 
 pub(super) fn build(mirror: &Mirror, route: &mut Route) {
-    let (Some(route::Action::Route(action)), Target::Backend(backend)) =
+    let (Some(route::Action::Route(action)), Target::Upstream(backend)) =
         (&mut route.action, &mirror.target)
     else {
         // Nothing to copy, or nowhere to send copies: the request itself goes its way.
         return;
     };
     action.request_mirror_policies.push(RequestMirrorPolicy {
-        cluster: backend.to_string(),
+        cluster: names::cluster(backend),
         runtime_fraction: Some(per_million(mirror.per_million)),
         ..Default::default()
     });

@@ -13,7 +13,6 @@ mod rewrite;
 pub(crate) use headers::check_name as check_header_name;
 pub(crate) use path::check as check_path;
 
-use crate::ir::{Filter, HttpMatch, TableKey};
 use crate::objects::gateway::{HttpFilter, HttpFilterType};
 use crate::routes::Scope;
 use heliograph_envoy::any;
@@ -22,6 +21,7 @@ use heliograph_envoy::envoy::extensions::filters::http::router::v3::Router;
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpFilter as ManagerFilter, http_filter,
 };
+use heliograph_model::{Filter, HttpMatch, TableKey};
 use serde::Serialize;
 
 /// Where filters stand.

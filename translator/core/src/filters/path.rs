@@ -1,9 +1,9 @@
 //! What redirects and rewrites have in common: another path.
 
 use super::Refusal;
-use crate::ir::{HttpMatch, PathMatch, PathRewrite};
 use crate::regex;
 use heliograph_envoy::envoy::r#type::matcher::v3::{RegexMatchAndSubstitute, RegexMatcher};
+use heliograph_model::{HttpMatch, PathMatch, PathRewrite};
 
 /// How Envoy is told to change a path.
 pub(super) enum Change {

@@ -1,10 +1,10 @@
 use super::{Refusal, path};
-use crate::ir::{Filter, Hostname, HttpMatch, Redirect, Scheme, TableKey};
 use crate::objects::gateway::{HttpFilter, RedirectPathType, RedirectScheme, RequestRedirect};
 use heliograph_envoy::envoy::config::route::v3::redirect_action::{
     PathRewriteSpecifier, RedirectResponseCode, SchemeRewriteSpecifier,
 };
 use heliograph_envoy::envoy::config::route::v3::{RedirectAction, Route, route};
+use heliograph_model::{Filter, Hostname, HttpMatch, Redirect, Scheme, TableKey};
 
 pub(super) fn accept(filter: &HttpFilter, matches: &[HttpMatch]) -> Result<Filter, Refusal> {
     let redirect = filter.request_redirect.as_ref().ok_or("requestRedirect is missing")?;

@@ -1,8 +1,8 @@
 use super::{Refusal, path, redirect};
-use crate::ir::{Filter, HttpMatch, Rewrite};
 use crate::objects::gateway::{HttpFilter, RewritePathType, UrlRewrite};
 use heliograph_envoy::envoy::config::route::v3::route_action::HostRewriteSpecifier;
 use heliograph_envoy::envoy::config::route::v3::{Route, route};
+use heliograph_model::{Filter, HttpMatch, Rewrite};
 
 pub(super) fn accept(filter: &HttpFilter, matches: &[HttpMatch]) -> Result<Filter, Refusal> {
     let UrlRewrite { hostname, path } =

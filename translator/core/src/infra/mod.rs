@@ -9,10 +9,12 @@ mod pod;
 mod render;
 mod scaling;
 mod service;
+mod wanted;
 
 pub use drain::script as drain_script;
 pub use plan::{Live, Step, obstacle, plan};
 pub use render::{Part, Rendered, render};
+pub use wanted::{Infra, Proxies};
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! How the objects that are made for a Gateway, or for all of a class, are named and labelled, so that everybody finds them.
 
-use crate::ir::FleetOwner;
-use crate::objects::ObjectName;
+use crate::objects::{Kind, ObjectName};
+use heliograph_model::FleetOwner;
 use std::collections::BTreeMap;
 
 /// Whose an object is: everything we make has it, and nothing without it is touched.
@@ -87,7 +87,7 @@ pub fn identifiers(owner: &FleetOwner) -> [String; 3] {
 pub fn taken_by(other: &FleetOwner) -> String {
     format!(
         "{} {} has objects of the same name or label, since names that are long or have dots are cut: rename one of the two",
-        other.kind().as_str(),
+        kind(other).as_str(),
         other.name().name
     )
 }
@@ -129,6 +129,14 @@ fn cut(text: &str, whole: &str, longest: usize) -> String {
     let hash = blake3::hash(whole.as_bytes()).to_hex();
     let kept: String = text.chars().take(longest - HASH - 1).collect();
     format!("{}-{}", kept.trim_end_matches(['-', '.', '_']), &hash[..HASH])
+}
+
+/// The kind of object that the owner of a fleet is.
+pub fn kind(owner: &FleetOwner) -> Kind {
+    match owner {
+        FleetOwner::Gateway(_) => Kind::Gateway,
+        FleetOwner::Class(_) => Kind::GatewayClass,
+    }
 }
 
 #[cfg(test)]

@@ -89,8 +89,8 @@ fn is_within(wanted: &Value, there: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::FleetOwner;
     use crate::objects::ObjectName;
+    use heliograph_model::FleetOwner;
     use serde_json::json;
 
     fn service(object: Value) -> Rendered {

@@ -1,8 +1,9 @@
 use super::bootstrap::{BOOTSTRAP_FILE, overlay};
 use super::pod::{self, AUTHORITIES_FILE};
+use super::{Infra, Proxies};
 use super::{ProxySettings, names, scaling, service};
-use crate::ir::{FleetOwner, Infra, Proxies};
 use crate::objects::proxy_config::Workload;
+use heliograph_model::FleetOwner;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
@@ -195,7 +196,7 @@ impl Renderer<'_> {
         let name = owner.name();
         let owner = OwnerReference {
             api_version: "gateway.networking.k8s.io/v1".to_owned(),
-            kind: owner.kind().as_str().to_owned(),
+            kind: names::kind(owner).as_str().to_owned(),
             name: name.name.to_string(),
             uid: self.proxies.uid.clone(),
             controller: Some(true),

@@ -1,12 +1,11 @@
 //! Many routes, one virtual host: who answers for a host, and in which order routes are tried.
 
 use crate::build;
-use crate::ir::Hostname;
-use crate::objects::ObjectKey;
 use crate::world::{HostKey, PieceKey, Reader};
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::route::v3::VirtualHost;
 use heliograph_envoy::{Message, append_message};
+use heliograph_model::{Hostname, RouteAge, RouteId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -30,7 +29,7 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
     }
 
     // Each route once, under the most specific of its hostnames.
-    let mut written: BTreeMap<&ObjectKey, &Hostname> = BTreeMap::new();
+    let mut written: BTreeMap<&RouteId, &Hostname> = BTreeMap::new();
     let hosted = reader.hosted(key, &owner.listener);
     for (route, hostname) in hosted.iter().flat_map(|(_, routes)| *routes) {
         let best = written.entry(route).or_insert(hostname);
@@ -40,8 +39,8 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
     }
     // A host that only dropped routes ask for is dropped with them: it may be what proxies reject.
     let piece =
-        |route: &ObjectKey| reader.piece(&PieceKey { route: route.clone(), table: table.clone() });
-    let is_dropped = |route: &ObjectKey| piece(route).is_some_and(|it| it.is_dropped);
+        |route: &RouteId| reader.piece(&PieceKey { route: route.clone(), table: table.clone() });
+    let is_dropped = |route: &RouteId| piece(route).is_some_and(|it| it.is_dropped);
     let asking = hosted.iter().find(|(name, _)| *name == host);
     if asking.is_some_and(|(_, routes)| routes.keys().all(is_dropped)) {
         return None;
@@ -54,12 +53,11 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
             continue;
         }
         routes.extend(piece.routes.iter().enumerate().map(|(index, of_route)| {
-            // Gateway API: hostname, then match, then age, then `namespace/name`, then place in the route.
+            // Gateway API: hostname, then match, then seniority, then the place in the route.
             let order = (
                 Reverse(hostname.specificity()),
                 &of_route.precedence,
-                piece.created,
-                route.name.to_string(),
+                RouteAge::new(piece.created, route.clone()),
                 index,
             );
             (order, of_route)

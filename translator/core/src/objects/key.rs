@@ -1,57 +1,55 @@
 use super::{Kind, Scope};
-use serde::{Serialize, Serializer};
-use std::fmt;
-use std::sync::Arc;
+use heliograph_model::{Keyed, ListenerOwner, ListenerOwnerKind, NamedKind, RouteId, RouteKind};
 
 /// Which object: its kind, namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectKey {
-    pub kind: Kind,
-    pub name: ObjectName,
-}
+pub type ObjectKey = Keyed<Kind>;
 
-/// Namespace and name, where the kind is known. The namespace of a cluster-scoped object is empty.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectName {
-    pub namespace: Arc<str>,
-    pub name: Arc<str>,
-}
-
-impl ObjectName {
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+impl NamedKind for Kind {
+    fn as_str(&self) -> &'static str {
+        (*self).as_str()
     }
 
-    pub fn of(self, kind: Kind) -> ObjectKey {
-        ObjectKey { kind, name: self }
+    fn is_namespaced(&self) -> bool {
+        self.scope() == Scope::Namespaced
     }
 }
 
-/// `HTTPRoute shop/cart`.
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind.scope() {
-            Scope::Cluster => write!(f, "{} {}", self.kind.as_str(), self.name.name),
-            Scope::Namespaced => write!(f, "{} {}", self.kind.as_str(), self.name),
+impl From<RouteKind> for Kind {
+    fn from(kind: RouteKind) -> Self {
+        match kind {
+            RouteKind::Http => Self::HTTPRoute,
+            RouteKind::Grpc => Self::GRPCRoute,
         }
     }
 }
 
-/// `shop/cart`.
-impl fmt::Display for ObjectName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+impl From<ListenerOwnerKind> for Kind {
+    fn from(kind: ListenerOwnerKind) -> Self {
+        match kind {
+            ListenerOwnerKind::Gateway => Self::Gateway,
+            ListenerOwnerKind::ListenerSet => Self::ListenerSet,
+        }
     }
 }
 
-impl Serialize for ObjectKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+impl Kind {
+    /// `None`: objects of this kind are no routes.
+    pub fn route_kind(self) -> Option<RouteKind> {
+        RouteKind::ALL.iter().copied().find(|kind| Self::from(*kind) == self)
     }
 }
 
-impl Serialize for ObjectName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+/// The object that a route is.
+pub fn route_object(route: &RouteId) -> ObjectKey {
+    route.name.clone().of(route.kind.into())
+}
+
+/// The route that an object is, if it is one.
+pub(crate) fn route_id(key: &ObjectKey) -> Option<RouteId> {
+    Some(key.name.clone().of(key.kind.route_kind()?))
+}
+
+/// The object that listeners are written in.
+pub fn owner_object(owner: &ListenerOwner) -> ObjectKey {
+    owner.name.clone().of(owner.kind.into())
 }

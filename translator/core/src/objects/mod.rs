@@ -10,12 +10,14 @@ mod manifest;
 pub(crate) mod policy;
 pub mod proxy_config;
 mod secret;
-pub(crate) mod seniority;
+mod seniority;
 mod served;
 
-pub use key::{ObjectKey, ObjectName};
+pub use heliograph_model::{ObjectName, Seniority};
+pub(crate) use key::route_id;
+pub use key::{ObjectKey, owner_object, route_object};
 pub use manifest::{Document, Fault, parse};
-pub use seniority::Seniority;
+pub(crate) use seniority::created;
 pub use served::Unreadable;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -1,11 +1,13 @@
 //! How the Envoys of a Gateway are run.
 
+use heliograph_model::HttpSettings;
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 // What fields mean that are left out. The schema has them for documentation; of CRDs they are only words.
 pub(crate) const REPLICAS: i32 = 1;
@@ -19,6 +21,7 @@ pub(crate) const MERGE_SLASHES: bool = true;
 pub(crate) const REQUEST_HEADERS_SECONDS: u32 = 10;
 pub(crate) const STREAM_IDLE_SECONDS: u32 = 300;
 pub(crate) const MAX_CONCURRENT_STREAMS: u32 = 100;
+const MOST_STREAMS: u32 = 10_000;
 
 /// How the Envoys of a Gateway are run. A Gateway names one with infrastructure.parametersRef, a GatewayClass with
 /// parametersRef; where both do, the Gateway's counts, field by field.
@@ -186,6 +189,43 @@ pub struct HttpConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000), extend("default" = MAX_CONCURRENT_STREAMS))]
     pub max_concurrent_streams: Option<u32>,
+}
+
+impl HttpConfig {
+    /// With defaults filled in, and within the bounds of the CRD, which files need not keep: Envoy would wait for ever without a
+    /// timeout, and rejects a listener with no streams or very many.
+    pub(crate) fn settings(&self) -> HttpSettings {
+        let seconds = |seconds: u32| Duration::from_secs(seconds.into());
+        let Self {
+            escaped_slashes,
+            merge_slashes,
+            headers_with_underscores,
+            request_headers_seconds,
+            stream_idle_seconds,
+            max_concurrent_streams,
+        } = self;
+        HttpSettings {
+            escaped_slashes: match escaped_slashes.unwrap_or_default() {
+                EscapedSlashes::Redirect => heliograph_model::EscapedSlashes::Redirect,
+                EscapedSlashes::Reject => heliograph_model::EscapedSlashes::Reject,
+                EscapedSlashes::Unescape => heliograph_model::EscapedSlashes::Unescape,
+                EscapedSlashes::Keep => heliograph_model::EscapedSlashes::Keep,
+            },
+            merge_slashes: merge_slashes.unwrap_or(MERGE_SLASHES),
+            headers_with_underscores: match headers_with_underscores.unwrap_or_default() {
+                HeadersWithUnderscores::Reject => heliograph_model::HeadersWithUnderscores::Reject,
+                HeadersWithUnderscores::Drop => heliograph_model::HeadersWithUnderscores::Drop,
+                HeadersWithUnderscores::Allow => heliograph_model::HeadersWithUnderscores::Allow,
+            },
+            request_headers_timeout: seconds(
+                request_headers_seconds.unwrap_or(REQUEST_HEADERS_SECONDS).max(1),
+            ),
+            stream_idle_timeout: seconds(stream_idle_seconds.unwrap_or(STREAM_IDLE_SECONDS)),
+            max_concurrent_streams: max_concurrent_streams
+                .unwrap_or(MAX_CONCURRENT_STREAMS)
+                .clamp(1, MOST_STREAMS),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,12 +1,14 @@
 use super::rules::{self, BackendRef, Given};
 use super::{Rules, Scope};
 use crate::filters::{self, Place};
-use crate::ir::{BackendProtocol, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, Timeouts};
-use crate::objects::{ObjectKey, gateway};
+use crate::objects::gateway;
 use crate::world::Reader;
+use heliograph_model::{
+    HttpMatch, HttpRule, PathMatch, RouteId, RpcMatch, StringMatch, Timeouts, UpstreamProtocol,
+};
 
-pub(super) fn accept(reader: &Reader<'_>, key: &ObjectKey) -> Option<Rules> {
-    let object = reader.object::<gateway::GrpcRoute>(&key.name)?;
+pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
+    let object = reader.object::<gateway::GrpcRoute>(&id.name)?;
     let gateway::GrpcRouteSpec {
         hostnames,
         parent_refs,
@@ -19,9 +21,9 @@ pub(super) fn accept(reader: &Reader<'_>, key: &ObjectKey) -> Option<Rules> {
         parents: parent_refs.iter().flatten().map(parent).collect(),
         hostnames: hostnames.as_deref().unwrap_or_default(),
         rules: rules.as_deref(),
-        speaks: BackendProtocol::Http2,
+        speaks: UpstreamProtocol::Http2,
     };
-    Some(rules::accept(reader, key, given, rule))
+    Some(rules::accept(reader, id, given, rule))
 }
 
 /// The generated types of parentRefs differ in name alone.

@@ -1,10 +1,12 @@
 use super::rules::{self, BackendRef, Given};
 use super::{Rules, Scope};
 use crate::filters::{self, Place};
-use crate::ir::{BackendProtocol, HttpMatch, HttpRule, PathMatch, Retry, Timeouts};
-use crate::objects::{ObjectKey, gateway};
+use crate::objects::gateway;
 use crate::regex;
 use crate::world::Reader;
+use heliograph_model::{
+    HttpMatch, HttpRule, PathMatch, Retry, RouteId, Timeouts, UpstreamProtocol,
+};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -14,8 +16,8 @@ const LONGEST_QUERY_NAME: usize = 1024;
 /// conformance suite asks for 100.
 const MOST_ATTEMPTS: u32 = 100;
 
-pub(super) fn accept(reader: &Reader<'_>, key: &ObjectKey) -> Option<Rules> {
-    let object = reader.object::<gateway::HttpRoute>(&key.name)?;
+pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
+    let object = reader.object::<gateway::HttpRoute>(&id.name)?;
     let gateway::HttpRouteSpec {
         hostnames,
         parent_refs,
@@ -28,9 +30,9 @@ pub(super) fn accept(reader: &Reader<'_>, key: &ObjectKey) -> Option<Rules> {
         parents: parent_refs.clone().unwrap_or_default(),
         hostnames: hostnames.as_deref().unwrap_or_default(),
         rules: rules.as_deref(),
-        speaks: BackendProtocol::Http1,
+        speaks: UpstreamProtocol::Http1,
     };
-    Some(rules::accept(reader, key, given, rule))
+    Some(rules::accept(reader, id, given, rule))
 }
 
 fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, String> {

@@ -1,4 +1,4 @@
-//! Routes: one file per kind. Its rules become an [`ir::Route`], and that, over HTTP, a [`Piece`] of the tables that it is
+//! Routes: one file per kind. Its rules become an [`model::Route`], and that, over HTTP, a [`Piece`] of the tables that it is
 //! attached to.
 
 mod grpc;
@@ -10,11 +10,11 @@ mod scope;
 pub(crate) use piece::{Piece, piece, size};
 pub(crate) use scope::Scope;
 
-use crate::ir::{self, Hostname, Protocol};
 use crate::objects::{Kind, ObjectKey, gateway};
 use crate::status::Condition;
 use crate::status::reasons::route::resolved_refs::RESOLVED_REFS;
 use crate::world::Reader;
+use heliograph_model::{self as model, Hostname, Protocol, RouteId, RouteKind};
 use std::collections::BTreeSet;
 
 /// The kinds of routes, and the protocols of the listeners that they can be attached to. A new one is a file here, an
@@ -34,7 +34,7 @@ pub(crate) struct Rules {
     /// Never empty: a route that names no host speaks for all of them.
     pub(crate) hostnames: Vec<Hostname>,
     /// `None` if the route is refused.
-    pub(crate) route: Option<ir::Route>,
+    pub(crate) route: Option<model::Route>,
     pub(crate) expressions: Expressions,
     /// Why the route is refused on every listener.
     pub(crate) refusal: Option<Condition>,
@@ -55,11 +55,10 @@ pub(crate) struct Expressions {
     pub(crate) is_too_large: bool,
 }
 
-pub(crate) fn rules(reader: &Reader<'_>, key: &ObjectKey) -> Rules {
-    let rules = match key.kind {
-        Kind::HTTPRoute => http::accept(reader, key),
-        Kind::GRPCRoute => grpc::accept(reader, key),
-        _ => None,
+pub(crate) fn rules(reader: &Reader<'_>, id: &RouteId) -> Rules {
+    let rules = match id.kind {
+        RouteKind::Http => http::accept(reader, id),
+        RouteKind::Grpc => grpc::accept(reader, id),
     };
     rules.unwrap_or_else(Rules::none)
 }

@@ -1,10 +1,13 @@
 use crate::build;
-use crate::ir::{Backend, HttpMatch, HttpRule, PathMatch, Route, RpcMatch, StringMatch, TableKey};
-use crate::objects::ObjectKey;
+use crate::build::names;
+use crate::objects::route_object;
 use crate::routes::Rules;
 use crate::world::Reader;
 use bytes::Bytes;
 use heliograph_envoy::Message;
+use heliograph_model::{
+    HttpMatch, HttpRule, PathMatch, Route, RouteId, RpcMatch, StringMatch, TableKey, UpstreamId,
+};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -14,8 +17,8 @@ pub(crate) struct Piece {
     pub(crate) created: i64,
     /// In the order of the route's rules and matches.
     pub(crate) routes: Vec<PieceRoute>,
-    /// The backends that the route leads to.
-    pub(crate) backends: BTreeSet<Backend>,
+    /// The upstreams that the route leads to.
+    pub(crate) upstreams: BTreeSet<UpstreamId>,
     /// All of it is left out, hosts included.
     pub(crate) is_dropped: bool,
 }
@@ -56,29 +59,29 @@ const FRAME: u64 = 16;
 /// What an instruction of a regular expression takes in Envoy.
 const INSTRUCTION: u64 = 16;
 
-pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> Piece {
+pub(crate) fn piece(reader: &Reader<'_>, key: &RouteId, table: &TableKey) -> Piece {
     let rules = reader.rules(key);
     let mut piece = Piece {
         created: rules.map_or(i64::MAX, |rules| rules.created),
         routes: Vec::new(),
-        backends: BTreeSet::new(),
+        upstreams: BTreeSet::new(),
         is_dropped: false,
     };
     let Some(Route::Http(route)) = rules.and_then(|rules| rules.route.as_ref()) else {
         return piece;
     };
-    let left_out = reader.left_out_of(&table.fleet, key);
+    let left_out = reader.left_out_of(&table.fleet, &route_object(key));
     piece.is_dropped = left_out.is_some_and(|left_out| left_out.is_dropped);
     for (index, rule) in route.rules.iter().enumerate() {
         let left_out = left_out.filter(|left_out| left_out.has_rule(index));
         let unserved = left_out.map(|_| rule.unserved());
         let rule = unserved.as_ref().unwrap_or(rule);
-        piece.backends.extend(rule.backends().cloned());
+        piece.upstreams.extend(rule.upstreams().cloned());
         for (alternative, http_match) in rule.matches.iter().enumerate() {
             if left_out.is_some_and(|left_out| left_out.drops(index, alternative)) {
                 continue;
             }
-            let name = format!("{}/{index}/{alternative}", route_name(key));
+            let name = format!("{}/{index}/{alternative}", names::route(key));
             let routes = build::routes(&name, rule, http_match, table);
             piece.routes.extend(routes.into_iter().map(|route| PieceRoute {
                 precedence: Precedence::of(http_match),
@@ -91,9 +94,9 @@ pub(crate) fn piece(reader: &Reader<'_>, key: &ObjectKey, table: &TableKey) -> P
 
 /// How many bytes the route takes at each host of a table; rather more than less. Nothing is copied for it: one match of
 /// each rule is built, and the others differ in the match alone.
-pub(crate) fn size(rules: &Rules, key: &ObjectKey, table: &TableKey) -> u64 {
+pub(crate) fn size(rules: &Rules, key: &RouteId, table: &TableKey) -> u64 {
     let Some(Route::Http(route)) = &rules.route else { return 0 };
-    let name = route_name(key);
+    let name = names::route(key);
     let of_rule = |rule: &HttpRule| {
         let Some(first) = rule.matches.first() else { return 0 };
         let routes = build::routes(&name, rule, first, table);
@@ -132,9 +135,4 @@ impl Precedence {
             query: Reverse(http_match.query.len()),
         }
     }
-}
-
-/// `httproute/shop/cart`: who reads Envoy's dumps and logs finds the object.
-fn route_name(key: &ObjectKey) -> String {
-    format!("{}/{}", key.kind.as_str().to_ascii_lowercase(), key.name)
 }

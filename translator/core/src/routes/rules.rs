@@ -4,15 +4,16 @@ use super::{Expressions, Rules, Scope};
 use crate::backends::Reference;
 use crate::build::{self, Pattern};
 use crate::filters::{self, Place};
-use crate::ir::{
-    BackendProtocol, Hostname, HttpMatch, HttpRoute, HttpRule, Route, StringMatch, WeightedTarget,
-};
-use crate::objects::seniority::created;
-use crate::objects::{ObjectKey, ObjectName, gateway};
+use crate::objects::created;
+use crate::objects::{ObjectName, gateway, route_object};
 use crate::regex;
 use crate::status::Condition;
 use crate::status::reasons::route::accepted::UNSUPPORTED_VALUE;
 use crate::world::Reader;
+use heliograph_model::{
+    Hostname, HttpMatch, HttpRoute, HttpRule, Route, RouteId, StringMatch, UpstreamProtocol,
+    WeightedTarget,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ pub(super) struct Given<'a, R> {
     /// Without rules there is one for everything, as the API defaults it.
     pub(super) rules: Option<&'a [R]>,
     /// What is spoken to a backend that does not say.
-    pub(super) speaks: BackendProtocol,
+    pub(super) speaks: UpstreamProtocol,
 }
 
 /// A backendRef of any kind of route.
@@ -44,7 +45,7 @@ pub(super) struct BackendRef<'a> {
 /// and is told in `resolved`.
 pub(super) fn accept<R: Default>(
     reader: &Reader<'_>,
-    key: &ObjectKey,
+    id: &RouteId,
     given: Given<'_, R>,
     rule: fn(&mut Scope<'_>, &R) -> Result<HttpRule, String>,
 ) -> Rules {
@@ -52,7 +53,7 @@ pub(super) fn accept<R: Default>(
     let mut mentions = BTreeSet::new();
     let mut scope = Scope {
         reader,
-        route: key,
+        route: &route_object(id),
         speaks: given.speaks,
         resolved: &mut resolved,
         mentions: &mut mentions,

@@ -1,8 +1,8 @@
 use crate::backends::{self, Reference};
-use crate::ir::{BackendProtocol, Target};
 use crate::objects::{Kind, ObjectKey};
 use crate::status::Condition;
 use crate::world::Reader;
+use heliograph_model::{Target, UpstreamProtocol};
 use std::collections::BTreeSet;
 
 /// What the rules and filters of a route may look at, and where they say which references lead nowhere.
@@ -10,7 +10,7 @@ pub(crate) struct Scope<'a> {
     pub(super) reader: &'a Reader<'a>,
     pub(super) route: &'a ObjectKey,
     /// What is spoken to a backend that does not say.
-    pub(super) speaks: BackendProtocol,
+    pub(super) speaks: UpstreamProtocol,
     pub(super) resolved: &'a mut Condition,
     /// What was referred to, wherever that leads.
     pub(super) mentions: &'a mut BTreeSet<ObjectKey>,

@@ -3,10 +3,10 @@ use super::reasons::{Reason, Type};
 use super::{Condition, Conditions};
 use crate::accept;
 use crate::infra::names;
-use crate::ir::FleetOwner;
 use crate::objects::core::Service;
 use crate::objects::{ObjectName, gateway};
 use crate::world::Reader;
+use heliograph_model::FleetOwner;
 use serde::Serialize;
 
 /// An address at which a Gateway is reached.

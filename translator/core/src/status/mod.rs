@@ -19,7 +19,7 @@ use crate::accept::{self, AcceptedListener};
 use crate::attach::Parent;
 use crate::left_out;
 use crate::objects::heliograph::Proxy;
-use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
+use crate::objects::{Kind, ObjectKey, ObjectName, gateway, route_id};
 use crate::views;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
@@ -286,8 +286,9 @@ fn is_zero(count: &usize) -> bool {
 }
 
 fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
-    let rules = reader.rules(key)?;
-    let attachment = reader.attachment(key)?;
+    let id = route_id(key)?;
+    let rules = reader.rules(&id)?;
+    let attachment = reader.attachment(&id)?;
     let parent = |parent: &Parent| ParentStatus {
         fleet: parent.fleet.clone(),
         parent_ref: parent.reference.clone(),
@@ -324,7 +325,7 @@ fn stray_gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
 
 /// A route whose parents are nobody's here.
 fn stray_route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
-    let rules = reader.rules(key)?;
+    let rules = reader.rules(&route_id(key)?)?;
     ignored(match rules.parents.first() {
         None => "it has no parentRefs".to_owned(),
         Some(parent) => {

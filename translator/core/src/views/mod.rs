@@ -15,10 +15,10 @@ pub(crate) use policy::{AcceptedPolicy, Rule, Says, policy};
 pub(crate) use proxy::{ListedProxy, entry, proxy};
 pub(crate) use treatment::{Treated, treatment};
 
-use crate::ir::FleetOwner;
 use crate::objects::heliograph::TargetRef;
 use crate::objects::{Kind, ObjectName};
 use crate::world::Reader;
+use heliograph_model::FleetOwner;
 use heliograph_snapshot::{FleetName, Resource};
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 use super::overlay::Patch;
 use super::policy::{AcceptedPolicy, Rule, Says};
-use crate::ir::{TableKey, listener_name, secret_name};
+use crate::build::names;
 use crate::objects::{Kind, ObjectName};
 use crate::world::Reader;
+use heliograph_model::TableKey;
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_views::{Admission, Audience, Preference};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,14 +103,14 @@ fn admit(
     };
     for listener in reader.fleet(fleet).iter().flat_map(|fleet| &fleet.listeners) {
         let (table, port) = (TableKey::of(fleet, listener), listener.port);
-        uses(ResourceType::Listener, listener_name(port), port);
-        uses(ResourceType::Route, table.to_string(), port);
+        uses(ResourceType::Listener, names::listener(port), port);
+        uses(ResourceType::Route, names::table(&table), port);
         for secret in &listener.certificates {
-            uses(ResourceType::Secret, secret_name(secret), port);
+            uses(ResourceType::Secret, names::secret(secret), port);
         }
-        for backend in reader.backends(&table) {
-            uses(ResourceType::Cluster, backend.to_string(), port);
-            uses(ResourceType::Endpoints, backend.to_string(), port);
+        for upstream in reader.upstreams(&table) {
+            uses(ResourceType::Cluster, names::cluster(upstream), port);
+            uses(ResourceType::Endpoints, names::cluster(upstream), port);
         }
     }
     for (resource, ports) in ports {

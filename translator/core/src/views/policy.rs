@@ -1,8 +1,8 @@
 use super::overlay::Patch;
-use crate::ir::FleetOwner;
 use crate::objects::ObjectName;
 use crate::objects::heliograph::{Clients, Only, Overlay, Prefer, ViewPolicy, ViewRule};
 use crate::world::Reader;
+use heliograph_model::FleetOwner;
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_views::{Audience, EnvoyVersion, Operator, Requirement};
 use std::collections::BTreeSet;

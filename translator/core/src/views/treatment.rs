@@ -1,6 +1,6 @@
 use super::overlay;
 use super::plan::Planned;
-use crate::ir::Backend;
+use crate::build::names;
 use crate::objects::ObjectName;
 use crate::objects::core::Service;
 use crate::world::Reader;
@@ -51,7 +51,7 @@ pub(crate) fn treatment(
 
 /// What the Service itself asks for, after what policies say.
 fn wish_of_service(reader: &Reader<'_>, cluster: &str) -> Option<Preference> {
-    let service = reader.object::<Service>(&Backend::service_of(cluster)?)?;
+    let service = reader.object::<Service>(&names::service_of(cluster)?)?;
     let wish = service.spec.as_ref()?.traffic_distribution.as_deref()?;
     // A gateway's proxies seldom share a node with endpoints: who wants the same node is content with the same zone.
     let is_near = matches!(wish, "PreferClose" | "PreferSameZone" | "PreferSameNode");

@@ -3,11 +3,11 @@
 use super::World;
 use super::keys::{HostKey, PieceKey, ResourceKey};
 use super::sources::{QUOTES, contains, index, names, quotes, route_named};
-use crate::ir::{Hostname, TableKey};
-use crate::objects::{Kind, ObjectKey};
+use crate::objects::{Kind, ObjectKey, Seniority, route_id};
 use bytes::Bytes;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use heliograph_model::{Hostname, TableKey};
 use heliograph_snapshot::{FleetName, ResourceType, Version};
 use heliograph_views::Treatment;
 use std::cmp::Reverse;
@@ -138,7 +138,7 @@ impl World {
         words: &str,
         good: Option<&Bytes>,
     ) -> Vec<Culprit> {
-        let routes: BTreeSet<&ObjectKey> = self.routes_of(table).collect();
+        let routes: BTreeSet<ObjectKey> = self.routes_of(table).collect();
         let mut entries: Vec<Entry> =
             routes.iter().flat_map(|route| self.entries(route, table)).collect();
         let accepted = good.map(routes_in).unwrap_or_default();
@@ -169,8 +169,8 @@ impl World {
             Some(then) => quoted_of_all(then, &entries, words),
         };
         let age = |route: &ObjectKey| {
-            let created = self.reader().rules(route).map_or(i64::MAX, |rules| rules.created);
-            (created, route.name.to_string())
+            let rules = route_id(route).and_then(|id| self.reader().rules(&id));
+            Seniority::new(rules.map_or(i64::MAX, |rules| rules.created), route.clone())
         };
         let mut culprits: Vec<Culprit> = suspects
             .iter()
@@ -188,12 +188,14 @@ impl World {
     }
 
     /// The routes that name a host which the accepted table does not have.
-    fn at_new_hosts(&self, routes: &BTreeSet<&ObjectKey>, good: &Bytes) -> BTreeSet<ObjectKey> {
+    fn at_new_hosts(&self, routes: &BTreeSet<ObjectKey>, good: &Bytes) -> BTreeSet<ObjectKey> {
         let good = RouteConfiguration::decode(good.as_ref()).unwrap_or_default();
         let hosts: BTreeSet<&str> = good.virtual_hosts.iter().map(|host| &*host.name).collect();
         let is_new = |host: &Hostname| !hosts.contains(&*host.to_string());
-        let hosts_of =
-            |route: &ObjectKey| self.reader().rules(route).into_iter().flat_map(|it| &it.hostnames);
+        let hosts_of = |route: &ObjectKey| {
+            let rules = route_id(route).and_then(|id| self.reader().rules(&id));
+            rules.into_iter().flat_map(|it| &it.hostnames)
+        };
         let naming = routes.iter().filter(|route| hosts_of(route).any(is_new));
         naming.map(|route| (*route).clone()).collect()
     }
@@ -234,8 +236,8 @@ impl World {
     }
 
     fn entries(&self, route: &ObjectKey, table: &TableKey) -> Vec<Entry> {
-        let key = PieceKey { route: route.clone(), table: table.clone() };
-        let piece = self.reader().piece(&key);
+        let key = route_id(route).map(|route| PieceKey { route, table: table.clone() });
+        let piece = key.and_then(|key| self.reader().piece(&key));
         let encoded = piece.into_iter().flat_map(|piece| &piece.routes).map(|it| &it.encoded);
         let decoded = encoded.filter_map(|encoded| Route::decode(encoded.as_ref()).ok());
         decoded.filter_map(|route| entry(&route)).collect()

@@ -1,7 +1,6 @@
 //! The keys of units that have more than one part.
 
-use crate::ir::{Hostname, TableKey};
-use crate::objects::ObjectKey;
+use heliograph_model::{Hostname, RouteId, TableKey};
 use heliograph_snapshot::{FleetName, ResourceType};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ pub(crate) struct InFleet<T> {
 /// A route in one table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PieceKey {
-    pub(crate) route: ObjectKey,
+    pub(crate) route: RouteId,
     pub(crate) table: TableKey,
 }
 

@@ -19,14 +19,15 @@ pub(crate) use reader::Reader;
 pub use sources::Source;
 
 use crate::budget::OverBudget;
+use crate::infra::Infra;
 use crate::infra::names;
-use crate::ir;
 use crate::left_out;
 use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed, gateway};
 use crate::status::{Problem, Status};
 use facts::Facts;
 use heliograph_engine::Engine;
+use heliograph_model::{self as model, RouteId};
 use heliograph_snapshot::{FleetName, Internal, Resource, ResourceType, Section};
 use heliograph_views::LeftOut;
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,27 +199,28 @@ impl World {
         self.engine.graph().units()
     }
 
-    pub fn fleets(&self) -> impl Iterator<Item = &ir::Fleet> {
+    pub fn fleets(&self) -> impl Iterator<Item = &model::Fleet> {
         self.engine.table.products.fleet.values()
     }
 
-    pub fn infra(&self) -> impl Iterator<Item = &ir::Infra> {
+    pub fn infra(&self) -> impl Iterator<Item = &Infra> {
         self.engine.table.products.infra.values().map(Arc::as_ref)
     }
 
     /// The routes that were understood, whether or not they are attached, with their hostnames.
-    pub fn routes(&self) -> impl Iterator<Item = (&ObjectKey, &[ir::Hostname], &ir::Route)> {
+    pub fn routes(&self) -> impl Iterator<Item = (&RouteId, &[model::Hostname], &model::Route)> {
         let rules = self.engine.table.products.rules.iter();
         rules.filter_map(|(key, rules)| Some((key, &*rules.hostnames, rules.route.as_ref()?)))
     }
 
-    /// The endpoints of the backends that the fleets' routes lead to.
-    pub fn backends(&self) -> BTreeMap<ir::Backend, ir::Endpoints> {
+    /// The endpoints of the upstreams that the fleets' routes lead to.
+    pub fn upstreams(&self) -> BTreeMap<model::UpstreamId, model::Endpoints> {
         let reader = self.reader();
-        let endpoints =
-            |backend: &ir::Backend| crate::backends::endpoints(&reader, backend, &BTreeSet::new());
-        let backends = self.engine.table.indexes.all_backends().into_iter();
-        backends.map(|backend| (backend.clone(), endpoints(backend))).collect()
+        let endpoints = |upstream: &model::UpstreamId| {
+            crate::backends::endpoints(&reader, upstream, &BTreeSet::new())
+        };
+        let upstreams = self.engine.table.indexes.all_upstreams().into_iter();
+        upstreams.map(|upstream| (upstream.clone(), endpoints(upstream))).collect()
     }
 
     fn names_class(&self, gateway: &ObjectKey, class: &ObjectName) -> bool {

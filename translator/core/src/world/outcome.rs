@@ -1,4 +1,4 @@
-use crate::ir;
+use crate::infra::Infra;
 use crate::objects::ObjectKey;
 use crate::status::Status;
 use heliograph_engine::Work;
@@ -16,6 +16,6 @@ pub struct Outcome {
     /// `None`: the object is gone, or is not ours any more.
     pub statuses: BTreeMap<ObjectKey, Option<Status>>,
     /// `None`: nothing is to run for this fleet any more.
-    pub infra: BTreeMap<FleetName, Option<Arc<ir::Infra>>>,
+    pub infra: BTreeMap<FleetName, Option<Arc<Infra>>>,
     pub work: Work,
 }

@@ -3,12 +3,14 @@ use super::keys::{HostKey, InFleet, ResourceKey};
 use super::table::{Fact, Unit};
 use crate::accept::{Claim, Door, Doors, Losses};
 use crate::budget::{Excess, NotCopied};
-use crate::ir::{Backend, Candidate, Hostname, ListenerId, TableKey};
 use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed};
 use crate::views::ListedProxy;
 use bytes::Bytes;
 use heliograph_engine::Reads;
+use heliograph_model::{
+    Candidate, Hostname, ListenerId, ListenerOwner, RouteId, TableKey, UpstreamId,
+};
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use heliograph_views::LeftOut;
 use std::collections::BTreeMap;
@@ -106,7 +108,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn doors_of(
         &self,
         gateway: &ObjectName,
-        owner: &ObjectKey,
+        owner: &ListenerOwner,
     ) -> Option<(&'a FleetName, Vec<&'a Door>)> {
         self.reads.record(Fact::FleetOf(gateway.clone()));
         self.reads.record(Fact::DoorsOf(owner.clone()));
@@ -130,7 +132,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Which budget a route is beyond, if any.
-    pub(crate) fn excess(&self, route: &ObjectKey) -> Option<&'a Excess> {
+    pub(crate) fn excess(&self, route: &RouteId) -> Option<&'a Excess> {
         self.reads.record(Fact::Excess(route.clone()));
         self.facts.indexes.budgets.excess(route)
     }
@@ -164,7 +166,7 @@ impl<'a> Reader<'a> {
         &self,
         key: &HostKey,
         listener: &ListenerId,
-    ) -> Vec<(&'a Hostname, &'a BTreeMap<ObjectKey, Hostname>)> {
+    ) -> Vec<(&'a Hostname, &'a BTreeMap<RouteId, Hostname>)> {
         let at = |host: &Hostname| (key.table.clone(), listener.clone(), host.clone());
         self.reads.record(Fact::Covering(at(&key.host)));
         let indexes = &self.facts.indexes;
@@ -220,18 +222,21 @@ impl<'a> Reader<'a> {
         self.facts.indexes.resources.get(fleet)?.get(&(kind.into(), name.clone()))
     }
 
-    /// The backends that the routes of a table lead to.
-    pub(crate) fn backends(&self, table: &TableKey) -> impl Iterator<Item = &'a Backend> + use<'a> {
-        self.reads.record(Fact::Backends(table.clone()));
-        let backends = self.facts.indexes.backends.get(table);
-        backends.into_iter().flat_map(|backends| backends.keys())
+    /// The upstreams that the routes of a table lead to.
+    pub(crate) fn upstreams(
+        &self,
+        table: &TableKey,
+    ) -> impl Iterator<Item = &'a UpstreamId> + use<'a> {
+        self.reads.record(Fact::Upstreams(table.clone()));
+        let upstreams = self.facts.indexes.upstreams.get(table);
+        upstreams.into_iter().flat_map(|upstreams| upstreams.keys())
     }
 
     /// The routes that are attached to a listener.
     pub(super) fn routes_at(
         &self,
         listener: &ListenerId,
-    ) -> impl Iterator<Item = &'a ObjectKey> + use<'a> {
+    ) -> impl Iterator<Item = &'a RouteId> + use<'a> {
         self.reads.record(Fact::Attached(listener.clone()));
         self.facts.indexes.attached.of(listener)
     }

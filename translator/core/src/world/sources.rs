@@ -4,8 +4,11 @@
 use super::World;
 use super::keys::{InFleet, PieceKey};
 use super::table::{Fact, Unit};
-use crate::ir::{Backend, BackendProtocol, ListenerId, TableKey, listener_name, secret_name};
-use crate::objects::{Kind, ObjectKey, ObjectName};
+use crate::build::names;
+use crate::objects::{Kind, ObjectKey, ObjectName, route_id, route_object};
+use heliograph_model::{
+    ListenerId, SecretId, TableKey, UpstreamId, UpstreamKind, UpstreamProtocol,
+};
 use heliograph_snapshot::{FleetName, ResourceType, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,14 +43,14 @@ impl World {
                 self.listeners_with(fleet, name).into_iter().chain(secret).collect()
             }
             ResourceType::Cluster | ResourceType::Endpoints => {
-                let service = Backend::service_of(name).map(|name| name.of(Kind::Service));
+                let service = names::service_of(name).map(|name| name.of(Kind::Service));
                 let routes = self.routes_to(fleet, name);
                 routes.into_iter().chain(service).map(Source::Object).collect()
             }
             ResourceType::Route => {
                 let Some(table) = self.table(fleet, name) else { return BTreeSet::new() };
                 let listeners = self.listeners_of(&table).cloned().map(Source::Listener);
-                let routes = self.routes_of(&table).cloned().map(Source::Object);
+                let routes = self.routes_of(&table).map(Source::Object);
                 listeners.chain(routes).collect()
             }
         }
@@ -97,7 +100,7 @@ impl World {
 
     fn blamed_in_table(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
         let Some(table) = self.table(fleet, name) else { return BTreeSet::new() };
-        let routes: BTreeSet<&ObjectKey> = self.routes_of(&table).collect();
+        let routes: BTreeSet<ObjectKey> = self.routes_of(&table).collect();
         let known = |route: &ObjectKey| routes.contains(route);
         let steps: [&dyn Fn() -> BTreeSet<ObjectKey>; 4] = [
             &|| names(words).filter_map(route_named).filter(known).collect(),
@@ -109,7 +112,7 @@ impl World {
         match blamed {
             Some(routes) => routes.into_iter().map(Source::Object).collect(),
             // One route is the table's only content.
-            None if routes.len() == 1 => routes.into_iter().cloned().map(Source::Object).collect(),
+            None if routes.len() == 1 => routes.into_iter().map(Source::Object).collect(),
             None => self.listeners_of(&table).cloned().map(Source::Listener).collect(),
         }
     }
@@ -118,19 +121,19 @@ impl World {
     fn route_that_says(
         &self,
         table: &TableKey,
-        routes: &BTreeSet<&ObjectKey>,
+        routes: &BTreeSet<ObjectKey>,
         words: &str,
     ) -> Option<ObjectKey> {
         let says = |route: &ObjectKey, quoted: &str| {
-            let key = PieceKey { route: route.clone(), table: table.clone() };
-            let piece = self.reader().piece(&key);
+            let key = route_id(route).map(|route| PieceKey { route, table: table.clone() });
+            let piece = key.and_then(|key| self.reader().piece(&key));
             let mut encoded = piece.into_iter().flat_map(|piece| &piece.routes);
             encoded.any(|route| contains(&route.encoded, quoted.as_bytes()))
         };
         quotes(words).take(QUOTES).find_map(|quoted| {
             let mut saying = routes.iter().filter(|route| says(route, quoted));
             let only = saying.next()?;
-            saying.next().is_none().then(|| (*only).clone())
+            saying.next().is_none().then(|| only.clone())
         })
     }
 
@@ -138,9 +141,9 @@ impl World {
     fn blamed_of_port(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
         let named: BTreeSet<&str> = names(words).collect();
         let listeners = self.reader().fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
-        let at_port = listeners.filter(|listener| listener_name(listener.port) == name);
+        let at_port = listeners.filter(|listener| names::listener(listener.port) == name);
         let (meant, others): (Vec<_>, Vec<_>) = at_port
-            .partition(|listener| named.contains(&*TableKey::of(fleet, listener).to_string()));
+            .partition(|listener| named.contains(&*names::table(&TableKey::of(fleet, listener))));
         let blamed = if meant.is_empty() { others } else { meant };
         blamed.into_iter().map(|listener| Source::Listener(listener.id.clone())).collect()
     }
@@ -152,7 +155,7 @@ impl World {
     /// What shows the certificate of a Secret: listeners to their clients, or a Gateway to its backends.
     fn listeners_with(&self, fleet: &FleetName, secret: &str) -> BTreeSet<Source> {
         let Some(of_fleet) = self.reader().fleet(fleet) else { return BTreeSet::new() };
-        let is_it = |certificate: &ObjectName| secret_name(certificate) == secret;
+        let is_it = |certificate: &SecretId| names::secret(certificate) == secret;
         let listeners = of_fleet.listeners.iter().filter(|it| it.certificates.iter().any(is_it));
         let listeners = listeners.map(|listener| Source::Listener(listener.id.clone()));
         let to_backends = of_fleet.client_certificate.as_ref().filter(|it| is_it(it));
@@ -165,7 +168,7 @@ impl World {
     pub(super) fn table(&self, fleet: &FleetName, name: &str) -> Option<TableKey> {
         let listeners = &self.reader().fleet(fleet)?.listeners;
         let mut tables = listeners.iter().map(|listener| TableKey::of(fleet, listener));
-        tables.find(|table| table.to_string() == name)
+        tables.find(|table| names::table(table) == name)
     }
 
     fn listeners_of(&self, table: &TableKey) -> impl Iterator<Item = &ListenerId> {
@@ -173,27 +176,33 @@ impl World {
         here.map(|candidate| &candidate.listener)
     }
 
-    pub(super) fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = &ObjectKey> {
-        self.listeners_of(table).flat_map(|listener| self.reader().routes_at(listener))
+    pub(super) fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = ObjectKey> {
+        let routes =
+            self.listeners_of(table).flat_map(|listener| self.reader().routes_at(listener));
+        routes.map(route_object)
     }
 
     /// The routes that lead to a cluster: it is there because they ask for it.
     fn routes_to(&self, fleet: &FleetName, cluster: &str) -> BTreeSet<ObjectKey> {
-        let Some(service) = Backend::service_of(cluster) else { return BTreeSet::new() };
-        let object = service.of(Kind::Service);
-        let first = Backend { object: object.clone(), port: 0, protocol: BackendProtocol::Http1 };
+        let Some(service) = names::service_of(cluster) else { return BTreeSet::new() };
+        let first = UpstreamId {
+            kind: UpstreamKind::Service,
+            name: service.clone(),
+            port: 0,
+            protocol: UpstreamProtocol::Http1,
+        };
         let graph = self.engine.graph();
         let of_service =
             graph.units_from(&Fact::Product(Unit::Cluster(InFleet::new(fleet, first))));
         let of_service = of_service.take_while(|unit| {
-            matches!(unit, Fact::Product(Unit::Cluster(key)) if key.fleet == *fleet && key.id.object == object)
+            matches!(unit, Fact::Product(Unit::Cluster(key)) if key.fleet == *fleet && key.id.name == service)
         });
         let causing = of_service.filter(|unit| {
-            matches!(unit, Fact::Product(Unit::Cluster(key)) if key.id.to_string() == cluster)
+            matches!(unit, Fact::Product(Unit::Cluster(key)) if names::cluster(&key.id) == cluster)
         });
         let causes = causing.flat_map(|unit| graph.demanders(unit));
         let routes = causes.filter_map(|cause| match cause {
-            Fact::Product(Unit::Piece(key)) => Some(key.route.clone()),
+            Fact::Product(Unit::Piece(key)) => Some(route_object(&key.route)),
             _ => None,
         });
         routes.collect()

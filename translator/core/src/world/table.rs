@@ -7,13 +7,17 @@ use super::keys::{HostKey, InFleet, PieceKey, ResourceKey};
 use super::reader::Reader;
 use crate::accept::{AcceptedGateway, Claim, Contest};
 use crate::attach::Attachment;
-use crate::ir::{self, Backend, Hostname, ListenerId, TableKey};
-use crate::objects::{Kind, ObjectKey, ObjectName};
+use crate::build::names;
+use crate::infra::Infra;
+use crate::objects::{Kind, ObjectKey, ObjectName, route_id};
 use crate::routes::{Piece, Rules};
 use crate::status::Status;
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
 use crate::{accept, attach, build, left_out, merge, routes, status, views};
 use bytes::Bytes;
+use heliograph_model::{
+    self as model, Hostname, ListenerId, ListenerOwner, RouteId, SecretId, TableKey, UpstreamId,
+};
 use heliograph_snapshot::{FleetName, Internal, Resource, ResourceType};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,13 +43,13 @@ heliograph_engine::table! {
             changed: Indexes::gateway_changed,
         }
         /// What do the proxies of a fleet serve?
-        fleet: Fleet(FleetName) -> ir::Fleet {
+        fleet: Fleet(FleetName) -> model::Fleet {
             compute: |reader, name| Some(accept::fleet(reader, name)),
-            demands: |_: &FleetName, fleet: &ir::Fleet| demanded_by_fleet(fleet),
+            demands: |_: &FleetName, fleet: &model::Fleet| demanded_by_fleet(fleet),
             changed: Indexes::fleet_changed,
         }
         /// What runs for a fleet?
-        infra: Infra(FleetName) -> Arc<ir::Infra> {
+        infra: Infra(FleetName) -> Arc<Infra> {
             compute: |reader, fleet| accept::infra(reader, fleet).map(Arc::new),
             changed: Indexes::infra_changed,
         }
@@ -63,16 +67,16 @@ heliograph_engine::table! {
             changed: Indexes::proxy_changed,
         }
         /// The rules of a route, with references resolved.
-        rules: Rules(ObjectKey) -> Rules {
+        rules: Rules(RouteId) -> Rules {
             compute: |reader, route| Some(routes::rules(reader, route)),
         }
         /// Which listeners would a route belong to, and how much would it take there?
-        placement: Placement(ObjectKey) -> Arc<Attachment> {
+        placement: Placement(RouteId) -> Arc<Attachment> {
             compute: |reader, route| Some(Arc::new(attach::placement(reader, route))),
             changed: Indexes::placement_changed,
         }
         /// Which listeners does a route belong to, within the budgets?
-        attachment: Attachment(ObjectKey) -> Arc<Attachment> {
+        attachment: Attachment(RouteId) -> Arc<Attachment> {
             compute: attach::route,
             demands: demanded_by_attachment,
             changed: Indexes::attachment_changed,
@@ -93,35 +97,35 @@ heliograph_engine::table! {
             compute: |reader, key| merge::virtual_host(reader, key),
             changed: |_, key: &HostKey, _, _| vec![Fact::VirtualHosts(key.table.clone())],
         }
-        secret: Secret(InFleet<ObjectName>) -> Arc<Resource> {
+        secret: Secret(InFleet<SecretId>) -> Arc<Resource> {
             compute: |reader, key| build::secret(reader, &key.id),
-            changed: |indexes: &mut Indexes, key: &InFleet<ObjectName>, _, new| {
-                indexes.served_changed(key, ResourceType::Secret, ir::secret_name(&key.id), new)
+            changed: |indexes: &mut Indexes, key: &InFleet<SecretId>, _, new| {
+                indexes.served_changed(key, ResourceType::Secret, names::secret(&key.id), new)
             },
         }
-        cluster: Cluster(InFleet<Backend>) -> Arc<Resource> {
+        cluster: Cluster(InFleet<UpstreamId>) -> Arc<Resource> {
             compute: |reader, key| build::cluster(reader, &key.fleet, &key.id),
-            changed: |indexes: &mut Indexes, key: &InFleet<Backend>, _, new| {
-                indexes.served_changed(key, ResourceType::Cluster, key.id.to_string(), new)
+            changed: |indexes: &mut Indexes, key: &InFleet<UpstreamId>, _, new| {
+                indexes.served_changed(key, ResourceType::Cluster, names::cluster(&key.id), new)
             },
         }
-        endpoints: Endpoints(InFleet<Backend>) -> Arc<Resource> {
+        endpoints: Endpoints(InFleet<UpstreamId>) -> Arc<Resource> {
             compute: |reader, key| Some(build::endpoints(reader, &key.fleet, &key.id)),
-            changed: |indexes: &mut Indexes, key: &InFleet<Backend>, _, new| {
-                indexes.served_changed(key, ResourceType::Endpoints, key.id.to_string(), new)
+            changed: |indexes: &mut Indexes, key: &InFleet<UpstreamId>, _, new| {
+                indexes.served_changed(key, ResourceType::Endpoints, names::cluster(&key.id), new)
             },
         }
         listener: Listener(InFleet<u16>) -> Arc<Resource> {
             compute: |reader, key| build::listener(reader, &key.fleet, key.id),
             changed: |indexes: &mut Indexes, key: &InFleet<u16>, _, new| {
-                indexes.served_changed(key, ResourceType::Listener, ir::listener_name(key.id), new)
+                indexes.served_changed(key, ResourceType::Listener, names::listener(key.id), new)
             },
         }
         /// A route table, put together from its virtual hosts.
         table: Table(TableKey) -> Arc<Resource> {
             compute: |reader, table| Some(build::table(reader, table)),
             changed: |indexes: &mut Indexes, key: &TableKey, _, new: Option<&Arc<Resource>>| {
-                let name = key.to_string().into();
+                let name = names::table(key).into();
                 indexes.resource_changed(&key.fleet, ResourceType::Route.into(), name, new.cloned())
             },
         }
@@ -174,7 +178,7 @@ heliograph_engine::table! {
         /// What fleets see of a Gateway.
         Doors(ObjectName) from Gateway;
         /// What routes see of a Gateway or a ListenerSet.
-        DoorsOf(ObjectKey) from Gateway;
+        DoorsOf(ListenerOwner) from Gateway;
         /// Whose proxies serve a Gateway, if any do.
         FleetOf(ObjectName) from Gateway;
         /// The Gateways of a fleet.
@@ -186,7 +190,7 @@ heliograph_engine::table! {
         /// The proxies of a fleet.
         Proxies(FleetName) from Proxy;
         /// Which budget a route is beyond, if any. It is settled once, between placements and attachments.
-        Excess(ObjectKey) from Placement;
+        Excess(RouteId) from Placement;
         /// The routes that a host of a table is without, although they are for it as well.
         NotCopied(HostKey) from Placement;
         /// The routes that are attached to a listener.
@@ -198,8 +202,8 @@ heliograph_engine::table! {
         Covering((TableKey, ListenerId, Hostname)) from Attachment;
         /// The routes that a listener of a table has for a host.
         Hosted((TableKey, ListenerId, Hostname)) from Attachment;
-        /// The backends that the routes of a table lead to.
-        Backends(TableKey) from Piece;
+        /// The upstreams that the routes of a table lead to.
+        Upstreams(TableKey) from Piece;
         /// All virtual hosts of a table.
         VirtualHosts(TableKey) from VirtualHost;
         /// A resource that is served, or that there is none.
@@ -218,18 +222,22 @@ pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
         }
         Kind::ViewPolicy => BTreeSet::from([Unit::Policy(key.name.clone()), status]),
         Kind::Proxy => BTreeSet::from([Unit::Proxy(key.name.clone()), status]),
-        kind if kind.is_route() => {
-            let (rules, placement) = (Unit::Rules(key.clone()), Unit::Placement(key.clone()));
-            BTreeSet::from([rules, placement, Unit::Attachment(key.clone()), status])
-        }
-        _ => BTreeSet::new(),
+        _ => match route_id(key) {
+            Some(route) => BTreeSet::from([
+                Unit::Rules(route.clone()),
+                Unit::Placement(route.clone()),
+                Unit::Attachment(route),
+                status,
+            ]),
+            None => BTreeSet::new(),
+        },
     }
 }
 
-fn demanded_by_fleet(fleet: &ir::Fleet) -> BTreeSet<Unit> {
+fn demanded_by_fleet(fleet: &model::Fleet) -> BTreeSet<Unit> {
     let mut units =
         BTreeSet::from([Unit::Infra(fleet.name.clone()), Unit::Plan(fleet.name.clone())]);
-    let secret = |name: &ObjectName| Unit::Secret(InFleet::new(&fleet.name, name.clone()));
+    let secret = |id: &SecretId| Unit::Secret(InFleet::new(&fleet.name, id.clone()));
     let host = |table: &TableKey, host: &Hostname| {
         Unit::VirtualHost(HostKey { table: table.clone(), host: host.clone() })
     };
@@ -247,7 +255,7 @@ fn demanded_by_fleet(fleet: &ir::Fleet) -> BTreeSet<Unit> {
     units
 }
 
-fn demanded_by_attachment(route: &ObjectKey, attachment: &Arc<Attachment>) -> BTreeSet<Unit> {
+fn demanded_by_attachment(route: &RouteId, attachment: &Arc<Attachment>) -> BTreeSet<Unit> {
     let hosts = attachment.hosts().flat_map(|host| {
         let table = host.table.clone();
         [
@@ -260,11 +268,11 @@ fn demanded_by_attachment(route: &ObjectKey, attachment: &Arc<Attachment>) -> BT
 
 fn demanded_by_piece(key: &PieceKey, piece: &Piece) -> BTreeSet<Unit> {
     let fleet = &key.table.fleet;
-    let units = piece.backends.iter().flat_map(|backend| {
-        let name = backend.to_string().into();
+    let units = piece.upstreams.iter().flat_map(|upstream| {
+        let name = names::cluster(upstream).into();
         [
-            Unit::Cluster(InFleet::new(fleet, backend.clone())),
-            Unit::Endpoints(InFleet::new(fleet, backend.clone())),
+            Unit::Cluster(InFleet::new(fleet, upstream.clone())),
+            Unit::Endpoints(InFleet::new(fleet, upstream.clone())),
             // A Service may itself ask that clients prefer some of its endpoints.
             Unit::Treatment(ResourceKey::new(fleet, ResourceType::Endpoints, name)),
         ]
@@ -284,10 +292,10 @@ fn demanded_by_plan(fleet: &FleetName, plan: &Plan) -> BTreeSet<Unit> {
 impl Fact {
     /// What an object says that something may be left out of.
     pub(crate) fn said_by(object: &ObjectKey) -> Self {
-        Self::Product(match object.kind {
-            Kind::ViewPolicy => Unit::Policy(object.name.clone()),
-            _ => Unit::Rules(object.clone()),
-        })
+        match route_id(object) {
+            Some(route) => Self::Product(Unit::Rules(route)),
+            None => Self::Product(Unit::Policy(object.name.clone())),
+        }
     }
 }
 

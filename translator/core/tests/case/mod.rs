@@ -64,7 +64,7 @@ impl Case {
     }
 }
 
-/// The whole of a world as text: intermediate representation, statuses, xDS.
+/// The whole of a world as text: model, statuses, xDS.
 pub(crate) fn render(world: &World) -> String {
     let fleets: Vec<Value> = world.fleets().map(|fleet| json!(fleet)).collect();
     let infra: Vec<Value> = world.infra().map(|infra| json!(infra)).collect();
@@ -74,27 +74,27 @@ pub(crate) fn render(world: &World) -> String {
             (key.to_string(), json!({"hostnames": hostnames, "does": route}))
         })
         .collect();
-    let backends: Map<String, Value> = world
-        .backends()
+    let upstreams: Map<String, Value> = world
+        .upstreams()
         .into_iter()
         .map(|(name, endpoints)| (name.to_string(), json!(endpoints.localities)))
         .collect();
     let statuses: Map<String, Value> =
         world.statuses().map(|(key, status)| (key.to_string(), json!(status))).collect();
     let mut xds = Map::new();
-    for ir in world.fleets() {
+    for served in world.fleets() {
         let mut fleet = Map::new();
-        for (kind, resource) in world.resources(&ir.name) {
+        for (kind, resource) in world.resources(&served.name) {
             let any = Any { type_url: kind.type_url().to_owned(), value: resource.body.clone() };
             let shown = json!({"version": resource.version, "resource": to_json(&any).unwrap()});
             let resources = fleet.entry(kind.as_str()).or_insert_with(|| json!({}));
             resources[&*resource.name] = shown;
         }
-        xds.insert(ir.name.to_string(), Value::Object(fleet));
+        xds.insert(served.name.to_string(), Value::Object(fleet));
     }
     let mut views = Map::new();
-    for ir in world.fleets() {
-        let shown = world.internals(&ir.name).map(|(part, rule)| {
+    for served in world.fleets() {
+        let shown = world.internals(&served.name).map(|(part, rule)| {
             (
                 format!("{part} {}", rule.name),
                 json!({"version": rule.version, "says": say(part, rule)}),
@@ -102,11 +102,14 @@ pub(crate) fn render(world: &World) -> String {
         });
         let shown: Map<String, Value> = shown.collect();
         if !shown.is_empty() {
-            views.insert(ir.name.to_string(), Value::Object(shown));
+            views.insert(served.name.to_string(), Value::Object(shown));
         }
     }
     let sections = [
-        ("ir", json!({"fleets": fleets, "infra": infra, "routes": routes, "backends": backends})),
+        (
+            "model",
+            json!({"fleets": fleets, "infra": infra, "routes": routes, "upstreams": upstreams}),
+        ),
         ("status", Value::Object(statuses)),
         ("xds", Value::Object(xds)),
         ("views", Value::Object(views)),

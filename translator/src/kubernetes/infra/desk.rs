@@ -1,7 +1,8 @@
 use crate::report::Report;
+use heliograph_model::FleetOwner;
 use heliograph_snapshot::FleetName;
+use heliograph_translator_core::infra::{Infra, Proxies};
 use heliograph_translator_core::infra::{Live, Part, ProxySettings, Step, names, plan, render};
-use heliograph_translator_core::ir::{self, FleetOwner};
 use heliograph_translator_core::objects::{Kind, ObjectKey, ObjectName};
 use heliograph_translator_core::status::reasons::Type;
 use heliograph_translator_core::status::{Ignored, Status};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 /// What is wanted, what there is, and whose turn it is.
 pub(super) struct Desk {
     settings: ProxySettings,
-    wanted: BTreeMap<FleetName, Arc<ir::Infra>>,
+    wanted: BTreeMap<FleetName, Arc<Infra>>,
     live: BTreeMap<FleetName, Live>,
     /// The fleets of both, by namespace and what each must have alone.
     rivals: BTreeMap<(Arc<str>, String), BTreeSet<FleetName>>,
@@ -249,7 +250,7 @@ impl Desk {
     }
 
     /// How the Gateway of a fleet is to run, if that is known.
-    pub(super) fn proxies(&self, fleet: &FleetName) -> Option<&ir::Proxies> {
+    pub(super) fn proxies(&self, fleet: &FleetName) -> Option<&Proxies> {
         self.wanted.get(fleet)?.proxies.as_ref()
     }
 
@@ -322,7 +323,7 @@ impl Desk {
 
     /// Whether anything runs for a fleet, or is to.
     fn runs(&self, fleet: &FleetName) -> bool {
-        let is_self_managed = |proxies: &ir::Proxies| proxies.config.self_managed == Some(true);
+        let is_self_managed = |proxies: &Proxies| proxies.config.self_managed == Some(true);
         self.live.contains_key(fleet) || self.proxies(fleet).is_some_and(|it| !is_self_managed(it))
     }
 

@@ -1,5 +1,5 @@
 use heliograph_translator_core::CONTROLLER_NAME;
-use heliograph_translator_core::ir::Proxies;
+use heliograph_translator_core::infra::{Proxies, names};
 use heliograph_translator_core::status::reasons::EventReason;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -43,7 +43,7 @@ pub(super) fn about(proxies: &Proxies) -> ObjectReference {
     let Proxies { owner, .. } = proxies;
     ObjectReference {
         api_version: Some("gateway.networking.k8s.io/v1".to_owned()),
-        kind: Some(owner.kind().as_str().to_owned()),
+        kind: Some(names::kind(owner).as_str().to_owned()),
         name: Some(owner.name().name.to_string()),
         // A class has none.
         namespace: (!owner.is_class()).then(|| owner.name().namespace.to_string()),

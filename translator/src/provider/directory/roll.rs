@@ -1,6 +1,6 @@
+use heliograph_model::FleetOwner;
 use heliograph_translator_core::Event;
 use heliograph_translator_core::infra::names;
-use heliograph_translator_core::ir::FleetOwner;
 use heliograph_translator_core::objects::heliograph::{Proxy, ProxySpec, TargetRef};
 use heliograph_translator_core::objects::{Object, ObjectName};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -151,8 +151,8 @@ impl Roll {
             },
             spec: ProxySpec {
                 target_ref: TargetRef {
-                    group: listed.owner.kind().group().to_owned(),
-                    kind: listed.owner.kind().as_str().to_owned(),
+                    group: names::kind(&listed.owner).group().to_owned(),
+                    kind: names::kind(&listed.owner).as_str().to_owned(),
                     name: listed.owner.name().name.to_string(),
                 },
             },

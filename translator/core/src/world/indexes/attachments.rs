@@ -2,8 +2,7 @@
 
 use super::{Fact, Indexes};
 use crate::attach::Attachment;
-use crate::ir::{Hostname, ListenerId, TableKey};
-use crate::objects::ObjectKey;
+use heliograph_model::{Hostname, ListenerId, RouteId, TableKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ pub(in crate::world) type HostOf = (TableKey, ListenerId, Hostname);
 impl Indexes {
     pub(in crate::world) fn placement_changed(
         &mut self,
-        route: &ObjectKey,
+        route: &RouteId,
         _old: Option<&Arc<Attachment>>,
         new: Option<&Arc<Attachment>>,
     ) -> Vec<Fact> {
@@ -25,7 +24,7 @@ impl Indexes {
 
     pub(in crate::world) fn attachment_changed(
         &mut self,
-        route: &ObjectKey,
+        route: &RouteId,
         old: Option<&Arc<Attachment>>,
         new: Option<&Arc<Attachment>>,
     ) -> Vec<Fact> {

@@ -2,8 +2,9 @@
 
 use super::{Fact, Indexes, move_member};
 use crate::accept::{AcceptedGateway, Claim, Contest, Door, Doors};
-use crate::ir::{self, Candidate, TableKey};
-use crate::objects::{ObjectKey, ObjectName};
+use crate::infra::Infra;
+use crate::objects::ObjectName;
+use heliograph_model::{self as model, Candidate, ListenerOwner, TableKey};
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Indexes {
             changed.push(Fact::Doors(name.clone()));
             // A change of one owner's listeners is no concern of the others' routes.
             let (old, new) = (by_owner(old), by_owner(new));
-            let owners: BTreeSet<&ObjectKey> = old.keys().chain(new.keys()).copied().collect();
+            let owners: BTreeSet<&ListenerOwner> = old.keys().chain(new.keys()).copied().collect();
             let of_owner = owners.into_iter().filter(|owner| old.get(owner) != new.get(owner));
             changed.extend(of_owner.cloned().map(Fact::DoorsOf));
         }
@@ -64,8 +65,8 @@ impl Indexes {
     pub(in crate::world) fn fleet_changed(
         &mut self,
         name: &FleetName,
-        old: Option<&ir::Fleet>,
-        new: Option<&ir::Fleet>,
+        old: Option<&model::Fleet>,
+        new: Option<&model::Fleet>,
     ) -> Vec<Fact> {
         match (old, new) {
             (Some(_), None) => self.outcome.retired.push(name.clone()),
@@ -94,16 +95,16 @@ impl Indexes {
     pub(in crate::world) fn infra_changed(
         &mut self,
         fleet: &FleetName,
-        _old: Option<&Arc<ir::Infra>>,
-        new: Option<&Arc<ir::Infra>>,
+        _old: Option<&Arc<Infra>>,
+        new: Option<&Arc<Infra>>,
     ) -> Vec<Fact> {
         self.outcome.infra.insert(fleet.clone(), new.cloned());
         Vec::new()
     }
 }
 
-fn by_owner(doors: Option<&Doors>) -> BTreeMap<&ObjectKey, Vec<&Door>> {
-    let mut owners: BTreeMap<&ObjectKey, Vec<&Door>> = BTreeMap::new();
+fn by_owner(doors: Option<&Doors>) -> BTreeMap<&ListenerOwner, Vec<&Door>> {
+    let mut owners: BTreeMap<&ListenerOwner, Vec<&Door>> = BTreeMap::new();
     for door in doors.into_iter().flat_map(|doors| &doors.doors) {
         owners.entry(&door.id.owner).or_default().push(door);
     }
@@ -111,12 +112,12 @@ fn by_owner(doors: Option<&Doors>) -> BTreeMap<&ObjectKey, Vec<&Door>> {
 }
 
 /// The listeners that hosts of each table of a fleet may belong to.
-fn tables(fleet: Option<&ir::Fleet>) -> BTreeMap<TableKey, Vec<Candidate>> {
+fn tables(fleet: Option<&model::Fleet>) -> BTreeMap<TableKey, Vec<Candidate>> {
     let mut tables: BTreeMap<TableKey, Vec<Candidate>> = BTreeMap::new();
     if let Some(fleet) = fleet {
         for listener in &fleet.listeners {
             let table = tables.entry(TableKey::of(&fleet.name, listener)).or_default();
-            let candidate = |listener: &ir::Listener, is_here: bool| Candidate {
+            let candidate = |listener: &model::Listener, is_here: bool| Candidate {
                 listener: listener.id.clone(),
                 hostname: listener.hostname.clone(),
                 is_here,

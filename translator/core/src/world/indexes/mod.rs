@@ -9,11 +9,11 @@ mod views;
 use super::outcome::Outcome;
 use super::table::Fact;
 use crate::budget::Budgets;
-use crate::ir::{Backend, Candidate, HostMap, Hostname, ListenerId, TableKey};
 use crate::limits::Limits;
 use crate::objects::{ObjectKey, ObjectName};
 use attachments::HostOf;
 use heliograph_engine::Relation;
+use heliograph_model::{Candidate, HostMap, Hostname, ListenerId, RouteId, TableKey, UpstreamId};
 use heliograph_snapshot::{FleetName, Resource, Section};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ pub(crate) struct Indexes {
     /// The listeners that hosts of a table may belong to.
     pub(super) listeners: BTreeMap<TableKey, Vec<Candidate>>,
     pub(super) budgets: Budgets,
-    pub(super) attached: Relation<ListenerId, ObjectKey>,
+    pub(super) attached: Relation<ListenerId, RouteId>,
     /// The routes by which a Gateway leads to an object.
-    pub(super) leads: Relation<(ObjectKey, ObjectName), ObjectKey>,
-    pub(super) hosted: BTreeMap<HostOf, BTreeMap<ObjectKey, Hostname>>,
+    pub(super) leads: Relation<(ObjectKey, ObjectName), RouteId>,
+    pub(super) hosted: BTreeMap<HostOf, BTreeMap<RouteId, Hostname>>,
     /// The hosts of those, with the number of listeners.
     pub(super) hosts: BTreeMap<TableKey, HostMap<usize>>,
-    /// The backends that the routes of a table lead to, with the number of routes.
-    pub(super) backends: BTreeMap<TableKey, BTreeMap<Backend, usize>>,
+    /// The upstreams that the routes of a table lead to, with the number of routes.
+    pub(super) upstreams: BTreeMap<TableKey, BTreeMap<UpstreamId, usize>>,
     pub(super) resources: BTreeMap<FleetName, BTreeMap<ResourceOf, Arc<Resource>>>,
     pub(super) policies: Relation<FleetName, ObjectName>,
     pub(super) proxies: Relation<FleetName, ObjectName>,

@@ -1,18 +1,18 @@
 //! The resources of each fleet, and what they are made of.
 
 use super::{Fact, Indexes};
-use crate::ir::Backend;
 use crate::objects::ObjectKey;
 use crate::routes::Piece;
 use crate::status::Status;
 use crate::world::keys::{InFleet, PieceKey, ResourceKey};
+use heliograph_model::UpstreamId;
 use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 impl Indexes {
-    /// A backend that the first route of a table leads to, or the last one did, is a change; how many routes do is none.
+    /// A upstream that the first route of a table leads to, or the last one did, is a change; how many routes do is none.
     pub(in crate::world) fn piece_changed(
         &mut self,
         key: &PieceKey,
@@ -20,13 +20,13 @@ impl Indexes {
         new: Option<&Piece>,
     ) -> Vec<Fact> {
         let (none, mut is_other) = (BTreeSet::new(), false);
-        let backends = |piece: Option<&Piece>| piece.map(|piece| piece.backends.clone());
-        let (old, new) = (backends(old), backends(new));
+        let upstreams = |piece: Option<&Piece>| piece.map(|piece| piece.upstreams.clone());
+        let (old, new) = (upstreams(old), upstreams(new));
         let (old, new) = (old.as_ref().unwrap_or(&none), new.as_ref().unwrap_or(&none));
         if old == new {
             return Vec::new();
         }
-        let counts = self.backends.entry(key.table.clone()).or_default();
+        let counts = self.upstreams.entry(key.table.clone()).or_default();
         for added in new.difference(old) {
             let count = counts.entry(added.clone()).or_default();
             is_other |= *count == 0;
@@ -42,9 +42,9 @@ impl Indexes {
             }
         }
         if counts.is_empty() {
-            self.backends.remove(&key.table);
+            self.upstreams.remove(&key.table);
         }
-        is_other.then(|| Fact::Backends(key.table.clone())).into_iter().collect()
+        is_other.then(|| Fact::Upstreams(key.table.clone())).into_iter().collect()
     }
 
     pub(in crate::world) fn status_changed(
@@ -105,8 +105,8 @@ impl Indexes {
         }
     }
 
-    /// The backends that the routes of all tables lead to.
-    pub(in crate::world) fn all_backends(&self) -> BTreeSet<&Backend> {
-        self.backends.values().flat_map(|backends| backends.keys()).collect()
+    /// The upstreams that the routes of all tables lead to.
+    pub(in crate::world) fn all_upstreams(&self) -> BTreeSet<&UpstreamId> {
+        self.upstreams.values().flat_map(|upstreams| upstreams.keys()).collect()
     }
 }

@@ -1,7 +1,8 @@
 use super::*;
+use heliograph_model::InfraPort;
 use heliograph_translator_core::World;
+use heliograph_translator_core::infra::{Infra, Proxies};
 use heliograph_translator_core::infra::{ProxyIdentity, RunAs};
-use heliograph_translator_core::ir::{Infra, InfraPort, Proxies};
 use heliograph_translator_core::objects::{Document, parse};
 
 fn fleet() -> FleetName {

@@ -15,7 +15,7 @@ const AT_ONCE: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     is_foreign: bool,
-    seniority: Seniority,
+    seniority: Seniority<ObjectKey>,
 }
 
 /// What is named and exists, by namespace.
@@ -41,11 +41,11 @@ struct Namespace {
 
 impl Rank {
     pub(super) fn new(is_foreign: bool, created: i64, key: &ObjectKey) -> Self {
-        Self { is_foreign, seniority: Seniority::new(created, key) }
+        Self { is_foreign, seniority: Seniority::new(created, key.clone()) }
     }
 
     pub(super) fn key(&self) -> &ObjectKey {
-        self.seniority.key()
+        self.seniority.of()
     }
 }
 

@@ -7,49 +7,46 @@ use std::ops::Bound;
 /// what covers it, is found among the hostnames that are here: a name has as many wider ones as it has labels, and nearly
 /// none of those is anywhere.
 #[derive(Debug)]
-pub(crate) struct HostMap<V>(BTreeMap<Backwards, V>);
+pub struct HostMap<V>(BTreeMap<Backwards, V>);
 
 /// A hostname that is compared from its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Backwards(Hostname);
 
 impl<V> HostMap<V> {
-    pub(crate) fn get(&self, host: &Hostname) -> Option<&V> {
+    pub fn get(&self, host: &Hostname) -> Option<&V> {
         self.0.get(&Backwards(host.clone()))
     }
 
-    pub(crate) fn get_mut(&mut self, host: &Hostname) -> Option<&mut V> {
+    pub fn get_mut(&mut self, host: &Hostname) -> Option<&mut V> {
         self.0.get_mut(&Backwards(host.clone()))
     }
 
-    pub(crate) fn get_or_default(&mut self, host: &Hostname) -> &mut V
+    pub fn get_or_default(&mut self, host: &Hostname) -> &mut V
     where
         V: Default,
     {
         self.0.entry(Backwards(host.clone())).or_default()
     }
 
-    pub(crate) fn insert(&mut self, host: Hostname, value: V) {
+    pub fn insert(&mut self, host: Hostname, value: V) {
         self.0.insert(Backwards(host), value);
     }
 
-    pub(crate) fn remove(&mut self, host: &Hostname) -> Option<V> {
+    pub fn remove(&mut self, host: &Hostname) -> Option<V> {
         self.0.remove(&Backwards(host.clone()))
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Hostname, &V)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Hostname, &V)> {
         self.0.iter().map(|(host, value)| (&host.0, value))
     }
 
     /// Those that cover a hostname, from itself, if it is here, to the widest.
-    pub(crate) fn covering(
-        &self,
-        host: &Hostname,
-    ) -> impl Iterator<Item = (&Hostname, &V)> + use<'_, V> {
+    pub fn covering(&self, host: &Hostname) -> impl Iterator<Item = (&Hostname, &V)> + use<'_, V> {
         let host = host.clone();
         let mut end = Bound::Included(Backwards(host.clone()));
         std::iter::from_fn(move || {
@@ -66,7 +63,7 @@ impl<V> HostMap<V> {
     }
 
     /// Those that a hostname covers, itself included, if it is here.
-    pub(crate) fn covered<'a>(
+    pub fn covered<'a>(
         &'a self,
         host: &'a Hostname,
     ) -> impl Iterator<Item = (&'a Hostname, &'a V)> {

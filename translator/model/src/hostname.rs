@@ -47,7 +47,7 @@ impl Hostname {
     }
 
     /// Its bytes, the last one first. What covers a hostname is what it begins with then: a wildcard has its dot.
-    pub(super) fn backwards(&self) -> impl Iterator<Item = u8> + '_ {
+    pub(crate) fn backwards(&self) -> impl Iterator<Item = u8> + '_ {
         let (name, dot) = match self {
             Self::Any => ("", None),
             Self::Below(name) => (&**name, Some(b'.')),
@@ -57,7 +57,7 @@ impl Hostname {
     }
 
     /// The narrowest hostname that covers both and is neither.
-    pub(super) fn narrowest_above(&self, other: &Self) -> Self {
+    pub(crate) fn narrowest_above(&self, other: &Self) -> Self {
         let both = self.backwards().zip(other.backwards()).take_while(|(a, b)| a == b);
         let dots = both.enumerate().filter(|(_, (byte, _))| *byte == b'.');
         let (Self::Below(name) | Self::Exact(name)) = other else { return Self::Any };

@@ -1,4 +1,4 @@
-use crate::objects::{Kind, ObjectName};
+use crate::ObjectName;
 use heliograph_snapshot::FleetName;
 
 /// Whose the proxies of a fleet are.
@@ -39,13 +39,6 @@ impl FleetOwner {
 
     pub fn is_class(&self) -> bool {
         matches!(self, Self::Class(_))
-    }
-
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Gateway(_) => Kind::Gateway,
-            Self::Class(_) => Kind::GatewayClass,
-        }
     }
 
     /// Its name, with the namespace of its proxies.

@@ -1,4 +1,4 @@
-use crate::objects::ObjectName;
+use crate::ObjectName;
 use bytes::Bytes;
 use serde::Serialize;
 
@@ -14,23 +14,23 @@ pub struct ClientValidation {
 
 /// How a backend is spoken to over TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UpstreamTls {
+pub struct UpstreamTls {
     /// The name that is asked for.
-    pub(crate) sni: String,
+    pub sni: String,
     /// The certificate must have one of these; never empty.
-    pub(crate) names: Vec<SubjectName>,
-    pub(crate) trust: Trust,
+    pub names: Vec<SubjectName>,
+    pub trust: Trust,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SubjectName {
+pub enum SubjectName {
     Dns(String),
     Uri(String),
 }
 
 /// Who may have signed a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trust {
+pub enum Trust {
     /// Whom the proxy's system trusts.
     System,
     /// Certificates in PEM.

@@ -1,10 +1,7 @@
-use super::{ClientValidation, FleetOwner, Hostname};
-use crate::objects::proxy_config::HttpConfig;
-use crate::objects::{ObjectKey, ObjectName};
+use crate::{ClientValidation, FleetOwner, Hostname, ListenerId, SecretId};
 use heliograph_snapshot::FleetName;
-use serde::{Serialize, Serializer};
-use std::fmt;
-use std::sync::Arc;
+use serde::Serialize;
+use std::time::Duration;
 
 /// What the proxies of a fleet are to serve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -15,10 +12,10 @@ pub struct Fleet {
     pub listeners: Vec<Listener>,
     /// The Secret with the certificate that backends are shown where TLS is spoken to them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_certificate: Option<ObjectName>,
+    pub client_certificate: Option<SecretId>,
     /// What is accepted of clients; the defaults where its parameters say nothing.
     #[serde(skip_serializing_if = "is_default")]
-    pub http: HttpConfig,
+    pub http: HttpSettings,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,17 +27,46 @@ pub struct Listener {
     pub hostname: Hostname,
     /// The Secrets with the certificates of an HTTPS listener.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub certificates: Vec<ObjectName>,
+    pub certificates: Vec<SecretId>,
     /// What its clients have to show.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_validation: Option<ClientValidation>,
 }
 
-/// Names of listeners are their owners' choice, so two owners in a fleet may have the same.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ListenerId {
-    pub owner: ObjectKey,
-    pub name: Arc<str>,
+/// What is accepted of clients that speak HTTP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpSettings {
+    pub escaped_slashes: EscapedSlashes,
+    pub merge_slashes: bool,
+    pub headers_with_underscores: HeadersWithUnderscores,
+    /// From the first byte of a request's headers to their last; never zero.
+    pub request_headers_timeout: Duration,
+    /// With nothing sent in either direction; zero: no timeout.
+    pub stream_idle_timeout: Duration,
+    /// Of a client on one connection of HTTP/2; never zero.
+    pub max_concurrent_streams: u32,
+}
+
+/// What is done with a path that has `%2F` or `%5C` in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum EscapedSlashes {
+    /// The client is sent to the path without them.
+    #[default]
+    Redirect,
+    Reject,
+    Unescape,
+    Keep,
+}
+
+/// What is done with a request that has a header with `_` in its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum HeadersWithUnderscores {
+    #[default]
+    Reject,
+    /// The header is removed.
+    Drop,
+    Allow,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -48,6 +74,16 @@ pub struct ListenerId {
 pub enum Protocol {
     Http,
     Https,
+}
+
+/// A port of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InfraPort {
+    /// As clients of the Gateway see it.
+    pub port: u16,
+    /// As the proxy binds it.
+    pub bind_port: u16,
 }
 
 /// Which route table a listener uses. Listeners for plain HTTP on a port share one, since Envoy tells them apart by
@@ -63,20 +99,38 @@ pub struct TableKey {
 /// A listener that hosts of a table may belong to: one that uses the table, or, where a client chose the table by SNI, any
 /// other that it could have chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    pub(crate) listener: ListenerId,
-    pub(crate) hostname: Hostname,
+pub struct Candidate {
+    pub listener: ListenerId,
+    pub hostname: Hostname,
     /// Whether it uses the table.
-    pub(crate) is_here: bool,
+    pub is_here: bool,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            escaped_slashes: EscapedSlashes::default(),
+            merge_slashes: true,
+            headers_with_underscores: HeadersWithUnderscores::default(),
+            request_headers_timeout: Duration::from_secs(10),
+            stream_idle_timeout: Duration::from_secs(300),
+            max_concurrent_streams: 100,
+        }
+    }
+}
+
+impl InfraPort {
+    /// A proxy runs without the privilege to bind a port below 1024, so it binds another and whatever stands in
+    /// front, a Service as a rule, maps the one to the other.
+    pub fn new(port: u16) -> Self {
+        Self { port, bind_port: if port < 1024 { port + 10_000 } else { port } }
+    }
 }
 
 impl Fleet {
     /// The other listeners that a client who asks for this one by SNI could have asked for. Of Gateways that share their proxies,
     /// each knows its own, and those that take hosts from it: a thousand that knew of each other would be a million.
-    pub(crate) fn beside<'a>(
-        &'a self,
-        listener: &'a Listener,
-    ) -> impl Iterator<Item = &'a Listener> {
+    pub fn beside<'a>(&'a self, listener: &'a Listener) -> impl Iterator<Item = &'a Listener> {
         let is_shared = FleetOwner::is_shared(&self.name);
         let concerns = move |other: &Listener| {
             !is_shared
@@ -106,40 +160,6 @@ impl TableKey {
     }
 }
 
-/// The name of the RouteConfiguration, within its fleet: `http/80`, `https/443/gateway/shop/web/secure`.
-impl fmt::Display for TableKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.listener {
-            None => write!(f, "http/{}", self.port),
-            Some(listener) => write!(f, "https/{}/{listener}", self.port),
-        }
-    }
-}
-
-/// `gateway/shop/web/secure`.
-impl fmt::Display for ListenerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.owner.kind.as_str().to_ascii_lowercase();
-        write!(f, "{kind}/{}/{}", self.owner.name, self.name)
-    }
-}
-
-impl Serialize for ListenerId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-fn is_default(http: &HttpConfig) -> bool {
-    *http == HttpConfig::default()
-}
-
-/// The name of an Envoy listener, within its fleet: whatever shares a port shares it.
-pub fn listener_name(port: u16) -> String {
-    format!("port/{port}")
-}
-
-/// The name of a secret resource.
-pub fn secret_name(secret: &ObjectName) -> String {
-    format!("secret/{secret}")
+fn is_default(http: &HttpSettings) -> bool {
+    *http == HttpSettings::default()
 }

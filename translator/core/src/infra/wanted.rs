@@ -1,5 +1,5 @@
-use super::{Fleet, FleetOwner};
 use crate::objects::proxy_config::ProxyConfigSpec;
+use heliograph_model::{Fleet, FleetOwner, InfraPort};
 use heliograph_snapshot::FleetName;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,23 +35,6 @@ pub struct Proxies {
     pub addresses: Vec<String>,
     #[serde(flatten)]
     pub config: ProxyConfigSpec,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InfraPort {
-    /// As clients of the Gateway see it.
-    pub port: u16,
-    /// As the proxy binds it.
-    pub bind_port: u16,
-}
-
-impl InfraPort {
-    /// A proxy runs without the privilege to bind a port below 1024, so it binds another and whatever stands in
-    /// front, a Service as a rule, maps the one to the other.
-    pub fn new(port: u16) -> Self {
-        Self { port, bind_port: if port < 1024 { port + 10_000 } else { port } }
-    }
 }
 
 impl Infra {

@@ -1,4 +1,4 @@
-use super::Backend;
+use crate::UpstreamId;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ pub struct WeightedTarget {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Target {
-    Backend(Backend),
+    Upstream(UpstreamId),
     /// A reference that leads nowhere: its share of the requests is answered with 500.
     Invalid,
 }
@@ -205,7 +205,7 @@ pub struct Timeouts {
 
 impl HttpRule {
     /// The same requests, all of them answered with an error.
-    pub(crate) fn unserved(&self) -> Self {
+    pub fn unserved(&self) -> Self {
         Self {
             matches: self.matches.clone(),
             filters: Vec::new(),
@@ -216,13 +216,13 @@ impl HttpRule {
     }
 
     /// All that its requests, or copies of them, may be sent to.
-    pub fn backends(&self) -> impl Iterator<Item = &Backend> {
+    pub fn upstreams(&self) -> impl Iterator<Item = &UpstreamId> {
         let filters = self.targets.iter().flat_map(|target| &target.filters).chain(&self.filters);
         let targets = self.targets.iter().filter_map(|target| match &target.target {
-            Target::Backend(backend) => Some(backend),
+            Target::Upstream(upstream) => Some(upstream),
             Target::Invalid => None,
         });
-        targets.chain(filters.filter_map(Filter::backend))
+        targets.chain(filters.filter_map(Filter::upstream))
     }
 }
 
@@ -236,10 +236,10 @@ impl StringMatch {
 }
 
 impl Filter {
-    /// The backend that a filter speaks to by itself.
-    fn backend(&self) -> Option<&Backend> {
+    /// The upstream that a filter sends requests to by itself.
+    fn upstream(&self) -> Option<&UpstreamId> {
         match self {
-            Self::Mirror(Mirror { target: Target::Backend(backend), .. }) => Some(backend),
+            Self::Mirror(Mirror { target: Target::Upstream(upstream), .. }) => Some(upstream),
             Self::Mirror(_)
             | Self::RequestHeaders(_)
             | Self::ResponseHeaders(_)

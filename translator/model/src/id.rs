@@ -1,0 +1,119 @@
+//! Ids of model values. They are structured: nobody parses the name that a dialect makes of one.
+
+use crate::{Keyed, NamedKind, ObjectName};
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::sync::Arc;
+
+/// A route of any kind.
+pub type RouteId = Keyed<RouteKind>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RouteKind {
+    Http,
+    Grpc,
+}
+
+/// Names of listeners are chosen by their owners, so two owners in a fleet may have the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId {
+    pub owner: ListenerOwner,
+    pub name: Arc<str>,
+}
+
+/// What a listener is written in: a Gateway, or a set of listeners that is added to one.
+pub type ListenerOwner = Keyed<ListenerOwnerKind>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ListenerOwnerKind {
+    Gateway,
+    ListenerSet,
+}
+
+/// A certificate with its key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct SecretId(pub ObjectName);
+
+/// What a rule can send requests to: a port of an object, and the protocol that is spoken to it. Two kinds of routes may
+/// speak different protocols to one port, and then there are two upstreams.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UpstreamId {
+    pub kind: UpstreamKind,
+    pub name: ObjectName,
+    pub port: u16,
+    pub protocol: UpstreamProtocol,
+}
+
+/// The kind of object that an upstream is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UpstreamKind {
+    Service,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpstreamProtocol {
+    Http1,
+    Http2,
+}
+
+impl RouteKind {
+    pub const ALL: &[Self] = &[Self::Http, Self::Grpc];
+}
+
+impl NamedKind for RouteKind {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Http => "HTTPRoute",
+            Self::Grpc => "GRPCRoute",
+        }
+    }
+}
+
+impl NamedKind for ListenerOwnerKind {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Gateway => "Gateway",
+            Self::ListenerSet => "ListenerSet",
+        }
+    }
+}
+
+impl NamedKind for UpstreamKind {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Service => "Service",
+        }
+    }
+}
+
+/// `gateway/shop/web/secure`.
+impl fmt::Display for ListenerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owner = self.owner.kind.as_str().to_ascii_lowercase();
+        write!(f, "{owner}/{}/{}", self.owner.name, self.name)
+    }
+}
+
+/// `service/shop/cart/8080`, and `service/shop/cart/8080/http2` where that is spoken.
+impl fmt::Display for UpstreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.kind.as_str().to_ascii_lowercase(), self.name, self.port)?;
+        match self.protocol {
+            UpstreamProtocol::Http1 => Ok(()),
+            UpstreamProtocol::Http2 => f.write_str("/http2"),
+        }
+    }
+}
+
+impl Serialize for ListenerId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for UpstreamId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

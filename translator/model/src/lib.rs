@@ -1,0 +1,40 @@
+//! What the proxies of a fleet are to do, as values: neither Kubernetes nor Envoy.
+//!
+//! The front end translates objects to these values, and a dialect translates the values to what its proxies read.
+//! Everything here is resolved and valid: a reference that leads nowhere has become a [`Target::Invalid`], and a listener
+//! that cannot be served is not there.
+//!
+//! Values refer to each other by typed ids ([`RouteId`], [`ListenerId`], [`UpstreamId`], [`SecretId`], and the name of a
+//! fleet). The names that proxies know them by are the dialect's.
+
+mod fleet;
+mod host_map;
+mod hostname;
+mod id;
+mod name;
+mod owner;
+mod route;
+mod seniority;
+mod tls;
+mod upstream;
+
+pub use fleet::{
+    Candidate, EscapedSlashes, Fleet, HeadersWithUnderscores, HttpSettings, InfraPort, Listener,
+    Protocol, TableKey,
+};
+pub use host_map::HostMap;
+pub use hostname::{Hostname, InvalidHostname};
+pub use id::{
+    ListenerId, ListenerOwner, ListenerOwnerKind, RouteId, RouteKind, SecretId, UpstreamId,
+    UpstreamKind, UpstreamProtocol,
+};
+pub use name::{Keyed, Named, NamedKind, ObjectName};
+pub use owner::FleetOwner;
+pub use route::{
+    Cors, Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, Mirror, PathMatch,
+    PathRewrite, Redirect, Retry, Rewrite, Route, RpcMatch, Scheme, StringMatch, Target, Timeouts,
+    WeightedTarget,
+};
+pub use seniority::{RouteAge, Seniority};
+pub use tls::{ClientValidation, SubjectName, Trust, UpstreamTls};
+pub use upstream::{Endpoint, Endpoints, Locality, Place};

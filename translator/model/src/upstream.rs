@@ -1,0 +1,44 @@
+use crate::UpstreamId;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Endpoints {
+    pub cluster: UpstreamId,
+    /// Ordered by place.
+    pub localities: Vec<Locality>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Locality {
+    #[serde(flatten)]
+    pub place: Place,
+    /// Ordered, without duplicates.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// Where endpoints are. Region and subzone only where clients prefer by them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Place {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subzone: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Endpoint {
+    pub address: IpAddr,
+    pub port: u16,
+    /// The other labels that clients prefer by.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<Arc<str>, Arc<str>>,
+}
