@@ -125,12 +125,12 @@ fn an_endpoint_change_among_a_thousand_routes_translates_one_endpoints_resource(
 }
 
 #[test]
-fn a_changed_route_translates_its_piece_and_the_virtual_hosts_it_belongs_to() {
+fn a_changed_route_is_compiled_and_so_are_the_virtual_hosts_it_belongs_to() {
     let mut world = world(1_000);
     let outcome = change(&mut world, route("web", 500, "host-500.example.com", "/new"));
     let expected = [
         ("attachment", 1),
-        ("piece", 1),
+        ("compiled_route", 1),
         ("placement", 1),
         ("rules", 1),
         ("status", 1),
@@ -142,12 +142,35 @@ fn a_changed_route_translates_its_piece_and_the_virtual_hosts_it_belongs_to() {
 }
 
 #[test]
+fn a_route_is_compiled_for_each_listener_that_it_is_attached_to() {
+    let mut world = World::new();
+    let gateway = object(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: web, namespace: shop}
+spec:
+  gatewayClassName: heliograph
+  listeners:
+  - {name: all, port: 8080, protocol: HTTP}
+  - {name: some, port: 8080, protocol: HTTP, hostname: '*.example.com'}
+",
+    );
+    apply(&mut world, [object(CLASS), gateway, service(0), slice(0, "10.0.0.1")]);
+    let outcome = change(&mut world, route("web", 0, "host-0.example.com", "/"));
+    assert_eq!(outcome.work.of("compiled_route"), 2);
+    let outcome = change(&mut world, route("web", 0, "host-0.example.com", "/new"));
+    assert_eq!(outcome.work.of("compiled_route"), 2);
+    assert_eq!(changed(&outcome), [(ResourceType::Route, "http/8080".to_owned())]);
+}
+
+#[test]
 fn a_moved_route_translates_the_host_that_it_left_and_the_one_it_came_to() {
     let mut world = world(100);
     let outcome = change(&mut world, route("web", 50, "host-51.example.com", "/"));
     // Its own host is gone, so only the one it came to is left to make.
     assert_eq!(outcome.work.of("virtual_host"), 1);
-    assert_eq!(outcome.work.of("piece"), 1);
+    assert_eq!(outcome.work.of("compiled_route"), 1);
 }
 
 #[test]
@@ -155,7 +178,7 @@ fn a_wildcard_route_translates_every_host_it_covers_and_no_other() {
     let mut world = world(10);
     let outcome = change(&mut world, route("web", 0, "*.example.com", "/"));
     assert_eq!(outcome.work.of("virtual_host"), 10);
-    assert_eq!(outcome.work.of("piece"), 1);
+    assert_eq!(outcome.work.of("compiled_route"), 1);
 }
 
 #[test]
@@ -186,8 +209,8 @@ fn a_service_that_appears_concerns_the_route_that_missed_it() {
     let expected = [
         ("attachment", 1),
         ("cluster", 1),
+        ("compiled_route", 1),
         ("endpoints", 1),
-        ("piece", 1),
         ("placement", 1),
         ("rules", 1),
         ("status", 1),

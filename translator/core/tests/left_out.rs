@@ -146,7 +146,7 @@ fn a_rule_that_is_left_out_answers_with_an_error_and_all_else_is_as_it_was() {
          too large. It is tried again when it changes, or when its annotation heliograph.dev/retry does"
     );
     assert_eq!(condition(&world, "new"), None);
-    assert_eq!(outcome.work.of("piece"), 1, "{:?}", outcome.work);
+    assert_eq!(outcome.work.of("compiled_route"), 1, "{:?}", outcome.work);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Many routes, one virtual host: who answers for a host, and in which order routes are tried.
 
 use crate::build;
-use crate::world::{HostKey, PieceKey, Reader};
+use crate::world::{CompiledRouteKey, HostKey, Reader};
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::route::v3::VirtualHost;
 use heliograph_envoy::{Message, append_message};
@@ -38,9 +38,11 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
         }
     }
     // A host that only dropped routes ask for is dropped with them: it may be what proxies reject.
-    let piece =
-        |route: &RouteId| reader.piece(&PieceKey { route: route.clone(), table: table.clone() });
-    let is_dropped = |route: &RouteId| piece(route).is_some_and(|it| it.is_dropped);
+    let compiled = |route: &RouteId| {
+        let (table, listener) = (table.clone(), owner.listener.clone());
+        reader.compiled_route(&CompiledRouteKey { route: route.clone(), table, listener })
+    };
+    let is_dropped = |route: &RouteId| compiled(route).is_some_and(|it| it.is_dropped);
     let asking = hosted.iter().find(|(name, _)| *name == host);
     if asking.is_some_and(|(_, routes)| routes.keys().all(is_dropped)) {
         return None;
@@ -48,16 +50,16 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
     let not_copied = reader.not_copied(key);
     let mut routes = Vec::new();
     for (route, hostname) in written {
-        let Some(piece) = piece(route) else { continue };
-        if not_copied.is_some_and(|it| it.contains(piece.created, route)) {
+        let Some(compiled) = compiled(route) else { continue };
+        if not_copied.is_some_and(|it| it.contains(compiled.created, route)) {
             continue;
         }
-        routes.extend(piece.routes.iter().enumerate().map(|(index, of_route)| {
+        routes.extend(compiled.routes.iter().enumerate().map(|(index, of_route)| {
             // Gateway API: hostname, then match, then seniority, then the place in the route.
             let order = (
                 Reverse(hostname.specificity()),
                 &of_route.precedence,
-                RouteAge::new(piece.created, route.clone()),
+                RouteAge::new(compiled.created, route.clone()),
                 index,
             );
             (order, of_route)

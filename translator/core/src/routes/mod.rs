@@ -1,13 +1,13 @@
-//! Routes: one file per kind. Its rules become an [`model::Route`], and that, over HTTP, a [`Piece`] of the tables that it is
-//! attached to.
+//! Routes: one file per kind. Its rules become an [`model::Route`], and that, over HTTP, a [`CompiledRoute`] for each
+//! listener that it is attached to.
 
+mod compiled;
 mod grpc;
 mod http;
-mod piece;
 mod rules;
 mod scope;
 
-pub(crate) use piece::{Piece, piece, size};
+pub(crate) use compiled::{CompiledMatch, CompiledRoute, compiled, size};
 pub(crate) use scope::Scope;
 
 use crate::objects::{Kind, ObjectKey, gateway};

@@ -108,7 +108,7 @@ fn admit(
         for secret in &listener.certificates {
             uses(ResourceType::Secret, names::secret(secret), port);
         }
-        for upstream in reader.upstreams(&table) {
+        for upstream in reader.upstreams(&listener.id) {
             uses(ResourceType::Cluster, names::cluster(upstream), port);
             uses(ResourceType::Endpoints, names::cluster(upstream), port);
         }

@@ -1,7 +1,7 @@
 //! What of which objects may be the cause of a rejection. Envoy's words are a hint and no proof: some of them are a tenant's.
 
 use super::World;
-use super::keys::{HostKey, PieceKey, ResourceKey};
+use super::keys::{HostKey, ResourceKey};
 use super::sources::{QUOTES, contains, index, names, quotes, route_named};
 use crate::objects::{Kind, ObjectKey, Seniority, route_id};
 use bytes::Bytes;
@@ -236,9 +236,7 @@ impl World {
     }
 
     fn entries(&self, route: &ObjectKey, table: &TableKey) -> Vec<Entry> {
-        let key = route_id(route).map(|route| PieceKey { route, table: table.clone() });
-        let piece = key.and_then(|key| self.reader().piece(&key));
-        let encoded = piece.into_iter().flat_map(|piece| &piece.routes).map(|it| &it.encoded);
+        let encoded = self.compiled(route, table).map(|it| &it.encoded);
         let decoded = encoded.filter_map(|encoded| Route::decode(encoded.as_ref()).ok());
         decoded.filter_map(|route| entry(&route)).collect()
     }

@@ -1,6 +1,6 @@
 //! The keys of units that have more than one part.
 
-use heliograph_model::{Hostname, RouteId, TableKey};
+use heliograph_model::{Hostname, ListenerId, RouteId, TableKey};
 use heliograph_snapshot::{FleetName, ResourceType};
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ pub(crate) struct InFleet<T> {
     pub(crate) id: T,
 }
 
-/// A route in one table.
+/// A route at one listener, in the table that the listener uses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PieceKey {
+pub(crate) struct CompiledRouteKey {
     pub(crate) route: RouteId,
     pub(crate) table: TableKey,
+    pub(crate) listener: ListenerId,
 }
 
 /// A host of one table.

@@ -13,7 +13,7 @@ mod table;
 
 pub use culprits::{Culprit, Place, RejectedResource};
 pub use heliograph_engine::Work;
-pub(crate) use keys::{HostKey, PieceKey, ResourceKey};
+pub(crate) use keys::{CompiledRouteKey, HostKey, ResourceKey};
 pub use outcome::Outcome;
 pub(crate) use reader::Reader;
 pub use sources::Source;

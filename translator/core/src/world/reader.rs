@@ -222,13 +222,13 @@ impl<'a> Reader<'a> {
         self.facts.indexes.resources.get(fleet)?.get(&(kind.into(), name.clone()))
     }
 
-    /// The upstreams that the routes of a table lead to.
+    /// The upstreams that the routes of a listener lead to.
     pub(crate) fn upstreams(
         &self,
-        table: &TableKey,
+        listener: &ListenerId,
     ) -> impl Iterator<Item = &'a UpstreamId> + use<'a> {
-        self.reads.record(Fact::Upstreams(table.clone()));
-        let upstreams = self.facts.indexes.upstreams.get(table);
+        self.reads.record(Fact::Upstreams(listener.clone()));
+        let upstreams = self.facts.indexes.upstreams.get(listener);
         upstreams.into_iter().flat_map(|upstreams| upstreams.keys())
     }
 

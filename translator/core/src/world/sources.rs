@@ -2,10 +2,11 @@
 //! Nothing is kept for this: it is worked out from the facts when someone asks.
 
 use super::World;
-use super::keys::{InFleet, PieceKey};
+use super::keys::{CompiledRouteKey, InFleet};
 use super::table::{Fact, Unit};
 use crate::build::names;
 use crate::objects::{Kind, ObjectKey, ObjectName, route_id, route_object};
+use crate::routes::CompiledMatch;
 use heliograph_model::{
     ListenerId, SecretId, TableKey, UpstreamId, UpstreamKind, UpstreamProtocol,
 };
@@ -125,10 +126,7 @@ impl World {
         words: &str,
     ) -> Option<ObjectKey> {
         let says = |route: &ObjectKey, quoted: &str| {
-            let key = route_id(route).map(|route| PieceKey { route, table: table.clone() });
-            let piece = key.and_then(|key| self.reader().piece(&key));
-            let mut encoded = piece.into_iter().flat_map(|piece| &piece.routes);
-            encoded.any(|route| contains(&route.encoded, quoted.as_bytes()))
+            self.compiled(route, table).any(|route| contains(&route.encoded, quoted.as_bytes()))
         };
         quotes(words).take(QUOTES).find_map(|quoted| {
             let mut saying = routes.iter().filter(|route| says(route, quoted));
@@ -171,6 +169,20 @@ impl World {
         tables.find(|table| names::table(table) == name)
     }
 
+    /// What a table has of a route. If several listeners of the table have the route, each may have it otherwise.
+    pub(super) fn compiled(
+        &self,
+        route: &ObjectKey,
+        table: &TableKey,
+    ) -> impl Iterator<Item = &CompiledMatch> {
+        let listeners = self.listeners_of(table).filter_map(|listener| {
+            let (table, listener) = (table.clone(), listener.clone());
+            let key = CompiledRouteKey { route: route_id(route)?, table, listener };
+            self.reader().compiled_route(&key)
+        });
+        listeners.flat_map(|compiled| &compiled.routes)
+    }
+
     fn listeners_of(&self, table: &TableKey) -> impl Iterator<Item = &ListenerId> {
         let here = self.reader().listeners_of(table).iter().filter(|candidate| candidate.is_here);
         here.map(|candidate| &candidate.listener)
@@ -202,7 +214,7 @@ impl World {
         });
         let causes = causing.flat_map(|unit| graph.demanders(unit));
         let routes = causes.filter_map(|cause| match cause {
-            Fact::Product(Unit::Piece(key)) => Some(route_object(&key.route)),
+            Fact::Product(Unit::CompiledRoute(key)) => Some(route_object(&key.route)),
             _ => None,
         });
         routes.collect()

@@ -3,14 +3,14 @@
 
 use super::facts::Facts;
 use super::indexes::Indexes;
-use super::keys::{HostKey, InFleet, PieceKey, ResourceKey};
+use super::keys::{CompiledRouteKey, HostKey, InFleet, ResourceKey};
 use super::reader::Reader;
 use crate::accept::{AcceptedGateway, Claim, Contest};
 use crate::attach::Attachment;
 use crate::build::names;
 use crate::infra::Infra;
 use crate::objects::{Kind, ObjectKey, ObjectName, route_id};
-use crate::routes::{Piece, Rules};
+use crate::routes::{CompiledRoute, Rules};
 use crate::status::Status;
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
 use crate::{accept, attach, build, left_out, merge, routes, status, views};
@@ -81,11 +81,11 @@ heliograph_engine::table! {
             demands: demanded_by_attachment,
             changed: Indexes::attachment_changed,
         }
-        /// A route as Envoy reads it, for one table.
-        piece: Piece(PieceKey) -> Piece {
-            compute: |reader, key| Some(routes::piece(reader, &key.route, &key.table)),
-            demands: demanded_by_piece,
-            changed: Indexes::piece_changed,
+        /// A route as Envoy reads it, for one listener.
+        compiled_route: CompiledRoute(CompiledRouteKey) -> CompiledRoute {
+            compute: |reader, key| Some(routes::compiled(reader, key)),
+            demands: demanded_by_compiled_route,
+            changed: Indexes::compiled_route_changed,
         }
         /// What do the ViewPolicies of a fleet come to?
         plan: Plan(FleetName) -> Plan {
@@ -202,8 +202,8 @@ heliograph_engine::table! {
         Covering((TableKey, ListenerId, Hostname)) from Attachment;
         /// The routes that a listener of a table has for a host.
         Hosted((TableKey, ListenerId, Hostname)) from Attachment;
-        /// The upstreams that the routes of a table lead to.
-        Upstreams(TableKey) from Piece;
+        /// The upstreams that the routes of a listener lead to.
+        Upstreams(ListenerId) from CompiledRoute;
         /// All virtual hosts of a table.
         VirtualHosts(TableKey) from VirtualHost;
         /// A resource that is served, or that there is none.
@@ -259,16 +259,20 @@ fn demanded_by_attachment(route: &RouteId, attachment: &Arc<Attachment>) -> BTre
     let hosts = attachment.hosts().flat_map(|host| {
         let table = host.table.clone();
         [
-            Unit::Piece(PieceKey { route: route.clone(), table: table.clone() }),
+            Unit::CompiledRoute(CompiledRouteKey {
+                route: route.clone(),
+                table: table.clone(),
+                listener: host.listener.clone(),
+            }),
             Unit::VirtualHost(HostKey { table, host: host.host.clone() }),
         ]
     });
     hosts.collect()
 }
 
-fn demanded_by_piece(key: &PieceKey, piece: &Piece) -> BTreeSet<Unit> {
+fn demanded_by_compiled_route(key: &CompiledRouteKey, compiled: &CompiledRoute) -> BTreeSet<Unit> {
     let fleet = &key.table.fleet;
-    let units = piece.upstreams.iter().flat_map(|upstream| {
+    let units = compiled.upstreams.iter().flat_map(|upstream| {
         let name = names::cluster(upstream).into();
         [
             Unit::Cluster(InFleet::new(fleet, upstream.clone())),

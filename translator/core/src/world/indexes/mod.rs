@@ -35,8 +35,8 @@ pub(crate) struct Indexes {
     pub(super) hosted: BTreeMap<HostOf, BTreeMap<RouteId, Hostname>>,
     /// The hosts of those, with the number of listeners.
     pub(super) hosts: BTreeMap<TableKey, HostMap<usize>>,
-    /// The upstreams that the routes of a table lead to, with the number of routes.
-    pub(super) upstreams: BTreeMap<TableKey, BTreeMap<UpstreamId, usize>>,
+    /// The upstreams that the routes of a listener lead to, with the number of routes.
+    pub(super) upstreams: BTreeMap<ListenerId, BTreeMap<UpstreamId, usize>>,
     pub(super) resources: BTreeMap<FleetName, BTreeMap<ResourceOf, Arc<Resource>>>,
     pub(super) policies: Relation<FleetName, ObjectName>,
     pub(super) proxies: Relation<FleetName, ObjectName>,

@@ -2,9 +2,9 @@
 
 use super::{Fact, Indexes};
 use crate::objects::ObjectKey;
-use crate::routes::Piece;
+use crate::routes::CompiledRoute;
 use crate::status::Status;
-use crate::world::keys::{InFleet, PieceKey, ResourceKey};
+use crate::world::keys::{CompiledRouteKey, InFleet, ResourceKey};
 use heliograph_model::UpstreamId;
 use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
 use std::collections::BTreeSet;
@@ -12,21 +12,21 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 impl Indexes {
-    /// A upstream that the first route of a table leads to, or the last one did, is a change; how many routes do is none.
-    pub(in crate::world) fn piece_changed(
+    /// A upstream that the first route of a listener leads to, or the last one did, is a change; how many routes do is none.
+    pub(in crate::world) fn compiled_route_changed(
         &mut self,
-        key: &PieceKey,
-        old: Option<&Piece>,
-        new: Option<&Piece>,
+        key: &CompiledRouteKey,
+        old: Option<&CompiledRoute>,
+        new: Option<&CompiledRoute>,
     ) -> Vec<Fact> {
         let (none, mut is_other) = (BTreeSet::new(), false);
-        let upstreams = |piece: Option<&Piece>| piece.map(|piece| piece.upstreams.clone());
+        let upstreams = |compiled: Option<&CompiledRoute>| compiled.map(|it| it.upstreams.clone());
         let (old, new) = (upstreams(old), upstreams(new));
         let (old, new) = (old.as_ref().unwrap_or(&none), new.as_ref().unwrap_or(&none));
         if old == new {
             return Vec::new();
         }
-        let counts = self.upstreams.entry(key.table.clone()).or_default();
+        let counts = self.upstreams.entry(key.listener.clone()).or_default();
         for added in new.difference(old) {
             let count = counts.entry(added.clone()).or_default();
             is_other |= *count == 0;
@@ -42,9 +42,9 @@ impl Indexes {
             }
         }
         if counts.is_empty() {
-            self.upstreams.remove(&key.table);
+            self.upstreams.remove(&key.listener);
         }
-        is_other.then(|| Fact::Upstreams(key.table.clone())).into_iter().collect()
+        is_other.then(|| Fact::Upstreams(key.listener.clone())).into_iter().collect()
     }
 
     pub(in crate::world) fn status_changed(
@@ -105,7 +105,7 @@ impl Indexes {
         }
     }
 
-    /// The upstreams that the routes of all tables lead to.
+    /// The upstreams that the routes of all listeners lead to.
     pub(in crate::world) fn all_upstreams(&self) -> BTreeSet<&UpstreamId> {
         self.upstreams.values().flat_map(|upstreams| upstreams.keys()).collect()
     }

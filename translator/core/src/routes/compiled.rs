@@ -2,7 +2,7 @@ use crate::build;
 use crate::build::names;
 use crate::objects::route_object;
 use crate::routes::Rules;
-use crate::world::Reader;
+use crate::world::{CompiledRouteKey, Reader};
 use bytes::Bytes;
 use heliograph_envoy::Message;
 use heliograph_model::{
@@ -11,12 +11,13 @@ use heliograph_model::{
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// A route as Envoy reads it: encoded once, copied into every virtual host that it belongs to.
+/// A route as Envoy reads it, for one listener: encoded once, copied into every virtual host of the listener that it belongs
+/// to. Two listeners of one table may have other policies.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Piece {
+pub(crate) struct CompiledRoute {
     pub(crate) created: i64,
     /// In the order of the route's rules and matches.
-    pub(crate) routes: Vec<PieceRoute>,
+    pub(crate) routes: Vec<CompiledMatch>,
     /// The upstreams that the route leads to.
     pub(crate) upstreams: BTreeSet<UpstreamId>,
     /// All of it is left out, hosts included.
@@ -24,7 +25,7 @@ pub(crate) struct Piece {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PieceRoute {
+pub(crate) struct CompiledMatch {
     pub(crate) precedence: Precedence,
     pub(crate) encoded: Bytes,
 }
@@ -59,37 +60,38 @@ const FRAME: u64 = 16;
 /// What an instruction of a regular expression takes in Envoy.
 const INSTRUCTION: u64 = 16;
 
-pub(crate) fn piece(reader: &Reader<'_>, key: &RouteId, table: &TableKey) -> Piece {
-    let rules = reader.rules(key);
-    let mut piece = Piece {
+pub(crate) fn compiled(reader: &Reader<'_>, key: &CompiledRouteKey) -> CompiledRoute {
+    let CompiledRouteKey { route: id, table, listener: _ } = key;
+    let rules = reader.rules(id);
+    let mut compiled = CompiledRoute {
         created: rules.map_or(i64::MAX, |rules| rules.created),
         routes: Vec::new(),
         upstreams: BTreeSet::new(),
         is_dropped: false,
     };
     let Some(Route::Http(route)) = rules.and_then(|rules| rules.route.as_ref()) else {
-        return piece;
+        return compiled;
     };
-    let left_out = reader.left_out_of(&table.fleet, &route_object(key));
-    piece.is_dropped = left_out.is_some_and(|left_out| left_out.is_dropped);
+    let left_out = reader.left_out_of(&table.fleet, &route_object(id));
+    compiled.is_dropped = left_out.is_some_and(|left_out| left_out.is_dropped);
     for (index, rule) in route.rules.iter().enumerate() {
         let left_out = left_out.filter(|left_out| left_out.has_rule(index));
         let unserved = left_out.map(|_| rule.unserved());
         let rule = unserved.as_ref().unwrap_or(rule);
-        piece.upstreams.extend(rule.upstreams().cloned());
+        compiled.upstreams.extend(rule.upstreams().cloned());
         for (alternative, http_match) in rule.matches.iter().enumerate() {
             if left_out.is_some_and(|left_out| left_out.drops(index, alternative)) {
                 continue;
             }
-            let name = format!("{}/{index}/{alternative}", names::route(key));
+            let name = format!("{}/{index}/{alternative}", names::route(id));
             let routes = build::routes(&name, rule, http_match, table);
-            piece.routes.extend(routes.into_iter().map(|route| PieceRoute {
+            compiled.routes.extend(routes.into_iter().map(|route| CompiledMatch {
                 precedence: Precedence::of(http_match),
                 encoded: route.encode_to_vec().into(),
             }));
         }
     }
-    piece
+    compiled
 }
 
 /// How many bytes the route takes at each host of a table; rather more than less. Nothing is copied for it: one match of
