@@ -13,6 +13,7 @@ mod hostname;
 mod id;
 mod name;
 mod owner;
+mod port;
 mod route;
 mod seniority;
 mod tls;
@@ -30,11 +31,12 @@ pub use id::{
 };
 pub use name::{Keyed, Named, NamedKind, ObjectName};
 pub use owner::FleetOwner;
+pub use port::{Port, ServedListener};
 pub use route::{
     Cors, Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, Mirror, PathMatch,
     PathRewrite, Redirect, Retry, Rewrite, Route, RpcMatch, Scheme, StringMatch, Target, Timeouts,
     WeightedTarget,
 };
 pub use seniority::{RouteAge, Seniority};
-pub use tls::{ClientValidation, SubjectName, Trust, UpstreamTls};
-pub use upstream::{Endpoint, Endpoints, Locality, Place};
+pub use tls::{ClientValidation, KeyPair, SubjectName, Trust, UpstreamTls};
+pub use upstream::{Endpoint, Endpoints, Locality, Place, Upstream};

@@ -1,6 +1,7 @@
 use crate::ObjectName;
 use bytes::Bytes;
 use serde::Serialize;
+use std::fmt;
 
 /// How the certificate of a client is verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,4 +36,17 @@ pub enum Trust {
     System,
     /// Certificates in PEM.
     Authorities(Bytes),
+}
+
+/// A certificate with its key, in PEM. Its key is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyPair {
+    pub chain: Bytes,
+    pub key: Bytes,
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyPair")
+    }
 }

@@ -1,8 +1,16 @@
-use crate::UpstreamId;
+use crate::{SecretId, UpstreamId, UpstreamTls};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+
+/// How an upstream is spoken to, beside the protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Upstream {
+    pub tls: Option<UpstreamTls>,
+    /// The certificate that it is shown where TLS is spoken to it.
+    pub client_certificate: Option<SecretId>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

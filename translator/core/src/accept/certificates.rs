@@ -3,6 +3,8 @@ use crate::objects::{Kind, ObjectKey, ObjectName, content, core, gateway};
 use crate::status::Condition;
 use crate::status::reasons::{Reason, gateway as of_gateway, listener as of_listener};
 use crate::world::Reader;
+use bytes::Bytes;
+use heliograph_model::{KeyPair, SecretId};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -20,9 +22,9 @@ pub(super) struct Reasons {
 }
 
 /// The parts of a TLS Secret.
-pub(crate) struct KeyPair<'a> {
-    pub(crate) chain: &'a [u8],
-    pub(crate) key: &'a [u8],
+struct Parts<'a> {
+    chain: &'a [u8],
+    key: &'a [u8],
 }
 
 /// The identifier of the extension "TLS feature" (1.3.6.1.5.5.7.1.24), as certificates have it.
@@ -86,13 +88,19 @@ pub(super) fn certificate(
     if content::is_withheld(&secret.metadata) {
         return Err(invalid(&content::beyond_budget(&name, reader.limits())));
     }
-    key_pair(secret).map_err(|why| invalid(&why))?;
+    parts(secret).map_err(|why| invalid(&why))?;
     Ok(name)
+}
+
+/// `None` for a Secret that Envoy would refuse.
+pub(crate) fn key_pair(reader: &Reader<'_>, id: &SecretId) -> Option<KeyPair> {
+    let Parts { chain, key } = parts(reader.object::<core::Secret>(&id.0)?).ok()?;
+    Some(KeyPair { chain: Bytes::copy_from_slice(chain), key: Bytes::copy_from_slice(key) })
 }
 
 /// The key pair of a Secret, if Envoy would take it: it refuses a whole listener for one bad certificate.
 /// The reason of a refusal holds nothing of the content.
-pub(crate) fn key_pair(secret: &core::Secret) -> Result<KeyPair<'_>, String> {
+fn parts(secret: &core::Secret) -> Result<Parts<'_>, String> {
     let part = |name: &str| {
         let data = secret.data.as_ref().and_then(|data| data.get(name)).map(|data| &*data.0);
         data.or_else(|| {
@@ -101,7 +109,7 @@ pub(crate) fn key_pair(secret: &core::Secret) -> Result<KeyPair<'_>, String> {
         .filter(|bytes| !bytes.is_empty())
         .ok_or_else(|| format!("it has no {name}"))
     };
-    let pair = KeyPair { chain: part(content::CHAIN)?, key: part(content::KEY)? };
+    let pair = Parts { chain: part(content::CHAIN)?, key: part(content::KEY)? };
     if !content::is_small(pair.chain, pair.key) {
         let most = content::SECRET_BYTES >> 10;
         return Err(format!("tls.crt and tls.key have more than {most} KiB together"));
@@ -149,7 +157,7 @@ mod tests {
             secret.data = Some(data);
             secret
         };
-        let refusal = |chain, key| key_pair(&secret(chain, key)).err().unwrap_or_default();
+        let refusal = |chain, key| parts(&secret(chain, key)).err().unwrap_or_default();
         assert_eq!(refusal(60 << 10, 4 << 10), "tls.crt holds no certificate");
         let too_large = "tls.crt and tls.key have more than 64 KiB together";
         assert_eq!(refusal(60 << 10, (4 << 10) + 1), too_large);

@@ -31,7 +31,7 @@ use crate::status::reasons::gateway::{
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use candidate::Candidate;
-use heliograph_model::{self as model, FleetOwner, HttpSettings, SecretId};
+use heliograph_model::{self as model, FleetOwner, HttpSettings, Port, SecretId};
 use heliograph_snapshot::FleetName;
 
 /// A Gateway of ours, and all there is to say about it.
@@ -140,6 +140,15 @@ pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> model::Fleet {
             .filter_map(|door| door.listener.clone())
             .collect(),
     }
+}
+
+/// What the proxies of a fleet bind for a port, if anything.
+pub(crate) fn port(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Option<Port> {
+    let authorities = |listener: &model::Listener| {
+        let validation = listener.client_validation.as_ref()?;
+        Some(authorities::pem(reader, &validation.authorities))
+    };
+    Port::of(reader.fleet(fleet)?, port, authorities)
 }
 
 /// A GatewayClass names the controller that its Gateways belong to.

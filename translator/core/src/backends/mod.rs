@@ -9,7 +9,8 @@ use crate::status::Condition;
 use crate::status::reasons::Reason;
 use crate::status::reasons::route::resolved_refs::{INVALID_KIND, REF_NOT_PERMITTED};
 use crate::world::Reader;
-use heliograph_model::{Endpoints, Target, UpstreamId, UpstreamKind, UpstreamProtocol};
+use heliograph_model::{Endpoints, Target, Upstream, UpstreamId, UpstreamKind, UpstreamProtocol};
+use heliograph_snapshot::FleetName;
 use std::collections::BTreeSet;
 
 /// A backendRef with its defaults filled in.
@@ -51,6 +52,25 @@ pub(crate) fn resolve(
         Some(None) => Target::Invalid,
         None | Some(Some(_)) => Target::Upstream(upstream),
     })
+}
+
+/// How a fleet speaks to an upstream. `None` for one that cannot be spoken to as its policy asks.
+pub(crate) fn upstream(
+    reader: &Reader<'_>,
+    fleet: &FleetName,
+    id: &UpstreamId,
+) -> Option<Upstream> {
+    let Some(tls) = policy::upstream(reader, id) else { return Some(Upstream::default()) };
+    let tls = Some(tls?);
+    let client_certificate = reader.fleet(fleet).and_then(|it| it.client_certificate.clone());
+    Some(Upstream { tls, client_certificate })
+}
+
+/// The endpoints of an upstream, with the labels that clients of a fleet prefer by.
+pub(crate) fn endpoints_for(reader: &Reader<'_>, fleet: &FleetName, id: &UpstreamId) -> Endpoints {
+    let preferences = reader.plan(fleet).into_iter().flat_map(|plan| &plan.preferences);
+    let preferred_by = preferences.flat_map(|it| it.labels.iter().map(String::as_str)).collect();
+    endpoints(reader, id, &preferred_by)
 }
 
 /// Of their labels, only those are taken that clients prefer endpoints by.

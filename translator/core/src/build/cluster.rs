@@ -1,8 +1,6 @@
 use super::names;
 use super::{ads, duration, tls};
-use crate::backends::policy;
-use heliograph_model::{UpstreamId, UpstreamProtocol};
-use crate::world::Reader;
+use heliograph_model::{Upstream, UpstreamId, UpstreamProtocol};
 use heliograph_envoy::envoy::config::cluster::v3 as envoy;
 use heliograph_envoy::envoy::config::core::v3::{
     Http2ProtocolOptions, HttpProtocolOptions as Common, TransportSocket,
@@ -13,35 +11,23 @@ use heliograph_envoy::envoy::extensions::upstreams::http::v3::http_protocol_opti
     ExplicitHttpConfig, UpstreamProtocolOptions,
 };
 use heliograph_envoy::{Message, any};
-use heliograph_snapshot::{FleetName, Resource};
+use heliograph_snapshot::Resource;
 use std::sync::Arc;
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// `None` for a backend that cannot be spoken to as its policy asks.
-pub(crate) fn cluster(
-    reader: &Reader<'_>,
-    fleet: &FleetName,
-    upstream: &UpstreamId,
-) -> Option<Arc<Resource>> {
-    let socket = match policy::upstream(reader, upstream) {
-        None => None,
-        Some(asked) => {
-            let asked = asked?;
-            let fleet = reader.fleet(fleet);
-            let certificate = fleet.and_then(|fleet| fleet.client_certificate.as_ref());
-            Some(tls::upstream(&asked, upstream.protocol, certificate))
-        }
-    };
-    let message = build(upstream, socket);
-    Some(Arc::new(Resource::new(message.name.as_str(), message.encode_to_vec().into())))
+pub(crate) fn cluster(id: &UpstreamId, upstream: &Upstream) -> Arc<Resource> {
+    let certificate = upstream.client_certificate.as_ref();
+    let socket = upstream.tls.as_ref().map(|tls| tls::upstream(tls, id.protocol, certificate));
+    let message = build(id, socket);
+    Arc::new(Resource::new(message.name.as_str(), message.encode_to_vec().into()))
 }
 
-fn build(upstream: &UpstreamId, transport_socket: Option<TransportSocket>) -> envoy::Cluster {
+fn build(id: &UpstreamId, transport_socket: Option<TransportSocket>) -> envoy::Cluster {
     envoy::Cluster {
         transport_socket,
-        name: names::cluster(upstream),
+        name: names::cluster(id),
         cluster_discovery_type: Some(envoy::cluster::ClusterDiscoveryType::Type(
             envoy::cluster::DiscoveryType::Eds.into(),
         )),
@@ -54,7 +40,7 @@ fn build(upstream: &UpstreamId, transport_socket: Option<TransportSocket>) -> en
         lb_policy: envoy::cluster::LbPolicy::LeastRequest.into(),
         // An endpoint that is gone from Kubernetes is gone, whatever health checks last said.
         ignore_health_on_host_removal: true,
-        typed_extension_protocol_options: match upstream.protocol {
+        typed_extension_protocol_options: match id.protocol {
             UpstreamProtocol::Http1 => Default::default(),
             UpstreamProtocol::Http2 => [(
                 "envoy.extensions.upstreams.http.v3.HttpProtocolOptions".to_owned(),

@@ -1,6 +1,4 @@
 use super::names;
-use crate::backends;
-use crate::world::Reader;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::address::Address as AddressKind;
 use heliograph_envoy::envoy::config::core::v3::socket_address::PortSpecifier;
@@ -9,19 +7,13 @@ use heliograph_envoy::envoy::config::endpoint::v3 as envoy;
 use heliograph_envoy::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use heliograph_envoy::google::protobuf::value::Kind;
 use heliograph_envoy::google::protobuf::{Struct, UInt32Value, Value};
-use heliograph_model::{Endpoint, Endpoints, Locality, Place, UpstreamId};
-use heliograph_snapshot::{FleetName, Resource};
+use heliograph_model::{Endpoint, Endpoints, Locality, Place};
+use heliograph_snapshot::Resource;
 use heliograph_views::LABELS;
 use std::sync::Arc;
 
-pub(crate) fn endpoints(
-    reader: &Reader<'_>,
-    fleet: &FleetName,
-    upstream: &UpstreamId,
-) -> Arc<Resource> {
-    let preferences = reader.plan(fleet).into_iter().flat_map(|plan| &plan.preferences);
-    let preferred_by = preferences.flat_map(|it| it.labels.iter().map(String::as_str)).collect();
-    let message = build(&backends::endpoints(reader, upstream, &preferred_by));
+pub(crate) fn endpoints(endpoints: &Endpoints) -> Arc<Resource> {
+    let message = build(endpoints);
     Arc::new(Resource::new(message.cluster_name.as_str(), message.encode_to_vec().into()))
 }
 

@@ -1,9 +1,10 @@
-use heliograph_model::{EscapedSlashes, FleetOwner, HeadersWithUnderscores, Hostname, HttpSettings, InfraPort, Protocol, TableKey, self as model};
+use heliograph_model::{
+    EscapedSlashes, HeadersWithUnderscores, Hostname, HttpSettings, Listener, Port, Protocol,
+};
 use super::names;
 use super::endpoints::socket_address;
 use super::{ads, duration, tls};
 use crate::filters;
-use crate::world::Reader;
 use heliograph_envoy::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction;
 use heliograph_envoy::envoy::config::core::v3::{Http2ProtocolOptions, HttpProtocolOptions};
 use heliograph_envoy::envoy::config::listener::v3::{
@@ -18,7 +19,7 @@ use heliograph_envoy::envoy::extensions::filters::network::http_connection_manag
 };
 use heliograph_envoy::google::protobuf::{BoolValue, UInt32Value};
 use heliograph_envoy::{Message, any};
-use heliograph_snapshot::{FleetName, Resource};
+use heliograph_snapshot::Resource;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,43 +33,37 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// How long a client may take for its TLS handshake, for which Envoy would wait for ever.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// What a fleet binds for one port of its Gateway.
-pub(crate) fn listener(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Option<Arc<Resource>> {
-    let chains = filter_chains(reader, reader.fleet(fleet)?, port);
-    if chains.is_empty() {
-        return None;
-    }
-    let is_shared = FleetOwner::is_shared(fleet);
-    let by_sni = is_shared || chains.iter().any(|chain| chain.transport_socket.is_some());
-    let name = names::listener(port);
+/// What proxies bind for one port.
+pub(crate) fn listener(port: &Port) -> Arc<Resource> {
+    let chains = filter_chains(port);
+    let by_sni = port.is_shared || chains.iter().any(|chain| chain.transport_socket.is_some());
+    let name = names::listener(port.port.port);
     let message = envoy::Listener {
         name: name.clone(),
-        address: Some(socket_address("0.0.0.0".to_owned(), InfraPort::new(port).bind_port)),
+        address: Some(socket_address("0.0.0.0".to_owned(), port.port.bind_port)),
         filter_chains: chains,
         listener_filters: if by_sni { vec![tls_inspector()] } else { Vec::new() },
         per_connection_buffer_limit_bytes: Some(UInt32Value { value: CONNECTION_BUFFER }),
         ..Default::default()
     };
-    Some(Arc::new(Resource::new(name, message.encode_to_vec().into())))
+    Arc::new(Resource::new(name, message.encode_to_vec().into()))
 }
 
 /// One chain for all HTTP listeners of the port, and one for each HTTPS listener, chosen by SNI.
-fn filter_chains(reader: &Reader<'_>, fleet: &model::Fleet, port: u16) -> Vec<FilterChain> {
+fn filter_chains(port: &Port) -> Vec<FilterChain> {
     // By name: the order in which listeners are written decides nothing.
     let mut chains: BTreeMap<String, FilterChain> = BTreeMap::new();
-    let listeners = || fleet.listeners.iter().filter(|listener| listener.port == port);
-    let speaks = |protocol: Protocol| listeners().any(|listener| listener.protocol == protocol);
+    let speaks = |protocol| port.listeners.iter().any(|it| it.listener.protocol == protocol);
     // Where Gateways share a port, the first of one to speak another protocol must not end the connections of the others.
-    let is_mixed =
-        FleetOwner::is_shared(&fleet.name) || (speaks(Protocol::Http) && speaks(Protocol::Https));
-    for listener in listeners() {
-        let table = names::table(&TableKey::of(&fleet.name, listener));
+    let is_mixed = port.is_shared || (speaks(Protocol::Http) && speaks(Protocol::Https));
+    for served in &port.listeners {
+        let (listener, table) = (&served.listener, names::table(&served.table));
         chains.entry(table.clone()).or_insert_with(|| FilterChain {
             filter_chain_match: chosen_by(listener, is_mixed),
-            filters: vec![connection_manager(&table, &fleet.http)],
+            filters: vec![connection_manager(&table, &port.http)],
             transport_socket: match listener.protocol {
                 Protocol::Http => None,
-                Protocol::Https => Some(tls::downstream(reader, listener)),
+                Protocol::Https => Some(tls::downstream(served)),
             },
             transport_socket_connect_timeout: match listener.protocol {
                 Protocol::Http => None,
@@ -82,7 +77,7 @@ fn filter_chains(reader: &Reader<'_>, fleet: &model::Fleet, port: u16) -> Vec<Fi
 }
 
 /// Which connections are the listener's. On a port with both, HTTP and HTTPS are told apart by their first bytes.
-fn chosen_by(listener: &model::Listener, is_mixed: bool) -> Option<FilterChainMatch> {
+fn chosen_by(listener: &Listener, is_mixed: bool) -> Option<FilterChainMatch> {
     let chosen = FilterChainMatch {
         server_names: match (listener.protocol, &listener.hostname) {
             (Protocol::Http, _) | (Protocol::Https, Hostname::Any) => Vec::new(),

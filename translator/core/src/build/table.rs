@@ -1,5 +1,5 @@
 use super::names;
-use crate::world::Reader;
+use bytes::Bytes;
 use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
 use heliograph_envoy::{Message, append_message};
 use heliograph_model::TableKey;
@@ -11,11 +11,11 @@ const VIRTUAL_HOSTS: u32 = 2;
 
 /// Puts a table together from virtual hosts that are encoded already: with thousands of hosts, encoding them again for
 /// the sake of one would cost more than everything else.
-pub(crate) fn table(reader: &Reader<'_>, table: &TableKey) -> Arc<Resource> {
+pub(crate) fn table<'a>(table: &TableKey, hosts: impl Iterator<Item = &'a Bytes>) -> Arc<Resource> {
     let name = names::table(table);
     let mut encoded =
         RouteConfiguration { name: name.clone(), ..Default::default() }.encode_to_vec();
-    for host in reader.virtual_hosts(table) {
+    for host in hosts {
         append_message(&mut encoded, VIRTUAL_HOSTS, host);
     }
     // Fields above the hosts, in the order of their tags.

@@ -2,9 +2,7 @@
 
 use super::names;
 use super::ads;
-use crate::accept::authorities;
-use heliograph_model::{Listener, ClientValidation, SecretId, SubjectName, Trust, UpstreamProtocol, UpstreamTls, self};
-use crate::world::Reader;
+use heliograph_model::{ClientValidation, SecretId, ServedListener, SubjectName, Trust, UpstreamProtocol, UpstreamTls, self};
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::core::v3::{
     DataSource, TransportSocket, data_source::Specifier, transport_socket,
@@ -25,13 +23,15 @@ use heliograph_envoy::{Any, any};
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// What an HTTPS listener shows its clients, and asks of them.
-pub(super) fn downstream(reader: &Reader<'_>, listener: &Listener) -> TransportSocket {
+pub(super) fn downstream(served: &ServedListener) -> TransportSocket {
+    let ServedListener { listener, client_authorities, .. } = served;
     let validation = listener.client_validation.as_ref();
+    let authorities = client_authorities.clone().unwrap_or_default();
     socket(any(&DownstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
             tls_certificate_sds_secret_configs: listener.certificates.iter().map(secret).collect(),
             alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
-            validation_context_type: validation.map(|it| of_clients(reader, it)),
+            validation_context_type: validation.map(|it| of_clients(it, authorities)),
             ..Default::default()
         }),
         require_client_certificate: validation
@@ -74,9 +74,9 @@ pub(super) fn upstream(
     }))
 }
 
-fn of_clients(reader: &Reader<'_>, validation: &ClientValidation) -> ValidationContextType {
+fn of_clients(validation: &ClientValidation, authorities: Bytes) -> ValidationContextType {
     ValidationContextType::ValidationContext(CertificateValidationContext {
-        trusted_ca: Some(inline(authorities::pem(reader, &validation.authorities))),
+        trusted_ca: Some(inline(authorities)),
         trust_chain_verification: match validation.insecure_fallback {
             true => TrustChainVerification::AcceptUntrusted,
             false => TrustChainVerification::VerifyTrustChain,

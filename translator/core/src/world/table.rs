@@ -13,7 +13,7 @@ use crate::objects::{Kind, ObjectKey, ObjectName, route_id};
 use crate::routes::{CompiledRoute, Rules};
 use crate::status::Status;
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
-use crate::{accept, attach, build, left_out, merge, routes, status, views};
+use crate::{accept, attach, backends, build, left_out, merge, routes, status, views};
 use bytes::Bytes;
 use heliograph_model::{
     self as model, Hostname, ListenerId, ListenerOwner, RouteId, SecretId, TableKey, UpstreamId,
@@ -98,32 +98,42 @@ heliograph_engine::table! {
             changed: |_, key: &HostKey, _, _| vec![Fact::VirtualHosts(key.table.clone())],
         }
         secret: Secret(InFleet<SecretId>) -> Arc<Resource> {
-            compute: |reader, key| build::secret(reader, &key.id),
+            compute: |reader, key| {
+                accept::key_pair(reader, &key.id).map(|pair| build::secret(&key.id, &pair))
+            },
             changed: |indexes: &mut Indexes, key: &InFleet<SecretId>, _, new| {
                 indexes.served_changed(key, ResourceType::Secret, names::secret(&key.id), new)
             },
         }
         cluster: Cluster(InFleet<UpstreamId>) -> Arc<Resource> {
-            compute: |reader, key| build::cluster(reader, &key.fleet, &key.id),
+            compute: |reader, key| {
+                let upstream = backends::upstream(reader, &key.fleet, &key.id)?;
+                Some(build::cluster(&key.id, &upstream))
+            },
             changed: |indexes: &mut Indexes, key: &InFleet<UpstreamId>, _, new| {
                 indexes.served_changed(key, ResourceType::Cluster, names::cluster(&key.id), new)
             },
         }
         endpoints: Endpoints(InFleet<UpstreamId>) -> Arc<Resource> {
-            compute: |reader, key| Some(build::endpoints(reader, &key.fleet, &key.id)),
+            compute: |reader, key| {
+                let endpoints = backends::endpoints_for(reader, &key.fleet, &key.id);
+                Some(build::endpoints(&endpoints))
+            },
             changed: |indexes: &mut Indexes, key: &InFleet<UpstreamId>, _, new| {
                 indexes.served_changed(key, ResourceType::Endpoints, names::cluster(&key.id), new)
             },
         }
         listener: Listener(InFleet<u16>) -> Arc<Resource> {
-            compute: |reader, key| build::listener(reader, &key.fleet, key.id),
+            compute: |reader, key| {
+                accept::port(reader, &key.fleet, key.id).map(|port| build::listener(&port))
+            },
             changed: |indexes: &mut Indexes, key: &InFleet<u16>, _, new| {
                 indexes.served_changed(key, ResourceType::Listener, names::listener(key.id), new)
             },
         }
         /// A route table, put together from its virtual hosts.
         table: Table(TableKey) -> Arc<Resource> {
-            compute: |reader, table| Some(build::table(reader, table)),
+            compute: |reader, table| Some(build::table(table, reader.virtual_hosts(table))),
             changed: |indexes: &mut Indexes, key: &TableKey, _, new: Option<&Arc<Resource>>| {
                 let name = names::table(key).into();
                 indexes.resource_changed(&key.fleet, ResourceType::Route.into(), name, new.cloned())
