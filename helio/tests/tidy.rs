@@ -20,15 +20,20 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
     ("heliograph-engine", &[], &[]),
     ("heliograph-model", &["heliograph-snapshot"], &[]),
     (
+        "heliograph-envoy-dialect",
+        &["heliograph-envoy", "heliograph-model", "heliograph-snapshot", "heliograph-views"],
+        &[],
+    ),
+    (
         "heliograph-translator-core",
         &[
             "heliograph-engine",
-            "heliograph-envoy",
+            "heliograph-envoy-dialect",
             "heliograph-model",
             "heliograph-snapshot",
             "heliograph-views",
         ],
-        &[],
+        &["heliograph-envoy"],
     ),
     (
         "heliograph-translator",
@@ -99,6 +104,8 @@ const OUT_OF_REACH: &[(&str, &[&str])] = &[
     ("heliograph-engine", &["tokio", "serde", "kube-core"]),
     // Values between Kubernetes and Envoy, of neither.
     ("heliograph-model", &["tokio", "kube-core", "k8s-openapi", "gateway-api", "heliograph-envoy"]),
+    // A dialect reads the model, and no object.
+    ("heliograph-envoy-dialect", &["tokio", "kube-core", "k8s-openapi", "gateway-api"]),
     ("heliograph-translator-core", &["tokio", "tonic", "hyper", "kube-client"]),
     ("heliograph-distributor-protocol", &["tokio", "tonic", "hyper"]),
     // A distributor knows snapshots, and nothing of where they come from.
@@ -189,6 +196,20 @@ fn crates_depend_downwards() {
         }
     }
     report(problems);
+}
+
+/// Between objects and what a proxy reads is the model. Nothing needs both at once.
+#[test]
+fn no_file_has_types_of_kubernetes_and_of_envoy() {
+    let has = |text: &str, crates: &[&str]| crates.iter().any(|name| text.contains(name));
+    let mixed = sources().into_iter().filter(|source| {
+        !source.is_test()
+            && has(&source.text, &["heliograph_envoy::"])
+            && has(&source.text, &["k8s_openapi::", "gateway_api::", "kube::"])
+    });
+    report(mixed.map(|source| {
+        format!("{source}: types of Kubernetes beside Envoy's: go by way of the model")
+    }));
 }
 
 /// `cargo tree` and not the graph of `cargo metadata`: the latter has the features of all members together, so a

@@ -100,6 +100,11 @@ impl Treatment {
     pub fn resource(&self, kind: ResourceType, name: &str) -> Resource {
         Resource::new(treatment_name(kind, name), self.encode_to_vec().into())
     }
+
+    /// What a resource of the rules says. `None`: it is none of ours.
+    pub fn of(resource: &Resource) -> Option<Self> {
+        Self::decode(resource.body.clone()).ok()
+    }
 }
 
 /// What a resource of the rules is about, by its name.

@@ -9,7 +9,6 @@ mod accept;
 mod attach;
 mod backends;
 mod budget;
-mod build;
 mod filters;
 pub mod infra;
 pub mod left_out;
@@ -24,7 +23,7 @@ mod world;
 
 pub use budget::OverBudget;
 pub use limits::Limits;
-pub use world::{Culprit, Event, Outcome, Place, RejectedResource, Source, Work, World};
+pub use world::{Culprit, Event, MeantMatch, Outcome, RejectedResource, Source, Work, World};
 
 /// Which GatewayClasses are ours.
 pub const CONTROLLER_NAME: &str = "heliograph.dev/gateway-controller";

@@ -14,6 +14,7 @@ mod id;
 mod name;
 mod owner;
 mod port;
+mod precedence;
 mod route;
 mod seniority;
 mod tls;
@@ -32,6 +33,9 @@ pub use id::{
 pub use name::{Keyed, Named, NamedKind, ObjectName};
 pub use owner::FleetOwner;
 pub use port::{Port, ServedListener};
+pub use precedence::Precedence;
+/// A regular expression of RE2 that matches this text and nothing else.
+pub use regex_syntax::escape as escape_regex;
 pub use route::{
     Cors, Filter, HeaderEdits, HeaderValue, HttpMatch, HttpRoute, HttpRule, Mirror, PathMatch,
     PathRewrite, Redirect, Retry, Rewrite, Route, RpcMatch, Scheme, StringMatch, Target, Timeouts,

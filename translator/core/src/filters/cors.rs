@@ -1,19 +1,6 @@
 use super::Refusal;
 use crate::objects::gateway::{self, HttpFilter};
-use crate::regex;
-use heliograph_envoy::any;
-use heliograph_envoy::envoy::config::route::v3::Route;
-use heliograph_envoy::envoy::extensions::filters::http::cors::v3::{Cors as InManager, CorsPolicy};
-use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
-    HttpFilter as ManagerFilter, http_filter,
-};
-use heliograph_envoy::envoy::r#type::matcher::v3::{
-    RegexMatcher, StringMatcher, string_matcher::MatchPattern,
-};
-use heliograph_envoy::google::protobuf::BoolValue;
-use heliograph_model::{Cors, Filter, StringMatch};
-
-const NAME: &str = "envoy.filters.http.cors";
+use heliograph_model::{Cors, Filter, StringMatch, escape_regex};
 
 /// The API's default, in seconds.
 const MAX_AGE: i32 = 5;
@@ -48,47 +35,6 @@ pub(super) fn accept(filter: &HttpFilter) -> Result<Filter, Refusal> {
     }))
 }
 
-/// The regular expressions that Envoy is given.
-pub(super) fn patterns(cors: &Cors) -> impl Iterator<Item = &str> {
-    cors.origins.iter().filter_map(|origin| match origin {
-        StringMatch::Regex(pattern) => Some(pattern.as_str()),
-        StringMatch::Exact(_) => None,
-    })
-}
-
-pub(super) fn build(cors: &Cors, route: &mut Route) {
-    let origin = |origin: &StringMatch| {
-        let pattern = match origin {
-            StringMatch::Exact(origin) => MatchPattern::Exact(origin.clone()),
-            StringMatch::Regex(pattern) => MatchPattern::SafeRegex(RegexMatcher {
-                regex: pattern.clone(),
-                ..Default::default()
-            }),
-        };
-        StringMatcher { match_pattern: Some(pattern), ..Default::default() }
-    };
-    let policy = CorsPolicy {
-        allow_origin_string_match: cors.origins.iter().map(origin).collect(),
-        allow_methods: cors.methods.join(", "),
-        allow_headers: cors.headers.join(", "),
-        expose_headers: cors.exposed_headers.join(", "),
-        max_age: cors.max_age.to_string(),
-        allow_credentials: Some(BoolValue { value: cors.credentials }),
-        // What other origins ask is answered here too, without a word that allows it.
-        forward_not_matching_preflights: Some(BoolValue { value: false }),
-        ..Default::default()
-    };
-    route.typed_per_filter_config.insert(NAME.to_owned(), any(&policy));
-}
-
-pub(super) fn in_manager() -> ManagerFilter {
-    ManagerFilter {
-        name: NAME.to_owned(),
-        config_type: Some(http_filter::ConfigType::TypedConfig(any(&InManager::default()))),
-        ..Default::default()
-    }
-}
-
 /// `*`, or `https://example.com`, where a `*` in the host stands for any number of labels.
 fn accept_origin(origin: &str) -> Result<StringMatch, Refusal> {
     let plain = |byte: u8| byte > b' ' && byte != 0x7f;
@@ -101,6 +47,6 @@ fn accept_origin(origin: &str) -> Result<StringMatch, Refusal> {
     if !origin.contains('*') {
         return Ok(StringMatch::Exact(origin.to_owned()));
     }
-    let parts: Vec<String> = origin.split('*').map(regex::escape).collect();
+    let parts: Vec<String> = origin.split('*').map(escape_regex).collect();
     Ok(StringMatch::Regex(parts.join("[^:/]*")))
 }

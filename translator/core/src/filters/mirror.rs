@@ -1,12 +1,12 @@
 use super::Refusal;
 use crate::backends::Reference;
-use crate::build::{MILLION, names, per_million};
 use crate::objects::ObjectName;
 use crate::objects::gateway::{HttpFilter, RequestMirror};
 use crate::routes::Scope;
-use heliograph_envoy::envoy::config::route::v3::route_action::RequestMirrorPolicy;
-use heliograph_envoy::envoy::config::route::v3::{Route, route};
-use heliograph_model::{Filter, Mirror, Target};
+use heliograph_model::{Filter, Mirror};
+
+/// What shares of requests are counted in.
+const MILLION: u64 = 1_000_000;
 
 pub(super) fn accept(scope: &mut Scope<'_>, filter: &HttpFilter) -> Result<Filter, Refusal> {
     let mirror = filter.request_mirror.as_ref().ok_or("requestMirror is missing")?;
@@ -36,18 +36,4 @@ pub(super) fn accept(scope: &mut Scope<'_>, filter: &HttpFilter) -> Result<Filte
     });
     let per_million = u32::try_from(numerator * MILLION / denominator).map_err(|_| bad())?;
     Ok(Filter::Mirror(Mirror { target, per_million }))
-}
-
-pub(super) fn build(mirror: &Mirror, route: &mut Route) {
-    let (Some(route::Action::Route(action)), Target::Upstream(backend)) =
-        (&mut route.action, &mirror.target)
-    else {
-        // Nothing to copy, or nowhere to send copies: the request itself goes its way.
-        return;
-    };
-    action.request_mirror_policies.push(RequestMirrorPolicy {
-        cluster: names::cluster(backend),
-        runtime_fraction: Some(per_million(mirror.per_million)),
-        ..Default::default()
-    });
 }

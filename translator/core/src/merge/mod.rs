@@ -1,16 +1,11 @@
 //! Many routes, one virtual host: who answers for a host, and in which order routes are tried.
 
-use crate::build;
 use crate::world::{CompiledRouteKey, HostKey, Reader};
 use bytes::Bytes;
-use heliograph_envoy::envoy::config::route::v3::VirtualHost;
-use heliograph_envoy::{Message, append_message};
+use heliograph_envoy_dialect as envoy;
 use heliograph_model::{Hostname, RouteAge, RouteId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-
-/// The field of `VirtualHost` that holds its routes.
-const ROUTES: u32 = 3;
 
 /// The routes for one host of a table, encoded.
 ///
@@ -25,7 +20,7 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
         .filter(|candidate| candidate.hostname.covers(host))
         .max_by(|one, other| Hostname::by_specificity(&one.hostname, &other.hostname))?;
     if !owner.is_here {
-        return Some(encode(host, [&*build::misdirected().encode_to_vec()]));
+        return Some(envoy::misdirected(host));
     }
 
     // Each route once, under the most specific of its hostnames.
@@ -66,15 +61,5 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
         }));
     }
     routes.sort_by(|one, other| one.0.cmp(&other.0));
-    Some(encode(host, routes.into_iter().map(|(_, route)| &*route.encoded)))
-}
-
-fn encode<'a>(host: &Hostname, routes: impl IntoIterator<Item = &'a [u8]>) -> Bytes {
-    let host = host.to_string();
-    let frame = VirtualHost { name: host.clone(), domains: vec![host], ..Default::default() };
-    let mut encoded = frame.encode_to_vec();
-    for route in routes {
-        append_message(&mut encoded, ROUTES, route);
-    }
-    encoded.into()
+    Some(envoy::virtual_host(host, routes.into_iter().map(|(_, route)| &*route.encoded)))
 }

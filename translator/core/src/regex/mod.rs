@@ -5,8 +5,6 @@
 mod fold;
 mod size;
 
-pub(crate) use regex_syntax::escape;
-
 use crate::limits::Limits;
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{

@@ -7,7 +7,7 @@ mod http;
 mod rules;
 mod scope;
 
-pub(crate) use compiled::{CompiledMatch, CompiledRoute, compiled, size};
+pub(crate) use compiled::{CompiledRoute, compiled, size};
 pub(crate) use scope::Scope;
 
 use crate::objects::{Kind, ObjectKey, gateway};

@@ -2,7 +2,6 @@
 
 use super::{Expressions, Rules, Scope};
 use crate::backends::Reference;
-use crate::build::{self, Pattern};
 use crate::filters::{self, Place};
 use crate::objects::created;
 use crate::objects::{ObjectName, gateway, route_object};
@@ -10,6 +9,7 @@ use crate::regex;
 use crate::status::Condition;
 use crate::status::reasons::route::accepted::UNSUPPORTED_VALUE;
 use crate::world::Reader;
+use heliograph_envoy_dialect::{self as envoy, Pattern};
 use heliograph_model::{
     Hostname, HttpMatch, HttpRoute, HttpRule, Route, RouteId, StringMatch, UpstreamProtocol,
     WeightedTarget,
@@ -144,7 +144,7 @@ fn rules<R: Default>(
     let limits = scope.reader.limits();
     let mut accept = |given: &R| {
         let rule = rule(scope, given)?;
-        for Pattern { text, tries } in build::patterns(&rule) {
+        for Pattern { text, tries } in envoy::patterns(&rule) {
             let checked = regex::check_size(&text, limits);
             expressions.is_too_large |= checked.is_err();
             let instructions = checked?;

@@ -4,7 +4,6 @@
 //! what is done to which resource. Each resource's part of it is a treatment (`treatment`), with variants rendered, which
 //! goes into the snapshot as data; distributors only choose.
 
-mod overlay;
 mod plan;
 mod policy;
 mod proxy;

@@ -1,8 +1,8 @@
-use super::overlay::Patch;
 use super::policy::{AcceptedPolicy, Rule, Says};
-use crate::build::names;
 use crate::objects::{Kind, ObjectName};
 use crate::world::Reader;
+use heliograph_envoy_dialect::Patch;
+use heliograph_envoy_dialect::names;
 use heliograph_model::TableKey;
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_views::{Admission, Audience, Preference};

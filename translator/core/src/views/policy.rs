@@ -1,7 +1,7 @@
-use super::overlay::Patch;
 use crate::objects::ObjectName;
 use crate::objects::heliograph::{Clients, Only, Overlay, Prefer, ViewPolicy, ViewRule};
 use crate::world::Reader;
+use heliograph_envoy_dialect::Patch;
 use heliograph_model::FleetOwner;
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_views::{Audience, EnvoyVersion, Operator, Requirement};

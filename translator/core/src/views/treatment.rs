@@ -1,9 +1,8 @@
-use super::overlay;
 use super::plan::Planned;
-use crate::build::names;
 use crate::objects::ObjectName;
 use crate::objects::core::Service;
 use crate::world::Reader;
+use heliograph_envoy_dialect::{self as envoy, names};
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use heliograph_views::{Preference, Treatment, Variant, ZONE};
 use std::sync::Arc;
@@ -30,7 +29,7 @@ pub(crate) fn treatment(
     let mut problems = Vec::new();
     for overlay in overlays {
         let rendered = match reader.resource(fleet, kind, name) {
-            Some(resource) => overlay::variant(kind, resource, &overlay.patch),
+            Some(resource) => envoy::variant(kind, resource, &overlay.patch),
             None => Err("there is no such resource".to_owned()),
         };
         match rendered {

@@ -11,8 +11,9 @@ mod reader;
 mod sources;
 mod table;
 
-pub use culprits::{Culprit, Place, RejectedResource};
+pub use culprits::{Culprit, RejectedResource};
 pub use heliograph_engine::Work;
+pub use heliograph_envoy_dialect::rejection::MeantMatch;
 pub(crate) use keys::{CompiledRouteKey, HostKey, ResourceKey};
 pub use outcome::Outcome;
 pub(crate) use reader::Reader;

@@ -4,11 +4,13 @@
 use super::World;
 use super::keys::{CompiledRouteKey, InFleet};
 use super::table::{Fact, Unit};
-use crate::build::names;
-use crate::objects::{Kind, ObjectKey, ObjectName, route_id, route_object};
-use crate::routes::CompiledMatch;
+use crate::objects::{Kind, ObjectKey, ObjectName, route_object};
+use heliograph_envoy_dialect::rejection::{
+    QUOTES, contains, names as names_in, quotes, route_named,
+};
+use heliograph_envoy_dialect::{CompiledMatch, names};
 use heliograph_model::{
-    ListenerId, SecretId, TableKey, UpstreamId, UpstreamKind, UpstreamProtocol,
+    ListenerId, RouteId, SecretId, TableKey, UpstreamId, UpstreamKind, UpstreamProtocol,
 };
 use heliograph_snapshot::{FleetName, ResourceType, Version};
 use std::collections::BTreeSet;
@@ -24,12 +26,6 @@ pub enum Source {
 
 /// How many sources of a resource are blamed: a Service that a thousand routes lead to is one mistake, not a thousand.
 const BLAMED: usize = 16;
-
-/// How many of the texts that words quote are looked for: a client may quote as many as it likes.
-pub(super) const QUOTES: usize = 4;
-
-/// Words shorter than this are in every route.
-const TELLING: usize = 4;
 
 impl World {
     /// All that a resource was made from.
@@ -51,7 +47,7 @@ impl World {
             ResourceType::Route => {
                 let Some(table) = self.table(fleet, name) else { return BTreeSet::new() };
                 let listeners = self.listeners_of(&table).cloned().map(Source::Listener);
-                let routes = self.routes_of(&table).map(Source::Object);
+                let routes = self.routes_of(&table).map(route_object).map(Source::Object);
                 listeners.chain(routes).collect()
             }
         }
@@ -101,19 +97,21 @@ impl World {
 
     fn blamed_in_table(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
         let Some(table) = self.table(fleet, name) else { return BTreeSet::new() };
-        let routes: BTreeSet<ObjectKey> = self.routes_of(&table).collect();
-        let known = |route: &ObjectKey| routes.contains(route);
-        let steps: [&dyn Fn() -> BTreeSet<ObjectKey>; 4] = [
-            &|| names(words).filter_map(route_named).filter(known).collect(),
+        let routes: BTreeSet<&RouteId> = self.routes_of(&table).collect();
+        let known = |route: &RouteId| routes.contains(route);
+        let steps: [&dyn Fn() -> BTreeSet<RouteId>; 4] = [
+            &|| names_in(words).filter_map(route_named).filter(known).collect(),
             &|| self.counted(&table, words).map(|it| it.0).into_iter().filter(known).collect(),
             &|| self.of_host(&table, words).map(|it| it.0).into_iter().filter(known).collect(),
             &|| self.route_that_says(&table, &routes, words).into_iter().collect(),
         ];
         let blamed = steps.iter().map(|step| step()).find(|found| !found.is_empty());
         match blamed {
-            Some(routes) => routes.into_iter().map(Source::Object).collect(),
+            Some(routes) => routes.iter().map(route_object).map(Source::Object).collect(),
             // One route is the table's only content.
-            None if routes.len() == 1 => routes.into_iter().map(Source::Object).collect(),
+            None if routes.len() == 1 => {
+                routes.into_iter().map(route_object).map(Source::Object).collect()
+            }
             None => self.listeners_of(&table).cloned().map(Source::Listener).collect(),
         }
     }
@@ -122,22 +120,22 @@ impl World {
     fn route_that_says(
         &self,
         table: &TableKey,
-        routes: &BTreeSet<ObjectKey>,
+        routes: &BTreeSet<&RouteId>,
         words: &str,
-    ) -> Option<ObjectKey> {
-        let says = |route: &ObjectKey, quoted: &str| {
+    ) -> Option<RouteId> {
+        let says = |route: &RouteId, quoted: &str| {
             self.compiled(route, table).any(|route| contains(&route.encoded, quoted.as_bytes()))
         };
         quotes(words).take(QUOTES).find_map(|quoted| {
             let mut saying = routes.iter().filter(|route| says(route, quoted));
             let only = saying.next()?;
-            saying.next().is_none().then(|| only.clone())
+            saying.next().is_none().then(|| (*only).clone())
         })
     }
 
     /// Listeners that share a port have filter chains of their own, named after their tables.
     fn blamed_of_port(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
-        let named: BTreeSet<&str> = names(words).collect();
+        let named: BTreeSet<&str> = names_in(words).collect();
         let listeners = self.reader().fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
         let at_port = listeners.filter(|listener| names::listener(listener.port) == name);
         let (meant, others): (Vec<_>, Vec<_>) = at_port
@@ -172,12 +170,12 @@ impl World {
     /// What a table has of a route. If several listeners of the table have the route, each may have it otherwise.
     pub(super) fn compiled(
         &self,
-        route: &ObjectKey,
+        route: &RouteId,
         table: &TableKey,
     ) -> impl Iterator<Item = &CompiledMatch> {
-        let listeners = self.listeners_of(table).filter_map(|listener| {
+        let listeners = self.listeners_of(table).filter_map(move |listener| {
             let (table, listener) = (table.clone(), listener.clone());
-            let key = CompiledRouteKey { route: route_id(route)?, table, listener };
+            let key = CompiledRouteKey { route: route.clone(), table, listener };
             self.reader().compiled_route(&key)
         });
         listeners.flat_map(|compiled| &compiled.routes)
@@ -188,10 +186,8 @@ impl World {
         here.map(|candidate| &candidate.listener)
     }
 
-    pub(super) fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = ObjectKey> {
-        let routes =
-            self.listeners_of(table).flat_map(|listener| self.reader().routes_at(listener));
-        routes.map(route_object)
+    pub(super) fn routes_of(&self, table: &TableKey) -> impl Iterator<Item = &RouteId> {
+        self.listeners_of(table).flat_map(|listener| self.reader().routes_at(listener))
     }
 
     /// The routes that lead to a cluster: it is there because they ask for it.
@@ -219,41 +215,4 @@ impl World {
         });
         routes.collect()
     }
-}
-
-/// The names in a text: whatever stands between spaces and punctuation that names of ours do not have.
-pub(super) fn names(words: &str) -> impl Iterator<Item = &str> {
-    let is_part = |letter: char| letter.is_alphanumeric() || "/-._*".contains(letter);
-    let parts = words.split(move |letter| !is_part(letter));
-    parts.map(|name| name.trim_end_matches('.')).filter(|name| !name.is_empty())
-}
-
-/// The route of an Envoy route: `httproute/shop/cart/0/0` is of HTTPRoute shop/cart.
-pub(super) fn route_named(name: &str) -> Option<ObjectKey> {
-    let mut parts = name.split('/');
-    let (kind, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_named = |known: &Kind| known.is_route() && known.as_str().eq_ignore_ascii_case(kind);
-    let kind = Kind::ALL.iter().copied().find(is_named)?;
-    Some(ObjectName::new(namespace, name).of(kind))
-}
-
-/// The number behind this.
-pub(super) fn index(words: &str, before: &str) -> Option<usize> {
-    let (_, rest) = words.split_once(before)?;
-    rest.split_once(']')?.0.parse().ok()
-}
-
-/// What stands in quotation marks, the longest first.
-pub(super) fn quotes(words: &str) -> impl Iterator<Item = &str> {
-    let mut quoted: Vec<&str> = ['\'', '"', '`']
-        .into_iter()
-        .flat_map(|mark| words.split(mark).skip(1).step_by(2))
-        .filter(|quoted| quoted.len() >= TELLING)
-        .collect();
-    quoted.sort_by_key(|quoted| std::cmp::Reverse(quoted.len()));
-    quoted.into_iter()
-}
-
-pub(super) fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
-    memchr::memmem::find(bytes, wanted).is_some()
 }

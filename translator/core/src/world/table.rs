@@ -7,14 +7,14 @@ use super::keys::{CompiledRouteKey, HostKey, InFleet, ResourceKey};
 use super::reader::Reader;
 use crate::accept::{AcceptedGateway, Claim, Contest};
 use crate::attach::Attachment;
-use crate::build::names;
 use crate::infra::Infra;
 use crate::objects::{Kind, ObjectKey, ObjectName, route_id};
 use crate::routes::{CompiledRoute, Rules};
 use crate::status::Status;
 use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
-use crate::{accept, attach, backends, build, left_out, merge, routes, status, views};
+use crate::{accept, attach, backends, left_out, merge, routes, status, views};
 use bytes::Bytes;
+use heliograph_envoy_dialect::{self as envoy, names};
 use heliograph_model::{
     self as model, Hostname, ListenerId, ListenerOwner, RouteId, SecretId, TableKey, UpstreamId,
 };
@@ -99,7 +99,7 @@ heliograph_engine::table! {
         }
         secret: Secret(InFleet<SecretId>) -> Arc<Resource> {
             compute: |reader, key| {
-                accept::key_pair(reader, &key.id).map(|pair| build::secret(&key.id, &pair))
+                accept::key_pair(reader, &key.id).map(|pair| envoy::secret(&key.id, &pair))
             },
             changed: |indexes: &mut Indexes, key: &InFleet<SecretId>, _, new| {
                 indexes.served_changed(key, ResourceType::Secret, names::secret(&key.id), new)
@@ -108,7 +108,7 @@ heliograph_engine::table! {
         cluster: Cluster(InFleet<UpstreamId>) -> Arc<Resource> {
             compute: |reader, key| {
                 let upstream = backends::upstream(reader, &key.fleet, &key.id)?;
-                Some(build::cluster(&key.id, &upstream))
+                Some(envoy::cluster(&key.id, &upstream))
             },
             changed: |indexes: &mut Indexes, key: &InFleet<UpstreamId>, _, new| {
                 indexes.served_changed(key, ResourceType::Cluster, names::cluster(&key.id), new)
@@ -117,7 +117,7 @@ heliograph_engine::table! {
         endpoints: Endpoints(InFleet<UpstreamId>) -> Arc<Resource> {
             compute: |reader, key| {
                 let endpoints = backends::endpoints_for(reader, &key.fleet, &key.id);
-                Some(build::endpoints(&endpoints))
+                Some(envoy::endpoints(&endpoints))
             },
             changed: |indexes: &mut Indexes, key: &InFleet<UpstreamId>, _, new| {
                 indexes.served_changed(key, ResourceType::Endpoints, names::cluster(&key.id), new)
@@ -125,7 +125,7 @@ heliograph_engine::table! {
         }
         listener: Listener(InFleet<u16>) -> Arc<Resource> {
             compute: |reader, key| {
-                accept::port(reader, &key.fleet, key.id).map(|port| build::listener(&port))
+                accept::port(reader, &key.fleet, key.id).map(|port| envoy::listener(&port))
             },
             changed: |indexes: &mut Indexes, key: &InFleet<u16>, _, new| {
                 indexes.served_changed(key, ResourceType::Listener, names::listener(key.id), new)
@@ -133,7 +133,7 @@ heliograph_engine::table! {
         }
         /// A route table, put together from its virtual hosts.
         table: Table(TableKey) -> Arc<Resource> {
-            compute: |reader, table| Some(build::table(table, reader.virtual_hosts(table))),
+            compute: |reader, table| Some(envoy::table(table, reader.virtual_hosts(table))),
             changed: |indexes: &mut Indexes, key: &TableKey, _, new: Option<&Arc<Resource>>| {
                 let name = names::table(key).into();
                 indexes.resource_changed(&key.fleet, ResourceType::Route.into(), name, new.cloned())

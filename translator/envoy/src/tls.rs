@@ -1,7 +1,7 @@
 //! TLS towards clients and towards backends.
 
-use super::names;
-use super::ads;
+use crate::names;
+use crate::ads;
 use heliograph_model::{ClientValidation, SecretId, ServedListener, SubjectName, Trust, UpstreamProtocol, UpstreamTls, self};
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::core::v3::{

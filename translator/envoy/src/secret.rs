@@ -1,4 +1,4 @@
-use super::names;
+use crate::names;
 use bytes::Bytes;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::{DataSource, data_source::Specifier};
@@ -9,7 +9,7 @@ use heliograph_model::{KeyPair, SecretId};
 use heliograph_snapshot::Resource;
 use std::sync::Arc;
 
-pub(crate) fn secret(id: &SecretId, pair: &KeyPair) -> Arc<Resource> {
+pub fn secret(id: &SecretId, pair: &KeyPair) -> Arc<Resource> {
     let inline = |bytes: &Bytes| {
         Some(DataSource {
             specifier: Some(Specifier::InlineBytes(bytes.clone())),

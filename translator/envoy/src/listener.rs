@@ -1,9 +1,9 @@
 use heliograph_model::{
     EscapedSlashes, HeadersWithUnderscores, Hostname, HttpSettings, Listener, Port, Protocol,
 };
-use super::names;
-use super::endpoints::socket_address;
-use super::{ads, duration, tls};
+use crate::names;
+use crate::endpoints::socket_address;
+use crate::{ads, duration, tls};
 use crate::filters;
 use heliograph_envoy::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction;
 use heliograph_envoy::envoy::config::core::v3::{Http2ProtocolOptions, HttpProtocolOptions};
@@ -34,7 +34,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// What proxies bind for one port.
-pub(crate) fn listener(port: &Port) -> Arc<Resource> {
+pub fn listener(port: &Port) -> Arc<Resource> {
     let chains = filter_chains(port);
     let by_sni = port.is_shared || chains.iter().any(|chain| chain.transport_socket.is_some());
     let name = names::listener(port.port.port);

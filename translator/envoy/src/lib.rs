@@ -1,20 +1,32 @@
-//! From the intermediate representation to Envoy's protobuf: one file per resource type.
+//! Model values to Envoy's resources, as pure functions: one file for each resource type, and one for each filter of routes.
+//!
+//! It reads the model and nothing else: no object of Kubernetes, no Secret and no ConfigMap is looked up while a message is
+//! built. The names that Envoy knows things by are in [`names`], and what Envoy's words about a rejection mean is in
+//! [`rejection`].
 
 mod cluster;
+mod compiled;
 mod endpoints;
+mod filters;
 mod listener;
-pub(crate) mod names;
+pub mod names;
+mod overlay;
+pub mod rejection;
 mod route;
 mod secret;
 mod table;
 mod tls;
+mod virtual_host;
 
-pub(crate) use cluster::cluster;
-pub(crate) use endpoints::endpoints;
-pub(crate) use listener::listener;
-pub(crate) use route::{Pattern, match_size, misdirected, patterns, routes};
-pub(crate) use secret::secret;
-pub(crate) use table::table;
+pub use cluster::cluster;
+pub use compiled::{CompiledMatch, compile, size};
+pub use endpoints::endpoints;
+pub use listener::listener;
+pub use overlay::{Patch, variant};
+pub use route::{Pattern, patterns};
+pub use secret::secret;
+pub use table::table;
+pub use virtual_host::{misdirected, virtual_host};
 
 use heliograph_envoy::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use heliograph_envoy::envoy::config::core::v3::{
@@ -34,10 +46,10 @@ fn ads() -> ConfigSource {
 }
 
 /// What shares of requests are counted in.
-pub(crate) const MILLION: u64 = 1_000_000;
+const MILLION: u64 = 1_000_000;
 
 /// So many of a million requests.
-pub(crate) fn per_million(numerator: u32) -> RuntimeFractionalPercent {
+fn per_million(numerator: u32) -> RuntimeFractionalPercent {
     RuntimeFractionalPercent {
         default_value: Some(FractionalPercent {
             numerator,

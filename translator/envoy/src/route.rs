@@ -1,7 +1,6 @@
-use super::names;
-use super::{MILLION, duration, per_million};
 use crate::filters;
-use crate::regex;
+use crate::names;
+use crate::{MILLION, duration, per_million};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use heliograph_envoy::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
@@ -22,7 +21,8 @@ use heliograph_envoy::envoy::r#type::matcher::v3::{
 };
 use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_model::{
-    Filter, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target, WeightedTarget,
+    Filter, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target,
+    WeightedTarget, escape_regex,
 };
 use std::borrow::Cow;
 
@@ -142,15 +142,15 @@ pub(crate) fn match_size(http_match: &HttpMatch) -> u64 {
 }
 
 /// A regular expression that Envoy is given.
-pub(crate) struct Pattern<'a> {
-    pub(crate) text: Cow<'a, str>,
+pub struct Pattern<'a> {
+    pub text: Cow<'a, str>,
     /// How many of Envoy's routes try it to find out whether they match a request: none, if it is for what is done to
     /// requests that match.
-    pub(crate) tries: u64,
+    pub tries: u64,
 }
 
 /// All regular expressions that Envoy is given for a rule.
-pub(crate) fn patterns(rule: &HttpRule) -> Vec<Pattern<'_>> {
+pub fn patterns(rule: &HttpRule) -> Vec<Pattern<'_>> {
     let of_targets = rule.targets.iter().flat_map(|target| &target.filters);
     let filters: Vec<&Filter> = rule.filters.iter().chain(of_targets).collect();
     let for_action = |text| Pattern { text, tries: 0 };
@@ -196,7 +196,7 @@ fn rpc_path(rpc: &RpcMatch) -> PathSpecifier {
 fn rpc_pattern(rpc: &RpcMatch) -> Option<String> {
     let pattern = |part: &Option<StringMatch>| match part {
         None => "[^/]+".to_owned(),
-        Some(StringMatch::Exact(text)) => regex::escape(text),
+        Some(StringMatch::Exact(text)) => escape_regex(text),
         Some(StringMatch::Regex(pattern)) => format!("(?:{pattern})"),
     };
     match (&rpc.service, &rpc.method) {

@@ -5,21 +5,21 @@ use heliograph_model::{
 };
 
 /// A listener: whatever shares a port shares it.
-pub(crate) fn listener(port: u16) -> String {
+pub fn listener(port: u16) -> String {
     format!("port/{port}")
 }
 
-pub(crate) fn secret(secret: &SecretId) -> String {
+pub fn secret(secret: &SecretId) -> String {
     format!("secret/{}", secret.0)
 }
 
 /// A cluster and its endpoints: `service/shop/cart/8080`, and `service/shop/cart/8080/http2` where that is spoken.
-pub(crate) fn cluster(upstream: &UpstreamId) -> String {
+pub fn cluster(upstream: &UpstreamId) -> String {
     upstream.to_string()
 }
 
 /// A RouteConfiguration: `http/80`, `https/443/gateway/shop/web/secure`.
-pub(crate) fn table(table: &TableKey) -> String {
+pub fn table(table: &TableKey) -> String {
     let TableKey { fleet: _, port, listener } = table;
     match listener {
         None => format!("http/{port}"),
@@ -28,12 +28,12 @@ pub(crate) fn table(table: &TableKey) -> String {
 }
 
 /// What the names of a route's entries in a table begin with: `httproute/shop/cart`.
-pub(crate) fn route(route: &RouteId) -> String {
+pub fn route(route: &RouteId) -> String {
     format!("{}/{}", route.kind.as_str().to_ascii_lowercase(), route.name)
 }
 
 /// The Service of a cluster.
-pub(crate) fn service_of(cluster: &str) -> Option<ObjectName> {
+pub fn service_of(cluster: &str) -> Option<ObjectName> {
     let mut parts = cluster.split('/');
     let kind = parts.next()?;
     let is_service = UpstreamKind::Service.as_str().eq_ignore_ascii_case(kind);

@@ -1,4 +1,4 @@
-use super::names;
+use crate::names;
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
 use heliograph_envoy::{Message, append_message};
@@ -11,7 +11,7 @@ const VIRTUAL_HOSTS: u32 = 2;
 
 /// Puts a table together from virtual hosts that are encoded already: with thousands of hosts, encoding them again for
 /// the sake of one would cost more than everything else.
-pub(crate) fn table<'a>(table: &TableKey, hosts: impl Iterator<Item = &'a Bytes>) -> Arc<Resource> {
+pub fn table<'a>(table: &TableKey, hosts: impl Iterator<Item = &'a Bytes>) -> Arc<Resource> {
     let name = names::table(table);
     let mut encoded =
         RouteConfiguration { name: name.clone(), ..Default::default() }.encode_to_vec();

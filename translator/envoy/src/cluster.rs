@@ -1,5 +1,5 @@
-use super::names;
-use super::{ads, duration, tls};
+use crate::names;
+use crate::{ads, duration, tls};
 use heliograph_model::{Upstream, UpstreamId, UpstreamProtocol};
 use heliograph_envoy::envoy::config::cluster::v3 as envoy;
 use heliograph_envoy::envoy::config::core::v3::{
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn cluster(id: &UpstreamId, upstream: &Upstream) -> Arc<Resource> {
+pub fn cluster(id: &UpstreamId, upstream: &Upstream) -> Arc<Resource> {
     let certificate = upstream.client_certificate.as_ref();
     let socket = upstream.tls.as_ref().map(|tls| tls::upstream(tls, id.protocol, certificate));
     let message = build(id, socket);

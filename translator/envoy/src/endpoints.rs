@@ -1,4 +1,4 @@
-use super::names;
+use crate::names;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::address::Address as AddressKind;
 use heliograph_envoy::envoy::config::core::v3::socket_address::PortSpecifier;
@@ -12,7 +12,7 @@ use heliograph_snapshot::Resource;
 use heliograph_views::LABELS;
 use std::sync::Arc;
 
-pub(crate) fn endpoints(endpoints: &Endpoints) -> Arc<Resource> {
+pub fn endpoints(endpoints: &Endpoints) -> Arc<Resource> {
     let message = build(endpoints);
     Arc::new(Resource::new(message.cluster_name.as_str(), message.encode_to_vec().into()))
 }

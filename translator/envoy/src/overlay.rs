@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// How a resource becomes another, in Envoy's own words.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Patch {
+pub enum Patch {
     /// RFC 7396.
     Merge(Value),
     /// RFC 6902.
@@ -17,11 +17,7 @@ pub(crate) enum Patch {
 }
 
 /// The resource as a patch makes it, or why it cannot.
-pub(super) fn variant(
-    kind: ResourceType,
-    resource: &Resource,
-    patch: &Patch,
-) -> Result<Bytes, String> {
+pub fn variant(kind: ResourceType, resource: &Resource, patch: &Patch) -> Result<Bytes, String> {
     let any = Any { type_url: kind.type_url().to_owned(), value: resource.body.clone() };
     let body = json::edited(&any, |value| match patch {
         Patch::Merge(patch) => {
