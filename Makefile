@@ -1,6 +1,6 @@
 # Everything a newcomer, a developer or CI runs. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis images install bench bench-store test e2e conformance lint deny fuzz golden metrics tools clean
+.PHONY: help demo demo-redis images install bench bench-store bench-files test e2e conformance lint deny fuzz golden metrics tools clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ bench: ## Ours, go-control-plane and Envoy Gateway with the same clients, in two
 
 bench-store: ## The store in Redis against the naive way; a table for docs/benchmarks.md
 	REDIS_SERVER=$$(scripts/tools redis-server) cargo bench --locked -p heliograph-store --bench redis
+
+bench-files: ## One changed file in directories of different sizes; a table for docs/benchmarks.md
+	cargo bench --locked -p heliograph-translator --bench files
 
 test: ## Everything that CI runs: lint, deny, and all tests with a real Envoy
 	@scripts/test

@@ -1,4 +1,4 @@
-use crate::provider::file::{Remark, RemarkKind};
+use crate::provider::file::RemarkList;
 use heliograph_shared::telemetry::from_zero;
 use heliograph_store::StoreError;
 use heliograph_translator_core::objects::Kind;
@@ -260,10 +260,9 @@ impl FileMetrics {
         Ok(Self { faults, duplicates })
     }
 
-    pub(crate) fn remarks(&self, remarks: &[Remark]) {
-        let count = |kind| gauge(remarks.iter().filter(|remark| remark.kind == kind).count());
-        self.faults.set(count(RemarkKind::Fault));
-        self.duplicates.set(count(RemarkKind::Duplicate));
+    pub(crate) fn remarks(&self, remarks: &RemarkList) {
+        self.faults.set(gauge(remarks.faults()));
+        self.duplicates.set(gauge(remarks.duplicates()));
     }
 }
 

@@ -215,7 +215,7 @@ impl Program {
             (Some(dir), false) => {
                 let (dir, metrics) = (dir.clone(), FileMetrics::register(registry)?);
                 let file = tokio::task::spawn_blocking(move || File::open(&dir, metrics)).await??;
-                file::refuse_faults(&file.remarks().borrow())?;
+                file::refuse_faults(file.remarks().borrow().iter())?;
                 Ok(Source::Files(Box::new(file)))
             }
             (None, true) => {

@@ -1,6 +1,6 @@
 //! The Gateway API conditions of every object, as the Kubernetes provider would write them.
 
-use crate::provider::file::Remark;
+use crate::provider::file::{Remark, RemarkList};
 use crate::provider::kubernetes::{ApiRemark, Board};
 use crate::report::Report;
 use axum::extract::Query;
@@ -14,7 +14,6 @@ use heliograph_translator_core::status::Status;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Write;
-use std::sync::Arc;
 use tokio::sync::watch;
 
 /// What there is to say of a directory and its objects.
@@ -32,7 +31,7 @@ pub struct StatusPage {
 /// What there is to say of the place that objects come from.
 #[derive(Clone, Debug)]
 pub enum Remarks {
-    Files(watch::Receiver<Arc<[Remark]>>),
+    Files(watch::Receiver<RemarkList>),
     Api(Board),
 }
 
@@ -152,7 +151,10 @@ impl Remarks {
         statuses: impl IntoIterator<Item = (&'a ObjectKey, &'a Status)>,
     ) -> Result<StatusPage, serde_json::Error> {
         match self {
-            Self::Files(remarks) => StatusPage::new(statuses, &remarks.borrow()),
+            Self::Files(remarks) => {
+                let remarks: Vec<Remark> = remarks.borrow().iter().cloned().collect();
+                StatusPage::new(statuses, &remarks)
+            }
             Self::Api(board) => {
                 let page = StatusPage::new(statuses, &[])?;
                 Ok(StatusPage { files: None, api: Some(board.remarks()), ..page })

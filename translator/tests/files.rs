@@ -3,14 +3,13 @@
 
 use heliograph_translator::FileMetrics;
 use heliograph_translator::provider::Input;
-use heliograph_translator::provider::file::{File, Remark, RemarkKind};
+use heliograph_translator::provider::file::{File, Remark, RemarkKind, RemarkList};
 use heliograph_translator_core::Event;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
@@ -22,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 struct Scene {
     root: TempDir,
     inputs: mpsc::Receiver<Input>,
-    remarks: watch::Receiver<Arc<[Remark]>>,
+    remarks: watch::Receiver<RemarkList>,
     /// The port of each Service.
     services: BTreeMap<String, i32>,
     _stop: tokio_util::sync::DropGuard,
@@ -88,9 +87,10 @@ impl Scene {
         }
     }
 
-    async fn until_remarks(&mut self, expected: impl Fn(&[Remark]) -> bool) -> Arc<[Remark]> {
+    async fn until_remarks(&mut self, expected: impl Fn(&RemarkList) -> bool) -> Vec<Remark> {
         let wait = self.remarks.wait_for(|remarks| expected(remarks));
-        tokio::time::timeout(DEADLINE, wait).await.expect("in time").unwrap().clone()
+        let remarks = tokio::time::timeout(DEADLINE, wait).await.expect("in time").unwrap();
+        remarks.iter().cloned().collect()
     }
 }
 
@@ -250,7 +250,7 @@ async fn a_broken_file_keeps_what_it_held_until_it_is_mended() {
     scene.until_services_are(&[("a", 1), ("b", 2)]).await;
     fs::write(scene.path("a.yaml"), service("a", 2)).unwrap();
     scene.until_services_are(&[("a", 2), ("b", 2)]).await;
-    scene.until_remarks(<[Remark]>::is_empty).await;
+    scene.until_remarks(RemarkList::is_empty).await;
 }
 
 #[tokio::test]
@@ -265,7 +265,7 @@ async fn an_object_in_two_files_passes_to_the_other_when_the_first_drops_it() {
     assert_eq!(kinds, [RemarkKind::Duplicate]);
     fs::remove_file(scene.path("a.yaml")).unwrap();
     scene.until_services_are(&[("s", 2)]).await;
-    scene.until_remarks(<[Remark]>::is_empty).await;
+    scene.until_remarks(RemarkList::is_empty).await;
 }
 
 #[tokio::test]
@@ -280,9 +280,21 @@ async fn a_directory_that_vanishes_takes_nothing_with_it() {
     let remarks = scene.until_remarks(|remarks| !remarks.is_empty()).await;
     assert!(remarks[0].to_string().ends_with(": does not exist"), "{}", remarks[0]);
     fs::rename(&aside, scene.root.path()).unwrap();
-    scene.until_remarks(<[Remark]>::is_empty).await;
+    scene.until_remarks(RemarkList::is_empty).await;
     fs::write(scene.path("mount/a.yaml"), service("a", 2)).unwrap();
     scene.until_services_are(&[("a", 2)]).await;
+}
+
+/// The system reports nothing of it: a scan finds it.
+#[tokio::test]
+async fn a_change_behind_a_symlink_that_leads_elsewhere() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let target = elsewhere.path().join("a.yaml");
+    fs::write(&target, service("a", 1)).unwrap();
+    let mut scene = Scene::new(|root| symlink(&target, root.join("a.yaml")).unwrap()).await;
+    assert_eq!(scene.services, BTreeMap::from([("a".to_owned(), 1)]));
+    fs::write(&target, service("a", 22)).unwrap();
+    scene.until_services_are(&[("a", 22)]).await;
 }
 
 #[tokio::test]

@@ -81,7 +81,7 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
     args.xds.check_beside(args.admin.admin_address)?;
     let (dir, metrics) = (args.dir.clone(), FileMetrics::register(&registry)?);
     let file = tokio::task::spawn_blocking(move || File::open(&dir, metrics)).await??;
-    file::refuse_faults(&file.remarks().borrow())?;
+    file::refuse_faults(file.remarks().borrow().iter())?;
     let remarks = Remarks::Files(file.remarks());
     let store = Arc::new(Embedded::new());
     let metrics = TranslatorMetrics::register(&registry)?;

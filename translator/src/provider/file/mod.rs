@@ -1,42 +1,46 @@
 //! Objects from a directory of manifests.
 //!
-//! [`Catalogue`] and `Patience` decide: the first what the files say, the second when a file is ready to be read.
-//! The rest looks, reads and waits.
+//! [`Catalogue`] and `Debounce` decide: the first what the files contain, the second when a file is ready to be read.
+//! `Directory` does the IO, and [`File`] decides when. A notification of the system costs as much as the files that it
+//! names. A scan of everything runs beside that from time to time, and finds what the system did not report.
 
 mod catalogue;
-mod listing;
-mod patience;
+mod debounce;
+mod directory;
+mod links;
+mod notifications;
 mod reading;
-mod watch;
+mod remarks;
+mod scan;
 
-pub use catalogue::{Catalogue, Contents, Difference, Remark, RemarkKind};
+pub use catalogue::{Catalogue, Contents, Difference};
+pub use remarks::{Remark, RemarkKind, RemarkList};
 
 use crate::metrics::FileMetrics;
 use crate::provider::Input;
+use directory::{Directory, Step};
 use heliograph_translator_core::objects::gateway;
-use listing::Listing;
-use patience::{Patience, Told};
-use std::collections::BTreeSet;
+use notifications::{Notifications, Notified};
+use remarks::{Place, has_fault};
+use scan::{Scan, ScannedFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fs, io};
-use tokio::sync::{mpsc, watch as latest};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use watch::{Hints, Watch};
 
-/// How long a change goes unnoticed of which the system did not tell, such as one behind a symlink.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
-
-/// How soon to look again at a file that changed while it was read.
-const READ_AGAIN: Duration = Duration::from_millis(20);
+/// How long a change stays unnoticed that the system does not report, such as one behind a symlink.
+const SCAN_EVERY: Duration = Duration::from_secs(3);
 
 /// A directory whose manifests have been read once and are watched from then on.
 pub struct File {
     directory: Directory,
-    hints: Hints,
+    notifications: Notifications,
     first: Difference,
-    remarks: latest::Sender<Arc<[Remark]>>,
+    remarks: watch::Sender<RemarkList>,
     metrics: FileMetrics,
 }
 
@@ -49,7 +53,7 @@ pub struct OpenError {
 
 #[derive(Debug, thiserror::Error)]
 #[error("reading the files failed: {0}")]
-pub struct WatchError(#[from] tokio::task::JoinError);
+pub struct WatchError(#[from] JoinError);
 
 /// A directory in which something cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,168 +63,120 @@ pub struct Faults {
     more: usize,
 }
 
-/// The part that blocks, so it is run where that harms nobody.
-struct Directory {
-    root: PathBuf,
-    watch: Watch,
-    patience: Patience,
-    catalogue: Catalogue,
-    /// What could not be looked at the last time.
-    unreadable: BTreeSet<Arc<Path>>,
+/// When the directory is scanned. A scan runs beside the updates, so that none waits for it.
+struct Scans {
+    /// The one that runs.
+    running: Option<JoinHandle<Scan>>,
+    /// When the next one starts, if none runs then.
+    due: Instant,
 }
 
 impl File {
     /// Reads all manifests under `root`.
     pub fn open(root: &Path, metrics: FileMetrics) -> Result<Self, OpenError> {
         check_directory(root)?;
-        let (watch, hints) = Watch::new(root);
-        let mut directory = Directory {
-            root: root.to_owned(),
-            watch,
-            patience: Patience::default(),
-            catalogue: Catalogue::default(),
-            unreadable: BTreeSet::new(),
-        };
-        let difference = directory.read_all();
-        let remarks = latest::Sender::new(difference.remarks.as_slice().into());
-        Ok(Self { directory, hints, first: difference, remarks, metrics })
+        let (directory, notifications, first) = Directory::open(root);
+        let remarks = watch::Sender::new(directory.remarks().clone());
+        Ok(Self { directory, notifications, first, remarks, metrics })
     }
 
-    /// What is to be said of the files now.
-    pub fn remarks(&self) -> latest::Receiver<Arc<[Remark]>> {
+    /// All remarks on the files as they are now.
+    pub fn remarks(&self) -> watch::Receiver<RemarkList> {
         self.remarks.subscribe()
     }
 
-    /// Tells everything, then every change, until it is stopped.
+    /// Sends everything, then every change, until it is stopped.
     pub async fn run(
         mut self,
         inputs: mpsc::Sender<Input>,
         stop: CancellationToken,
     ) -> Result<(), WatchError> {
         let first = std::mem::take(&mut self.first);
-        self.remark(&first.remarks);
-        let mut heard = inputs.send(Input::Batch(first.events)).await.is_ok()
+        log_remarks(&first.remarks);
+        self.metrics.remarks(&self.remarks.borrow());
+        let mut is_open = inputs.send(Input::Batch(first.events)).await.is_ok()
             && inputs.send(Input::Synced).await.is_ok();
-        let mut patience = Duration::ZERO;
-        while heard {
-            let told = tokio::select! {
+        // The first finds what changed before the directories were watched.
+        let mut scans = Scans { running: None, due: Instant::now() };
+        let mut update_at = None;
+        while is_open {
+            let (mut notified, mut scan) = (Notified::default(), None);
+            tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                told = self.hints.wait(patience) => told,
-            };
+                reported = self.notifications.next() => notified = reported,
+                found = scans.next(self.directory.root()) => scan = Some(found?),
+                () = sleep_until(update_at.unwrap_or_else(Instant::now)), if update_at.is_some() => {}
+            }
             let mut directory = self.directory;
-            let look = tokio::task::spawn_blocking(move || {
-                let (difference, look_again) = directory.look(Instant::now(), &told);
-                (directory, difference, look_again)
+            let update = spawn_blocking(move || {
+                let step = directory.update(std::time::Instant::now(), &notified, scan);
+                (directory, step)
             });
-            let (directory, difference, look_again) = tokio::select! {
+            let (directory, step) = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                looked = look => looked?,
+                updated = update => updated?,
             };
             self.directory = directory;
-            patience = look_again.unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
-            self.remark(&difference.remarks);
+            let Step { difference, update_in, wants_scan, inspected, read } = step;
+            tracing::trace!(inspected, read, wants_scan, "updated");
+            update_at = update_in.map(|wait| Instant::now() + wait);
+            if wants_scan {
+                scans.due = Instant::now();
+            }
+            log_remarks(&difference.remarks);
+            self.replace_remarks(difference.places);
             if !difference.events.is_empty() {
-                heard = inputs.send(Input::Batch(difference.events)).await.is_ok();
+                is_open = inputs.send(Input::Batch(difference.events)).await.is_ok();
             }
         }
-        // Nobody listens: whoever did has ended, and it is for them to say why.
+        // The receiver has ended, and it reports why.
         stop.cancelled().await;
         Ok(())
     }
 
-    fn remark(&self, new: &[Remark]) {
-        for remark in new {
-            match remark.kind {
-                RemarkKind::Fault => tracing::error!("{remark}"),
-                RemarkKind::Duplicate => tracing::warn!("{remark}"),
-                // Of the API that is spoken here, a kind that is not known is most often a misspelt one.
-                RemarkKind::Ignored if remark.text.starts_with(gateway::GROUP) => {
-                    tracing::warn!("{remark}");
+    fn replace_remarks(&self, places: impl IntoIterator<Item = (Place, Arc<[Remark]>)>) {
+        let mut mended = Vec::new();
+        let is_changed = self.remarks.send_if_modified(|remarks| {
+            let mut is_changed = false;
+            for (place, now) in places {
+                is_changed = true;
+                let (has_fault_now, name) = (has_fault(&now), place.file());
+                let before = remarks.set(place, now);
+                if has_fault(&before) && !has_fault_now {
+                    mended.push(name);
                 }
-                RemarkKind::Ignored => tracing::debug!("{remark}"),
             }
-        }
-        let now: Arc<[Remark]> = self.directory.catalogue.remarks().cloned().collect();
-        for file in faulty(&self.remarks.borrow()).difference(&faulty(&now)) {
-            tracing::info!("{file}: has no fault any more");
-        }
-        self.metrics.remarks(&now);
-        self.remarks.send_if_modified(|before| {
-            let changed = *before != now;
-            *before = now;
-            changed
+            is_changed
         });
+        if is_changed {
+            self.metrics.remarks(&self.remarks.borrow());
+        }
+        for file in mended {
+            tracing::info!("{}: has no fault any more", file.display());
+        }
     }
 }
 
-impl Directory {
-    /// Reads every file as it is.
-    fn read_all(&mut self) -> Difference {
-        let listing = Listing::of(&self.root);
-        self.watch.follow(&listing);
-        let mut found = self.unseen(&listing);
-        found.extend(listing.files.keys().filter_map(|path| self.read(path, None)));
-        self.catalogue.update(found)
-    }
-
-    /// Reads what has changed and is ready. Returns also when to look again, if that is soon.
-    fn look(&mut self, now: Instant, told: &Told) -> (Difference, Option<Duration>) {
-        let mut listing = Listing::of(&self.root);
-        // Until no directory appears: what was put into one before it was watched was not told.
-        while self.watch.follow(&listing) {
-            listing = Listing::of(&self.root);
-        }
-        let mut found = self.unseen(&listing);
-        let decision = self.patience.decide(now, &listing, told);
-        let mut look_again = decision.look_again;
-        for (path, fingerprint) in decision.read {
-            match self.read(&path, Some(fingerprint)) {
-                Some(contents) => found.push(contents),
-                None => look_again = Some(READ_AGAIN),
+impl Scans {
+    /// Waits for the next one to end. Dropping the future loses nothing.
+    async fn next(&mut self, root: &Path) -> Result<Scan, JoinError> {
+        let running = match &mut self.running {
+            Some(running) => running,
+            None => {
+                sleep_until(self.due).await;
+                self.due = Instant::now() + SCAN_EVERY;
+                let root = root.to_owned();
+                self.running.insert(spawn_blocking(move || Scan::of(&root)))
             }
-        }
-        for path in decision.gone {
-            self.patience.accept(path.clone(), None);
-            found.push((path, Contents::Gone));
-        }
-        (self.catalogue.update(found), look_again)
-    }
-
-    /// None if the file did not stay as it was when it was chosen for reading.
-    fn read(
-        &mut self,
-        path: &Arc<Path>,
-        expected: Option<listing::Fingerprint>,
-    ) -> Option<(Arc<Path>, Contents)> {
-        let (contents, fingerprint) = reading::read(path)?;
-        if expected.is_some_and(|expected| expected != fingerprint) {
-            return None;
-        }
-        self.patience.accept(path.clone(), Some(fingerprint));
-        Some((path.clone(), contents))
-    }
-
-    /// What is to be said of places that cannot be looked at. What they held stays.
-    fn unseen(&mut self, listing: &Listing) -> Vec<(Arc<Path>, Contents)> {
-        let now: BTreeSet<Arc<Path>> = listing.unreadable.keys().cloned().collect();
-        let mut found: Vec<(Arc<Path>, Contents)> = listing
-            .unreadable
-            .iter()
-            .map(|(path, reason)| (path.clone(), Contents::Unreadable(reason.clone())))
-            .collect();
-        for path in self.unreadable.difference(&now) {
-            if listing.files.contains_key(path) {
-                self.patience.forget(path);
-            } else if !self.patience.knows(path) {
-                found.push((path.clone(), Contents::Gone));
-            }
-        }
-        self.unreadable = now;
-        found
+        };
+        let scan = running.await;
+        self.running = None;
+        let is_outdated = self.due <= Instant::now();
+        scan.map(|scan| Scan { is_outdated, ..scan })
     }
 }
 
-/// Reads files and directories once: the events that their objects give, and all that is to be said of them.
+/// Reads files and directories once: the events that their objects give, and all remarks on them.
 pub fn read_once(paths: &[PathBuf]) -> Result<Difference, OpenError> {
     let mut catalogue = Catalogue::default();
     let mut found = Vec::new();
@@ -229,11 +185,16 @@ pub fn read_once(paths: &[PathBuf]) -> Result<Difference, OpenError> {
             fs::metadata(path).map_err(|cause| OpenError { path: path.clone(), cause })?;
         if metadata.is_dir() {
             check_directory(path)?;
-            let listing = Listing::of(path);
-            let unreadable = |(path, reason)| (path, Contents::Unreadable(reason));
-            found.extend(listing.unreadable.into_iter().map(unreadable));
-            let files = listing.files.into_keys();
-            found.extend(files.filter_map(|path| Some((path.clone(), reading::read(&path)?.0))));
+            let Scan { files, unreadable, .. } = Scan::of(path);
+            let directories = unreadable.into_iter();
+            found.extend(directories.map(|(path, reason)| (path, Contents::Unreadable(reason))));
+            for (path, file) in files {
+                let contents = match file {
+                    ScannedFile::Present(_) => reading::read(&path).map(|(contents, _)| contents),
+                    ScannedFile::Unreadable(reason) => Some(Contents::Unreadable(reason)),
+                };
+                found.extend(contents.map(|contents| (path, contents)));
+            }
         } else {
             let (contents, _) = reading::read(path).ok_or_else(|| OpenError {
                 path: path.clone(),
@@ -246,22 +207,31 @@ pub fn read_once(paths: &[PathBuf]) -> Result<Difference, OpenError> {
 }
 
 /// For the start of a program: then there is no earlier version that could go on to count.
-pub fn refuse_faults(remarks: &[Remark]) -> Result<(), Faults> {
-    let mut faults = remarks.iter().filter(|remark| remark.kind == RemarkKind::Fault);
+pub fn refuse_faults<'a>(remarks: impl IntoIterator<Item = &'a Remark>) -> Result<(), Faults> {
+    let faults = remarks.into_iter().filter(|remark| remark.kind == RemarkKind::Fault);
+    let mut faults = faults.fuse();
     match faults.next() {
         None => Ok(()),
         Some(first) => Err(Faults { first: first.clone(), more: faults.count() }),
     }
 }
 
-fn more_of(faults: usize) -> String {
-    if faults == 0 { String::new() } else { format!(" (and {faults} more like it)") }
+fn log_remarks(new: &[Remark]) {
+    for remark in new {
+        match remark.kind {
+            RemarkKind::Fault => tracing::error!("{remark}"),
+            RemarkKind::Duplicate => tracing::warn!("{remark}"),
+            // Of the API that is spoken here, a kind that is not known is most often a misspelt one.
+            RemarkKind::Ignored if remark.text.starts_with(gateway::GROUP) => {
+                tracing::warn!("{remark}");
+            }
+            RemarkKind::Ignored => tracing::debug!("{remark}"),
+        }
+    }
 }
 
-/// The files that could not be understood.
-fn faulty(remarks: &[Remark]) -> BTreeSet<&str> {
-    let faults = remarks.iter().filter(|remark| remark.kind == RemarkKind::Fault);
-    faults.map(|remark| remark.file.as_str()).collect()
+fn more_of(faults: usize) -> String {
+    if faults == 0 { String::new() } else { format!(" (and {faults} more like it)") }
 }
 
 fn in_words(error: &io::Error) -> String {

@@ -1,4 +1,4 @@
-use super::listing::Fingerprint;
+use super::scan::Fingerprint;
 use super::{Contents, in_words};
 use heliograph_translator_core::objects;
 use std::fs;
