@@ -3,8 +3,8 @@
 use futures::future::BoxFuture;
 use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Snapshot};
 use heliograph_store::{
-    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Notice, PinOrder, Publication,
-    Published, Record, Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Cleaned, Embedded, Inspection, Loaded, Notice, PinOrder, Publication,
+    Published, Record, Retirement, Store, StoreError, Term, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,8 +96,8 @@ impl Store for Faulty {
         })
     }
 
-    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
-        self.inner.tend(newest)
+    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+        self.inner.clean(newest)
     }
 
     fn watch(&self) -> Box<dyn Watch> {

@@ -5,8 +5,8 @@ use heliograph_checker::{Content, Event, Outcome};
 use heliograph_snapshot::{Address, FleetName, Head, Snapshot};
 use heliograph_store::redis::RedisStore;
 use heliograph_store::{
-    AckReport, Answer, Claim, Inspection, Loaded, PinOrder, Publication, Published, Record,
-    Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Cleaned, Inspection, Loaded, PinOrder, Publication, Published,
+    Record, Retirement, Store, StoreError, Term, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,8 +72,8 @@ impl Store for Recorded {
         self.inner.newest(fleets)
     }
 
-    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
-        self.inner.tend(newest)
+    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+        self.inner.clean(newest)
     }
 
     fn watch(&self) -> Box<dyn Watch> {

@@ -17,7 +17,7 @@ pub enum StoreError {
     /// same one is safe.
     #[error("{0}")]
     Unavailable(String),
-    /// The store is out of memory. The same may succeed once the writer's housekeeping has deleted what nothing leads to.
+    /// The store is out of memory. The same may succeed once the garbage collection has deleted what nothing leads to.
     #[error("{0}")]
     Full(String),
     /// What the store holds of a fleet cannot be used: missing, damaged or forged. Written again whole, it is mended: a

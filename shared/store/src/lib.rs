@@ -25,7 +25,7 @@ pub use error::StoreError;
 pub use pins::{PinOrder, PinState, Pinned};
 pub use presence::{PRESENCE_EXPIRY, Presence};
 pub use store::{
-    Answer, Claim, Inspection, Loaded, Notice, Publication, Published, Record, Retirement, State,
-    Store, Tended, Term, Watch,
+    Answer, Claim, Cleaned, Inspection, Loaded, Notice, Publication, Published, Record, Retirement,
+    State, Store, Term, Watch,
 };
 pub use subscription::{Subscription, Update};

@@ -32,10 +32,10 @@ pub trait Store: Send + Sync + 'static {
     /// writer knows.
     fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection>;
 
-    /// The writer's housekeeping of a fleet, never beside another write of the same fleet: deletes what nothing leads to
-    /// any more, and seals again what is sealed with an older key. `newest` is what the writer published last. What is
-    /// not due is not done, so this may be called often.
-    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended>;
+    /// Garbage collection of a fleet, never beside another write of the same fleet: deletes what nothing leads to any more,
+    /// and seals again what is sealed with an older key. `newest` is what the writer published last. What is not due is not
+    /// done, so this may be called often.
+    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned>;
 
     /// Every fleet as it is now, then every change.
     fn watch(&self) -> Box<dyn Watch>;
@@ -209,9 +209,9 @@ pub struct Inspection {
     pub orders: BTreeMap<FleetName, PinOrder>,
 }
 
-/// What housekeeping did.
+/// What the garbage collection did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tended {
+pub struct Cleaned {
     pub deleted: usize,
     pub sealed_again: usize,
 }

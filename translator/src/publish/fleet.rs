@@ -70,8 +70,8 @@ pub(super) struct Fleet {
     writing: u64,
     /// Where the fleet stands, once this term has found or made it what it is to be.
     stands: Option<Stands>,
-    /// For how many rounds it has waited to be tended, if it is to be.
-    untended: Option<u32>,
+    /// For how many rounds it has waited to be cleaned, if it is to be.
+    uncleaned: Option<u32>,
 }
 
 /// What the store holds, as far as the writer knows.
@@ -90,7 +90,7 @@ enum Believed {
 /// Why a fleet is published again that nobody changed.
 const LOST: &str = "repair: the store had lost it";
 
-/// How many rounds of tending a fleet may miss because something else is done for it.
+/// How many rounds of cleaning a fleet may miss because something else is done for it.
 const ROUNDS: u32 = 2;
 
 impl Fleet {
@@ -114,7 +114,7 @@ impl Fleet {
             revision: 0,
             writing: 0,
             stands: None,
-            untended: None,
+            uncleaned: None,
         }
     }
 
@@ -271,7 +271,7 @@ impl Fleet {
         self.repair = None;
         let holds = self.writing;
         self.stands = record.is_live().then_some(Stands { head: record.head, holds });
-        self.untended = record.is_live().then(|| self.untended.unwrap_or_default());
+        self.uncleaned = record.is_live().then(|| self.uncleaned.unwrap_or_default());
         self.inheritance = Inheritance::settled();
         if let Some(held) = &held {
             self.quarantine.published(held);
@@ -413,34 +413,34 @@ impl Fleet {
         self.pin.is_pinned()
     }
 
-    /// A round of tending begins. Returns whether the fleet is one to be tended.
-    pub(super) fn tending_round(&mut self, urgent: bool) -> bool {
-        self.untended = match self.untended {
+    /// A round of cleaning begins. Returns whether the fleet is one to be cleaned.
+    pub(super) fn cleaning_round(&mut self, urgent: bool) -> bool {
+        self.uncleaned = match self.uncleaned {
             Some(rounds) => Some(rounds.saturating_add(1)),
             None => self.newest().map(|_| 0),
         };
         if urgent {
-            self.untended = self.untended.map(|rounds| rounds.max(ROUNDS));
+            self.uncleaned = self.uncleaned.map(|rounds| rounds.max(ROUNDS));
         }
-        self.is_untended()
+        self.is_uncleaned()
     }
 
-    pub(super) fn is_untended(&self) -> bool {
-        self.untended.is_some()
+    pub(super) fn is_uncleaned(&self) -> bool {
+        self.uncleaned.is_some()
     }
 
     /// Whether it has waited for so long that other steps wait for it: otherwise a fleet that changes all the time is
-    /// never tended.
-    pub(super) fn is_long_untended(&self) -> bool {
-        self.untended.is_some_and(|rounds| rounds >= ROUNDS)
+    /// never cleaned.
+    pub(super) fn is_long_uncleaned(&self) -> bool {
+        self.uncleaned.is_some_and(|rounds| rounds >= ROUNDS)
     }
 
-    /// The step of tending it, if it is to be tended and can be now.
-    pub(super) fn tend(&mut self) -> Option<Step> {
-        self.untended?;
+    /// The step of cleaning it, if it is to be cleaned and can be now.
+    pub(super) fn clean(&mut self) -> Option<Step> {
+        self.uncleaned?;
         let newest = self.newest()?.clone();
-        self.untended = None;
-        Some(Step::Tend(newest))
+        self.uncleaned = None;
+        Some(Step::Clean(newest))
     }
 
     /// What the store holds, if no write is under way.

@@ -35,8 +35,8 @@ pub(super) struct Ledger {
     due: BTreeSet<FleetName>,
     /// The fleets that are not, as far as is known, what they are to be.
     pending: BTreeSet<FleetName>,
-    /// The fleets that are to be tended and perhaps can be now.
-    untended: BTreeSet<FleetName>,
+    /// The fleets that are to be cleaned and perhaps can be now.
+    uncleaned: BTreeSet<FleetName>,
     /// The fleets that operators hold, as was told.
     pins: BTreeMap<FleetName, Pinned>,
     /// The fleets that were left alone since the last survey began: what it says of others may be older than a write.
@@ -115,11 +115,11 @@ impl Ledger {
             if fleet.activity != Activity::Idle {
                 continue;
             }
-            if fleet.is_long_untended()
-                && let Some(tend) = fleet.tend()
+            if fleet.is_long_uncleaned()
+                && let Some(clean) = fleet.clean()
             {
                 self.begin(&name);
-                return Some((name, tend));
+                return Some((name, clean));
             }
             let before = fleet.stands();
             let step = fleet.step(self.term, now);
@@ -149,27 +149,27 @@ impl Ledger {
         None
     }
 
-    /// The next fleet to be tended. It is worked on from now on.
-    pub(super) fn next_to_tend(&mut self) -> Option<(FleetName, Step)> {
+    /// The next fleet to be cleaned. It is worked on from now on.
+    pub(super) fn next_to_clean(&mut self) -> Option<(FleetName, Step)> {
         self.claim?;
-        while let Some(name) = self.untended.pop_first() {
+        while let Some(name) = self.uncleaned.pop_first() {
             let Some(fleet) = self.fleets.get_mut(&name) else { continue };
             // One that is worked on has its turn when it is settled.
             if fleet.activity == Activity::Idle
-                && let Some(tend) = fleet.tend()
+                && let Some(clean) = fleet.clean()
             {
                 self.begin(&name);
-                return Some((name, tend));
+                return Some((name, clean));
             }
         }
         None
     }
 
     /// It is time to look after all fleets; if it is `urgent`, before anything else is done for them.
-    pub(super) fn tend_all(&mut self, urgent: bool) {
+    pub(super) fn clean_all(&mut self, urgent: bool) {
         for (name, fleet) in &mut self.fleets {
-            if fleet.tending_round(urgent) {
-                self.untended.insert(name.clone());
+            if fleet.cleaning_round(urgent) {
+                self.uncleaned.insert(name.clone());
             }
         }
     }
@@ -338,7 +338,7 @@ impl Ledger {
             (Step::Publish(publication), _) => {
                 let record = publication.record();
                 fleet.written(record, Some(publication.snapshot));
-                self.untended.insert(name.clone());
+                self.uncleaned.insert(name.clone());
                 self.tell(name, true);
             }
             (Step::Retire(retirement), _) => {
@@ -351,7 +351,7 @@ impl Ledger {
                 fleet.pinned_is(record.head, loaded.snapshot);
             }
             (Step::RestoreOrder(order), _) => fleet.order_restored(&order),
-            (Step::Tend(_) | Step::LoadHeld { .. } | Step::LoadPinned { .. }, _) => {}
+            (Step::Clean(_) | Step::LoadHeld { .. } | Step::LoadPinned { .. }, _) => {}
         }
         self.bound_versions(name);
     }
@@ -448,8 +448,8 @@ impl Ledger {
     /// A fleet has no step to take.
     fn settled(&mut self, name: &FleetName) {
         let Some(fleet) = self.fleets.get(name) else { return };
-        if fleet.is_untended() {
-            self.untended.insert(name.clone());
+        if fleet.is_uncleaned() {
+            self.uncleaned.insert(name.clone());
         }
         if !fleet.is_unsure()
             && let Some(name) = self.pending.take(name)
@@ -468,7 +468,7 @@ impl Ledger {
 fn after_failure(fleet: &mut Fleet, step: &Step, error: &StoreError) -> Verdict {
     match (step, error) {
         // What is not due is not done, so it may as well be asked for the next time.
-        (Step::Tend(_), _) => return Verdict::GoOn,
+        (Step::Clean(_), _) => return Verdict::GoOn,
         (
             Step::Publish(_) | Step::Retire(_),
             StoreError::Conflict { .. } | StoreError::NotNewer { .. },

@@ -45,7 +45,7 @@ const LOOK_SOON: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// How often fleets are looked after that do not change.
-const TEND_EVERY: Duration = Duration::from_secs(30);
+const CLEAN_EVERY: Duration = Duration::from_secs(30);
 
 /// How long a fleet that was damaged is left alone, once it has been published again: where it cannot be repaired, because a
 /// replica fails on something else, it is not written over and over.
@@ -64,20 +64,20 @@ pub struct Publisher {
     /// What was asked for, and the pauses before it is asked again.
     jobs: JoinSet<Done>,
     asking: usize,
-    /// The fleet that is tended while there is nothing else to do for it.
-    tending: Option<FleetName>,
+    /// The fleet that is cleaned while there is nothing else to do for it.
+    cleaning: Option<FleetName>,
     surveying: bool,
     survey_at: Instant,
     /// How often the survey has failed.
     attempts: u32,
-    tend_at: Instant,
+    clean_at: Instant,
     /// What the store does not answer to: a fleet, or a survey.
     unanswered: BTreeSet<Option<FleetName>>,
     outage: Option<Outage>,
     /// What it answers to with something else than is asked, so that each is one line.
     broken: BTreeSet<Option<FleetName>>,
-    /// The fleets that were not tended the last time, for the same reason.
-    untended: BTreeSet<FleetName>,
+    /// The fleets that were not cleaned the last time, for the same reason.
+    uncleaned: BTreeSet<FleetName>,
     /// When fleets that were damaged were last published again, for as long as that matters.
     mended: BTreeMap<FleetName, Instant>,
 }
@@ -119,15 +119,15 @@ impl Publisher {
             metrics,
             jobs: JoinSet::new(),
             asking: 0,
-            tending: None,
+            cleaning: None,
             surveying: false,
             survey_at: now,
             attempts: 0,
-            tend_at: now + TEND_EVERY,
+            clean_at: now + CLEAN_EVERY,
             unanswered: BTreeSet::new(),
             outage: None,
             broken: BTreeSet::new(),
-            untended: BTreeSet::new(),
+            uncleaned: BTreeSet::new(),
             mended: BTreeMap::new(),
         }
     }
@@ -266,10 +266,10 @@ impl Publisher {
         for fleet in self.ledger.take_settled() {
             self.note_success(Some(&fleet));
         }
-        if self.tending.is_none()
-            && let Some((fleet, step)) = self.ledger.next_to_tend()
+        if self.cleaning.is_none()
+            && let Some((fleet, step)) = self.ledger.next_to_clean()
         {
-            self.tending = Some(fleet.clone());
+            self.cleaning = Some(fleet.clone());
             self.jobs.spawn(perform(self.store.clone(), fleet, step));
         }
         self.metrics.standing(self.ledger.pending(), self.ledger.has_claim());
@@ -311,17 +311,17 @@ impl Publisher {
         step: Step,
         outcome: Result<Reply, StoreError>,
     ) -> Result<(), TermError> {
-        if self.tending.take_if(|tended| *tended == fleet).is_none() {
+        if self.cleaning.take_if(|cleaned| *cleaned == fleet).is_none() {
             self.asking -= 1;
         }
         match (&step, &outcome) {
-            (Step::Tend(_), outcome) => self.note_tended(&fleet, outcome.as_ref().err()),
+            (Step::Clean(_), outcome) => self.note_cleaned(&fleet, outcome.as_ref().err()),
             (_, Ok(_)) => self.note_success(Some(&fleet)),
             (_, Err(error)) => self.note_failure(Some(&fleet), error),
         }
         if let Err(StoreError::Full(_)) = &outcome {
-            // Any fleet may have what fills it, and one that is tended now deletes all that nothing leads to.
-            self.ledger.tend_all(true);
+            // Any fleet may have what fills it, and one that is cleaned now deletes all that nothing leads to.
+            self.ledger.clean_all(true);
         }
         match self.ledger.done(&fleet, step, outcome)? {
             Verdict::GoOn => {}
@@ -345,10 +345,10 @@ impl Publisher {
         // A store that lost its term is claimed again at once.
         let pause = if self.ledger.has_claim() { LOOK_EVERY } else { Duration::ZERO };
         self.survey_at = now + pause.mul_f64(1.0 + fastrand::f64());
-        if now >= self.tend_at {
-            self.tend_at = now + TEND_EVERY;
-            self.ledger.tend_all(false);
-            self.untended.retain(|fleet| self.ledger.is_wanted(fleet));
+        if now >= self.clean_at {
+            self.clean_at = now + CLEAN_EVERY;
+            self.ledger.clean_all(false);
+            self.uncleaned.retain(|fleet| self.ledger.is_wanted(fleet));
         }
         self.metrics.pinned(self.ledger.pinned());
         let Found { lost, strange, remembered } = found;
@@ -414,15 +414,15 @@ impl Publisher {
         }
     }
 
-    fn note_tended(&mut self, fleet: &FleetName, error: Option<&StoreError>) {
+    fn note_cleaned(&mut self, fleet: &FleetName, error: Option<&StoreError>) {
         let Some(error) = error else {
-            self.untended.remove(fleet);
+            self.uncleaned.remove(fleet);
             return;
         };
         // A store that is away fails all fleets, and is told of once.
-        let is_told = error.is_temporary() && !self.untended.is_empty();
-        if self.untended.insert(fleet.clone()) && !is_told {
-            tracing::warn!(%fleet, "the store is not tended, trying again later: {error}");
+        let is_told = error.is_temporary() && !self.uncleaned.is_empty();
+        if self.uncleaned.insert(fleet.clone()) && !is_told {
+            tracing::warn!(%fleet, "the garbage in the store is not deleted, trying again later: {error}");
         }
     }
 }
@@ -441,7 +441,7 @@ async fn perform(store: Arc<dyn Store>, fleet: FleetName, step: Step) -> Done {
         Step::RestoreOrder(order) => {
             store.restore_order(fleet.clone(), order).await.map(|()| Reply::Done)
         }
-        Step::Tend(newest) => store.tend(newest).await.map(|_| Reply::Done),
+        Step::Clean(newest) => store.clean(newest).await.map(|_| Reply::Done),
     };
     Done::Step(fleet, Box::new(step), outcome)
 }

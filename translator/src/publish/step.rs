@@ -19,5 +19,5 @@ pub(super) enum Step {
     Retire(Retirement),
     /// Writes an order again that the store lost.
     RestoreOrder(PinOrder),
-    Tend(Arc<Snapshot>),
+    Clean(Arc<Snapshot>),
 }

@@ -429,24 +429,26 @@ fn an_epoch_that_the_store_lost_is_kept() {
 }
 
 #[test]
-fn a_fleet_is_tended_after_a_publish_and_never_beside_one() {
+fn a_fleet_is_cleaned_after_a_publish_and_never_beside_one() {
     let mut ledger = claimed(&[]);
     ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
     publish(&mut ledger, "edge");
-    let (name, tend) = ledger.next_to_tend().unwrap();
-    assert!(matches!(&tend, Step::Tend(newest) if newest.head == at(1)));
+    let (name, clean) = ledger.next_to_clean().unwrap();
+    assert!(matches!(&clean, Step::Clean(newest) if newest.head == at(1)));
     ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
     assert!(ledger.next(NOW).is_none(), "not beside");
-    assert_eq!(ledger.done(&name, tend, unavailable()), Ok(Verdict::GoOn));
+    assert_eq!(ledger.done(&name, clean, unavailable()), Ok(Verdict::GoOn));
     let publication = publication(&mut ledger);
-    ledger.tend_all(false);
-    assert!(ledger.next_to_tend().is_none(), "not beside");
+    ledger.clean_all(false);
+    assert!(ledger.next_to_clean().is_none(), "not beside");
     succeed(&mut ledger, "edge", Step::Publish(publication));
-    assert!(matches!(ledger.next_to_tend(), Some((_, Step::Tend(newest))) if newest.head == at(2)));
+    assert!(
+        matches!(ledger.next_to_clean(), Some((_, Step::Clean(newest))) if newest.head == at(2))
+    );
 }
 
 #[test]
-fn a_fleet_that_changes_all_the_time_is_tended_all_the_same() {
+fn a_fleet_that_changes_all_the_time_is_cleaned_all_the_same() {
     let mut ledger = claimed(&[]);
     ledger.want(&fleet("edge"), vec![set("a", "0")], 1);
     publish(&mut ledger, "edge");
@@ -454,20 +456,20 @@ fn a_fleet_that_changes_all_the_time_is_tended_all_the_same() {
         ledger.want(&fleet("edge"), vec![set("a", body)], 1);
         match ledger.next(NOW).unwrap() {
             (_, publish @ Step::Publish(_)) => {
-                ledger.tend_all(false);
-                assert!(ledger.next_to_tend().is_none(), "not beside");
+                ledger.clean_all(false);
+                assert!(ledger.next_to_clean().is_none(), "not beside");
                 succeed(&mut ledger, "edge", publish);
             }
-            (_, tend @ Step::Tend(_)) => {
+            (_, clean @ Step::Clean(_)) => {
                 assert_eq!(body, "3", "a publish does not wait for what is not overdue");
-                succeed(&mut ledger, "edge", tend);
+                succeed(&mut ledger, "edge", clean);
                 assert_eq!(publish(&mut ledger, "edge"), at(4), "then it goes on");
                 return;
             }
             other => panic!("{other:?}"),
         }
     }
-    panic!("it was never tended");
+    panic!("it was never cleaned");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Snapshot};
 use heliograph_store::{
-    AckReport, Answer, Claim, Embedded, Inspection, Loaded, PinOrder, Publication, Published,
-    Record, Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Cleaned, Embedded, Inspection, Loaded, PinOrder, Publication,
+    Published, Record, Retirement, Store, StoreError, Term, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,7 +26,7 @@ pub(crate) struct Noted {
     pub(crate) publications: Vec<Publication>,
     pub(crate) retirements: usize,
     pub(crate) loads: usize,
-    pub(crate) tended: Vec<Head>,
+    pub(crate) cleaned: Vec<Head>,
     pub(crate) claims: usize,
     /// Questions that were not answered.
     pub(crate) unanswered: usize,
@@ -156,9 +156,9 @@ impl Store for Faulty {
         Box::pin(async move { self.reach()?.newest(fleets).await })
     }
 
-    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
-        self.state().noted.tended.push(newest.head);
-        Box::pin(async move { self.reach()?.tend(newest).await })
+    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+        self.state().noted.cleaned.push(newest.head);
+        Box::pin(async move { self.reach()?.clean(newest).await })
     }
 
     fn watch(&self) -> Box<dyn Watch> {

@@ -114,12 +114,12 @@ async fn the_version_of_a_secret_is_the_stores() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fleets_are_tended_after_a_publish_and_from_time_to_time() {
+async fn fleets_are_cleaned_after_a_publish_and_from_time_to_time() {
     let store = Faulty::new();
     let mut writer = Writer::new(&store, 1);
     writer.change(&fleet("edge"), &[set("a", "1")]);
     writer.publisher.complete();
     writer.catch_up().await;
-    writer.until("tended", |_| store.noted().tended == [at(1, 1)]).await;
-    writer.until("tended again", |_| store.noted().tended == [at(1, 1), at(1, 1)]).await;
+    writer.until("cleaned", |_| store.noted().cleaned == [at(1, 1)]).await;
+    writer.until("cleaned again", |_| store.noted().cleaned == [at(1, 1), at(1, 1)]).await;
 }

@@ -3,8 +3,8 @@
 use futures::future::BoxFuture;
 use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Snapshot};
 use heliograph_store::{
-    AckReport, Answer, Claim, Embedded, Inspection, Loaded, Notice, PinOrder, Publication,
-    Published, Record, Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Cleaned, Embedded, Inspection, Loaded, Notice, PinOrder, Publication,
+    Published, Record, Retirement, Store, StoreError, Term, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -132,8 +132,8 @@ impl Store for Liar {
         Box::pin(async move { self.inner().newest(fleets).await })
     }
 
-    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
-        Box::pin(async move { self.inner().tend(newest).await })
+    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+        Box::pin(async move { self.inner().clean(newest).await })
     }
 
     fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {

@@ -8,8 +8,8 @@ mod table;
 use self::reader::Reader;
 use self::table::Table;
 use crate::{
-    AckReport, Answer, Claim, Inspection, Loaded, PinOrder, Presence, Publication, Published,
-    Record, Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Cleaned, Inspection, Loaded, PinOrder, Presence, Publication,
+    Published, Record, Retirement, Store, StoreError, Term, Watch,
 };
 use heliograph_snapshot::{Address, FleetName, Snapshot};
 use std::collections::BTreeMap;
@@ -88,8 +88,8 @@ impl Store for Embedded {
     }
 
     /// What nothing leads to is freed when the last who holds it lets go, and nothing is sealed.
-    fn tend(&self, _newest: Arc<Snapshot>) -> Answer<'_, Tended> {
-        Box::pin(async { Ok(Tended::default()) })
+    fn clean(&self, _newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+        Box::pin(async { Ok(Cleaned::default()) })
     }
 
     fn watch(&self) -> Box<dyn Watch> {

@@ -35,7 +35,7 @@ impl Shared {
         // From here on no older writer gets through, so what is read stays true.
         let index = self.index(Operation::Claim).await?;
         let fleets: Vec<_> = index.keys().cloned().collect();
-        self.raise(&fleets, term).await?;
+        self.advance_terms(&fleets, term).await?;
         let mut records = self.records(Operation::Claim, &fleets).await?;
         // Those that a writer entered and then crashed.
         let entered = index.iter().filter(|(_, head)| **head == Some(Head::default()));
@@ -46,7 +46,7 @@ impl Shared {
         for fleet in self.forget_tombstones(&records, term).await {
             records.remove(&fleet);
         }
-        self.care().clear();
+        self.cleaning().clear();
         *lock(&self.claimed) = Some(term);
         Ok(Claim { term, records, orders })
     }
@@ -62,12 +62,12 @@ impl Shared {
         let records = self.records(Operation::Inspect, &fleets).await?;
         let heads: BTreeMap<_, _> =
             records.iter().map(|(fleet, record)| (fleet.clone(), record.head)).collect();
-        // The index is a hint, and this is where it is mended.
+        // The index is a hint, and this is where it is repaired.
         for (fleet, head) in &heads {
             let indexed = index.get(fleet).copied().flatten();
             if indexed != Some(*head) && self.announce(fleet, *head, indexed).await.is_err() {
                 // An operator may look and not write; a writer looks again soon.
-                tracing::debug!(%fleet, "the index is wrong and could not be mended");
+                tracing::debug!(%fleet, "the index is wrong and could not be repaired");
             }
         }
         let orders = self.orders(Operation::Inspect, &records).await?;
@@ -92,21 +92,25 @@ impl Shared {
             )));
         }
         let fleets: Vec<_> = self.index(Operation::Adopt).await?.into_keys().collect();
-        self.raise(&fleets, to).await?;
+        self.advance_terms(&fleets, to).await?;
         Ok(to)
     }
 
     /// Makes the term known to the slots of these fleets: where all is in one slot, there is nothing to do.
-    pub(super) async fn raise(&self, fleets: &[FleetName], term: Term) -> Result<(), StoreError> {
+    pub(super) async fn advance_terms(
+        &self,
+        fleets: &[FleetName],
+        term: Term,
+    ) -> Result<(), StoreError> {
         if !self.is_cluster() {
             return Ok(());
         }
-        let raised = fleets.iter().map(|fleet| self.raise_one(fleet, term));
-        try_join_all(raised).await.map(|_| ())
+        let advanced = fleets.iter().map(|fleet| self.advance_term(fleet, term));
+        try_join_all(advanced).await.map(|_| ())
     }
 
-    async fn raise_one(&self, fleet: &FleetName, ours: Term) -> Result<(), StoreError> {
-        let call = scripts::RAISE.call().key(self.names.term_of(fleet)).arg(ours.to_string());
+    async fn advance_term(&self, fleet: &FleetName, ours: Term) -> Result<(), StoreError> {
+        let call = scripts::ADVANCE.call().key(self.names.term_of(fleet)).arg(ours.to_string());
         let reply = self.invoke(Operation::Claim, call).await?;
         match word(&reply) {
             "ok" => Ok(()),

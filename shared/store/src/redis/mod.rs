@@ -7,6 +7,7 @@ mod acks;
 mod args;
 pub mod cache;
 mod claim;
+mod clean;
 mod freshness;
 mod garbage;
 mod history;
@@ -18,7 +19,6 @@ mod presence;
 mod records;
 mod scripts;
 mod sweep;
-mod tend;
 mod trouble;
 mod watch;
 mod write;
@@ -34,8 +34,8 @@ use self::metrics::{Metrics, Operation};
 use self::names::Names;
 use crate::keys::{KeyFile, KeyRing, Signer};
 use crate::{
-    AckReport, Answer, Claim, Inspection, Loaded, PinOrder, Presence, Publication, Published,
-    Record, Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Cleaned, Inspection, Loaded, PinOrder, Presence, Publication,
+    Published, Record, Retirement, Store, StoreError, Term, Watch,
 };
 use bytes::Bytes;
 use heliograph_snapshot::{Address, FleetName, Snapshot};
@@ -74,8 +74,8 @@ struct Shared {
     options: RedisOptions,
     /// The term that this process began last, if it is a writer.
     claimed: Mutex<Option<Term>>,
-    /// What the writer's housekeeping remembers of each fleet.
-    care: Mutex<BTreeMap<FleetName, sweep::Care>>,
+    /// What the garbage collection remembers of each fleet.
+    cleaning: Mutex<BTreeMap<FleetName, sweep::CleaningState>>,
     /// When Redis last refused a write because it is out of memory.
     full: Mutex<Option<tokio::time::Instant>>,
     /// Heads that somebody else wrote, as they are. They may be replaced by what the writer has.
@@ -161,7 +161,7 @@ impl RedisStore {
             metrics,
             options,
             claimed: Mutex::default(),
-            care: Mutex::default(),
+            cleaning: Mutex::default(),
             full: Mutex::default(),
             forged: Mutex::default(),
             refused_orders: Mutex::default(),
@@ -197,8 +197,8 @@ impl Store for RedisStore {
         Box::pin(self.shared.inspect(fleets))
     }
 
-    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
-        Box::pin(self.shared.tend(newest))
+    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+        Box::pin(self.shared.clean(newest))
     }
 
     fn watch(&self) -> Box<dyn Watch> {
@@ -356,8 +356,8 @@ impl Shared {
         if self.is_cluster() { self.names.term_of(fleet) } else { self.names.term() }
     }
 
-    fn care(&self) -> MutexGuard<'_, BTreeMap<FleetName, sweep::Care>> {
-        lock(&self.care)
+    fn cleaning(&self) -> MutexGuard<'_, BTreeMap<FleetName, sweep::CleaningState>> {
+        lock(&self.cleaning)
     }
 
     fn full(&self) -> Option<tokio::time::Instant> {

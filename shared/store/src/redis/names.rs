@@ -58,7 +58,7 @@ impl Names {
     }
 
     /// Another value after each change.
-    pub(crate) fn clock(&self) -> String {
+    pub(crate) fn change_token(&self) -> String {
         self.of_index("clock")
     }
 

@@ -28,9 +28,9 @@ macro_rules! script {
 }
 
 script!(CLAIM, "scripts/claim.lua");
-script!(RAISE, "scripts/raise.lua");
+script!(ADVANCE, "scripts/advance.lua");
 script!(ADOPT, "scripts/adopt.lua");
-script!(LODGE, "scripts/lodge.lua");
+script!(STAGE, "scripts/stage.lua");
 script!(COMMIT, "scripts/commit.lua");
 script!(ANNOUNCE, "scripts/announce.lua");
 script!(SWEEP, "scripts/sweep.lua");

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// What is remembered of a fleet between two rounds.
 #[derive(Debug, Default)]
-pub(super) struct Care {
+pub(super) struct CleaningState {
     /// Objects written since the last sweep, and their bytes.
     written: usize,
     written_bytes: u64,
@@ -57,13 +57,13 @@ struct Reach {
     parts: HashMap<Address, Arc<Onward>>,
 }
 
-/// So many objects are always worth a sweep. Fewer wait for [`PATIENCE`] times the grace.
+/// So many objects are always worth a sweep. Fewer wait for [`LONGEST_WAIT`] times the grace.
 const WORTH_IT: usize = 1_000;
-const PATIENCE: u32 = 10;
+const LONGEST_WAIT: u32 = 10;
 /// How many objects one script deletes, measures or writes.
 pub(super) const TOGETHER: usize = 500;
 
-impl Care {
+impl CleaningState {
     /// What is written now was not led to by nothing since the last sweep, even if it is not led to by the next: its
     /// readers get all of the grace.
     pub(super) fn write<'a>(&mut self, objects: impl Iterator<Item = &'a (Address, Bytes)>) {
@@ -91,7 +91,7 @@ impl Care {
             || full > self.swept
             || (since >= grace
                 && (self.written >= WORTH_IT
-                    || since >= grace * PATIENCE
+                    || since >= grace * LONGEST_WAIT
                     || !self.garbage.is_empty()))
     }
 }
@@ -121,7 +121,7 @@ impl Shared {
     /// too young to be deleted, this waits until it is not: less than [`super::Spare::grace`].
     pub(super) async fn make_room(&self, held: &Snapshot, bytes: u64) -> Result<(), StoreError> {
         let (spare, size) = (self.options.spare, held.bytes() as u64);
-        let written = self.care().entry(held.fleet.clone()).or_default().written_bytes;
+        let written = self.cleaning().entry(held.fleet.clone()).or_default().written_bytes;
         if written.saturating_add(bytes) <= spare.between_sweeps(size) {
             return Ok(());
         }
@@ -129,8 +129,8 @@ impl Shared {
             let Some(retained) = self.retained(held).await? else { return Ok(()) };
             self.sweep(held, &retained).await?;
             let ripe_at = {
-                let mut care = self.care();
-                let garbage = &care.entry(held.fleet.clone()).or_default().garbage;
+                let mut cleaning = self.cleaning();
+                let garbage = &cleaning.entry(held.fleet.clone()).or_default().garbage;
                 let is_room = spare.is_room(garbage.bytes(), size, bytes);
                 let oldest = garbage.oldest().filter(|_| !is_room);
                 oldest.map(|oldest| oldest + self.least_grace())
@@ -152,7 +152,7 @@ impl Shared {
         self.options.spare.grace.min(self.options.grace)
     }
 
-    /// The term of the writer. What it found unchanged is of an earlier term, and still its own to tend; and where Redis was
+    /// The term of the writer. What it found unchanged is of an earlier term, and still its own to clean; and where Redis was
     /// emptied, the term that it began again is below the heads that it goes on from.
     pub(super) fn term_for(&self, newest: &Snapshot) -> Term {
         let claimed = *lock(&self.claimed);
@@ -163,15 +163,15 @@ impl Shared {
     /// what this one cannot read, so this is no time for deleting.
     pub(super) async fn retained(&self, newest: &Snapshot) -> Result<Option<Retained>, StoreError> {
         let fleet = &newest.fleet;
-        let head = self.values(Operation::Tend, std::slice::from_ref(fleet)).await?;
+        let head = self.values(Operation::Clean, std::slice::from_ref(fleet)).await?;
         let head = head.into_iter().flatten().next();
         let head = head.map(|value| records::read(fleet, &value, &self.signer()));
         let Some(Ok(head)) = head else { return Ok(None) };
         if head.head != newest.head || !head.is_understood() {
             return Ok(None);
         }
-        let pinned = self.pinned(Operation::Tend, fleet).await?;
-        let steps = self.steps(Operation::Tend, fleet).await?;
+        let pinned = self.pinned(Operation::Clean, fleet).await?;
+        let steps = self.steps(Operation::Clean, fleet).await?;
         let is_newer = |record: &Result<Record, CodecError>| match record {
             Ok(record) => !record.is_understood(),
             Err(error) => matches!(error, CodecError::Newer(_)),
@@ -194,7 +194,7 @@ impl Shared {
     ) -> Result<usize, StoreError> {
         let fleet = &newest.fleet;
         let command = cmd("HKEYS").arg(self.names.objects(fleet)).take();
-        let fields: Vec<Bytes> = self.query(Operation::Tend, &command).await?;
+        let fields: Vec<Bytes> = self.query(Operation::Clean, &command).await?;
         // What is no address is none of ours and is left alone.
         let stored: HashSet<_> =
             fields.iter().filter_map(|field| field.as_ref().try_into().ok().map(Address)).collect();
@@ -206,26 +206,26 @@ impl Shared {
         let now = Instant::now();
         let ripe = {
             let full = self.full();
-            let mut care = self.care();
-            let care = care.entry(fleet.clone()).or_default();
-            let urgency = match full > care.swept {
+            let mut cleaning = self.cleaning();
+            let state = cleaning.entry(fleet.clone()).or_default();
+            let urgency = match full > state.swept {
                 true => Urgency::OutOfMemory,
                 false => Urgency::Bounded(bound),
             };
             let graces = (self.options.grace, self.least_grace());
-            care.garbage.swept(std::iter::zip(unreachable, sizes), now, urgency, graces)
+            state.garbage.swept(std::iter::zip(unreachable, sizes), now, urgency, graces)
         };
         let trimmed = (kept < retained.steps.len()).then_some(kept);
         let deleted = self.delete(newest, trimmed, &ripe).await?;
-        self.mend(newest, &stored).await?;
-        let mut care = self.care();
-        let care = care.entry(fleet.clone()).or_default();
-        care.sizes.retain(|address, _| stored.contains(address));
+        self.repair(newest, &stored).await?;
+        let mut cleaning = self.cleaning();
+        let state = cleaning.entry(fleet.clone()).or_default();
+        state.sizes.retain(|address, _| stored.contains(address));
         ripe.iter().for_each(|address| {
-            care.sizes.remove(address);
+            state.sizes.remove(address);
         });
-        care.swept = Some(now);
-        (care.written, care.written_bytes) = (0, 0);
+        state.swept = Some(now);
+        (state.written, state.written_bytes) = (0, 0);
         Ok(deleted)
     }
 
@@ -255,7 +255,7 @@ impl Shared {
                 .arg(newest.head.to_string())
                 .arg(std::mem::take(&mut steps));
             let call = chunk.iter().fold(call, |call, address| call.arg(address.0));
-            let reply = self.invoke(Operation::Tend, call).await?;
+            let reply = self.invoke(Operation::Clean, call).await?;
             match word(&reply) {
                 "ok" => deleted += detail(&reply).parse().unwrap_or(0),
                 "fenced" => {
@@ -269,7 +269,7 @@ impl Shared {
     }
 
     /// Writes what the newest snapshot has and Redis lost: no later publication would, because the writer believes it there.
-    async fn mend(&self, newest: &Snapshot, stored: &HashSet<Address>) -> Result<(), StoreError> {
+    async fn repair(&self, newest: &Snapshot, stored: &HashSet<Address>) -> Result<(), StoreError> {
         let is_whole = Section::all().all(|section| {
             let all = newest.section(section).beyond(&Tree::new());
             let mut apart =
@@ -307,7 +307,7 @@ impl Shared {
             addresses.extend(all.resources.iter().map(|resource| resource.address));
         }
         let fleet = &newest.fleet;
-        let known = std::mem::take(&mut self.care().entry(fleet.clone()).or_default().parts);
+        let known = std::mem::take(&mut self.cleaning().entry(fleet.clone()).or_default().parts);
         let mut reach = Reach { addresses, known, parts: HashMap::new() };
         for record in [&retained.head].into_iter().chain(&retained.pinned) {
             self.reach(fleet, record, &mut reach).await?;
@@ -327,7 +327,7 @@ impl Shared {
                 break;
             }
         }
-        self.care().entry(fleet.clone()).or_default().parts = reach.parts;
+        self.cleaning().entry(fleet.clone()).or_default().parts = reach.parts;
         Ok((reach.addresses, budget.kept()))
     }
 
@@ -349,7 +349,7 @@ impl Shared {
                 level.into_iter().partition(|address| reach.known.contains_key(address));
             let known = |at| Some((at, reach.known.get(&at)?.clone()));
             let mut found: Vec<_> = here.into_iter().filter_map(known).collect();
-            let objects = self.objects(Operation::Tend, fleet, &unread).await?;
+            let objects = self.objects(Operation::Clean, fleet, &unread).await?;
             for (address, object) in unread.into_iter().zip(objects) {
                 // What is missing or damaged leads nowhere; whoever wants to go back there is told.
                 match object.as_ref().map(codec::read_part) {
@@ -372,7 +372,8 @@ impl Shared {
     /// How large objects are, in their order. Where Redis does not tell, they count nothing: that they are too many is then
     /// found out by time and by number alone.
     async fn sizes(&self, fleet: &FleetName, addresses: &[Address]) -> Vec<u64> {
-        let mut sizes = std::mem::take(&mut self.care().entry(fleet.clone()).or_default().sizes);
+        let mut sizes =
+            std::mem::take(&mut self.cleaning().entry(fleet.clone()).or_default().sizes);
         let unknown = addresses.iter().filter(|address| !sizes.contains_key(address));
         let unknown: Vec<_> = unknown.copied().collect();
         for addresses in unknown.chunks(TOGETHER) {
@@ -384,7 +385,7 @@ impl Shared {
         }
         let of = |address| sizes.get(address).copied().unwrap_or(0);
         let found = addresses.iter().map(of).collect();
-        self.care().entry(fleet.clone()).or_default().sizes = sizes;
+        self.cleaning().entry(fleet.clone()).or_default().sizes = sizes;
         found
     }
 }

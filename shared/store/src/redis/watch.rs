@@ -458,7 +458,7 @@ impl Shared {
     /// What the clock shows; and the index, if it showed something else before, or nothing.
     async fn compare(&self, before: Option<Bytes>) -> Result<Answered, StoreError> {
         self.refresh_keys();
-        let command = cmd("GET").arg(self.names.clock()).take();
+        let command = cmd("GET").arg(self.names.change_token()).take();
         let clock: Option<Bytes> = self.query(Operation::Compare, &command).await?;
         if clock.is_some() && clock == before {
             return Ok(Answered::Compared(clock, None));

@@ -69,9 +69,9 @@ impl Shared {
     ) -> Result<(), StoreError> {
         let fleet = &record.fleet;
         // Before, because what is there of an upload that fails counts too.
-        self.care().entry(fleet.clone()).or_default().write(objects.iter());
+        self.cleaning().entry(fleet.clone()).or_default().write(objects.iter());
         if publication.expected.is_none() {
-            self.lodge(fleet, objects).await?;
+            self.stage(fleet, objects).await?;
         } else {
             self.upload(fleet, objects).await?;
         }
@@ -85,13 +85,13 @@ impl Shared {
             self.enter(&record).await?;
         }
         self.commit(&record, retirement.expected, 0).await?;
-        self.care().remove(&record.fleet);
+        self.cleaning().remove(&record.fleet);
         // What it was pinned to is gone. If this fails, the retirement is asked for again, and this with it.
         self.forget_order(&record.fleet).await
     }
 
     /// Tells readers of a head. In a Cluster the index is in another slot than the fleet, and so it comes after the commit;
-    /// if it does not come at all, the next inspection mends it. `wrong` is what the index has and should not.
+    /// if it does not come at all, the next inspection repairs it. `wrong` is what the index has and should not.
     pub(super) async fn announce(
         &self,
         fleet: &FleetName,
@@ -101,14 +101,14 @@ impl Shared {
         let call = scripts::ANNOUNCE
             .call()
             .key(self.names.heads())
-            .key(self.names.clock())
+            .key(self.names.change_token())
             .key(self.names.term())
             .arg(fleet.as_str())
             .arg(head.to_string())
             .arg(self.names.bell())
             .arg(if self.is_cluster() { "SPUBLISH" } else { "PUBLISH" })
             .arg(wrong.map(|head| head.to_string()).unwrap_or_default())
-            .arg(on_the_clock());
+            .arg(change_token());
         let reply = self.invoke(Operation::Announce, call).await?;
         self.note_bell(detail(&reply));
         Ok(())
@@ -186,10 +186,10 @@ impl Shared {
     }
 
     /// Uploads what there may never be a head for.
-    async fn lodge(&self, fleet: &FleetName, objects: Vec<Object>) -> Result<(), StoreError> {
+    async fn stage(&self, fleet: &FleetName, objects: Vec<Object>) -> Result<(), StoreError> {
         let (count, bytes) = (objects.len(), objects.iter().map(|(_, bytes)| bytes.len()).sum());
         let writes = batches(objects).into_iter().map(|batch| {
-            let call = scripts::LODGE
+            let call = scripts::STAGE
                 .call()
                 .key(self.names.head(fleet))
                 .key(self.names.objects(fleet))
@@ -253,7 +253,7 @@ impl Shared {
             .key(self.names.history(fleet))
             .key(self.names.objects(fleet));
         if !self.is_cluster() {
-            call = call.key(self.names.heads()).key(self.names.clock());
+            call = call.key(self.names.heads()).key(self.names.change_token());
         }
         let forged = self.forged().get(fleet).cloned();
         let call = call
@@ -265,7 +265,7 @@ impl Shared {
             .arg(if record.is_live() { "0" } else { "1" })
             .arg(fleet.as_str())
             .arg(self.names.bell())
-            .arg(on_the_clock());
+            .arg(change_token());
         let reply = self.invoke(Operation::Commit, call).await?;
         let fleet = fleet.clone();
         match word(&reply) {
@@ -293,7 +293,7 @@ impl Shared {
 }
 
 /// Never the same again: a reader that has seen it before has seen all that it stands for.
-fn on_the_clock() -> String {
+fn change_token() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 

@@ -133,7 +133,7 @@ async fn what_redis_lost_of_the_newest_is_written_again() {
         raw.delete_field(OBJECTS, address).await;
     }
     damaged(program.read(&one).await);
-    leader.tend(&one).await.unwrap();
+    leader.clean(&one).await.unwrap();
     assert_eq!(raw.addresses(OBJECTS).await, stored);
     assert!(program.read(&one).await.unwrap().same_content(&leader.held[&one]));
 }

@@ -196,7 +196,7 @@ async fn a_forged_order_is_refused() {
         }
         assert_eq!(refused_orders(&scene.writer), before + 1, "counted once");
     }
-    scene.leader.tend(&scene.one).await.unwrap();
+    scene.leader.clean(&scene.one).await.unwrap();
 }
 
 /// Of all reasons.

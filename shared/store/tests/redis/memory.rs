@@ -72,7 +72,7 @@ async fn edit_on(
         let outcome = leader.publish(large, [table(4 * MIB)]).await;
         published += usize::from(outcome.is_ok());
         refused += usize::from(outcome.is_err());
-        leader.tend(large).await.unwrap();
+        leader.clean(large).await.unwrap();
         let _ = leader.publish(medium, [table(MIB / 8)]).await;
     }
     if refused > 0 {
@@ -141,7 +141,7 @@ async fn a_fleet_that_writes_much_does_not_fill_redis() {
     assert!(most < 64 * MIB, "{story}");
 }
 
-/// A fleet that finds Redis full deletes its own garbage at once, and so does any other that is tended then.
+/// A fleet that finds Redis full deletes its own garbage at once, and so does any other that is cleaned then.
 #[tokio::test]
 async fn a_redis_that_is_full_is_swept_at_once() {
     let (server, keys) = (small_server().await, Keys::new());
@@ -152,7 +152,7 @@ async fn a_redis_that_is_full_is_swept_at_once() {
     let mut leader = program.lead(1).await;
     let (one, other) = (fleet("one"), fleet("other"));
     leader.publish(&other, [cluster("first")]).await.unwrap();
-    leader.tend(&other).await.unwrap();
+    leader.clean(&other).await.unwrap();
     for _ in 0..40 {
         leader.publish(&one, [table(4 * MIB)]).await.unwrap();
     }
@@ -167,10 +167,10 @@ async fn a_redis_that_is_full_is_swept_at_once() {
     server.configure("maxmemory", &limit).await;
     let full = leader.publish(&other, [cluster("second")]).await;
     assert!(matches!(full, Err(StoreError::Full(_))), "{full:?}");
-    assert!(leader.tend(&one).await.unwrap() > 0);
+    assert!(leader.clean(&one).await.unwrap() > 0);
     leader.publish(&other, [cluster("second")]).await.unwrap();
     // With nothing written since, nothing is swept again.
-    assert_eq!(leader.tend(&one).await, Ok(0));
+    assert_eq!(leader.clean(&one).await, Ok(0));
     for fleet in [&one, &other] {
         assert!(program.read(fleet).await.unwrap().same_content(&leader.held[fleet]));
     }
@@ -191,13 +191,13 @@ async fn a_history_is_bounded_by_bytes() {
         for _ in 0..12 {
             leader.publish(&one, [table(bytes)]).await.unwrap();
         }
-        leader.tend(&one).await.unwrap();
+        leader.clean(&one).await.unwrap();
         let history = program.store.history(one.clone()).await.unwrap();
         assert_eq!(history.len(), steps, "of {bytes} bytes");
         for record in history {
             program.store.load(record, None).await.unwrap();
         }
-        leader.tend(&one).await.unwrap();
+        leader.clean(&one).await.unwrap();
         // A leaf and a body for each step.
         assert_eq!(raw.addresses(objects).await.len(), 2 * steps);
     }
@@ -213,7 +213,7 @@ async fn a_history_is_bounded_by_bytes() {
     for number in 0..3 {
         second.publish(&one, [cluster(&number.to_string())]).await.unwrap();
     }
-    second.tend(&one).await.unwrap();
+    second.clean(&one).await.unwrap();
     assert_eq!(next.store.history(one).await.unwrap().len(), 2);
 }
 
@@ -241,7 +241,7 @@ async fn a_publication_waits_where_there_is_too_much_young_garbage() {
     leader.publish(&one, [table()]).await.unwrap();
     assert!(started.elapsed() >= grace, "{:?}", started.elapsed());
     until("the first is gone", async || {
-        leader.tend(&one).await.unwrap();
+        leader.clean(&one).await.unwrap();
         program.store.load(reader.clone(), None).await.is_err()
     })
     .await;

@@ -110,14 +110,14 @@ async fn keys_change_and_nobody_is_told() {
     let mut subscription = scene.program.subscribe();
     until_at(&mut subscription, scene.leader.head(2)).await;
     assert!(matches!(next_update(&mut subscription).await, Update::Synced));
-    scene.leader.tend(&one).await.unwrap();
+    scene.leader.clean(&one).await.unwrap();
     let (head, before) = (scene.raw.get(HEAD).await, scene.raw.hash(OBJECTS).await);
 
     scene.rotate("second").await;
-    let tended = scene.leader.store.tend(scene.leader.held[&one].clone()).await.unwrap();
-    assert_eq!(tended.sealed_again, 2, "the secret of the history too");
+    let cleaned = scene.leader.store.clean(scene.leader.held[&one].clone()).await.unwrap();
+    assert_eq!(cleaned.sealed_again, 2, "the secret of the history too");
     assert_eq!(
-        scene.leader.store.tend(scene.leader.held[&one].clone()).await.unwrap().sealed_again,
+        scene.leader.store.clean(scene.leader.held[&one].clone()).await.unwrap().sealed_again,
         0
     );
     assert_eq!(scene.program.metric("resealed_total"), 2);
@@ -152,12 +152,12 @@ async fn a_new_leader_seals_again_what_the_last_one_did_not() {
     let record = program.record(&scene.one).await.unwrap();
     let newest = program.store.load(record, None).await.unwrap().snapshot;
     // Its head is of the term before, because nothing changed.
-    assert_eq!(program.store.tend(newest.clone()).await.unwrap().sealed_again, 2);
-    assert_eq!(program.store.tend(newest).await.unwrap().sealed_again, 0);
+    assert_eq!(program.store.clean(newest.clone()).await.unwrap().sealed_again, 2);
+    assert_eq!(program.store.clean(newest).await.unwrap().sealed_again, 0);
     // The last one, if it is still there, does nothing any more.
     scene.keys.write(&KeyRing::rotate(&scene.keys.text(), "third").unwrap());
     scene.leader.store.inspect(Vec::new()).await.unwrap();
-    let refused = scene.leader.store.tend(scene.leader.held[&scene.one].clone()).await;
+    let refused = scene.leader.store.clean(scene.leader.held[&scene.one].clone()).await;
     assert!(matches!(refused, Err(StoreError::Fenced { .. })), "{refused:?}");
 }
 
@@ -167,7 +167,7 @@ async fn who_lacks_the_key_gets_everything_else_until_it_has_it() {
     let one = scene.one.clone();
     let elsewhere = scene.keys.copy();
     scene.rotate("second").await;
-    scene.leader.store.tend(scene.leader.held[&one].clone()).await.unwrap();
+    scene.leader.store.clean(scene.leader.held[&one].clone()).await.unwrap();
 
     let reader = Program::open(&scene.server.url(), &elsewhere);
     let record = reader.record(&one).await.unwrap();

@@ -24,7 +24,7 @@ enum Step {
     CrashAfterUpload(u8),
     /// Another writer begins, who remembers nothing.
     NewLeader,
-    Tend,
+    Clean,
     Pin(usize),
     Release,
     /// A reader hears of the newest record, and goes on later.
@@ -41,7 +41,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => (0..4u8).prop_map(Step::PublishEndpoints),
         2 => (0..8u8).prop_map(Step::CrashAfterUpload),
         1 => Just(Step::NewLeader),
-        6 => Just(Step::Tend),
+        6 => Just(Step::Clean),
         2 => any::<usize>().prop_map(Step::Pin),
         1 => Just(Step::Release),
         2 => Just(Step::Hear),
@@ -98,8 +98,8 @@ impl Walk {
             }
             Step::CrashAfterUpload(number) => self.crash(number).await,
             Step::NewLeader => self.change_leader().await,
-            Step::Tend => {
-                self.leader.tend(&one).await.unwrap();
+            Step::Clean => {
+                self.leader.clean(&one).await.unwrap();
                 self.assert_all_loads().await;
             }
             Step::Pin(step) => self.pin(step).await,
@@ -197,7 +197,7 @@ impl Walk {
     async fn arrive(&mut self) {
         self.leader.publish(&self.one, [endpoints("last")]).await.unwrap();
         for _ in 0..2 {
-            self.leader.tend(&self.one).await.unwrap();
+            self.leader.clean(&self.one).await.unwrap();
         }
         let needed = self.assert_all_loads().await;
         let key = format!("{}:{{{}}}:objects", self.options.prefix, self.one);
@@ -240,13 +240,13 @@ async fn what_nothing_leads_to_stays_for_the_grace() {
         tokio::time::resume();
     };
 
-    assert_eq!(leader.tend(&one).await, Ok(0), "found");
-    assert_eq!(leader.tend(&one).await, Ok(0), "and kept");
+    assert_eq!(leader.clean(&one).await, Ok(0), "found");
+    assert_eq!(leader.clean(&one).await, Ok(0), "and kept");
     later(grace / 2).await;
-    assert_eq!(leader.tend(&one).await, Ok(0));
+    assert_eq!(leader.clean(&one).await, Ok(0));
     program.store.load(reader.clone(), None).await.unwrap();
     later(grace).await;
-    assert_eq!(leader.tend(&one).await, Ok(1), "a leaf, with its body");
+    assert_eq!(leader.clean(&one).await, Ok(1), "a leaf, with its body");
     damaged(program.store.load(reader, None).await);
     program.read(&one).await.unwrap();
     assert_eq!(program.metric("deleted_objects_total"), 1);
@@ -255,25 +255,25 @@ async fn what_nothing_leads_to_stays_for_the_grace() {
     let mut raw = Raw::of(&server).await;
     raw.set_field(OBJECTS, &[7; 32], b"somebody else's").await;
     later(grace * 20).await;
-    assert_eq!(leader.tend(&one).await, Ok(0));
+    assert_eq!(leader.clean(&one).await, Ok(0));
     later(grace * 20).await;
-    assert_eq!(leader.tend(&one).await, Ok(0));
+    assert_eq!(leader.clean(&one).await, Ok(0));
     // With a change it is, but for a few changes not each time.
     leader.publish(&one, [endpoints("third")]).await.unwrap();
-    assert_eq!(leader.tend(&one).await, Ok(0), "found");
+    assert_eq!(leader.clean(&one).await, Ok(0), "found");
     later(grace).await;
-    assert_eq!(leader.tend(&one).await, Ok(1));
+    assert_eq!(leader.clean(&one).await, Ok(1));
     raw.set_field(OBJECTS, &[8; 32], b"somebody else's").await;
     leader.publish(&one, [endpoints("third")]).await.unwrap();
     for _ in 0..3 {
         later(grace).await;
-        assert_eq!(leader.tend(&one).await, Ok(0), "not worth it yet");
+        assert_eq!(leader.clean(&one).await, Ok(0), "not worth it yet");
     }
     leader.publish(&one, [endpoints("fourth")]).await.unwrap();
     later(grace * 10).await;
-    assert_eq!(leader.tend(&one).await, Ok(0), "found");
+    assert_eq!(leader.clean(&one).await, Ok(0), "found");
     later(grace).await;
-    assert_eq!(leader.tend(&one).await, Ok(2), "and the endpoints that were");
+    assert_eq!(leader.clean(&one).await, Ok(2), "and the endpoints that were");
 }
 
 /// Whoever wrote it knows what it leads to. This program does not.
@@ -290,12 +290,12 @@ async fn nothing_is_deleted_beside_what_a_newer_program_wrote() {
     let step = b"0.1.0\nHG\x03\x01 and a MAC somewhere below, of thirty-two bytes";
     raw.ask::<()>("RPUSH", ("heliograph:{default/one}:history", &step[..])).await;
     for _ in 0..3 {
-        assert_eq!(leader.tend(&one).await, Ok(0));
+        assert_eq!(leader.clean(&one).await, Ok(0));
     }
     assert!(raw.addresses(OBJECTS).await.contains(&[7; 32]));
     raw.ask::<()>("RPOP", "heliograph:{default/one}:history").await;
     for _ in 0..2 {
-        leader.tend(&one).await.unwrap();
+        leader.clean(&one).await.unwrap();
     }
     assert!(!raw.addresses(OBJECTS).await.contains(&[7; 32]));
 }
@@ -310,13 +310,13 @@ async fn what_was_written_again_stays_for_the_grace_again() {
     let one = fleet("one");
     leader.publish(&one, [cluster("first")]).await.unwrap();
     leader.publish(&one, [cluster("second")]).await.unwrap();
-    assert_eq!(leader.tend(&one).await, Ok(0), "the first is found");
+    assert_eq!(leader.clean(&one).await, Ok(0), "the first is found");
     leader.publish(&one, [cluster("first")]).await.unwrap();
     let reader = program.record(&one).await.unwrap();
     leader.publish(&one, [cluster("second")]).await.unwrap();
-    assert_eq!(leader.tend(&one).await, Ok(0), "and found anew");
+    assert_eq!(leader.clean(&one).await, Ok(0), "and found anew");
     program.store.load(reader, None).await.unwrap();
-    assert_eq!(leader.tend(&one).await, Ok(1));
+    assert_eq!(leader.clean(&one).await, Ok(1));
 }
 
 /// An address means the same forever, so what is at it is looked at once.
@@ -329,13 +329,13 @@ async fn the_parts_of_the_history_are_read_once() {
     for number in 0..4 {
         leader.publish(&one, content(&leader.store, number)).await.unwrap();
     }
-    leader.tend(&one).await.unwrap();
+    leader.clean(&one).await.unwrap();
     let read = || program.metric("objects_total{direction=\"read\"}");
     let first = read();
     assert!(first > 4, "{first}");
     for number in 0..2 {
         leader.publish(&one, [endpoints(&number.to_string())]).await.unwrap();
-        leader.store.tend(leader.held[&one].clone()).await.unwrap();
+        leader.store.clean(leader.held[&one].clone()).await.unwrap();
         assert_eq!(read(), first);
     }
 }

@@ -181,6 +181,6 @@ async fn a_leader_of_a_later_epoch_tends_what_it_published_after_redis_was_empti
     let mut crashed = leader.draft(&one, [cluster("crashed")]);
     crashed.expected = Some(leader.head(99));
     program.store.publish(crashed).await.unwrap_err();
-    assert_eq!(leader.tend(&one).await, Ok(0), "found");
-    assert_eq!(leader.tend(&one).await, Ok(1));
+    assert_eq!(leader.clean(&one).await, Ok(0), "found");
+    assert_eq!(leader.clean(&one).await, Ok(1));
 }

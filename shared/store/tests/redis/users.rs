@@ -175,9 +175,9 @@ async fn translate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreErro
         .keys
         .write(&KeyRing::rotate(&stage.keys.text(), &format!("k{}", leader.term.fence)).unwrap());
     store.inspect(vec![one.clone()]).await?;
-    let tended = store.tend(leader.held[&one].clone()).await?;
-    assert!(tended.sealed_again > 0);
-    assert!(leader.tend(&one).await? > 0);
+    let cleaned = store.clean(leader.held[&one].clone()).await?;
+    assert!(cleaned.sealed_again > 0);
+    assert!(leader.clean(&one).await? > 0);
     store.reports().await?;
     // As one that stands by.
     let mut watch = store.watch();

@@ -199,8 +199,8 @@ impl Leader {
         Ok(())
     }
 
-    pub(crate) async fn tend(&self, fleet: &FleetName) -> Result<usize, StoreError> {
-        Ok(self.store.tend(self.held[fleet].clone()).await?.deleted)
+    pub(crate) async fn clean(&self, fleet: &FleetName) -> Result<usize, StoreError> {
+        Ok(self.store.clean(self.held[fleet].clone()).await?.deleted)
     }
 
     /// A change whose reply did not come is asked for again until it does.

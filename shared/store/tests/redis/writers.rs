@@ -75,8 +75,8 @@ async fn a_writer_that_slept_between_upload_and_commit_changes_nothing() {
     let found = other.store.load(record, None).await.unwrap().snapshot;
     newer.held.insert(one.clone(), found);
     newer.publish(&one, [cluster("second")]).await.unwrap();
-    newer.tend(&one).await.unwrap();
-    assert!(newer.tend(&one).await.unwrap() > 0);
+    newer.clean(&one).await.unwrap();
+    assert!(newer.clean(&one).await.unwrap() > 0);
     let history = other.store.history(one.clone()).await.unwrap();
     let mut needed = addresses(&newer.held[&one]);
     for record in history {
@@ -84,7 +84,7 @@ async fn a_writer_that_slept_between_upload_and_commit_changes_nothing() {
     }
     assert_eq!(raw.addresses(OBJECTS).await, needed);
     // Nor does it delete anything, once the head is another.
-    assert_eq!(older.tend(&one).await, Ok(0));
+    assert_eq!(older.clean(&one).await, Ok(0));
     assert_eq!(raw.addresses(OBJECTS).await, needed);
 }
 
@@ -98,10 +98,10 @@ async fn a_writer_whose_term_is_over_deletes_nothing() {
     older.publish(&one, [cluster("first")]).await.unwrap();
     let mut raw = Raw::of(&server).await;
     raw.set_field(OBJECTS, &[7; 32], b"uploaded").await;
-    assert_eq!(older.tend(&one).await, Ok(0), "found");
+    assert_eq!(older.clean(&one).await, Ok(0), "found");
     let newer = Program::open(&server.url(), &keys).lead(2).await;
     let fenced = StoreError::Fenced { ours: older.term, theirs: newer.term };
-    assert_eq!(older.tend(&one).await, Err(fenced));
+    assert_eq!(older.clean(&one).await, Err(fenced));
     assert!(raw.addresses(OBJECTS).await.contains(&[7; 32]));
 }
 

@@ -42,7 +42,7 @@ macro_rules! cases {
                 a_write_that_is_asked_again_is_recognised_in_the_next_term
                 another_write_at_the_same_head_is_refused
                 an_inspection_tells_all_heads
-                housekeeping_takes_nothing_that_is_in_use
+                garbage_collection_keeps_what_is_in_use
             }
             terms {
                 a_claim_tells_what_there_is

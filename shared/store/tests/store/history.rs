@@ -117,7 +117,7 @@ pub(crate) async fn a_pinned_snapshot_outlives_the_history(store: Arc<dyn Store>
     store.order(one.clone(), pin(1, &record)).await.unwrap();
     for _ in 0..HISTORY {
         writer.publish(&one).await.unwrap();
-        store.tend(writer.held[&one].clone()).await.unwrap();
+        store.clean(writer.held[&one].clone()).await.unwrap();
     }
     assert!(!heads(&*store, &one).await.contains(&pinned));
     let snapshot = store.load(record.clone(), None).await.unwrap().snapshot;

@@ -28,7 +28,7 @@ pub(crate) enum Step {
     /// Both at once.
     Write(Draft, Reply),
     Adopt,
-    Tend {
+    Clean {
         writer: usize,
         fleet: usize,
     },
@@ -104,7 +104,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => send.prop_map(|(writer, draft, answer)| Step::Send { writer, draft, answer }),
         20 => (draft, reply).prop_map(|(draft, reply)| Step::Write(draft, reply)),
         1 => Just(Step::Adopt),
-        2 => (0..WRITERS, 0..FLEETS).prop_map(|(writer, fleet)| Step::Tend { writer, fleet }),
+        2 => (0..WRITERS, 0..FLEETS).prop_map(|(writer, fleet)| Step::Clean { writer, fleet }),
         2 => (0..FLEETS, any::<usize>()).prop_map(|(fleet, step)| Step::Pin { fleet, step }),
         1 => (0..FLEETS).prop_map(|fleet| Step::Release { fleet }),
         2 => Just(Step::Subscribe),
@@ -153,7 +153,7 @@ impl Walk {
                 self.send(draft.writer, place, reply).await
             }
             Step::Adopt => self.adopt().await,
-            Step::Tend { writer, fleet } => self.tend(writer, &numbered(fleet)).await,
+            Step::Clean { writer, fleet } => self.clean(writer, &numbered(fleet)).await,
             Step::Pin { fleet, step } => self.pin(&numbered(fleet), step).await,
             Step::Release { fleet } => self.release(numbered(fleet)).await,
             Step::Subscribe => {
@@ -228,9 +228,9 @@ impl Walk {
     }
 
     /// Whoever it is that tidies up, and whatever it believes: nothing is lost by it.
-    async fn tend(&mut self, writer: usize, fleet: &FleetName) -> Result<(), TestCaseError> {
+    async fn clean(&mut self, writer: usize, fleet: &FleetName) -> Result<(), TestCaseError> {
         if let Some(newest) = self.writers[writer].writer.held.get(fleet) {
-            match self.store.tend(newest.clone()).await {
+            match self.store.clean(newest.clone()).await {
                 Ok(_) | Err(StoreError::Fenced { .. } | StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

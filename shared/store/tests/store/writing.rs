@@ -156,13 +156,13 @@ pub(crate) async fn an_inspection_tells_all_heads(store: Arc<dyn Store>) {
     }
 }
 
-pub(crate) async fn housekeeping_takes_nothing_that_is_in_use(store: Arc<dyn Store>) {
+pub(crate) async fn garbage_collection_keeps_what_is_in_use(store: Arc<dyn Store>) {
     let mut writer = Writer::claim(&store).await;
     let one = fleet("one");
     for _ in 0..5 {
         writer.publish(&one).await.unwrap();
         writer.publish_endpoints(&one).await.unwrap();
-        store.tend(writer.held[&one].clone()).await.unwrap();
+        store.clean(writer.held[&one].clone()).await.unwrap();
     }
     for record in store.history(one.clone()).await.unwrap() {
         let loaded = store.load(record.clone(), None).await.unwrap().snapshot;

@@ -3,16 +3,16 @@
 use super::notes::publisher;
 use super::*;
 
-/// Any fleet may have what fills the store, so all are tended before they change again.
+/// Any fleet may have what fills the store, so all are cleaned before they change again.
 #[tokio::test]
-async fn where_the_store_is_full_all_fleets_are_tended_first() {
+async fn where_the_store_is_full_all_fleets_are_cleaned_first() {
     let mut ledger = claimed(&[]);
     for name in ["a", "b"] {
         ledger.want(&fleet(name), vec![set("cluster", "1")], 1);
         publish(&mut ledger, name);
         assert!(ledger.next(NOW).is_none());
-        let (_, tend) = ledger.next_to_tend().unwrap();
-        succeed(&mut ledger, name, tend);
+        let (_, clean) = ledger.next_to_clean().unwrap();
+        succeed(&mut ledger, name, clean);
     }
     ledger.want(&fleet("b"), vec![set("cluster", "2")], 1);
     let refused = publication(&mut ledger);
@@ -22,9 +22,9 @@ async fn where_the_store_is_full_all_fleets_are_tended_first() {
     publisher.take_step(fleet("b"), Step::Publish(refused.clone()), Err(full)).unwrap();
 
     publisher.ledger.want(&fleet("a"), vec![set("cluster", "2")], 1);
-    let (name, tend) = publisher.ledger.next(NOW).unwrap();
-    assert!(name == fleet("a") && matches!(tend, Step::Tend(_)), "{name}: {tend:?}");
-    succeed(&mut publisher.ledger, "a", tend);
+    let (name, clean) = publisher.ledger.next(NOW).unwrap();
+    assert!(name == fleet("a") && matches!(clean, Step::Clean(_)), "{name}: {clean:?}");
+    succeed(&mut publisher.ledger, "a", clean);
     assert!(
         matches!(publisher.ledger.next(NOW), Some((name, Step::Publish(_))) if name == fleet("a"))
     );

@@ -37,12 +37,12 @@ async fn an_outage_ends_when_nothing_is_asked_for_any_more() {
 }
 
 #[tokio::test]
-async fn a_fleet_that_is_tended_says_nothing_of_another() {
+async fn a_fleet_that_is_cleaned_says_nothing_of_another() {
     let mut publisher = publisher(claimed(&[]));
     let damaged = StoreError::Damaged { fleet: fleet("a"), reason: "torn".to_owned() };
-    publisher.note_tended(&fleet("a"), Some(&damaged));
-    publisher.note_tended(&fleet("b"), None);
-    assert_eq!(publisher.untended, BTreeSet::from([fleet("a")]), "it is not told of again");
-    publisher.note_tended(&fleet("a"), None);
-    assert!(publisher.untended.is_empty());
+    publisher.note_cleaned(&fleet("a"), Some(&damaged));
+    publisher.note_cleaned(&fleet("b"), None);
+    assert_eq!(publisher.uncleaned, BTreeSet::from([fleet("a")]), "it is not told of again");
+    publisher.note_cleaned(&fleet("a"), None);
+    assert!(publisher.uncleaned.is_empty());
 }

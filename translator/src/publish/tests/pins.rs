@@ -198,11 +198,11 @@ fn a_pinned_fleet_that_cannot_be_read_is_read_from_the_history() {
 }
 
 #[test]
-fn what_could_not_be_tended_beside_a_step_is_tended_after_it() {
+fn what_could_not_be_cleaned_beside_a_step_is_cleaned_after_it() {
     let (mut ledger, _, pin) = pinnable();
     inspect(&mut ledger, &[("edge", at(1))], &[("edge", pin)]).unwrap();
     let load = step(&mut ledger);
-    assert!(ledger.next_to_tend().is_none(), "not beside");
+    assert!(ledger.next_to_clean().is_none(), "not beside");
     assert_eq!(ledger.done(&fleet("edge"), load, unavailable()), Ok(Verdict::Rest(1)));
     ledger.rested(&fleet("edge"));
     let load = step(&mut ledger);
@@ -211,7 +211,7 @@ fn what_could_not_be_tended_beside_a_step_is_tended_after_it() {
     ledger.done(&fleet("edge"), load, Ok(Reply::Loaded(loaded))).unwrap();
     publish(&mut ledger, "edge");
     assert!(ledger.next(NOW).is_none());
-    assert!(ledger.next_to_tend().is_some());
+    assert!(ledger.next_to_clean().is_some());
 }
 
 /// Whoever deletes an order does not give one, and whoever puts an earlier one back does not either.
@@ -384,16 +384,16 @@ fn a_store_that_went_back_is_repaired_whenever_readers_say_so() {
     let lost = record(&snapshot("edge", earlier(4), vec![set("a", "1")]));
     for is_working in [false, true] {
         let mut ledger = claimed(&[&record(&held)]);
-        let tended = is_working.then(|| {
+        let cleaned = is_working.then(|| {
             ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
             ledger.complete();
             assert!(ledger.next(NOW).is_none());
-            ledger.tend_all(false);
-            ledger.next_to_tend().unwrap().1
+            ledger.clean_all(false);
+            ledger.next_to_clean().unwrap().1
         });
         ledger.remembers([(lost.clone(), None)]);
-        match tended {
-            Some(tend) => succeed(&mut ledger, "edge", tend),
+        match cleaned {
+            Some(clean) => succeed(&mut ledger, "edge", clean),
             None => {
                 ledger.want(&fleet("edge"), vec![set("a", "1")], 1);
                 ledger.complete();

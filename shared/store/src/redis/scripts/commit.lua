@@ -19,7 +19,7 @@ end
 
 -- A store that was emptied has forgotten the claim.
 redis.call('SET', KEYS[1], ours[1] .. '.' .. ours[2])
--- The objects stay from here on, see lodge.
+-- The objects stay from here on, see stage.
 if not found then redis.call('PERSIST', KEYS[4]) end
 if ARGV[6] == '1' then
   redis.call('UNLINK', KEYS[3], KEYS[4])

@@ -1,6 +1,6 @@
 use crate::{
-    AckReport, Answer, Claim, Embedded, Inspection, Loaded, PinOrder, Publication, Published,
-    Record, Retirement, Store, StoreError, Tended, Term, Watch,
+    AckReport, Answer, Claim, Cleaned, Embedded, Inspection, Loaded, PinOrder, Publication,
+    Published, Record, Retirement, Store, StoreError, Term, Watch,
 };
 use heliograph_snapshot::{Address, Change, FleetName, Head, ResourceType, Snapshot};
 use std::collections::BTreeMap;
@@ -121,8 +121,8 @@ impl Store for Faulty {
     fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
         self.inner.newest(fleets)
     }
-    fn tend(&self, newest: Arc<Snapshot>) -> Answer<'_, Tended> {
-        self.inner.tend(newest)
+    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+        self.inner.clean(newest)
     }
     fn watch(&self) -> Box<dyn Watch> {
         self.inner.watch()

@@ -171,7 +171,7 @@ async fn a_file_is_kept_when_redis_lacks_what_is_newer() {
     assert!(reader.program.metric("damaged_objects_total") > 0);
     assert_eq!(reader.program.metric(IGNORED), 0);
     assert_eq!(scene.disk.read(), file);
-    scene.leader.tend(&scene.one).await.unwrap();
+    scene.leader.clean(&scene.one).await.unwrap();
     until_at(&mut reader.subscription, scene.leader.head(3)).await;
 }
 

@@ -1,4 +1,4 @@
-//! The writer's housekeeping.
+//! The garbage collection of the writer, and sealing again with the newest key.
 
 use super::Shared;
 use super::claim::term_in;
@@ -7,35 +7,35 @@ use super::scripts::{self, detail, word};
 use super::sweep::{Retained, TOGETHER};
 use super::write::place;
 use crate::codec::{self, Body};
-use crate::{StoreError, Tended};
+use crate::{Cleaned, StoreError};
 use heliograph_snapshot::{Address, Part, Resource, ResourceType, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Shared {
-    pub(super) async fn tend(&self, newest: Arc<Snapshot>) -> Result<Tended, StoreError> {
-        let mut tended = Tended::default();
+    pub(super) async fn clean(&self, newest: Arc<Snapshot>) -> Result<Cleaned, StoreError> {
+        let mut cleaned = Cleaned::default();
         let fleet = &newest.fleet;
         let active = self.keys().active_id().map(str::to_owned);
         let between = self.options.spare.between_sweeps(newest.bytes() as u64);
         let full = self.full();
         let (sweep, seal) = {
-            let mut care = self.care();
-            let care = care.entry(fleet.clone()).or_default();
-            (care.is_sweep_due(self.options.grace, between, full), care.sealed_with != active)
+            let mut cleaning = self.cleaning();
+            let state = cleaning.entry(fleet.clone()).or_default();
+            (state.is_sweep_due(self.options.grace, between, full), state.sealed_with != active)
         };
         if !sweep && !seal {
-            return Ok(tended);
+            return Ok(cleaned);
         }
-        let Some(retained) = self.retained(&newest).await? else { return Ok(tended) };
+        let Some(retained) = self.retained(&newest).await? else { return Ok(cleaned) };
         if seal {
-            tended.sealed_again = self.seal_again(&newest, &retained).await?;
-            self.care().entry(fleet.clone()).or_default().sealed_with = active;
+            cleaned.sealed_again = self.seal_again(&newest, &retained).await?;
+            self.cleaning().entry(fleet.clone()).or_default().sealed_with = active;
         }
         if sweep {
-            tended.deleted = self.sweep(&newest, &retained).await?;
+            cleaned.deleted = self.sweep(&newest, &retained).await?;
         }
-        Ok(tended)
+        Ok(cleaned)
     }
 
     /// Seals with the active key what is sealed with another. Nothing else changes: no address, version or head.
@@ -47,7 +47,7 @@ impl Shared {
         let (fleet, ours) = (&newest.fleet, self.term_for(newest));
         let secrets = self.secrets(newest, retained).await?;
         let addresses: Vec<Address> = secrets.keys().map(|(address, _)| *address).collect();
-        let objects = self.objects(Operation::Tend, fleet, &addresses).await?;
+        let objects = self.objects(Operation::Clean, fleet, &addresses).await?;
         let keys = self.keys();
         let mut sealed = Vec::new();
         for (((address, name), known), object) in secrets.into_iter().zip(objects) {
@@ -79,7 +79,7 @@ impl Shared {
                 .arg(ours.to_string());
             let call =
                 sealed.iter().fold(call, |call, (address, object)| call.arg(address.0).arg(object));
-            let reply = self.invoke(Operation::Tend, call).await?;
+            let reply = self.invoke(Operation::Clean, call).await?;
             if word(&reply) != "ok" {
                 return Err(self.fenced(ours, term_in(detail(&reply))?));
             }
@@ -111,7 +111,7 @@ impl Shared {
         let mut wanted: BTreeSet<Address> = roots.filter(|root| Some(*root) != known).collect();
         while !wanted.is_empty() {
             let addresses: Vec<_> = std::mem::take(&mut wanted).into_iter().collect();
-            for object in self.objects(Operation::Tend, &newest.fleet, &addresses).await? {
+            for object in self.objects(Operation::Clean, &newest.fleet, &addresses).await? {
                 let Some(Ok(part)) = object.as_ref().map(codec::read_part) else { continue };
                 match part {
                     Part::Branch(children) => wanted.extend(children.into_iter().flatten()),
