@@ -10,7 +10,7 @@ use crate::pages;
 use crate::server::{Door, Entrance, Rebalancer, Server, Shared};
 use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
-use heliograph_store::{Store, Subscription};
+use heliograph_store::{DistributorStore, Subscription};
 use prometheus::Registry;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -74,7 +74,7 @@ pub enum DistributorError {
 pub struct Bound {
     listener: TcpListener,
     address: SocketAddr,
-    store: Arc<dyn Store>,
+    store: DistributorStore,
     feed: Feed,
     fleets: Fleets,
     clients: Clients,
@@ -91,7 +91,7 @@ pub struct Bound {
 pub async fn build(
     args: &DistributorArgs,
     security: &SecurityArgs,
-    store: Arc<dyn Store>,
+    store: DistributorStore,
     registry: &Registry,
     readiness: &Readiness,
 ) -> Result<Bound, DistributorError> {
@@ -116,7 +116,7 @@ pub async fn build(
     let load_metrics = LoadMetrics::register(registry, &args.load)?;
     let door = Arc::new(Door::new(&args.load, load_metrics));
     let rate = args.load.rebalance_rate;
-    let rebalancer = Rebalancer::new(store.clone(), door.clone(), &replica, rate);
+    let rebalancer = Rebalancer::new(store.replicas.clone(), door.clone(), &replica, rate);
     let synced = readiness.guard("snapshots");
     let readiness = readiness.clone();
     Ok(Bound {
@@ -173,12 +173,12 @@ impl Bound {
         let Self { listener, address: _, store, feed, fleets, security, metrics, .. } = self;
         let Self { clients, door, rebalancer, replica, readiness, synced, .. } = self;
         let failures = metrics.report_failures.clone();
-        let reporter = Reporter::new(store.clone(), fleets.clone(), &replica, failures);
+        let reporter = Reporter::new(store.feedback, fleets.clone(), &replica, failures);
         let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
-        let (comparer, comparisons) = Comparer::new(store.clone(), fleets.clone());
+        let (comparer, comparisons) = Comparer::new(store.reader.clone(), fleets.clone());
         // Beside the server, so that taking in a large snapshot does not keep connections waiting.
         let mut endless = JoinSet::new();
-        endless.spawn(feed.run(Subscription::choosing(store), synced, metrics.clone()));
+        endless.spawn(feed.run(Subscription::choosing(store.reader), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
         let entrance = Entrance { tls: security.tls.clone(), gate: security.gate.clone() };

@@ -5,7 +5,7 @@
 
 use crate::feed::{Fleet, Fleets};
 use heliograph_snapshot::Head;
-use heliograph_store::Store;
+use heliograph_store::Reader;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 /// The task that compares, with one question to the store at a time, however many clients wait for the answer.
 pub(crate) struct Comparer {
-    store: Arc<dyn Store>,
+    reader: Arc<dyn Reader>,
     fleets: Fleets,
     asked: Arc<Notify>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Comparer {
 /// Where streams ask for a comparison.
 #[derive(Clone)]
 pub(crate) struct Comparisons {
-    store: Arc<dyn Store>,
+    reader: Arc<dyn Reader>,
     asked: Arc<Notify>,
 }
 
@@ -48,10 +48,10 @@ struct Answer {
 const RETRY: Duration = Duration::from_millis(200);
 
 impl Comparer {
-    pub(crate) fn new(store: Arc<dyn Store>, fleets: Fleets) -> (Self, Comparisons) {
+    pub(crate) fn new(reader: Arc<dyn Reader>, fleets: Fleets) -> (Self, Comparisons) {
         let asked = Arc::new(Notify::new());
-        let comparisons = Comparisons { store: store.clone(), asked: asked.clone() };
-        (Self { store, fleets, asked }, comparisons)
+        let comparisons = Comparisons { reader: reader.clone(), asked: asked.clone() };
+        (Self { reader, fleets, asked }, comparisons)
     }
 
     pub(crate) async fn run(self) -> Infallible {
@@ -74,7 +74,7 @@ impl Comparer {
             return true;
         }
         let names = awaited.iter().map(|(fleet, _)| fleet.name.clone()).collect();
-        let Ok(newest) = self.store.newest(names).await else { return false };
+        let Ok(newest) = self.reader.newest(names).await else { return false };
         let mut answered = true;
         for (fleet, to) in awaited {
             let head = newest.get(&fleet.name).map(|record| record.head).unwrap_or_default();
@@ -100,7 +100,7 @@ impl Comparisons {
     /// Whether this replica has started without the store, and not been compared with it since: then it may be behind by any
     /// time, and not by that of a comparison.
     pub(crate) fn is_unconfirmed(&self, fleet: &Fleet) -> bool {
-        self.store.is_unconfirmed(&fleet.name)
+        self.reader.is_unconfirmed(&fleet.name)
     }
 
     /// The head that the store has of a fleet, as of some moment after this call. Waits while the store is away.

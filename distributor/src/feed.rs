@@ -195,7 +195,7 @@ impl Feed {
         let in_use = places.iter().filter(|(_, place)| place.is_in_use());
         let in_use: Vec<_> = in_use.map(|(name, _)| name.clone()).collect();
         in_use.iter().for_each(|name| self.load_for_clients(name, updates, metrics));
-        updates.used(&in_use);
+        updates.mark_used(&in_use);
         for name in self.budget.to_drop(now) {
             if places.get(&name).is_none_or(|place| place.drop_unused()) {
                 tracing::debug!(fleet = %name, "dropped because no proxy uses it");

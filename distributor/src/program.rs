@@ -11,7 +11,6 @@ use heliograph_shared::tasks::Tasks;
 use heliograph_shared::telemetry::{self, LogArgs, Logging};
 use heliograph_store::{SnapshotCacheArgs, StoreArgs};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Serve the snapshots of a translator to Envoys
@@ -66,19 +65,18 @@ impl Program {
         let readiness = Readiness::new();
         let registry = telemetry::registry("distributor")?;
         self.xds.check_beside(self.admin.admin_address)?;
-        let store = Arc::new(self.store.open_with_cache(&self.cache, &registry)?);
+        let (store, cache) = self.store.open_for_distributor(&self.cache, &registry)?;
         let admin = admin::bind(self.admin.admin_address).await?;
         let mut xds = self.xds.clone();
         xds.load.drain_time.get_or_insert(LoadArgs::DRAIN_TIME);
-        let distributor =
-            app::build(&xds, &self.security, store.clone(), &registry, &readiness).await?;
+        let distributor = app::build(&xds, &self.security, store, &registry, &readiness).await?;
 
         let (xds, admin_address) = (distributor.address(), admin.address());
         allow_open_files(&self.xds.load);
         tracing::info!(%xds, admin = %admin_address, "serving");
-        let served = store.clone();
+        let served = cache.clone();
         let pages = Pages::new(registry, readiness).logging(logging);
-        let pages = pages.note(move || served.served_from_cache().map(|it| it.to_string()));
+        let pages = pages.note(move || served.served().map(|it| it.to_string()));
         let pages = distributor.add_pages(pages);
         let mut tasks = Tasks::new(stop.clone()).with_longer_end(distributor.drain_time());
         // The port says that this replica is not ready for as long as it drains.
@@ -92,7 +90,7 @@ impl Program {
                 ended.cancel();
                 outcome
             };
-            let (outcome, ()) = tokio::join!(running, store.write_cache(ended.cancelled()));
+            let (outcome, ()) = tokio::join!(running, cache.write(ended.cancelled()));
             drop(over);
             outcome
         });

@@ -13,7 +13,7 @@ use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::redis::RedisStore;
-use heliograph_store::{PinState, Publication, Store, Term};
+use heliograph_store::{DistributorStore, PinState, Publication, Term, Writer as _};
 use heliograph_testing::Stopwatch;
 use prometheus::{Registry, TextEncoder};
 use redis::Redis;
@@ -57,7 +57,8 @@ impl Redis {
             replica: Some("replica".to_owned()),
             load: LoadArgs { fleet_memory, fleet_idle, ..LoadArgs::default() },
         };
-        let (store, security) = (self.store(&registry), SecurityArgs::default());
+        let store = DistributorStore::new(self.store(&registry));
+        let security = SecurityArgs::default();
         let bound = heliograph_distributor::build(&args, &security, store, &registry, &readiness);
         let bound = bound.await.unwrap();
         let (server, acks) = (format!("http://{}", bound.address()), bound.acks());

@@ -11,7 +11,7 @@ use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::listener::v3::Listener;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{PinState, Publication, Store};
+use heliograph_store::{DistributorStore, PinState, Publication, Writer};
 use prometheus::{Registry, TextEncoder};
 use redis::Redis;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Redis {
         let bound = heliograph_distributor::build(
             &args,
             &SecurityArgs::default(),
-            store,
+            DistributorStore::new(store),
             &registry,
             &readiness,
         )

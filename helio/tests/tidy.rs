@@ -115,6 +115,9 @@ const OUT_OF_REACH: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// What can publish to the store, which only a translator does.
+const WRITING_STORES: &[&str] = &["Embedded", "RedisStore", "TranslatorStore", "Writer"];
+
 /// Test files that may sleep, in how many places, and why. A test waits for a condition with a deadline; nothing else
 /// is a reason but what is written here.
 const MAY_SLEEP: &[(&str, usize, &str)] = &[
@@ -283,21 +286,32 @@ fn tests_do_not_sleep() {
     let mut problems = Vec::new();
     for source in sources() {
         let allowed = MAY_SLEEP.iter().find(|(path, ..)| Path::new(path) == source.relative());
-        let mut in_tests = source.is_test();
-        let mut sleeps = Vec::new();
-        let mut marked = false;
-        for (number, line) in source.code_lines() {
-            // What follows the mark may be a module in a file of its own, which is looked at there.
-            in_tests |= marked && line.trim_end().ends_with('{');
-            marked = line.contains("#[cfg(test)]");
-            if in_tests && calls(line, concat!("sle", "ep")) {
-                sleeps.push(number);
-            }
-        }
+        let in_tests = source.lines_with_tests().into_iter().filter(|(_, _, in_tests)| *in_tests);
+        let sleeps: Vec<_> = in_tests
+            .filter(|(_, line, _)| calls(line, concat!("sle", "ep")))
+            .map(|(number, ..)| number)
+            .collect();
         if sleeps.len() != allowed.map_or(0, |(_, count, _)| *count) {
             problems.push(format!(
                 "{source}: sleeps in lines {sleeps:?}: wait for a condition with a deadline, or mend MAY_SLEEP in tidy.rs"
             ));
+        }
+    }
+    report(problems);
+}
+
+/// The compiler ensures that a distributor cannot publish with the store that it has; this, that it opens no other.
+#[test]
+fn a_distributor_names_no_store_that_publishes() {
+    let mut problems = Vec::new();
+    for source in sources().iter().filter(|source| source.relative().starts_with("distributor")) {
+        for (number, line, in_tests) in source.lines_with_tests() {
+            let named = WRITING_STORES.iter().find(|name| words(line).any(|word| word == **name));
+            if let Some(name) = named.filter(|_| !in_tests) {
+                problems.push(format!(
+                    "{source}:{number}: {name} can publish: a distributor has a DistributorStore"
+                ));
+            }
         }
     }
     report(problems);
@@ -383,6 +397,12 @@ fn the_readers_of_text_see_what_is_there() {
     assert!(calls("nap(second)", "nap"));
     assert!(!calls("kidnap(second)", "nap"));
     assert!(!calls("napping(second); nap.await", "nap"));
+    assert!(words("use a::{RedisStore, B};").any(|word| word == "RedisStore"));
+    assert!(!words("RedisStores::new()").any(|word| word == "RedisStore"));
+    let text = "#[cfg(test)]\nmod apart;\nfn code() {}\n#[cfg(test)]\nmod tests {\n}\n".to_owned();
+    let source = Source { path: root().join("a/src/b.rs"), text };
+    let in_tests: Vec<_> = source.lines_with_tests().iter().map(|line| line.2).collect();
+    assert_eq!(in_tests, [false, false, false, false, true, true]);
     assert_eq!(
         links("[one](a.md#x), `code` and\n![two](b/c.png \"title\")"),
         ["a.md#x", "b/c.png"]
@@ -414,6 +434,18 @@ impl Source {
         parts.any(|part| part == "tests" || part == "tests.rs")
     }
 
+    /// The lines that are not comments, counted from one, each with whether it is part of a test.
+    fn lines_with_tests(&self) -> Vec<(usize, &str, bool)> {
+        let (mut in_tests, mut marked) = (self.is_test(), false);
+        let lines = self.code_lines().map(|(number, line)| {
+            // What follows the mark may be a module in a file of its own, which is looked at there.
+            in_tests |= marked && line.trim_end().ends_with('{');
+            marked = line.contains("#[cfg(test)]");
+            (number, line, in_tests)
+        });
+        lines.collect()
+    }
+
     /// The lines that are not comments, counted from one.
     fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         (1..).zip(self.text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"))
@@ -436,6 +468,11 @@ impl Workspace {
 fn report(problems: impl IntoIterator<Item = String>) {
     let problems: Vec<_> = problems.into_iter().collect();
     assert!(problems.is_empty(), "{} to mend:\n  {}", problems.len(), problems.join("\n  "));
+}
+
+/// The names in a line of code.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|char: char| !char.is_alphanumeric() && char != '_')
 }
 
 fn root() -> &'static Path {

@@ -8,7 +8,9 @@ use axum::Json;
 use axum::routing::{MethodRouter, get};
 use heliograph_shared::admin::Pages;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use heliograph_store::{AckReport, Dispute, FleetReport, Pinned, Record, RejectionReport, Store};
+use heliograph_store::{
+    AckReport, Dispute, FeedbackReader, FleetReport, Pinned, Record, RejectionReport,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -30,7 +32,7 @@ const ANSWERING: Duration = Duration::from_secs(10);
 
 /// Reads the reports of the replicas, and passes on what follows from them.
 pub struct AckReader {
-    store: Arc<dyn Store>,
+    feedback: Arc<dyn FeedbackReader>,
     latest: watch::Sender<Reports>,
     /// The fleets that a replica cannot load, and the newest head that this is said of.
     damage: watch::Sender<BTreeMap<FleetName, Head>>,
@@ -126,11 +128,11 @@ struct Rejected<'a> {
 }
 
 impl AckReader {
-    pub fn new(store: Arc<dyn Store>, translator: &Translator) -> Self {
+    pub fn new(feedback: Arc<dyn FeedbackReader>, translator: &Translator) -> Self {
         let (damage, answers) = (translator.damage(), translator.answers());
         let (latest, proxies) = (watch::Sender::default(), translator.proxies());
         let (remembered, report) = (translator.remembered(), translator.report());
-        Self { store, latest, damage, remembered, answers, proxies, report }
+        Self { feedback, latest, damage, remembered, answers, proxies, report }
     }
 
     /// Adds what the proxies say to the admin port.
@@ -153,7 +155,7 @@ impl AckReader {
             }
             let read = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                read = self.store.reports() => read,
+                read = self.feedback.read_reports() => read,
             };
             schedule.has_read(Instant::now());
             if let Ok(reports) = &read {
@@ -296,7 +298,7 @@ impl<'a> Rejection<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_store::Embedded;
+    use heliograph_store::{Embedded, FeedbackSender};
     use serde_json::json;
 
     #[tokio::test(start_paused = true)]
@@ -308,15 +310,14 @@ mod tests {
         let (proxies, remembered) = (watch::Sender::default(), watch::Sender::default());
         let stop = CancellationToken::new();
         let (_changes, report) = watch::channel(Report::default());
-        let store_of = store.clone();
-        let reader =
-            AckReader { store: store_of, latest, damage, remembered, answers, proxies, report };
+        let feedback = store.clone();
+        let reader = AckReader { feedback, latest, damage, remembered, answers, proxies, report };
         let task = tokio::spawn(reader.run(stop.clone()));
         let head = Head { epoch: 0, fence: 7, sequence: 1 };
         for expected in [BTreeMap::from([(fleet, head)]), BTreeMap::new()] {
             let replica = "one".to_owned();
             let report = AckReport { replica, damaged: expected.clone(), ..AckReport::default() };
-            store.report(report).await.unwrap();
+            store.send_report(report).await.unwrap();
             let told = damaged.wait_for(|damaged| *damaged == expected);
             tokio::time::timeout(10 * READ_EVERY, told).await.unwrap().unwrap();
         }

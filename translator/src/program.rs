@@ -20,13 +20,12 @@ use heliograph_shared::settings::{self, SettingsArgs};
 use heliograph_shared::shutdown;
 use heliograph_shared::tasks::Tasks;
 use heliograph_shared::telemetry::{self, LogArgs, Logging};
-use heliograph_store::{Store, StoreArgs};
+use heliograph_store::StoreArgs;
 use heliograph_translator_core::infra::ProxySettings;
 use kube::Client;
 use prometheus::Registry;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -130,7 +129,7 @@ impl Program {
         let readiness = Readiness::new();
         let registry = telemetry::registry("translator")?;
         let source = self.source(&registry).await?;
-        let store: Arc<dyn Store> = Arc::new(self.store.open(&registry)?);
+        let store = self.store.open_for_translator(&registry)?;
         let metrics = TranslatorMetrics::register(&registry)?;
         let admin = admin::bind(self.admin.admin_address).await?;
 
@@ -140,7 +139,7 @@ impl Program {
             Translator::new(store.clone(), None, metrics, guard).with_limits(self.limits.limits());
         let report = translator.report();
         FleetMetrics::register(&registry, report.clone(), self.fleet_metrics)?;
-        let acks = AckReader::new(store, &translator);
+        let acks = AckReader::new(store.feedback, &translator);
         let (inputs, outputs) = mpsc::channel(WAITING_BATCHES);
         let admin_address = admin.address();
         tracing::info!(admin = %admin_address, "translating {}", self.place());

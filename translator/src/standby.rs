@@ -3,7 +3,7 @@
 
 use futures::future::BoxFuture;
 use heliograph_snapshot::{FleetName, Section, Snapshot};
-use heliograph_store::{Loaded, Notice, Record, Store, StoreError, Watch};
+use heliograph_store::{Loaded, Notice, Reader, Record, StoreError, Watch};
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// A reader of all heads, and of the content of fleets that operators hold.
 pub(crate) struct Standby {
-    store: Arc<dyn Store>,
+    reader: Arc<dyn Reader>,
     watch: Box<dyn Watch>,
     fleets: BTreeMap<FleetName, Remembered>,
     /// The held fleets whose content is to be loaded, each once.
@@ -30,10 +30,10 @@ pub(crate) type Remembered = (Arc<Record>, Option<Arc<Snapshot>>);
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Standby {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let watch = store.watch();
+    pub(crate) fn new(reader: Arc<dyn Reader>) -> Self {
+        let watch = reader.watch();
         Self {
-            store,
+            reader,
             watch,
             fleets: BTreeMap::new(),
             unloaded: VecDeque::new(),
@@ -77,8 +77,8 @@ impl Standby {
         }
         let next = self.unloaded.front().and_then(|name| self.fleets.get(name));
         self.loading = next.cloned().map(|(record, known)| {
-            let store = self.store.clone();
-            let load = async move { store.load(record, known).await };
+            let reader = self.reader.clone();
+            let load = async move { reader.load(record, known).await };
             Box::pin(load) as BoxFuture<'static, _>
         });
     }
@@ -131,7 +131,9 @@ fn holds_same(known: &Snapshot, record: &Record) -> bool {
 mod tests {
     use super::*;
     use heliograph_snapshot::{Change, Head, Resource, ResourceType};
-    use heliograph_store::{Embedded, PinOrder, PinState, Publication, Retirement};
+    use heliograph_store::{
+        Embedded, History, PinOrder, PinState, Publication, Retirement, Writer as _,
+    };
     use std::time::SystemTime;
 
     struct Writer {

@@ -15,7 +15,7 @@ use crate::report::{Report, count, in_words};
 use crate::standby::{Remembered, Standby};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::{FleetName, Head};
-use heliograph_store::{Record, Store};
+use heliograph_store::{Record, TranslatorStore};
 use heliograph_translator_core::objects::{Kind, ObjectKey};
 use heliograph_translator_core::status::Status;
 use heliograph_translator_core::{Event, Limits, Outcome, World};
@@ -34,7 +34,7 @@ const WAITING: Duration = Duration::from_secs(10);
 
 /// Owns the world, and publishes what follows from it for as long as it leads.
 pub struct Translator {
-    store: Arc<dyn Store>,
+    store: TranslatorStore,
     fence: Option<u128>,
     world: World,
     report: watch::Sender<Report>,
@@ -72,7 +72,7 @@ impl Translator {
     /// `fence` is the token of a term that was won elsewhere; without it the store finds one. `unready` is done once every
     /// fleet has been published, or found to be what it should be; or, of one that is elected, once it can stand by.
     pub fn new(
-        store: Arc<dyn Store>,
+        store: TranslatorStore,
         fence: Option<u128>,
         metrics: TranslatorMetrics,
         unready: Guard,
@@ -157,7 +157,7 @@ impl Translator {
         self.has_statuses = true;
         let mut source = Source::new(inputs);
         loop {
-            let mut standby = Standby::new(self.store.clone());
+            let mut standby = Standby::new(self.store.reader.clone());
             let lead = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
                 lead = self.stand_by(&mut source, &mut leadership, &refresh, &mut standby) => lead,
@@ -248,7 +248,8 @@ impl Translator {
         remembered: Vec<Remembered>,
         over: impl Future<Output = Over>,
     ) -> Result<Over, TermError> {
-        let mut publisher = Publisher::new(self.store.clone(), fence, self.metrics.clone());
+        let TranslatorStore { writer, reader, feedback: _ } = self.store.clone();
+        let mut publisher = Publisher::new(writer, reader, fence, self.metrics.clone());
         publisher.remember(remembered);
         self.report.send_modify(|report| report.fence = fence);
         let (mut damage, mut answers) = (self.damage.subscribe(), self.answers.subscribe());

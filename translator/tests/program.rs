@@ -4,7 +4,8 @@
 use clap::Parser;
 use heliograph_snapshot::FleetName;
 use heliograph_store::keys::KeyRing;
-use heliograph_store::{AckReport, Store};
+use heliograph_store::redis::RedisStore;
+use heliograph_store::{AckReport, FeedbackSender, Reader};
 use heliograph_testing::Port;
 use heliograph_translator::program::Program;
 use prometheus::Registry;
@@ -105,7 +106,7 @@ impl Scene {
     }
 
     /// The same store as the translators have.
-    fn store(&self) -> impl Store {
+    fn store(&self) -> RedisStore {
         let name = OsString::from("translator");
         let program = Program::try_parse_from([name].into_iter().chain(self.settings())).unwrap();
         program.store.open(&Registry::new()).unwrap()
@@ -218,7 +219,7 @@ async fn what_a_replica_cannot_load_is_published_again() {
     let head = store.newest(vec![edge.clone()]).await.unwrap()[&edge].head;
     let damaged = BTreeMap::from([(edge, head)]);
     let report = AckReport { replica: "one".to_owned(), damaged, ..AckReport::default() };
-    store.report(report).await.unwrap();
+    store.send_report(report).await.unwrap();
     let again = "heliograph_translator_publishes_total 2";
     until("published again", async || translator.says("/metrics", again).await).await;
     let log = translator.log();

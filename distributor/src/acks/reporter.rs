@@ -1,16 +1,16 @@
 use super::report;
 use crate::feed::Fleets;
-use heliograph_store::{ACKS_EXPIRY, AckReport, Store};
+use heliograph_store::{ACKS_EXPIRY, AckReport, FeedbackSender};
 use prometheus::IntCounter;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{Instant, sleep, timeout};
 
-/// The task that tells the store what this replica's clients say. Nobody waits for it: without the store, clients are
+/// The task that sends the store what this replica's clients answered. Nobody waits for it: without the store, clients are
 /// served all the same.
 pub(crate) struct Reporter {
-    store: Arc<dyn Store>,
+    store: Arc<dyn FeedbackSender>,
     fleets: Fleets,
     /// A name that no other replica has.
     replica: String,
@@ -18,21 +18,21 @@ pub(crate) struct Reporter {
     /// When this began, in milliseconds since 1970, and how many reports were tried since then.
     start: u64,
     sequence: u64,
-    /// What the store was told last, and when.
-    told: Option<(AckReport, Instant)>,
+    /// The last report that the store has, and when it was sent.
+    sent: Option<(AckReport, Instant)>,
     /// Whether the operator knows that it does not work.
     warned: bool,
 }
 
-/// The time between two reports: what changes meanwhile is told together.
+/// The time between two reports: what changes meanwhile is in one.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What does not change is told again before it expires, even if two attempts fail.
+/// What does not change is sent again before it expires, even if two attempts fail.
 const REPEAT: Duration = Duration::from_secs(ACKS_EXPIRY.as_secs() / 3);
 
 impl Reporter {
     /// `replica` need not be unique: another replica, or this one before a restart, may have the same.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<dyn FeedbackSender>,
         fleets: Fleets,
         replica: &str,
         failures: IntCounter,
@@ -40,12 +40,12 @@ impl Reporter {
         let replica = format!("{replica}-{:08x}", fastrand::u32(..));
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let start = u64::try_from(start).unwrap_or(u64::MAX);
-        Self { store, fleets, replica, failures, start, sequence: 0, told: None, warned: false }
+        Self { store, fleets, replica, failures, start, sequence: 0, sent: None, warned: false }
     }
 
     pub(crate) async fn run(mut self) -> Infallible {
         loop {
-            let good_for = self.tell().await;
+            let good_for = self.send().await;
             sleep(PAUSE).await;
             // Either way it is looked at again.
             let _ = timeout(good_for, self.fleets.answered()).await;
@@ -53,19 +53,19 @@ impl Reporter {
     }
 
     /// Brings the store up to date. Says for how long it is, if no client says something else.
-    async fn tell(&mut self) -> Duration {
+    async fn send(&mut self) -> Duration {
         let report = report::of(&self.replica, &self.fleets);
-        if let Some((told, at)) = &self.told
-            && *told == report
+        if let Some((sent, at)) = &self.sent
+            && *sent == report
             && at.elapsed() < REPEAT
         {
             return REPEAT.saturating_sub(at.elapsed());
         }
         self.sequence += 1;
         let (start, sequence) = (self.start, self.sequence);
-        match self.store.report(AckReport { start, sequence, ..report.clone() }).await {
+        match self.store.send_report(AckReport { start, sequence, ..report.clone() }).await {
             Ok(()) => {
-                self.told = Some((report, Instant::now()));
+                self.sent = Some((report, Instant::now()));
                 self.warned = false;
                 REPEAT
             }
@@ -86,10 +86,10 @@ impl Reporter {
 mod tests {
     use super::*;
     use crate::feed::Feed;
-    use heliograph_store::Embedded;
+    use heliograph_store::{Embedded, FeedbackReader};
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_change_is_told_again_before_it_expires() {
+    async fn what_does_not_change_is_sent_again_before_it_expires() {
         let store = Arc::new(Embedded::new());
         let (_feed, fleets) = Feed::new(IntCounter::new("unclassed", "in a test").unwrap());
         let failures = IntCounter::new("failures", "Failures.").unwrap();
@@ -98,7 +98,7 @@ mod tests {
         let task = tokio::spawn(reporter.run());
         tokio::task::yield_now().await;
         for second in 0..5 * ACKS_EXPIRY.as_secs() {
-            let reports = store.reports().await.unwrap();
+            let reports = store.read_reports().await.unwrap();
             assert_eq!(reports.len(), 1, "after {second} s");
             assert_eq!(reports[0].replica, replica);
             assert!(reports[0].sequence > 0 && reports[0].start > 0);

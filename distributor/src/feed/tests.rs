@@ -6,7 +6,7 @@ use heliograph_envoy::Message;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, Resource, ResourceType};
-use heliograph_store::{Embedded, PinState, Publication, Retirement, Store, StoreError};
+use heliograph_store::{Embedded, PinState, Publication, Retirement, StoreError, Writer};
 use prometheus::Registry;
 use std::collections::BTreeSet;
 

@@ -1,17 +1,17 @@
 use super::Door;
 use crate::load::{Ending, Others, shed, turn};
 use heliograph_shared::admin::Readiness;
-use heliograph_store::{Presence, Store};
+use heliograph_store::{Presence, Replicas};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The task that tells the other replicas of this one, and lets go of streams while it has more than they. Without the
-/// store, everybody stays where they are.
+/// The task that lets the other replicas know of this one, and ends streams while it has more than they. Without the store,
+/// all streams stay.
 pub(crate) struct Rebalancer {
-    store: Arc<dyn Store>,
+    replicas: Arc<dyn Replicas>,
     door: Arc<Door>,
     /// A name that no other replica has.
     replica: String,
@@ -27,13 +27,13 @@ const LOOK: Duration = Duration::from_secs(5);
 impl Rebalancer {
     /// `replica` need not be unique: another replica, or this one before a restart, may have the same.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        replicas: Arc<dyn Replicas>,
         door: Arc<Door>,
         replica: &str,
         per_second: u32,
     ) -> Self {
         let replica = format!("{replica}-{:08x}", fastrand::u32(..));
-        Self { store, door, replica, per_second }
+        Self { replicas, door, replica, per_second }
     }
 
     /// Begins once clients can be sent here.
@@ -52,7 +52,7 @@ impl Rebalancer {
             let streams = self.door.streams() as u64;
             let presence = Presence { replica: self.replica.clone(), beat, streams, leaving };
             // That the store is away, or takes nothing, is the store's to say.
-            let _ = timeout(BEAT, self.store.appear(presence)).await;
+            let _ = timeout(BEAT, self.replicas.send_presence(presence)).await;
             beat += 1;
             if leaving {
                 sleep(BEAT).await;
@@ -67,7 +67,7 @@ impl Rebalancer {
         let mut others = Others::default();
         loop {
             let begun = Instant::now();
-            if let Ok(present) = self.store.present().await
+            if let Ok(present) = self.replicas.read_presences().await
                 && !stop.is_cancelled()
             {
                 let counts = others.look(&self.replica, present);

@@ -8,7 +8,7 @@ use heliograph_envoy::envoy::service::discovery::v3::{
 };
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::ResourceType;
-use heliograph_store::Embedded;
+use heliograph_store::{DistributorStore, Embedded};
 use http::uri::PathAndQuery;
 use prometheus::Registry;
 use std::sync::Arc;
@@ -150,7 +150,8 @@ async fn addresses_are_refused_with_one_clear_line() {
             replica: None,
             load: LoadArgs::default(),
         };
-        let (security, store) = (SecurityArgs::default(), Arc::new(Embedded::new()));
+        let security = SecurityArgs::default();
+        let store = DistributorStore::new(Arc::new(Embedded::new()));
         heliograph_distributor::build(&args, &security, store, &Registry::new(), &Readiness::new())
             .await
     };

@@ -1,10 +1,10 @@
 //! A store that can be made to fail.
 
 use futures::future::BoxFuture;
-use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Snapshot};
+use heliograph_snapshot::{Change, FleetName, ResourceType, Snapshot};
 use heliograph_store::{
-    AckReport, Answer, Claim, Cleaned, Embedded, Inspection, Loaded, Notice, PinOrder, Publication,
-    Published, Record, Retirement, Store, StoreError, Term, Watch,
+    AckReport, Embedded, FeedbackSender, Loaded, Notice, Reader, Record, Replicas, StoreError,
+    StoreFuture, Watch,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,50 +62,13 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
-    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
-        self.inner.claim(fence)
-    }
-
-    fn address_of_secret(&self, body: &[u8]) -> Address {
-        self.inner.address_of_secret(body)
-    }
-
-    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
-        self.inner.publish(publication)
-    }
-
-    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
-        self.inner.retire(retirement)
-    }
-
-    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
-        Box::pin(async move {
-            self.reachable()?;
-            self.inner.inspect(fleets).await
-        })
-    }
-
-    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
-        Box::pin(async move {
-            self.reachable()?;
-            if self.faults.borrow().forgetful {
-                return Ok(BTreeMap::new());
-            }
-            self.inner.newest(fleets).await
-        })
-    }
-
-    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
-        self.inner.clean(newest)
-    }
-
+impl Reader for Faulty {
     fn watch(&self) -> Box<dyn Watch> {
         let faults = self.faults.subscribe();
         Box::new(Slow { inner: self.inner.watch(), faults, heard: None })
     }
 
-    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> StoreFuture<'_, Loaded> {
         Box::pin(async move {
             let loaded = self.inner.load(record, known).await?;
             Ok(if self.faults.borrow().keyless {
@@ -120,37 +83,27 @@ impl Store for Faulty {
         self.faults.borrow().unconfirmed
     }
 
-    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
-        self.inner.history(fleet)
-    }
-
-    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        self.inner.order(fleet, order)
-    }
-
-    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        self.inner.restore_order(fleet, order)
-    }
-
-    fn report(&self, report: AckReport) -> Answer<'_, ()> {
+    fn newest(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, BTreeMap<FleetName, Arc<Record>>> {
         Box::pin(async move {
             self.reachable()?;
-            self.inner.report(report).await
+            if self.faults.borrow().forgetful {
+                return Ok(BTreeMap::new());
+            }
+            self.inner.newest(fleets).await
         })
     }
+}
 
-    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
-        self.inner.reports()
-    }
-
-    fn term(&self) -> Answer<'_, Term> {
-        self.inner.term()
-    }
-
-    fn adopt(&self, from: Term) -> Answer<'_, Term> {
-        self.inner.adopt(from)
+impl FeedbackSender for Faulty {
+    fn send_report(&self, report: AckReport) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.reachable()?;
+            self.inner.send_report(report).await
+        })
     }
 }
+
+impl Replicas for Faulty {}
 
 impl Watch for Slow {
     fn next(&mut self) -> BoxFuture<'_, Notice> {

@@ -5,7 +5,7 @@ use crate::world::*;
 use heliograph_client::{Client, Options, Protocol, State};
 use heliograph_snapshot::ResourceType::{Cluster, Route};
 use heliograph_snapshot::{Change, Internal, Resource, ResourceType};
-use heliograph_store::{Dispute, Store};
+use heliograph_store::{Dispute, FeedbackReader};
 use heliograph_views::Quarantined;
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ async fn counted(world: &World, name: &str, counts: (u64, u64)) {
 }
 
 async fn disputes(world: &World) -> Vec<Dispute> {
-    let reports = world.store.reports().await.unwrap();
+    let reports = world.store.inner().read_reports().await.unwrap();
     reports
         .into_iter()
         .flat_map(|mut report| report.fleets.remove(&fleet()))

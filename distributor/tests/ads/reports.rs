@@ -4,7 +4,7 @@ use crate::faulty::Faults;
 use crate::world::*;
 use heliograph_client::{Client, Protocol, State};
 use heliograph_snapshot::ResourceType::Route;
-use heliograph_store::{ACKS_EXPIRY, AckReport, FleetReport, Store};
+use heliograph_store::{ACKS_EXPIRY, AckReport, FeedbackReader, FleetReport};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn reported(world: &World, wanted: impl Fn(&FleetReport) -> bool) -> (Stri
     let mut look = tokio::time::interval(Duration::from_millis(5));
     let looking = async {
         loop {
-            let reports = world.store.reports().await.unwrap();
+            let reports = world.store.inner().read_reports().await.unwrap();
             assert!(reports.len() <= 1, "one replica, one report: {reports:?}");
             for AckReport { replica, mut fleets, .. } in reports {
                 if let Some(report) = fleets.remove(&fleet()).filter(|report| wanted(report)) {

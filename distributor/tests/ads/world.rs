@@ -19,7 +19,7 @@ use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_envoy::{Message, any};
 use heliograph_shared::admin::{self, Pages, Readiness};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{PinState, Publication, Retirement, Store};
+use heliograph_store::{DistributorStore, PinState, Publication, Retirement, Writer};
 use prometheus::{Registry, TextEncoder};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -68,10 +68,10 @@ impl World {
             load,
         };
         let (security, readiness) = (SecurityArgs::default(), Readiness::new());
-        let bound =
-            heliograph_distributor::build(&args, &security, store.clone(), &registry, &readiness)
-                .await
-                .unwrap();
+        let reading = DistributorStore::new(store.clone());
+        let bound = heliograph_distributor::build(&args, &security, reading, &registry, &readiness)
+            .await
+            .unwrap();
         let (server, acks) = (format!("http://{}", bound.address()), bound.acks());
         let port = admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let admin = port.address();
@@ -120,7 +120,7 @@ impl World {
         let sequence = self.head.map_or(1, |head| head.sequence + 1);
         let fence = match self.fence {
             Some(fence) => fence,
-            None => self.store.claim(None).await.unwrap().term.fence,
+            None => self.store.inner().claim(None).await.unwrap().term.fence,
         };
         self.fence = Some(fence);
         let head = Head { epoch: 0, fence, sequence };
@@ -135,7 +135,7 @@ impl World {
             cause: "a test".into(),
             pin: PinState::default(),
         };
-        self.store.publish(publication).await.unwrap();
+        self.store.inner().publish(publication).await.unwrap();
         self.head = Some(head);
         head
     }
@@ -152,7 +152,7 @@ impl World {
             cause: "a test".into(),
             order: 0,
         };
-        self.store.retire(retirement).await.unwrap();
+        self.store.inner().retire(retirement).await.unwrap();
         self.head = Some(tombstone);
         self.newest = None;
     }

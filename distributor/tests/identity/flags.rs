@@ -1,7 +1,7 @@
 use crate::pki::{Authority, ISSUER, Signer};
 use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_shared::admin::Readiness;
-use heliograph_store::Embedded;
+use heliograph_store::{DistributorStore, Embedded};
 use prometheus::Registry;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ async fn refusal(address: &str, insecure: bool, security: &SecurityArgs) -> Opti
         replica: None,
         load: LoadArgs::default(),
     };
-    let (store, registry) = (Arc::new(Embedded::new()), Registry::new());
+    let store = DistributorStore::new(Arc::new(Embedded::new()));
+    let registry = Registry::new();
     let built =
         heliograph_distributor::build(&args, security, store, &registry, &Readiness::new()).await;
     built.err().map(|error| error.to_string())

@@ -7,7 +7,7 @@ use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_shared::admin::{self, Pages, Readiness};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{Embedded, PinState, Publication, Store};
+use heliograph_store::{DistributorStore, Embedded, PinState, Publication, Writer};
 use prometheus::{Registry, TextEncoder};
 use rustls::ClientConfig;
 use std::fs;
@@ -90,7 +90,7 @@ impl Site {
         let bound = heliograph_distributor::build(
             &distributor,
             &args,
-            store.clone(),
+            DistributorStore::new(store.clone()),
             &registry,
             &readiness,
         )

@@ -5,7 +5,7 @@ use crate::reviews::{AUDIENCE, cluster};
 use crate::site::*;
 use heliograph_client::{Client, Options, Protocol, Server};
 use heliograph_snapshot::FleetName;
-use heliograph_store::Store;
+use heliograph_store::FeedbackReader;
 use serde_json::json;
 
 const ACCOUNT: &str = "system:serviceaccount:edge:envoy";
@@ -20,7 +20,7 @@ fn connect(site: &Site, token: &str, node: &str) -> Client {
 /// Waits until so many streams are reported, of so many proxies.
 async fn until_voters(site: &Site, streams: u64, voters: u64) {
     until("the streams are counted", async || {
-        let reports = site.store.reports().await.unwrap();
+        let reports = site.store.read_reports().await.unwrap();
         let fleet = reports.iter().find_map(|it| it.fleets.get(&FleetName::new("edge", "gateway")));
         fleet.is_some_and(|it| it.connected == streams && it.voters.count == voters)
     })

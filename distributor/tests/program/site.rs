@@ -9,7 +9,7 @@ use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snaps
 use heliograph_store::keys::KeyFile;
 use heliograph_store::redis::link::Link;
 use heliograph_store::redis::{RedisOptions, RedisStore};
-use heliograph_store::{PinState, Publication, Store};
+use heliograph_store::{PinState, Publication, Writer};
 use heliograph_testing::Port;
 use prometheus::Registry;
 use std::fs;

@@ -5,7 +5,7 @@ use heliograph_shared::admin::{self, AdminArgs, Pages, Readiness};
 use heliograph_shared::tasks::Tasks;
 use heliograph_shared::telemetry::Logging;
 use heliograph_shared::{shutdown, telemetry};
-use heliograph_store::Embedded;
+use heliograph_store::{DistributorStore, Embedded, TranslatorStore};
 use heliograph_translator::program::{WAITING_BATCHES, add_pages};
 use heliograph_translator::provider::file::{self, File, RemarkKind};
 use heliograph_translator::{
@@ -85,14 +85,18 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
     let remarks = Remarks::Files(file.remarks());
     let store = Arc::new(Embedded::new());
     let metrics = TranslatorMetrics::register(&registry)?;
-    let translator = Translator::new(store.clone(), None, metrics, readiness.guard("translation"))
-        .with_limits(args.limits.limits());
+    let translating = TranslatorStore::new(store.clone());
+    let acks = translating.feedback.clone();
+    let guard = readiness.guard("translation");
+    let translator =
+        Translator::new(translating, None, metrics, guard).with_limits(args.limits.limits());
     let report = translator.report();
     FleetMetrics::register(&registry, report.clone(), FLEETS_WITH_METRICS)?;
-    let acks = AckReader::new(store.clone(), &translator);
+    let acks = AckReader::new(acks, &translator);
     let admin = admin::bind(args.admin.admin_address).await?;
     // Its own Envoys are on this machine, so nobody is asked who they are.
     let security = heliograph_distributor::SecurityArgs::default();
+    let store = DistributorStore::new(store);
     let distributor =
         heliograph_distributor::build(&args.xds, &security, store, &registry, &readiness).await?;
     let xds_address = distributor.address();

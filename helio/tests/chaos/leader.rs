@@ -2,6 +2,7 @@ use crate::log::Log;
 use crate::recorded::Recorded;
 use crate::world::{DEADLINE, metric};
 use heliograph_shared::admin::Readiness;
+use heliograph_store::TranslatorStore;
 use heliograph_store::redis::RedisStore;
 use heliograph_testing::stress;
 use heliograph_translator::provider::Input;
@@ -58,8 +59,10 @@ impl Leader {
         let store = recorded.inner.clone();
         let metrics = TranslatorMetrics::register(&registry).unwrap();
         let guard = Readiness::new().guard("translation");
-        let translator = Translator::new(Arc::new(recorded), fence, metrics, guard);
-        let reports = AckReader::new(Arc::new(store.clone()), &translator);
+        let recorded = TranslatorStore::new(Arc::new(recorded));
+        let feedback = recorded.feedback.clone();
+        let translator = Translator::new(recorded, fence, metrics, guard);
+        let reports = AckReader::new(feedback, &translator);
         let (inputs, receiver) = mpsc::channel(INPUTS);
         let (running, stop) = (run(translator, receiver), CancellationToken::new());
         let task = tokio::spawn(async move {

@@ -6,7 +6,7 @@ use crate::world::DEADLINE;
 use heliograph_checker::{Event, Order, ResourceId, Response, Sent};
 use heliograph_client::{Client, Held, Options, Protocol, Received, State, references};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use heliograph_store::Store;
+use heliograph_store::Writer;
 use heliograph_store::redis::RedisStore;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -5,8 +5,8 @@ use heliograph_checker::{Content, Event, Outcome};
 use heliograph_snapshot::{Address, FleetName, Head, Snapshot};
 use heliograph_store::redis::RedisStore;
 use heliograph_store::{
-    AckReport, Answer, Claim, Cleaned, Inspection, Loaded, PinOrder, Publication, Published,
-    Record, Retirement, Store, StoreError, Term, Watch,
+    AckReport, Claim, Cleaned, FeedbackReader, Inspection, Inspector, Loaded, PinOrder,
+    Publication, Published, Reader, Record, Retirement, StoreError, StoreFuture, Watch, Writer,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Recorded {
         fleet: FleetName,
         head: Head,
         content: Option<Content>,
-        write: Answer<'_, T>,
+        write: StoreFuture<'_, T>,
     ) -> Result<T, StoreError> {
         let content = content.map(Arc::new);
         self.log.note(Event::Asked { fleet: fleet.clone(), head, content });
@@ -44,8 +44,8 @@ impl Recorded {
     }
 }
 
-impl Store for Recorded {
-    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+impl Writer for Recorded {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
         self.inner.claim(fence)
     }
 
@@ -53,34 +53,38 @@ impl Store for Recorded {
         self.inner.address_of_secret(body)
     }
 
-    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+    fn publish(&self, publication: Publication) -> StoreFuture<'_, Published> {
         let Snapshot { fleet, head, .. } = &*publication.snapshot;
         let (fleet, head, content) = (fleet.clone(), *head, (&*publication.snapshot).into());
         Box::pin(self.write(fleet, head, Some(content), self.inner.publish(publication)))
     }
 
-    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+    fn retire(&self, retirement: Retirement) -> StoreFuture<'_, ()> {
         let (fleet, head) = (retirement.fleet.clone(), retirement.tombstone);
         Box::pin(self.write(fleet, head, None, self.inner.retire(retirement)))
     }
 
-    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
-        self.inner.inspect(fleets)
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> StoreFuture<'_, ()> {
+        self.inner.restore_order(fleet, order)
     }
 
-    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
-        self.inner.newest(fleets)
-    }
-
-    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+    fn clean(&self, newest: Arc<Snapshot>) -> StoreFuture<'_, Cleaned> {
         self.inner.clean(newest)
     }
+}
 
+impl Inspector for Recorded {
+    fn inspect(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, Inspection> {
+        self.inner.inspect(fleets)
+    }
+}
+
+impl Reader for Recorded {
     fn watch(&self) -> Box<dyn Watch> {
         self.inner.watch()
     }
 
-    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> StoreFuture<'_, Loaded> {
         Box::pin(async move {
             let order = record.pin.pinned.is_some().then_some(record.pin.number);
             let loaded = self.inner.load(record, known).await?;
@@ -91,31 +95,13 @@ impl Store for Recorded {
         })
     }
 
-    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
-        self.inner.history(fleet)
+    fn newest(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, BTreeMap<FleetName, Arc<Record>>> {
+        self.inner.newest(fleets)
     }
+}
 
-    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        self.inner.order(fleet, order)
-    }
-
-    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        self.inner.restore_order(fleet, order)
-    }
-
-    fn report(&self, report: AckReport) -> Answer<'_, ()> {
-        self.inner.report(report)
-    }
-
-    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
-        self.inner.reports()
-    }
-
-    fn term(&self) -> Answer<'_, Term> {
-        self.inner.term()
-    }
-
-    fn adopt(&self, from: Term) -> Answer<'_, Term> {
-        self.inner.adopt(from)
+impl FeedbackReader for Recorded {
+    fn read_reports(&self) -> StoreFuture<'_, Vec<AckReport>> {
+        self.inner.read_reports()
     }
 }

@@ -7,7 +7,7 @@ use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, ResourceType, Snapshot};
 use heliograph_store::redis::RedisStore;
-use heliograph_store::{Subscription, Update};
+use heliograph_store::{DistributorStore, Subscription, Update};
 use heliograph_testing::Port;
 use prometheus::Registry;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ impl Replica {
         let bound = heliograph_distributor::build(
             &args,
             &security,
-            Arc::new(store.clone()),
+            DistributorStore::new(Arc::new(store.clone())),
             &registry,
             &readiness,
         )

@@ -8,7 +8,7 @@ use crate::servers::{until, until_found};
 use crate::site::{Site, at_every_site};
 use crate::world::{World, answer, comes_true};
 use heliograph_snapshot::FleetName;
-use heliograph_store::{PinOrder, Record, Store};
+use heliograph_store::{History, Inspector, PinOrder, Reader, Record};
 use redis::cmd;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -234,9 +234,9 @@ impl Rollback {
 }
 
 /// Returns the number of the order.
-async fn give(store: &impl Store, at: Option<Arc<Record>>) -> u64 {
+async fn give(store: &(impl History + Reader), at: Option<Arc<Record>>) -> u64 {
     let (edge, now) = (fleet("edge"), SystemTime::now());
-    let next = async || PinOrder::next_number(store, &edge, now).await;
+    let next = async || PinOrder::next_number(store, store, &edge, now).await;
     let number = answer("the next number", next).await.unwrap();
     let order =
         PinOrder { number, at, time: now, by: "ann".into(), reason: "checkout is broken".into() };
@@ -250,7 +250,7 @@ async fn give(store: &impl Store, at: Option<Arc<Record>>) -> u64 {
 }
 
 /// What an operator ordered of a fleet, as the store has it.
-async fn ordered(store: &impl Store, fleet: &FleetName) -> Option<PinOrder> {
+async fn ordered(store: &impl Inspector, fleet: &FleetName) -> Option<PinOrder> {
     let inspection = async || store.inspect(vec![fleet.clone()]).await;
     answer("the orders", inspection).await.unwrap().orders.remove(fleet)
 }

@@ -5,7 +5,7 @@ use crate::servers::until_found;
 use crate::site::{Site, at_every_site};
 use crate::world::{World, answer, comes_true};
 use heliograph_snapshot::Head;
-use heliograph_store::{Store, Term};
+use heliograph_store::{History, Term};
 
 /// The bytes of a request that only a commit has.
 const COMMIT: &[u8] = b"{index}:bell";

@@ -5,7 +5,7 @@ use axum::Router;
 use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
-use heliograph_store::{Embedded, PinState, Publication, Store};
+use heliograph_store::{DistributorStore, Embedded, PinState, Publication, Writer};
 use heliograph_testing::Port;
 use heliograph_translator_core::infra::{
     DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, RunAs, render,
@@ -73,10 +73,15 @@ impl Site {
             load: LoadArgs::default(),
         };
         let (registry, readiness) = (Registry::new(), Readiness::new());
-        let distributor =
-            heliograph_distributor::build(&args, &security, store, &registry, &readiness)
-                .await
-                .unwrap();
+        let distributor = heliograph_distributor::build(
+            &args,
+            &security,
+            DistributorStore::new(store),
+            &registry,
+            &readiness,
+        )
+        .await
+        .unwrap();
         let (xds, stop) = (distributor.address().to_string(), CancellationToken::new());
         tokio::spawn(distributor.run(stop.clone()));
         readiness.ready().await;

@@ -5,7 +5,7 @@ use heliograph_snapshot::{
     FleetName, Head, Resource, ResourceType, Section, Snapshot, Tree, Version,
 };
 use heliograph_store::redis::{RedisStore, StoreArgs};
-use heliograph_store::{PinState, Publication, Store, Term, Watch};
+use heliograph_store::{PinState, Publication, Reader, Term, Watch, Writer};
 use prometheus::Registry;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -123,6 +123,6 @@ async fn publish(
 ) -> Result<Arc<Snapshot>, DriveError> {
     let snapshot = publication.snapshot.clone();
     store.publish(publication).await?;
-    store.tend(snapshot.clone()).await?;
+    store.clean(snapshot.clone()).await?;
     Ok(snapshot)
 }

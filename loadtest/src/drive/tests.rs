@@ -18,7 +18,7 @@ use heliograph_snapshot::{FleetName, ResourceType, Snapshot};
 use heliograph_store::keys::KeyRing;
 use heliograph_store::redis::StoreArgs;
 use heliograph_store::redis::link::RedisArgs;
-use heliograph_store::{Notice, Store};
+use heliograph_store::{Notice, Reader};
 use heliograph_translator::provider::file::{read_once, refuse_faults};
 use heliograph_translator_core::World;
 use std::collections::BTreeMap;

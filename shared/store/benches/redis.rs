@@ -11,7 +11,7 @@ use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snaps
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::{Link, RedisArgs, RedisSettings};
 use heliograph_store::redis::{RedisOptions, RedisStore};
-use heliograph_store::{Claim, Notice, PinState, Publication, Record, Store, Watch};
+use heliograph_store::{Claim, Notice, PinState, Publication, Reader, Record, Watch, Writer};
 use prometheus::Registry;
 use prost::Message;
 use redis::aio::MultiplexedConnection;

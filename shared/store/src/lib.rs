@@ -1,18 +1,22 @@
-//! The store: everything a translator says and a distributor hears goes through it.
+//! The store: what a translator publishes and distributors read goes through it, and so does what proxies answer.
 //!
-//! One trait, [`Store`], and two of them: [`Embedded`] keeps the snapshots in this process, [`redis::RedisStore`] in
-//! Redis, for any number of processes. A reader that wants whole snapshots in order has a [`Subscription`].
+//! One trait for each role: [`Writer`], [`Reader`], [`Inspector`], [`History`], [`FeedbackSender`], [`FeedbackReader`] and
+//! [`Replicas`]. Two stores have all of them: [`Embedded`] keeps the snapshots in this process, [`redis::RedisStore`] in
+//! Redis, for any number of processes. A program has handles to its own roles alone: [`TranslatorStore`],
+//! [`DistributorStore`], [`OperatorStore`]. A reader that wants whole snapshots in order has a [`Subscription`].
 
 mod acks;
 mod codec;
 mod embedded;
 mod error;
+mod handles;
 pub mod keys;
 mod pins;
 mod presence;
 pub mod redis;
-mod store;
+mod roles;
 mod subscription;
+mod values;
 
 pub use self::redis::StoreArgs;
 pub use self::redis::cache::SnapshotCacheArgs;
@@ -22,10 +26,15 @@ pub const LARGEST_RESOURCE: usize = codec::LARGEST - (1 << 20);
 pub use acks::{ACKS_EXPIRY, AckReport, Dispute, FleetReport, RejectionReport, Voter, Voters};
 pub use embedded::Embedded;
 pub use error::StoreError;
+pub use handles::{DistributorStore, OperatorStore, TranslatorStore};
 pub use pins::{PinOrder, PinState, Pinned};
 pub use presence::{PRESENCE_EXPIRY, Presence};
-pub use store::{
-    Answer, Claim, Cleaned, Inspection, Loaded, Notice, Publication, Published, Record, Retirement,
-    State, Store, Term, Watch,
+pub use roles::{
+    FeedbackReader, FeedbackSender, History, Inspector, Reader, Replicas, StoreFuture, Watch,
+    Writer,
 };
 pub use subscription::{Subscription, Update};
+pub use values::{
+    Claim, Cleaned, Inspection, Loaded, Notice, Publication, Published, Record, Retirement, State,
+    Term,
+};

@@ -1,4 +1,4 @@
-use crate::{Record, Store, StoreError};
+use crate::{Inspector, Reader, Record, StoreError};
 use heliograph_snapshot::{FleetName, Head};
 use std::fmt;
 use std::sync::Arc;
@@ -56,13 +56,14 @@ impl PinOrder {
 
     /// A number above all that the store knows of the fleet, and above those that it may have lost.
     pub async fn next_number(
-        store: &dyn Store,
+        inspector: &dyn Inspector,
+        reader: &dyn Reader,
         fleet: &FleetName,
         now: SystemTime,
     ) -> Result<u64, StoreError> {
-        let inspection = store.inspect(vec![fleet.clone()]).await?;
+        let inspection = inspector.inspect(vec![fleet.clone()]).await?;
         let ordered = inspection.orders.get(fleet).map_or(0, |order| order.number);
-        let newest = store.newest(vec![fleet.clone()]).await?;
+        let newest = reader.newest(vec![fleet.clone()]).await?;
         let obeyed = newest.get(fleet).map_or(0, |record| record.pin.number);
         let time = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let time = u64::try_from(time).unwrap_or(u64::MAX);

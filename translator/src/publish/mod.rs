@@ -23,7 +23,7 @@ use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use crate::standby::Remembered;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType};
-use heliograph_store::{Claim, Inspection, Loaded, Store, StoreError};
+use heliograph_store::{Claim, Inspection, Loaded, Reader, StoreError, Writer};
 use ledger::{Found, Ledger, Reply, Survey, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,7 +58,8 @@ const OUTAGE: Duration = Duration::from_secs(3);
 ///
 /// What is wanted is taken at any time and never waits. The work is done by whoever awaits [`Publisher::news`].
 pub struct Publisher {
-    store: Arc<dyn Store>,
+    writer: Arc<dyn Writer>,
+    reader: Arc<dyn Reader>,
     ledger: Ledger,
     metrics: TranslatorMetrics,
     /// What was asked for, and the pauses before it is asked again.
@@ -111,10 +112,16 @@ enum Done {
 impl Publisher {
     /// `fence` is the token of whatever elected this writer; without an election there is none. The store is claimed
     /// as soon as it can be.
-    pub fn new(store: Arc<dyn Store>, fence: Option<u128>, metrics: TranslatorMetrics) -> Self {
+    pub fn new(
+        writer: Arc<dyn Writer>,
+        reader: Arc<dyn Reader>,
+        fence: Option<u128>,
+        metrics: TranslatorMetrics,
+    ) -> Self {
         let now = Instant::now();
         Self {
-            store,
+            writer,
+            reader,
             ledger: Ledger::new(fence),
             metrics,
             jobs: JoinSet::new(),
@@ -135,7 +142,7 @@ impl Publisher {
     /// A fleet is to change. For a fleet that is new in this term, `changes` are all its resources. `objects` is how
     /// many objects brought that about, for the history.
     pub fn change(&mut self, fleet: &FleetName, changes: Vec<Change>, objects: usize) {
-        let changes = changes.into_iter().map(|change| addressed(&*self.store, change)).collect();
+        let changes = changes.into_iter().map(|change| addressed(&*self.writer, change)).collect();
         self.ledger.want(fleet, changes, objects);
         self.metrics.oversized(self.ledger.oversized());
     }
@@ -260,7 +267,7 @@ impl Publisher {
             && let Some((fleet, step)) = self.ledger.next(SystemTime::now())
         {
             self.asking += 1;
-            self.jobs.spawn(perform(self.store.clone(), fleet, step));
+            self.perform(fleet, step);
         }
         // Whatever was wrong with a fleet for which nothing is to be done any more, it is over.
         for fleet in self.ledger.take_settled() {
@@ -270,20 +277,24 @@ impl Publisher {
             && let Some((fleet, step)) = self.ledger.next_to_clean()
         {
             self.cleaning = Some(fleet.clone());
-            self.jobs.spawn(perform(self.store.clone(), fleet, step));
+            self.perform(fleet, step);
         }
         self.metrics.standing(self.ledger.pending(), self.ledger.has_claim());
     }
 
+    fn perform(&mut self, fleet: FleetName, step: Step) {
+        self.jobs.spawn(perform(self.writer.clone(), self.reader.clone(), fleet, step));
+    }
+
     fn survey(&mut self) {
         self.surveying = true;
-        let store = self.store.clone();
+        let writer = self.writer.clone();
         match self.ledger.survey() {
             Survey::Claim(fence) => {
-                self.jobs.spawn(async move { Done::Claim(store.claim(fence).await) })
+                self.jobs.spawn(async move { Done::Claim(writer.claim(fence).await) })
             }
             Survey::Inspect(fleets) => {
-                self.jobs.spawn(async move { Done::Inspect(store.inspect(fleets).await) })
+                self.jobs.spawn(async move { Done::Inspect(writer.inspect(fleets).await) })
             }
         };
     }
@@ -427,21 +438,26 @@ impl Publisher {
     }
 }
 
-async fn perform(store: Arc<dyn Store>, fleet: FleetName, step: Step) -> Done {
+async fn perform(
+    writer: Arc<dyn Writer>,
+    reader: Arc<dyn Reader>,
+    fleet: FleetName,
+    step: Step,
+) -> Done {
     let outcome = match step.clone() {
         Step::LoadHeld { record, known } => {
-            store.load(record, Some(known)).await.map(Reply::Loaded)
+            reader.load(record, Some(known)).await.map(Reply::Loaded)
         }
         Step::LoadPinned { record, known } => {
-            let loaded = store.load(record, Some(known)).await.and_then(whole);
+            let loaded = reader.load(record, Some(known)).await.and_then(whole);
             loaded.map(Reply::Loaded).map_err(unpinnable)
         }
-        Step::Publish(publication) => store.publish(publication).await.map(|_| Reply::Done),
-        Step::Retire(retirement) => store.retire(retirement).await.map(|()| Reply::Done),
+        Step::Publish(publication) => writer.publish(publication).await.map(|_| Reply::Done),
+        Step::Retire(retirement) => writer.retire(retirement).await.map(|()| Reply::Done),
         Step::RestoreOrder(order) => {
-            store.restore_order(fleet.clone(), order).await.map(|()| Reply::Done)
+            writer.restore_order(fleet.clone(), order).await.map(|()| Reply::Done)
         }
-        Step::Clean(newest) => store.clean(newest).await.map(|_| Reply::Done),
+        Step::Clean(newest) => writer.clean(newest).await.map(|_| Reply::Done),
     };
     Done::Step(fleet, Box::new(step), outcome)
 }
@@ -472,10 +488,10 @@ fn unpinnable(error: StoreError) -> StoreError {
 }
 
 /// Secrets are kept where the store says, so that their versions tell nothing of them.
-fn addressed(store: &dyn Store, change: Change) -> Change {
+fn addressed(writer: &dyn Writer, change: Change) -> Change {
     match change {
         Change::Set(ResourceType::Secret, secret) => {
-            let address = store.address_of_secret(&secret.body);
+            let address = writer.address_of_secret(&secret.body);
             let secret = Resource::at(address, secret.name.clone(), secret.body.clone());
             Change::Set(ResourceType::Secret, Arc::new(secret))
         }

@@ -5,7 +5,7 @@ mod memory;
 use crate::kubernetes::{Kubernetes, Running, until};
 use clap::Parser;
 use heliograph_snapshot::{FleetName, Head};
-use heliograph_store::Store;
+use heliograph_store::Reader;
 use heliograph_store::keys::KeyRing;
 use heliograph_testing::{Port, Stopwatch};
 use heliograph_translator::program::Program;
@@ -30,7 +30,7 @@ struct Site {
     folder: TempDir,
     /// What all translators have.
     flags: Vec<OsString>,
-    store: Box<dyn Store>,
+    store: Box<dyn Reader>,
     _redis: Running,
 }
 

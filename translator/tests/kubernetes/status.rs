@@ -6,7 +6,9 @@ use crate::kubernetes::{Kubernetes, until};
 use futures::StreamExt;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use heliograph_store::{AckReport, Dispute, Embedded, FleetReport, RejectionReport, Store};
+use heliograph_store::{
+    AckReport, Dispute, Embedded, FeedbackSender, FleetReport, RejectionReport, TranslatorStore,
+};
 use heliograph_testing::Stopwatch;
 use heliograph_translator::kubernetes::{Observed, Seen, StatusMetrics, StatusWriter};
 use heliograph_translator::provider::Input;
@@ -74,7 +76,7 @@ impl Stage {
         let (registry, stop) = (Registry::new(), CancellationToken::new());
         let metrics = TranslatorMetrics::register(&registry).unwrap();
         let guard = Readiness::new().guard("translation");
-        let translator = Translator::new(store.clone(), None, metrics, guard);
+        let translator = Translator::new(TranslatorStore::new(store.clone()), None, metrics, guard);
         let (report, observed) = (translator.report(), Observed::default());
         let metrics = StatusMetrics::register(&registry).unwrap();
         let writer = StatusWriter::new(client.clone(), report.clone(), observed.clone(), metrics);
@@ -192,7 +194,7 @@ impl Stage {
         let fleets = BTreeMap::from([(self.fleet(), report)]);
         let replica = "one".to_owned();
         let report = AckReport { replica, fleets, ..AckReport::default() };
-        self.store.report(report).await.unwrap();
+        self.store.send_report(report).await.unwrap();
     }
 
     fn fleet(&self) -> FleetName {

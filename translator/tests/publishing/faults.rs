@@ -3,7 +3,7 @@
 use crate::faulty::{Faulty, Noted};
 use crate::writer::{Writer, at, fleet, set, written};
 use heliograph_snapshot::{Head, ResourceType, Snapshot};
-use heliograph_store::{Embedded, PinState, Publication, Store, StoreError};
+use heliograph_store::{Embedded, PinState, Publication, StoreError, Writer as _};
 use heliograph_translator::TermError;
 use std::collections::BTreeMap;
 use std::sync::Arc;

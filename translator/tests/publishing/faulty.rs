@@ -1,7 +1,7 @@
 use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Snapshot};
 use heliograph_store::{
-    AckReport, Answer, Claim, Cleaned, Embedded, Inspection, Loaded, PinOrder, Publication,
-    Published, Record, Retirement, Store, StoreError, Term, Watch,
+    AckReport, Claim, Cleaned, Embedded, FeedbackReader, Inspection, Inspector, Loaded, PinOrder,
+    Publication, Published, Reader, Record, Retirement, StoreError, StoreFuture, Watch, Writer,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -119,8 +119,8 @@ fn no_answer() -> StoreError {
     StoreError::Unavailable("no answer".to_owned())
 }
 
-impl Store for Faulty {
-    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+impl Writer for Faulty {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
         self.state().noted.claims += 1;
         Box::pin(async move { self.reach()?.claim(fence).await })
     }
@@ -130,7 +130,7 @@ impl Store for Faulty {
         Address::of(&[b"key", body].concat())
     }
 
-    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+    fn publish(&self, publication: Publication) -> StoreFuture<'_, Published> {
         self.state().noted.publications.push(publication.clone());
         let breaks = self.state().breaks;
         Box::pin(async move {
@@ -140,7 +140,7 @@ impl Store for Faulty {
         })
     }
 
-    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+    fn retire(&self, retirement: Retirement) -> StoreFuture<'_, ()> {
         self.state().noted.retirements += 1;
         Box::pin(async move {
             self.reach()?.retire(retirement).await?;
@@ -148,54 +148,40 @@ impl Store for Faulty {
         })
     }
 
-    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
-        Box::pin(async move { self.reach()?.inspect(fleets).await })
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.reach()?.restore_order(fleet, order).await })
     }
 
-    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
-        Box::pin(async move { self.reach()?.newest(fleets).await })
-    }
-
-    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+    fn clean(&self, newest: Arc<Snapshot>) -> StoreFuture<'_, Cleaned> {
         self.state().noted.cleaned.push(newest.head);
         Box::pin(async move { self.reach()?.clean(newest).await })
     }
+}
 
+impl Inspector for Faulty {
+    fn inspect(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, Inspection> {
+        Box::pin(async move { self.reach()?.inspect(fleets).await })
+    }
+}
+
+impl Reader for Faulty {
     fn watch(&self) -> Box<dyn Watch> {
         self.inner().watch()
     }
 
-    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+    fn newest(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, BTreeMap<FleetName, Arc<Record>>> {
+        Box::pin(async move { self.reach()?.newest(fleets).await })
+    }
+
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> StoreFuture<'_, Loaded> {
         self.state().noted.loads += 1;
         Box::pin(async move { self.reach()?.load(record, known).await })
     }
+}
 
-    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
-        Box::pin(async move { self.reach()?.history(fleet).await })
-    }
-
-    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        Box::pin(async move { self.reach()?.order(fleet, order).await })
-    }
-
-    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        Box::pin(async move { self.reach()?.restore_order(fleet, order).await })
-    }
-
-    fn report(&self, report: AckReport) -> Answer<'_, ()> {
-        Box::pin(async move { self.reach()?.report(report).await })
-    }
-
-    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
-        Box::pin(async move { self.reach()?.reports().await })
-    }
-
-    fn term(&self) -> Answer<'_, Term> {
-        Box::pin(async move { self.reach()?.term().await })
-    }
-
-    fn adopt(&self, from: Term) -> Answer<'_, Term> {
-        Box::pin(async move { self.reach()?.adopt(from).await })
+impl FeedbackReader for Faulty {
+    fn read_reports(&self) -> StoreFuture<'_, Vec<AckReport>> {
+        Box::pin(async move { self.reach()?.read_reports().await })
     }
 }
 

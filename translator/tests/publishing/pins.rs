@@ -3,7 +3,7 @@
 use crate::faulty::Faulty;
 use crate::writer::{Writer, at, fleet, set, set_of};
 use heliograph_snapshot::ResourceType;
-use heliograph_store::{PinOrder, Record, Store};
+use heliograph_store::{History, PinOrder, Record};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,8 +17,8 @@ async fn pinned(store: &Arc<Faulty>) -> Writer {
     let pods = set_of(ResourceType::Endpoints, "a", "pods");
     writer.change(&fleet("edge"), &[set("a", "bad"), pods]);
     writer.catch_up().await;
-    let first = store.history(fleet("edge")).await.unwrap().pop().unwrap();
-    store.order(fleet("edge"), order(1, Some(first))).await.unwrap();
+    let first = store.inner().history(fleet("edge")).await.unwrap().pop().unwrap();
+    store.inner().order(fleet("edge"), order(1, Some(first))).await.unwrap();
     let pinned = "pinned_fleets 1";
     writer.until("pinned", |it| it.metrics().contains(pinned)).await;
     writer.catch_up().await;
@@ -67,7 +67,7 @@ async fn a_pin_holds_all_but_endpoints_until_it_is_released() {
     writer.catch_up().await;
     assert_eq!(newest(&store).await, expected(4, "1 object changed", "good", "new pods"));
 
-    store.order(fleet("edge"), order(2, None)).await.unwrap();
+    store.inner().order(fleet("edge"), order(2, None)).await.unwrap();
     writer.until("released", |it| it.metrics().contains("pinned_fleets 0")).await;
     writer.catch_up().await;
     assert_eq!(newest(&store).await, expected(5, "released by ann", "worse", "new pods"));
@@ -96,7 +96,7 @@ async fn a_pin_outlives_a_store_that_lost_everything() {
     writer.catch_up().await;
     let cause = "repair: the store had lost it";
     assert_eq!(newest(&store).await, expected(4, cause, "good", "pods"));
-    store.order(fleet("edge"), order(2, None)).await.unwrap();
+    store.inner().order(fleet("edge"), order(2, None)).await.unwrap();
     writer.until("released", |it| it.metrics().contains("pinned_fleets 0")).await;
     writer.catch_up().await;
     assert_eq!(newest(&store).await, expected(5, "released by ann", "bad", "pods"));

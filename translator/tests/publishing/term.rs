@@ -4,7 +4,7 @@ use crate::DEADLINE;
 use crate::faulty::Faulty;
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, Head, ResourceType};
-use heliograph_store::Store;
+use heliograph_store::{TranslatorStore, Writer};
 use heliograph_translator::election::{Lead, Resign};
 use heliograph_translator::provider::Input;
 use heliograph_translator::provider::kubernetes::Refresh;
@@ -66,7 +66,7 @@ impl Term {
         let (readiness, registry) = (Readiness::new(), Registry::new());
         let metrics = TranslatorMetrics::register(&registry).unwrap();
         let guard = readiness.guard("translation");
-        let translator = Translator::new(store, Some(fence), metrics, guard);
+        let translator = Translator::new(TranslatorStore::new(store), Some(fence), metrics, guard);
         let (report, damage) = (translator.report(), translator.damage());
         let (inputs, receiver) = mpsc::channel(16);
         let stop = CancellationToken::new();
@@ -253,7 +253,8 @@ async fn an_elected_one_publishes_in_its_terms_only() {
     let store = Faulty::new();
     let (readiness, registry) = (Readiness::new(), Registry::new());
     let metrics = TranslatorMetrics::register(&registry).unwrap();
-    let translator = Translator::new(store.clone(), None, metrics, readiness.guard("objects"));
+    let guard = readiness.guard("objects");
+    let translator = Translator::new(TranslatorStore::new(store.clone()), None, metrics, guard);
     let (mut report, stop) = (translator.report(), CancellationToken::new());
     let (inputs, receiver) = mpsc::channel(16);
     let (leadership, refresh, resign) =

@@ -21,7 +21,7 @@ impl Writer {
     pub(crate) fn new(store: &Arc<Faulty>, fence: u128) -> Self {
         let registry = Registry::new();
         let metrics = TranslatorMetrics::register(&registry).unwrap();
-        let publisher = Publisher::new(store.clone(), Some(fence), metrics);
+        let publisher = Publisher::new(store.clone(), store.clone(), Some(fence), metrics);
         Self { publisher, registry, news: vec![] }
     }
 

@@ -1,8 +1,7 @@
 use super::{find, history};
 use crate::output::{self, Format};
 use heliograph_snapshot::{Difference, FleetName, Section, Snapshot};
-use heliograph_store::redis::RedisStore;
-use heliograph_store::{Record, Store};
+use heliograph_store::{OperatorStore, Record};
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
@@ -35,7 +34,7 @@ pub(super) struct Changed {
     after: Option<String>,
 }
 
-pub(super) async fn run(store: &RedisStore, args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(store: &OperatorStore, args: &Args) -> anyhow::Result<ExitCode> {
     let history = history(store, &args.fleet).await?;
     let before = find(&history, &args.before)?;
     let after = find(&history, &args.after)?;
@@ -49,14 +48,14 @@ pub(super) async fn run(store: &RedisStore, args: &Args) -> anyhow::Result<ExitC
 
 /// Each resource of these sections that is not the same, by section and name.
 pub(super) async fn differences(
-    store: &RedisStore,
+    store: &OperatorStore,
     before: Arc<Record>,
     after: Arc<Record>,
     compared: fn(Section) -> bool,
 ) -> anyhow::Result<Vec<Changed>> {
-    let before = store.load(before, None).await?.snapshot;
+    let before = store.reader.load(before, None).await?.snapshot;
     // What both have is read once.
-    let after = store.load(after, Some(before.clone())).await?.snapshot;
+    let after = store.reader.load(after, Some(before.clone())).await?.snapshot;
     let sections = Section::all().filter(|section| compared(*section));
     Ok(sections.flat_map(|section| changes(section, &before, &after)).collect())
 }

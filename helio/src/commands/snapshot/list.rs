@@ -2,8 +2,7 @@ use super::{history, shown_time};
 use crate::output::{self, Cell, Format, Table, cell};
 use anyhow::anyhow;
 use heliograph_snapshot::FleetName;
-use heliograph_store::redis::RedisStore;
-use heliograph_store::{Inspection, Pinned, Record, Store, StoreArgs};
+use heliograph_store::{Inspection, OperatorStore, Pinned, Record, StoreArgs};
 use prometheus::Registry;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -73,7 +72,7 @@ struct Pin {
     pin_reason: String,
 }
 
-pub(super) async fn run(store: &RedisStore, args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(store: &OperatorStore, args: &Args) -> anyhow::Result<ExitCode> {
     let text = match &args.fleet {
         Some(fleet) => {
             let listing = Listing::of(store, fleet).await?;
@@ -100,11 +99,11 @@ pub(crate) async fn histories(
     fleets: impl Iterator<Item = &str>,
     limit: Duration,
 ) -> anyhow::Result<BTreeMap<String, Vec<Row>>> {
-    let store = args.open(&Registry::new())?;
+    let store = args.open_for_operator(&Registry::new())?;
     let read = async {
         let mut histories = BTreeMap::new();
         for name in fleets {
-            let history = store.history(name.parse()?).await?;
+            let history = store.history.history(name.parse()?).await?;
             histories.insert(name.to_owned(), history.iter().map(|it| Row::of(it)).collect());
         }
         anyhow::Ok(histories)
@@ -124,10 +123,10 @@ impl Row {
 }
 
 impl Listing {
-    async fn of(store: &RedisStore, fleet: &FleetName) -> anyhow::Result<Self> {
+    async fn of(store: &OperatorStore, fleet: &FleetName) -> anyhow::Result<Self> {
         let history = history(store, fleet).await?;
-        let found = store.inspect(vec![fleet.clone()]).await?;
-        let records = store.newest(vec![fleet.clone()]).await?;
+        let found = store.history.inspect(vec![fleet.clone()]).await?;
+        let records = store.reader.newest(vec![fleet.clone()]).await?;
         let record = records.get(fleet).map(|record| &**record);
         Ok(Self {
             fleet: fleet.clone(),
@@ -154,9 +153,9 @@ impl Listing {
 }
 
 impl Fleets {
-    async fn of(store: &RedisStore) -> anyhow::Result<Self> {
-        let found = store.inspect(Vec::new()).await?;
-        let records = store.newest(found.heads.keys().cloned().collect()).await?;
+    async fn of(store: &OperatorStore) -> anyhow::Result<Self> {
+        let found = store.history.inspect(Vec::new()).await?;
+        let records = store.reader.newest(found.heads.keys().cloned().collect()).await?;
         Ok(Self { fleets: records.values().map(|record| FleetRow::of(record, &found)).collect() })
     }
 

@@ -10,8 +10,7 @@ pub(super) use list::histories;
 use crate::output::{shown_time, with_progress};
 use anyhow::{anyhow, bail};
 use heliograph_snapshot::{FleetName, Head};
-use heliograph_store::redis::RedisStore;
-use heliograph_store::{Record, Store, StoreArgs};
+use heliograph_store::{OperatorStore, Record, StoreArgs};
 use prometheus::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,7 +38,7 @@ enum Command {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     tokio::runtime::Runtime::new()?.block_on(async {
-        let store = args.store.open(&Registry::new())?;
+        let store = args.store.open_for_operator(&Registry::new())?;
         let reading = || "reading from the store".to_owned();
         match &args.command {
             Command::List(args) => with_progress(list::run(&store, args), reading).await,
@@ -52,8 +51,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The history, newest first. A fleet without one is none.
-async fn history(store: &RedisStore, fleet: &FleetName) -> anyhow::Result<Vec<Arc<Record>>> {
-    let history = store.history(fleet.clone()).await?;
+async fn history(store: &OperatorStore, fleet: &FleetName) -> anyhow::Result<Vec<Arc<Record>>> {
+    let history = store.history.history(fleet.clone()).await?;
     if history.is_empty() {
         bail!(
             "{fleet} has no snapshots in the store: `helio snapshot list` shows which fleets have"

@@ -3,8 +3,7 @@ use super::{find, history};
 use crate::output::{self, shown_time, with_progress};
 use anyhow::bail;
 use heliograph_snapshot::{FleetName, Section};
-use heliograph_store::redis::RedisStore;
-use heliograph_store::{Notice, PinOrder, Pinned, Record, Store};
+use heliograph_store::{Notice, OperatorStore, PinOrder, Pinned, Record};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -51,7 +50,10 @@ struct Operator {
 /// A translator obeys within seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) async fn rollback(store: &RedisStore, args: &RollbackArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn rollback(
+    store: &OperatorStore,
+    args: &RollbackArgs,
+) -> anyhow::Result<ExitCode> {
     let fleet = &args.fleet;
     let history = history(store, fleet).await?;
     let record = find(&history, &args.head)?;
@@ -75,10 +77,10 @@ pub(super) async fn rollback(store: &RedisStore, args: &RollbackArgs) -> anyhow:
     obeyed(store, fleet, number, &format!("pinned to {head}")).await
 }
 
-pub(super) async fn release(store: &RedisStore, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
+pub(super) async fn release(store: &OperatorStore, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
     let fleet = &args.fleet;
-    let orders = store.inspect(vec![fleet.clone()]).await?.orders;
-    let newest = store.newest(vec![fleet.clone()]).await?;
+    let orders = store.history.inspect(vec![fleet.clone()]).await?.orders;
+    let newest = store.reader.newest(vec![fleet.clone()]).await?;
     if Pinned::of(newest.get(fleet).map(|record| &**record), orders.get(fleet)).is_none() {
         bail!("{fleet} is not pinned");
     }
@@ -88,17 +90,17 @@ pub(super) async fn release(store: &RedisStore, args: &ReleaseArgs) -> anyhow::R
 
 /// Writes an order for the translator. Returns its number.
 async fn give(
-    store: &RedisStore,
+    store: &OperatorStore,
     fleet: &FleetName,
     at: Option<Arc<Record>>,
     operator: &Operator,
     reason: &str,
 ) -> anyhow::Result<u64> {
     let now = SystemTime::now();
-    let number = PinOrder::next_number(store, fleet, now).await?;
+    let number = PinOrder::next_number(&*store.history, &*store.reader, fleet, now).await?;
     let cut = |text: &str| text[..text.floor_char_boundary(PinOrder::TEXT)].into();
     let (by, reason) = (cut(&operator.name()), cut(reason));
-    store.order(fleet.clone(), PinOrder { number, at, time: now, by, reason }).await?;
+    store.history.order(fleet.clone(), PinOrder { number, at, time: now, by, reason }).await?;
     Ok(number)
 }
 
@@ -111,12 +113,12 @@ impl Operator {
 
 /// Waits until the translator has published what was asked for.
 async fn obeyed(
-    store: &RedisStore,
+    store: &OperatorStore,
     fleet: &FleetName,
     number: u64,
     what: &str,
 ) -> anyhow::Result<ExitCode> {
-    let mut watch = store.watch();
+    let mut watch = store.reader.watch();
     let published = timeout(PATIENCE, async {
         loop {
             match watch.next().await {

@@ -3,8 +3,7 @@ use crate::commands::translate::readable;
 use crate::output::{self, Format, Table};
 use anyhow::bail;
 use heliograph_snapshot::{FleetName, Resource, ResourceType, Section};
-use heliograph_store::redis::RedisStore;
-use heliograph_store::{Loaded, Record, Store};
+use heliograph_store::{Loaded, OperatorStore, Record};
 use serde::Serialize;
 use serde_json::Value;
 use std::process::ExitCode;
@@ -56,10 +55,10 @@ struct Row {
     resource: Option<Value>,
 }
 
-pub(super) async fn run(store: &RedisStore, args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(store: &OperatorStore, args: &Args) -> anyhow::Result<ExitCode> {
     let sections = args.sections()?;
     let record = args.record(store).await?;
-    let Loaded { snapshot, unopened } = store.load(record.clone(), None).await?;
+    let Loaded { snapshot, unopened } = store.reader.load(record.clone(), None).await?;
     if !unopened.is_empty() {
         output::note(&format!(
             "{} secrets are missing, because this key ring has not the key they are sealed with",
@@ -104,11 +103,11 @@ impl Args {
         }
     }
 
-    async fn record(&self, store: &RedisStore) -> anyhow::Result<Arc<Record>> {
+    async fn record(&self, store: &OperatorStore) -> anyhow::Result<Arc<Record>> {
         if let Some(head) = &self.head {
             return find(&super::history(store, &self.fleet).await?, head);
         }
-        let newest = store.newest(vec![self.fleet.clone()]).await?;
+        let newest = store.reader.newest(vec![self.fleet.clone()]).await?;
         match newest.into_values().next() {
             Some(record) if record.is_live() => Ok(record),
             Some(_) => bail!("{} is retired: its Gateway is gone", self.fleet),

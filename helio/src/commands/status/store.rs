@@ -1,7 +1,7 @@
 use crate::output::shown_time;
 use anyhow::anyhow;
 use heliograph_snapshot::Head;
-use heliograph_store::{Pinned, Presence, Store, StoreArgs};
+use heliograph_store::{OperatorStore, Pinned, Presence, StoreArgs};
 use prometheus::Registry;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub(crate) async fn ask(args: &StoreArgs, limit: Duration) -> anyhow::Result<Opt
     if args.redis.store.is_none() {
         return Ok(None);
     }
-    let store = args.open(&Registry::new())?;
+    let store = args.open_for_operator(&Registry::new())?;
     timeout(limit, StoreFacts::of(&store))
         .await
         .unwrap_or_else(|_| Err(anyhow!("no answer within {limit:?}")))
@@ -51,12 +51,13 @@ pub(crate) async fn ask(args: &StoreArgs, limit: Duration) -> anyhow::Result<Opt
 }
 
 impl StoreFacts {
-    async fn of(store: &impl Store) -> anyhow::Result<Self> {
-        let found = store.inspect(Vec::new()).await?;
-        let mut replicas: Vec<_> = store.present().await?.into_iter().map(Replica::of).collect();
+    async fn of(store: &OperatorStore) -> anyhow::Result<Self> {
+        let found = store.history.inspect(Vec::new()).await?;
+        let presences = store.replicas.read_presences().await?;
+        let mut replicas: Vec<_> = presences.into_iter().map(Replica::of).collect();
         replicas.sort_by(|one, other| one.name.cmp(&other.name));
         // A fleet that is retired keeps a head for days, so that no older write brings it back.
-        let records = store.newest(found.heads.into_keys().collect()).await?;
+        let records = store.reader.newest(found.heads.into_keys().collect()).await?;
         let live = records.into_iter().filter(|(_, record)| record.is_live());
         let live: BTreeMap<_, _> = live.collect();
         let pins = live.iter().filter_map(|(fleet, record)| {
@@ -107,13 +108,13 @@ fn as_text<S: serde::Serializer>(
 mod tests {
     use super::*;
     use heliograph_snapshot::{FleetName, Snapshot};
-    use heliograph_store::{Embedded, PinState, Publication, Retirement};
+    use heliograph_store::{Embedded, PinState, Publication, Retirement, Writer};
     use std::sync::Arc;
     use std::time::SystemTime;
 
     #[tokio::test]
     async fn a_fleet_that_is_retired_is_not_there() {
-        let store = Embedded::new();
+        let store = Arc::new(Embedded::new());
         let term = store.claim(None).await.unwrap().term;
         let head = |sequence| Head { epoch: term.epoch, fence: term.fence, sequence };
         for name in ["default/gone", "default/web"] {
@@ -137,7 +138,7 @@ mod tests {
             order: 0,
         };
         store.retire(retirement).await.unwrap();
-        let facts = StoreFacts::of(&store).await.unwrap();
+        let facts = StoreFacts::of(&OperatorStore::new(store)).await.unwrap();
         assert_eq!(facts.fleets().collect::<Vec<_>>(), ["default/web"]);
     }
 }

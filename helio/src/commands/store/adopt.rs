@@ -1,5 +1,5 @@
 use crate::output;
-use heliograph_store::{Store, StoreArgs};
+use heliograph_store::StoreArgs;
 use prometheus::Registry;
 use std::process::ExitCode;
 
@@ -19,9 +19,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn adopt(args: &Args) -> anyhow::Result<ExitCode> {
-    let store = args.store.open(&Registry::new())?;
-    let from = store.term().await?;
-    let fleets = store.inspect(Vec::new()).await?.heads.len();
+    let history = args.store.open_for_operator(&Registry::new())?.history;
+    let from = history.term().await?;
+    let fleets = history.inspect(Vec::new()).await?.heads.len();
     output::note(&format!(
         "The store is in epoch {}, and its newest translator has the fence {}. This begins a new epoch:\n\
          - a translator that runs now is stopped by its next write, and has to be started again;\n\
@@ -34,7 +34,7 @@ async fn adopt(args: &Args) -> anyhow::Result<ExitCode> {
         output::note("nothing was changed");
         return Ok(ExitCode::FAILURE);
     }
-    let to = store.adopt(from).await?;
+    let to = history.adopt(from).await?;
     output::line(&format!("the epoch is {} now", to.epoch))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,8 +3,8 @@
 use futures::future::BoxFuture;
 use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Snapshot};
 use heliograph_store::{
-    AckReport, Answer, Claim, Cleaned, Embedded, Inspection, Loaded, Notice, PinOrder, Publication,
-    Published, Record, Retirement, Store, StoreError, Term, Watch,
+    Claim, Cleaned, Embedded, Inspection, Inspector, Loaded, Notice, PinOrder, Publication,
+    Published, Reader, Record, Retirement, StoreError, StoreFuture, Term, Watch, Writer,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -75,8 +75,8 @@ impl Liar {
     }
 }
 
-impl Store for Liar {
-    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+impl Writer for Liar {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
         Box::pin(async move {
             let earlier = self.state().claimed;
             if let Some(fence) = earlier.filter(|_| self.lie == Lie::Forgets) {
@@ -95,7 +95,7 @@ impl Store for Liar {
         self.inner().address_of_secret(body)
     }
 
-    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+    fn publish(&self, publication: Publication) -> StoreFuture<'_, Published> {
         Box::pin(async move {
             if self.lie == Lie::DropsTheThird && publication.snapshot.head.sequence == 3 {
                 return Ok(Published::default());
@@ -107,12 +107,32 @@ impl Store for Liar {
         })
     }
 
+    fn retire(&self, retirement: Retirement) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.inner().retire(retirement).await })
+    }
+
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> StoreFuture<'_, ()> {
+        Box::pin(async move { self.inner().restore_order(fleet, order).await })
+    }
+
+    fn clean(&self, newest: Arc<Snapshot>) -> StoreFuture<'_, Cleaned> {
+        Box::pin(async move { self.inner().clean(newest).await })
+    }
+}
+
+impl Inspector for Liar {
+    fn inspect(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, Inspection> {
+        Box::pin(async move { self.inner().inspect(fleets).await })
+    }
+}
+
+impl Reader for Liar {
     fn watch(&self) -> Box<dyn Watch> {
         let inner = self.inner().watch();
         Box::new(LyingWatch { lie: self.lie, inner, before: None, again: None })
     }
 
-    fn load(&self, record: Arc<Record>, _known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+    fn load(&self, record: Arc<Record>, _known: Option<Arc<Snapshot>>) -> StoreFuture<'_, Loaded> {
         Box::pin(async move {
             let missing = || StoreError::Refused("never published".to_owned());
             let snapshot = self.bend(&record).ok_or_else(missing)?;
@@ -120,48 +140,8 @@ impl Store for Liar {
         })
     }
 
-    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
-        Box::pin(async move { self.inner().retire(retirement).await })
-    }
-
-    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
-        Box::pin(async move { self.inner().inspect(fleets).await })
-    }
-
-    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+    fn newest(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, BTreeMap<FleetName, Arc<Record>>> {
         Box::pin(async move { self.inner().newest(fleets).await })
-    }
-
-    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
-        Box::pin(async move { self.inner().clean(newest).await })
-    }
-
-    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
-        Box::pin(async move { self.inner().history(fleet).await })
-    }
-
-    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        Box::pin(async move { self.inner().order(fleet, order).await })
-    }
-
-    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        Box::pin(async move { self.inner().restore_order(fleet, order).await })
-    }
-
-    fn report(&self, report: AckReport) -> Answer<'_, ()> {
-        Box::pin(async move { self.inner().report(report).await })
-    }
-
-    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
-        Box::pin(async move { self.inner().reports().await })
-    }
-
-    fn term(&self) -> Answer<'_, Term> {
-        Box::pin(async move { self.inner().term().await })
-    }
-
-    fn adopt(&self, from: Term) -> Answer<'_, Term> {
-        Box::pin(async move { self.inner().adopt(from).await })
     }
 }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use heliograph_checker::{Content, Event, Outcome, Violation, check};
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{Notice, PinState, Publication, Store, Watch};
+use heliograph_store::{Notice, PinState, Publication, Reader, Watch, Writer};
 use std::sync::Arc;
 use std::time::SystemTime;
 

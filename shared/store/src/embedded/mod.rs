@@ -2,14 +2,15 @@
 //!
 //! [`Table`] decides, without IO and without a clock; here it is locked, given the time, and its changes rung for.
 
-mod reader;
+mod changes;
 mod table;
 
-use self::reader::Reader;
+use self::changes::EmbeddedWatch;
 use self::table::Table;
 use crate::{
-    AckReport, Answer, Claim, Cleaned, Inspection, Loaded, PinOrder, Presence, Publication,
-    Published, Record, Retirement, Store, StoreError, Term, Watch,
+    AckReport, Claim, Cleaned, FeedbackReader, FeedbackSender, History, Inspection, Inspector,
+    Loaded, PinOrder, Presence, Publication, Published, Reader, Record, Replicas, Retirement,
+    StoreError, StoreFuture, Term, Watch, Writer,
 };
 use heliograph_snapshot::{Address, FleetName, Snapshot};
 use std::collections::BTreeMap;
@@ -62,8 +63,8 @@ impl Default for Embedded {
     }
 }
 
-impl Store for Embedded {
-    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+impl Writer for Embedded {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
         Box::pin(async move { self.table().claim(fence, unix_milliseconds()) })
     }
 
@@ -72,82 +73,94 @@ impl Store for Embedded {
         Address::of(body)
     }
 
-    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+    fn publish(&self, publication: Publication) -> StoreFuture<'_, Published> {
         Box::pin(async move {
             self.change(|table| table.publish(publication))?;
             Ok(Published::default())
         })
     }
 
-    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+    fn retire(&self, retirement: Retirement) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.change(|table| table.retire(retirement)) })
     }
 
-    fn inspect(&self, _fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
-        Box::pin(async move { Ok(self.table().inspect()) })
+    /// Nothing is lost here, so what is to be restored is in the history.
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> StoreFuture<'_, ()> {
+        self.order(fleet, order)
     }
 
     /// What nothing leads to is freed when the last who holds it lets go, and nothing is sealed.
-    fn clean(&self, _newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+    fn clean(&self, _newest: Arc<Snapshot>) -> StoreFuture<'_, Cleaned> {
         Box::pin(async { Ok(Cleaned::default()) })
     }
+}
 
+impl Reader for Embedded {
     fn watch(&self) -> Box<dyn Watch> {
-        Box::new(Reader::new(self.table.clone(), self.doorbell.subscribe()))
+        Box::new(EmbeddedWatch::new(self.table.clone(), self.doorbell.subscribe()))
     }
 
-    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+    fn newest(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, BTreeMap<FleetName, Arc<Record>>> {
         Box::pin(async move { Ok(self.table().newest(&fleets)) })
     }
 
-    fn load(&self, record: Arc<Record>, _known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+    fn load(&self, record: Arc<Record>, _known: Option<Arc<Snapshot>>) -> StoreFuture<'_, Loaded> {
         Box::pin(async move {
             let snapshot = self.table().load(&record)?;
             Ok(Loaded { snapshot, unopened: Vec::new() })
         })
     }
+}
 
-    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
+impl Inspector for Embedded {
+    fn inspect(&self, _fleets: Vec<FleetName>) -> StoreFuture<'_, Inspection> {
+        Box::pin(async move { Ok(self.table().inspect()) })
+    }
+}
+
+impl History for Embedded {
+    fn history(&self, fleet: FleetName) -> StoreFuture<'_, Vec<Arc<Record>>> {
         Box::pin(async move { Ok(self.table().history(&fleet)) })
     }
 
-    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+    fn order(&self, fleet: FleetName, order: PinOrder) -> StoreFuture<'_, ()> {
         Box::pin(async move { self.table().order(fleet, order) })
     }
 
-    /// Nothing is lost here, so what is to be restored is in the history.
-    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        self.order(fleet, order)
-    }
-
-    fn report(&self, report: AckReport) -> Answer<'_, ()> {
-        Box::pin(async move {
-            self.table().report(report, Instant::now());
-            Ok(())
-        })
-    }
-
-    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
-        Box::pin(async move { Ok(self.table().reports(Instant::now())) })
-    }
-
-    fn appear(&self, presence: Presence) -> Answer<'_, ()> {
-        Box::pin(async move {
-            self.table().appear(presence, Instant::now());
-            Ok(())
-        })
-    }
-
-    fn present(&self) -> Answer<'_, Vec<Presence>> {
-        Box::pin(async move { Ok(self.table().present(Instant::now())) })
-    }
-
-    fn term(&self) -> Answer<'_, Term> {
+    fn term(&self) -> StoreFuture<'_, Term> {
         Box::pin(async move { Ok(self.table().term()) })
     }
 
-    fn adopt(&self, from: Term) -> Answer<'_, Term> {
+    fn adopt(&self, from: Term) -> StoreFuture<'_, Term> {
         Box::pin(async move { self.table().adopt(from) })
+    }
+}
+
+impl FeedbackSender for Embedded {
+    fn send_report(&self, report: AckReport) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.table().set_report(report, Instant::now());
+            Ok(())
+        })
+    }
+}
+
+impl FeedbackReader for Embedded {
+    fn read_reports(&self) -> StoreFuture<'_, Vec<AckReport>> {
+        Box::pin(async move { Ok(self.table().reports(Instant::now())) })
+    }
+}
+
+impl Replicas for Embedded {
+    fn send_presence(&self, presence: Presence) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.table().set_presence(presence, Instant::now());
+            Ok(())
+        })
+    }
+
+    fn read_presences(&self) -> StoreFuture<'_, Vec<Presence>> {
+        Box::pin(async move { Ok(self.table().presences(Instant::now())) })
     }
 }
 
@@ -186,25 +199,25 @@ mod tests {
     async fn a_replica_that_falls_silent_is_forgotten() {
         let store = Embedded::new();
         let report = |replica: &str| AckReport { replica: replica.into(), ..AckReport::default() };
-        store.report(report("silent")).await.unwrap();
-        store.report(report("speaking")).await.unwrap();
+        store.send_report(report("silent")).await.unwrap();
+        store.send_report(report("speaking")).await.unwrap();
         tokio::time::advance(ACKS_EXPIRY - Duration::from_millis(1)).await;
-        store.report(report("speaking")).await.unwrap();
-        assert_eq!(store.reports().await.unwrap().len(), 2);
+        store.send_report(report("speaking")).await.unwrap();
+        assert_eq!(store.read_reports().await.unwrap().len(), 2);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(store.reports().await.unwrap(), [report("speaking")]);
+        assert_eq!(store.read_reports().await.unwrap(), [report("speaking")]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_replica_that_is_gone_is_not_present() {
         let store = Embedded::new();
         let presence = |replica: &str| Presence { replica: replica.into(), ..Presence::default() };
-        store.appear(presence("gone")).await.unwrap();
+        store.send_presence(presence("gone")).await.unwrap();
         tokio::time::advance(PRESENCE_EXPIRY - Duration::from_millis(1)).await;
-        store.appear(presence("here")).await.unwrap();
-        assert_eq!(store.present().await.unwrap().len(), 2);
+        store.send_presence(presence("here")).await.unwrap();
+        assert_eq!(store.read_presences().await.unwrap().len(), 2);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(store.present().await.unwrap(), [presence("here")]);
+        assert_eq!(store.read_presences().await.unwrap(), [presence("here")]);
     }
 
     #[tokio::test]

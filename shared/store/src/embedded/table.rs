@@ -193,7 +193,7 @@ impl Table {
         Ok(())
     }
 
-    pub(super) fn report(&mut self, report: AckReport, now: Instant) {
+    pub(super) fn set_report(&mut self, report: AckReport, now: Instant) {
         self.expire(now);
         self.reports.insert(report.replica.clone(), (now + ACKS_EXPIRY, report));
     }
@@ -203,12 +203,12 @@ impl Table {
         self.reports.values().map(|(_, report)| report.clone()).collect()
     }
 
-    pub(super) fn appear(&mut self, presence: Presence, now: Instant) {
+    pub(super) fn set_presence(&mut self, presence: Presence, now: Instant) {
         self.expire(now);
         self.presences.insert(presence.replica.clone(), (now + PRESENCE_EXPIRY, presence));
     }
 
-    pub(super) fn present(&mut self, now: Instant) -> Vec<Presence> {
+    pub(super) fn presences(&mut self, now: Instant) -> Vec<Presence> {
         self.expire(now);
         self.presences.values().map(|(_, presence)| presence.clone()).collect()
     }

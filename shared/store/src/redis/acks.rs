@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const CLOCKS_DIFFER: Duration = Duration::from_secs(2 * ACKS_EXPIRY.as_secs());
 
 impl Shared {
-    pub(super) async fn report(&self, report: AckReport) -> Result<(), StoreError> {
+    pub(super) async fn send_report(&self, report: AckReport) -> Result<(), StoreError> {
         let replica = &report.replica;
         let expires = since_epoch() + ACKS_EXPIRY;
         let set = cmd("SET")
@@ -27,7 +27,7 @@ impl Shared {
         futures::future::try_join(set, list).await.map(|_| ())
     }
 
-    pub(super) async fn reports(&self) -> Result<Vec<AckReport>, StoreError> {
+    pub(super) async fn read_reports(&self) -> Result<Vec<AckReport>, StoreError> {
         let list = cmd("ZRANGE")
             .arg(self.names.replicas())
             .arg(0)

@@ -1,9 +1,11 @@
 use super::cache::{CacheError, SnapshotCacheArgs};
 use super::link::{Link, RedisArgs, RedisSettings, SettingsError};
-use super::{InvalidPrefix, RedisOptions, RedisStore};
+use super::{InvalidPrefix, RedisOptions, RedisStore, SnapshotCache};
 use crate::keys::{KeyError, KeyFile};
+use crate::{DistributorStore, OperatorStore, TranslatorStore};
 use prometheus::Registry;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The flags of a program whose store is in Redis.
 #[derive(Clone, Debug, clap::Args)]
@@ -51,23 +53,33 @@ pub enum OpenError {
 }
 
 impl StoreArgs {
-    /// Opens the store. It waits for nothing: a Redis that is away is found when it is there.
+    /// Opens the store in all its roles. This waits for nothing: a Redis that is away is found when it is there.
     pub fn open(&self, registry: &Registry) -> Result<RedisStore, OpenError> {
         let (link, keys, options) = self.parts()?;
         RedisStore::new(link, keys, options, registry)
     }
 
-    /// The same for a reader that may have a snapshot cache.
-    pub fn open_with_cache(
+    pub fn open_for_translator(&self, registry: &Registry) -> Result<TranslatorStore, OpenError> {
+        Ok(TranslatorStore::new(Arc::new(self.open(registry)?)))
+    }
+
+    pub fn open_for_operator(&self, registry: &Registry) -> Result<OperatorStore, OpenError> {
+        Ok(OperatorStore::new(Arc::new(self.open(registry)?)))
+    }
+
+    /// The store of a distributor, which may have a snapshot cache.
+    pub fn open_for_distributor(
         &self,
         cache: &SnapshotCacheArgs,
         registry: &Registry,
-    ) -> Result<RedisStore, OpenError> {
+    ) -> Result<(DistributorStore, SnapshotCache), OpenError> {
         let (link, keys, options) = self.parts()?;
-        match cache.options() {
-            Some(cache) => RedisStore::with_cache(link, keys, options, &cache, registry),
-            None => RedisStore::new(link, keys, options, registry),
-        }
+        let store = match cache.options() {
+            Some(cache) => RedisStore::with_cache(link, keys, options, &cache, registry)?,
+            None => RedisStore::new(link, keys, options, registry)?,
+        };
+        let cache = store.snapshot_cache();
+        Ok((DistributorStore::new(Arc::new(store)), cache))
     }
 
     fn parts(&self) -> Result<(Link, KeyFile, RedisOptions), OpenError> {

@@ -34,8 +34,9 @@ use self::metrics::{Metrics, Operation};
 use self::names::Names;
 use crate::keys::{KeyFile, KeyRing, Signer};
 use crate::{
-    AckReport, Answer, Claim, Cleaned, Inspection, Loaded, PinOrder, Presence, Publication,
-    Published, Record, Retirement, Store, StoreError, Term, Watch,
+    AckReport, Claim, Cleaned, FeedbackReader, FeedbackSender, History, Inspection, Inspector,
+    Loaded, PinOrder, Presence, Publication, Published, Reader, Record, Replicas, Retirement,
+    StoreError, StoreFuture, Term, Watch, Writer,
 };
 use bytes::Bytes;
 use heliograph_snapshot::{Address, FleetName, Snapshot};
@@ -49,6 +50,12 @@ use std::time::Instant;
 /// Cheap to clone: clones share the connection.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
+    shared: Arc<Shared>,
+}
+
+/// The snapshot cache of a reader. The program around the reader runs it and shows it; it gives no access to the store.
+#[derive(Clone, Debug)]
+pub struct SnapshotCache {
     shared: Arc<Shared>,
 }
 
@@ -119,7 +126,7 @@ impl RedisStore {
     }
 
     /// For a reader, which has its last good snapshots on its disk and begins with them while Redis is away.
-    /// [`RedisStore::write_cache`] puts them there.
+    /// [`SnapshotCache::write`] puts them there.
     pub fn with_cache(
         link: Link,
         keys: KeyFile,
@@ -131,17 +138,9 @@ impl RedisStore {
         Self::open(link, keys, options, Some(cache), registry)
     }
 
-    /// Writes the snapshots that are loaded to the cache, until `stop`, and then what is left, for a few seconds at most.
-    pub async fn write_cache(&self, stop: impl Future<Output = ()>) {
-        match self.shared.cache.clone() {
-            Some(cache) => cache::write(self.shared.clone(), cache, stop).await,
-            None => stop.await,
-        }
-    }
-
-    /// What is served from the cache and not confirmed by Redis; `None` if that is nothing.
-    pub fn served_from_cache(&self) -> Option<ServedFromCache> {
-        self.shared.cache.as_ref()?.served()
+    /// For the program around a reader. Without a cache it does nothing.
+    pub fn snapshot_cache(&self) -> SnapshotCache {
+        SnapshotCache { shared: self.shared.clone() }
     }
 
     fn open(
@@ -176,8 +175,8 @@ impl RedisStore {
     }
 }
 
-impl Store for RedisStore {
-    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
+impl Writer for RedisStore {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
         Box::pin(self.shared.claim(fence))
     }
 
@@ -185,31 +184,33 @@ impl Store for RedisStore {
         Address(self.shared.keys().secret_hash(body))
     }
 
-    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
+    fn publish(&self, publication: Publication) -> StoreFuture<'_, Published> {
         Box::pin(self.shared.publish(publication))
     }
 
-    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
+    fn retire(&self, retirement: Retirement) -> StoreFuture<'_, ()> {
         Box::pin(self.shared.retire(retirement))
     }
 
-    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
-        Box::pin(self.shared.inspect(fleets))
+    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> StoreFuture<'_, ()> {
+        Box::pin(self.shared.restore_order(fleet, order))
     }
 
-    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
+    fn clean(&self, newest: Arc<Snapshot>) -> StoreFuture<'_, Cleaned> {
         Box::pin(self.shared.clean(newest))
     }
+}
 
+impl Reader for RedisStore {
     fn watch(&self) -> Box<dyn Watch> {
         Box::new(watch::RedisWatch::new(self.shared.clone()))
     }
 
-    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+    fn newest(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, BTreeMap<FleetName, Arc<Record>>> {
         Box::pin(async move { self.shared.records(Operation::Compare, &fleets).await })
     }
 
-    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> StoreFuture<'_, Loaded> {
         Box::pin(self.shared.load(record, known))
     }
 
@@ -221,13 +222,13 @@ impl Store for RedisStore {
         self.shared.cache.as_ref().is_some_and(|cache| cache.is_unconfirmed(fleet))
     }
 
-    fn used(&self, fleets: &[FleetName]) {
+    fn mark_used(&self, fleets: &[FleetName]) {
         if let Some(cache) = &self.shared.cache {
             cache.used(fleets);
         }
     }
 
-    fn dropped(&self, fleet: &FleetName) {
+    fn mark_dropped(&self, fleet: &FleetName) {
         if let Some(cache) = &self.shared.cache {
             cache.dropped(fleet);
         }
@@ -236,41 +237,66 @@ impl Store for RedisStore {
     fn last_use(&self, fleet: &FleetName) -> Option<u64> {
         self.shared.cache.as_ref()?.last_use(fleet)
     }
+}
 
-    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
+impl Inspector for RedisStore {
+    fn inspect(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, Inspection> {
+        Box::pin(self.shared.inspect(fleets))
+    }
+}
+
+impl History for RedisStore {
+    fn history(&self, fleet: FleetName) -> StoreFuture<'_, Vec<Arc<Record>>> {
         Box::pin(self.shared.history(fleet))
     }
 
-    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
+    fn order(&self, fleet: FleetName, order: PinOrder) -> StoreFuture<'_, ()> {
         Box::pin(self.shared.order(fleet, order))
     }
 
-    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        Box::pin(self.shared.restore_order(fleet, order))
-    }
-
-    fn report(&self, report: AckReport) -> Answer<'_, ()> {
-        Box::pin(self.shared.report(report))
-    }
-
-    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
-        Box::pin(self.shared.reports())
-    }
-
-    fn appear(&self, presence: Presence) -> Answer<'_, ()> {
-        Box::pin(self.shared.appear(presence))
-    }
-
-    fn present(&self) -> Answer<'_, Vec<Presence>> {
-        Box::pin(self.shared.present())
-    }
-
-    fn term(&self) -> Answer<'_, Term> {
+    fn term(&self) -> StoreFuture<'_, Term> {
         Box::pin(self.shared.term())
     }
 
-    fn adopt(&self, from: Term) -> Answer<'_, Term> {
+    fn adopt(&self, from: Term) -> StoreFuture<'_, Term> {
         Box::pin(self.shared.adopt(from))
+    }
+}
+
+impl FeedbackSender for RedisStore {
+    fn send_report(&self, report: AckReport) -> StoreFuture<'_, ()> {
+        Box::pin(self.shared.send_report(report))
+    }
+}
+
+impl FeedbackReader for RedisStore {
+    fn read_reports(&self) -> StoreFuture<'_, Vec<AckReport>> {
+        Box::pin(self.shared.read_reports())
+    }
+}
+
+impl Replicas for RedisStore {
+    fn send_presence(&self, presence: Presence) -> StoreFuture<'_, ()> {
+        Box::pin(self.shared.send_presence(presence))
+    }
+
+    fn read_presences(&self) -> StoreFuture<'_, Vec<Presence>> {
+        Box::pin(self.shared.read_presences())
+    }
+}
+
+impl SnapshotCache {
+    /// Writes the snapshots that are loaded to the cache, until `stop`, and then what is left, for a few seconds at most.
+    pub async fn write(&self, stop: impl Future<Output = ()>) {
+        match self.shared.cache.clone() {
+            Some(cache) => cache::write(self.shared.clone(), cache, stop).await,
+            None => stop.await,
+        }
+    }
+
+    /// What is served from the cache and not confirmed by Redis; `None` if that is nothing.
+    pub fn served(&self) -> Option<ServedFromCache> {
+        self.shared.cache.as_ref()?.served()
     }
 }
 

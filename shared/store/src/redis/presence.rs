@@ -11,7 +11,7 @@ const CLOCKS_DIFFER: Duration = Duration::from_secs(6 * PRESENCE_EXPIRY.as_secs(
 impl Shared {
     /// The list is cleared each time of those that are gone for long, and not by name: one may come back meanwhile, and
     /// then its time is another.
-    pub(super) async fn appear(&self, presence: Presence) -> Result<(), StoreError> {
+    pub(super) async fn send_presence(&self, presence: Presence) -> Result<(), StoreError> {
         let (replica, list) = (&presence.replica, self.names.presences());
         let expires = since_epoch() + PRESENCE_EXPIRY;
         let set = cmd("SET")
@@ -28,7 +28,7 @@ impl Shared {
         futures::future::try_join_all(queries).await.map(|_| ())
     }
 
-    pub(super) async fn present(&self) -> Result<Vec<Presence>, StoreError> {
+    pub(super) async fn read_presences(&self) -> Result<Vec<Presence>, StoreError> {
         let list = cmd("ZRANGE")
             .arg(self.names.presences())
             .arg(0)

@@ -8,7 +8,7 @@ mod board;
 mod tests;
 
 use self::board::{Board, Outcome, Request};
-use crate::{Record, Store, StoreError, Watch};
+use crate::{Reader, Record, StoreError, Watch};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 ///
 /// Where memory does not suffice for all, the reader chooses: see [`Subscription::choosing`].
 pub struct Subscription {
-    store: Arc<dyn Store>,
+    reader: Arc<dyn Reader>,
     watch: Box<dyn Watch>,
     loads: FuturesUnordered<BoxFuture<'static, Outcome>>,
     board: Board,
@@ -56,20 +56,20 @@ pub enum Update {
 const KEY_LOOK: Duration = Duration::from_secs(1);
 
 impl Subscription {
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self::with(store, Board::default())
+    pub fn new(reader: Arc<dyn Reader>) -> Self {
+        Self::with(reader, Board::default())
     }
 
     /// For a reader that chooses the fleets whose snapshots it has. Of the others it is told that they are there, which
     /// costs no load however often they change.
-    pub fn choosing(store: Arc<dyn Store>) -> Self {
-        Self::with(store, Board::choosing())
+    pub fn choosing(reader: Arc<dyn Reader>) -> Self {
+        Self::with(reader, Board::choosing())
     }
 
-    fn with(store: Arc<dyn Store>, board: Board) -> Self {
-        let watch = store.watch();
-        let key_changes = store.key_changes();
-        Self { store, watch, loads: FuturesUnordered::new(), board, key_changes }
+    fn with(reader: Arc<dyn Reader>, board: Board) -> Self {
+        let watch = reader.watch();
+        let key_changes = reader.key_changes();
+        Self { reader, watch, loads: FuturesUnordered::new(), board, key_changes }
     }
 
     /// The next update. Dropping the future loses nothing.
@@ -78,12 +78,12 @@ impl Subscription {
             if let Some(update) = self.board.take() {
                 return update;
             }
-            let key_changes = self.store.key_changes();
+            let key_changes = self.reader.key_changes();
             if key_changes != std::mem::replace(&mut self.key_changes, key_changes) {
                 self.board.keys_changed();
             }
             while let Some(request) = self.board.begin_load(Instant::now()) {
-                self.loads.push(load(self.store.clone(), request));
+                self.loads.push(load(self.reader.clone(), request));
             }
             let due = self.board.next_retry();
             tokio::select! {
@@ -112,17 +112,17 @@ impl Subscription {
     /// head.
     pub fn let_go(&mut self, fleet: &FleetName) {
         self.board.let_go(fleet);
-        self.store.dropped(fleet);
+        self.reader.mark_dropped(fleet);
     }
 
-    /// See [`Store::used`].
-    pub fn used(&self, fleets: &[FleetName]) {
-        self.store.used(fleets);
+    /// See [`Reader::mark_used`].
+    pub fn mark_used(&self, fleets: &[FleetName]) {
+        self.reader.mark_used(fleets);
     }
 
-    /// See [`Store::last_use`].
+    /// See [`Reader::last_use`].
     pub fn last_use(&self, fleet: &FleetName) -> Option<u64> {
-        self.store.last_use(fleet)
+        self.reader.last_use(fleet)
     }
 
     /// How many fleets stay at an older snapshot because what the store holds of their newest cannot be used.
@@ -146,9 +146,9 @@ impl Subscription {
     }
 }
 
-fn load(store: Arc<dyn Store>, request: Request) -> BoxFuture<'static, Outcome> {
+fn load(reader: Arc<dyn Reader>, request: Request) -> BoxFuture<'static, Outcome> {
     Box::pin(async move {
-        let loaded = store.load(request.record.clone(), request.known).await;
+        let loaded = reader.load(request.record.clone(), request.known).await;
         Outcome { record: request.record, loaded }
     })
 }

@@ -4,7 +4,7 @@ use crate::raw::Raw;
 use crate::servers::{Server, until};
 use crate::world::{Keys, Program, cluster, fleet, set, until_synced};
 use heliograph_snapshot::ResourceType;
-use heliograph_store::Store;
+use heliograph_store::Reader;
 use std::sync::Arc;
 use std::time::Instant;
 

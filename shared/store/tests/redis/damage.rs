@@ -7,7 +7,7 @@ use crate::world::{
     until_at,
 };
 use heliograph_snapshot::{Change, ResourceType};
-use heliograph_store::{Store, Update};
+use heliograph_store::{Reader, Update};
 
 const OBJECTS: &str = "heliograph:{default/one}:objects";
 

@@ -8,7 +8,10 @@ use crate::world::{
 };
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::redis::RedisOptions;
-use heliograph_store::{AckReport, PinOrder, Retirement, Store, StoreError, Watch};
+use heliograph_store::{
+    AckReport, FeedbackReader, FeedbackSender, History, Inspector, PinOrder, Reader, Retirement,
+    StoreError, Watch, Writer,
+};
 use std::time::SystemTime;
 
 const HEAD: &str = "heliograph:{default/one}:head";
@@ -228,7 +231,7 @@ async fn an_order_that_was_followed_by_another_cannot_be_put_back() {
     assert!(store.claim(None).await.unwrap().orders.is_empty());
     assert_eq!(scene.writer.metric("refused_records_total{reason=\"older\"}"), 1);
     // An operator is not kept from giving the next.
-    let number = PinOrder::next_number(&store, &one, SystemTime::UNIX_EPOCH).await.unwrap();
+    let number = PinOrder::next_number(&store, &store, &one, SystemTime::UNIX_EPOCH).await.unwrap();
     assert_eq!(number, 3);
     store.order(one.clone(), pin(number, &record)).await.unwrap();
     assert_eq!(ordered().await[&one].number, 3);
@@ -239,23 +242,23 @@ async fn a_forged_report_is_refused() {
     let mut scene = Scene::new().await;
     let report = |replica: &str| AckReport { replica: replica.into(), ..AckReport::default() };
     for replica in ["one", "two"] {
-        scene.reader.store.report(report(replica)).await.unwrap();
+        scene.reader.store.send_report(report(replica)).await.unwrap();
     }
     let key = |replica: &str| format!("heliograph:ack:{{acks}}:{replica}");
     let [first, second] = ["one", "two"].map(key);
     let (one, two) = (scene.raw.get(&first).await.unwrap(), scene.raw.get(&second).await.unwrap());
     let store = scene.writer.store.clone();
-    assert_eq!(store.reports().await.unwrap().len(), 2);
+    assert_eq!(store.read_reports().await.unwrap().len(), 2);
     let mut flipped = one.clone();
     *flipped.last_mut().unwrap() ^= 1;
     let record = scene.raw.get(HEAD).await.unwrap();
     for forged in [&flipped[..], b"nonsense", &record[b"0.1.2\n".len()..], &two] {
         scene.raw.set(&first, &one).await;
-        assert_eq!(store.reports().await.unwrap().len(), 2);
+        assert_eq!(store.read_reports().await.unwrap().len(), 2);
         let before = refused_orders(&scene.writer);
         scene.raw.set(&first, forged).await;
         for _ in 0..2 {
-            assert_eq!(store.reports().await, Ok(vec![report("two")]));
+            assert_eq!(store.read_reports().await, Ok(vec![report("two")]));
         }
         assert_eq!(refused_orders(&scene.writer), before + 1, "counted once");
     }
@@ -304,8 +307,8 @@ async fn what_is_signed_for_one_installation_is_refused_by_another() {
     let record = scene.writer.store.history(one.clone()).await.unwrap().remove(1);
     scene.writer.store.order(one.clone(), pin(1, &record)).await.unwrap();
     let report = AckReport { replica: "replica".into(), ..AckReport::default() };
-    scene.reader.store.report(report.clone()).await.unwrap();
-    green.store.report(report).await.unwrap();
+    scene.reader.store.send_report(report.clone()).await.unwrap();
+    green.store.send_report(report).await.unwrap();
 
     let head = scene.raw.get(HEAD).await.unwrap();
     scene.raw.set("green:{default/one}:head", &head).await;
@@ -316,7 +319,7 @@ async fn what_is_signed_for_one_installation_is_refused_by_another() {
 
     let inspection = green.store.inspect(vec![one.clone()]).await.unwrap();
     assert!(inspection.heads.is_empty() && inspection.orders.is_empty(), "{inspection:?}");
-    assert_eq!(green.store.reports().await, Ok(vec![]));
+    assert_eq!(green.store.read_reports().await, Ok(vec![]));
     assert_eq!(green.metric("refused_records_total{reason=\"forged\"}"), 3);
 }
 
@@ -332,8 +335,8 @@ async fn bytes_that_are_no_text_are_left_alone() {
     scene.raw.set_field("heliograph:{index}:heads", b"default/one", junk).await;
     scene.raw.ask::<()>("ZADD", ("heliograph:ack:{acks}", 1, junk)).await;
     let report = AckReport { replica: "replica".into(), ..AckReport::default() };
-    scene.reader.store.report(report.clone()).await.unwrap();
-    assert_eq!(scene.writer.store.reports().await, Ok(vec![report]));
+    scene.reader.store.send_report(report.clone()).await.unwrap();
+    assert_eq!(scene.writer.store.read_reports().await, Ok(vec![report]));
     scene.leader.repair().await.unwrap();
     assert_eq!(scene.reader.record(&one).await.unwrap().head, scene.leader.head(2));
 
@@ -361,10 +364,10 @@ async fn with_another_key_ring_the_history_is_not_empty_but_unreadable() {
 async fn only_replicas_that_are_long_gone_are_forgotten() {
     let mut scene = Scene::new().await;
     let report = AckReport { replica: "here".into(), ..AckReport::default() };
-    scene.reader.store.report(report).await.unwrap();
+    scene.reader.store.send_report(report).await.unwrap();
     scene.raw.ask::<()>("DEL", "heliograph:ack:{acks}:here").await;
     scene.raw.ask::<()>("ZADD", ("heliograph:ack:{acks}", 1, "gone")).await;
-    assert_eq!(scene.writer.store.reports().await, Ok(vec![]));
+    assert_eq!(scene.writer.store.read_reports().await, Ok(vec![]));
     let listed: Vec<String> = scene.raw.ask("ZRANGE", ("heliograph:ack:{acks}", 0, -1)).await;
     assert_eq!(listed, ["here"]);
 }

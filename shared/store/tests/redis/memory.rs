@@ -5,7 +5,7 @@ use crate::servers::{Server, until};
 use crate::world::{Keys, LONG, Leader, Program, cluster, endpoints, fleet, set, settings};
 use heliograph_snapshot::{Change, FleetName, Head, ResourceType};
 use heliograph_store::redis::{RedisOptions, Spare};
-use heliograph_store::{Store, StoreError, Update};
+use heliograph_store::{History, Reader, StoreError, Update, Writer};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

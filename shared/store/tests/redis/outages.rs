@@ -7,7 +7,7 @@ use crate::world::{
     until_synced,
 };
 use heliograph_snapshot::{FleetName, Head};
-use heliograph_store::{Store, Subscription, Update};
+use heliograph_store::{History, Inspector, Reader, Subscription, Update, Writer};
 use heliograph_testing::Stopwatch;
 use std::collections::BTreeSet;
 use std::time::Duration;

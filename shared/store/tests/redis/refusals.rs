@@ -3,7 +3,7 @@
 use crate::servers::{Certificates, Server, until};
 use crate::world::{Keys, Program, cluster, fleet, next_record, unavailable, until_synced};
 use heliograph_store::redis::link::RedisArgs;
-use heliograph_store::{Store, StoreArgs};
+use heliograph_store::{History, Reader, StoreArgs, Writer};
 use prometheus::Registry;
 use std::fs;
 

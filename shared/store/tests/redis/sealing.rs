@@ -7,7 +7,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use heliograph_snapshot::{FleetName, ResourceType, Version};
 use heliograph_store::keys::KeyRing;
-use heliograph_store::{AckReport, FleetReport, RejectionReport, Store, StoreError, Update};
+use heliograph_store::{
+    AckReport, FeedbackSender, FleetReport, History, Inspector, Reader, RejectionReport,
+    StoreError, Update, Writer,
+};
 use rcgen::KeyPair;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +64,7 @@ async fn a_private_key_is_nowhere_in_redis() {
         [(scene.one.clone(), FleetReport { rejections: vec![rejection], ..Default::default() })];
     let report =
         AckReport { replica: "replica".into(), fleets: fleets.into(), ..AckReport::default() };
-    scene.program.store.report(report).await.unwrap();
+    scene.program.store.send_report(report).await.unwrap();
 
     let everything = scene.raw.everything().await;
     let found = |needle: &[u8]| {

@@ -9,7 +9,7 @@ use crate::world::{
 };
 use heliograph_snapshot::{Change, FleetName, ResourceType};
 use heliograph_store::redis::{RedisOptions, RedisStore, Spare};
-use heliograph_store::{PinState, Record, State, Store, StoreError};
+use heliograph_store::{History, Inspector, PinState, Reader, Record, State, StoreError, Writer};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;

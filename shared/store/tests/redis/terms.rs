@@ -5,7 +5,7 @@ use crate::servers::Server;
 use crate::shared;
 use crate::world::{Keys, Leader, Program, cluster, fleet, next_record, settings, until_synced};
 use heliograph_store::redis::RedisOptions;
-use heliograph_store::{Store, StoreError, Term};
+use heliograph_store::{History, Reader, StoreError, Term, Writer};
 use std::time::{Duration, SystemTime};
 
 const TERM: &str = "heliograph:{index}:term";

@@ -6,7 +6,10 @@ use crate::world::{
 };
 use heliograph_store::keys::KeyRing;
 use heliograph_store::redis::RedisOptions;
-use heliograph_store::{AckReport, PinOrder, Presence, Store, StoreError};
+use heliograph_store::{
+    AckReport, FeedbackReader, FeedbackSender, History, Inspector, PinOrder, Presence, Reader,
+    Replicas, StoreError, Writer,
+};
 use std::time::{Duration, SystemTime};
 
 /// A user, and the rest of its line.
@@ -105,9 +108,9 @@ impl<'a> Stage<'a> {
             leader.publish(&fleet("one"), changes).await.unwrap();
         }
         let report = AckReport { replica: "gone".into(), ..AckReport::default() };
-        tester.store.report(report).await.unwrap();
+        tester.store.send_report(report).await.unwrap();
         let presence = Presence { replica: "other".into(), ..Presence::default() };
-        tester.store.appear(presence).await.unwrap();
+        tester.store.send_presence(presence).await.unwrap();
         for server in &stage.servers {
             let _ = server.query::<()>(&["DEL", "heliograph:ack:{acks}:gone"]).await;
         }
@@ -178,7 +181,7 @@ async fn translate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreErro
     let cleaned = store.clean(leader.held[&one].clone()).await?;
     assert!(cleaned.sealed_again > 0);
     assert!(leader.clean(&one).await? > 0);
-    store.reports().await?;
+    store.read_reports().await?;
     // As one that stands by.
     let mut watch = store.watch();
     until_synced(&mut *watch).await;
@@ -197,23 +200,23 @@ async fn distribute(program: &Program, stage: &Stage<'_>) -> Result<(), StoreErr
     stage.until_heard().await;
     program.store.load(found[&fleet("one")].clone(), None).await?;
     let report = AckReport { replica: "replica".into(), ..AckReport::default() };
-    program.store.report(report).await?;
+    program.store.send_report(report).await?;
     let presence = Presence { replica: "replica".into(), ..Presence::default() };
-    program.store.appear(presence).await?;
-    program.store.present().await.map(|_| ())
+    program.store.send_presence(presence).await?;
+    program.store.read_presences().await.map(|_| ())
 }
 
 /// All that an operator does.
 async fn operate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreError> {
     let (store, one) = (&program.store, fleet("one"));
     store.inspect(vec![one.clone()]).await?;
-    store.present().await?;
+    store.read_presences().await?;
     let history = store.history(one.clone()).await?;
     store.load(history[0].clone(), None).await?;
     let mut watch = store.watch();
     until_synced(&mut *watch).await;
     stage.until_heard().await;
-    let number = PinOrder::next_number(store, &one, SystemTime::now()).await?;
+    let number = PinOrder::next_number(store, store, &one, SystemTime::now()).await?;
     store.order(one, pin(number, &history[1])).await?;
     let term = store.term().await?;
     store.adopt(term).await.map(|_| ())

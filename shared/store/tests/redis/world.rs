@@ -7,8 +7,8 @@ use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::{Link, RedisSettings};
 use heliograph_store::redis::{RedisOptions, RedisStore};
 use heliograph_store::{
-    Claim, Notice, PinOrder, PinState, Publication, Published, Record, Retirement, Store,
-    StoreError, Subscription, Term, Update, Watch,
+    Claim, Inspector, Notice, PinOrder, PinState, Publication, Published, Reader, Record,
+    Retirement, StoreError, Subscription, Term, Update, Watch, Writer,
 };
 use prometheus::{Registry, TextEncoder};
 use std::collections::{BTreeMap, BTreeSet};

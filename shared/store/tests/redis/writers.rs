@@ -6,7 +6,7 @@ use crate::world::{
     Keys, Program, addresses, cluster, endpoints, fleet, next_record, unavailable, until_synced,
 };
 use heliograph_snapshot::ResourceType;
-use heliograph_store::{Store, StoreError};
+use heliograph_store::{History, Reader, StoreError, Writer};
 
 const HEAD: &str = "heliograph:{default/one}:head";
 const HISTORY: &str = "heliograph:{default/one}:history";

@@ -1,11 +1,12 @@
+use crate::Store;
 use crate::writer::fleet;
 use heliograph_snapshot::{Head, ResourceType, Version};
-use heliograph_store::{AckReport, Dispute, FleetReport, RejectionReport, Store, Voter, Voters};
+use heliograph_store::{AckReport, Dispute, FleetReport, RejectionReport, Voter, Voters};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) async fn reports_of_all_replicas_are_read_at_once(store: Arc<dyn Store>) {
-    assert!(store.reports().await.unwrap().is_empty());
+    assert!(store.read_reports().await.unwrap().is_empty());
     let one = Head { epoch: 1, fence: 1 << 100, sequence: 3 };
     let rejection = RejectionReport {
         kind: ResourceType::Listener,
@@ -39,18 +40,18 @@ pub(crate) async fn reports_of_all_replicas_are_read_at_once(store: Arc<dyn Stor
     };
     let empty = AckReport { replica: "distributor-2".into(), ..AckReport::default() };
     for report in [&empty, &full] {
-        store.report(report.clone()).await.unwrap();
+        store.send_report(report.clone()).await.unwrap();
     }
     assert_eq!(reports(&*store).await, [full.clone(), empty.clone()]);
     // A replica's word replaces its last.
     let changed = AckReport { fleets: BTreeMap::new(), ..full };
-    store.report(changed.clone()).await.unwrap();
+    store.send_report(changed.clone()).await.unwrap();
     assert_eq!(reports(&*store).await, [changed, empty]);
 }
 
 /// By replica.
 async fn reports(store: &dyn Store) -> Vec<AckReport> {
-    let mut reports = store.reports().await.unwrap();
+    let mut reports = store.read_reports().await.unwrap();
     reports.sort_by(|one, other| one.replica.cmp(&other.replica));
     reports
 }

@@ -1,8 +1,9 @@
 //! A reader that checks what it hears.
 
+use crate::Store;
 use crate::writer::assert_whole;
 use heliograph_snapshot::{FleetName, Head};
-use heliograph_store::{Store, Subscription, Update};
+use heliograph_store::{Subscription, Update};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,9 @@
+use crate::Store;
 use crate::contract::HISTORY;
 use crate::follower::Follower;
 use crate::writer::{Kind, Writer, cause_of, fleet, time_of};
 use heliograph_snapshot::{FleetName, Head, ResourceType};
-use heliograph_store::{PinOrder, Record, State, Store, StoreError};
+use heliograph_store::{PinOrder, Record, State, StoreError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -103,10 +104,10 @@ pub(crate) async fn the_number_of_the_next_order_is_above_all_before(store: Arc<
     let one = fleet("one");
     writer.publish(&one).await.unwrap();
     let now = SystemTime::UNIX_EPOCH + Duration::from_millis(77);
-    assert_eq!(PinOrder::next_number(&*store, &one, now).await.unwrap(), 77);
+    assert_eq!(PinOrder::next_number(&*store, &*store, &one, now).await.unwrap(), 77);
     let record = store.history(one.clone()).await.unwrap().remove(0);
     store.order(one.clone(), pin(100, &record)).await.unwrap();
-    assert_eq!(PinOrder::next_number(&*store, &one, now).await.unwrap(), 101);
+    assert_eq!(PinOrder::next_number(&*store, &*store, &one, now).await.unwrap(), 101);
 }
 
 pub(crate) async fn a_pinned_snapshot_outlives_the_history(store: Arc<dyn Store>) {

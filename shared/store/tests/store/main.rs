@@ -21,10 +21,20 @@ mod writing;
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::Link;
 use heliograph_store::redis::{RedisOptions, RedisStore};
-use heliograph_store::{Embedded, Store};
+use heliograph_store::{
+    Embedded, FeedbackReader, FeedbackSender, History, Reader, Replicas, Writer,
+};
 use prometheus::Registry;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A store in all its roles.
+pub(crate) trait Store:
+    Writer + Reader + History + FeedbackSender + FeedbackReader + Replicas
+{
+}
+
+impl<T> Store for T where T: Writer + Reader + History + FeedbackSender + FeedbackReader + Replicas {}
 
 contract::cases!(embedded, async { Arc::new(Embedded::new()) as Arc<dyn Store> });
 contract::cases!(redis_single, redis(shared::server()), proptest_cases = 24);

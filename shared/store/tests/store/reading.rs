@@ -1,8 +1,9 @@
+use crate::Store;
 use crate::follower::Follower;
 use crate::writer::{Kind, Write, Writer, fleet};
 use bytes::Bytes;
 use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType};
-use heliograph_store::{Notice, Record, Store, Update, Watch};
+use heliograph_store::{Notice, Record, Update, Watch};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

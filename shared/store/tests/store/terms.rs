@@ -1,6 +1,7 @@
+use crate::Store;
 use crate::follower::Follower;
 use crate::writer::{Kind, Writer, fleet};
-use heliograph_store::{Store, StoreError, Term};
+use heliograph_store::{StoreError, Term};
 use std::sync::Arc;
 
 pub(crate) async fn a_claim_tells_what_there_is(store: Arc<dyn Store>) {

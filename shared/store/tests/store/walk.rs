@@ -1,12 +1,13 @@
 //! A store beside the model of one: random writers that crash, pause and ask again, readers that read at random moments.
 
+use crate::Store;
 use crate::follower::Follower;
 use crate::history::{pin, release};
 use crate::model::Model;
 use crate::writer::{Kind, Write, Writer, fleet};
 use futures::FutureExt;
 use heliograph_snapshot::FleetName;
-use heliograph_store::{Store, StoreError, Update};
+use heliograph_store::{StoreError, Update};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! A writer that remembers what it wrote, as the translator does.
 
+use crate::Store;
 use bytes::Bytes;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{Claim, PinState, Publication, Record, Retirement, Store, StoreError, Term};
+use heliograph_store::{Claim, PinState, Publication, Record, Retirement, StoreError, Term};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

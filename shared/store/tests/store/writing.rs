@@ -1,7 +1,8 @@
+use crate::Store;
 use crate::follower::Follower;
 use crate::writer::{Kind, Write, Writer, fleet, publication, retirement};
 use heliograph_snapshot::{Head, Snapshot};
-use heliograph_store::{Store, StoreError, Term};
+use heliograph_store::{StoreError, Term};
 use std::sync::Arc;
 
 pub(crate) async fn a_stale_fence_is_refused(store: Arc<dyn Store>) {

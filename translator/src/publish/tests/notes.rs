@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 pub(super) fn publisher(ledger: Ledger) -> Publisher {
     let metrics = TranslatorMetrics::register(&Registry::new()).unwrap();
-    let publisher = Publisher::new(Arc::new(Embedded::new()), Some(TERM.fence), metrics);
+    let store = Arc::new(Embedded::new());
+    let publisher = Publisher::new(store.clone(), store, Some(TERM.fence), metrics);
     Publisher { ledger, ..publisher }
 }
 

@@ -89,7 +89,7 @@ async fn it_is_told_that_a_fleet_which_it_waits_for_cannot_be_loaded() {
     bench.subscription.keep(&fleet("one"));
     assert_eq!(bench.next().await, "default/one failed: the store is away");
     assert_eq!(begun(&bench), 1, "at once");
-    bench.store.mend();
+    bench.store.repair();
     assert_eq!(bench.next().await, published("one", heads[0]));
     assert_eq!(bench.next().await, "synced");
 

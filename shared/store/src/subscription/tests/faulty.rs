@@ -1,16 +1,13 @@
-use crate::{
-    AckReport, Answer, Claim, Cleaned, Embedded, Inspection, Loaded, PinOrder, Publication,
-    Published, Record, Retirement, Store, StoreError, Term, Watch,
-};
-use heliograph_snapshot::{Address, Change, FleetName, Head, ResourceType, Snapshot};
+use crate::{Embedded, Loaded, Reader, Record, StoreError, StoreFuture, Watch};
+use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
-/// An embedded store whose loads go wrong as told.
+/// A reader of an embedded store. Its loads fail as a test sets them.
 #[derive(Default)]
 pub(super) struct Faulty {
-    inner: Embedded,
+    pub(super) inner: Embedded,
     faults: Mutex<BTreeMap<FleetName, Fault>>,
     /// Where loads wait.
     held: watch::Sender<Held>,
@@ -47,7 +44,7 @@ impl Faulty {
         self.faults.lock().unwrap().insert(fleet, fault);
     }
 
-    pub(super) fn mend(&self) {
+    pub(super) fn repair(&self) {
         self.faults.lock().unwrap().clear();
     }
 
@@ -86,8 +83,8 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
-    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> Answer<'_, Loaded> {
+impl Reader for Faulty {
+    fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> StoreFuture<'_, Loaded> {
         Box::pin(async move {
             self.loading.send_modify(|loading| {
                 loading.begun += 1;
@@ -103,49 +100,11 @@ impl Store for Faulty {
         })
     }
 
-    fn claim(&self, fence: Option<u128>) -> Answer<'_, Claim> {
-        self.inner.claim(fence)
-    }
-    fn address_of_secret(&self, body: &[u8]) -> Address {
-        self.inner.address_of_secret(body)
-    }
-    fn publish(&self, publication: Publication) -> Answer<'_, Published> {
-        self.inner.publish(publication)
-    }
-    fn retire(&self, retirement: Retirement) -> Answer<'_, ()> {
-        self.inner.retire(retirement)
-    }
-    fn inspect(&self, fleets: Vec<FleetName>) -> Answer<'_, Inspection> {
-        self.inner.inspect(fleets)
-    }
-    fn newest(&self, fleets: Vec<FleetName>) -> Answer<'_, BTreeMap<FleetName, Arc<Record>>> {
+    fn newest(&self, fleets: Vec<FleetName>) -> StoreFuture<'_, BTreeMap<FleetName, Arc<Record>>> {
         self.inner.newest(fleets)
     }
-    fn clean(&self, newest: Arc<Snapshot>) -> Answer<'_, Cleaned> {
-        self.inner.clean(newest)
-    }
+
     fn watch(&self) -> Box<dyn Watch> {
         self.inner.watch()
-    }
-    fn history(&self, fleet: FleetName) -> Answer<'_, Vec<Arc<Record>>> {
-        self.inner.history(fleet)
-    }
-    fn order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        self.inner.order(fleet, order)
-    }
-    fn restore_order(&self, fleet: FleetName, order: PinOrder) -> Answer<'_, ()> {
-        self.inner.restore_order(fleet, order)
-    }
-    fn report(&self, report: AckReport) -> Answer<'_, ()> {
-        self.inner.report(report)
-    }
-    fn reports(&self) -> Answer<'_, Vec<AckReport>> {
-        self.inner.reports()
-    }
-    fn term(&self) -> Answer<'_, Term> {
-        self.inner.term()
-    }
-    fn adopt(&self, from: Term) -> Answer<'_, Term> {
-        self.inner.adopt(from)
     }
 }

@@ -6,7 +6,9 @@ mod faulty;
 use self::faulty::{Fault, Faulty, Held};
 use super::board::{BACKOFF, LOADS, PATIENCE, backoff};
 use super::*;
-use crate::{Loaded, Notice, PinState, Publication, Record, Retirement, State, StoreError};
+use crate::{
+    Inspector, Loaded, Notice, PinState, Publication, Record, Retirement, State, StoreError, Writer,
+};
 use bytes::Bytes;
 use futures::FutureExt;
 use heliograph_snapshot::{Change, Resource, ResourceType};
@@ -54,7 +56,7 @@ impl Bench {
             cause: "test".into(),
             pin: PinState::default(),
         };
-        self.store.publish(publication).await.unwrap();
+        self.store.inner.publish(publication).await.unwrap();
         head
     }
 
@@ -65,12 +67,12 @@ impl Bench {
         let expected = self.expected(&fleet).await;
         let (time, cause) = (SystemTime::UNIX_EPOCH, "test".into());
         let retirement = Retirement { fleet, tombstone, expected, time, cause, order: 0 };
-        self.store.retire(retirement).await.unwrap();
+        self.store.inner.retire(retirement).await.unwrap();
         tombstone
     }
 
     async fn expected(&self, fleet: &FleetName) -> Option<Head> {
-        let found = self.store.inspect(vec![fleet.clone()]).await.unwrap();
+        let found = self.store.inner.inspect(vec![fleet.clone()]).await.unwrap();
         found.heads.get(fleet).copied()
     }
 
@@ -149,7 +151,7 @@ async fn a_damaged_fleet_holds_up_nobody_and_comes_once_it_is_mended() {
     bench.expect_nothing_for(30).await;
     let tries = bench.store.loading.borrow().begun;
     assert!((5..60).contains(&tries), "{tries} loads in half a minute");
-    bench.store.mend();
+    bench.store.repair();
     assert_eq!(bench.next().await, published("bad", bad));
     assert_eq!(bench.subscription.damaged(), 0);
     bench.expect_nothing_for(30).await;
@@ -166,7 +168,7 @@ async fn a_newer_snapshot_does_not_wait_for_the_retry_of_a_damaged_one() {
     bench.publish("one").await;
     bench.expect_nothing_for(30).await;
     assert_eq!(bench.subscription.damaged(), 1);
-    bench.store.mend();
+    bench.store.repair();
     let third = bench.publish("one").await;
     let begun = Instant::now();
     assert_eq!(bench.next().await, published("one", third));
@@ -216,7 +218,7 @@ async fn a_store_that_is_away_is_waited_for_and_damages_nothing() {
     bench.store.break_fleet(fleet("one"), away());
     bench.expect_nothing_for(1).await;
     assert_eq!(bench.subscription.damaged(), 0);
-    bench.store.mend();
+    bench.store.repair();
     assert_eq!(bench.next().await, published("one", one));
     assert_eq!(bench.next().await, "synced");
 }
@@ -241,7 +243,7 @@ async fn what_can_be_opened_is_yielded_and_the_rest_once_the_key_is_there() {
     assert_eq!(bench.next().await, "synced");
     assert_eq!(bench.subscription.unopened(), 1);
     bench.expect_nothing_for(30).await;
-    bench.store.mend();
+    bench.store.repair();
     assert_eq!(bench.next().await, published("one", one));
     assert_eq!(bench.subscription.unopened(), 0);
     bench.expect_nothing_for(30).await;

@@ -6,7 +6,7 @@ use crate::raw::Raw;
 use crate::servers::{Server, until};
 use crate::world::{Keys, Program, cluster, fleet, secret, set, settings, until_at};
 use heliograph_snapshot::ResourceType;
-use heliograph_store::Store;
+use heliograph_store::Reader as _;
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::cache::CacheOptions;
 use heliograph_store::redis::link::Link;
@@ -248,7 +248,7 @@ async fn what_was_used_last_is_kept_within_the_budget() {
     let fleets: Vec<_> = (0..6).map(|number| fleet(&number.to_string())).collect();
     let limit = 350 << 10;
     let mut reader = disk.open_with(&server.url(), &keys, limit);
-    reader.program.store.used(&fleets[3..]);
+    reader.program.store.mark_used(&fleets[3..]);
     reader.start().await;
     let written = "cache_writes_total{outcome=\"ok\"}";
     // The first one has to go, and the last two find no room.

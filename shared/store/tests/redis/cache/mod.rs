@@ -9,7 +9,7 @@ use crate::servers::{Proxy, Server, until};
 use crate::world::{Keys, Leader, Program, cluster, fleet, next_update, secret, set, until_at};
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_store::keys::KeyRing;
-use heliograph_store::{PinState, Publication, Store, Subscription, Update};
+use heliograph_store::{PinState, Publication, Reader as _, Subscription, Update};
 use reader::{Disk, Reader};
 use site::{Site, at_every_site};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl<S: Site> Scene<S> {
         assert!(found[&self.one].same_content(&self.leader.held[&self.one]));
         assert!(reader.program.store.is_unconfirmed(&self.one));
         assert_eq!(reader.program.metric(UNCONFIRMED), 1);
-        let served = reader.program.store.served_from_cache().unwrap();
+        let served = reader.program.store.snapshot_cache().served().unwrap();
         assert_eq!(served.fleets, 1);
         assert!(served.age.unwrap() < Duration::from_secs(60), "{served:?}");
         reader
@@ -87,7 +87,7 @@ async fn a_start_while_redis_is_gone(site: impl Site) {
     scene.server.start_again().await;
     reader.until("Redis has confirmed it", |it| it.metric(UNCONFIRMED) == 0).await;
     assert!(!reader.program.store.is_unconfirmed(&scene.one));
-    assert_eq!(reader.program.store.served_from_cache(), None);
+    assert_eq!(reader.program.store.snapshot_cache().served(), None);
     assert_eq!(reader.program.metric("objects_total{direction=\"read\"}"), 0);
     // From here on it is as any other.
     let mut leader = Program::open(&scene.server.url(), &scene.keys).lead(2).await;
@@ -208,7 +208,7 @@ async fn a_fleet_that_was_retired_meanwhile_is_gone_from_the_disk() {
     scene.leader.retire(&scene.one, SystemTime::now()).await.unwrap();
     let mut reader = scene.open();
     assert!(reader.start().await.is_empty());
-    assert_eq!(reader.program.store.served_from_cache(), None);
+    assert_eq!(reader.program.store.snapshot_cache().served(), None);
     until("its file is gone", async || scene.disk.files().is_empty()).await;
 
     // The same for one that it knew.
@@ -260,7 +260,7 @@ async fn a_fleet_that_was_dropped_from_memory_is_confirmed_by_redis() {
         }
     }
     reader.until("Redis has confirmed it", |it| it.metric(UNCONFIRMED) == 0).await;
-    assert_eq!(reader.program.store.served_from_cache(), None);
+    assert_eq!(reader.program.store.snapshot_cache().served(), None);
 }
 
 /// That a file is sealed again does not mean that somebody is served what is in it.

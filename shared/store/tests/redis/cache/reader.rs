@@ -94,7 +94,7 @@ impl Reader {
         let (stop, stopped) = oneshot::channel();
         let store = program.store.clone();
         let writer = tokio::spawn(async move {
-            store.write_cache(async move { drop(stopped.await) }).await;
+            store.snapshot_cache().write(async move { drop(stopped.await) }).await;
         });
         Self { program, subscription, lock, stop, writer }
     }

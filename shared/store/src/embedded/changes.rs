@@ -7,31 +7,31 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
-/// A reader's memory is bounded by the number of fleets and holds no record: a record is looked up when it is told,
-/// so a slow reader gets the newest.
-pub(super) struct Reader {
+/// How far one reader is. Its memory is bounded by the number of fleets and holds no record: a record is looked up when it is
+/// returned, so a slow reader gets the newest.
+pub(super) struct EmbeddedWatch {
     table: Arc<Mutex<Table>>,
     doorbell: watch::Receiver<()>,
-    /// Fleets that changed and have not been told since, in the order in which they changed.
+    /// Fleets that changed and have not been returned since, in the order in which they changed.
     pending: VecDeque<FleetName>,
     /// The change up to which `pending` was filled.
     read_to: u64,
-    /// The head last told of every fleet that the reader believes live.
-    told: BTreeMap<FleetName, Head>,
+    /// The head last returned of every fleet that the reader believes live.
+    returned: BTreeMap<FleetName, Head>,
     synced: bool,
 }
 
-impl Reader {
+impl EmbeddedWatch {
     pub(super) fn new(table: Arc<Mutex<Table>>, doorbell: watch::Receiver<()>) -> Self {
         let (pending, read_to) = {
             let table = lock(&table);
             (table.live().cloned().collect(), table.last_change())
         };
-        Self { table, doorbell, pending, read_to, told: BTreeMap::new(), synced: false }
+        Self { table, doorbell, pending, read_to, returned: BTreeMap::new(), synced: false }
     }
 
     /// The next notice, if there is one now.
-    fn take(&mut self) -> Option<Notice> {
+    fn pop(&mut self) -> Option<Notice> {
         let table = self.table.clone();
         let table = lock(&table);
         loop {
@@ -46,7 +46,7 @@ impl Reader {
                 self.synced = true;
                 return Some(Notice::Synced);
             }
-            // Only once all of the last round is told: a fleet that changes all the time takes its turn.
+            // Only once all of the last round is returned: a fleet that changes all the time waits for its turn.
             self.pending.extend(table.changed_after(self.read_to).cloned());
             self.read_to = table.last_change();
             if self.pending.is_empty() {
@@ -55,22 +55,22 @@ impl Reader {
         }
     }
 
-    /// Whether the reader has yet to hear this. It has where a newer record was told before its own turn came, and has
-    /// no use for the end of a fleet that it never heard of.
+    /// Whether the reader lacks this. It does not where a newer record was returned before its own turn came, and it does not
+    /// need the end of a fleet of which it has received nothing.
     fn is_news(&mut self, record: &Record) -> bool {
         if record.is_live() {
-            self.told.insert(record.fleet.clone(), record.head) != Some(record.head)
+            self.returned.insert(record.fleet.clone(), record.head) != Some(record.head)
         } else {
-            self.told.remove(&record.fleet).is_some()
+            self.returned.remove(&record.fleet).is_some()
         }
     }
 }
 
-impl Watch for Reader {
+impl Watch for EmbeddedWatch {
     fn next(&mut self) -> BoxFuture<'_, Notice> {
         Box::pin(async move {
             loop {
-                if let Some(notice) = self.take() {
+                if let Some(notice) = self.pop() {
                     return notice;
                 }
                 // At once if it rang since it was last waited for, so no change slips between.
