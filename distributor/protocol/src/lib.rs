@@ -38,6 +38,6 @@ pub use request::{
     ABSENT_NAMES_LIMIT, Asks, NAME_LENGTH_LIMIT, NAMES_BYTES_LIMIT, NAMES_LIMIT, Request,
     RequestError,
 };
-pub use session::{CLUSTER_PATIENCE, Output, PATIENCE, Protocol, Session};
+pub use session::{ANSWER_TIMEOUT, Output, Protocol, Session, WARMING_TIMEOUT};
 pub use standing::Standing;
 pub use view::{Substitute, View};

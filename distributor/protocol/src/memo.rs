@@ -166,7 +166,7 @@ impl Memo {
                 state.hear(heard, error.as_deref(), asks, &self.names)?
             }
             Input::View(view) => state.look(view.clone()),
-            Input::Clock(expired) => state.lose_patience(expired),
+            Input::Clock(expired) => state.give_up_waiting(expired),
         };
         let Said { responses, event } = said;
         let progress = state.take_progress();

@@ -2,7 +2,8 @@
 //!
 //! "Sequencing of updates should follow a make before break model": clusters and their endpoints, then listeners,
 //! then routes, and only then the removal of what nothing refers to any more. Each step waits for the client's
-//! acknowledgement of the one before, since only that shows that the client has what the next step builds on.
+//! acknowledgement of the one before, since only that shows that the client has what the next step builds on. Which type
+//! comes after which is in the table of resource types.
 
 use crate::view::View;
 use crate::watch::Watch;
@@ -24,7 +25,7 @@ pub(crate) enum Gate {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watches([Option<Box<Watch>>; ResourceType::ALL.len()]);
 
-/// The clusters that were sent and whose endpoints must follow: Envoy keeps a new or changed cluster warming until
+/// The resources that were sent and that what warms them must follow: Envoy keeps a new or changed cluster warming until
 /// endpoints arrive, even if they are those it has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owed {
@@ -56,25 +57,23 @@ impl Watches {
 
     /// Whether a type may set out for `target`: all that its resources may refer to has arrived.
     pub(crate) fn may_advance(&self, kind: ResourceType, target: &Arc<View>, owed: &Owed) -> bool {
-        let made =
-            |kind| self.get(kind).is_none_or(|watch| watch.is_at(target) && watch.has_made());
-        let clusters_are_there = || {
-            let endpoints = self.get(ResourceType::Endpoints);
-            made(ResourceType::Cluster)
-                && owed.is_empty()
-                && endpoints.is_none_or(|endpoints| !endpoints.awaits_any())
-        };
-        match kind {
-            ResourceType::Secret | ResourceType::Cluster | ResourceType::Endpoints => true,
-            ResourceType::Listener => clusters_are_there(),
-            ResourceType::Route => clusters_are_there() && made(ResourceType::Listener),
-        }
+        kind.properties().after.iter().all(|earlier| self.have_arrived(*earlier, target, owed))
+    }
+
+    /// Whether the client has all that `target` has of a type, and what that is warmed by.
+    fn have_arrived(&self, kind: ResourceType, target: &Arc<View>, owed: &Owed) -> bool {
+        let have_arrived =
+            self.get(kind).is_none_or(|watch| watch.is_at(target) && watch.has_made());
+        have_arrived
+            && kind.properties().warmed_by.is_none_or(|warmer| {
+                owed.is_empty() && self.get(warmer).is_none_or(|watch| !watch.awaits_any())
+            })
     }
 
     /// Whether what `target` no longer has may be taken from the client. While a client that was connected before
     /// is still telling what it asks for, types that it has not named yet may refer to anything.
     pub(crate) fn removals(&self, kind: ResourceType, target: &Arc<View>, resuming: bool) -> Gate {
-        let gates = referrers(kind).iter().map(|referrer| {
+        let gates = kind.properties().referrers.iter().map(|referrer| {
             let beyond = self.removals(*referrer, target, resuming);
             let own = match self.get(*referrer) {
                 None if resuming => Gate::Waiting,
@@ -88,9 +87,11 @@ impl Watches {
         gates.max().unwrap_or(Gate::Open)
     }
 
-    /// Whether the client is at `target`, so that the next transition may begin. Endpoints need no transition.
+    /// Whether the client is at `target`, so that the next transition may begin.
     pub(crate) fn are_at(&self, target: &Arc<View>, resuming: bool) -> bool {
-        ResourceType::ALL.into_iter().filter(|kind| *kind != ResourceType::Endpoints).all(|kind| {
+        let mut kinds =
+            ResourceType::ALL.into_iter().filter(|kind| !kind.properties().is_immediate);
+        kinds.all(|kind| {
             self.get(kind).is_none_or(|watch| {
                 watch.is_at(target) && watch.is_quiet(self.removals(kind, target, resuming))
             })
@@ -147,16 +148,5 @@ impl Owed {
 
     pub(crate) fn clear(&mut self) {
         self.names.clear();
-    }
-}
-
-/// The types whose resources may refer to those of a type.
-fn referrers(kind: ResourceType) -> &'static [ResourceType] {
-    match kind {
-        ResourceType::Secret => &[ResourceType::Cluster, ResourceType::Listener],
-        ResourceType::Cluster => &[ResourceType::Listener, ResourceType::Route],
-        ResourceType::Endpoints => &[ResourceType::Cluster],
-        ResourceType::Route => &[ResourceType::Listener],
-        ResourceType::Listener => &[],
     }
 }

@@ -61,11 +61,11 @@ struct Clocks {
 }
 
 /// How long the order waits for a client that says nothing.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same for an answer to clusters: Envoy withholds it while they are warming, which may take 15 s when a secret or
 /// a first health check does not come. To call a client silent only if it answers nothing at all would be no bound:
 /// endpoints that keep changing and are acknowledged would put off the others for ever.
-pub const CLUSTER_PATIENCE: Duration = Duration::from_secs(20);
+pub const WARMING_TIMEOUT: Duration = Duration::from_secs(20);
 /// So few older replies are not worth a sweep.
 const SMALLEST_SWEEP: usize = 16;
 
@@ -219,7 +219,7 @@ impl Session {
         let passed = |until: Option<Duration>| until.is_some_and(|until| now >= until);
         Expired {
             flights: ResourceType::ALL.map(|kind| passed(self.awaited_until(kind))),
-            owed: self.position.state().owes() && now >= self.clocks.owed + PATIENCE,
+            owed: self.position.state().owes() && now >= self.clocks.owed + ANSWER_TIMEOUT,
             resuming: passed(self.resuming_until()),
         }
     }
@@ -230,21 +230,20 @@ impl Session {
 
     /// When the reply in flight is taken for accepted.
     fn awaited_until(&self, kind: ResourceType) -> Option<Duration> {
-        use ResourceType::{Cluster, Endpoints, Listener, Route, Secret};
-        let patience = match kind {
-            Cluster => CLUSTER_PATIENCE,
-            Secret | Endpoints | Listener | Route => PATIENCE,
+        let timeout = match kind.properties().warmed_by {
+            Some(_) => WARMING_TIMEOUT,
+            None => ANSWER_TIMEOUT,
         };
-        self.is_in_flight(kind).then(|| self.clocks.flights[kind as usize] + patience)
+        self.is_in_flight(kind).then(|| self.clocks.flights[kind as usize] + timeout)
     }
 
     /// When the endpoints that are owed are given up.
     fn owed_until(&self) -> Option<Duration> {
-        self.position.state().awaits_endpoints().then(|| self.clocks.owed + PATIENCE)
+        self.position.state().awaits_endpoints().then(|| self.clocks.owed + ANSWER_TIMEOUT)
     }
 
     /// Until when a client that was connected before may be slow to name the types it asks for.
     fn resuming_until(&self) -> Option<Duration> {
-        self.position.state().is_resuming().then(|| self.clocks.resuming + PATIENCE)
+        self.position.state().is_resuming().then(|| self.clocks.resuming + ANSWER_TIMEOUT)
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) struct State {
     protocol: Protocol,
     watches: Watches,
-    /// The newest view there is. Endpoints go there at any time.
+    /// The newest view there is. Types that refer to nothing go there at any time.
     latest: Arc<View>,
     /// Where the running transition leads. The other types go there in order, and it is finished before the next
     /// begins: otherwise steady change among clusters would keep routes from ever moving.
@@ -115,8 +115,8 @@ impl State {
     /// Whether it is time that the client asks for endpoints. Not while clusters are in flight: the client may have
     /// yet to see them.
     pub(crate) fn awaits_endpoints(&self) -> bool {
-        let clusters = self.watches.get(ResourceType::Cluster);
-        self.owes() && !clusters.is_some_and(Watch::is_in_flight)
+        let is_in_flight = |kind| self.watches.get(kind).is_some_and(Watch::is_in_flight);
+        self.owes() && !warming().any(|(kind, _)| is_in_flight(kind))
     }
 
     /// The newest head of which the client has acknowledged all that it asks for, in every type at least. Goes back
@@ -239,7 +239,7 @@ impl State {
         said
     }
 
-    pub(crate) fn lose_patience(&mut self, expired: Expired) -> Said {
+    pub(crate) fn give_up_waiting(&mut self, expired: Expired) -> Said {
         let mut said = Said::default();
         for (kind, expired) in ResourceType::ALL.into_iter().zip(expired.flights) {
             let watch = self.watches.get_mut(kind).filter(|_| expired);
@@ -270,7 +270,7 @@ impl State {
         let (view, target) = (self.goal(kind).clone(), self.target.clone());
         let mut watch = Watch::new(self.protocol, kind, view, target);
         watch.ask_first(asks, names)?;
-        if kind == ResourceType::Endpoints {
+        if kind.warmed().is_some() {
             self.owed.covered_by(&watch).iter().for_each(|name| watch.tell(name));
         }
         self.watches.insert(kind, watch);
@@ -284,34 +284,30 @@ impl State {
         names: &NamePool,
     ) -> Result<(), RequestError> {
         let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
-        if kind != ResourceType::Endpoints {
-            return watch.ask(asks, names);
-        }
+        let Some(warmed) = kind.warmed() else { return watch.ask(asks, names) };
         let mut released = self.owed.covered_by(watch);
         watch.ask(asks, names)?;
         released.retain(|name| !watch.covers(name));
         // Endpoints that the client no longer asks for need not follow, unless their cluster is under way to it: then
         // it speaks of the cluster before.
-        let clusters = self.watches.get(ResourceType::Cluster);
+        let clusters = self.watches.get(warmed);
         released.retain(|name| !clusters.is_some_and(|clusters| clusters.has_in_flight(name)));
         self.owed.settle(&released);
         Ok(())
     }
 
     fn settled(&mut self, kind: ResourceType, settled: &Settled) {
-        match kind {
-            ResourceType::Endpoints => self.owed.settle(&settled.names),
+        let must_be_warmed = kind.properties().warmed_by.is_some();
+        if must_be_warmed && settled.rejection.is_none() {
+            self.owed.expect(&settled.names);
+        } else if must_be_warmed || kind.warmed().is_some() {
             // Envoy does not ask for the endpoints of a cluster that it rejected.
-            ResourceType::Cluster if settled.rejection.is_some() => {
-                self.owed.settle(&settled.names);
-            }
-            ResourceType::Cluster => self.owed.expect(&settled.names),
-            ResourceType::Secret | ResourceType::Listener | ResourceType::Route => {}
+            self.owed.settle(&settled.names);
         }
     }
 
     fn goal(&self, kind: ResourceType) -> &Arc<View> {
-        if kind == ResourceType::Endpoints { &self.latest } else { &self.target }
+        if kind.properties().is_immediate { &self.latest } else { &self.target }
     }
 
     /// Says all that may be said now.
@@ -360,18 +356,19 @@ impl State {
     fn respond(&mut self, kind: ResourceType) -> Option<Response> {
         let removals = self.watches.removals(kind, &self.target, self.is_resuming());
         let told = self.watches.get_mut(kind)?.reply(removals)?;
-        if kind == ResourceType::Cluster {
+        if let Some(warmer) = kind.properties().warmed_by {
             self.owed.settle(&told.removed);
-            told.changed.into_iter().for_each(|name| self.owe_endpoints(name));
+            told.changed.into_iter().for_each(|name| self.owe(warmer, name));
         }
         Some(told.response)
     }
 
-    fn owe_endpoints(&mut self, cluster: Arc<str>) {
-        if !has_endpoints(&[&self.latest, &self.target], &cluster) {
+    /// The endpoints of a cluster that was sent must follow.
+    fn owe(&mut self, endpoints: ResourceType, cluster: Arc<str>) {
+        if !is_there(&[&self.latest, &self.target], endpoints, &cluster) {
             return;
         }
-        if let Some(endpoints) = self.watches.get_mut(ResourceType::Endpoints) {
+        if let Some(endpoints) = self.watches.get_mut(endpoints) {
             if endpoints.rejects(&cluster) {
                 return;
             }
@@ -385,10 +382,15 @@ impl State {
     /// What neither view has any more will not come.
     fn owe_only_what_there_is(&mut self) {
         let views = [&*self.latest, &*self.target];
-        self.owed.retain(|cluster| has_endpoints(&views, cluster));
+        self.owed.retain(|name| warming().any(|(_, warmer)| is_there(&views, warmer, name)));
     }
 }
 
-fn has_endpoints(views: &[&View], cluster: &str) -> bool {
-    views.iter().any(|view| view.get(ResourceType::Endpoints, cluster).is_some())
+/// The types that must be warmed, each with the type that warms it. A client has one such pair.
+fn warming() -> impl Iterator<Item = (ResourceType, ResourceType)> {
+    ResourceType::ALL.into_iter().filter_map(|kind| Some((kind, kind.properties().warmed_by?)))
+}
+
+fn is_there(views: &[&View], kind: ResourceType, name: &str) -> bool {
+    views.iter().any(|view| view.get(kind, name).is_some())
 }

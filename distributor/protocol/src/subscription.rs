@@ -68,7 +68,7 @@ impl Subscription {
         if !subscribe.is_empty() {
             self.named = true;
         } else if !self.named {
-            self.wildcard = has_wildcard(self.kind);
+            self.wildcard = self.kind.is_asked_whole();
         }
         let mut added = Vec::new();
         for name in subscribe {
@@ -125,7 +125,8 @@ impl Subscription {
         let given = !names.is_empty();
         let names: NameSet = names.into_iter().collect();
         self.named |= given;
-        self.wildcard = if self.named { names.contains(WILDCARD) } else { has_wildcard(self.kind) };
+        self.wildcard =
+            if self.named { names.contains(WILDCARD) } else { self.kind.is_asked_whole() };
         let names: NameSet = names.iter().filter(|name| &***name != WILDCARD).cloned().collect();
         let asked = names
             .iter()
@@ -145,13 +146,6 @@ impl Subscription {
         self.names = pool.intern(names);
         Ok(())
     }
-}
-
-/// "For Listener and Cluster resource types, there is also a wildcard subscription", which for historical reasons
-/// an empty list means too. For the other types only an explicit `*` does: a proxy that happens to know no
-/// endpoints, routes or secrets when it connects must not be sent all there are.
-fn has_wildcard(kind: ResourceType) -> bool {
-    matches!(kind, ResourceType::Cluster | ResourceType::Listener)
 }
 
 #[cfg(test)]
@@ -196,7 +190,7 @@ mod tests {
     #[test]
     fn an_empty_list_is_no_wildcard_for_types_that_are_asked_by_name() {
         let pool = NamePool::default();
-        for kind in [ResourceType::Endpoints, ResourceType::Route, ResourceType::Secret] {
+        for kind in ResourceType::ALL.into_iter().filter(|kind| !kind.is_asked_whole()) {
             let mut subscription = Subscription::new(kind);
             subscription.replace(vec![], &pool).unwrap();
             assert!(!subscription.covers("a"));

@@ -249,8 +249,7 @@ fn is_not(flag: &bool) -> bool {
 }
 
 fn kind_of(text: &str) -> Result<ResourceType, Refused> {
-    let known = ResourceType::ALL.into_iter().find(|kind| kind.as_str() == text);
-    known.ok_or_else(|| {
+    ResourceType::from_name(text).ok_or_else(|| {
         let all = ResourceType::ALL.map(ResourceType::as_str).join(", ");
         Refused::bad(format!("{text:?} is not a type: use {all}"))
     })

@@ -2,7 +2,7 @@ use crate::event::{Order, ResourceId, Response};
 use crate::history::History;
 use crate::publishes::Publishes;
 use crate::rejections::Rejections;
-use crate::shelf::{Holding, is_wildcard};
+use crate::shelf::Holding;
 use crate::violation::Violation;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,7 +186,8 @@ impl Proxy {
         ResourceType::ALL.into_iter().find_map(|kind| {
             let id = |name: &Arc<str>| ResourceId::new(kind, name.clone());
             let published = history.resources(kind, at).map(|(name, _)| id(name));
-            let wanted = published.filter(|id| is_wildcard(kind) || self.held.is_referred_to(id));
+            let wanted =
+                published.filter(|id| kind.is_asked_whole() || self.held.is_referred_to(id));
             let ids = wanted.chain(self.held.of_kind(kind).map(|(name, _)| id(name)));
             let differs = |id: &ResourceId| {
                 let held = self.held.get(id).map(|held| held.version);
@@ -362,7 +363,7 @@ impl Case<'_> {
     /// Whether the proxy needs something that it asked for by name, for what it still has, though the snapshot does not
     /// have it any more.
     fn may_outlive(&self, id: &ResourceId) -> bool {
-        !is_wildcard(id.kind) && self.proxy.held.is_referred_to(id)
+        !id.kind.is_asked_whole() && self.proxy.held.is_referred_to(id)
     }
 
     fn back(&self, from: Head, to: Head) -> Violation {

@@ -121,7 +121,7 @@ impl Holding {
 
     /// What no cluster and no listener needs any more, a proxy drops by itself.
     fn drop_if_unneeded(&mut self, id: ResourceId) {
-        if !is_wildcard(id.kind) && !self.is_referred_to(&id) {
+        if !id.kind.is_asked_whole() && !self.is_referred_to(&id) {
             self.remove(&id);
         }
     }
@@ -164,11 +164,6 @@ impl<V> Default for Shelf<V> {
     fn default() -> Self {
         Self { parts: Arc::new(vec![Arc::default(); PARTS]), length: 0, digest: 0 }
     }
-}
-
-/// Whether a proxy asks for all resources of a type, and not by name.
-pub(crate) fn is_wildcard(kind: ResourceType) -> bool {
-    matches!(kind, ResourceType::Cluster | ResourceType::Listener)
 }
 
 fn position<V>(part: &Part<V>, name: &str) -> Result<usize, usize> {

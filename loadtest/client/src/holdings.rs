@@ -148,10 +148,8 @@ impl Holdings {
         }
         // Envoy does not keep what it did not ask for.
         let asked = self.asked.get(&kind);
-        let wanted = |name: &str| match kind {
-            ResourceType::Cluster | ResourceType::Listener => true,
-            _ => asked.is_some_and(|asked| asked.contains(name)),
-        };
+        let wanted =
+            |name: &str| kind.is_asked_whole() || asked.is_some_and(|asked| asked.contains(name));
         let mut resent = 0;
         for (name, resource) in resources.iter().filter(|(name, _)| wanted(name)) {
             self.absent.remove(&(kind, name.as_str().into()));

@@ -75,7 +75,7 @@ fn whole(response: DiscoveryResponse, nonce: String) -> Option<Response> {
         control_plane: identifier(response.control_plane),
         resources: response.resources.into_iter().map(body).collect(),
         removed: Vec::new(),
-        whole: matches!(kind, ResourceType::Cluster | ResourceType::Listener),
+        whole: kind.is_asked_whole(),
     })
 }
 

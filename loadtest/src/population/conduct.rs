@@ -94,7 +94,7 @@ impl TryFrom<String> for Kind {
     type Error = InvalidKind;
 
     fn try_from(text: String) -> Result<Self, InvalidKind> {
-        let kind = ResourceType::ALL.into_iter().find(|kind| kind.to_string() == text);
+        let kind = ResourceType::from_name(&text);
         kind.map(Self).ok_or(InvalidKind { name: text })
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! Translator, store and distributor share these values and nothing else. There is no IO here and no clock.
 
+mod dialect;
 mod fleet;
 mod head;
 mod resource;
@@ -10,9 +11,10 @@ mod section;
 mod snapshot;
 mod tree;
 
+pub use dialect::{Dialect, Interest, Removal, ResourceType, Sealing, TypeProperties};
 pub use fleet::{FleetName, InvalidFleetName};
 pub use head::{Head, InvalidHead};
-pub use resource::{Address, InvalidVersion, Resource, ResourceType, Version};
+pub use resource::{Address, InvalidVersion, Resource, Version};
 pub use section::{Internal, Section};
 pub use snapshot::{Change, Snapshot};
 pub use tree::{Assembly, Difference, Entry, Fresh, Malformed, Missing, Part, Sound, Tree};

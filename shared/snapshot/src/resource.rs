@@ -21,17 +21,6 @@ pub struct Resource {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub [u8; 32]);
 
-/// The types that are served, in the order in which a proxy must hear of them: what is referenced comes before
-/// what refers to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ResourceType {
-    Secret,
-    Cluster,
-    Endpoints,
-    Listener,
-    Route,
-}
-
 /// A content hash: 96 bits in 16 characters. Equal content has equal versions, from every replica and after
 /// every restart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,48 +69,6 @@ impl From<Address> for Version {
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{} ({} bytes)", self.name, self.version, self.body.len())
-    }
-}
-
-impl ResourceType {
-    pub const ALL: [Self; 5] =
-        [Self::Secret, Self::Cluster, Self::Endpoints, Self::Listener, Self::Route];
-
-    pub fn type_url(self) -> &'static str {
-        match self {
-            Self::Secret => "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
-            Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
-            Self::Endpoints => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
-            Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
-            Self::Route => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
-        }
-    }
-
-    pub fn from_type_url(type_url: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.type_url() == type_url)
-    }
-
-    /// The short name for logs, metrics and people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Secret => "secret",
-            Self::Cluster => "cluster",
-            Self::Endpoints => "endpoints",
-            Self::Listener => "listener",
-            Self::Route => "route",
-        }
-    }
-}
-
-impl fmt::Display for ResourceType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl Serialize for ResourceType {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
     }
 }
 
@@ -205,13 +152,5 @@ mod tests {
     fn a_body_is_never_printed() {
         let resource = Resource::new("tls", Bytes::from_static(b"PRIVATE KEY"));
         assert!(!format!("{resource:?}").contains("PRIVATE"));
-    }
-
-    #[test]
-    fn type_urls_lead_back_to_their_types() {
-        for kind in ResourceType::ALL {
-            assert_eq!(ResourceType::from_type_url(kind.type_url()), Some(kind));
-        }
-        assert_eq!(ResourceType::from_type_url("type.googleapis.com/unheard.Of"), None);
     }
 }

@@ -1,4 +1,4 @@
-use crate::ResourceType;
+use crate::{ResourceType, Sealing};
 use std::fmt;
 
 /// A part of a snapshot that is kept in a tree of its own.
@@ -29,17 +29,28 @@ impl Section {
     /// Whether it is worth going back to: the addresses of old endpoints are dead, and so are old proxies and what they
     /// said.
     pub fn lasts(self) -> bool {
-        let passing = [
-            Self::Served(ResourceType::Endpoints),
-            Self::Internal(Internal::Directory),
-            Self::Internal(Internal::Quarantine),
-        ];
-        !passing.contains(&self)
+        match self {
+            Self::Served(kind) => kind.properties().lasts,
+            Self::Internal(internal) => internal == Internal::Rules,
+        }
     }
 
     /// Whether it holds secrets, which a store seals.
     pub fn is_secret(self) -> bool {
-        self == Self::Served(ResourceType::Secret)
+        matches!(self, Self::Served(kind) if kind.properties().sealing == Sealing::Always)
+    }
+
+    /// The number in stored bytes.
+    pub fn number(self) -> u32 {
+        match self {
+            Self::Served(kind) => kind.properties().number,
+            Self::Internal(internal) => internal.number(),
+        }
+    }
+
+    /// `None`: a newer program knows it.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::all().find(|section| section.number() == number)
     }
 
     /// The short name for logs and people.
@@ -53,6 +64,15 @@ impl Section {
 
 impl Internal {
     pub const ALL: [Self; 3] = [Self::Rules, Self::Directory, Self::Quarantine];
+
+    /// The number in stored bytes: it never changes, and none is used again.
+    fn number(self) -> u32 {
+        match self {
+            Self::Rules => 6,
+            Self::Directory => 7,
+            Self::Quarantine => 8,
+        }
+    }
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,5 +104,35 @@ impl fmt::Display for Section {
 impl fmt::Display for Internal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They are in stored bytes.
+    #[test]
+    fn the_numbers_of_sections_never_change() {
+        let numbers = Section::all().map(|section| (section.number(), section.as_str()));
+        let mut numbers: Vec<_> = numbers.collect();
+        numbers.sort_unstable();
+        assert_eq!(
+            numbers,
+            [
+                (1, "secret"),
+                (2, "cluster"),
+                (3, "endpoints"),
+                (4, "listener"),
+                (5, "route"),
+                (6, "rules"),
+                (7, "directory"),
+                (8, "quarantine"),
+            ]
+        );
+        for section in Section::all() {
+            assert_eq!(Section::from_number(section.number()), Some(section));
+        }
+        assert_eq!(Section::from_number(0), None);
     }
 }

@@ -121,7 +121,7 @@ impl<'a> About<'a> {
         if what == AUDIENCE {
             return Some(Self::Audience(rest));
         }
-        let kind = ResourceType::ALL.into_iter().find(|kind| kind.as_str() == what)?;
+        let kind = ResourceType::from_name(what)?;
         Some(Self::Treatment(kind, rest))
     }
 }

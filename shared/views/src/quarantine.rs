@@ -29,15 +29,6 @@ struct Entry {
 }
 
 impl Quarantined {
-    /// Whether an older version of such a resource may be served. The addresses of old endpoints are dead, and an old
-    /// key may have been replaced because somebody else has it.
-    pub fn is_for(kind: ResourceType) -> bool {
-        match kind {
-            ResourceType::Cluster | ResourceType::Listener | ResourceType::Route => true,
-            ResourceType::Secret | ResourceType::Endpoints => false,
-        }
-    }
-
     /// What a snapshot has in quarantine. What cannot be read, a newer translator knows.
     pub fn all(snapshot: &Snapshot) -> Vec<Self> {
         Self::of(snapshot.internal(Internal::Quarantine), snapshot)
@@ -66,7 +57,12 @@ impl Quarantined {
             content.get(kind, name).filter(|it| it.version.as_str() == entry.rejected)?;
         let good = Arc::new(Resource::new(rejected.name.clone(), entry.good));
         let lifted = entry.lifted;
-        Self::is_for(kind).then(|| Self { kind, rejected: rejected.clone(), good, lifted })
+        kind.properties().has_quarantine.then(|| Self {
+            kind,
+            rejected: rejected.clone(),
+            good,
+            lifted,
+        })
     }
 }
 

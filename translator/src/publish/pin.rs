@@ -192,11 +192,14 @@ pub(super) fn with_endpoints_of(
         (section, source.section(section).clone())
     });
     let content = Snapshot::assembled(live.fleet.clone(), Head::default(), trees);
-    let of = |snapshot: &Snapshot, name: &str| snapshot.get(ResourceType::Endpoints, name).cloned();
-    let former = pinned.tree(ResourceType::Endpoints).iter();
-    let orphans = former.filter(|former| of(live, &former.name).is_none()).map(|former| {
-        let last = published.and_then(|published| of(published, &former.name));
-        Change::Set(ResourceType::Endpoints, last.unwrap_or_else(|| former.clone()))
+    let passing = ResourceType::ALL.into_iter().filter(|kind| !kind.properties().lasts);
+    let orphans = passing.flat_map(|kind| {
+        let of = move |snapshot: &Snapshot, name: &str| snapshot.get(kind, name).cloned();
+        let former = pinned.tree(kind).iter();
+        former.filter(move |former| of(live, &former.name).is_none()).map(move |former| {
+            let last = published.and_then(|published| of(published, &former.name));
+            Change::Set(kind, last.unwrap_or_else(|| former.clone()))
+        })
     });
     let orphans: Vec<_> = orphans.collect();
     Arc::new(if orphans.is_empty() { content } else { content.with(Head::default(), orphans) })

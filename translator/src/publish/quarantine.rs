@@ -129,7 +129,7 @@ impl Quarantine {
     /// This is in the store now.
     pub(super) fn published(&mut self, snapshot: &Arc<Snapshot>) {
         let served = served(snapshot, &Quarantined::all(snapshot));
-        let kinds = ResourceType::ALL.into_iter().filter(|kind| Quarantined::is_for(*kind));
+        let kinds = ResourceType::ALL.into_iter().filter(|kind| kind.properties().has_quarantine);
         let trees: BTreeMap<_, _> = kinds.map(|kind| (kind, served.tree(kind).clone())).collect();
         let head = snapshot.head;
         let same = |stage: &&mut Stage| {

@@ -14,7 +14,7 @@ use crate::order::Gate;
 use crate::session::Protocol;
 use crate::subscription::Subscription;
 use crate::view::View;
-use heliograph_snapshot::{Head, Resource, ResourceType, Version};
+use heliograph_snapshot::{Head, Removal, Resource, ResourceType, Version};
 use search::{Search, Suspicion};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -371,7 +371,7 @@ impl Watch {
     /// the clusters that use them are still there.
     fn wanted(&self, name: &str) -> Option<&Arc<Resource>> {
         let wanted = self.viewed(name);
-        if self.kind == ResourceType::Endpoints {
+        if self.kind.properties().is_immediate {
             return wanted.or_else(|| self.target.get(self.kind, name));
         }
         wanted
@@ -422,17 +422,16 @@ impl Watch {
 
     /// Whether a removal can be said at all. State of the world has no words for it but the absence from a whole
     /// list. In delta a secret's removal is left out: Envoy drops a secret once nothing refers to it, and rejects
-    /// being told to.
+    /// a removal.
     fn says_removals(&self) -> bool {
         match self.protocol {
-            Protocol::Delta => self.kind != ResourceType::Secret,
+            Protocol::Delta => self.kind.properties().removal == Removal::Sent,
             Protocol::StateOfTheWorld => self.lists_everything(),
         }
     }
 
     fn lists_everything(&self) -> bool {
-        let whole = matches!(self.kind, ResourceType::Cluster | ResourceType::Listener);
-        whole && self.protocol == Protocol::StateOfTheWorld
+        self.kind.is_asked_whole() && self.protocol == Protocol::StateOfTheWorld
     }
 
     /// Drops an exception if it is none any more.

@@ -111,9 +111,7 @@ impl Candidates {
             }
             return true;
         }
-        // One route table or secret a response: Envoy stops at a bad one and leaves out those behind it, and nothing in
-        // its answer tells which those are.
-        if matches!(kind, ResourceType::Route | ResourceType::Secret) {
+        if kind.properties().is_sent_alone {
             if matches!(self.news.last(), Some((_, Some(_)))) {
                 self.more = true;
                 return false;

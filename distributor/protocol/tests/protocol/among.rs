@@ -3,7 +3,7 @@
 use crate::plan::{Plan, plan};
 use crate::stream::*;
 use heliograph_distributor_protocol::{
-    CLUSTER_PATIENCE, Memo, MemoBudget, PATIENCE, Protocol, Reply, View,
+    ANSWER_TIMEOUT, Memo, MemoBudget, Protocol, Reply, View, WARMING_TIMEOUT,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -78,8 +78,8 @@ impl Client {
             Act::AskListeners => stream.ask(Listener, &[]),
             Act::AskRoutes => stream.ask(Route, &["r0", "r1"]),
             Act::Release(n) => stream.unask(Endpoints, &[NAMES[n]]),
-            Act::Wait => stream.wait(PATIENCE),
-            Act::WaitLong => stream.wait(CLUSTER_PATIENCE),
+            Act::Wait => stream.wait(ANSWER_TIMEOUT),
+            Act::WaitLong => stream.wait(WARMING_TIMEOUT),
             Act::Age => {
                 (0..100).for_each(|_| memo.age());
                 Vec::new()

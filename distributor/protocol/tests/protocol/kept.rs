@@ -2,7 +2,7 @@
 
 use crate::stream::*;
 use heliograph_distributor_protocol::{
-    ABSENT_NAMES_LIMIT, Allocation, Memo, PATIENCE, RequestError, View,
+    ABSENT_NAMES_LIMIT, ANSWER_TIMEOUT, Allocation, Memo, RequestError, View,
 };
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn what_a_silent_client_has_in_hand_counts() {
     stream.ask(Endpoints, &texts(&names));
     let asked = bytes(&stream);
     assert!(asked > 250 * names.len(), "{asked}");
-    stream.wait(PATIENCE);
+    stream.wait(ANSWER_TIMEOUT);
     assert!(bytes(&stream) > 250 * names.len());
     // A fleet whose names come and go: it remembers all of them.
     let mut silent = Stream::new(Delta, view(1, &[]));
@@ -75,7 +75,7 @@ fn what_a_silent_client_has_in_hand_counts() {
     for sequence in 0..100 {
         let name = format!("cluster-{sequence}");
         silent.view(&view(2 + sequence, &[(Cluster, name.as_str(), "1")]));
-        silent.wait(PATIENCE * 10);
+        silent.wait(ANSWER_TIMEOUT * 10);
     }
     assert!(bytes(&silent) > 90 * 250, "{}", bytes(&silent));
 }
@@ -87,7 +87,7 @@ fn what_a_client_says_to_hold_counts_as_well() {
     let mut stream = Stream::new(Delta, view(1, &[]));
     let replies = stream.resume(Cluster, &[], &held, "");
     assert!(bytes(&stream) > 250 * names.len());
-    let more = stream.wait(PATIENCE);
+    let more = stream.wait(ANSWER_TIMEOUT);
     stream.settle([replies, more].concat());
     assert_eq!(stream.session.kept(), []);
 }

@@ -2,7 +2,7 @@
 
 use crate::plan::{Plan, is_bad, plan, refers};
 use crate::stream::*;
-use heliograph_distributor_protocol::{CLUSTER_PATIENCE, PATIENCE, Protocol, Reply, View};
+use heliograph_distributor_protocol::{ANSWER_TIMEOUT, Protocol, Reply, View, WARMING_TIMEOUT};
 use heliograph_snapshot::{Resource, ResourceType};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -110,7 +110,7 @@ impl Client {
             Act::KeepSilent if self.freed => {}
             Act::KeepSilent => {
                 self.freed = !self.inbox.is_empty();
-                let replies = self.stream.wait(CLUSTER_PATIENCE);
+                let replies = self.stream.wait(WARMING_TIMEOUT);
                 self.receive(replies);
             }
             Act::Stale(kind) => {
@@ -405,7 +405,7 @@ impl Client {
             if !self.reconnected && self.refused.is_empty() {
                 assert_eq!(self.stream.session.wake_at(), None);
             }
-            let replies = self.stream.wait(PATIENCE);
+            let replies = self.stream.wait(ANSWER_TIMEOUT);
             self.receive(replies);
         }
         assert!(self.inbox.is_empty(), "there is no end");

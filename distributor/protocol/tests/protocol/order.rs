@@ -1,7 +1,7 @@
 //! Rows 12 and 13: make before break.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::{CLUSTER_PATIENCE, PATIENCE, Protocol, Reply, View};
+use heliograph_distributor_protocol::{ANSWER_TIMEOUT, Protocol, Reply, View, WARMING_TIMEOUT};
 use heliograph_snapshot::ResourceType;
 use std::sync::Arc;
 
@@ -186,7 +186,7 @@ fn row_12_a_rejected_referrer_holds_the_removal() {
             none(),
             "the old route still points at the old cluster"
         );
-        assert_eq!(stream.wait(10 * PATIENCE), none());
+        assert_eq!(stream.wait(10 * ANSWER_TIMEOUT), none());
         let fixed = [
             (Cluster, "new", "1"),
             (Endpoints, "new", "1"),
@@ -216,13 +216,13 @@ fn row_12_a_clock_frees_silent_clients() {
     for protocol in BOTH {
         let mut stream = settled(protocol, &old(), &["r"], &["old"]);
         let clusters = expect(stream.view(&new()), Cluster);
-        assert_eq!(stream.session.wake_at(), Some(stream.now + CLUSTER_PATIENCE));
-        assert_eq!(stream.wait(CLUSTER_PATIENCE / 2), none());
+        assert_eq!(stream.session.wake_at(), Some(stream.now + WARMING_TIMEOUT));
+        assert_eq!(stream.wait(WARMING_TIMEOUT / 2), none());
         // The clusters are not acknowledged, then their endpoints not asked for.
-        assert_eq!(stream.wait(CLUSTER_PATIENCE / 2), none());
-        let listeners = expect(stream.wait(PATIENCE), Listener);
-        let routes = expect(stream.wait(PATIENCE), Route);
-        expect(stream.wait(PATIENCE), Cluster);
+        assert_eq!(stream.wait(WARMING_TIMEOUT / 2), none());
+        let listeners = expect(stream.wait(ANSWER_TIMEOUT), Listener);
+        let routes = expect(stream.wait(ANSWER_TIMEOUT), Route);
+        expect(stream.wait(ANSWER_TIMEOUT), Cluster);
         assert_eq!(
             stream.session.acknowledged(),
             Some(old().head()),

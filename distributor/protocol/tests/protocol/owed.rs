@@ -1,7 +1,7 @@
 //! Listeners wait for the endpoints of the clusters that were sent, and for no others.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::{PATIENCE, View};
+use heliograph_distributor_protocol::{ANSWER_TIMEOUT, View};
 use std::sync::Arc;
 
 /// Two clusters with endpoints.
@@ -105,7 +105,7 @@ fn changing_endpoints_do_not_postpone_the_clock() {
         stream.ack(&endpoints);
         assert_eq!(stream.ask(Listener, &[]), none());
         let waited = (2..10).find(|sequence| {
-            stream.now += PATIENCE / 2;
+            stream.now += ANSWER_TIMEOUT / 2;
             let text = sequence.to_string();
             let resources = [
                 (Cluster, "x", "1"),
@@ -120,6 +120,6 @@ fn changing_endpoints_do_not_postpone_the_clock() {
             }
             stream.settle(replies).iter().any(|reply| reply.kind == Listener)
         });
-        assert_eq!(waited, Some(3), "{protocol:?}: once the patience is over");
+        assert_eq!(waited, Some(3), "{protocol:?}: once the timeout is over");
     }
 }

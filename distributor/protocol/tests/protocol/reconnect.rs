@@ -1,7 +1,7 @@
 //! Rows 14 and 15: a client that was connected before, here or to another replica.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::{PATIENCE, Reply, Request, View};
+use heliograph_distributor_protocol::{ANSWER_TIMEOUT, Reply, Request, View};
 use heliograph_snapshot::ResourceType;
 use std::sync::Arc;
 
@@ -128,8 +128,8 @@ fn row_14_removals_do_not_wait_for_types_that_are_never_asked_for() {
     let reply = one(stream.resume(Cluster, &[], &[("gone", "v")], ""));
     assert_eq!((names(&reply), removed(&reply)), (vec!["a"], vec![]));
     assert_eq!(stream.ack(&reply), none());
-    assert_eq!(stream.session.wake_at(), Some(PATIENCE));
-    assert_eq!(removed(&one(stream.wait(PATIENCE))), ["gone"]);
+    assert_eq!(stream.session.wake_at(), Some(ANSWER_TIMEOUT));
+    assert_eq!(removed(&one(stream.wait(ANSWER_TIMEOUT))), ["gone"]);
 }
 
 #[test]

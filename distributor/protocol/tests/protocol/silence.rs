@@ -1,7 +1,7 @@
 //! A client that answers late, after the clock took its silence for consent.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::{CLUSTER_PATIENCE, Event, PATIENCE, Rejection};
+use heliograph_distributor_protocol::{ANSWER_TIMEOUT, Event, Rejection, WARMING_TIMEOUT};
 use std::time::Duration;
 
 fn last_rejection(stream: &Stream) -> &Rejection {
@@ -28,7 +28,7 @@ fn a_late_rejection_is_a_rejection() {
         let mut stream = silent(protocol);
         let bad = view(2, &[(Listener, "l", "1"), (Route, "r", "bad"), (Route, "s", "old")]);
         let table = one(stream.view(&bad));
-        assert_eq!(stream.wait(PATIENCE), none());
+        assert_eq!(stream.wait(ANSWER_TIMEOUT), none());
         assert_eq!(stream.nack(&table, "cannot"), none());
         let rejection = last_rejection(&stream);
         assert_eq!(rejection.detail, "cannot");
@@ -54,7 +54,7 @@ fn a_late_rejection_counts_although_the_next_reply_is_under_way() {
         let mut stream = silent(protocol);
         let news = [(Listener, "l", "1"), (Route, "r", "bad"), (Route, "s", "new")];
         let first = one(stream.view(&view(2, &news)));
-        let second = one(stream.wait(PATIENCE));
+        let second = one(stream.wait(ANSWER_TIMEOUT));
         assert_eq!((names(&first), names(&second)), (vec!["r"], vec!["s"]));
         assert_eq!(stream.nack(&first, "cannot"), none());
         assert_eq!(last_rejection(&stream).resources.len(), 1);
@@ -75,7 +75,7 @@ fn a_late_acknowledgement_is_one() {
         let mut stream = silent(protocol);
         let next = view(2, &[(Listener, "l", "1"), (Route, "r", "new"), (Route, "s", "old")]);
         let table = one(stream.view(&next));
-        stream.wait(PATIENCE);
+        stream.wait(ANSWER_TIMEOUT);
         assert_eq!(
             stream.session.acknowledged(),
             Some(view(1, &[]).head()),
@@ -95,7 +95,7 @@ fn what_a_late_rejection_does_not_name_is_sent_again() {
         let replies = stream.ask(Cluster, &[]);
         stream.settle(replies);
         let both = one(stream.view(&view(2, &clusters("2"))));
-        assert_eq!(stream.wait(CLUSTER_PATIENCE), none());
+        assert_eq!(stream.wait(WARMING_TIMEOUT), none());
         let rest = one(stream.nack(&both, "Error adding/updating cluster(s) a: cannot"));
         match protocol {
             Delta => assert_eq!(content(&rest), [("b", "2")]),
@@ -112,7 +112,7 @@ fn a_late_rejection_of_a_removal_keeps_the_cluster_in_mind() {
     stream.settle(replies);
     let removal = one(stream.view(&view(2, &[])));
     assert_eq!(removed(&removal), ["a"]);
-    stream.wait(CLUSTER_PATIENCE);
+    stream.wait(WARMING_TIMEOUT);
     stream.nack(&removal, "cannot");
     assert_eq!(last_rejection(&stream).resources, [("a".into(), None)]);
     // It is still there, so the same content need not be sent.
@@ -146,10 +146,10 @@ fn endpoints_of_clusters_in_flight_are_not_given_up() {
         let mut stream = Stream::new(protocol, view(1, &first));
         let clusters = one(stream.ask(Cluster, &[]));
         assert_eq!(stream.ask(Listener, &[]), none());
-        assert_eq!(stream.session.wake_at(), Some(CLUSTER_PATIENCE));
+        assert_eq!(stream.session.wake_at(), Some(WARMING_TIMEOUT));
         assert_eq!(stream.wait(Duration::from_secs(15)), none());
         assert_eq!(stream.ack(&clusters), none(), "its endpoints are still to come");
-        assert_eq!(kinds(&stream.wait(PATIENCE)), [Listener]);
+        assert_eq!(kinds(&stream.wait(ANSWER_TIMEOUT)), [Listener]);
     }
 }
 

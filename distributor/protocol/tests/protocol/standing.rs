@@ -1,7 +1,7 @@
 //! What people are told of a stream.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::{PATIENCE, Progress};
+use heliograph_distributor_protocol::{ANSWER_TIMEOUT, Progress};
 use heliograph_snapshot::ResourceType;
 
 fn of(stream: &Stream, kind: ResourceType) -> Progress {
@@ -28,7 +28,7 @@ fn it_tells_what_is_outstanding_rejected_and_unanswered() {
 
         let table = one(stream.view(&tables(2, "2")));
         assert_eq!((of(&stream, Route).outstanding, of(&stream, Route).silent), (1, false));
-        stream.wait(PATIENCE);
+        stream.wait(ANSWER_TIMEOUT);
         assert!(of(&stream, Route).silent, "{protocol:?}");
         let before = stream.session.standing();
         stream.nack(&table, "cannot");

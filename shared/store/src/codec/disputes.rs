@@ -1,7 +1,7 @@
 //! Disputes in reports, under the rules of [`super::messages`].
 
 use super::CodecError;
-use super::messages::{kind_of, number_of};
+use super::messages::kind_of;
 use crate::{Dispute, Voter};
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -27,7 +27,7 @@ impl From<&Dispute> for StoredDispute {
         let Dispute { kind, name, version, rejected, accepted, rejecting, accepting } = dispute;
         let digests = |voters: &[Voter]| voters.iter().map(|Voter(digest)| *digest).collect();
         Self {
-            kind: number_of(*kind),
+            kind: kind.properties().number,
             name: name.to_string(),
             version: version.to_string(),
             rejected: *rejected,

@@ -6,7 +6,7 @@ use super::pins::PinState;
 use crate::State;
 use crate::keys;
 use bytes::Bytes;
-use heliograph_snapshot::{Address, FleetName, Internal, Part, Resource, ResourceType, Section};
+use heliograph_snapshot::{Address, FleetName, Part, Resource, ResourceType, Section};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -89,31 +89,9 @@ pub(super) struct Sealed {
     ciphertext: Bytes,
 }
 
-/// The numbers of the sections. They never change.
-const SECTIONS: [(u32, Section); 8] = [
-    (1, Section::Served(ResourceType::Secret)),
-    (2, Section::Served(ResourceType::Cluster)),
-    (3, Section::Served(ResourceType::Endpoints)),
-    (4, Section::Served(ResourceType::Listener)),
-    (5, Section::Served(ResourceType::Route)),
-    (6, Section::Internal(Internal::Rules)),
-    (7, Section::Internal(Internal::Directory)),
-    (8, Section::Internal(Internal::Quarantine)),
-];
-
-pub(super) fn number_of(section: impl Into<Section>) -> u32 {
-    let section = section.into();
-    SECTIONS.iter().find(|(_, known)| *known == section).map_or(0, |(number, _)| *number)
-}
-
-/// `None`: a section that a newer program knows.
-fn section_of(number: u32) -> Option<Section> {
-    SECTIONS.iter().find(|(known, _)| *known == number).map(|(_, section)| *section)
-}
-
 /// `None` also for what is not served.
 pub(super) fn kind_of(number: u32) -> Option<ResourceType> {
-    match section_of(number)? {
+    match Section::from_number(number)? {
         Section::Served(kind) => Some(kind),
         Section::Internal(_) => None,
     }
@@ -165,7 +143,7 @@ impl From<&crate::Record> for Record {
             State::Retired => BTreeMap::new(),
         };
         let root = |(section, address): (Section, _)| Root {
-            kind: number_of(section),
+            kind: section.number(),
             address: bytes_of(address),
         };
         Self {
@@ -186,8 +164,10 @@ impl TryFrom<Record> for crate::Record {
 
     fn try_from(record: Record) -> Result<Self, CodecError> {
         // What a newer program tells of types that this one does not serve is left out.
-        let roots =
-            record.roots.iter().filter_map(|root| Some((section_of(root.kind)?, &root.address)));
+        let roots = record
+            .roots
+            .iter()
+            .filter_map(|root| Some((Section::from_number(root.kind)?, &root.address)));
         let roots: Result<BTreeMap<_, _>, _> =
             roots.map(|(section, at)| Ok((section, address(at)?))).collect();
         Ok(Self {
@@ -198,7 +178,10 @@ impl TryFrom<Record> for crate::Record {
             cause: record.cause.into(),
             pin: record.pin.map(TryInto::try_into).transpose()?.unwrap_or_default(),
             bytes: record.bytes,
-            has_unknown_types: record.roots.iter().any(|root| section_of(root.kind).is_none()),
+            has_unknown_types: record
+                .roots
+                .iter()
+                .any(|root| Section::from_number(root.kind).is_none()),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::CodecError;
 use super::disputes::StoredDispute;
-use super::messages::{Head, Record, fleet, kind_of, number_of};
+use super::messages::{Head, Record, fleet, kind_of};
 use crate::{AckReport, FleetReport, RejectionReport, Voter, Voters};
 use heliograph_snapshot::Version;
 use std::sync::Arc;
@@ -192,7 +192,7 @@ impl From<&RejectionReport> for Rejection {
             version: version.map(|version| version.to_string()),
         };
         Self {
-            kind: number_of(*kind),
+            kind: kind.properties().number,
             detail: detail.clone(),
             resources: resources.iter().map(rejected).collect(),
             count: *count,

@@ -166,7 +166,7 @@ async fn old_tombstones_are_dropped_by_the_next_leader() {
 
 /// The epoch is forgotten with all else, and the leader's heads go on above the term that it began again.
 #[tokio::test]
-async fn a_leader_of_a_later_epoch_tends_what_it_published_after_redis_was_emptied() {
+async fn a_leader_of_a_later_epoch_cleans_what_it_published_after_redis_was_emptied() {
     let (server, keys) = (Server::start(&[]).await, Keys::new());
     let program = Program::open(&server.url(), &keys);
     let one = fleet("one");
