@@ -155,7 +155,8 @@ fn size(name: &FleetName, report: &FleetReport) -> usize {
 
 /// The same of a record.
 fn record_size(record: &Record) -> usize {
-    let Record { fleet, head, state, time, cause, pin, bytes, has_unknown_types } = record;
+    let Record { fleet, head, state, time, cause, pin, bytes, .. } = record;
+    let Record { partly_sealed, has_unknown_types, .. } = record;
     let PinState { number, pinned } = pin;
     let roots = match state {
         State::Live(roots) => roots.len() * (size_of::<Section>() + size_of::<Address>()),
@@ -167,7 +168,8 @@ fn record_size(record: &Record) -> usize {
     });
     let numbers = size_of_val(head) + size_of_val(time) + size_of_val(number) + size_of_val(bytes);
     let texts = fleet.as_str().len() + cause.len();
-    texts + numbers + size_of_val(has_unknown_types) + roots + pinned
+    let sealed = partly_sealed.len() * size_of::<Section>();
+    texts + numbers + size_of_val(has_unknown_types) + roots + sealed + pinned
 }
 
 #[cfg(test)]
@@ -294,6 +296,7 @@ mod tests {
                 cause: "a rollback".into(),
                 pin: PinState { number: 1, pinned: Some(pinned.clone()) },
                 bytes: 0,
+                partly_sealed: std::collections::BTreeSet::new(),
                 has_unknown_types: false,
             })
         };

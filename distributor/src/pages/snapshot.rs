@@ -58,6 +58,9 @@ struct Row {
     rejected: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<Value>,
+    /// Its content is confidential, and is never shown.
+    #[serde(skip_serializing_if = "is_not")]
+    hidden: bool,
     /// Why it cannot be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -231,11 +234,16 @@ impl Row {
             held: None,
             rejected: false,
             resource: None,
+            hidden: false,
             error: None,
         }
     }
 
     fn show(&mut self, resource: &Resource) {
+        if !self.r#type.may_be_shown(resource) {
+            self.hidden = true;
+            return;
+        }
         let (type_url, value) = (self.r#type.type_url().to_owned(), resource.body.clone());
         match to_json(&Any { type_url, value }) {
             Ok(json) => self.resource = Some(json),

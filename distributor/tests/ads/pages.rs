@@ -285,6 +285,22 @@ async fn a_snapshot_is_shown_resource_by_resource_and_without_secrets() {
 }
 
 #[tokio::test]
+async fn what_is_confidential_is_never_shown() {
+    let mut world = World::start().await;
+    let (kind, marked) = cluster("marked", 1);
+    let marked = (kind, marked.confidential(true));
+    world.publish(&[gateway("blue"), vec![marked]].concat()).await;
+    let page = get_json(&world, "/snapshot/default/gateway?type=cluster").await;
+    let rows = page["resources"].as_array().unwrap();
+    let names: Vec<_> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["blue", "marked"]);
+    assert!(rows[0]["resource"].is_object() && rows[0].get("hidden").is_none(), "{page}");
+    assert!(rows[1].get("resource").is_none(), "{page}");
+    assert_eq!(rows[1]["hidden"], true);
+    assert!(rows[1]["bytes"].as_u64().unwrap() > 0);
+}
+
+#[tokio::test]
 async fn a_snapshot_is_shown_as_one_client_sees_it() {
     let mut world = World::start().await;
     let rules = vec![prefer_own_zone(), listed("envoy-a", ZONE, "a"), listed("envoy-b", ZONE, "b")];

@@ -6,7 +6,7 @@ use heliograph_translator::provider::file::{self, Remark, RemarkKind};
 use heliograph_translator::{LimitArgs, in_words};
 use heliograph_translator_core::World;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -83,15 +83,21 @@ impl Translation {
             resources
                 .sort_by(|(kind, one), (other, two)| (kind, &one.name).cmp(&(other, &two.name)));
             for (kind, resource) in resources {
-                fleet.entry(kind.as_str()).or_default().push(readable(kind, resource)?);
+                let name = &*resource.name;
+                let hidden = || json!({ "name": name, "hidden": "it is confidential" });
+                let shown = readable(kind, resource)?.unwrap_or_else(hidden);
+                fleet.entry(kind.as_str()).or_default().push(shown);
             }
         }
         Ok(translation)
     }
 }
 
-/// Without what must not be shown, such as private keys.
-pub(crate) fn readable(kind: ResourceType, resource: &Resource) -> anyhow::Result<Value> {
+/// Without what must not be shown, such as private keys. `None`: all of it is confidential.
+pub(crate) fn readable(kind: ResourceType, resource: &Resource) -> anyhow::Result<Option<Value>> {
+    if !kind.may_be_shown(resource) {
+        return Ok(None);
+    }
     let any = Any { type_url: kind.type_url().to_owned(), value: resource.body.clone() };
-    json::to_json(&any).map_err(|error| anyhow!("{}: {error}", resource.name))
+    json::to_json(&any).map(Some).map_err(|error| anyhow!("{}: {error}", resource.name))
 }

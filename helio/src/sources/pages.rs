@@ -127,6 +127,9 @@ pub(crate) struct ResourceRow {
     pub(crate) rejected: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resource: Option<Value>,
+    /// Its content is confidential.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hidden: Option<bool>,
     /// Why its content cannot be shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,

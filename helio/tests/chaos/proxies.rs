@@ -123,7 +123,7 @@ fn response(
     let kind = received.kind;
     let sent = |(name, held): &(String, Held)| {
         let version = match kind {
-            ResourceType::Secret => store.address_of_secret(&held.body).into(),
+            ResourceType::Secret => store.address_of_sealed(kind.into(), name, &held.body).into(),
             _ => Version::of(&held.body),
         };
         let references = references(kind, &held.body).into_iter();

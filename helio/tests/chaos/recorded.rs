@@ -2,7 +2,7 @@
 
 use crate::log::Log;
 use heliograph_checker::{Content, Event, Outcome};
-use heliograph_snapshot::{Address, FleetName, Head, Snapshot};
+use heliograph_snapshot::{Address, FleetName, Head, Section, Snapshot};
 use heliograph_store::redis::RedisStore;
 use heliograph_store::{
     AckReport, Claim, Cleaned, FeedbackReader, Inspection, Inspector, Loaded, PinOrder,
@@ -49,8 +49,8 @@ impl Writer for Recorded {
         self.inner.claim(fence)
     }
 
-    fn address_of_secret(&self, body: &[u8]) -> Address {
-        self.inner.address_of_secret(body)
+    fn address_of_sealed(&self, section: Section, name: &str, body: &[u8]) -> Address {
+        self.inner.address_of_sealed(section, name, body)
     }
 
     fn publish(&self, publication: Publication) -> StoreFuture<'_, Published> {

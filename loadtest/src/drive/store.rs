@@ -43,8 +43,8 @@ impl StoreDriver {
     }
 
     /// The version of a secret, which a store keeps to those who have its key.
-    pub fn version_of_secret(&self, body: &[u8]) -> Version {
-        self.store.address_of_secret(body).into()
+    pub fn version_of_secret(&self, name: &str, body: &[u8]) -> Version {
+        self.store.address_of_sealed(ResourceType::Secret.into(), name, body).into()
     }
 
     pub(super) async fn set_up(&mut self, workload: &mut Workload) -> Result<(), DriveError> {
@@ -111,8 +111,9 @@ impl StoreDriver {
     }
 
     fn addressed(&self, secret: &Resource) -> Arc<Resource> {
-        let address = self.store.address_of_secret(&secret.body);
-        Arc::new(Resource::at(address, secret.name.clone(), secret.body.clone()))
+        let Resource { name, body, .. } = secret;
+        let address = self.store.address_of_sealed(ResourceType::Secret.into(), name, body);
+        Arc::new(Resource::at(address, name.clone(), body.clone()).confidential(true))
     }
 }
 

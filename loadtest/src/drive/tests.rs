@@ -109,7 +109,7 @@ async fn secrets_are_in_the_store_under_its_own_versions() {
     for secret in theirs.tree(ResourceType::Secret).iter() {
         let given = ours.get(ResourceType::Secret, &secret.name).unwrap();
         assert_eq!(given.body, secret.body);
-        assert_eq!(driver.version_of_secret(&given.body), secret.version);
+        assert_eq!(driver.version_of_secret(&secret.name, &given.body), secret.version);
     }
     for kind in [ResourceType::Cluster, ResourceType::Endpoints] {
         assert_eq!(ours.tree(kind).address(), theirs.tree(kind).address());

@@ -4,6 +4,7 @@
 //! The rules of xDS that the columns implement:
 //! <https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol>.
 
+use crate::Resource;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
@@ -202,6 +203,12 @@ impl ResourceType {
     /// Whether a proxy that names nothing asks for all, and a response in state of the world has all.
     pub fn is_asked_whole(self) -> bool {
         self.properties().interest == Interest::All
+    }
+
+    /// Whether the content of a resource may be printed, once the fields that its dialect marks as sensitive are blotted out:
+    /// in a type that is always sealed all such fields are marked, anywhere else nobody knows where in it the secret is.
+    pub fn may_be_shown(self, resource: &Resource) -> bool {
+        !resource.is_confidential || self.properties().sealing == Sealing::Always
     }
 
     /// The type that this one warms, if it does: see [`TypeProperties::warmed_by`].

@@ -15,6 +15,8 @@ pub struct Resource {
     /// The address in short, as proxies are told it.
     pub version: Version,
     pub body: Bytes,
+    /// The body has what only the proxies of its fleet may know, as a password: a store seals it, and nobody prints it.
+    pub is_confidential: bool,
 }
 
 /// A content hash in full: where a store keeps the content, and the proof that it is what was asked for.
@@ -35,9 +37,28 @@ impl Resource {
         Self::at(Address::of(&body), name, body)
     }
 
-    /// A resource whose address is known already, or is not the plain hash: that of a secret is keyed.
+    /// A resource whose address is known already, or is not the plain hash: that of a sealed one is keyed.
     pub fn at(address: Address, name: impl Into<Arc<str>>, body: Bytes) -> Self {
-        Self { name: name.into(), address, version: address.into(), body }
+        let version = address.into();
+        Self { name: name.into(), address, version, body, is_confidential: false }
+    }
+
+    /// The same, for the eyes of its proxies alone if that is said here.
+    #[must_use]
+    pub fn confidential(self, is_confidential: bool) -> Self {
+        Self { is_confidential, ..self }
+    }
+
+    /// This one with another body, which follows from this one and from the variant `id` of `rule`. It is confidential if one
+    /// of the two is, and then its version reveals no more of its content than theirs do.
+    pub fn varied(&self, rule: &Self, id: &str, body: Bytes) -> Self {
+        if !self.is_confidential && !rule.is_confidential {
+            return Self::new(self.name.clone(), body);
+        }
+        let mut hasher = blake3::Hasher::new_derive_key("heliograph variant of a resource 1");
+        hasher.update(&self.address.0).update(&rule.address.0).update(id.as_bytes());
+        let address = Address(*hasher.finalize().as_bytes());
+        Self::at(address, self.name.clone(), body).confidential(true)
     }
 
     /// About how much memory it takes.
@@ -146,6 +167,23 @@ mod tests {
         assert_ne!(version, Version::of(b"other"));
         // Pinned: stored snapshots and connected proxies hold versions made by older releases.
         assert_eq!(version.as_str(), "P7pSUL6awlnFbnJQ");
+    }
+
+    #[test]
+    fn a_variant_of_something_confidential_has_a_version_that_is_no_hash_of_it() {
+        let plain = Resource::new("a", Bytes::from_static(b"plain"));
+        let marked = Resource::new("a", Bytes::from_static(b"password")).confidential(true);
+        let body = Bytes::from_static(b"variant");
+        assert_eq!(plain.varied(&plain, "one", body.clone()), Resource::new("a", body.clone()));
+        let mut versions = std::collections::BTreeSet::from([Version::of(&body)]);
+        for (resource, rule) in [(&plain, &marked), (&marked, &plain), (&marked, &marked)] {
+            for id in ["one", "two"] {
+                let variant = resource.varied(rule, id, body.clone());
+                assert!(variant.is_confidential);
+                assert_eq!(variant.version, resource.varied(rule, id, body.clone()).version);
+                assert!(versions.insert(variant.version), "{resource:?} {rule:?} {id}");
+            }
+        }
     }
 
     #[test]

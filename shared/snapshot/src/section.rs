@@ -1,4 +1,4 @@
-use crate::{ResourceType, Sealing};
+use crate::{Resource, ResourceType, Sealing};
 use std::fmt;
 
 /// A part of a snapshot that is kept in a tree of its own.
@@ -35,9 +35,14 @@ impl Section {
         }
     }
 
-    /// Whether it holds secrets, which a store seals.
-    pub fn is_secret(self) -> bool {
+    /// Whether a store seals all that is in it.
+    pub fn is_always_sealed(self) -> bool {
         matches!(self, Self::Served(kind) if kind.properties().sealing == Sealing::Always)
+    }
+
+    /// Whether a store seals this resource of the section.
+    pub fn seals(self, resource: &Resource) -> bool {
+        resource.is_confidential || self.is_always_sealed()
     }
 
     /// The number in stored bytes.

@@ -84,6 +84,12 @@ impl Snapshot {
         self.trees.values().map(Tree::bytes).sum()
     }
 
+    /// The sections that have something confidential, and of which the store does not seal all anyway.
+    pub fn confidential_sections(&self) -> impl Iterator<Item = Section> {
+        let trees = self.trees.iter().filter(|(section, _)| !section.is_always_sealed());
+        trees.filter(|(_, tree)| tree.has_confidential()).map(|(section, _)| *section)
+    }
+
     /// Whether both hold the same resources, whatever their heads say.
     pub fn same_content(&self, other: &Self) -> bool {
         Section::all()

@@ -8,7 +8,7 @@ use crate::{
     Published, Record, Retirement, StoreError, Term,
 };
 use futures::future::BoxFuture;
-use heliograph_snapshot::{Address, FleetName, Snapshot};
+use heliograph_snapshot::{Address, FleetName, Section, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ pub trait Writer: Inspector {
     /// without an election the store finds one above all it has seen.
     fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim>;
 
-    /// Where a secret's body is kept, and so what its version is: a store that others can read has a key for that, so
-    /// that the address reveals nothing of the content. The body holds the secret's name, so no two share an address.
-    fn address_of_secret(&self, body: &[u8]) -> Address;
+    /// Where a body that is sealed is kept, and so what its version is: a store that others can read has a key for that, so
+    /// that the address reveals nothing of the content.
+    fn address_of_sealed(&self, section: Section, name: &str, body: &[u8]) -> Address;
 
     /// Makes a snapshot the newest of its fleet, or changes nothing.
     fn publish(&self, publication: Publication) -> StoreFuture<'_, Published>;

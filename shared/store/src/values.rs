@@ -4,7 +4,7 @@ use crate::codec::stored_time;
 use crate::{PinOrder, PinState};
 use heliograph_snapshot::{Address, FleetName, Head, Section, Snapshot};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -32,6 +32,8 @@ pub struct Record {
     pub pin: PinState,
     /// About how much memory the snapshot takes when it is loaded; 0 where the writer did not say.
     pub bytes: u64,
+    /// The sections that have sealed resources beside others. The store seals all of some sections, which are not in here.
+    pub partly_sealed: BTreeSet<Section>,
     /// A newer program wrote it, with types of resources that this one does not know and leaves out.
     pub has_unknown_types: bool,
 }
@@ -145,6 +147,7 @@ impl Publication {
             cause: self.cause.clone(),
             pin: self.pin.clone(),
             bytes: self.snapshot.bytes() as u64,
+            partly_sealed: self.snapshot.confidential_sections().collect(),
             has_unknown_types: false,
         }
     }
@@ -175,6 +178,7 @@ impl Retirement {
             cause: self.cause.clone(),
             pin: PinState { number: self.order, pinned: None },
             bytes: 0,
+            partly_sealed: BTreeSet::new(),
             has_unknown_types: false,
         }
     }

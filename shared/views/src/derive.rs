@@ -1,5 +1,5 @@
 use crate::endpoints::preferred;
-use crate::message::{About, Treatment, treatment_name};
+use crate::message::{About, Treatment, Variant, treatment_name};
 use crate::rules::{Class, Rules};
 use heliograph_snapshot::{Difference, Internal, Resource, ResourceType, Section, Snapshot};
 use prost::Message;
@@ -90,13 +90,14 @@ fn treated(
     }
     let variant = treatment.variants.iter().find(|variant| class.is_of(&variant.audience));
     let resource = match variant {
-        Some(variant) => Arc::new(Resource::new(resource.name.clone(), variant.body.clone())),
+        Some(Variant { audience, body }) => Arc::new(resource.varied(rule, audience, body.clone())),
         None => resource.clone(),
     };
     let mut preferences = treatment.preferences.iter();
     let preference = preferences.find(|it| it.audience.is_empty() || class.is_of(&it.audience));
     Some(match preference {
-        Some(preference) if kind == ResourceType::Endpoints => {
+        // What is made of them would need a version that reveals nothing.
+        Some(preference) if kind == ResourceType::Endpoints && !resource.is_confidential => {
             preferred(&resource, &preference.labels, class)
         }
         _ => resource,

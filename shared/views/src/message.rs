@@ -97,6 +97,7 @@ impl Treatment {
         *self == Self::default()
     }
 
+    /// Of a confidential resource, the variants in here are so too: mark it.
     pub fn resource(&self, kind: ResourceType, name: &str) -> Resource {
         Resource::new(treatment_name(kind, name), self.encode_to_vec().into())
     }

@@ -29,6 +29,12 @@ struct Entry {
 }
 
 impl Quarantined {
+    /// Whether `good` may be served where `rejected` was published. Never where one of them is confidential: an old password
+    /// may have been replaced because somebody else has it, and entries are not sealed.
+    pub fn is_possible(kind: ResourceType, rejected: &Resource, good: &Resource) -> bool {
+        kind.properties().has_quarantine && !rejected.is_confidential && !good.is_confidential
+    }
+
     /// What a snapshot has in quarantine. What cannot be read, a newer translator knows.
     pub fn all(snapshot: &Snapshot) -> Vec<Self> {
         Self::of(snapshot.internal(Internal::Quarantine), snapshot)
@@ -57,12 +63,8 @@ impl Quarantined {
             content.get(kind, name).filter(|it| it.version.as_str() == entry.rejected)?;
         let good = Arc::new(Resource::new(rejected.name.clone(), entry.good));
         let lifted = entry.lifted;
-        kind.properties().has_quarantine.then(|| Self {
-            kind,
-            rejected: rejected.clone(),
-            good,
-            lifted,
-        })
+        let is_possible = Self::is_possible(kind, rejected, &good);
+        is_possible.then(|| Self { kind, rejected: rejected.clone(), good, lifted })
     }
 }
 
@@ -121,6 +123,19 @@ mod tests {
         let current = snapshot(kind, "bad", &entry);
         assert_eq!(Quarantined::all(&current), [entry]);
         assert!(Arc::ptr_eq(&served(&current, &Quarantined::all(&current)), &current));
+    }
+
+    #[test]
+    fn what_is_confidential_is_never_what_it_was() {
+        let kind = ResourceType::Cluster;
+        let entry = entry(kind, false);
+        let marked = |it: &Resource| Arc::new(it.clone().confidential(true));
+        let current = snapshot(kind, "bad", &entry);
+        let now = Change::Set(kind, marked(&entry.rejected));
+        assert_eq!(Quarantined::all(&current.with(Head::default(), [now])), []);
+        assert!(Quarantined::is_possible(kind, &entry.rejected, &entry.good));
+        assert!(!Quarantined::is_possible(kind, &marked(&entry.rejected), &entry.good));
+        assert!(!Quarantined::is_possible(kind, &entry.rejected, &marked(&entry.good)));
     }
 
     #[test]

@@ -25,5 +25,5 @@ pub fn secret(id: &SecretId, pair: &KeyPair) -> Arc<Resource> {
             ..Default::default()
         })),
     };
-    Arc::new(Resource::new(name, message.encode_to_vec().into()))
+    Arc::new(Resource::new(name, message.encode_to_vec().into()).confidential(true))
 }

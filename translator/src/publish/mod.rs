@@ -22,7 +22,7 @@ use crate::leave_out::Versions;
 use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use crate::standby::Remembered;
-use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType};
+use heliograph_snapshot::{Change, FleetName, Head, Resource, Section};
 use heliograph_store::{Claim, Inspection, Loaded, Reader, StoreError, Writer};
 use ledger::{Found, Ledger, Reply, Survey, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
@@ -487,15 +487,22 @@ fn unpinnable(error: StoreError) -> StoreError {
     }
 }
 
-/// Secrets are kept where the store says, so that their versions tell nothing of them.
+/// What is sealed is kept where the store says, so that its version reveals nothing of it.
 fn addressed(writer: &dyn Writer, change: Change) -> Change {
-    match change {
-        Change::Set(ResourceType::Secret, secret) => {
-            let address = writer.address_of_secret(&secret.body);
-            let secret = Resource::at(address, secret.name.clone(), secret.body.clone());
-            Change::Set(ResourceType::Secret, Arc::new(secret))
+    let moved = |section: Section, resource: Arc<Resource>| {
+        if !section.seals(&resource) {
+            return resource;
         }
-        other => other,
+        let Resource { name, body, .. } = &*resource;
+        let address = writer.address_of_sealed(section, name, body);
+        Arc::new(Resource::at(address, name.clone(), body.clone()).confidential(true))
+    };
+    match change {
+        Change::Set(kind, resource) => Change::Set(kind, moved(kind.into(), resource)),
+        Change::SetInternal(internal, resource) => {
+            Change::SetInternal(internal, moved(internal.into(), resource))
+        }
+        gone @ (Change::Remove(..) | Change::RemoveInternal(..)) => gone,
     }
 }
 

@@ -216,6 +216,9 @@ impl Quarantine {
                 Some(entry) => entry.lifted = lifted,
                 None => {
                     let Some(good) = last_good(&self.stages, *kind, rejected) else { continue };
+                    if !Quarantined::is_possible(*kind, rejected, &good) {
+                        continue;
+                    }
                     let entry =
                         Quarantined { kind: *kind, rejected: rejected.clone(), good, lifted };
                     self.entries.insert(place(&entry), entry);

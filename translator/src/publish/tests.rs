@@ -55,6 +55,7 @@ fn record(snapshot: &Snapshot) -> Arc<Record> {
         cause: "told by a test".into(),
         pin: PinState::default(),
         bytes: 0,
+        partly_sealed: std::collections::BTreeSet::new(),
         has_unknown_types: false,
     })
 }

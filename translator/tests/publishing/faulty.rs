@@ -1,4 +1,4 @@
-use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Snapshot};
+use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Section, Snapshot};
 use heliograph_store::{
     AckReport, Claim, Cleaned, Embedded, FeedbackReader, Inspection, Inspector, Loaded, PinOrder,
     Publication, Published, Reader, Record, Retirement, StoreError, StoreFuture, Watch, Writer,
@@ -126,7 +126,7 @@ impl Writer for Faulty {
     }
 
     /// Not the plain hash, as in a store that others can read.
-    fn address_of_secret(&self, body: &[u8]) -> Address {
+    fn address_of_sealed(&self, _section: Section, _name: &str, body: &[u8]) -> Address {
         Address::of(&[b"key", body].concat())
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Settled {
 /// The longest error text and the most names that a rejection carries: they are a client's to choose.
 const DETAIL_LIMIT: usize = 1024;
 const NAMES_LIMIT: usize = 16;
+/// Envoy's errors quote what they are about.
+const HIDDEN_DETAIL: &str = "the error of the proxy is not shown, since it may quote a confidential resource: the log of the proxy has it";
 
 impl Watch {
     /// Takes an acknowledgement or a rejection. `None`: no reply awaits this answer.
@@ -94,6 +96,11 @@ impl Watch {
         names
     }
 
+    /// Whether nobody may see this content, of which an error text may be a copy.
+    fn hides(&self, content: &Content) -> bool {
+        content.as_ref().is_some_and(|resource| !self.kind.may_be_shown(resource))
+    }
+
     fn take_sent(&mut self, flight: Flight) -> Vec<(Arc<str>, Content)> {
         let mut told = Vec::new();
         for name in flight.names {
@@ -127,7 +134,10 @@ impl Watch {
         let any_named = told.iter().any(|(name, _)| named(name));
         let mut rejection = Rejection {
             kind: self.kind,
-            detail: bounded(error, DETAIL_LIMIT).to_owned(),
+            detail: match told.iter().any(|(_, content)| self.hides(content)) {
+                true => HIDDEN_DETAIL.to_owned(),
+                false => bounded(error, DETAIL_LIMIT).to_owned(),
+            },
             resources: Vec::new(),
             attributed: any_named || told.len() == 1,
         };

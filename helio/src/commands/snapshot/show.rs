@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Print the resources of a snapshot
 ///
-/// As a table each resource is a line; with -o its content is printed, without secrets. Two of them can be compared with
+/// As a table each resource is a line; with -o its content is printed, without secrets and without what is confidential. Two of them can be compared with
 /// `diff`: resources come by type, then by name.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
@@ -50,7 +50,7 @@ struct Row {
     name: Arc<str>,
     version: String,
     bytes: usize,
-    /// Nothing of what no proxy is sent.
+    /// Nothing of what no proxy is sent, nor of what is confidential.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<Value>,
 }
@@ -122,7 +122,7 @@ impl Args {
 impl Row {
     fn of(section: Section, resource: &Resource, with_content: bool) -> anyhow::Result<Self> {
         let content = match section {
-            Section::Served(kind) if with_content => Some(readable(kind, resource)?),
+            Section::Served(kind) if with_content => readable(kind, resource)?,
             Section::Served(_) | Section::Internal(_) => None,
         };
         Ok(Self {

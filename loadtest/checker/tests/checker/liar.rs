@@ -1,7 +1,7 @@
 //! A store that lies.
 
 use futures::future::BoxFuture;
-use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Snapshot};
+use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Section, Snapshot};
 use heliograph_store::{
     Claim, Cleaned, Embedded, Inspection, Inspector, Loaded, Notice, PinOrder, Publication,
     Published, Reader, Record, Retirement, StoreError, StoreFuture, Term, Watch, Writer,
@@ -91,8 +91,8 @@ impl Writer for Liar {
         })
     }
 
-    fn address_of_secret(&self, body: &[u8]) -> Address {
-        self.inner().address_of_secret(body)
+    fn address_of_sealed(&self, section: Section, name: &str, body: &[u8]) -> Address {
+        self.inner().address_of_sealed(section, name, body)
     }
 
     fn publish(&self, publication: Publication) -> StoreFuture<'_, Published> {

@@ -115,8 +115,9 @@ impl Assembly {
     }
 
     /// Takes the body of a missing resource. Whoever calls has made sure that it is the one of its address.
-    pub fn body(&mut self, missing: &Missing, body: Bytes) {
+    pub fn body(&mut self, missing: &Missing, body: Bytes, is_confidential: bool) {
         let resource = Resource::at(missing.address, missing.name.clone(), body);
+        let resource = resource.confidential(is_confidential);
         if self.fill(missing, Arc::new(resource)) {
             self.gaps -= 1;
         }
@@ -207,7 +208,7 @@ impl Assembly {
                 }
             },
         };
-        Some(Arc::new(Node { address: OnceLock::from(*address), bytes: OnceLock::new(), shape }))
+        Some(Arc::new(Node::new(OnceLock::from(*address), shape)))
     }
 }
 
@@ -259,7 +260,7 @@ mod tests {
             let mut count = self.serve_parts(assembly)?;
             for missing in assembly.missing().to_vec() {
                 if let Some(body) = self.bodies.get(&missing.address) {
-                    assembly.body(&missing, body.clone());
+                    assembly.body(&missing, body.clone(), false);
                     count += 1;
                 }
             }
@@ -363,7 +364,7 @@ mod tests {
         shelf.serve_parts(&mut assembly).unwrap();
         for missing in assembly.missing().to_vec() {
             match &*missing.name {
-                "name-2" => assembly.body(&missing, Bytes::from_static(&[1])),
+                "name-2" => assembly.body(&missing, Bytes::from_static(&[1]), false),
                 _ => assembly.keep(&missing),
             }
         }

@@ -28,6 +28,7 @@ pub struct Difference<'a> {
 struct Node {
     address: OnceLock<Address>,
     bytes: OnceLock<usize>,
+    has_confidential: OnceLock<bool>,
     shape: Shape,
 }
 
@@ -113,6 +114,11 @@ impl Tree {
         self.root.as_deref().map_or(0, Node::bytes)
     }
 
+    /// Whether it has a resource that is confidential. After a change only what is new is looked at.
+    pub fn has_confidential(&self) -> bool {
+        self.root.as_deref().is_some_and(Node::has_confidential)
+    }
+
     /// What it takes to come from `before` to this tree, at a cost in proportion to what differs.
     pub fn differences<'a>(&'a self, before: &'a Tree) -> Vec<Difference<'a>> {
         let mut found = Vec::new();
@@ -131,8 +137,20 @@ impl FromIterator<Arc<Resource>> for Tree {
 
 impl Node {
     fn leaf(resources: Vec<Arc<Resource>>) -> Arc<Self> {
-        let (address, bytes) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { address, bytes, shape: Shape::Leaf(resources) })
+        Arc::new(Self::new(OnceLock::new(), Shape::Leaf(resources)))
+    }
+
+    fn new(address: OnceLock<Address>, shape: Shape) -> Self {
+        Self { address, bytes: OnceLock::new(), has_confidential: OnceLock::new(), shape }
+    }
+
+    fn has_confidential(&self) -> bool {
+        *self.has_confidential.get_or_init(|| match &self.shape {
+            Shape::Leaf(resources) => resources.iter().any(|found| found.is_confidential),
+            Shape::Branch { children, .. } => {
+                children.iter().flatten().any(|child| child.has_confidential())
+            }
+        })
     }
 
     fn bytes(&self) -> usize {
@@ -148,6 +166,7 @@ impl Node {
     fn forget_sums(&mut self) {
         self.address = OnceLock::new();
         self.bytes = OnceLock::new();
+        self.has_confidential = OnceLock::new();
     }
 
     fn address(&self) -> Address {

@@ -49,6 +49,9 @@ struct Root {
     kind: u32,
     #[prost(bytes = "bytes", tag = "2")]
     address: Bytes,
+    /// Some of its resources are sealed. Where all are, it is not said.
+    #[prost(bool, tag = "3")]
+    partly_sealed: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -136,8 +139,8 @@ impl TryFrom<Head> for heliograph_snapshot::Head {
 
 impl From<&crate::Record> for Record {
     fn from(record: &crate::Record) -> Self {
-        let crate::Record { fleet, head, state, time, cause, pin, bytes, has_unknown_types: _ } =
-            record;
+        let crate::Record { fleet, head, state, time, cause, pin, bytes, .. } = record;
+        let crate::Record { partly_sealed, has_unknown_types: _, .. } = record;
         let roots = match state {
             State::Live(roots) => roots.clone(),
             State::Retired => BTreeMap::new(),
@@ -145,6 +148,7 @@ impl From<&crate::Record> for Record {
         let root = |(section, address): (Section, _)| Root {
             kind: section.number(),
             address: bytes_of(address),
+            partly_sealed: partly_sealed.contains(&section),
         };
         Self {
             fleet: fleet.to_string(),
@@ -170,6 +174,8 @@ impl TryFrom<Record> for crate::Record {
             .filter_map(|root| Some((Section::from_number(root.kind)?, &root.address)));
         let roots: Result<BTreeMap<_, _>, _> =
             roots.map(|(section, at)| Ok((section, address(at)?))).collect();
+        let partly_sealed = record.roots.iter().filter(|root| root.partly_sealed);
+        let partly_sealed = partly_sealed.filter_map(|root| Section::from_number(root.kind));
         Ok(Self {
             fleet: fleet(&record.fleet)?,
             head: record.head.ok_or(CodecError::Damaged)?.try_into()?,
@@ -178,6 +184,7 @@ impl TryFrom<Record> for crate::Record {
             cause: record.cause.into(),
             pin: record.pin.map(TryInto::try_into).transpose()?.unwrap_or_default(),
             bytes: record.bytes,
+            partly_sealed: partly_sealed.collect(),
             has_unknown_types: record
                 .roots
                 .iter()

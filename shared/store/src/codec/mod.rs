@@ -114,9 +114,9 @@ pub(crate) fn branch<const N: usize>(children: &[Option<Address>; N]) -> Bytes {
 }
 
 /// Whether a body is kept in its leaf. A cold reader gets small ones by the leaf, which is many times as fast as one by one;
-/// a change writes those of its neighbours again, which is why large ones are kept apart. Secrets are sealed one by one.
+/// a change writes those of its neighbours again, which is why large ones are kept apart. What is sealed is sealed one by one.
 pub(crate) fn is_in_leaf(section: Section, resource: &Resource) -> bool {
-    !section.is_secret() && resource.body.len() <= SMALL
+    !section.seals(resource) && resource.body.len() <= SMALL
 }
 
 /// Whether it is the part of its address is for the tree to say.

@@ -12,7 +12,7 @@ use crate::{
     Loaded, PinOrder, Presence, Publication, Published, Reader, Record, Replicas, Retirement,
     StoreError, StoreFuture, Term, Watch, Writer,
 };
-use heliograph_snapshot::{Address, FleetName, Snapshot};
+use heliograph_snapshot::{Address, FleetName, Section, Snapshot};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -69,7 +69,7 @@ impl Writer for Embedded {
     }
 
     /// Not keyed: nothing leaves this process.
-    fn address_of_secret(&self, body: &[u8]) -> Address {
+    fn address_of_sealed(&self, _section: Section, _name: &str, body: &[u8]) -> Address {
         Address::of(body)
     }
 

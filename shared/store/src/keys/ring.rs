@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use heliograph_snapshot::ResourceType;
 use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -9,17 +10,17 @@ use zeroize::Zeroizing;
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyRing(Arc<Keys>);
 
-/// Where a secret belongs. Sealed for one place, it opens in no other.
+/// Where something sealed belongs. Sealed for one place, it opens in no other.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub fleet: &'a str,
     pub kind: &'a str,
     pub name: &'a str,
-    /// [`KeyRing::secret_hash`] of the plaintext.
+    /// [`KeyRing::sealed_hash`] of the plaintext.
     pub hash: &'a [u8; 32],
 }
 
-/// A secret as the store holds it.
+/// What was sealed, as the store holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
     pub key_id: String,
@@ -59,6 +60,7 @@ pub(super) struct Key(Zeroizing<[u8; 32]>);
 struct Keys {
     mac: Key,
     secret_hash: Key,
+    other_hash: Key,
     /// The first seals, all open.
     seal: Vec<SealKey>,
 }
@@ -75,6 +77,7 @@ struct SealKey {
 mod context {
     pub(super) const MAC: &str = "heliograph store v2: authenticates records of an installation";
     pub(super) const SECRET_HASH: &str = "heliograph store v1: addresses of secrets";
+    pub(super) const OTHER_HASH: &str = "heliograph store v1: addresses of what is sealed besides";
     pub(super) const CIPHER: &str = "heliograph store v1: seals secrets";
     pub(super) const NONCE: &str = "heliograph store v1: nonces of sealed secrets";
 }
@@ -90,6 +93,7 @@ impl KeyRing {
         Self(Arc::new(Keys {
             mac: root.derive(context::MAC),
             secret_hash: root.derive(context::SECRET_HASH),
+            other_hash: root.derive(context::OTHER_HASH),
             seal: seal.collect(),
         }))
     }
@@ -104,16 +108,28 @@ impl KeyRing {
             .finalize()
     }
 
-    /// The content hash of a secret. It stays the same when sealing keys rotate, and tells nothing to those without
-    /// the ring: not even whether a guess is right.
-    pub fn secret_hash(&self, plaintext: &[u8]) -> [u8; 32] {
-        self.0.secret_hash.hash(plaintext).into()
+    /// The content hash of something sealed. It stays the same when sealing keys rotate, and reveals nothing to those without
+    /// the ring: not even whether a guess is right. No two things of different kinds or names have the same.
+    pub fn sealed_hash(&self, kind: &str, name: &str, plaintext: &[u8]) -> [u8; 32] {
+        self.hash(kind, name, plaintext).into()
     }
 
-    /// Seals with the active key. The same secret in the same place gives the same bytes.
+    fn hash(&self, kind: &str, name: &str, plaintext: &[u8]) -> blake3::Hash {
+        // These were sealed before others were. The body of a secret has its name.
+        if kind == ResourceType::Secret.as_str() {
+            return self.0.secret_hash.hash(plaintext);
+        }
+        let mut hasher = blake3::Hasher::new_keyed(self.0.other_hash.bytes());
+        for part in [kind.as_bytes(), name.as_bytes()] {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+        hasher.update(plaintext).finalize()
+    }
+
+    /// Seals with the active key. The same content in the same place gives the same bytes.
     pub fn seal(&self, place: &Place<'_>, plaintext: &[u8]) -> Result<Sealed, SealError> {
         let key = self.0.seal.first().ok_or(SealError::NoKey)?;
-        if self.0.secret_hash.hash(plaintext) != *place.hash {
+        if self.hash(place.kind, place.name, plaintext) != *place.hash {
             return Err(SealError::ForeignHash);
         }
         let place = place.encode();
@@ -141,7 +157,7 @@ impl KeyRing {
             .map(Zeroizing::new)
             .map_err(|_| OpenError::Forged)?;
         // The cipher alone would let the owner of two keys make bytes that both of them open.
-        if self.0.secret_hash.hash(&plaintext) != *place.hash {
+        if self.hash(place.kind, place.name, &plaintext) != *place.hash {
             return Err(OpenError::Forged);
         }
         Ok(Bytes::from_owner(plaintext))
@@ -251,7 +267,7 @@ mod tests {
         #[test]
         fn what_is_sealed_opens(plaintext: Vec<u8>, fleet: String, kind: String, name: String) {
             let ring = ring(1, &[("new", 2), ("old", 3)]);
-            let hash = ring.secret_hash(&plaintext);
+            let hash = ring.sealed_hash(&kind, &name, &plaintext);
             let place = Place { fleet: &fleet, kind: &kind, name: &name, hash: &hash };
             let sealed = ring.seal(&place, &plaintext).unwrap();
             prop_assert_eq!(&sealed.key_id, "new");
@@ -260,7 +276,7 @@ mod tests {
 
         #[test]
         fn two_leaders_seal_alike(plaintext: Vec<u8>) {
-            let hash = ring(1, &[]).secret_hash(&plaintext);
+            let hash = ring(1, &[]).sealed_hash(KIND, NAME, &plaintext);
             let sealed = ring(1, &[("a", 2), ("old", 3)]).seal(&place(&hash), &plaintext);
             prop_assert_eq!(sealed, ring(1, &[("a", 2)]).seal(&place(&hash), &plaintext));
         }
@@ -268,7 +284,7 @@ mod tests {
         #[test]
         fn one_flipped_bit_is_refused(plaintext: Vec<u8>, at: prop::sample::Index, bit in 0..8u32) {
             let ring = ring(1, &[("a", 2)]);
-            let hash = ring.secret_hash(&plaintext);
+            let hash = ring.sealed_hash(KIND, NAME, &plaintext);
             let sealed = ring.seal(&place(&hash), &plaintext).unwrap();
             let flip = |bytes: &mut [u8]| {
                 let at = at.index(bytes.len());
@@ -297,7 +313,7 @@ mod tests {
         fn another_message_has_another_nonce(one: Vec<u8>, other: Vec<u8>) {
             prop_assume!(one != other);
             let ring = ring(1, &[("a", 2)]);
-            let (first, second) = (ring.secret_hash(&one), ring.secret_hash(&other));
+            let (first, second) = (ring.sealed_hash(KIND, NAME, &one), ring.sealed_hash(KIND, NAME, &other));
             prop_assert_ne!(
                 ring.seal(&place(&first), &one).unwrap().nonce,
                 ring.seal(&place(&second), &other).unwrap().nonce
@@ -344,7 +360,7 @@ mod tests {
     #[test]
     fn a_secret_does_not_open_elsewhere() {
         let ring = ring(1, &[("a", 2)]);
-        let hash = ring.secret_hash(b"pem");
+        let hash = ring.sealed_hash(KIND, NAME, b"pem");
         let sealed = ring.seal(&place(&hash), b"pem").unwrap();
         let elsewhere = [
             Place { fleet: "default/api", ..place(&hash) },
@@ -360,9 +376,21 @@ mod tests {
     }
 
     #[test]
+    fn the_same_content_has_another_hash_under_another_name() {
+        let ring = ring(1, &[]);
+        let places = [("cluster", "a"), ("cluster", "ab"), ("clustera", "b"), ("route", "a")];
+        let hashes = places.map(|(kind, name)| ring.sealed_hash(kind, name, b"password"));
+        let mut differing: Vec<_> = hashes.to_vec();
+        differing.sort_unstable();
+        differing.dedup();
+        assert_eq!(differing.len(), places.len());
+        assert!(!hashes.contains(blake3::hash(b"password").as_bytes()));
+    }
+
+    #[test]
     fn another_ring_does_not_open() {
         let ours = ring(1, &[("a", 2)]);
-        let hash = ours.secret_hash(b"pem");
+        let hash = ours.sealed_hash(KIND, NAME, b"pem");
         let sealed = ours.seal(&place(&hash), b"pem").unwrap();
         for (other, error) in [
             (ring(1, &[("a", 7)]), OpenError::Forged),
@@ -377,7 +405,7 @@ mod tests {
     #[test]
     fn without_a_key_nothing_is_sealed() {
         let ring = ring(1, &[]);
-        let hash = ring.secret_hash(b"pem");
+        let hash = ring.sealed_hash(KIND, NAME, b"pem");
         assert_eq!(ring.active_id(), None);
         assert_eq!(ring.seal(&place(&hash), b"pem"), Err(SealError::NoKey));
     }
@@ -393,7 +421,13 @@ mod tests {
     fn every_purpose_has_its_own_key() {
         let ring = ring(1, &[("a", 1)]);
         let keys = &ring.0;
-        let subkeys = [&keys.mac, &keys.secret_hash, &keys.seal[0].cipher, &keys.seal[0].nonce];
+        let subkeys = [
+            &keys.mac,
+            &keys.secret_hash,
+            &keys.other_hash,
+            &keys.seal[0].cipher,
+            &keys.seal[0].nonce,
+        ];
         for (at, one) in subkeys.iter().enumerate() {
             assert!(one.bytes() != &[1; 32]);
             assert!(subkeys[..at].iter().all(|other| one.bytes() != other.bytes()));
@@ -404,10 +438,11 @@ mod tests {
     #[test]
     fn every_release_makes_the_same_bytes() {
         let ring = ring(1, &[("a", 2)]);
-        let hash = ring.secret_hash(b"pem");
+        let hash = ring.sealed_hash(KIND, NAME, b"pem");
         let sealed = ring.seal(&place(&hash), b"pem").unwrap();
+        let other = ring.sealed_hash("cluster", "shop", b"password");
         let mac = Signer::new(ring, "heliograph".into()).sign(b"message");
-        let stored = [&mac[..], &hash, &sealed.nonce, &sealed.ciphertext];
+        let stored = [&mac[..], &hash, &sealed.nonce, &sealed.ciphertext, &other];
         let stored: Vec<String> = stored.iter().map(|bytes| hex(bytes)).collect();
         assert_eq!(
             stored,
@@ -416,6 +451,7 @@ mod tests {
                 "9d0cb1a0f7c64ba0768082f2e15e0c010ceed43515cbd2ce408ad2c2d9888f8a",
                 "67dfc207ef9b7334f98d6c2287972a93444bfe8d0a4334f4",
                 "f9d773c6cc5212007147a2e402d088f0e2dd53",
+                "f7d59344ce56af1cbc76ddf63f4236e61a610865c61ea9978c3d44ac97875854",
             ]
         );
     }

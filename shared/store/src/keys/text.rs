@@ -261,7 +261,7 @@ mod tests {
         let first = KeyRing::generate("a").unwrap();
         let both = KeyRing::rotate(&first, "b").unwrap();
         let last = KeyRing::forget(&both, "a").unwrap();
-        let hash = parse(&first).secret_hash(b"pem");
+        let hash = parse(&first).sealed_hash("secret", "tls", b"pem");
         let place = Place { fleet: "default/web", kind: "secret", name: "tls", hash: &hash };
 
         let old = parse(&first).seal(&place, b"pem").unwrap();

@@ -8,9 +8,17 @@ use super::sweep::{Retained, TOGETHER};
 use super::write::place;
 use crate::codec::{self, Body};
 use crate::{Cleaned, StoreError};
-use heliograph_snapshot::{Address, Part, Resource, ResourceType, Snapshot};
+use heliograph_snapshot::{Address, Entry, Part, Resource, Section, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// A body that is kept apart.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Stored {
+    section: Section,
+    address: Address,
+    name: Arc<str>,
+}
 
 impl Shared {
     pub(super) async fn clean(&self, newest: Arc<Snapshot>) -> Result<Cleaned, StoreError> {
@@ -45,30 +53,31 @@ impl Shared {
         retained: &Retained,
     ) -> Result<usize, StoreError> {
         let (fleet, ours) = (&newest.fleet, self.term_for(newest));
-        let secrets = self.secrets(newest, retained).await?;
-        let addresses: Vec<Address> = secrets.keys().map(|(address, _)| *address).collect();
+        let stored = self.perhaps_sealed(newest, retained).await?;
+        let addresses: Vec<Address> = stored.keys().map(|place| place.address).collect();
         let objects = self.objects(Operation::Clean, fleet, &addresses).await?;
         let keys = self.keys();
         let mut sealed = Vec::new();
-        for (((address, name), known), object) in secrets.into_iter().zip(objects) {
+        for ((at, known), object) in stored.into_iter().zip(objects) {
             let Some(Ok(Body::Sealed(before))) = object.as_ref().map(codec::read_body) else {
                 continue;
             };
             if Some(&*before.key_id) == keys.active_id() {
                 continue;
             }
+            let Stored { section, address, name } = at;
             let body = match known {
                 Some(resource) => resource.body.clone(),
-                None => match keys.open(&place(fleet, &name, &address), &before) {
+                None => match keys.open(&place(fleet, section, &name, &address), &before) {
                     Ok(body) => body,
                     Err(error) => {
-                        tracing::warn!(%fleet, secret = %name, %error, "an earlier secret cannot be sealed again");
+                        tracing::warn!(%fleet, %section, %name, %error, "an earlier version cannot be sealed again");
                         continue;
                     }
                 },
             };
-            let resource = Resource::at(address, name, body);
-            sealed.push((address, self.body(fleet, ResourceType::Secret.into(), &resource)?));
+            let resource = Resource::at(address, name, body).confidential(true);
+            sealed.push((address, self.body(fleet, section, &resource)?));
         }
         let mut count = 0;
         for sealed in sealed.chunks(TOGETHER) {
@@ -93,34 +102,62 @@ impl Shared {
         Ok(count)
     }
 
-    /// The secrets that are stored, by address and name, and those of the newest snapshot with their content.
-    async fn secrets(
+    /// What is stored and may be sealed, and those of the newest snapshot with their content. Of a section that is sealed in
+    /// part, the parts of trees do not say which resources are.
+    async fn perhaps_sealed(
         &self,
         newest: &Snapshot,
         retained: &Retained,
-    ) -> Result<BTreeMap<(Address, Arc<str>), Option<Arc<Resource>>>, StoreError> {
-        let mut secrets: BTreeMap<_, _> = newest
-            .tree(ResourceType::Secret)
-            .iter()
-            .map(|found| ((found.address, found.name.clone()), Some(found.clone())))
-            .collect();
-        let known = newest.tree(ResourceType::Secret).address();
-        let roots = retained
-            .records()
-            .filter_map(|record| record.roots().remove(&ResourceType::Secret.into()));
-        let mut wanted: BTreeSet<Address> = roots.filter(|root| Some(*root) != known).collect();
+    ) -> Result<BTreeMap<Stored, Option<Arc<Resource>>>, StoreError> {
+        let mut stored = BTreeMap::new();
+        for section in sealed_sections(newest.confidential_sections()) {
+            let resources = newest.section(section).iter();
+            let sealed = resources.filter(|resource| section.seals(resource));
+            stored.extend(sealed.map(|found| (Stored::of(section, found), Some(found.clone()))));
+        }
+        let mut wanted: BTreeSet<(Section, Address)> = BTreeSet::new();
+        for record in retained.records() {
+            let roots = record.roots();
+            let sections = sealed_sections(record.partly_sealed.iter().copied());
+            let roots = sections.filter_map(|section| Some((section, *roots.get(&section)?)));
+            let is_other = |(section, root): &(Section, Address)| {
+                newest.section(*section).address() != Some(*root)
+            };
+            wanted.extend(roots.filter(is_other));
+        }
         while !wanted.is_empty() {
-            let addresses: Vec<_> = std::mem::take(&mut wanted).into_iter().collect();
-            for object in self.objects(Operation::Clean, &newest.fleet, &addresses).await? {
-                let Some(Ok(part)) = object.as_ref().map(codec::read_part) else { continue };
-                match part {
-                    Part::Branch(children) => wanted.extend(children.into_iter().flatten()),
-                    Part::Leaf(entries) => entries.into_iter().for_each(|entry| {
-                        secrets.entry((entry.address, entry.name)).or_insert(None);
-                    }),
+            let level: Vec<_> = std::mem::take(&mut wanted).into_iter().collect();
+            let addresses: Vec<_> = level.iter().map(|(_, address)| *address).collect();
+            let objects = self.objects(Operation::Clean, &newest.fleet, &addresses).await?;
+            for ((section, _), object) in level.into_iter().zip(objects) {
+                match object.as_ref().map(codec::read_part) {
+                    Some(Ok(Part::Branch(children))) => {
+                        let children = children.into_iter().flatten();
+                        wanted.extend(children.map(|child| (section, child)));
+                    }
+                    Some(Ok(Part::Leaf(entries))) => {
+                        // What is sealed is not in its leaf.
+                        for entry in entries.into_iter().filter(|entry| entry.body.is_none()) {
+                            let Entry { name, address, body: _ } = entry;
+                            stored.entry(Stored { section, address, name }).or_insert(None);
+                        }
+                    }
+                    // It is missing or damaged, and told of where it is read for a proxy.
+                    _ => {}
                 }
             }
         }
-        Ok(secrets)
+        Ok(stored)
     }
+}
+
+impl Stored {
+    fn of(section: Section, resource: &Resource) -> Self {
+        Self { section, address: resource.address, name: resource.name.clone() }
+    }
+}
+
+/// Those that are always sealed, and these.
+fn sealed_sections(partly: impl Iterator<Item = Section>) -> impl Iterator<Item = Section> {
+    Section::all().filter(|section| section.is_always_sealed()).chain(partly)
 }

@@ -35,6 +35,14 @@ enum Fault {
     Malformed(#[from] Malformed),
 }
 
+/// What is kept at the address of a body.
+enum Opened {
+    Plain(Bytes),
+    Confidential(Bytes),
+    /// It is sealed with a key that this process lacks.
+    WithoutKey,
+}
+
 /// Why a snapshot is not loaded.
 pub(super) enum LoadError {
     /// An object that was read on the disk is at fault.
@@ -175,7 +183,7 @@ impl Shared {
         })
     }
 
-    /// Returns the names of secrets whose key this process lacks.
+    /// Returns the names of those that are sealed with a key that this process lacks.
     async fn load_bodies(
         &self,
         source: &Source<'_>,
@@ -193,8 +201,9 @@ impl Shared {
                     let object =
                         object.ok_or_else(|| source.damaged(missing.address, &Fault::Missing))?;
                     match self.open_body(source, *section, missing, &object)? {
-                        Some(body) => tree.body(missing, body),
-                        None => {
+                        Opened::Plain(body) => tree.body(missing, body, false),
+                        Opened::Confidential(body) => tree.body(missing, body, true),
+                        Opened::WithoutKey => {
                             // A proxy does better with an older secret than with none.
                             tree.keep(missing);
                             unopened.push(missing.name.clone());
@@ -206,25 +215,26 @@ impl Shared {
         Ok(unopened)
     }
 
-    /// The body, if it is the one of its address. `None`: it is sealed with a key that this process lacks.
+    /// The body, if it is the one of its address.
     fn open_body(
         &self,
         source: &Source<'_>,
         section: Section,
         missing: &Missing,
         object: &Bytes,
-    ) -> Result<Option<Bytes>, LoadError> {
+    ) -> Result<Opened, LoadError> {
         let Missing { name, address, .. } = missing;
         let address = *address;
         let body = codec::read_body(object).map_err(|error| source.unread(address, &error))?;
         match body {
-            Body::Plain(body) if !section.is_secret() && Address::of(&body) == address => {
-                Ok(Some(body))
+            Body::Plain(body) if !section.is_always_sealed() && Address::of(&body) == address => {
+                Ok(Opened::Plain(body))
             }
-            Body::Sealed(sealed) if section.is_secret() => {
-                match self.keys().open(&place(source.fleet, name, &address), &sealed) {
-                    Ok(body) => Ok(Some(body)),
-                    Err(OpenError::UnknownKey { .. }) => Ok(None),
+            // No other body has an address that was made with the key.
+            Body::Sealed(sealed) => {
+                match self.keys().open(&place(source.fleet, section, name, &address), &sealed) {
+                    Ok(body) => Ok(Opened::Confidential(body)),
+                    Err(OpenError::UnknownKey { .. }) => Ok(Opened::WithoutKey),
                     Err(error) => Err(source.damaged(address, &error)),
                 }
             }
@@ -351,7 +361,7 @@ fn verified(
 
 fn part(section: Section, address: Address, object: Option<Bytes>) -> Result<Sound, Fault> {
     let part = codec::read_part(&object.ok_or(Fault::Missing)?)?;
-    if section.is_secret() && has_bodies(&part) {
+    if section.is_always_sealed() && has_bodies(&part) {
         return Err(Fault::Unsealed);
     }
     Ok(part.verified(address)?)

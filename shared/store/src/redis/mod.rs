@@ -39,7 +39,7 @@ use crate::{
     StoreError, StoreFuture, Term, Watch, Writer,
 };
 use bytes::Bytes;
-use heliograph_snapshot::{Address, FleetName, Snapshot};
+use heliograph_snapshot::{Address, FleetName, Section, Snapshot};
 use prometheus::Registry;
 use redis::{Cmd, FromRedisValue, RedisResult};
 use std::collections::{BTreeMap, BTreeSet};
@@ -180,8 +180,8 @@ impl Writer for RedisStore {
         Box::pin(self.shared.claim(fence))
     }
 
-    fn address_of_secret(&self, body: &[u8]) -> Address {
-        Address(self.shared.keys().secret_hash(body))
+    fn address_of_sealed(&self, section: Section, name: &str, body: &[u8]) -> Address {
+        Address(self.shared.keys().sealed_hash(section.as_str(), name, body))
     }
 
     fn publish(&self, publication: Publication) -> StoreFuture<'_, Published> {

@@ -8,9 +8,7 @@ use crate::keys::{Place, SealError};
 use crate::{Publication, Published, Record, Retirement, StoreError, Term};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use heliograph_snapshot::{
-    Address, FleetName, Head, Resource, ResourceType, Section, Snapshot, Tree,
-};
+use heliograph_snapshot::{Address, FleetName, Head, Resource, Section, Snapshot, Tree};
 use redis::cmd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -148,20 +146,20 @@ impl Shared {
         Ok(objects)
     }
 
-    /// A resource's body as it is stored: a secret is sealed.
+    /// A resource's body as it is stored: sealed, if it is confidential.
     pub(super) fn body(
         &self,
         fleet: &FleetName,
         section: Section,
         resource: &Resource,
     ) -> Result<Bytes, StoreError> {
-        if !section.is_secret() {
+        if !section.seals(resource) {
             return Ok(codec::body(&resource.body));
         }
-        let place = place(fleet, resource.name.as_ref(), &resource.address);
+        let place = place(fleet, section, resource.name.as_ref(), &resource.address);
         let sealed = self.keys().seal(&place, &resource.body);
         let refused = |error: SealError| {
-            StoreError::Refused(format!("{fleet}: the secret {}: {error}", resource.name))
+            StoreError::Refused(format!("{fleet}: the {section} {}: {error}", resource.name))
         };
         Ok(codec::sealed(&sealed.map_err(refused)?))
     }
@@ -297,9 +295,14 @@ fn change_token() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
-/// The place that a secret is sealed for.
-pub(super) fn place<'a>(fleet: &'a FleetName, name: &'a str, address: &'a Address) -> Place<'a> {
-    Place { fleet: fleet.as_str(), kind: ResourceType::Secret.as_str(), name, hash: &address.0 }
+/// The place that a resource is sealed for.
+pub(super) fn place<'a>(
+    fleet: &'a FleetName,
+    section: Section,
+    name: &'a str,
+    address: &'a Address,
+) -> Place<'a> {
+    Place { fleet: fleet.as_str(), kind: section.as_str(), name, hash: &address.0 }
 }
 
 fn batches(objects: Vec<Object>) -> Vec<Vec<Object>> {

@@ -2,17 +2,19 @@
 
 use crate::raw::Raw;
 use crate::servers::Server;
-use crate::world::{Keys, Leader, Program, cluster, fleet, next_update, secret, until_at};
+use crate::world::{
+    Keys, Leader, Program, cluster, confidential, fleet, next_update, secret, set, until_at,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use heliograph_snapshot::{FleetName, ResourceType, Version};
+use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section, Version};
 use heliograph_store::keys::KeyRing;
 use heliograph_store::{
     AckReport, FeedbackSender, FleetReport, History, Inspector, Reader, RejectionReport,
     StoreError, Update, Writer,
 };
 use rcgen::KeyPair;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const OBJECTS: &str = "heliograph:{default/one}:objects";
@@ -94,6 +96,96 @@ async fn a_private_key_is_nowhere_in_redis() {
     let history = scene.program.store.history(scene.one.clone()).await.unwrap();
     let before = scene.program.store.load(history[1].clone(), None).await.unwrap().snapshot;
     assert_eq!(before.get(ResourceType::Secret, "tls").unwrap().body, pem);
+}
+
+/// Whatever its type: a password in a cluster, and one in a rule that no proxy is sent.
+#[tokio::test]
+async fn what_is_confidential_is_nowhere_in_redis() {
+    const PASSWORDS: [&str; 3] = ["correct horse", "battery staple", "in a rule"];
+    let mut scene = Scene::new([b"one", b"two"]).await;
+    let (one, store) = (scene.one.clone(), scene.leader.store.clone());
+    let (cluster, rules) = (ResourceType::Cluster, Section::from(Internal::Rules));
+    let open = "an open cluster ".repeat(100);
+    for password in &PASSWORDS[..2] {
+        let filler = password.repeat(100);
+        let changes = [
+            Change::Set(
+                cluster,
+                confidential(&store, cluster.into(), "small", password.as_bytes()),
+            ),
+            Change::Set(cluster, confidential(&store, cluster.into(), "large", filler.as_bytes())),
+            set(cluster, "open", open.clone()),
+            Change::SetInternal(
+                Internal::Rules,
+                confidential(&store, rules, "a rule", PASSWORDS[2].as_bytes()),
+            ),
+        ];
+        scene.leader.publish(&one, changes).await.unwrap();
+    }
+    let everything = scene.raw.everything().await;
+    let found = |needle: &[u8]| {
+        everything.iter().any(|bytes| bytes.windows(needle.len()).any(|window| window == needle))
+    };
+    assert!(found(b"an open cluster"), "the search works");
+    for password in PASSWORDS {
+        assert!(!found(password.as_bytes()), "{password}");
+        assert!(!found(blake3::hash(password.as_bytes()).as_bytes()), "the hash of {password}");
+    }
+    // Under another name the same content has another version, which is no hash that anybody can make.
+    let twin = confidential(&store, cluster.into(), "twin", PASSWORDS[1].as_bytes());
+    let snapshot = scene.program.read(&one).await.unwrap();
+    let small = snapshot.get(cluster, "small").unwrap();
+    assert_eq!(small.body, PASSWORDS[1]);
+    assert!(small.version != twin.version && small.version != Version::of(&small.body));
+    // What was marked is so again for who reads it, and nothing else is.
+    assert!(small.is_confidential && snapshot.get(cluster, "large").unwrap().is_confidential);
+    assert!(snapshot.internal(Internal::Rules).get("a rule").unwrap().is_confidential);
+    assert!(!snapshot.get(cluster, "open").unwrap().is_confidential);
+    assert!(!snapshot.get(cluster, "cluster").unwrap().is_confidential);
+
+    // The key changes, also for those of the history, and then the old one is not needed.
+    scene.leader.clean(&one).await.unwrap();
+    scene.rotate("second").await;
+    let cleaned = store.clean(scene.leader.held[&one].clone()).await.unwrap();
+    assert_eq!(cleaned.sealed_again, 2 + 2 * 2 + 1, "secrets, clusters and a rule");
+    assert_eq!(store.clean(scene.leader.held[&one].clone()).await.unwrap().sealed_again, 0);
+    scene.keys.write(&KeyRing::forget(&scene.keys.text(), "first").unwrap());
+    let fresh = Program::open(&scene.server.url(), &scene.keys);
+    let history = fresh.store.history(one.clone()).await.unwrap();
+    for (record, password) in history.into_iter().zip([PASSWORDS[1], PASSWORDS[0]]) {
+        let loaded = fresh.store.load(record, None).await.unwrap();
+        assert!(loaded.unopened.is_empty());
+        assert_eq!(loaded.snapshot.get(cluster, "small").unwrap().body, password);
+    }
+}
+
+/// A new leader does not know what is sealed, and finds it by what the records say.
+#[tokio::test]
+async fn a_new_leader_seals_again_what_is_confidential_in_an_earlier_step() {
+    let mut scene = Scene::new([b"one", b"two"]).await;
+    let (one, cluster) = (scene.one.clone(), ResourceType::Cluster);
+    let body = confidential(&scene.leader.store, cluster.into(), "cluster", b"correct horse");
+    scene.leader.publish(&one, [Change::Set(cluster, body)]).await.unwrap();
+    // From here on nothing of it is confidential.
+    scene.leader.publish(&one, [crate::world::cluster("open")]).await.unwrap();
+    scene.keys.write(&KeyRing::rotate(&scene.keys.text(), "second").unwrap());
+    let program = Program::open(&scene.server.url(), &scene.keys);
+    program.lead(2).await;
+    let record = program.record(&one).await.unwrap();
+    assert_eq!(record.partly_sealed, BTreeSet::new());
+    let newest = program.store.load(record, None).await.unwrap().snapshot;
+    assert_eq!(program.store.clean(newest).await.unwrap().sealed_again, 3, "two secrets and it");
+}
+
+/// Without a mark nothing would be sealed, and with a plain address a guess could be tried.
+#[tokio::test]
+async fn something_confidential_with_a_plain_address_is_not_written() {
+    let mut scene = Scene::new([b"one", b"two"]).await;
+    let plain = Resource::new("plain", "private".into()).confidential(true);
+    let change = Change::Set(ResourceType::Cluster, Arc::new(plain));
+    let refused = scene.leader.publish(&scene.one.clone(), [change]).await.unwrap_err();
+    assert!(refused.to_string().contains("default/one: the cluster plain"), "{refused}");
+    assert!(!format!("{refused} {refused:?}").contains("private"));
 }
 
 #[tokio::test]
@@ -202,7 +294,8 @@ async fn a_sealed_secret_opens_nowhere_else() {
     let (one, two) = (scene.one.clone(), fleet("two"));
     let store = scene.leader.store.clone();
     scene.leader.publish(&two, [secret(&store, "tls", b"newer secret")]).await.unwrap();
-    let address = scene.program.store.address_of_secret(b"newer secret").0;
+    let secrets = ResourceType::Secret.into();
+    let address = scene.program.store.address_of_sealed(secrets, "tls", b"newer secret").0;
     let other = scene.raw.hash("heliograph:{default/two}:objects").await;
     let ours = scene.raw.hash(OBJECTS).await;
     assert_ne!(other[address.as_slice()], ours[address.as_slice()]);

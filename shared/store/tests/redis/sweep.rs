@@ -153,6 +153,7 @@ impl Walk {
             cause: "newest".into(),
             pin: PinState::default(),
             bytes: 0,
+            partly_sealed: std::collections::BTreeSet::new(),
             has_unknown_types: false,
         })
     }

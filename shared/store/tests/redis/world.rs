@@ -2,7 +2,9 @@
 
 use crate::servers::until;
 use bytes::Bytes;
-use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot, Tree};
+use heliograph_snapshot::{
+    Change, FleetName, Head, Resource, ResourceType, Section, Snapshot, Tree,
+};
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::{Link, RedisSettings};
 use heliograph_store::redis::{RedisOptions, RedisStore};
@@ -240,9 +242,18 @@ pub(crate) fn endpoints(body: &str) -> Change {
 
 /// A secret at the address that the store gives it.
 pub(crate) fn secret(store: &RedisStore, name: &str, body: &[u8]) -> Change {
-    let address = store.address_of_secret(body);
-    let resource = Resource::at(address, name, Bytes::copy_from_slice(body));
-    Change::Set(ResourceType::Secret, Arc::new(resource))
+    Change::Set(ResourceType::Secret, confidential(store, ResourceType::Secret.into(), name, body))
+}
+
+/// Something confidential, at the address that the store gives it.
+pub(crate) fn confidential(
+    store: &RedisStore,
+    section: Section,
+    name: &str,
+    body: &[u8],
+) -> Arc<Resource> {
+    let address = store.address_of_sealed(section, name, body);
+    Arc::new(Resource::at(address, name, Bytes::copy_from_slice(body)).confidential(true))
 }
 
 /// Everything that must be in the store for this snapshot to be whole.
@@ -253,8 +264,9 @@ pub(crate) fn addresses(snapshot: &Snapshot) -> BTreeSet<[u8; 32]> {
         addresses.extend(all.leaves.iter().map(|(address, _)| address.0));
         addresses.extend(all.branches.iter().map(|(address, _)| address.0));
         // Small bodies are in their leaves.
-        let apart = |body: &Bytes| kind == ResourceType::Secret || body.len() > 512;
-        let apart = all.resources.iter().filter(|resource| apart(&resource.body));
+        let section = Section::from(kind);
+        let apart = |resource: &Resource| section.seals(resource) || resource.body.len() > 512;
+        let apart = all.resources.iter().filter(|resource| apart(resource));
         addresses.extend(apart.map(|resource| resource.address.0));
     }
     addresses

@@ -26,10 +26,13 @@ pub(crate) fn treatment(
     let planned = plan.and_then(|plan| plan.resources.get(&(kind, name.clone())));
     let Planned { admissions, overlays } = planned.cloned().unwrap_or_default();
     let mut treatment = Treatment { admissions, ..Treatment::default() };
-    let mut problems = Vec::new();
+    let (mut problems, mut is_confidential) = (Vec::new(), false);
     for overlay in overlays {
         let rendered = match reader.resource(fleet, kind, name) {
-            Some(resource) => envoy::variant(kind, resource, &overlay.patch),
+            Some(resource) => {
+                is_confidential |= resource.is_confidential;
+                envoy::variant(kind, resource, &overlay.patch)
+            }
             None => Err("there is no such resource".to_owned()),
         };
         match rendered {
@@ -44,7 +47,8 @@ pub(crate) fn treatment(
         treatment.preferences = plan.map(|plan| plan.preferences.clone()).unwrap_or_default();
         treatment.preferences.extend(wish_of_service(reader, name));
     }
-    let rule = (!treatment.is_nothing()).then(|| Arc::new(treatment.resource(kind, name)));
+    let rule = (!treatment.is_nothing())
+        .then(|| Arc::new(treatment.resource(kind, name).confidential(is_confidential)));
     Treated { rule, problems }
 }
 

@@ -12,7 +12,7 @@ use heliograph_envoy_dialect::{CompiledMatch, names};
 use heliograph_model::{
     ListenerId, RouteId, SecretId, TableKey, UpstreamId, UpstreamKind, UpstreamProtocol,
 };
-use heliograph_snapshot::{FleetName, ResourceType, Version};
+use heliograph_snapshot::{FleetName, ResourceType, Section, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -69,8 +69,8 @@ impl World {
         let Some(resource) = self.reader().resource(fleet, kind, &name) else {
             return BTreeSet::new();
         };
-        // Versions of secrets are the store's, which tells nothing of their content.
-        let is_current = resource.version == version || kind == ResourceType::Secret;
+        // Versions of what is sealed are the store's, which reveal nothing of its content.
+        let is_current = resource.version == version || Section::from(kind).seals(resource);
         if !is_current {
             return self.overlays(fleet, kind, &name);
         }

@@ -202,9 +202,11 @@ fn write(shared: &Shared, cache: &Cache, work: &Work) -> Outcome {
     // Equal bodies are kept once.
     objects.sort_unstable_by_key(|(address, _)| address.0);
     objects.dedup_by_key(|(address, _)| address.0);
-    let has_secrets =
-        Section::all().any(|section| section.is_secret() && !snapshot.section(section).is_empty());
-    let key = if has_secrets { shared.sealing_key() } else { String::new() };
+    let always = Section::all().filter(|section| section.is_always_sealed());
+    let has_sealed = always
+        .chain(snapshot.confidential_sections())
+        .any(|section| !snapshot.section(section).is_empty());
+    let key = if has_sealed { shared.sealing_key() } else { String::new() };
     let header = match file::fleet_header(fleet, snapshot.head, order, &key, record, &objects) {
         Ok(header) => header,
         Err(FileError::LongHeader(_)) => return Outcome::NoRoom,

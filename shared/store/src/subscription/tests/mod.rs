@@ -105,6 +105,7 @@ fn record(name: &str, sequence: u64) -> Arc<Record> {
         cause: "test".into(),
         pin: PinState::default(),
         bytes: 0,
+        partly_sealed: std::collections::BTreeSet::new(),
         has_unknown_types: false,
     })
 }
