@@ -40,7 +40,7 @@ pub(crate) enum Refusal {
     Requests,
     /// A request of a stream that was let in, while many others are being received, or many of its identity.
     Receiving,
-    /// A stream that was let in, and makes its identity keep too many names that its fleet does not have.
+    /// A stream that was let in, and makes its identity keep too many names that its fleet does not have, or requests that wait.
     IdentityMemory,
     /// The same of all identities together.
     ReplicaMemory,
@@ -261,11 +261,12 @@ impl Refusal {
                 "too many requests are being received at once, of all clients or of this identity: try again after a pause"
             }
             Self::IdentityMemory => {
-                "the streams of this identity keep too many names that their fleets do not have \
+                "the streams of this identity keep too many names that their fleets do not have, or requests that wait \
                  (--subscription-memory-per-identity)"
             }
             Self::ReplicaMemory => {
-                "the streams of this replica keep too many names that their fleets do not have (--subscription-memory)"
+                "the streams of this replica keep too many names that their fleets do not have, or requests that wait \
+                 (--subscription-memory)"
             }
             Self::Unpublished => {
                 "this fleet is not published yet (--unpublished-timeout): try again after a pause"

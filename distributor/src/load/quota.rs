@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How much memory streams may keep for what their clients made up: names that their views do not have, and requests that wait
-/// for a fleet which is not published. It has a bound for each owner and for all of them.
+/// How much memory streams may keep for what their clients made up: names that their views do not have, and requests that wait:
+/// for a fleet which is not published, for their turn, or until it is known whose they are. It has a bound for each owner and
+/// for all of them.
 ///
 /// What several streams share is counted once, for the owner that came first.
 #[derive(Debug)]
@@ -28,8 +29,10 @@ pub(crate) struct SubscriptionPermit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     Subscription(Allocation),
-    /// A request that waits, by the number of its stream.
+    /// Requests that wait, by the number of their stream.
     Request(u64),
+    /// What was sent by a call that waits until it is known whose it is, by its number.
+    Call(u64),
 }
 
 /// Whether more than is allowed can be refused.

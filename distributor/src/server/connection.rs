@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 /// Requests are small but for the first of a reconnect, which lists all that the client holds.
-const RECEIVE_WINDOW: u32 = 256 << 10;
+pub(super) const RECEIVE_WINDOW: u32 = 256 << 10;
 /// It also bounds how many small frames may come in a row before the connection is taken for a flood, and a client that asks
 /// for names one by one sends thousands.
 const CONNECTION_WINDOW: u32 = 1 << 20;

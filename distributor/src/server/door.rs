@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -36,6 +36,8 @@ pub(crate) struct Door {
     send_timeout: Duration,
     drain_time: Duration,
     start: Instant,
+    /// How many calls have waited until it was known whose they are.
+    calls: AtomicU64,
     metrics: LoadMetrics,
     /// A replica that turns away thousands says so now and then.
     lines: Mutex<BTreeMap<Refusal, LineLimit>>,
@@ -92,6 +94,7 @@ impl Door {
             send_timeout: args.send_timeout,
             drain_time: args.drain_time.unwrap_or_default(),
             start: Instant::now(),
+            calls: AtomicU64::default(),
             metrics,
             lines: Mutex::default(),
         }
@@ -299,6 +302,31 @@ impl Authentication {
         &self.tenure
     }
 
+    /// Counts so many bytes that a call has sent of which it is not known yet whose it is, in the place of what `permit` was for. Or
+    /// says what to tell the client, who is to come again.
+    pub(crate) fn keep_call(
+        &self,
+        number: u64,
+        permit: &mut Option<SubscriptionPermit>,
+        bytes: usize,
+    ) -> Result<(), Status> {
+        let kept = [(Key::Call(number), bytes)];
+        let owner = match self.tenure.owner() {
+            Some(owner) => owner.clone(),
+            None => Owner::new(&Identity::Anybody, self.tenure.from()),
+        };
+        let charged = self.door.subscriptions.charge(permit, &owner, &kept, Cause::Client);
+        charged.map_err(|_| {
+            self.door.turn_away(Refusal::Receiving, &owner);
+            Status::unavailable(Refusal::Receiving.message())
+        })
+    }
+
+    /// A number for a call that waits.
+    pub(crate) fn number(&self) -> u64 {
+        self.door.calls.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The connection is of this one, unless that has too many: then says what to tell it.
     pub(crate) fn succeeded(&self, identity: &Identity) -> Result<(), Status> {
         self.door.authenticate(&self.tenure, self.number, identity)
@@ -399,11 +427,13 @@ impl Admitted {
         self.charge(permit, &kept, cause)
     }
 
-    /// The same for a request of so many bytes that waits for a fleet.
-    pub(crate) fn keep_request(&self, bytes: usize) -> Result<Option<SubscriptionPermit>, Status> {
-        let mut permit = None;
-        self.charge(&mut permit, &[(Key::Request(self.number), bytes)], Cause::Client)?;
-        Ok(permit)
+    /// The same for so many bytes of requests of the stream that wait. There is one permit for them at a time.
+    pub(crate) fn keep_request(
+        &self,
+        permit: &mut Option<SubscriptionPermit>,
+        bytes: usize,
+    ) -> Result<(), Status> {
+        self.charge(permit, &[(Key::Request(self.number), bytes)], Cause::Client)
     }
 
     fn charge(

@@ -26,6 +26,11 @@ impl Frames {
         }
     }
 
+    /// What came beyond the last message, which is to be pushed again.
+    pub(crate) fn take_rest(&mut self) -> Bytes {
+        std::mem::take(&mut self.rest)
+    }
+
     /// The next message, if all of it is there.
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Status> {
         if !self.fill(PREFIX) {

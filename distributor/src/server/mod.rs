@@ -4,6 +4,7 @@ mod ads;
 mod awaited;
 mod connection;
 mod door;
+mod early;
 mod frames;
 mod guard;
 mod pace;

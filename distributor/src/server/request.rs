@@ -1,8 +1,10 @@
+use super::connection::RECEIVE_WINDOW;
 use super::door::Admitted;
+use super::early::receive_during;
 use super::frames::Frames;
 use crate::load::{Allowance, ReceivePermit, Turn};
 use crate::view::Claims;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use heliograph_distributor_protocol::{NodeFields, Protocol, Request, RequestError};
 use http_body::Frame;
 use http_body_util::BodyExt;
@@ -84,6 +86,22 @@ impl Requests {
         self.allowance.charge(names);
     }
 
+    /// Waits for `work`, which may take long, and keeps `request` for as long. What the client sends meanwhile is received, and
+    /// counts as what `request` does.
+    pub(crate) async fn during<T>(
+        &mut self,
+        request: &Request,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Status> {
+        let (mut permit, admitted) = (None, &self.admitted);
+        let charge = |bytes| admitted.keep_request(&mut permit, request.size() + bytes);
+        // A copy, because the rest may be a small part of what was received with it.
+        let early = BytesMut::from(&self.frames.take_rest()[..]);
+        let (outcome, early) = receive_during(work, &mut self.body, early, charge).await?;
+        self.frames.push(early);
+        Ok(outcome)
+    }
+
     /// The next piece of the body. A request needs room before more of it is read.
     async fn frame(&mut self) -> Result<Option<Result<Frame<Bytes>, Status>>, Status> {
         if self.receiving.is_none()
@@ -115,10 +133,18 @@ impl Requests {
                         self.admitted.slowed();
                     }
                     // Boxed, because nearly no stream ever has one.
-                    Box::pin(sleep_until(time)).await;
+                    Box::pin(self.pause(time)).await?;
                 }
             }
         }
+    }
+
+    /// Reads nothing until then, while HTTP/2 may keep a whole window.
+    async fn pause(&mut self, until: Instant) -> Result<(), Status> {
+        let mut permit = None;
+        self.admitted.keep_request(&mut permit, RECEIVE_WINDOW as usize)?;
+        sleep_until(until).await;
+        Ok(())
     }
 }
 
@@ -157,6 +183,7 @@ mod tests {
     use prometheus::Registry;
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use tokio::task::coop::unconstrained;
     use tonic::Code;
 
     /// So many empty requests, which are there already.
@@ -249,6 +276,34 @@ mod tests {
             read += 1;
         }
         assert!(read > 10, "{read}: but not after each");
+    }
+
+    /// While it is read slower, HTTP/2 keeps a window of each.
+    #[tokio::test(start_paused = true)]
+    async fn floods_that_are_read_slower_are_so_many_and_no_more() {
+        let args = LoadArgs { request_rate: 10, ..LoadArgs::DEFAULT };
+        let metrics = LoadMetrics::register(&Registry::new(), &args).unwrap();
+        let door = Arc::new(Door::new(&args, metrics));
+        let mut floods: Vec<_> = (0..200).map(|_| half(&door, vec![0; 5 * 1000])).collect();
+        let (mut waiting, mut refused) = (Vec::new(), 0);
+        for flood in &mut floods {
+            // A hundred at once, and then one that is not read yet.
+            while unconstrained(flood.next()).now_or_never().is_some_and(|read| read.is_ok()) {}
+            let mut next = Box::pin(unconstrained(flood.next()));
+            match (&mut next).now_or_never() {
+                None => waiting.push(next),
+                Some(ended) => {
+                    assert_eq!(ended.unwrap_err().code(), Code::ResourceExhausted);
+                    refused += 1;
+                }
+            }
+        }
+        // 32 MiB for all streams of one client.
+        assert_eq!((waiting.len(), refused), (128, 72));
+        for next in waiting {
+            assert!(next.await.unwrap().is_some(), "it is its turn");
+        }
+        assert_eq!(door.usage().subscription_bytes.now, 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -143,8 +143,7 @@ impl AdsStream {
         }
     }
 
-    /// Waits for the first message, which says who the client is, and then until its fleet is there. Nothing more is
-    /// read meanwhile, so nothing has to be kept.
+    /// Waits for the first message, which says who the client is, and then until its fleet is there.
     async fn open(&mut self) -> Result<(), Status> {
         let Some(mut first) = self.first().await? else { return Err(Status::ok("")) };
         let node = NodeName::read(&first.node.take().ok_or_else(no_node)?)?;
@@ -167,10 +166,9 @@ impl AdsStream {
                 let longest = self.admitted.unpublished_timeout();
                 // A large request takes the room of others.
                 let longest = first.room.as_ref().map_or(longest, |_| LONG_WAIT);
-                let _kept = self.admitted.keep_request(first.request.size())?;
                 let node = &client.who().node;
-                let waiting = wait_for(&self.shared, &name, node, &first.request);
-                let waited = Box::pin(timeout(longest, waiting)).await;
+                let waiting = timeout(longest, wait_for(&self.shared, &name, node, &first.request));
+                let waited = Box::pin(self.requests.during(&first.request, waiting)).await?;
                 waited.map_err(|_| self.admitted.unpublished())??
             }
         };

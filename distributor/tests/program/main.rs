@@ -8,6 +8,7 @@ mod pki;
 mod running;
 mod siege;
 mod site;
+mod waiting;
 #[allow(dead_code, reason = "the tests of load use the rest")]
 #[path = "../wire/mod.rs"]
 mod wire;

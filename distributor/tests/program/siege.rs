@@ -17,18 +17,18 @@ use tokio::net::TcpStream;
 use tonic::Code;
 
 /// So that nothing but what a test is about turns anybody away.
-const OPEN: [&str; 4] = ["--max-connections-per-address", "0", "--admission-rate", "0"];
+pub(crate) const OPEN: [&str; 4] = ["--max-connections-per-address", "0", "--admission-rate", "0"];
 const CONNECTIONS: &str = "heliograph_distributor_connections";
 
 /// What a client of TLS says first: a record, and the beginning of a greeting.
 const GREETING: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3, 7, 7, 7, 7];
 
-async fn turned_away(site: &Site, reason: &str) -> u64 {
+pub(crate) async fn turned_away(site: &Site, reason: &str) -> u64 {
     let name = format!("heliograph_distributor_turned_away_total{{reason=\"{reason}\"}}");
     site.distributor.metric(&name).await
 }
 
-fn request(names: Vec<String>) -> DeltaDiscoveryRequest {
+pub(crate) fn request(names: Vec<String>) -> DeltaDiscoveryRequest {
     DeltaDiscoveryRequest {
         node: Some(Node { cluster: FLEET.to_owned(), ..Default::default() }),
         type_url: "type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(),
@@ -327,7 +327,7 @@ async fn names_that_no_fleet_has_take_a_bounded_memory() {
 }
 
 /// For this process and those that it starts, as many as it may have.
-fn allow_many_files() {
+pub(crate) fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     assert!(limit.maximum.is_none_or(|most| most > 12_000), "raise the hard limit of open files");
     limit.current = limit.maximum;

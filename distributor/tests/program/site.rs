@@ -12,6 +12,7 @@ use heliograph_store::redis::{RedisOptions, RedisStore};
 use heliograph_store::{PinState, Publication, Writer};
 use heliograph_testing::Port;
 use prometheus::Registry;
+use rustls::ClientConfig;
 use std::fs;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -50,8 +51,18 @@ impl Certificates {
         Self { authority, proxy, files }
     }
 
+    /// A client that shows no certificate.
+    pub(crate) fn client(&self) -> ClientConfig {
+        self.authority.client(None)
+    }
+
+    /// A file beside those of the server.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.files.path().join(name).display().to_string()
+    }
+
     fn flags(&self) -> [String; 6] {
-        let at = |name: &str| self.files.path().join(name).display().to_string();
+        let at = |name: &str| self.path(name);
         ["--xds-cert", "cert.pem", "--xds-key", "key.pem", "--xds-client-ca", "ca.pem"]
             .map(|word| if word.ends_with(".pem") { at(word) } else { word.to_owned() })
     }

@@ -6,6 +6,7 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use heliograph_envoy::Message;
 use std::future::poll_fn;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tonic::Status;
 
@@ -16,11 +17,18 @@ pub(crate) struct Talker {
 
 /// A connection on which streams can be opened. It ends with the last of them.
 pub(crate) async fn connect(address: &str) -> SendRequest<Bytes> {
-    let tcp = TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap();
+    connect_over(TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap()).await
+}
+
+/// The same over a connection that is there.
+pub(crate) async fn connect_over<IO>(io: IO) -> SendRequest<Bytes>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut builder = h2::client::Builder::new();
     // Room for what nobody reads.
     builder.initial_window_size(16 << 20).initial_connection_window_size(16 << 20);
-    let (opener, connection) = builder.handshake(tcp).await.unwrap();
+    let (opener, connection) = builder.handshake(io).await.unwrap();
     tokio::spawn(connection);
     opener
 }
@@ -39,9 +47,20 @@ impl Talker {
     }
 
     pub(crate) async fn open_on(opener: SendRequest<Bytes>) -> Result<Self, h2::Error> {
-        let request = http::Request::post(format!("http://server{DELTA}"))
+        Self::open_with(opener, &[]).await
+    }
+
+    /// With these headers, too.
+    pub(crate) async fn open_with(
+        opener: SendRequest<Bytes>,
+        headers: &[(&str, &str)],
+    ) -> Result<Self, h2::Error> {
+        let mut request = http::Request::post(format!("http://server{DELTA}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         let mut opener = opener.ready().await?;
         let (answers, requests) = opener.send_request(request.body(()).unwrap(), false)?;
         Ok(Self { requests, answers })
