@@ -117,7 +117,7 @@ impl FleetProxies {
         for ((kind, name, version), Rejection { words, rejected, .. }) in &self.rejections {
             for source in world.blamed(fleet, *kind, name, *version, words) {
                 let (object, listener) = match source {
-                    Source::Listener(id) => (owner_object(&id.owner), Some(id.name)),
+                    Source::Listener(id) => (owner_object(&id.owner), Some(id.name.clone())),
                     Source::Object(object) => (object, None),
                 };
                 let (fleet, words) = (fleet.clone(), words.clone());

@@ -19,6 +19,7 @@ mod work;
 
 pub use engine::Engine;
 pub use graph::Graph;
+pub use members::Members;
 pub use reads::Reads;
 pub use relation::Relation;
 pub use table::{Computed, Fact, Table, Unit, keep};

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 /// A set that has one member or two, as a rule. A `BTreeSet` of one has room for eleven, which is most of the memory when
 /// there are a hundred thousand of them. A set that grows becomes a `BTreeSet`.
 #[derive(Debug)]
-pub(crate) enum Members<T> {
+pub enum Members<T> {
     /// In order.
     Few(Vec<T>),
     Many(BTreeSet<T>),
@@ -13,7 +13,7 @@ pub(crate) enum Members<T> {
 const FEW: usize = 16;
 
 impl<T: Ord> Members<T> {
-    pub(crate) fn insert(&mut self, member: T) {
+    pub fn insert(&mut self, member: T) {
         match self {
             Self::Many(many) => drop(many.insert(member)),
             Self::Few(few) => {
@@ -29,7 +29,7 @@ impl<T: Ord> Members<T> {
         }
     }
 
-    pub(crate) fn remove(&mut self, member: &T) {
+    pub fn remove(&mut self, member: &T) {
         match self {
             Self::Many(many) => drop(many.remove(member)),
             Self::Few(few) => {
@@ -40,19 +40,19 @@ impl<T: Ord> Members<T> {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         match self {
             Self::Few(few) => few.len(),
             Self::Many(many) => many.len(),
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// In order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         let (few, many) = match self {
             Self::Few(few) => (Some(few), None),
             Self::Many(many) => (None, Some(many)),

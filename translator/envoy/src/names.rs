@@ -1,7 +1,8 @@
 //! The names that Envoy knows things by. Who reads its dumps and logs finds the object in them.
 
 use heliograph_model::{
-    ListenerId, NamedKind, ObjectName, RouteId, SecretId, TableKey, UpstreamId, UpstreamKind,
+    ListenerId, NamedKind, ObjectName, RouteId, SecretId, TableKey, TableParts, UpstreamId,
+    UpstreamKind,
 };
 
 /// A listener: whatever shares a port shares it.
@@ -20,7 +21,7 @@ pub fn cluster(upstream: &UpstreamId) -> String {
 
 /// A RouteConfiguration: `http/80`, `https/443/gateway/shop/web/secure`.
 pub fn table(table: &TableKey) -> String {
-    let TableKey { fleet: _, port, listener } = table;
+    let TableParts { fleet: _, port, listener } = &**table;
     match listener {
         None => format!("http/{port}"),
         Some(listener) => format!("https/{port}/{}", listener_id(listener)),

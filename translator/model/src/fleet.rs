@@ -1,6 +1,8 @@
 use crate::{ClientValidation, FleetOwner, Hostname, ListenerId, SecretId};
 use heliograph_snapshot::FleetName;
 use serde::Serialize;
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the proxies of a fleet are to serve.
@@ -86,10 +88,13 @@ pub struct InfraPort {
     pub bind_port: u16,
 }
 
-/// Which route table a listener uses. Listeners for plain HTTP on a port share one, since Envoy tells them apart by
-/// Host alone; a TLS listener is chosen by SNI and has its own.
+/// Which route table a listener uses. Listeners for plain HTTP on a port share one, since they are told apart by the host of
+/// a request alone; a TLS listener is chosen by SNI and has its own. It is cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TableKey {
+pub struct TableKey(Arc<TableParts>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableParts {
     pub fleet: FleetName,
     pub port: u16,
     /// The listener, where it does not share.
@@ -148,15 +153,24 @@ impl Fleet {
 }
 
 impl TableKey {
+    pub fn new(fleet: FleetName, port: u16, listener: Option<ListenerId>) -> Self {
+        Self(Arc::new(TableParts { fleet, port, listener }))
+    }
+
     pub fn of(fleet: &FleetName, listener: &Listener) -> Self {
-        Self {
-            fleet: fleet.clone(),
-            port: listener.port,
-            listener: match listener.protocol {
-                Protocol::Http => None,
-                Protocol::Https => Some(listener.id.clone()),
-            },
-        }
+        let own = match listener.protocol {
+            Protocol::Http => None,
+            Protocol::Https => Some(listener.id.clone()),
+        };
+        Self::new(fleet.clone(), listener.port, own)
+    }
+}
+
+impl Deref for TableKey {
+    type Target = TableParts;
+
+    fn deref(&self) -> &TableParts {
+        &self.0
     }
 }
 

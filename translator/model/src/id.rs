@@ -3,6 +3,7 @@
 use crate::{Keyed, NamedKind, ObjectName};
 use serde::{Serialize, Serializer};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// A route of any kind.
@@ -14,9 +15,13 @@ pub enum RouteKind {
     Grpc,
 }
 
+/// A listener. There are many values that name one, so it is cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId(Arc<ListenerName>);
+
 /// Names of listeners are chosen by their owners, so two owners in a fleet may have the same.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ListenerId {
+pub struct ListenerName {
     pub owner: ListenerOwner,
     pub name: Arc<str>,
 }
@@ -55,6 +60,20 @@ pub enum UpstreamKind {
 pub enum UpstreamProtocol {
     Http1,
     Http2,
+}
+
+impl ListenerId {
+    pub fn new(owner: ListenerOwner, name: &str) -> Self {
+        Self(Arc::new(ListenerName { owner, name: name.into() }))
+    }
+}
+
+impl Deref for ListenerId {
+    type Target = ListenerName;
+
+    fn deref(&self) -> &ListenerName {
+        &self.0
+    }
 }
 
 impl RouteKind {

@@ -8,6 +8,7 @@
 //! fleet). The names that proxies know them by are the dialect's.
 
 mod fleet;
+mod frozen_set;
 mod host_map;
 mod hostname;
 mod id;
@@ -22,13 +23,14 @@ mod upstream;
 
 pub use fleet::{
     Candidate, EscapedSlashes, Fleet, HeadersWithUnderscores, HttpSettings, InfraPort, Listener,
-    Protocol, TableKey,
+    Protocol, TableKey, TableParts,
 };
+pub use frozen_set::FrozenSet;
 pub use host_map::HostMap;
 pub use hostname::{Hostname, InvalidHostname};
 pub use id::{
-    ListenerId, ListenerOwner, ListenerOwnerKind, RouteId, RouteKind, SecretId, UpstreamId,
-    UpstreamKind, UpstreamProtocol,
+    ListenerId, ListenerName, ListenerOwner, ListenerOwnerKind, RouteId, RouteKind, SecretId,
+    UpstreamId, UpstreamKind, UpstreamProtocol,
 };
 pub use name::{Keyed, Named, NamedKind, ObjectName};
 pub use owner::FleetOwner;

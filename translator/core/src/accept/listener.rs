@@ -125,7 +125,7 @@ pub(super) fn accept(
 ) -> AcceptedListener {
     // All fields by name: one that is not understood must not be ignored.
     let gateway::Listener { allowed_routes: _, hostname, name, port, protocol: _, tls } = given;
-    let id = ListenerId { owner: owner.clone(), name: name.as_str().into() };
+    let id = ListenerId::new(owner.clone(), name);
     let (kinds, foreign_kinds) = kinds(given);
     let mut accepted = AcceptedListener {
         id: id.clone(),

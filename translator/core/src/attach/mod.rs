@@ -8,7 +8,9 @@ use crate::routes::{self, Rules};
 use crate::status::Condition;
 use crate::status::reasons::route::{accepted, programmed};
 use crate::world::Reader;
-use heliograph_model::{Hostname, ListenerId, ListenerOwner, ListenerOwnerKind, RouteId, TableKey};
+use heliograph_model::{
+    FrozenSet, Hostname, ListenerId, ListenerOwner, ListenerOwnerKind, RouteId, TableKey,
+};
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 pub(crate) struct Attachment {
     pub(crate) parents: Vec<Parent>,
     /// What the route's rules refer to.
-    mentions: BTreeSet<ObjectKey>,
+    mentions: FrozenSet<ObjectKey>,
     created: i64,
     /// How many bytes it takes at each host.
     size: u64,
@@ -62,7 +64,7 @@ impl Attachment {
     /// What it takes in tables; `None` if it is in none.
     pub(crate) fn cost(&self) -> Option<Cost> {
         let hosts = self.hosts().map(|host| (host.table.clone(), host.host.clone()));
-        let hosts: BTreeSet<_> = hosts.collect();
+        let hosts: FrozenSet<_> = hosts.collect();
         let Self { created, size, instructions, .. } = *self;
         (!hosts.is_empty()).then_some(Cost { created, size, instructions, hosts })
     }

@@ -7,7 +7,7 @@ mod shares;
 mod table;
 
 use crate::limits::Limits;
-use heliograph_model::{Hostname, RouteAge, RouteId, TableKey};
+use heliograph_model::{FrozenSet, Hostname, RouteAge, RouteId, TableKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use table::Table;
@@ -21,7 +21,7 @@ pub(crate) struct Cost {
     pub(crate) size: u64,
     /// Of the regular expressions that Envoy tries at each host to find out whether the route matches.
     pub(crate) instructions: u64,
-    pub(crate) hosts: BTreeSet<(TableKey, Hostname)>,
+    pub(crate) hosts: FrozenSet<(TableKey, Hostname)>,
 }
 
 /// Which budget a route is beyond.

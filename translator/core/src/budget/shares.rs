@@ -5,6 +5,7 @@
 //! before. Only a namespace that is beyond its share by itself loses routes.
 
 use super::table::{Routes, Sizes};
+use heliograph_engine::Members;
 use heliograph_model::{HostMap, Hostname, RouteAge};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ struct Hosts<'a> {
 #[derive(Default)]
 struct Share<'a> {
     /// The oldest first, each with its size at a host.
-    routes: Vec<(&'a RouteAge, u64, &'a BTreeSet<Hostname>)>,
+    routes: Vec<(&'a RouteAge, u64, &'a Members<Hostname>)>,
     /// What they take at the hosts that they name.
     sizes: Sizes,
     copies: Copies<'a>,
@@ -98,7 +99,7 @@ impl<'a> Hosts<'a> {
     fn of(routes: &'a Routes) -> Self {
         let mut owners: HostMap<&'a Arc<str>> = HostMap::default();
         for (age, (_, named)) in routes {
-            for host in named {
+            for host in named.iter() {
                 if owners.get(host).is_none() {
                     owners.insert(host.clone(), &age.of().name.namespace);
                 }
@@ -139,7 +140,7 @@ impl<'a> Hosts<'a> {
 }
 
 impl<'a> Share<'a> {
-    fn add(&mut self, route: (&'a RouteAge, u64, &'a BTreeSet<Hostname>)) {
+    fn add(&mut self, route: (&'a RouteAge, u64, &'a Members<Hostname>)) {
         let (_, size, named) = route;
         named.iter().for_each(|host| self.sizes.add(size, host));
         self.routes.push(route);

@@ -1,10 +1,11 @@
 use super::shares::Losses;
+use heliograph_engine::Members;
 use heliograph_model::{HostMap, Hostname, RouteAge};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Each with its size at a host, and the hosts that it names. The oldest first.
-pub(super) type Routes = BTreeMap<RouteAge, (u64, BTreeSet<Hostname>)>;
+pub(super) type Routes = BTreeMap<RouteAge, (u64, Members<Hostname>)>;
 
 /// The sizes of a route table. A route is in the virtual host of each host that it names, and in those of all narrower
 /// ones, whoever named them.
@@ -38,7 +39,8 @@ const FRAME: u64 = 16;
 impl Table {
     pub(super) fn enter(&mut self, age: &RouteAge, size: u64, host: &Hostname) {
         self.sizes.add(size, host);
-        let (_, hosts) = self.routes.entry(age.clone()).or_insert((size, BTreeSet::new()));
+        let (_, hosts) =
+            self.routes.entry(age.clone()).or_insert_with(|| (size, Members::default()));
         hosts.insert(host.clone());
     }
 

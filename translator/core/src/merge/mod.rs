@@ -26,7 +26,7 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
     // Each route once, under the most specific of its hostnames.
     let mut written: BTreeMap<&RouteId, &Hostname> = BTreeMap::new();
     let hosted = reader.hosted(key, &owner.listener);
-    for (route, hostname) in hosted.iter().flat_map(|(_, routes)| *routes) {
+    for (route, hostname) in hosted.iter().flat_map(|(_, routes)| routes).copied() {
         let best = written.entry(route).or_insert(hostname);
         if Hostname::by_specificity(hostname, best).is_gt() {
             *best = hostname;
@@ -39,7 +39,7 @@ pub(crate) fn virtual_host(reader: &Reader<'_>, key: &HostKey) -> Option<Bytes> 
     };
     let is_dropped = |route: &RouteId| compiled(route).is_some_and(|it| it.is_dropped);
     let asking = hosted.iter().find(|(name, _)| *name == host);
-    if asking.is_some_and(|(_, routes)| routes.keys().all(is_dropped)) {
+    if asking.is_some_and(|(_, routes)| routes.iter().all(|(route, _)| is_dropped(route))) {
         return None;
     }
     let not_copied = reader.not_copied(key);

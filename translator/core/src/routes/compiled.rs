@@ -2,8 +2,7 @@ use crate::objects::route_object;
 use crate::routes::Rules;
 use crate::world::{CompiledRouteKey, Reader};
 use heliograph_envoy_dialect::{self as envoy, CompiledMatch};
-use heliograph_model::{Route, RouteId, TableKey, UpstreamId};
-use std::collections::BTreeSet;
+use heliograph_model::{FrozenSet, Route, RouteId, TableKey, UpstreamId};
 
 /// A route as Envoy reads it, for one listener: encoded once, copied into every virtual host of the listener that it belongs
 /// to. Two listeners of one table may have other policies.
@@ -13,7 +12,7 @@ pub(crate) struct CompiledRoute {
     /// In the order of the route's rules and matches.
     pub(crate) routes: Vec<CompiledMatch>,
     /// The upstreams that the route leads to.
-    pub(crate) upstreams: BTreeSet<UpstreamId>,
+    pub(crate) upstreams: FrozenSet<UpstreamId>,
     /// All of it is left out, hosts included.
     pub(crate) is_dropped: bool,
 }
@@ -27,7 +26,7 @@ pub(crate) fn compiled(reader: &Reader<'_>, key: &CompiledRouteKey) -> CompiledR
     let mut compiled = CompiledRoute {
         created: rules.map_or(i64::MAX, |rules| rules.created),
         routes: Vec::new(),
-        upstreams: BTreeSet::new(),
+        upstreams: FrozenSet::default(),
         is_dropped: false,
     };
     let Some(Route::Http(route)) = rules.and_then(|rules| rules.route.as_ref()) else {
@@ -35,14 +34,16 @@ pub(crate) fn compiled(reader: &Reader<'_>, key: &CompiledRouteKey) -> CompiledR
     };
     let left_out = reader.left_out_of(&table.fleet, &route_object(id));
     compiled.is_dropped = left_out.is_some_and(|left_out| left_out.is_dropped);
+    let mut upstreams = Vec::new();
     for (index, rule) in route.rules.iter().enumerate() {
         let left_out = left_out.filter(|left_out| left_out.has_rule(index));
         let unserved = left_out.map(|_| rule.unserved());
         let rule = unserved.as_ref().unwrap_or(rule);
-        compiled.upstreams.extend(rule.upstreams().cloned());
+        upstreams.extend(rule.upstreams().cloned());
         let is_dropped = |match_index| left_out.is_some_and(|it| it.drops(index, match_index));
         compiled.routes.extend(envoy::compile(id, index, rule, table, is_dropped));
     }
+    compiled.upstreams = upstreams.into_iter().collect();
     compiled
 }
 

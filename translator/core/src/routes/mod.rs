@@ -14,8 +14,7 @@ use crate::objects::{Kind, ObjectKey, gateway};
 use crate::status::Condition;
 use crate::status::reasons::route::resolved_refs::RESOLVED_REFS;
 use crate::world::Reader;
-use heliograph_model::{self as model, Hostname, Protocol, RouteId, RouteKind};
-use std::collections::BTreeSet;
+use heliograph_model::{self as model, FrozenSet, Hostname, Protocol, RouteId, RouteKind};
 
 /// The kinds of routes, and the protocols of the listeners that they can be attached to. A new one is a file here, an
 /// entry in this list and an arm in [`rules`].
@@ -41,7 +40,7 @@ pub(crate) struct Rules {
     /// Whether all its references lead somewhere.
     pub(crate) resolved: Condition,
     /// The objects that its rules refer to, wherever that leads.
-    pub(crate) mentions: BTreeSet<ObjectKey>,
+    pub(crate) mentions: FrozenSet<ObjectKey>,
 }
 
 /// The regular expressions of a route.
@@ -88,7 +87,7 @@ impl Rules {
             expressions: Expressions::default(),
             refusal: None,
             resolved: resolved(),
-            mentions: BTreeSet::new(),
+            mentions: FrozenSet::default(),
         }
     }
 }

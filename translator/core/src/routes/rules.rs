@@ -75,7 +75,7 @@ pub(super) fn accept<R: Default>(
         expressions,
         refusal,
         resolved,
-        mentions,
+        mentions: mentions.into_iter().collect(),
     }
 }
 

@@ -13,7 +13,6 @@ use heliograph_model::{
 };
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use heliograph_views::LeftOut;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How a unit sees the world. Every read is recorded, also one that finds nothing: an object that appears later concerns
@@ -166,14 +165,15 @@ impl<'a> Reader<'a> {
         &self,
         key: &HostKey,
         listener: &ListenerId,
-    ) -> Vec<(&'a Hostname, &'a BTreeMap<RouteId, Hostname>)> {
+    ) -> Vec<(&'a Hostname, Vec<&'a (RouteId, Hostname)>)> {
         let at = |host: &Hostname| (key.table.clone(), listener.clone(), host.clone());
         self.reads.record(Fact::Covering(at(&key.host)));
         let indexes = &self.facts.indexes;
         let covering = indexes.hosts.get(&key.table).map(|hosts| hosts.covering(&key.host));
         let hosted = covering.into_iter().flatten().filter_map(|(host, _)| {
-            let routes = indexes.hosted.get(&at(host))?;
-            self.reads.record(Fact::Hosted(at(host)));
+            let at = at(host);
+            let routes: Vec<_> = indexes.hosted.of(&at).collect();
+            (!routes.is_empty()).then(|| self.reads.record(Fact::Hosted(at)))?;
             Some((host, routes))
         });
         hosted.collect()

@@ -66,23 +66,25 @@ impl Indexes {
 
         let (before, after) = (hosts(old), hosts(new));
         for (at, written) in &after {
-            if before.get(at) != Some(written) {
-                let routes = self.hosted.entry(at.clone()).or_default();
-                let is_first = routes.is_empty();
-                routes.insert(route.clone(), written.clone());
-                changed.push(Fact::Hosted(at.clone()));
-                if is_first {
-                    *self.hosts.entry(at.0.clone()).or_default().get_or_default(&at.2) += 1;
-                    self.touch_covering(at, &mut changed);
-                }
+            let known = before.get(at);
+            if known == Some(written) {
+                continue;
+            }
+            let is_first = self.hosted.count(at) == 0;
+            if let Some(known) = known {
+                self.hosted.remove(at, &(route.clone(), known.clone()));
+            }
+            self.hosted.insert(at.clone(), (route.clone(), written.clone()));
+            changed.push(Fact::Hosted(at.clone()));
+            if is_first {
+                *self.hosts.entry(at.0.clone()).or_default().get_or_default(&at.2) += 1;
+                self.touch_covering(at, &mut changed);
             }
         }
-        for at in before.keys().filter(|at| !after.contains_key(*at)) {
+        for (at, known) in before.iter().filter(|(at, _)| !after.contains_key(*at)) {
             changed.push(Fact::Hosted(at.clone()));
-            let Some(routes) = self.hosted.get_mut(at) else { continue };
-            routes.remove(route);
-            if routes.is_empty() {
-                self.hosted.remove(at);
+            self.hosted.remove(at, &(route.clone(), known.clone()));
+            if self.hosted.count(at) == 0 {
                 self.remove_host(&at.0, &at.2);
                 self.touch_covering(at, &mut changed);
             }

@@ -32,7 +32,8 @@ pub(crate) struct Indexes {
     pub(super) attached: Relation<ListenerId, RouteId>,
     /// The routes by which a Gateway leads to an object.
     pub(super) leads: Relation<(ObjectKey, ObjectName), RouteId>,
-    pub(super) hosted: BTreeMap<HostOf, BTreeMap<RouteId, Hostname>>,
+    /// The routes that a listener has for a host, each with the hostname that its author wrote.
+    pub(super) hosted: Relation<HostOf, (RouteId, Hostname)>,
     /// The hosts of those, with the number of listeners.
     pub(super) hosts: BTreeMap<TableKey, HostMap<usize>>,
     /// The upstreams that the routes of a listener lead to, with the number of routes.

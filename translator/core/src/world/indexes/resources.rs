@@ -5,7 +5,7 @@ use crate::objects::ObjectKey;
 use crate::routes::CompiledRoute;
 use crate::status::Status;
 use crate::world::keys::{CompiledRouteKey, InFleet, ResourceKey};
-use heliograph_model::UpstreamId;
+use heliograph_model::{FrozenSet, UpstreamId};
 use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
@@ -19,10 +19,11 @@ impl Indexes {
         old: Option<&CompiledRoute>,
         new: Option<&CompiledRoute>,
     ) -> Vec<Fact> {
-        let (none, mut is_other) = (BTreeSet::new(), false);
-        let upstreams = |compiled: Option<&CompiledRoute>| compiled.map(|it| it.upstreams.clone());
-        let (old, new) = (upstreams(old), upstreams(new));
-        let (old, new) = (old.as_ref().unwrap_or(&none), new.as_ref().unwrap_or(&none));
+        let (none, mut is_other) = (FrozenSet::default(), false);
+        let (old, new) = (
+            old.map_or(&none, |compiled| &compiled.upstreams),
+            new.map_or(&none, |compiled| &compiled.upstreams),
+        );
         if old == new {
             return Vec::new();
         }
