@@ -157,8 +157,8 @@ pub struct LoadArgs {
     )]
     pub rebalance_rate: u32,
 
-    /// How much memory all streams may keep for names that their fleets do not have, and for requests that wait for a fleet; 0 for
-    /// any
+    /// How much memory all streams may keep for names that their fleets do not have, and for requests that wait. The identities of
+    /// one namespace may have half of it together; 0 for any
     #[arg(
         long,
         help_heading = "Load",

@@ -42,7 +42,9 @@ pub(crate) enum Refusal {
     Receiving,
     /// A stream that was let in, and makes its identity keep too many names that its fleet does not have, or requests that wait.
     IdentityMemory,
-    /// The same of all identities together.
+    /// The same of all identities of a namespace.
+    NamespaceMemory,
+    /// And of all identities.
     ReplicaMemory,
     /// A stream that was let in, and whose fleet was not published in time.
     Unpublished,
@@ -158,7 +160,7 @@ impl Gate {
     pub(crate) fn usage(
         &self,
         unauthenticated_connections: Taken,
-        (subscription_bytes, bytes): (Taken, &Holdings),
+        (subscription_bytes, [bytes, namespace_bytes]): (Taken, [Holdings; 2]),
     ) -> Usage {
         let (streams, connections) = (&self.streams, &self.authenticated);
         let (identities, namespaces) = (streams.identities(), streams.namespaces());
@@ -167,8 +169,8 @@ impl Gate {
             connections: connections.taken(),
             unauthenticated_connections,
             subscription_bytes,
-            identities: Holder::largest(identities, connections.identities(), bytes),
-            namespaces: Holder::largest(namespaces, connections.namespaces(), &Holdings::new()),
+            identities: Holder::largest(identities, connections.identities(), &bytes),
+            namespaces: Holder::largest(namespaces, connections.namespaces(), &namespace_bytes),
         }
     }
 
@@ -198,7 +200,7 @@ impl Gate {
 }
 
 impl Refusal {
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Connections,
         Self::Address,
         Self::Unauthenticated,
@@ -209,6 +211,7 @@ impl Refusal {
         Self::Requests,
         Self::Receiving,
         Self::IdentityMemory,
+        Self::NamespaceMemory,
         Self::ReplicaMemory,
         Self::Unpublished,
         Self::Drain,
@@ -227,6 +230,7 @@ impl Refusal {
             Self::Requests => "requests",
             Self::Receiving => "receiving",
             Self::IdentityMemory => "identity_memory",
+            Self::NamespaceMemory => "namespace_memory",
             Self::ReplicaMemory => "replica_memory",
             Self::Unpublished => "unpublished",
             Self::Drain => "drain",
@@ -263,6 +267,10 @@ impl Refusal {
             Self::IdentityMemory => {
                 "the streams of this identity keep too many names that their fleets do not have, or requests that wait \
                  (--subscription-memory-per-identity)"
+            }
+            Self::NamespaceMemory => {
+                "the streams of this namespace keep too many names that their fleets do not have, or requests that wait: half of \
+                 --subscription-memory, or as much as is left"
             }
             Self::ReplicaMemory => {
                 "the streams of this replica keep too many names that their fleets do not have, or requests that wait \

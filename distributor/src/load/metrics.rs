@@ -28,8 +28,8 @@ impl LoadMetrics {
                 "turned_away_total",
                 "Connections (reasons connections, address, unauthenticated, identity, namespace, drain) and streams (streams, \
                  address, identity, namespace, rate, drain) that were not let in, and streams that were ended for a flood \
-                 (requests), a request among many that are being received (receiving), too many names that fleets do not have (identity_memory, \
-                 replica_memory) or a fleet that was not published in time (unpublished).",
+                 (requests), a request among many that are being received (receiving), too many names that fleets do not have, \
+                 or requests that wait (identity_memory, namespace_memory, replica_memory) or a fleet that was not published in time (unpublished).",
             )?,
             ended: counters(
                 "ended_connections_total",
@@ -43,7 +43,7 @@ impl LoadMetrics {
             )?,
             subscription_bytes: IntGauge::new(
                 "heliograph_distributor_subscription_bytes",
-                "Memory that streams keep for names that their fleets do not have, and for requests that wait for a fleet, as \
+                "Memory that streams keep for names that their fleets do not have, and for requests that wait, as \
                  --subscription-memory counts it.",
             )?,
             unauthenticated: IntGauge::new(

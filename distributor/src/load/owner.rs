@@ -28,6 +28,12 @@ impl Owner {
         }
     }
 
+    /// One of whom it is not known yet who it is. All of them count together as one namespace does, with a name that none has.
+    pub(crate) fn unauthenticated(address: IpAddr) -> Self {
+        let namespace = Some("(not authenticated)".into());
+        Self { namespace, ..Self::new(&Identity::Anybody, address) }
+    }
+
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -6,13 +6,14 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How much memory streams may keep for what their clients made up: names that their views do not have, and requests that wait:
-/// for a fleet which is not published, for their turn, or until it is known whose they are. It has a bound for each owner and
-/// for all of them.
+/// for a fleet which is not published, for their turn, or until it is known whose they are. It has a bound for each owner,
+/// for those of one namespace together, and for all of them.
 ///
 /// What several streams share is counted once, for the owner that came first.
 #[derive(Debug)]
 pub(crate) struct SubscriptionQuota {
     per_owner: usize,
+    per_namespace: usize,
     limit: usize,
     kept: Mutex<Kept>,
     metrics: LoadMetrics,
@@ -49,6 +50,7 @@ struct Kept {
     used: usize,
     /// Whoever keeps nothing has no entry.
     owners: Holdings,
+    namespaces: Holdings,
     all: HashMap<Key, Held>,
 }
 
@@ -56,8 +58,11 @@ struct Kept {
 struct Held {
     streams: usize,
     bytes: usize,
-    owner: Arc<str>,
+    owner: Owner,
 }
+
+/// One namespace has this part of all memory at most, so that its identities together leave as much to others.
+const NAMESPACE_PART: usize = 2;
 
 impl SubscriptionQuota {
     pub(crate) fn new(args: &LoadArgs, metrics: LoadMetrics) -> Arc<Self> {
@@ -67,7 +72,8 @@ impl SubscriptionQuota {
         };
         let per_owner = bound(args.subscription_memory_per_identity);
         let limit = bound(args.subscription_memory);
-        Arc::new(Self { per_owner, limit, kept: Mutex::default(), metrics })
+        let per_namespace = limit / NAMESPACE_PART;
+        Arc::new(Self { per_owner, per_namespace, limit, kept: Mutex::default(), metrics })
     }
 
     /// Counts what a stream keeps from now on, in the place of what it kept before. If that is refused, the stream is to end, and nothing is
@@ -86,10 +92,10 @@ impl SubscriptionQuota {
         let old = permit.take().map(SubscriptionPermit::into_keys).unwrap_or_default();
         let mut all = self.kept();
         let before = all.of(owner);
-        kept.iter().for_each(|(key, bytes)| all.add(*key, *bytes, owner.name()));
+        kept.iter().for_each(|(key, bytes)| all.add(*key, *bytes, owner));
         old.iter().for_each(|key| all.remove(key));
         let after = all.of(owner);
-        let refusal = self.refusal(all.used, after);
+        let refusal = self.refusal(all.used, after, all.of_namespace(owner));
         let refusal = refusal.filter(|_| cause == Cause::Client && after > before);
         if refusal.is_some() {
             kept.iter().for_each(|(key, _)| all.remove(key));
@@ -107,19 +113,25 @@ impl SubscriptionQuota {
         Ok(())
     }
 
-    /// How much is kept, and by whom.
-    pub(crate) fn usage(&self) -> (Taken, Holdings) {
+    /// How much is kept, and by which identities and namespaces.
+    pub(crate) fn usage(&self) -> (Taken, [Holdings; 2]) {
         let kept = self.kept();
-        (Taken::new(kept.used, self.limit), kept.owners.clone())
+        (Taken::new(kept.used, self.limit), [kept.owners.clone(), kept.namespaces.clone()])
     }
 
-    fn refusal(&self, used: usize, own: usize) -> Option<Refusal> {
+    fn refusal(&self, used: usize, own: usize, of_namespace: usize) -> Option<Refusal> {
         if own > self.per_owner {
             return Some(Refusal::IdentityMemory);
         }
         // Nobody has more than is left to all others: so there is always something left.
-        let left = self.limit.checked_sub(used);
-        left.is_none_or(|left| own > left).then_some(Refusal::ReplicaMemory)
+        match self.limit.checked_sub(used) {
+            Some(left) if own > left => Some(Refusal::ReplicaMemory),
+            Some(left) if of_namespace > left.min(self.per_namespace) => {
+                Some(Refusal::NamespaceMemory)
+            }
+            Some(_) => None,
+            None => Some(Refusal::ReplicaMemory),
+        }
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
@@ -151,8 +163,14 @@ impl Kept {
         self.owners.get(owner.name()).copied().unwrap_or_default()
     }
 
+    /// What the identities of its namespace keep; nothing where it has none.
+    fn of_namespace(&self, owner: &Owner) -> usize {
+        let name = owner.namespace();
+        name.and_then(|name| self.namespaces.get(name)).copied().unwrap_or_default()
+    }
+
     /// What is known already has the size that is told last: with the view, names become absent or come to be.
-    fn add(&mut self, key: Key, bytes: usize, owner: &Arc<str>) {
+    fn add(&mut self, key: Key, bytes: usize, owner: &Owner) {
         let new = || Held { streams: 0, bytes: 0, owner: owner.clone() };
         let held = self.all.entry(key).or_insert_with(new);
         held.streams += 1;
@@ -161,8 +179,10 @@ impl Kept {
             return;
         }
         self.used = self.used - before + bytes;
-        let own = self.owners.entry(held.owner.clone()).or_default();
-        *own = *own - before + bytes;
+        let (name, namespace) = (held.owner.name().clone(), held.owner.namespace().cloned());
+        let count = |held: &mut usize| *held = *held - before + bytes;
+        count(self.owners.entry(name).or_default());
+        namespace.into_iter().for_each(|it| count(self.namespaces.entry(it).or_default()));
     }
 
     fn remove(&mut self, key: &Key) {
@@ -173,11 +193,17 @@ impl Kept {
         }
         let Held { bytes, owner, .. } = entry.remove();
         self.used -= bytes;
-        if let Entry::Occupied(mut own) = self.owners.entry(owner) {
-            *own.get_mut() -= bytes;
-            if *own.get() == 0 {
-                own.remove();
-            }
+        release(&mut self.owners, owner.name(), bytes);
+        owner.namespace().into_iter().for_each(|it| release(&mut self.namespaces, it, bytes));
+    }
+}
+
+/// Whoever keeps nothing any more is forgotten.
+fn release(holdings: &mut Holdings, name: &Arc<str>, bytes: usize) {
+    if let Some(held) = holdings.get_mut(name) {
+        *held -= bytes;
+        if *held == 0 {
+            holdings.remove(name);
         }
     }
 }
@@ -201,6 +227,12 @@ mod tests {
 
     fn owner(last: u8) -> Owner {
         Owner::new(&Identity::Anybody, IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)))
+    }
+
+    fn account(namespace: &str, name: &str) -> Owner {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let identity = Identity::ServiceAccount { namespace, name };
+        Owner::new(&identity, IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
     fn position(id: u64) -> Key {
@@ -270,6 +302,51 @@ mod tests {
         assert_eq!(charge(&mut other, 2, 100, Cause::Client), Ok(()));
         assert_eq!(charge(&mut permit, 1, 451, Cause::Client), Err(Refusal::IdentityMemory));
         assert_eq!(quota.kept().used, 100, "the stream ends");
+    }
+
+    /// As much as it may have, in KiB.
+    fn fill(
+        quota: &Arc<SubscriptionQuota>,
+        owner: &Owner,
+        permits: &mut Vec<Option<SubscriptionPermit>>,
+    ) -> usize {
+        let mut own = 0;
+        loop {
+            let (key, mut permit) = (Key::Request(permits.len() as u64), None);
+            let kept = [(key, 61 << 10)];
+            if quota.charge(&mut permit, owner, &kept, Cause::Client).is_err() {
+                return own;
+            }
+            own += 61;
+            permits.push(permit);
+        }
+    }
+
+    #[test]
+    fn accounts_of_one_namespace_are_one_tenant() {
+        let args = LoadArgs::default();
+        let metrics = LoadMetrics::register(&Registry::new(), &args).unwrap();
+        let (quota, mut permits) = (SubscriptionQuota::new(&args, metrics), Vec::new());
+        let all: usize = (0..16)
+            .map(|number| fill(&quota, &account("one", &number.to_string()), &mut permits))
+            .sum();
+        let other = fill(&quota, &account("two", "gateway"), &mut permits);
+        assert!((127 << 10..=128 << 10).contains(&all), "{all} KiB");
+        assert!(other > 31 << 10, "{other} KiB for another namespace");
+        // A third gets something as well, and so on.
+        let next: Vec<_> = (3..8)
+            .map(|number| {
+                let accounts = (0..4).map(|n| account(&number.to_string(), &n.to_string()));
+                accounts.map(|account| fill(&quota, &account, &mut permits)).sum::<usize>()
+            })
+            .collect();
+        assert!(next.iter().all(|kib| *kib > 61), "{next:?}");
+        let (taken, [owners, namespaces]) = quota.usage();
+        assert!(taken.now <= 256 << 20 && owners.len() > 8, "{taken:?} of {}", owners.len());
+        assert_eq!((namespaces.len(), namespaces["one"] >> 10), (7, all));
+        drop(permits);
+        let kept = quota.kept();
+        assert!(kept.used == 0 && kept.owners.is_empty() && kept.namespaces.is_empty());
     }
 
     #[test]

@@ -200,8 +200,8 @@ impl Door {
     /// How much is taken, and by whom.
     pub(crate) fn usage(&self) -> Usage {
         let waiting = self.unauthenticated().taken();
-        let (bytes, holders) = self.subscriptions.usage();
-        self.gate().usage(waiting, (bytes, &holders))
+        let kept = self.subscriptions.usage();
+        self.gate().usage(waiting, kept)
     }
 
     pub(crate) fn streams(&self) -> usize {
@@ -313,7 +313,7 @@ impl Authentication {
         let kept = [(Key::Call(number), bytes)];
         let owner = match self.tenure.owner() {
             Some(owner) => owner.clone(),
-            None => Owner::new(&Identity::Anybody, self.tenure.from()),
+            None => Owner::unauthenticated(self.tenure.from()),
         };
         let charged = self.door.subscriptions.charge(permit, &owner, &kept, Cause::Client);
         charged.map_err(|_| {

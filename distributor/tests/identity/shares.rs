@@ -5,6 +5,7 @@ use crate::pki::Issued;
 use crate::site::*;
 use heliograph_client::{Client, Protocol};
 use heliograph_distributor::LoadArgs;
+use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::core::v3::Node;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use heliograph_snapshot::ResourceType;
@@ -80,6 +81,47 @@ async fn streams_that_wait_count_and_accounts_of_one_namespace_count_together() 
     assert_eq!(turned_away(&site, "namespace"), 1);
     let other = site.authority.issue(OTHER);
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
+}
+
+/// Such as requests that wait for a fleet which nobody publishes.
+#[tokio::test]
+async fn accounts_of_one_namespace_together_leave_memory_to_others() {
+    let load = LoadArgs { subscription_memory: 4 << 20, ..LoadArgs::default() };
+    let site = Site::under(load, |args| args).await;
+    let kept = || site.metric("heliograph_distributor_subscription_bytes");
+    let refused = || {
+        let reasons = ["identity_memory", "namespace_memory", "replica_memory"];
+        reasons.iter().map(|reason| turned_away(&site, reason)).sum::<u64>()
+    };
+    let mut waiting = Vec::new();
+    // As many streams as it may have; how many bytes are those?
+    let mut fill = async |namespace: &str, name: usize| {
+        let id = format!("spiffe://example.org/ns/{namespace}/sa/{name}");
+        let account = site.authority.issue(&id);
+        // A little less than what counts as a large request.
+        let message = first_request(&format!("{namespace}/nowhere"), 740).encode_to_vec();
+        let bytes = [&[0], &(message.len() as u32).to_be_bytes()[..], message.as_slice()].concat();
+        let (before, refusals) = (kept(), refused());
+        while refused() == refusals {
+            let now = kept();
+            let call = Call::open(&site, site.authority.client(Some(&account)), METHODS[0], &[]);
+            waiting.push(call.await.begin(&bytes));
+            until("it waits or is refused", async || kept() > now || refused() > refusals).await;
+        }
+        kept() - before
+    };
+    let (mut all, mut last) = (0, 0);
+    for number in 0..6 {
+        last = fill("edge", number).await;
+        all += last;
+    }
+    let other = fill("default", 0).await;
+    assert!(last == 0 && all <= 2 << 20, "{all} bytes, and {last} for the last account");
+    assert!(turned_away(&site, "namespace_memory") >= 5);
+    assert!(other > 600 << 10, "{other} bytes for another namespace");
+    let page = site.page("/limits").await;
+    let namespaces = page.split_once("\"namespaces\"").unwrap().1;
+    assert!(namespaces.contains(&format!("\"subscriptionBytes\": {all}")), "{page}");
 }
 
 /// Each has a stream here. A call for health counts as well, and is refused beyond the share.

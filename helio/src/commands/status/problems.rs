@@ -9,7 +9,8 @@ pub(super) const STALE: f64 = 10.0;
 
 /// Refusals that are a problem however often they happened, as reasons of the metric: one identity or namespace is beyond what it may
 /// have. The others are usual when many proxies connect at once.
-const BUDGETS: [&str; 4] = ["identity", "namespace", "identity_memory", "replica_memory"];
+const BUDGETS: [&str; 5] =
+    ["identity", "namespace", "identity_memory", "namespace_memory", "replica_memory"];
 
 /// Of one fleet, no more rejections are told in words.
 const REJECTIONS: usize = 3;
