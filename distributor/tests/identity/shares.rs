@@ -183,8 +183,8 @@ async fn large_requests_that_one_identity_sends_slowly_leave_room_for_those_of_o
 
 #[tokio::test]
 async fn an_identity_that_opens_streams_as_fast_as_it_can_keeps_no_other_out() {
-    // The first identity takes 36 of these at most, and the second most of the rest, at whatever pace they come.
-    let load = LoadArgs { admission_rate: 40, ..LoadArgs::default() };
+    // The first identity takes nine of these at most, also where a slow machine makes few attempts, and the second the rest.
+    let load = LoadArgs { admission_rate: 10, ..LoadArgs::default() };
     let site = Site::under(load, |args| args).await;
     let (hog, other) = (site.authority.issue(ENVOY), site.authority.issue(OTHER));
     let attempt = async |envoy: &Issued, fleet: &str| {
