@@ -17,6 +17,7 @@ use serde_json::json;
 use std::error::Error;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -59,10 +60,31 @@ impl Clients {
 
     /// A simulated Envoy of the shared fleet.
     pub(crate) fn proxy(&self, change: impl FnOnce(&mut Options)) -> Client {
+        self.proxy_of(super::FLEET, &self.stolen, change)
+    }
+
+    /// One of the tenant's own fleet, which rejects what has a text.
+    pub(crate) fn own_proxy(&self, rejected: &'static str) -> Client {
+        let fleet = format!("{TENANT}/web");
+        self.proxy_of(&fleet, &self.identity, |options| {
+            options.node_id = "own".to_owned();
+            options.rejects = Arc::new(move |_, _, body: &[u8]| {
+                let has_it = body.windows(rejected.len()).any(|it| it == rejected.as_bytes());
+                has_it.then(|| format!("'{rejected}' is rejected"))
+            });
+        })
+    }
+
+    fn proxy_of(
+        &self,
+        fleet: &str,
+        identity: &Issued,
+        change: impl FnOnce(&mut Options),
+    ) -> Client {
         let address = format!("https://{}", self.address);
-        let tls = self.authority.client(Some(&self.stolen));
+        let tls = self.authority.client(Some(identity));
         let server = Server::new(&address, Some(tls), None).unwrap();
-        let mut options = Options::new(address, Protocol::Delta, super::FLEET);
+        let mut options = Options::new(address, Protocol::Delta, fleet);
         change(&mut options);
         Client::connect_to(server, options)
     }
@@ -171,14 +193,16 @@ impl Clients {
         ends
     }
 
-    /// Streams of one proxy that reject everything, or every table of routes.
+    /// Streams of one proxy that reject everything, or every table of routes, each time in other words.
     pub(crate) fn rejecting(&self, streams: usize) -> Vec<Client> {
+        let words = Arc::new(AtomicUsize::new(0));
         let reject = |number: usize| {
+            let words = words.clone();
             self.proxy(|options| {
                 options.node_id = "stolen".to_owned();
                 options.rejects = Arc::new(move |kind, name, _| {
                     let rejected = number.is_multiple_of(2) || kind == ResourceType::Route;
-                    rejected.then(|| format!("{name} is rejected"))
+                    rejected.then(|| format!("{name} is rejected, {}", words.fetch_add(1, Relaxed)))
                 });
             })
         };

@@ -14,6 +14,7 @@ mod pki;
 #[allow(dead_code)]
 #[path = "../e2e/redis_site.rs"]
 mod redis_site;
+mod requests;
 #[path = "../../../shared/store/tests/servers/mod.rs"]
 mod servers;
 #[allow(dead_code)]
@@ -25,7 +26,7 @@ mod traffic;
 
 use self::clients::{Clients, RESOURCE_EXHAUSTED, UNAUTHENTICATED};
 use self::neighbour::{HOST, Neighbour, Round};
-use self::objects::{Condition, Hostile, LEFT_OUT, NAMESPACE, REJECTED, TENANT};
+use self::objects::{Condition, Hostile, LEFT_OUT, NAMESPACE, OVERLAID, REJECTED, TENANT};
 use crate::harness::{backend, gateway_with, replace, write};
 use crate::pki::{Authority, ISSUER, Signer};
 use crate::redis_site::{FLEET, Program, Site, bootstrap};
@@ -62,6 +63,16 @@ const UNAUTHENTICATED_CONNECTIONS: usize = 50;
 /// So many edits are ten seconds at least.
 const EDITS: usize = 100;
 
+/// And so many connections of one tenant to the Gateway are more than a browser has.
+const CONNECTIONS: usize = 200;
+
+/// What the chart's own Redis may have, in MiB.
+const REDIS_MEMORY: u64 = 512;
+
+/// Of what the log says when proxies reject something, there is a line each minute for each type of resource.
+const REJECTED_LINE: &str = "a proxy rejected some of its configuration";
+const FLEETS: usize = 2;
+
 struct Scene {
     translator: Program,
     distributor: Program,
@@ -72,6 +83,9 @@ struct Scene {
     clients: Clients,
     /// Other Envoys of the shared fleet. They reject what the real one does.
     fellows: Vec<Client>,
+    /// The proxy of the tenant's own Gateway, and the port of that.
+    own: (Client, u16),
+    started: Stopwatch,
 }
 
 impl Scene {
@@ -80,8 +94,8 @@ impl Scene {
         let site = Site::new(&redis.url()).await;
         fs::remove_file(site.manifests().join("route.yaml")).unwrap();
         replace(&site.manifests(), "gateway.yaml", &gateway(site.http));
-        let own = objects::own(Port::reserve().unwrap().number());
-        write(&site.manifests(), "a-own.yaml", &own);
+        let own_port = Port::reserve().unwrap().number();
+        write(&site.manifests(), "a-own.yaml", &objects::own(own_port));
         let authority = Authority::new();
         let envoy = authority.issue("spiffe://example.org/ns/default/sa/envoy");
         let server = authority.issue("127.0.0.1");
@@ -103,7 +117,10 @@ impl Scene {
         let clients = Clients::new(distributor.xds, authority, envoy);
         let fellows = ["fellow-1", "fellow-2"].map(|node| clients.proxy(|it| be_picky(it, node)));
         let fellows = fellows.into();
-        Self { redis, site, translator, distributor, envoy: envoy_program, clients, fellows }
+        let own = (clients.own_proxy(OVERLAID), own_port);
+        let started = Stopwatch::start();
+        let envoy = envoy_program;
+        Self { redis, site, translator, distributor, envoy, clients, fellows, own, started }
     }
 
     /// Applies the objects, and waits until each has its condition.
@@ -149,7 +166,16 @@ impl Scene {
         newcomer.until("its configuration", DEADLINE, served).await.unwrap();
     }
 
-    fn assert_alive(&self) {
+    /// Rejections fill no log, however many there are and whatever they say.
+    fn assert_log_is_short(&self) {
+        let lines = self.distributor.lines(REJECTED_LINE);
+        let lines = lines.iter().filter(|line| line.contains("WARN")).count();
+        let minutes = 1 + self.started.elapsed().as_secs() as usize / 60;
+        println!("{lines} lines about rejections in {minutes} minutes");
+        assert!(lines <= FLEETS * ResourceType::ALL.len() * (minutes + 1), "{lines} lines");
+    }
+
+    async fn assert_alive(&self) {
         for (program, memory) in [
             (&self.translator, TRANSLATOR_MEMORY),
             (&self.distributor, DISTRIBUTOR_MEMORY),
@@ -160,9 +186,14 @@ impl Scene {
             println!("{} had {peak} MiB at most", program.name);
             assert!(peak < memory, "{} would have been ended at {memory} MiB", program.name);
         }
-        for fellow in &self.fellows {
+        for fellow in self.fellows.iter().chain([&self.own.0]) {
             assert_eq!(fellow.state().ended, None);
         }
+        let info: String = self.redis.query(&["INFO", "memory"]).await.unwrap();
+        let peak = info.lines().find_map(|line| line.strip_prefix("used_memory_peak:")).unwrap();
+        let peak = peak.trim().parse::<u64>().unwrap() >> 20;
+        println!("Redis had {peak} MiB at most");
+        assert!(peak < REDIS_MEMORY, "Redis would have been full at {REDIS_MEMORY} MiB");
     }
 
     async fn run_id(&self) -> String {
@@ -182,14 +213,20 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
     let before = scene.envoy.failures().await;
     report("nothing", neighbour.until_more().await);
 
-    for hostile in objects::all(scene.site.https) {
+    let configured = |state: &State| state.is_warm() && !state.received.is_empty();
+    scene.own.0.until("its configuration", DEADLINE, configured).await.unwrap();
+    for hostile in objects::all(scene.site.https, scene.own.1) {
         scene.apply(&hostile).await;
         report(hostile.name, neighbour.until_more().await);
     }
-    let mut edits = objects::keep_editing(&scene.site.manifests());
-    edits.wait_for(|edits| *edits >= EDITS).await.unwrap();
-    report("what Envoys reject, edited all the time", neighbour.until_more().await);
-    drop(edits);
+    for (name, edit) in [
+        ("what Envoys reject, edited all the time", objects::rejected_edit as fn(usize) -> Value),
+        ("a large table, edited all the time", objects::large_edit),
+    ] {
+        let mut edits = objects::keep_editing(&scene.site.manifests(), edit);
+        edits.wait_for(|edits| *edits >= EDITS).await.unwrap();
+        report(name, neighbour.until_more().await);
+    }
     let status = json_page(&scene.translator, "/status?format=json").await;
     for file in ["garbage", "deep", "wrong"] {
         assert!(status["files"].to_string().contains(&format!("{TENANT}-{file}.yaml")), "{file}");
@@ -197,6 +234,11 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
     let size = scene.fleet().await["bytes"].as_u64().unwrap();
     assert!(size > 1 << 20, "the tenant's routes have come to {size} bytes alone");
     scene.newcomer_is_served().await;
+
+    let slow = requests::slow_headers(scene.site.http, CONNECTIONS).await;
+    requests::ambiguous_paths(scene.site.http).await;
+    report("headers that do not end", neighbour.until_more().await);
+    requests::until_cut_off(slow).await;
 
     let ends = scene.clients.empty_parts().await;
     assert_eq!(ends, [RESOURCE_EXHAUSTED; 6]);
@@ -237,12 +279,13 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
     scene.newcomer_is_served().await;
     assert_eq!(scene.fleet().await["quarantine"], json!([]), "one vote is not half of them");
     drop(streams);
+    scene.assert_log_is_short();
 
     let unserved = neighbour.stop().await;
     let requests = traffic.stop().await;
     println!("B had {requests} requests, and none failed");
     assert_eq!(scene.envoy.failures().await, before + unserved);
-    scene.assert_alive();
+    scene.assert_alive().await;
     assert_eq!(scene.run_id().await, redis, "Redis was started again");
 }
 

@@ -14,6 +14,9 @@ pub(crate) const TENANT: &str = "a";
 /// An expression that only Envoys reject: the translator allows larger ones, and these Envoys do not.
 pub(crate) const REJECTED: &str = "^(a{10}b){100}$";
 
+/// What an overlay adds to the route table of the tenant's own Gateway, and its own proxy does not take.
+pub(crate) const OVERLAID: &str = "x-only-in-an-overlay";
+
 /// What is applied at once, and the condition that each object of it gets.
 pub(crate) struct Hostile {
     pub(crate) name: &'static str,
@@ -46,7 +49,8 @@ impl Hostile {
     }
 
     fn with(mut self, object: &Value, condition: [&'static str; 3]) -> Self {
-        let kind = if object["kind"] == "GRPCRoute" { "GRPCRoute" } else { "HTTPRoute" };
+        let kinds = ["GRPCRoute", "HTTPRoute", "ViewPolicy"];
+        let kind = kinds.into_iter().find(|kind| object["kind"] == *kind).unwrap();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         self.manifests.push((format!("{TENANT}-{name}.yaml"), object.to_string()));
         self.conditions.push((kind, name, condition));
@@ -65,8 +69,8 @@ impl Hostile {
     }
 }
 
-/// In the order in which they are applied. What was applied before stays.
-pub(crate) fn all(https: u16) -> Vec<Hostile> {
+/// In the order in which they are applied. What was applied before stays. `own` is the port of the tenant's own Gateway.
+pub(crate) fn all(https: u16, own: u16) -> Vec<Hostile> {
     let expressions = Hostile::new("expressions, some of them too large for any Envoy")
         .with(&route("ordinary", &[&expression("^/v4/advisory/[0-9a-z-]{36}/clone$")]), ACCEPTED)
         .with(&route("huge-expression", &[&expression(r"^\pL{900}$")]), UNSUPPORTED);
@@ -78,6 +82,7 @@ pub(crate) fn all(https: u16) -> Vec<Hostile> {
         });
     let rejected = Hostile::new("an expression that only Envoys reject")
         .with(&route("rejected", &[&expression(REJECTED)]), LEFT_OUT);
+    let overlay = Hostile::new("an overlay that only Envoys reject").with(&overlay(own), LEFT_OUT);
     let enormous = Hostile::new("a route of half a megabyte that would be half a gigabyte")
         .with(&large("enormous", 16, 128, 256 << 10), TOO_LARGE);
     let generated = Hostile::new("names of which long expressions are made")
@@ -105,6 +110,7 @@ pub(crate) fn all(https: u16) -> Vec<Hostile> {
         patterns,
         slow,
         rejected,
+        overlay,
         enormous,
         generated,
         retries,
@@ -115,9 +121,21 @@ pub(crate) fn all(https: u16) -> Vec<Hostile> {
     ]
 }
 
-/// Edits the route that Envoys reject, again and again, so that each time it is another one. It ends with the receiver of what
-/// is returned.
-pub(crate) fn keep_editing(directory: &Path) -> watch::Receiver<usize> {
+/// Edits the route that Envoys reject, so that each time it is another one.
+pub(crate) fn rejected_edit(number: usize) -> Value {
+    let another = json!({"matches": [{"path": {"value": format!("/edit-{number}")}}]});
+    route("rejected", &[&expression(REJECTED), &another])
+}
+
+/// Edits one of the routes that fill the tenant's part of the table, so that all of the table is another one.
+pub(crate) fn large_edit(number: usize) -> Value {
+    let mut large = large("z-00", 4, 4, 16 << 10);
+    large["spec"]["rules"][0]["matches"][0]["path"]["value"] = json!(format!("/edit-{number}"));
+    large
+}
+
+/// Makes such an edit again and again. It ends with the receiver of what is returned.
+pub(crate) fn keep_editing(directory: &Path, edit: fn(usize) -> Value) -> watch::Receiver<usize> {
     let (edits, counted) = watch::channel(0);
     let directory = directory.to_owned();
     let mut ticks = tokio::time::interval(BETWEEN_EDITS);
@@ -125,9 +143,9 @@ pub(crate) fn keep_editing(directory: &Path) -> watch::Receiver<usize> {
         while !edits.is_closed() {
             ticks.tick().await;
             let number = *edits.borrow();
-            let another = json!({"matches": [{"path": {"value": format!("/edit-{number}")}}]});
-            let route = route("rejected", &[&expression(REJECTED), &another]);
-            replace(&directory, &format!("{TENANT}-rejected.yaml"), &route.to_string());
+            let route = edit(number);
+            let name = route["metadata"]["name"].as_str().unwrap();
+            replace(&directory, &format!("{TENANT}-{name}.yaml"), &route.to_string());
             edits.send_modify(|number| *number += 1);
         }
     });
@@ -250,6 +268,25 @@ fn long_origins() -> Value {
 
 fn retries() -> Value {
     route("retries", &[&json!({"retry": {"attempts": 2_147_483_647}})])
+}
+
+/// A patch of the route table of the tenant's own Gateway.
+fn overlay(port: u16) -> Value {
+    let overlay = json!({
+        "type": "Route",
+        "name": format!("http/{port}"),
+        "mergePatch": {"internal_only_headers": [OVERLAID]},
+    });
+    json!({
+        "apiVersion": "heliograph.dev/v1alpha1",
+        "kind": "ViewPolicy",
+        "metadata": {"name": "overlay", "namespace": TENANT},
+        "spec": {
+            "targetRef": {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "web"},
+            "clients": {},
+            "rules": [{"overlay": overlay}],
+        },
+    })
 }
 
 /// A good certificate, and a chain of a megabyte behind it.
