@@ -4,6 +4,7 @@ mod fleet;
 mod inheritance;
 mod ledger;
 mod news;
+mod outage;
 mod oversized;
 mod pin;
 mod quarantine;
@@ -25,6 +26,7 @@ use crate::standby::Remembered;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, Section};
 use heliograph_store::{Claim, Inspection, Loaded, Reader, StoreError, Writer};
 use ledger::{Found, Ledger, Reply, Survey, Verdict};
+use outage::Outage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -50,9 +52,6 @@ const CLEAN_EVERY: Duration = Duration::from_secs(30);
 /// How long a fleet that was damaged is left alone, once it has been published again: where it cannot be repaired, because a
 /// replica fails on something else, it is not written over and over.
 const MEND_EVERY: Duration = Duration::from_secs(30);
-
-/// How long the store may fail before people are told. That the connection to it is lost, it tells itself.
-const OUTAGE: Duration = Duration::from_secs(3);
 
 /// Knows what is wanted and what the store holds, for one term, and brings the second to the first.
 ///
@@ -93,13 +92,6 @@ pub enum TermError {
     Died(#[from] JoinError),
     #[error("what writes to the store failed: {0}")]
     WriterDied(JoinError),
-}
-
-/// A time in which the store does not do what it is asked.
-struct Outage {
-    since: Instant,
-    /// Whether people know.
-    told: bool,
 }
 
 enum Done {
@@ -384,57 +376,6 @@ impl Publisher {
         self.survey_at =
             Instant::now() + backoff::after(self.attempts, LONGEST_PAUSE, fastrand::f64());
         Ok(())
-    }
-
-    /// Logs when an outage ends. `fleet` is none for a survey.
-    fn note_success(&mut self, fleet: Option<&FleetName>) {
-        let subject = fleet.cloned();
-        self.broken.remove(&subject);
-        self.unanswered.remove(&subject);
-        if self.unanswered.is_empty() && self.outage.take().is_some_and(|it| it.told) {
-            tracing::info!("the store answers again");
-        }
-    }
-
-    /// Counts what failed, and logs when that begins. `fleet` is none for a survey.
-    fn note_failure(&mut self, fleet: Option<&FleetName>, error: &StoreError) {
-        let subject = fleet.cloned();
-        self.metrics.store_failed(error);
-        match error {
-            StoreError::Unavailable(_) | StoreError::Full(_) => {
-                self.unanswered.insert(subject);
-                let outage = Outage { since: Instant::now(), told: false };
-                let outage = self.outage.get_or_insert(outage);
-                if !outage.told && outage.since.elapsed() >= OUTAGE {
-                    outage.told = true;
-                    let fleets = count(self.ledger.pending(), "fleet");
-                    tracing::warn!("the store is not written to, {fleets} waiting: {error}");
-                }
-            }
-            StoreError::Damaged { .. } | StoreError::Refused(_) => {
-                if self.broken.insert(subject) {
-                    tracing::warn!("the store: {error}");
-                }
-            }
-            // A survey looks into these, and tells what it finds.
-            StoreError::Conflict { .. } | StoreError::NotNewer { .. } => {
-                tracing::debug!("the store: {error}");
-            }
-            // This ends the term, and whoever runs it tells why.
-            StoreError::Fenced { .. } => {}
-        }
-    }
-
-    fn note_cleaned(&mut self, fleet: &FleetName, error: Option<&StoreError>) {
-        let Some(error) = error else {
-            self.uncleaned.remove(fleet);
-            return;
-        };
-        // A store that is away fails all fleets, and is told of once.
-        let is_told = error.is_temporary() && !self.uncleaned.is_empty();
-        if self.uncleaned.insert(fleet.clone()) && !is_told {
-            tracing::warn!(%fleet, "the garbage in the store is not deleted, trying again later: {error}");
-        }
     }
 }
 
