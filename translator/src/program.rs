@@ -158,16 +158,18 @@ impl Program {
                 let Api { client, objects, observed, election, statuses, proxies } = *api;
                 if let Some((settings, metrics)) = proxies {
                     let (client, report) = (client.clone(), report.clone());
+                    let deployed = objects.deployed();
                     let run_envoys = {
                         let client = client.clone();
                         move |lead, term: CancellationToken| {
                             let (client, mut report) = (client.clone(), report.clone());
+                            let deployed = deployed.clone();
                             let (settings, metrics) = (settings.clone(), metrics.clone());
                             async move {
                                 if !is_reported(&mut report, lead, &term).await {
                                     return;
                                 }
-                                let infra = Infra::new(client, report, settings, metrics);
+                                let infra = Infra::new(client, report, deployed, settings, metrics);
                                 if let Err(error) = infra.run(term).await {
                                     tracing::error!(%error, "the Envoys of Gateways are left alone");
                                 }

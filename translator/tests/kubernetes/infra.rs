@@ -4,26 +4,33 @@ use crate::client;
 use crate::kubernetes::{Kubernetes, until};
 use heliograph_model::FleetOwner;
 use heliograph_snapshot::FleetName;
-use heliograph_translator::Report;
-use heliograph_translator::kubernetes::{Infra, InfraMetrics};
+use heliograph_translator::kubernetes::{Infra, InfraMetrics, Observed};
+use heliograph_translator::provider::kubernetes::{self as provider, Scope};
+use heliograph_translator::{KubernetesMetrics, Report};
 use heliograph_translator_core::infra::{
     DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs, names,
 };
 use heliograph_translator_core::objects::{Document, ObjectName, parse};
 use heliograph_translator_core::{Event, World};
+use kube::Client;
 use prometheus::Registry;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::sync::{Mutex, MutexGuard, mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A translator that leads, as far as what runs for Gateways is concerned.
 struct Leader {
     report: watch::Sender<Report>,
+    /// The kind and the selector of each watch that was begun.
+    watches: Watches,
     _stop: DropGuard,
     _alone: MutexGuard<'static, ()>,
 }
+
+type Watches = Arc<std::sync::Mutex<BTreeSet<(String, String)>>>;
 
 /// What one leads, another would take for left over.
 static ALONE: Mutex<()> = Mutex::const_new(());
@@ -53,10 +60,23 @@ impl Leader {
         };
         let (report, reports) = watch::channel(Report::default());
         let stop = CancellationToken::new();
+        let watches = Watches::default();
+        let client = recording(client(cluster).await, watches.clone());
+        let metrics = KubernetesMetrics::register(&Registry::new()).unwrap();
+        let objects = provider::Kubernetes::new(
+            client.clone(),
+            Scope::default(),
+            Observed::default(),
+            metrics,
+        );
+        let deployed = objects.deployed();
+        let (inputs, mut translated) = mpsc::channel(16);
+        tokio::spawn(objects.run(inputs, stop.clone()));
+        tokio::spawn(async move { while translated.recv().await.is_some() {} });
         let metrics = InfraMetrics::register(&Registry::new()).unwrap();
-        let infra = Infra::new(client(cluster).await, reports, settings, metrics);
+        let infra = Infra::new(client, reports, deployed, settings, metrics);
         tokio::spawn(infra.run(stop.clone()));
-        Self { report, _stop: stop.drop_guard(), _alone: alone }
+        Self { report, watches, _stop: stop.drop_guard(), _alone: alone }
     }
 
     /// What the world says with these objects.
@@ -84,6 +104,21 @@ impl Leader {
             report.statuses.keys().for_each(|key| report.changed.push(key.clone()));
         });
     }
+}
+
+/// A client that records which watches are begun with it.
+fn recording(client: Client, watches: Watches) -> Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let query = request.uri().query().unwrap_or_default();
+        if query.contains("watch=true") {
+            let kind = request.uri().path().rsplit('/').next().unwrap().to_owned();
+            let labels = query.split('&').find_map(|it| it.strip_prefix("labelSelector="));
+            watches.lock().unwrap().insert((kind, labels.unwrap_or_default().to_owned()));
+        }
+        let client = client.clone();
+        async move { client.send(request).await }
+    });
+    Client::new(service, "default")
 }
 
 /// A Gateway as the API server has it.
@@ -145,6 +180,18 @@ async fn until_made(cluster: &Kubernetes, namespace: &str, expected: &[&str]) {
     until(&what, async || made(cluster, namespace).await == expected).await;
 }
 
+/// Whether an event of a Gateway says that something of its objects is somebody else's.
+async fn has_failed(cluster: &Kubernetes, namespace: &str, name: &str) -> bool {
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    let events = cluster.get(&events).await;
+    let about = |event: &Value| {
+        event["regarding"]["name"] == name
+            && event["reason"] == "InfrastructureFailed"
+            && event["note"].as_str().unwrap().contains("there is one without the label")
+    };
+    events["items"].as_array().unwrap().iter().any(about)
+}
+
 const PLAIN: [&str; 4] = [
     "serviceaccounts/heliograph-web",
     "configmaps/heliograph-web",
@@ -184,8 +231,19 @@ async fn a_gateway_gets_its_objects_keeps_them_and_leaves_none() {
     cluster.patch(&deployment, json!({ "spec": { "replicas": 0 } })).await;
     let mended = async || cluster.get(&deployment).await["spec"]["replicas"] == 1;
     until("the Deployment is mended", mended).await;
-    cluster.delete(&path(&namespace, "api/v1/configmaps", "heliograph-web")).await;
+    let files = path(&namespace, "api/v1/configmaps", "heliograph-web");
+    let before = cluster.get(&files).await["data"].take();
+    let name = before.as_object().unwrap().keys().next().unwrap();
+    cluster.patch(&files, json!({ "data": { name: "theirs" } })).await;
+    let mended = async || cluster.get(&files).await["data"] == before;
+    until("the ConfigMap is mended", mended).await;
+    cluster.delete(&files).await;
     until_made(&cluster, &namespace, &PLAIN).await;
+    let label = "app.kubernetes.io/managed-by";
+    cluster.patch(&service, json!({ "metadata": { "labels": { label: null } } })).await;
+    // What has lost the label is somebody else's.
+    until("an event of the Gateway", async || has_failed(&cluster, &namespace, "web").await).await;
+    cluster.patch(&service, json!({ "metadata": { "labels": { label: "heliograph" } } })).await;
 
     // A listener more is a port more, and one label less is one less everywhere.
     let mut more = web.clone();
@@ -217,6 +275,35 @@ async fn a_gateway_gets_its_objects_keeps_them_and_leaves_none() {
     leader.translate(&[]);
     leader.translate(&with_config(web, json!({ "selfManaged": true })));
     until_made(&cluster, &namespace, &["services/copy"]).await;
+}
+
+/// By the provider, for translation and for what runs for Gateways.
+#[tokio::test]
+async fn each_kind_is_watched_once() {
+    let cluster = Kubernetes::shared().await;
+    let namespace = cluster.create_namespace("infra").await;
+    let leader = Leader::start(&cluster).await;
+    let web = gateway(&cluster, &namespace, "web").await;
+    leader.translate(&[web]);
+    until_made(&cluster, &namespace, &PLAIN).await;
+    let watched = async || {
+        let watches = leader.watches.lock().unwrap();
+        PARTS.iter().all(|part| {
+            let kind = part.rsplit('/').next().unwrap();
+            watches.iter().any(|(watched, _)| watched == kind)
+        })
+    };
+    until("a watch of each part", watched).await;
+    // It was made, changed and deleted by others, and all of that was noticed.
+    for part in ["api/v1/services", "api/v1/configmaps"] {
+        cluster.delete(&path(&namespace, part, "heliograph-web")).await;
+        until_made(&cluster, &namespace, &PLAIN).await;
+    }
+    let watches = leader.watches.lock().unwrap().clone();
+    for kind in ["services", "configmaps"] {
+        let of_kind: Vec<_> = watches.iter().filter(|(watched, _)| watched == kind).collect();
+        assert_eq!(of_kind, [&(kind.to_owned(), String::new())], "{watches:?}");
+    }
 }
 
 #[tokio::test]
@@ -396,17 +483,7 @@ async fn what_others_made_is_not_touched() {
     assert_eq!(cluster.get(&theirs).await["spec"]["ports"][0]["port"], 1);
 
     // The Gateway says why, to those who look at it.
-    let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
-    let told = async || {
-        let events = cluster.get(&events).await;
-        let about = |event: &Value| {
-            event["regarding"]["name"] == "web"
-                && event["reason"] == "InfrastructureFailed"
-                && event["note"].as_str().unwrap().contains("there is one without the label")
-        };
-        events["items"].as_array().unwrap().iter().any(about)
-    };
-    until("an event of the Gateway", told).await;
+    until("an event of the Gateway", async || has_failed(&cluster, &namespace, "web").await).await;
 
     // Once it is out of the way, things go on.
     cluster.delete(&theirs).await;

@@ -98,6 +98,13 @@ pub fn selector() -> String {
     format!("{managed_by}={us},{FLEET_NAMESPACE_LABEL}")
 }
 
+/// Whether these labels are among those that [`selector`] selects.
+pub fn selects(labels: &BTreeMap<String, String>) -> bool {
+    let (managed_by, us) = MANAGED_BY;
+    labels.get(managed_by).is_some_and(|found| found == us)
+        && labels.contains_key(FLEET_NAMESPACE_LABEL)
+}
+
 /// A name as the value of a label.
 pub fn label_value(name: &str) -> String {
     if name.len() <= LONGEST { name.to_owned() } else { cut(name, name, LONGEST) }

@@ -1,8 +1,10 @@
 use super::PATIENCE;
-use heliograph_translator_core::infra::{Part, Rendered, Step, obstacle};
+use heliograph_translator_core::infra::{Part, Rendered, Step, names, obstacle};
+use heliograph_translator_core::objects::ObjectName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, Preconditions,
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    Preconditions,
 };
 use kube::{Api, Client};
 use serde_json::json;
@@ -11,11 +13,38 @@ use tokio::time::timeout;
 /// Who we are among those who write to objects.
 const FIELD_MANAGER: &str = "heliograph-infra";
 
+const PAGE: u32 = 500;
+
 /// Who we are for as long as nobody has scaled what is to be scaled by others from now on.
 const UNTIL_SCALED: &str = "heliograph-until-scaled";
 
 pub(super) fn all(client: &Client, part: Part) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource(part))
+}
+
+/// All objects of a part that have our labels, as new as the API can tell.
+pub(super) async fn list(client: &Client, part: Part) -> Result<Vec<DynamicObject>, String> {
+    let api = all(client, part);
+    let mut params = ListParams::default().labels(&names::selector()).limit(PAGE);
+    let mut objects = Vec::new();
+    loop {
+        let list = bounded(api.list(&params)).await?;
+        objects.extend(list.items);
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(objects),
+        }
+    }
+}
+
+/// One object, as new as the API can tell. None if it is not there.
+pub(super) async fn read(
+    client: &Client,
+    part: Part,
+    name: &ObjectName,
+) -> Result<Option<DynamicObject>, String> {
+    let api = Api::namespaced_with(client.clone(), &name.namespace, &resource(part));
+    bounded(api.get_opt(&name.name)).await
 }
 
 /// Takes the steps, one after the other, until one fails. Returns how many they were.

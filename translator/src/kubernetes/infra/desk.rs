@@ -6,6 +6,7 @@ use heliograph_translator_core::infra::{Live, Part, ProxySettings, Step, names, 
 use heliograph_translator_core::objects::{Kind, ObjectKey, ObjectName};
 use heliograph_translator_core::status::reasons::Type;
 use heliograph_translator_core::status::{Ignored, Status};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
@@ -190,11 +191,21 @@ impl Desk {
                     self.put(part, fleet, name, object);
                 }
             }
-            Event::Delete(object) => {
-                if let Some((fleet, name)) = place(part, &object) {
-                    self.drop_one(part, &fleet, name);
-                }
-            }
+            Event::Delete(object) => self.remove(part, object.metadata),
+        }
+    }
+
+    /// An object of a part is not there any more, or no longer has our labels. So its name is all that says whose it was.
+    fn remove(&mut self, part: Part, metadata: ObjectMeta) {
+        let (Some(namespace), Some(name)) = (metadata.namespace, metadata.name) else { return };
+        let (key, start) = ((part, name), FleetName::new(&namespace, ""));
+        let in_namespace = self
+            .live
+            .range(start.clone()..)
+            .take_while(|(fleet, _)| fleet.as_str().starts_with(start.as_str()));
+        let mut owners = in_namespace.filter(|(_, live)| live.contains_key(&key));
+        if let Some(fleet) = owners.next().map(|(fleet, _)| fleet.clone()) {
+            self.drop_one(part, &fleet, key.1);
         }
     }
 

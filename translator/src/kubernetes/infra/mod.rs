@@ -8,21 +8,22 @@ mod authorities;
 mod desk;
 mod metrics;
 mod notice;
+mod parts;
 
 pub use args::ProxyArgs;
 pub use metrics::InfraMetrics;
 
-use crate::provider::kubernetes::WATCH_SECONDS;
+use crate::kubernetes::Deployed;
 use crate::report::Report;
 use authorities::Authorities;
 use desk::Desk;
 use futures::FutureExt;
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::StreamExt;
 use heliograph_snapshot::FleetName;
-use heliograph_translator_core::infra::{Part, ProxySettings, Step, names};
+use heliograph_translator_core::infra::{Part, ProxySettings, Step};
 use kube::Client;
 use kube::api::DynamicObject;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher::Event;
 use notice::Notices;
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -37,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 pub struct Infra {
     client: Client,
     report: watch::Receiver<Report>,
+    deployed: Deployed,
     desk: Desk,
     metrics: InfraMetrics,
     notices: Notices,
@@ -52,13 +54,14 @@ const AT_ONCE: usize = 8;
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-type Events = BoxStream<'static, (Part, watcher::Result<watcher::Event<DynamicObject>>)>;
 type Outcome = (FleetName, Result<usize, String>);
 
 impl Infra {
+    /// `deployed` says what the provider's watches find; what they do not watch is watched here.
     pub fn new(
         client: Client,
         report: watch::Receiver<Report>,
+        deployed: Deployed,
         settings: ProxySettings,
         metrics: InfraMetrics,
     ) -> Self {
@@ -66,6 +69,7 @@ impl Infra {
             notices: Notices::new(client.clone()),
             client,
             report,
+            deployed,
             authorities: settings.authorities_file.clone().map(Authorities::new),
             desk: Desk::new(settings),
             metrics,
@@ -75,7 +79,7 @@ impl Infra {
 
     /// Keeps what there is as it should be, until it is stopped.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), JoinError> {
-        let mut events = self.events();
+        let mut events = parts::events(&self.client, &self.deployed);
         let mut work: JoinSet<Outcome> = JoinSet::new();
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -94,7 +98,7 @@ impl Infra {
                 Ok(()) = self.report.changed() => {
                     self.desk.hear(&self.report.borrow_and_update());
                 }
-                Some((part, event)) = events.next() => self.note(part, event),
+                Some((part, event)) = events.next() => self.update(part, event),
                 Some(done) = work.join_next() => self.finish(done?),
                 _ = looks.tick() => self.follow(),
                 () = at(retry) => {}
@@ -141,27 +145,16 @@ impl Infra {
         }
     }
 
-    /// Everything that has our labels, of every part.
-    fn events(&self) -> Events {
-        let streams = Part::ALL.map(|part| {
-            let config =
-                watcher::Config::default().timeout(WATCH_SECONDS).labels(&names::selector());
-            let stream = watcher(api::all(&self.client, part), config).default_backoff();
-            stream.map(move |event| (part, event)).boxed()
-        });
-        stream::select_all(streams).boxed()
-    }
-
-    fn note(&mut self, part: Part, event: watcher::Result<watcher::Event<DynamicObject>>) {
+    fn update(&mut self, part: Part, event: Result<Event<DynamicObject>, String>) {
         match event {
             Ok(event) => {
                 // A list that begins is not yet answered.
-                if !matches!(event, watcher::Event::Init) && self.unwatched.remove(&part) {
+                if !matches!(event, Event::Init) && self.unwatched.remove(&part) {
                     tracing::info!("{}s are watched again", part.kind());
                 }
                 self.desk.note(part, event);
             }
-            // Told once: it is tried again and again.
+            // Logged once: it is tried again and again.
             Err(error) => {
                 if self.unwatched.insert(part) {
                     tracing::warn!(

@@ -17,7 +17,7 @@ mod watch;
 pub use board::{ApiRemark, Board};
 pub(crate) use watch::WATCH_SECONDS;
 
-use crate::kubernetes::Observed;
+use crate::kubernetes::{Deployed, Observed};
 use crate::metrics::KubernetesMetrics;
 use crate::provider::Input;
 use barrier::Barrier;
@@ -50,6 +50,7 @@ pub struct Kubernetes {
     client: Client,
     scope: Scope,
     observed: Observed,
+    deployed: Deployed,
     board: Board,
     refresh: Refresh,
     content_bytes: u64,
@@ -66,6 +67,14 @@ pub struct Refresh {
 #[error("a watch failed: {0}")]
 pub struct WatchError(#[from] JoinError);
 
+impl Scope {
+    /// The kinds that are watched.
+    fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let is_watched = |kind: &Kind| kind.api_version().is_some() && !self.ignored.contains(kind);
+        Kind::ALL.iter().copied().filter(is_watched)
+    }
+}
+
 impl Kubernetes {
     pub fn new(
         client: Client,
@@ -75,7 +84,9 @@ impl Kubernetes {
     ) -> Self {
         let board = Board::new(metrics);
         let content_bytes = Limits::default().content_bytes;
-        Self { client, scope, observed, board, refresh: Refresh::default(), content_bytes }
+        let deployed = Deployed::of(scope.kinds());
+        let refresh = Refresh::default();
+        Self { client, scope, observed, deployed, board, refresh, content_bytes }
     }
 
     #[must_use]
@@ -89,6 +100,11 @@ impl Kubernetes {
         self.board.clone()
     }
 
+    /// Which of the watched objects run for Gateways.
+    pub fn deployed(&self) -> Deployed {
+        self.deployed.clone()
+    }
+
     pub fn refresh(&self) -> Refresh {
         self.refresh.clone()
     }
@@ -99,15 +115,14 @@ impl Kubernetes {
         inputs: mpsc::Sender<Input>,
         stop: CancellationToken,
     ) -> Result<(), WatchError> {
-        let is_watched =
-            |kind: &Kind| kind.api_version().is_some() && !self.scope.ignored.contains(kind);
-        let kinds: Vec<Kind> = Kind::ALL.iter().copied().filter(is_watched).collect();
+        let kinds: Vec<Kind> = self.scope.kinds().collect();
         let selection = Selection::new(self.scope.namespace_selector.as_deref());
         let (watched, received) = mpsc::channel(WAITING_BATCHES);
         let told = Told {
             inputs: watched,
             board: self.board.clone(),
             observed: self.observed.clone(),
+            deployed: self.deployed.clone(),
             barrier: self.refresh.barrier.clone(),
         };
         *told.barrier() = Barrier::new(kinds.iter().copied());

@@ -1,9 +1,11 @@
+use heliograph_translator_core::infra::names;
 use heliograph_translator_core::objects::Kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{ApiResource, DynamicObject};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Any object as the API serves it, without what is of no use here.
 ///
@@ -41,7 +43,8 @@ impl ServedMetadata {
     }
 }
 
-/// Its name, its version and its age. Labels and annotations of objects that nobody names are not kept either.
+/// Its name, its version and its age; and its labels, if they say that it runs for a Gateway. Other labels, and annotations, of
+/// objects that nobody names are not kept.
 impl<'de> Deserialize<'de> for ServedMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
@@ -56,11 +59,20 @@ impl<'de> Deserialize<'de> for ServedMetadata {
             namespace: Option<String>,
             resource_version: Option<String>,
             creation_timestamp: Option<Time>,
+            labels: Option<BTreeMap<String, String>>,
         }
-        let Metadata { name, namespace, resource_version, creation_timestamp } =
+        let Metadata { name, namespace, resource_version, creation_timestamp, labels } =
             Answer::deserialize(deserializer)?.metadata;
+        let labels = labels.filter(names::selects);
         let rest = ObjectMeta::default();
-        Ok(Self(ObjectMeta { name, namespace, resource_version, creation_timestamp, ..rest }))
+        Ok(Self(ObjectMeta {
+            name,
+            namespace,
+            resource_version,
+            creation_timestamp,
+            labels,
+            ..rest
+        }))
     }
 }
 
@@ -196,6 +208,16 @@ mod tests {
             ..ObjectMeta::default()
         };
         assert_eq!((served.metadata, served.fields), (kept, Ok(Map::new())));
+    }
+
+    #[test]
+    fn of_metadata_the_labels_of_what_runs_for_a_gateway_are_kept() {
+        let labels = json!({
+            "app.kubernetes.io/managed-by": "heliograph", "heliograph.dev/fleet-namespace": "shop",
+        });
+        let answer = json!({ "metadata": { "name": "web", "labels": labels } });
+        let served = serde_json::from_value::<ServedMetadata>(answer).unwrap().into_served();
+        assert_eq!(json!(served.metadata.labels), labels);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::holdings::{Change, Holdings};
 use super::selection::Selection;
 use super::served::{Served, ServedMetadata};
 use super::trouble::Trouble;
-use crate::kubernetes::{Observed, Seen};
+use crate::kubernetes::{Deployed, DeployedPart, Observed, Seen};
 use crate::provider::Input;
 use futures::Stream;
 use futures::stream::{BoxStream, StreamExt};
@@ -51,6 +51,8 @@ pub(super) struct KindWatch {
     fields: Option<String>,
     selection: Selection,
     holdings: Holdings,
+    /// None for a kind of which nothing runs for Gateways.
+    deployed: Option<DeployedPart>,
     told: Told,
     asked: watch::Receiver<u64>,
     /// After how many askings the list began that is being taken.
@@ -74,6 +76,7 @@ pub(super) struct Told {
     pub(super) inputs: mpsc::Sender<Input>,
     pub(super) board: Board,
     pub(super) observed: Observed,
+    pub(super) deployed: Deployed,
     pub(super) barrier: Arc<Mutex<Barrier>>,
 }
 
@@ -111,6 +114,7 @@ impl KindWatch {
             fields,
             selection,
             holdings: Holdings::new(kind),
+            deployed: told.deployed.of_kind(kind).cloned(),
             told,
             asked,
             listing_for: 0,
@@ -195,6 +199,7 @@ impl KindWatch {
     }
 
     async fn take(&mut self, event: watcher::Event<Served>) {
+        self.record_deployed(&event);
         match event {
             watcher::Event::Init => {
                 self.listing_for = *self.asked.borrow_and_update();
@@ -219,6 +224,20 @@ impl KindWatch {
                 self.tell_unread().await;
                 self.count();
             }
+        }
+    }
+
+    /// Also of namespaces that are not selected: what runs for a Gateway is not translated.
+    fn record_deployed(&self, event: &watcher::Event<Served>) {
+        let Some(deployed) = &self.deployed else { return };
+        match event {
+            watcher::Event::Init => deployed.begin_list(),
+            watcher::Event::InitApply(served) | watcher::Event::Apply(served) => {
+                let labels = served.metadata.labels.as_ref();
+                deployed.record(&name_of(served), &version_of(served), labels);
+            }
+            watcher::Event::InitDone => deployed.complete_list(),
+            watcher::Event::Delete(served) => deployed.remove(&name_of(served)),
         }
     }
 
@@ -266,7 +285,11 @@ impl KindWatch {
     }
 
     fn read(&self, name: &ObjectName, served: Served) -> Result<Object, Unreadable> {
-        let Served { metadata, mut status, fields } = served;
+        let Served { mut metadata, mut status, fields } = served;
+        if self.kind.is_read_by_reference() {
+            // They say that it runs for a Gateway, which is recorded.
+            metadata.labels = None;
+        }
         let mut seen = Seen {
             generation: metadata.generation.unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),

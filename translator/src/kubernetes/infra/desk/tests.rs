@@ -96,6 +96,29 @@ fn a_part_that_cannot_be_watched_holds_up_no_other() {
     assert_eq!(kinds(&steps), ["Service"]);
 }
 
+/// As when somebody takes its labels away.
+#[test]
+fn a_part_that_is_gone_is_applied_again() {
+    let (mut desk, now) = (desk(), Instant::now());
+    listed(&mut desk);
+    desk.hear(&report(Some(infra(80))));
+    let (fleet, steps) = desk.next(now).unwrap();
+    take(&mut desk, steps);
+    desk.done(&fleet, Ok(()), now);
+    assert_eq!(desk.next(now), None);
+    let mut remove = |part, namespace: &str| {
+        let metadata = json!({ "name": "heliograph-web", "namespace": namespace });
+        let object = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+        desk.note(part, Event::Delete(object));
+        desk.next(now)
+    };
+    assert_eq!(remove(Part::Service, "sho"), None, "that is not there");
+    assert_eq!(remove(Part::Service, "shops"), None, "that is not there");
+    assert_eq!(remove(Part::DaemonSet, "shop"), None, "that is not there");
+    let (_, steps) = remove(Part::Service, "shop").unwrap();
+    assert_eq!(kinds(&steps), ["Service"]);
+}
+
 /// As when another one begins to lead: what there is is told part by part, and object by object.
 #[test]
 fn what_is_wanted_and_half_told_is_left_alone() {
