@@ -130,7 +130,7 @@ impl Versions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_translator_core::ir::FleetOwner;
+    use heliograph_model::FleetOwner;
 
     fn name(name: &str) -> ObjectName {
         ObjectName::new("shop", name)

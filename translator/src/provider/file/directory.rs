@@ -96,7 +96,9 @@ impl Directory {
         let (mut paths, mut contents) = (BTreeSet::new(), Vec::new());
         if notified.lost {
             self.debounce.forget_writers();
+            self.watcher.distrust();
         }
+        notified.paths.keys().for_each(|path| self.watcher.forget(path));
         let is_scanned = scan.as_ref().is_some_and(|scan| !scan.is_outdated);
         if let Some(scan) = scan {
             paths.extend(self.debounce.differing(&scan));

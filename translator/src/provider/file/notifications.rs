@@ -16,6 +16,8 @@ pub(super) struct DirectoryWatcher {
     /// None if the system reports nothing; then only scans find changes.
     watcher: Option<RecommendedWatcher>,
     watched: BTreeMap<Arc<Path>, Identity>,
+    /// Whether what is watched may not be any more.
+    is_distrusted: bool,
 }
 
 /// What the system reports. A lost notification delays a change and never hides it: a scan finds it.
@@ -64,7 +66,19 @@ impl DirectoryWatcher {
         let absolute_root =
             std::env::current_dir().map_or_else(|_| root.to_owned(), |base| base.join(root));
         let notifications = Notifications { receiver, lost, root: root.to_owned(), absolute_root };
-        (Self { watcher, watched: BTreeMap::new() }, notifications)
+        (Self { watcher, watched: BTreeMap::new(), is_distrusted: false }, notifications)
+    }
+
+    /// Something happened to this directory itself: it may be another one by now, of the same name and even of the same inode,
+    /// which a file system gives out again. The next scan watches it anew.
+    pub(super) fn forget(&mut self, directory: &Path) {
+        self.watched.remove(directory);
+    }
+
+    /// Notifications were lost, and that of a directory which is another one now may be among them. The next scan watches
+    /// all directories again, which changes nothing for those that are watched.
+    pub(super) fn distrust(&mut self) {
+        self.is_distrusted = true;
     }
 
     /// Watches the directories of `scan` and no others. Returns whether there are new ones, in which something may
@@ -82,15 +96,17 @@ impl DirectoryWatcher {
             let _ = watcher.unwatch(&path);
             self.watched.remove(&path);
         }
+        let is_distrusted = std::mem::take(&mut self.is_distrusted);
         let mut new = false;
         for (path, identity) in &scan.directories {
-            if self.watched.contains_key(path) {
+            let is_watched = self.watched.contains_key(path);
+            if is_watched && !is_distrusted {
                 continue;
             }
             match watcher.watch(path, RecursiveMode::NonRecursive) {
                 Ok(()) => {
                     self.watched.insert(path.clone(), *identity);
-                    new = true;
+                    new |= !is_watched;
                 }
                 Err(error) if matches!(error.kind, notify::ErrorKind::MaxFilesWatch) => {
                     fall_back(&error);

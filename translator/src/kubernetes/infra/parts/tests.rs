@@ -1,5 +1,5 @@
 use super::*;
-use heliograph_translator_core::ir::FleetOwner;
+use heliograph_model::FleetOwner;
 use heliograph_translator_core::objects::Kind;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;

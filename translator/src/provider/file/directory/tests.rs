@@ -177,6 +177,24 @@ async fn what_changes_together_is_applied_together() {
     assert_eq!((sum.batches, sum.events.len()), (1, 2), "{sum:?}");
 }
 
+/// The file system may give the new directory the inode of the old one.
+#[tokio::test]
+async fn a_directory_that_is_removed_and_made_again_is_watched() {
+    let (mut scene, _) = Scene::new(|root| fs::create_dir(root.join("one")).unwrap()).await;
+    for port in 1..9 {
+        scene
+            .change(|root| {
+                fs::remove_dir_all(root.join("one")).unwrap();
+                fs::create_dir(root.join("one")).unwrap();
+            })
+            .await;
+        let sum = scene
+            .change(|root| fs::write(root.join("one/x.yaml"), service("s", port)).unwrap())
+            .await;
+        assert_eq!((sum.events.len(), sum.scans), (1, 0), "{sum:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_was_not_reported_is_found_by_a_scan() {
     let (mut scene, _) =
