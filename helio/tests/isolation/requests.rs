@@ -34,9 +34,9 @@ pub(crate) async fn ambiguous_paths(port: u16) {
     let ask = async |path: &str| {
         Asked { method: "GET", host: HOST, path, headers: &[] }.ask(port).await.unwrap()
     };
-    for path in ["//", "/a/..//", "///a/../"] {
+    for path in ["//b", "/a/..//b", "///a/../b"] {
         let answer = ask(path).await;
-        let is_served = answer.body.contains(&format!(" {HOST} / x-version="));
+        let is_served = answer.body.contains(&format!(" {HOST} /b x-version="));
         assert!(is_served, "{path}: {} {}", answer.status, answer.body);
     }
     for path in ["/a%2f..%2f", "/a%5c..%5c"] {
