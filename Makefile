@@ -46,7 +46,7 @@ fuzz: ## Random bytes for the request decoder and the session, chosen by coverag
 	@scripts/fuzz
 
 golden: ## Rewrite the golden files of the translator, reports and helio, and docs/reference; read the difference before you commit it
-	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator-core --test golden --test infra --test crds --test reference
+	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-gateway --test golden --test infra --test crds --test reference
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-report --test report
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-translator -p heliograph-distributor --test reference
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-loadtest --lib -- the_page_of_the_program

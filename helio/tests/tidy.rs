@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     (
-        "heliograph-translator-core",
+        "heliograph-gateway",
         &[
             "heliograph-engine",
             "heliograph-envoy-dialect",
@@ -42,7 +42,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-shared",
             "heliograph-snapshot",
             "heliograph-store",
-            "heliograph-translator-core",
+            "heliograph-gateway",
             "heliograph-views",
         ],
         &["heliograph-testing"],
@@ -76,7 +76,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-testing",
             "heliograph-views",
         ],
-        &["heliograph-translator", "heliograph-translator-core"],
+        &["heliograph-translator", "heliograph-gateway"],
     ),
     (
         "helio",
@@ -88,7 +88,7 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-snapshot",
             "heliograph-store",
             "heliograph-translator",
-            "heliograph-translator-core",
+            "heliograph-gateway",
         ],
         &["heliograph-checker", "heliograph-client", "heliograph-testing"],
     ),
@@ -106,13 +106,10 @@ const OUT_OF_REACH: &[(&str, &[&str])] = &[
     ("heliograph-model", &["tokio", "kube-core", "k8s-openapi", "gateway-api", "heliograph-envoy"]),
     // A dialect reads the model, and no object.
     ("heliograph-envoy-dialect", &["tokio", "kube-core", "k8s-openapi", "gateway-api"]),
-    ("heliograph-translator-core", &["tokio", "tonic", "hyper", "kube-client"]),
+    ("heliograph-gateway", &["tokio", "tonic", "hyper", "kube-client"]),
     ("heliograph-distributor-protocol", &["tokio", "tonic", "hyper"]),
     // A distributor knows snapshots, and nothing of where they come from.
-    (
-        "heliograph-distributor",
-        &["kube-core", "k8s-openapi", "gateway-api", "heliograph-translator-core"],
-    ),
+    ("heliograph-distributor", &["kube-core", "k8s-openapi", "gateway-api", "heliograph-gateway"]),
 ];
 
 /// What can publish to the store, which only a translator does.

@@ -2,7 +2,7 @@
 
 use crate::kubeconfig::{Access, KubeconfigError};
 use axum::http::{Request, Response, StatusCode};
-use heliograph_translator_core::objects::Kind;
+use heliograph_gateway::objects::Kind;
 use kube::Client;
 use kube::client::Body;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
+use heliograph_gateway::Limits;
+use heliograph_gateway::infra::bootstrap::REGEX_PROGRAM_SIZE;
 use heliograph_shared::size;
-use heliograph_translator_core::Limits;
-use heliograph_translator_core::infra::bootstrap::REGEX_PROGRAM_SIZE;
 
 /// How much one object may ask of what it shares with others
 #[derive(Clone, Debug, clap::Args)]

@@ -1,8 +1,8 @@
 use crate::provider::file::RemarkList;
+use heliograph_gateway::objects::Kind;
+use heliograph_gateway::{Event, OverBudget, Work};
 use heliograph_shared::telemetry::from_zero;
 use heliograph_store::StoreError;
-use heliograph_translator_core::objects::Kind;
-use heliograph_translator_core::{Event, OverBudget, Work};
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };

@@ -1,10 +1,10 @@
 //! What the proxies of all replicas say to what was published, added up: how many have it, and what they reject.
 
 use crate::publish::Answers;
+use heliograph_gateway::objects::{ObjectKey, owner_object};
+use heliograph_gateway::{Outcome, Source, World};
 use heliograph_snapshot::{Change, FleetName, Head, ResourceType, Version};
 use heliograph_store::{AckReport, FleetReport, RejectionReport};
-use heliograph_translator_core::objects::{ObjectKey, owner_object};
-use heliograph_translator_core::{Outcome, Source, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 use crate::proxies::{Blame, Blamed, Proxies};
 use crate::publish::{News, Publisher, Stands};
 use crate::recent::Recent;
+use heliograph_gateway::Outcome;
+use heliograph_gateway::infra::Infra;
+use heliograph_gateway::objects::ObjectKey;
+use heliograph_gateway::status::reasons::Type;
+use heliograph_gateway::status::{ListenerStatus, Problem, Status};
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::Pinned;
-use heliograph_translator_core::Outcome;
-use heliograph_translator_core::infra::Infra;
-use heliograph_translator_core::objects::ObjectKey;
-use heliograph_translator_core::status::reasons::Type;
-use heliograph_translator_core::status::{ListenerStatus, Problem, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

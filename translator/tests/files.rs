@@ -1,10 +1,10 @@
 //! The File provider on a real directory, changed the way editors, scripts and Kubernetes change one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use heliograph_gateway::Event;
 use heliograph_translator::FileMetrics;
 use heliograph_translator::provider::Input;
 use heliograph_translator::provider::file::{File, Remark, RemarkKind, RemarkList};
-use heliograph_translator_core::Event;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -64,8 +64,7 @@ impl Scene {
         for event in events {
             match event {
                 Event::Applied(object) => {
-                    let heliograph_translator_core::objects::Object::Service(service) = object
-                    else {
+                    let heliograph_gateway::objects::Object::Service(service) = object else {
                         panic!("not a Service: {object:?}")
                     };
                     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());

@@ -1,9 +1,9 @@
 use crate::output::{self, Format};
 use anyhow::{Context, bail};
-use heliograph_snapshot::FleetName;
-use heliograph_translator_core::infra::bootstrap::{
+use heliograph_gateway::infra::bootstrap::{
     BOOTSTRAP_FILE, Bootstrap, Distributors, Node, OwnPorts, Tls,
 };
+use heliograph_snapshot::FleetName;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;

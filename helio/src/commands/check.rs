@@ -1,8 +1,8 @@
 use super::translate::Offline;
 use crate::output::{self, Cell, Format, Table, cell, with_progress};
+use heliograph_gateway::status::{Ignored, Problem, Status};
 use heliograph_translator::LimitArgs;
 use heliograph_translator::provider::file::{Remark, RemarkKind};
-use heliograph_translator_core::status::{Ignored, Problem, Status};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;

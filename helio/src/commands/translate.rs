@@ -1,10 +1,10 @@
 use crate::output::{self, Format};
 use anyhow::anyhow;
 use heliograph_envoy::{Any, json};
+use heliograph_gateway::World;
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use heliograph_translator::provider::file::{self, Remark, RemarkKind};
 use heliograph_translator::{LimitArgs, in_words};
-use heliograph_translator_core::World;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
-use heliograph_snapshot::FleetName;
-use heliograph_translator_core::infra::bootstrap::{
+use heliograph_gateway::infra::bootstrap::{
     BOOTSTRAP_FILE, Bootstrap, Distributors, Node, OwnPorts,
 };
+use heliograph_snapshot::FleetName;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,13 +1,13 @@
 use crate::log::Log;
 use crate::recorded::Recorded;
 use crate::world::{DEADLINE, metric};
+use heliograph_gateway::Event;
 use heliograph_shared::admin::Readiness;
 use heliograph_store::TranslatorStore;
 use heliograph_store::redis::RedisStore;
 use heliograph_testing::stress;
 use heliograph_translator::provider::Input;
 use heliograph_translator::{AckReader, TermError, Translator, TranslatorMetrics};
-use heliograph_translator_core::Event;
 use prometheus::Registry;
 use std::sync::Arc;
 use tokio::sync::mpsc;

@@ -1,9 +1,9 @@
 //! The objects that the translator is told of, and how they change.
 
 use fastrand::Rng;
+use heliograph_gateway::Event;
+use heliograph_gateway::objects::{Document, Object, parse};
 use heliograph_snapshot::FleetName;
-use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Document, Object, parse};
 use std::collections::BTreeMap;
 
 /// What there is in the cluster of a test. Two Gateways, and sometimes a third; routes come, go and lead elsewhere;

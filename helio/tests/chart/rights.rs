@@ -1,8 +1,8 @@
 //! The rights that the chart gives are what the programs read and write, no more and no less.
 
 use crate::helm::{Object, case, find, set};
-use heliograph_translator_core::infra::Part;
-use heliograph_translator_core::objects::Kind;
+use heliograph_gateway::infra::Part;
+use heliograph_gateway::objects::Kind;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::core::{ApiResource, GroupVersionKind};
 use std::collections::BTreeSet;

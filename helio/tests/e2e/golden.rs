@@ -44,7 +44,7 @@ fn take_turns() -> fs::File {
 }
 
 fn cases() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../translator/core/tests/golden");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../translator/gateway/tests/golden");
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();

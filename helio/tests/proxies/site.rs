@@ -3,15 +3,15 @@
 use crate::kubernetes::until;
 use axum::Router;
 use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
+use heliograph_gateway::infra::{
+    DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, RunAs, render,
+};
+use heliograph_gateway::objects::{Document, parse};
+use heliograph_gateway::{Event, World};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
 use heliograph_store::{DistributorStore, Embedded, PinState, Publication, Writer};
 use heliograph_testing::Port;
-use heliograph_translator_core::infra::{
-    DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, RunAs, render,
-};
-use heliograph_translator_core::objects::{Document, parse};
-use heliograph_translator_core::{Event, World};
 use prometheus::{Registry, TextEncoder};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 use crate::recent::Recent;
-use heliograph_translator_core::infra::{Part, names};
-use heliograph_translator_core::objects::{Kind, ObjectName};
+use heliograph_gateway::infra::{Part, names};
+use heliograph_gateway::objects::{Kind, ObjectName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::watch;

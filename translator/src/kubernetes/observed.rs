@@ -1,4 +1,4 @@
-use heliograph_translator_core::objects::ObjectKey;
+use heliograph_gateway::objects::ObjectKey;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -119,7 +119,7 @@ impl Seen {
 mod tests {
     use super::*;
     use futures::FutureExt;
-    use heliograph_translator_core::objects::{Kind, ObjectName};
+    use heliograph_gateway::objects::{Kind, ObjectName};
     use serde_json::json;
 
     fn key(name: &str) -> ObjectKey {

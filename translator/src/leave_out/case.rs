@@ -2,10 +2,10 @@
 
 use super::search::{Extent, Search, Trial};
 use super::{Answered, Change, Rejected, WORDS};
+use heliograph_gateway::left_out::object_name;
+use heliograph_gateway::objects::ObjectKey;
+use heliograph_gateway::{Culprit, World};
 use heliograph_snapshot::{FleetName, Head};
-use heliograph_translator_core::left_out::object_name;
-use heliograph_translator_core::objects::ObjectKey;
-use heliograph_translator_core::{Culprit, World};
 use heliograph_views::{LeftOut, LeftOutRule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //! tried, and a table that is tried and rejected serves nobody's changes until it is published without the cause. Without a
 //! pause, a tenant that edits faster than proxies answer would keep the table rejected.
 
-use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::ObjectKey;
+use heliograph_gateway::Event;
+use heliograph_gateway::objects::ObjectKey;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -109,7 +109,7 @@ impl Rejections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_translator_core::objects::{Document, Kind, Object, ObjectName, parse};
+    use heliograph_gateway::objects::{Document, Kind, Object, ObjectName, parse};
 
     const SECOND: Duration = Duration::from_secs(1);
 

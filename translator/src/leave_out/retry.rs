@@ -1,8 +1,8 @@
 //! What is left out is tried again after some time: the proxies that rejected it may have been replaced by others that do not.
 
+use heliograph_gateway::World;
+use heliograph_gateway::objects::ObjectKey;
 use heliograph_snapshot::FleetName;
-use heliograph_translator_core::World;
-use heliograph_translator_core::objects::ObjectKey;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;

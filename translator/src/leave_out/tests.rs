@@ -1,10 +1,10 @@
 use super::retry::RETRY_EVERY;
 use super::*;
 use crate::publish::Answers;
+use heliograph_gateway::Event;
+use heliograph_gateway::objects::{Document, Kind, ObjectName, parse};
 use heliograph_snapshot::{Head, Version};
 use heliograph_store::{AckReport, Dispute, FleetReport, RejectionReport, Voter, Voters};
-use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
 
 const GATEWAY: &str = "
 apiVersion: gateway.networking.k8s.io/v1

@@ -4,8 +4,8 @@ pub mod directory;
 pub mod file;
 pub mod kubernetes;
 
-use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Kind, ObjectName};
+use heliograph_gateway::Event;
+use heliograph_gateway::objects::{Kind, ObjectName};
 use std::collections::BTreeSet;
 
 /// What a provider tells the translator.

@@ -3,10 +3,10 @@
 use super::Translator;
 use crate::leave_out::Answered;
 use crate::publish::Publisher;
+use heliograph_gateway::left_out::object_of;
+use heliograph_gateway::objects::ObjectKey;
+use heliograph_gateway::{Event, OverBudget};
 use heliograph_snapshot::FleetName;
-use heliograph_translator_core::left_out::object_of;
-use heliograph_translator_core::objects::ObjectKey;
-use heliograph_translator_core::{Event, OverBudget};
 use heliograph_views::LeftOut;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -2,10 +2,10 @@
 
 use crate::publish::Decision;
 use crate::report::count;
+use heliograph_gateway::Outcome;
+use heliograph_gateway::status::Status;
 use heliograph_snapshot::FleetName;
 use heliograph_store::Pinned;
-use heliograph_translator_core::Outcome;
-use heliograph_translator_core::status::Status;
 use std::collections::BTreeMap;
 
 const QUARANTINED: &str =

@@ -1,6 +1,6 @@
 use crate::provider::Input;
-use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Kind, ObjectName};
+use heliograph_gateway::Event;
+use heliograph_gateway::objects::{Kind, ObjectName};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::mpsc;
 
@@ -73,7 +73,7 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_translator_core::objects::ObjectName;
+    use heliograph_gateway::objects::ObjectName;
 
     /// A storm that is longer than there is room for is taken in parts, and nothing of it is lost.
     #[tokio::test]

@@ -2,10 +2,10 @@
 
 use super::Translator;
 use super::source::Source;
+use heliograph_gateway::Outcome;
+use heliograph_gateway::objects::Kind;
 use heliograph_model::FleetOwner;
 use heliograph_snapshot::FleetName;
-use heliograph_translator_core::Outcome;
-use heliograph_translator_core::objects::Kind;
 use std::collections::BTreeSet;
 
 impl Translator {

@@ -3,10 +3,10 @@
 use crate::kubernetes::{Kubernetes, until};
 use crate::watches::{Watched, choose, gateway, gateways, route, selecting};
 use crate::{client, client_of};
+use heliograph_gateway::objects::Object;
+use heliograph_gateway::{CONTROLLER_NAME, Event, Limits, World};
 use heliograph_snapshot::{Change, ResourceType};
 use heliograph_translator::provider::kubernetes::Scope;
-use heliograph_translator_core::objects::Object;
-use heliograph_translator_core::{CONTROLLER_NAME, Event, Limits, World};
 use rcgen::CertifiedKey;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

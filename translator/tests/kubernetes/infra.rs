@@ -2,16 +2,14 @@
 
 use crate::client;
 use crate::kubernetes::{Kubernetes, until};
+use heliograph_gateway::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs, names};
+use heliograph_gateway::objects::{Document, ObjectName, parse};
+use heliograph_gateway::{Event, World};
 use heliograph_model::FleetOwner;
 use heliograph_snapshot::FleetName;
 use heliograph_translator::kubernetes::{Infra, InfraMetrics, Observed};
 use heliograph_translator::provider::kubernetes::{self as provider, Scope};
 use heliograph_translator::{KubernetesMetrics, Report};
-use heliograph_translator_core::infra::{
-    DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs, names,
-};
-use heliograph_translator_core::objects::{Document, ObjectName, parse};
-use heliograph_translator_core::{Event, World};
 use kube::Client;
 use prometheus::Registry;
 use serde_json::{Value, json};

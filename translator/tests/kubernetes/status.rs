@@ -4,6 +4,8 @@ mod taken_back;
 
 use crate::kubernetes::{Kubernetes, until};
 use futures::StreamExt;
+use heliograph_gateway::objects::{Kind, Object, ObjectName};
+use heliograph_gateway::{CONTROLLER_NAME, Event, World};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::{
@@ -13,8 +15,6 @@ use heliograph_testing::Stopwatch;
 use heliograph_translator::kubernetes::{Observed, Seen, StatusMetrics, StatusWriter};
 use heliograph_translator::provider::Input;
 use heliograph_translator::{AckReader, Report, Translator, TranslatorMetrics};
-use heliograph_translator_core::objects::{Kind, Object, ObjectName};
-use heliograph_translator_core::{CONTROLLER_NAME, Event, World};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use prometheus::{Registry, TextEncoder};

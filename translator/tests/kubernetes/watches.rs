@@ -3,13 +3,13 @@
 use crate::contents::Translated;
 use crate::kubernetes::{ADMIN_TOKEN, Kubernetes, until};
 use crate::{DEADLINE, client, client_of};
+use heliograph_gateway::objects::core::Service;
+use heliograph_gateway::objects::{Kind, ObjectName, Typed};
+use heliograph_gateway::{Event, Limits};
 use heliograph_translator::kubernetes::Observed;
 use heliograph_translator::provider::Input;
 use heliograph_translator::provider::kubernetes::{self as provider, Board, Refresh, Scope};
 use heliograph_translator::{KubernetesArgs, KubernetesMetrics};
-use heliograph_translator_core::objects::core::Service;
-use heliograph_translator_core::objects::{Kind, ObjectName, Typed};
-use heliograph_translator_core::{Event, Limits};
 use kube::Client;
 use prometheus::Registry;
 use serde_json::{Value, json};

@@ -2,6 +2,8 @@
 
 use crate::DEADLINE;
 use crate::faulty::Faulty;
+use heliograph_gateway::Event;
+use heliograph_gateway::objects::{Document, Object, ObjectKey, parse};
 use heliograph_shared::admin::Readiness;
 use heliograph_snapshot::{FleetName, Head, ResourceType};
 use heliograph_store::{TranslatorStore, Writer};
@@ -9,8 +11,6 @@ use heliograph_translator::election::{Lead, Resign};
 use heliograph_translator::provider::Input;
 use heliograph_translator::provider::kubernetes::Refresh;
 use heliograph_translator::{Report, TermError, Translator, TranslatorMetrics};
-use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Document, Object, ObjectKey, parse};
 use prometheus::Registry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

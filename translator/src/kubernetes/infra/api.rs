@@ -1,6 +1,6 @@
 use super::PATIENCE;
-use heliograph_translator_core::infra::{Part, Rendered, Step, names, obstacle};
-use heliograph_translator_core::objects::ObjectName;
+use heliograph_gateway::infra::{Part, Rendered, Step, names, obstacle};
+use heliograph_gateway::objects::ObjectName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,

@@ -1,6 +1,6 @@
 use super::authorities;
 use anyhow::{Context, anyhow};
-use heliograph_translator_core::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs};
+use heliograph_gateway::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs};
 use std::path::PathBuf;
 
 /// How the Envoys of Gateways are run, where no ProxyConfig says otherwise

@@ -1,11 +1,11 @@
 use crate::report::Report;
+use heliograph_gateway::infra::{Infra, Proxies};
+use heliograph_gateway::infra::{Live, Part, ProxySettings, Step, names, plan, render};
+use heliograph_gateway::objects::{Kind, ObjectKey, ObjectName};
+use heliograph_gateway::status::reasons::Type;
+use heliograph_gateway::status::{Ignored, Status};
 use heliograph_model::FleetOwner;
 use heliograph_snapshot::FleetName;
-use heliograph_translator_core::infra::{Infra, Proxies};
-use heliograph_translator_core::infra::{Live, Part, ProxySettings, Step, names, plan, render};
-use heliograph_translator_core::objects::{Kind, ObjectKey, ObjectName};
-use heliograph_translator_core::status::reasons::Type;
-use heliograph_translator_core::status::{Ignored, Status};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;

@@ -1,6 +1,6 @@
-use heliograph_translator_core::CONTROLLER_NAME;
-use heliograph_translator_core::infra::{Proxies, names};
-use heliograph_translator_core::status::reasons::EventReason;
+use heliograph_gateway::CONTROLLER_NAME;
+use heliograph_gateway::infra::{Proxies, names};
+use heliograph_gateway::status::reasons::EventReason;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};

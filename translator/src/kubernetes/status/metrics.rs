@@ -1,6 +1,6 @@
 use super::write::Outcome;
+use heliograph_gateway::objects::Kind;
 use heliograph_shared::telemetry::from_zero;
-use heliograph_translator_core::objects::Kind;
 use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 
 /// How a write ends, as a label.

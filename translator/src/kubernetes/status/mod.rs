@@ -16,7 +16,7 @@ pub use metrics::StatusMetrics;
 use super::Observed;
 use crate::backoff;
 use crate::report::Report;
-use heliograph_translator_core::objects::{Kind, ObjectKey};
+use heliograph_gateway::objects::{Kind, ObjectKey};
 use jiff::Timestamp;
 use kube::Client;
 use notices::Notices;

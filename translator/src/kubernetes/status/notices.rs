@@ -4,8 +4,8 @@
 use super::metrics::StatusMetrics;
 use super::plan::Notice;
 use super::write;
-use heliograph_translator_core::CONTROLLER_NAME;
-use heliograph_translator_core::objects::ObjectKey;
+use heliograph_gateway::CONTROLLER_NAME;
+use heliograph_gateway::objects::ObjectKey;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -114,7 +114,7 @@ fn reference(key: &ObjectKey, uid: &str) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_translator_core::status::reasons::EventReason;
+    use heliograph_gateway::status::reasons::EventReason;
 
     #[test]
     fn a_flood_is_cut_and_a_trickle_is_not() {

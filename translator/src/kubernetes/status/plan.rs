@@ -2,9 +2,9 @@
 
 use super::verdict::{PROGRAMMED, entry};
 use crate::kubernetes::Seen;
-use heliograph_translator_core::CONTROLLER_NAME;
-use heliograph_translator_core::objects::{Kind, ObjectKey};
-use heliograph_translator_core::status::reasons::{self, EventReason, Type};
+use heliograph_gateway::CONTROLLER_NAME;
+use heliograph_gateway::objects::{Kind, ObjectKey};
+use heliograph_gateway::status::reasons::{self, EventReason, Type};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 

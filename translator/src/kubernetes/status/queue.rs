@@ -1,6 +1,6 @@
 //! Which object has its turn: each waits once, however often it changed, and the latest is written.
 
-use heliograph_translator_core::objects::{Kind, ObjectKey};
+use heliograph_gateway::objects::{Kind, ObjectKey};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -146,7 +146,7 @@ fn rank(key: &ObjectKey) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_translator_core::objects::ObjectName;
+    use heliograph_gateway::objects::ObjectName;
 
     fn route(name: &str) -> ObjectKey {
         ObjectName::new("shop", name).of(Kind::HTTPRoute)

@@ -3,16 +3,16 @@
 use super::plan;
 use crate::proxies::{Blame, FleetProxies};
 use crate::report::{Published, Report};
-use heliograph_snapshot::FleetName;
-use heliograph_translator_core::CONTROLLER_NAME;
-use heliograph_translator_core::objects::{Kind, ObjectKey};
-use heliograph_translator_core::status::reasons::{
+use heliograph_gateway::CONTROLLER_NAME;
+use heliograph_gateway::objects::{Kind, ObjectKey};
+use heliograph_gateway::status::reasons::{
     Reason, Type, backend_tls_policy, gateway, gateway_class, listener, listener_set, route,
     view_policy,
 };
-use heliograph_translator_core::status::{
+use heliograph_gateway::status::{
     Condition, Conditions, ListenerStatus, RouteStatus, SUPPORTED_FEATURES, Status,
 };
+use heliograph_snapshot::FleetName;
 use serde_json::{Value, json};
 
 /// The condition that proxies have a say in.

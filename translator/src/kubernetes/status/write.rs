@@ -2,7 +2,7 @@
 
 use super::plan::{self, Method, Notice, Write};
 use crate::kubernetes::Seen;
-use heliograph_translator_core::objects::{Kind, ObjectKey, Scope};
+use heliograph_gateway::objects::{Kind, ObjectKey, Scope};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Client, Error};
 use serde_json::Value;

@@ -7,7 +7,7 @@ mod roll;
 use super::Input;
 use super::kubernetes::WATCH_SECONDS;
 use futures::StreamExt;
-use heliograph_translator_core::infra::names;
+use heliograph_gateway::infra::names;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};

@@ -1,8 +1,8 @@
+use heliograph_gateway::Event;
+use heliograph_gateway::infra::names;
+use heliograph_gateway::objects::heliograph::{Proxy, ProxySpec, TargetRef};
+use heliograph_gateway::objects::{Object, ObjectName};
 use heliograph_model::FleetOwner;
-use heliograph_translator_core::Event;
-use heliograph_translator_core::infra::names;
-use heliograph_translator_core::objects::heliograph::{Proxy, ProxySpec, TargetRef};
-use heliograph_translator_core::objects::{Object, ObjectName};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;

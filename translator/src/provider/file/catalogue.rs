@@ -1,6 +1,6 @@
 use super::remarks::{Place, Remark, RemarkKind, RemarkList};
-use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Document, Object, ObjectKey};
+use heliograph_gateway::Event;
+use heliograph_gateway::objects::{Document, Object, ObjectKey};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

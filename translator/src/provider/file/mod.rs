@@ -19,7 +19,7 @@ pub use remarks::{Remark, RemarkKind, RemarkList};
 use crate::metrics::FileMetrics;
 use crate::provider::Input;
 use directory::{Directory, Step};
-use heliograph_translator_core::objects::gateway;
+use heliograph_gateway::objects::gateway;
 use notifications::{Notifications, Notified};
 use remarks::{Place, has_fault};
 use scan::{Scan, ScannedFile};

@@ -1,6 +1,6 @@
 use super::scan::Fingerprint;
 use super::{Contents, in_words};
-use heliograph_translator_core::objects;
+use heliograph_gateway::objects;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;

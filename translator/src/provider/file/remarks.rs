@@ -1,4 +1,4 @@
-use heliograph_translator_core::objects::ObjectKey;
+use heliograph_gateway::objects::ObjectKey;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,5 @@
 use crate::provider::Input;
-use heliograph_translator_core::objects::Kind;
+use heliograph_gateway::objects::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Until when each kind is known to be complete, counted in askings: those of [`Refresh`](super::Refresh), and before the

@@ -2,7 +2,7 @@ use super::contents::Count;
 use super::holdings::Remark;
 use super::trouble::{Reason, Trouble};
 use crate::metrics::KubernetesMetrics;
-use heliograph_translator_core::objects::{Kind, ObjectKey};
+use heliograph_gateway::objects::{Kind, ObjectKey};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -10,7 +10,7 @@ use crate::backoff;
 use crate::provider::Input;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use heliograph_translator_core::objects::{Kind, ObjectKey, Unreadable};
+use heliograph_gateway::objects::{Kind, ObjectKey, Unreadable};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
@@ -158,7 +158,7 @@ fn read(key: &ObjectKey, mut served: Served) -> Result<Fetched, Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_translator_core::objects::{Object, ObjectName};
+    use heliograph_gateway::objects::{Object, ObjectName};
     use serde_json::json;
 
     fn fetched(kind: Kind, object: Value) -> Result<Fetched, Trouble> {

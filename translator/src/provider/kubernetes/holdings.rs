@@ -1,5 +1,5 @@
-use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Kind, Object, ObjectName, Unreadable};
+use heliograph_gateway::Event;
+use heliograph_gateway::objects::{Kind, Object, ObjectName, Unreadable};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which objects of one kind have been told, and in which version. It does no IO.

@@ -1,5 +1,5 @@
 use super::holdings::Holdings;
-use heliograph_translator_core::objects::{Kind, ObjectName, Scope};
+use heliograph_gateway::objects::{Kind, ObjectName, Scope};
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-use heliograph_translator_core::infra::names;
-use heliograph_translator_core::objects::Kind;
+use heliograph_gateway::infra::names;
+use heliograph_gateway::objects::Kind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{ApiResource, DynamicObject};
 use serde::{Deserialize, Deserializer};

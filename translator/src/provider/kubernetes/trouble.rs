@@ -1,4 +1,4 @@
-use heliograph_translator_core::objects::Kind;
+use heliograph_gateway::objects::Kind;
 use kube::runtime::watcher;
 use std::error::Error as _;
 

@@ -1,9 +1,9 @@
 use super::*;
+use heliograph_gateway::World;
+use heliograph_gateway::infra::{Infra, Proxies};
+use heliograph_gateway::infra::{ProxyIdentity, RunAs};
+use heliograph_gateway::objects::{Document, parse};
 use heliograph_model::InfraPort;
-use heliograph_translator_core::World;
-use heliograph_translator_core::infra::{Infra, Proxies};
-use heliograph_translator_core::infra::{ProxyIdentity, RunAs};
-use heliograph_translator_core::objects::{Document, parse};
 
 fn fleet() -> FleetName {
     FleetName::new("shop", "web")
@@ -378,7 +378,7 @@ fn report_of(objects: &[&str]) -> Report {
     let mut world = World::new();
     for document in objects.iter().flat_map(|object| parse(object)) {
         let Document::Object(object) = document else { panic!("{document:?}") };
-        world.apply(heliograph_translator_core::Event::Applied(object));
+        world.apply(heliograph_gateway::Event::Applied(object));
     }
     world.settle();
     let mut report = report(None);

@@ -1,6 +1,6 @@
 use super::*;
+use heliograph_gateway::objects::Kind;
 use heliograph_model::FleetOwner;
-use heliograph_translator_core::objects::Kind;
 use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::json;

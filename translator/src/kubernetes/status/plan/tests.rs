@@ -1,5 +1,5 @@
 use super::*;
-use heliograph_translator_core::objects::ObjectName;
+use heliograph_gateway::objects::ObjectName;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 use super::*;
 use crate::proxies::{Blamed, Proxies};
+use heliograph_gateway::objects::{Document, Kind, ObjectName, parse};
+use heliograph_gateway::{Event, World};
 use heliograph_snapshot::Head;
 use heliograph_store::Pinned;
-use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
-use heliograph_translator_core::{Event, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

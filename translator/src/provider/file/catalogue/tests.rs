@@ -1,5 +1,5 @@
 use super::*;
-use heliograph_translator_core::objects;
+use heliograph_gateway::objects;
 
 fn service(name: &str, port: u16) -> String {
     format!(

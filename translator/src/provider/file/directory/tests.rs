@@ -3,7 +3,7 @@ mod anew;
 use super::*;
 use crate::provider::file::remarks::{Remark, RemarkKind};
 use anew::Anew;
-use heliograph_translator_core::Event;
+use heliograph_gateway::Event;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use std::os::unix::fs::symlink;

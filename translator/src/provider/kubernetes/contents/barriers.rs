@@ -1,5 +1,5 @@
 use crate::provider::Input;
-use heliograph_translator_core::objects::ObjectKey;
+use heliograph_gateway::objects::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What says that everything is known, in order. Each is passed on when the fetches have been answered that were open or were

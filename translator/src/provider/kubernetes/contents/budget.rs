@@ -1,7 +1,7 @@
 //! How much of what is named fits into the budget of its namespace. It depends on the objects and their sizes alone, not on the
 //! order in which they came.
 
-use heliograph_translator_core::objects::{ObjectKey, Seniority};
+use heliograph_gateway::objects::{ObjectKey, Seniority};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -158,7 +158,7 @@ impl Namespace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_translator_core::objects::{Kind, ObjectName};
+    use heliograph_gateway::objects::{Kind, ObjectName};
 
     fn key(number: usize) -> ObjectKey {
         ObjectName::new("shop", &format!("{number:03}")).of(Kind::Secret)

@@ -1,5 +1,5 @@
 use super::budget::Rank;
-use heliograph_translator_core::objects::ObjectKey;
+use heliograph_gateway::objects::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_translator_core::objects::{Kind, ObjectName};
+    use heliograph_gateway::objects::{Kind, ObjectName};
     use std::time::Duration;
 
     fn rank(namespace: &str, name: &str) -> Rank {

@@ -3,8 +3,8 @@
 use super::budget::Rank;
 use super::{Contents, Count, Note};
 use crate::provider::kubernetes::holdings::Remark;
-use heliograph_translator_core::Event;
-use heliograph_translator_core::objects::{Kind, Object, ObjectKey, ObjectName, Unreadable};
+use heliograph_gateway::Event;
+use heliograph_gateway::objects::{Kind, Object, ObjectKey, ObjectName, Unreadable};
 use std::collections::BTreeSet;
 
 impl Contents {

@@ -1,10 +1,10 @@
 //! What golden tests share: reading a case, rendering a world, shuffling objects.
 
 use heliograph_envoy::{Any, Message, json::to_json};
+use heliograph_gateway::objects::{Document, Kind, Object, parse};
+use heliograph_gateway::status::reasons::Part;
+use heliograph_gateway::{Event, World};
 use heliograph_snapshot::{Internal, Resource, ResourceType};
-use heliograph_translator_core::objects::{Document, Kind, Object, parse};
-use heliograph_translator_core::status::reasons::Part;
-use heliograph_translator_core::{Event, World};
 use heliograph_views::{Audience, Proxy, Treatment};
 use serde_json::{Map, Value, json};
 use std::fs;

@@ -8,10 +8,10 @@
 mod case;
 
 use case::{Case, Shuffle};
+use heliograph_gateway::objects::{Object, ObjectKey};
+use heliograph_gateway::status::reasons::{self, Reason};
+use heliograph_gateway::{Event, Outcome, World};
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
-use heliograph_translator_core::objects::{Object, ObjectKey};
-use heliograph_translator_core::status::reasons::{self, Reason};
-use heliograph_translator_core::{Event, Outcome, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

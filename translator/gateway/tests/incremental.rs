@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use heliograph_gateway::objects::{Document, Object, parse};
+use heliograph_gateway::{Event, Outcome, World};
 use heliograph_snapshot::{Change, ResourceType};
-use heliograph_translator_core::objects::{Document, Object, parse};
-use heliograph_translator_core::{Event, Outcome, World};
 
 const CLASS: &str = "
 apiVersion: gateway.networking.k8s.io/v1

@@ -1,9 +1,9 @@
 //! `docs/reference/objects.md`, from the schemas that the CRDs are made from.
 
 use super::{check, row};
-use heliograph_translator_core::objects::Kind;
-use heliograph_translator_core::objects::heliograph::{ProxySpec, ViewPolicy};
-use heliograph_translator_core::objects::proxy_config::ProxyConfig;
+use heliograph_gateway::objects::Kind;
+use heliograph_gateway::objects::heliograph::{ProxySpec, ViewPolicy};
+use heliograph_gateway::objects::proxy_config::ProxyConfig;
 use kube::CustomResourceExt;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};

@@ -1,10 +1,10 @@
 //! `docs/reference/conditions.md`, from the table of reasons.
 
 use super::{check, row};
-use heliograph_translator_core::CONTROLLER_NAME;
-use heliograph_translator_core::objects::{Kind, ObjectName};
-use heliograph_translator_core::status::reasons::{self, EventReason, Part, Reason};
-use heliograph_translator_core::status::{Ignored, Status};
+use heliograph_gateway::CONTROLLER_NAME;
+use heliograph_gateway::objects::{Kind, ObjectName};
+use heliograph_gateway::status::reasons::{self, EventReason, Part, Reason};
+use heliograph_gateway::status::{Ignored, Status};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 

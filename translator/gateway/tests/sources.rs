@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use heliograph_gateway::objects::{Document, Kind, ObjectName, parse};
+use heliograph_gateway::{Event, Source, World};
 use heliograph_snapshot::{FleetName, ResourceType, Version};
-use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
-use heliograph_translator_core::{Event, Source, World};
 use std::collections::BTreeSet;
 
 const OBJECTS: &str = "

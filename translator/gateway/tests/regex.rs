@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use heliograph_envoy::{Any, json::to_json};
+use heliograph_gateway::objects::{Document, parse};
+use heliograph_gateway::{Event, Limits, World};
 use heliograph_snapshot::{FleetName, ResourceType};
-use heliograph_translator_core::objects::{Document, parse};
-use heliograph_translator_core::{Event, Limits, World};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

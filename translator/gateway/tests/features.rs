@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use heliograph_translator_core::status::SUPPORTED_FEATURES;
+use heliograph_gateway::status::SUPPORTED_FEATURES;
 use std::path::Path;
 
 #[test]

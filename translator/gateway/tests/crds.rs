@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use heliograph_translator_core::objects::heliograph::ViewPolicy;
-use heliograph_translator_core::objects::proxy_config::ProxyConfig;
+use heliograph_gateway::objects::heliograph::ViewPolicy;
+use heliograph_gateway::objects::proxy_config::ProxyConfig;
 use kube::CustomResourceExt;
 use serde_json::Value;
 use std::fs;

@@ -5,9 +5,9 @@
 
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
+use heliograph_gateway::objects::{Document, Kind, ObjectName, parse};
+use heliograph_gateway::{Event, Limits, OverBudget, World};
 use heliograph_snapshot::{FleetName, ResourceType};
-use heliograph_translator_core::objects::{Document, Kind, ObjectName, parse};
-use heliograph_translator_core::{Event, Limits, OverBudget, World};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use heliograph_translator_core::infra::{
+use heliograph_gateway::infra::{
     DEFAULT_IMAGE, Part, ProxyIdentity, ProxySettings, Rendered, RunAs, names, render,
 };
-use heliograph_translator_core::objects::{Document, parse};
-use heliograph_translator_core::{Event, World};
+use heliograph_gateway::objects::{Document, parse};
+use heliograph_gateway::{Event, World};
 use std::fs;
 use std::path::{Path, PathBuf};
 

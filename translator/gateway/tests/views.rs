@@ -5,9 +5,9 @@
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use heliograph_gateway::objects::{Document, parse};
+use heliograph_gateway::{Event, World};
 use heliograph_snapshot::{Change, FleetName, Head, Internal, ResourceType, Snapshot};
-use heliograph_translator_core::objects::{Document, parse};
-use heliograph_translator_core::{Event, World};
 use heliograph_views::{Client, Proxy, Rules, derive};
 use serde_json::{Value, json};
 use std::sync::Arc;
