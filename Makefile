@@ -52,7 +52,7 @@ golden: ## Rewrite the golden files of the translator, reports and helio, and do
 	UPDATE_GOLDEN=1 cargo test --locked -p heliograph-loadtest --lib -- the_page_of_the_program
 	UPDATE_GOLDEN=1 cargo test --locked -p helio --bin helio -- golden the_page_of_the_program
 
-metrics: ## Rewrite docs/metrics.md from what the programs tell; read the difference before you commit it
+metrics: ## Rewrite docs/metrics.md from the metrics of the programs; read the difference before you commit it
 	cargo build --locked --workspace --bins
 	PROMETHEUS=$$(scripts/tools prometheus) REDIS_SERVER=$$(scripts/tools redis-server) KUBERNETES=$$(scripts/tools kubernetes) \
 	GATEWAY_API_CRDS=$$(scripts/tools crds) UPDATE_GOLDEN=1 cargo test --locked -p helio --test observe every_panel
