@@ -35,9 +35,10 @@ e2e: ## Our end-to-end cases in the cluster that KUBECONFIG names; installs the 
 conformance: ## The official suite of Gateway API in the cluster that KUBECONFIG names, and a table for each profile
 	@scripts/conformance
 
-lint: ## Format and clippy, warnings as errors
+lint: ## Format, clippy with warnings as errors, and the workflows
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	actionlint=$$(scripts/tools actionlint) && "$$actionlint" -shellcheck= -pyflakes= .github/workflows/*.yaml
 
 deny: ## Licences, versions and sources of all dependencies
 	@scripts/deny
@@ -57,7 +58,7 @@ metrics: ## Rewrite docs/metrics.md from the metrics of the programs; read the d
 	PROMETHEUS=$$(scripts/tools prometheus) REDIS_SERVER=$$(scripts/tools redis-server) KUBERNETES=$$(scripts/tools kubernetes) \
 	GATEWAY_API_CRDS=$$(scripts/tools crds) UPDATE_GOLDEN=1 cargo test --locked -p helio --test observe every_panel
 
-tools: ## Find or install Envoy, Redis, Prometheus, Kubernetes, CRDs, helm and cargo-deny, and print their paths
+tools: ## Find or install Envoy, Redis, Prometheus, Kubernetes, CRDs, helm and what checks the source, and print their paths
 	@scripts/tools envoy
 	@scripts/tools redis-server
 	@scripts/tools prometheus
@@ -66,6 +67,7 @@ tools: ## Find or install Envoy, Redis, Prometheus, Kubernetes, CRDs, helm and c
 	@scripts/tools helm
 	@scripts/tools operator-crds
 	@scripts/tools cargo-deny
+	@scripts/tools actionlint
 	@scripts/tools peer || true
 	@scripts/tools envoy-gateway || true
 
