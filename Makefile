@@ -1,6 +1,6 @@
 # Everything a newcomer, a developer or CI runs. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-redis images install bench bench-store bench-files test e2e conformance lint deny fuzz golden metrics tools clean
+.PHONY: help demo demo-redis images install release bench bench-store bench-files test e2e conformance lint deny fuzz golden metrics tools clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ images: ## The images of the programs, by docker or podman; REGISTRY=… pushes 
 
 install: ## The charts, into the cluster that kubectl means; REGISTRY=… if the images are there
 	@scripts/install
+
+release: ## Programs, packaged charts, checksums and bills of materials of VERSION=…, into target/release-artefacts; images: make images
+	@scripts/release
 
 bench: ## Ours, go-control-plane and Envoy Gateway with the same clients, in two hours; the tables go into docs/benchmarks.md
 	@scripts/bench
@@ -67,6 +70,7 @@ tools: ## Find or install Envoy, Redis, Prometheus, Kubernetes, CRDs, helm and w
 	@scripts/tools helm
 	@scripts/tools operator-crds
 	@scripts/tools cargo-deny
+	@scripts/tools cargo-cyclonedx
 	@scripts/tools actionlint
 	@scripts/tools peer || true
 	@scripts/tools envoy-gateway || true
