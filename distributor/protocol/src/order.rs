@@ -1,9 +1,9 @@
 //! Make before break: which type may move when.
 //!
-//! "Sequencing of updates should follow a make before break model": clusters and their endpoints, then listeners,
-//! then routes, and only then the removal of what nothing refers to any more. Each step waits for the client's
-//! acknowledgement of the one before, since only that shows that the client has what the next step builds on. Which type
-//! comes after which is in the table of resource types.
+//! "Sequencing of updates should follow a make before break model": clusters and their endpoints, then extension
+//! configurations, listeners and routes, and only then the removal of what nothing refers to any more. Each step waits for
+//! the client's acknowledgement of the one before, since only that shows that the client has what the next step builds on.
+//! Which type comes after which is in the table of resource types.
 
 use crate::view::View;
 use crate::watch::Watch;
@@ -76,7 +76,7 @@ impl Watches {
         let gates = kind.properties().referrers.iter().map(|referrer| {
             let beyond = self.removals(*referrer, target, resuming);
             let own = match self.get(*referrer) {
-                None if resuming => Gate::Waiting,
+                None if resuming && may_be_in_use(*referrer, target) => Gate::Waiting,
                 None => Gate::Open,
                 Some(watch) if watch.is_disputed() => Gate::Held,
                 Some(watch) if watch.is_at(target) && watch.is_quiet(beyond) => Gate::Open,
@@ -97,6 +97,12 @@ impl Watches {
             })
         })
     }
+}
+
+/// Whether a client at `target` may have a resource of this type that it has not named yet. What it asks for by name it
+/// loses with what refers to that, for which the gates beyond wait: of a type that the target has nothing of, it has nothing.
+fn may_be_in_use(kind: ResourceType, target: &View) -> bool {
+    kind.is_asked_whole() || !target.tree(kind).is_empty()
 }
 
 impl Owed {

@@ -19,8 +19,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FLEET")]
     fleet: Option<FleetName>,
 
-    /// Only resources of this type: secret, cluster, endpoints, listener or route
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", help = super::served_types())]
     r#type: Option<String>,
 
     /// Only the resource of this name

@@ -14,6 +14,7 @@ mod store;
 mod translate;
 
 use heliograph_shared::telemetry::Logging;
+use heliograph_snapshot::{Internal, ResourceType};
 use std::process::ExitCode;
 
 /// In the order in which `--help` lists them.
@@ -50,5 +51,25 @@ impl Command {
             Self::Standalone(args) => standalone::run(args, logging),
             Self::Completion(args) => completion::run(args),
         }
+    }
+}
+
+/// What `--type` is for where proxies are sent what is shown.
+fn served_types() -> String {
+    format!("Only resources of this type: {}", listed(&ResourceType::ALL.map(ResourceType::as_str)))
+}
+
+/// The same of whole snapshots.
+fn all_types() -> String {
+    let internal = listed(&Internal::ALL.map(Internal::as_str));
+    format!("{}; also {internal}, which no proxy is sent", served_types())
+}
+
+/// `a, b or c`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [others @ .., last] => format!("{} or {last}", others.join(", ")),
     }
 }

@@ -1,6 +1,7 @@
 //! Every golden case, served to a real Envoy. `envoy --mode validate` would not do: it looks at static resources only.
 
 use crate::harness::{Helio, get, until, write};
+use heliograph_snapshot::ResourceType;
 use hyper::StatusCode;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ fn expected(output: &str) -> BTreeMap<String, Versions> {
 
 fn versions(types: &Value) -> Versions {
     let mut versions = Versions::new();
-    for kind in ["cluster", "listener", "route", "secret", "endpoints"] {
+    for kind in ResourceType::ALL.map(ResourceType::as_str) {
         for (name, resource) in types.get(kind).and_then(Value::as_object).into_iter().flatten() {
             let version = match kind {
                 // Envoy does not tell the versions of endpoints.
@@ -89,6 +90,7 @@ async fn held(admin: u16) -> Versions {
             ("listener", "dynamic_listeners", "/name", "/active_state/version_info"),
             ("route", "dynamic_route_configs", "/route_config/name", "/version_info"),
             ("secret", "dynamic_active_secrets", "/name", "/version_info"),
+            ("extension-config", "ecds_filters", "/ecds_filter/name", "/version_info"),
             ("endpoints", "dynamic_endpoint_configs", "/endpoint_config/cluster_name", ""),
         ] {
             for entry in config.get(list).and_then(Value::as_array).into_iter().flatten() {

@@ -12,6 +12,7 @@ mod mutual_tls;
 mod redis_access;
 mod redis_cache;
 mod redis_cli;
+mod redis_extensions;
 mod redis_flips;
 mod redis_keys;
 mod redis_left_out;

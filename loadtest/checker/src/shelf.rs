@@ -220,6 +220,28 @@ mod tests {
     }
 
     #[test]
+    fn the_configuration_of_a_filter_goes_with_its_listener_and_what_it_needs_with_it() {
+        let mut holding = Holding::default();
+        let empty = digest(&holding);
+        let filter = ResourceId::new(ResourceType::ExtensionConfig, "filter");
+        let secret = ResourceId::new(ResourceType::Secret, "key");
+        let cluster = ResourceId::new(ResourceType::Cluster, "authorizer");
+        let needs = [secret.clone(), cluster.clone()];
+        holding.set(ResourceType::Listener, &sent("http", "1", std::slice::from_ref(&filter)));
+        holding.set(ResourceType::ExtensionConfig, &sent("filter", "1", &needs));
+        holding.set(ResourceType::Secret, &sent("key", "1", &[]));
+        assert!(holding.contains(&secret) && holding.is_referred_to(&cluster));
+        holding.set(
+            ResourceType::ExtensionConfig,
+            &sent("filter", "2", std::slice::from_ref(&secret)),
+        );
+        assert!(!holding.is_referred_to(&cluster));
+        assert!(holding.remove(&ResourceId::new(ResourceType::Listener, "http")));
+        assert!(!holding.contains(&filter) && !holding.contains(&secret));
+        assert_eq!(digest(&holding), empty);
+    }
+
+    #[test]
     fn what_nothing_refers_to_is_dropped() {
         let mut holding = Holding::default();
         let empty = digest(&holding);

@@ -63,14 +63,10 @@ impl Holdings {
 
     /// Whether everything was answered that Envoy needs before it takes traffic.
     pub fn is_warm(&self) -> bool {
-        let answered = |kind| self.answered.contains(&kind);
-        answered(ResourceType::Cluster)
-            && answered(ResourceType::Listener)
-            && self.has_answers(&[
-                ResourceType::Endpoints,
-                ResourceType::Route,
-                ResourceType::Secret,
-            ])
+        ResourceType::ALL.into_iter().all(|kind| match kind.is_asked_whole() {
+            true => self.answered.contains(&kind),
+            false => self.has_answers(kind),
+        })
     }
 
     /// The first requests of a stream. A client that was connected before asks for all that it has at once, and says
@@ -80,16 +76,8 @@ impl Holdings {
         self.answered.clear();
         self.absent.clear();
         let mut asks = vec![self.first(ResourceType::Cluster)];
-        for kind in [
-            ResourceType::Endpoints,
-            ResourceType::Listener,
-            ResourceType::Route,
-            ResourceType::Secret,
-        ] {
-            if again.contains(&kind) {
-                asks.push(self.first(kind));
-            }
-        }
+        let others = again.into_iter().filter(|kind| *kind != ResourceType::Cluster);
+        asks.extend(others.map(|kind| self.first(kind)));
         asks
     }
 
@@ -163,18 +151,20 @@ impl Holdings {
         resent
     }
 
-    /// Asks for what the clusters and listeners need, and no longer for what none needs.
+    /// Asks for what it needs because of what it holds, and no longer for what nothing needs.
     fn follow(&mut self, changed: ResourceType) -> Vec<Ask> {
         let mut asks = Vec::new();
-        if matches!(changed, ResourceType::Cluster | ResourceType::Listener) {
+        let mut named = asked_by_name();
+        if named.any(|kind| kind.properties().referrers.contains(&changed)) {
             let mut needed = self.needed();
-            for kind in [ResourceType::Secret, ResourceType::Endpoints, ResourceType::Route] {
+            for kind in asked_by_name() {
                 asks.extend(self.want(kind, needed.remove(&kind).unwrap_or_default()));
             }
         }
         // Envoy asks for listeners once its clusters are warm.
+        let mut warming = asked_by_name().filter(|kind| kind.warmed().is_some());
         if !self.started.contains(&ResourceType::Listener)
-            && self.has_answers(&[ResourceType::Endpoints])
+            && warming.all(|kind| self.has_answers(kind))
         {
             asks.push(self.first(ResourceType::Listener));
         }
@@ -183,9 +173,9 @@ impl Holdings {
 
     fn needed(&self) -> BTreeMap<ResourceType, BTreeSet<Arc<str>>> {
         let mut needed: BTreeMap<ResourceType, BTreeSet<Arc<str>>> = BTreeMap::new();
-        for kind in [ResourceType::Cluster, ResourceType::Listener] {
-            let held = self.held.get(&kind).into_iter().flatten();
-            for (kind, name) in held.flat_map(|(_, held)| references::needs(kind, &held.body)) {
+        for (kind, held) in &self.held {
+            let needs = held.into_iter().flat_map(|(_, held)| references::needs(*kind, &held.body));
+            for (kind, name) in needs {
                 needed.entry(kind).or_default().insert(name.into());
             }
         }
@@ -208,12 +198,10 @@ impl Holdings {
         Some(Ask { subscribe, unsubscribe, ..ask })
     }
 
-    fn has_answers(&self, kinds: &[ResourceType]) -> bool {
-        kinds.iter().all(|kind| {
-            self.asked.get(kind).into_iter().flat_map(|asked| asked.iter()).all(|name| {
-                let held = self.held.get(kind).is_some_and(|held| held.contains_key(name));
-                held || self.absent.contains(&(*kind, name.clone()))
-            })
+    fn has_answers(&self, kind: ResourceType) -> bool {
+        self.asked.get(&kind).into_iter().flat_map(|asked| asked.iter()).all(|name| {
+            let held = self.held.get(&kind).is_some_and(|held| held.contains_key(name));
+            held || self.absent.contains(&(kind, name.clone()))
         })
     }
 
@@ -250,4 +238,8 @@ impl Holdings {
     fn asked(&self, kind: ResourceType) -> Vec<Arc<str>> {
         self.asked.get(&kind).into_iter().flat_map(|asked| asked.iter().cloned()).collect()
     }
+}
+
+fn asked_by_name() -> impl Iterator<Item = ResourceType> {
+    ResourceType::ALL.into_iter().filter(|kind| !kind.is_asked_whole())
 }

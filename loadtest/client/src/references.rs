@@ -2,14 +2,16 @@
 
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
-use heliograph_envoy::envoy::config::core::v3::{TransportSocket, transport_socket};
+use heliograph_envoy::envoy::config::core::v3::{
+    TransportSocket, TypedExtensionConfig, transport_socket,
+};
 use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
-use heliograph_envoy::envoy::config::listener::v3::{Listener, filter};
+use heliograph_envoy::envoy::config::listener::v3::{Filter, Listener, filter, listener_filter};
 use heliograph_envoy::envoy::config::route::v3::route::Action;
 use heliograph_envoy::envoy::config::route::v3::route_action::ClusterSpecifier;
 use heliograph_envoy::envoy::config::route::v3::{RouteAction, RouteConfiguration};
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
-    HttpConnectionManager, http_connection_manager::RouteSpecifier,
+    HttpConnectionManager, http_connection_manager::RouteSpecifier, http_filter,
 };
 use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
     CommonTlsContext, DownstreamTlsContext, Secret, UpstreamTlsContext,
@@ -26,6 +28,9 @@ pub(crate) fn name(kind: ResourceType, body: &[u8]) -> Option<String> {
         ResourceType::Endpoints => {
             ClusterLoadAssignment::decode(body).ok().map(|endpoints| endpoints.cluster_name)
         }
+        ResourceType::ExtensionConfig => {
+            TypedExtensionConfig::decode(body).ok().map(|config| config.name)
+        }
         ResourceType::Listener => Listener::decode(body).ok().map(|listener| listener.name),
         ResourceType::Route => RouteConfiguration::decode(body).ok().map(|routes| routes.name),
     }
@@ -36,6 +41,8 @@ pub(crate) fn needs(kind: ResourceType, body: &[u8]) -> Vec<(ResourceType, Strin
     match kind {
         ResourceType::Cluster => Cluster::decode(body).map(cluster).unwrap_or_default(),
         ResourceType::Listener => Listener::decode(body).map(listener).unwrap_or_default(),
+        // What a filter of a given type refers to would have to be known here.
+        ResourceType::ExtensionConfig => Vec::new(),
         ResourceType::Secret | ResourceType::Endpoints | ResourceType::Route => Vec::new(),
     }
 }
@@ -91,22 +98,40 @@ fn cluster(cluster: Cluster) -> Vec<(ResourceType, String)> {
 
 fn listener(listener: Listener) -> Vec<(ResourceType, String)> {
     let mut found = Vec::new();
-    for chain in listener.filter_chains.iter().chain(&listener.default_filter_chain) {
-        chain.transport_socket.iter().for_each(|socket| secrets(socket, &mut found));
-        for filter in &chain.filters {
-            let Some(filter::ConfigType::TypedConfig(config)) = &filter.config_type else {
-                continue;
-            };
-            if config.type_url != type_url::<HttpConnectionManager>() {
-                continue;
-            }
-            let manager = HttpConnectionManager::decode(config.value.clone()).unwrap_or_default();
-            if let Some(RouteSpecifier::Rds(routes)) = manager.route_specifier {
-                found.push((ResourceType::Route, routes.route_config_name));
-            }
+    for filter in listener.listener_filters {
+        if let Some(listener_filter::ConfigType::ConfigDiscovery(_)) = filter.config_type {
+            found.push((ResourceType::ExtensionConfig, filter.name));
         }
     }
+    for chain in listener.filter_chains.iter().chain(&listener.default_filter_chain) {
+        chain.transport_socket.iter().for_each(|socket| secrets(socket, &mut found));
+        chain.filters.iter().for_each(|filter| network_filter(filter, &mut found));
+    }
     found
+}
+
+/// What is found by `config_discovery` is asked for by the name of its filter.
+fn network_filter(filter: &Filter, found: &mut Vec<(ResourceType, String)>) {
+    let config = match &filter.config_type {
+        Some(filter::ConfigType::TypedConfig(config)) => config,
+        Some(filter::ConfigType::ConfigDiscovery(_)) => {
+            found.push((ResourceType::ExtensionConfig, filter.name.clone()));
+            return;
+        }
+        None => return,
+    };
+    if config.type_url != type_url::<HttpConnectionManager>() {
+        return;
+    }
+    let manager = HttpConnectionManager::decode(config.value.clone()).unwrap_or_default();
+    if let Some(RouteSpecifier::Rds(routes)) = manager.route_specifier {
+        found.push((ResourceType::Route, routes.route_config_name));
+    }
+    for filter in manager.http_filters {
+        if let Some(http_filter::ConfigType::ConfigDiscovery(_)) = filter.config_type {
+            found.push((ResourceType::ExtensionConfig, filter.name));
+        }
+    }
 }
 
 fn secrets(socket: &TransportSocket, found: &mut Vec<(ResourceType, String)>) {

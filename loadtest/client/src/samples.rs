@@ -3,13 +3,14 @@
 use crate::wire::{Assembly, Message, Pool, Protocol};
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
+use heliograph_envoy::envoy::config::core::v3::{ExtensionConfigSource, TypedExtensionConfig};
 use heliograph_envoy::envoy::config::endpoint::v3::{
     ClusterLoadAssignment, cluster_load_assignment::Policy,
 };
 use heliograph_envoy::envoy::config::listener::v3::{Filter, FilterChain, Listener, filter};
 use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
-    HttpConnectionManager, Rds, http_connection_manager::RouteSpecifier,
+    HttpConnectionManager, HttpFilter, Rds, http_connection_manager::RouteSpecifier, http_filter,
 };
 use heliograph_envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryResponse, DiscoveryResponse, Resource,
@@ -33,6 +34,7 @@ pub(crate) fn said() -> impl Strategy<Value = Said> {
     let kind = proptest::sample::select(vec![
         ResourceType::Cluster,
         ResourceType::Endpoints,
+        ResourceType::ExtensionConfig,
         ResourceType::Listener,
         ResourceType::Route,
     ]);
@@ -100,9 +102,16 @@ fn body(kind: ResourceType, name: &str, version: usize) -> Any {
             ..Default::default()
         }),
         ResourceType::Listener => {
-            let rds = Rds { route_config_name: needed, ..Default::default() };
+            let rds = Rds { route_config_name: needed.clone(), ..Default::default() };
+            let source = ExtensionConfigSource::default();
+            let discovered = HttpFilter {
+                name: needed,
+                config_type: Some(http_filter::ConfigType::ConfigDiscovery(source)),
+                ..Default::default()
+            };
             let manager = HttpConnectionManager {
                 route_specifier: Some(RouteSpecifier::Rds(rds)),
+                http_filters: vec![discovered],
                 ..Default::default()
             };
             let filter = Filter {
@@ -115,6 +124,10 @@ fn body(kind: ResourceType, name: &str, version: usize) -> Any {
                 ..Default::default()
             })
         }
+        ResourceType::ExtensionConfig => any(&TypedExtensionConfig {
+            name: name.to_owned(),
+            typed_config: Some(any(&UInt32Value { value: version as u32 })),
+        }),
         ResourceType::Route => any(&RouteConfiguration {
             name: name.to_owned(),
             internal_only_headers: vec![version.to_string()],

@@ -3,6 +3,7 @@ use crate::workload::{Schedule, Update, Workload};
 use heliograph_checker::{Order, Proxy, Publishes, Response, Violation};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
+use heliograph_envoy::envoy::config::core::v3::TypedExtensionConfig;
 use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use heliograph_envoy::envoy::config::listener::v3::Listener;
 use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
@@ -227,7 +228,7 @@ impl Book {
             ResourceType::Cluster => touched.clusters.len(),
             ResourceType::Endpoints => touched.endpoints.len(),
             ResourceType::Route => touched.tables.len(),
-            ResourceType::Listener | ResourceType::Secret => 0,
+            ResourceType::ExtensionConfig | ResourceType::Listener | ResourceType::Secret => 0,
         };
         // Others may make fewer resources of it, or more.
         if self.knowledge == Knowledge::Nothing { extent.min(1) } else { extent }
@@ -274,6 +275,7 @@ fn canonical(kind: ResourceType, body: &[u8]) -> Vec<u8> {
         ResourceType::Secret => again::<Secret>(body),
         ResourceType::Cluster => again::<Cluster>(body),
         ResourceType::Endpoints => again::<ClusterLoadAssignment>(body),
+        ResourceType::ExtensionConfig => again::<TypedExtensionConfig>(body),
         ResourceType::Listener => again::<Listener>(body),
         ResourceType::Route => again::<RouteConfiguration>(body),
     }

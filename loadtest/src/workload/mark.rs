@@ -28,7 +28,7 @@ pub fn mark(kind: ResourceType, body: &[u8]) -> Option<u32> {
             let mut routes = table.virtual_hosts.iter().flat_map(|host| &host.routes);
             routes.find_map(in_route)
         }
-        ResourceType::Listener | ResourceType::Secret => None,
+        ResourceType::ExtensionConfig | ResourceType::Listener | ResourceType::Secret => None,
     }
 }
 

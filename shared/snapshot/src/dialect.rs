@@ -62,7 +62,9 @@ pub enum Interest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     Sent,
-    /// It drops what nothing refers to by itself, and rejects being sent a removal.
+    /// It drops what nothing refers to by itself. A removal does harm: Envoy rejects that of a secret, and drops an extension
+    /// configuration at once, whose filter then answers 500 on connections that still drain, and keeps a listener warming
+    /// for ever that waits for it.
     LeftToProxy,
 }
 
@@ -100,7 +102,7 @@ resource_types! {
         name: "secret",
         number: 1,
         after: &[],
-        referrers: &[ResourceType::Cluster, ResourceType::Listener],
+        referrers: &[ResourceType::Cluster, ResourceType::ExtensionConfig, ResourceType::Listener],
         interest: Interest::Named,
         warmed_by: None,
         is_immediate: false,
@@ -117,7 +119,7 @@ resource_types! {
         name: "cluster",
         number: 2,
         after: &[],
-        referrers: &[ResourceType::Listener, ResourceType::Route],
+        referrers: &[ResourceType::ExtensionConfig, ResourceType::Listener, ResourceType::Route],
         interest: Interest::All,
         warmed_by: Some(ResourceType::Endpoints),
         is_immediate: false,
@@ -144,12 +146,32 @@ resource_types! {
         lasts: false,
         has_quarantine: false,
     }
+    /// The configuration of a filter that listeners refer to by `config_discovery`, so that it changes without them.
+    ExtensionConfig {
+        dialect: Dialect::Envoy,
+        type_url: "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig",
+        name: "extension-config",
+        number: 9,
+        // A filter may call a cluster, as one for external authorization does.
+        after: &[ResourceType::Cluster],
+        // Not routes: their `typed_per_filter_config` has no `config_discovery`. Clusters may have filters by
+        // `config_discovery` too, which would have to come after what they refer to: no cluster of ours has one.
+        referrers: &[ResourceType::Listener],
+        interest: Interest::Named,
+        warmed_by: None,
+        is_immediate: false,
+        removal: Removal::LeftToProxy,
+        is_sent_alone: true,
+        sealing: Sealing::Marked,
+        lasts: true,
+        has_quarantine: true,
+    }
     Listener {
         dialect: Dialect::Envoy,
         type_url: "type.googleapis.com/envoy.config.listener.v3.Listener",
         name: "listener",
         number: 4,
-        after: &[ResourceType::Cluster],
+        after: &[ResourceType::Cluster, ResourceType::ExtensionConfig],
         referrers: &[],
         interest: Interest::All,
         warmed_by: None,
@@ -165,7 +187,8 @@ resource_types! {
         type_url: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
         name: "route",
         number: 5,
-        after: &[ResourceType::Cluster, ResourceType::Listener],
+        // What a route overrides of a filter presumes the filter's own configuration.
+        after: &[ResourceType::Cluster, ResourceType::ExtensionConfig, ResourceType::Listener],
         referrers: &[ResourceType::Listener],
         interest: Interest::Named,
         warmed_by: None,

@@ -133,6 +133,7 @@ mod tests {
                 (6, "rules"),
                 (7, "directory"),
                 (8, "quarantine"),
+                (9, "extension-config"),
             ]
         );
         for section in Section::all() {

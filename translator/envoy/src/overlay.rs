@@ -41,7 +41,7 @@ fn name(kind: ResourceType, body: &Bytes) -> Option<String> {
         }
         ResourceType::Listener => Listener::decode(body).ok().map(|it| it.name),
         ResourceType::Route => RouteConfiguration::decode(body).ok().map(|it| it.name),
-        // What is sealed in the store has no variants beside it.
-        ResourceType::Secret => None,
+        // No overlay is for these: nothing of ours builds the one, and what is sealed in the store has no variants beside it.
+        ResourceType::ExtensionConfig | ResourceType::Secret => None,
     }
 }

@@ -421,8 +421,7 @@ impl Watch {
     }
 
     /// Whether a removal can be said at all. State of the world has no words for it but the absence from a whole
-    /// list. In delta a secret's removal is left out: Envoy drops a secret once nothing refers to it, and rejects
-    /// a removal.
+    /// list. In delta it is left out where Envoy drops what nothing refers to by itself, and a removal would do harm.
     fn says_removals(&self) -> bool {
         match self.protocol {
             Protocol::Delta => self.kind.properties().removal == Removal::Sent,

@@ -1,6 +1,6 @@
 //! Random views and a random client that behaves as Envoy does, with the promises that must hold throughout.
 
-use crate::plan::{Plan, is_bad, plan, refers};
+use crate::plan::{Plan, SERVED, is_bad, kind_of, plan, refers};
 use crate::stream::*;
 use heliograph_distributor_protocol::{ANSWER_TIMEOUT, Protocol, Reply, View, WARMING_TIMEOUT};
 use heliograph_snapshot::{Resource, ResourceType};
@@ -56,7 +56,7 @@ fn act() -> impl Strategy<Value = Act> {
         8 => Just(Act::Answer),
         1 => Just(Act::Reconnect),
         1 => Just(Act::KeepSilent),
-        1 => (0..4u8).prop_map(Act::Stale),
+        1 => (0..5u8).prop_map(Act::Stale),
         1 => (0..3u8).prop_map(Act::AskAgain),
     ]
 }
@@ -114,7 +114,7 @@ impl Client {
                 self.receive(replies);
             }
             Act::Stale(kind) => {
-                let kind = [Cluster, Endpoints, Listener, Route][usize::from(*kind)];
+                let kind = SERVED[usize::from(*kind)];
                 if kind == Listener && !self.listening {
                     return;
                 }
@@ -161,7 +161,7 @@ impl Client {
         }
         let versions = self.stream.accepted_versions();
         self.stream = Stream::new(self.stream.protocol, view);
-        for kind in [Cluster, Endpoints, Listener, Route] {
+        for kind in SERVED {
             let asked: Vec<_> =
                 self.asked.get(&kind).into_iter().flatten().map(String::as_str).collect();
             let held = self.held.get(&kind).into_iter().flatten();
@@ -290,8 +290,12 @@ impl Client {
         let clusters =
             self.held.get(&Cluster).into_iter().flatten().map(|(name, _)| name.clone()).collect();
         let listeners = self.held.get(&Listener).into_iter().flatten();
-        let routes = listeners.flat_map(|(_, listener)| refers(listener)).collect();
-        for (kind, needed) in [(Endpoints, clusters), (Route, routes)] {
+        let referred: BTreeSet<_> = listeners.flat_map(|(_, it)| refers(it)).collect();
+        let (routes, extension_configs) =
+            referred.into_iter().partition(|name| kind_of(name) == Route);
+        for (kind, needed) in
+            [(Endpoints, clusters), (ExtensionConfig, extension_configs), (Route, routes)]
+        {
             let needed: BTreeSet<String> = needed;
             let asked = self.asked.insert(kind, needed.clone()).unwrap_or_default();
             let more: Vec<_> = needed.difference(&asked).map(String::as_str).collect();
@@ -325,22 +329,23 @@ impl Client {
         }
         let holds =
             |kind, name: &str| self.held.get(&kind).is_some_and(|held| held.contains_key(name));
-        for (name, route) in self.held.get(&Route).into_iter().flatten() {
-            for cluster in refers(route) {
+        let referrers = [ExtensionConfig, Route].map(|kind| self.held.get(&kind));
+        for (name, referrer) in referrers.into_iter().flatten().flatten() {
+            for cluster in refers(referrer) {
                 assert!(
                     holds(Cluster, &cluster) || self.doubtful.contains(&cluster),
                     "{name} points at {cluster}, which is not there after {reply:?}"
                 );
             }
         }
-        if reply.kind == Route {
+        if matches!(reply.kind, ExtensionConfig | Route) {
             // Endpoints that appear later than their cluster are another matter: nothing tells that a client which
             // did not ask for them yet is about to.
             let always_has_endpoints = |cluster: &str| {
                 let mut plans = self.plans.range(..=&sequence(reply));
                 plans.all(|(_, plan)| !plan.has(Cluster, cluster) || plan.has(Endpoints, cluster))
             };
-            for cluster in reply.resources.iter().flat_map(|route| refers(route)) {
+            for cluster in reply.resources.iter().flat_map(|referrer| refers(referrer)) {
                 assert!(
                     !always_has_endpoints(&cluster)
                         || holds(Endpoints, &cluster)
@@ -352,7 +357,8 @@ impl Client {
         // A name that it never held may be denied; one that it holds must not be taken while something needs it.
         for removed in reply.removed.iter().filter(|name| before.contains_key(&***name)) {
             for (name, listener) in self.held.get(&Listener).into_iter().flatten() {
-                let broken = reply.kind == Route && refers(listener).contains(&removed.to_string());
+                let broken = kind_of(removed) == reply.kind
+                    && refers(listener).contains(&removed.to_string());
                 assert!(!broken, "{name} points at {removed}, gone with {reply:?}");
             }
         }

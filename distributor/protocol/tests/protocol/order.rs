@@ -236,10 +236,9 @@ fn row_12_a_clock_frees_silent_clients() {
 }
 
 #[test]
-fn row_12_one_route_table_or_secret_per_response() {
-    for (protocol, kind) in
-        BOTH.into_iter().flat_map(|protocol| [(protocol, Route), (protocol, Secret)])
-    {
+fn row_12_one_route_table_secret_or_extension_config_per_response() {
+    let kinds = [Route, Secret, ExtensionConfig];
+    for (protocol, kind) in BOTH.into_iter().flat_map(|it| kinds.map(|kind| (it, kind))) {
         let mut stream =
             Stream::new(protocol, view(1, &[(kind, "r", "1"), (kind, "s", "1"), (kind, "t", "1")]));
         let replies = stream.ask(kind, &["r", "s", "t"]);
@@ -252,6 +251,128 @@ fn row_12_one_route_table_or_secret_per_response() {
         let good = expect(stream.nack(&bad, "no"), kind);
         assert_eq!(names(&good), ["s"]);
         assert_eq!(stream.ack(&good), none());
+    }
+}
+
+/// A listener that has a filter by `config_discovery`, which calls a cluster.
+fn filtered(sequence: u64, cluster: &'static str, filter: &str, listener: &str) -> Arc<View> {
+    let resources = [
+        (Cluster, cluster, "1"),
+        (Endpoints, cluster, "1"),
+        (ExtensionConfig, "x", filter),
+        (Listener, "l", listener),
+        (Route, "r", listener),
+    ];
+    view(sequence, &resources)
+}
+
+/// A client that holds all of `first`.
+fn settled_with_filter(protocol: Protocol, first: &Arc<View>, clusters: &[&str]) -> Stream {
+    let mut stream = settled(protocol, first, &["r"], clusters);
+    let replies = stream.ask(ExtensionConfig, &["x"]);
+    assert_eq!(stream.settle(replies).len(), 1);
+    assert_eq!(stream.session.acknowledged(), Some(first.head()), "{protocol:?}");
+    stream
+}
+
+#[test]
+fn row_12_extension_configs_come_after_clusters_and_before_listeners() {
+    for protocol in BOTH {
+        let (old, new) = (filtered(1, "old", "1", "1"), filtered(2, "new", "2", "2"));
+        let mut stream = settled_with_filter(protocol, &old, &["old"]);
+        let clusters = expect(stream.view(&new), Cluster);
+        assert_eq!(stream.ack(&clusters), none(), "endpoints are to come first");
+        let endpoints = expect(stream.ask(Endpoints, &["new"]), Endpoints);
+        let filter = expect(stream.ack(&endpoints), ExtensionConfig);
+        assert_eq!(content(&filter), [("x", "2")]);
+        let listeners = expect(stream.ack(&filter), Listener);
+        let routes = expect(stream.ack(&listeners), Route);
+        let clusters = expect(stream.ack(&routes), Cluster);
+        match protocol {
+            Delta => assert_eq!(removed(&clusters), ["old"]),
+            StateOfTheWorld => assert_eq!(names(&clusters), ["new"]),
+        }
+        let rest = stream.ack(&clusters);
+        stream.settle(rest);
+        assert_eq!(stream.session.acknowledged(), Some(new.head()));
+        assert_eq!(stream.session.wake_at(), None);
+    }
+}
+
+#[test]
+fn row_12_an_extension_config_changes_without_its_listener() {
+    for protocol in BOTH {
+        let mut stream = settled_with_filter(protocol, &filtered(1, "c", "1", "1"), &["c"]);
+        let filter = expect(stream.view(&filtered(2, "c", "2", "1")), ExtensionConfig);
+        assert_eq!(stream.ack(&filter), none());
+    }
+}
+
+#[test]
+fn row_12_a_listener_that_goes_releases_its_extension_config_and_what_that_calls() {
+    for protocol in BOTH {
+        let first = filtered(1, "c", "1", "1");
+        let mut stream = settled_with_filter(protocol, &first, &["c"]);
+        let last = view(2, &[]);
+        let listeners = expect(stream.view(&last), Listener);
+        match protocol {
+            Delta => assert_eq!(removed(&listeners), ["l"]),
+            StateOfTheWorld => assert_eq!(names(&listeners), none::<&str>()),
+        }
+        let mut seen = stream.ack(&listeners);
+        // The client drops it by itself, with the routes, and the server says nothing of it before or after.
+        seen.extend(stream.unask(ExtensionConfig, &["x"]));
+        seen.extend(stream.unask(Route, &["r"]));
+        let seen = stream.settle(seen);
+        assert!(!kinds(&seen).contains(&ExtensionConfig), "{seen:?}");
+        let clusters = seen.iter().find(|reply| reply.kind == Cluster).unwrap();
+        match protocol {
+            Delta => assert_eq!(removed(clusters), ["c"]),
+            StateOfTheWorld => assert_eq!(names(clusters), none::<&str>()),
+        }
+        assert_eq!(stream.session.acknowledged(), Some(last.head()));
+        assert_eq!(stream.session.wake_at(), None);
+    }
+}
+
+/// Envoy would answer 500 where the filter is, also on connections of an earlier listener that drain.
+#[test]
+fn row_12_an_extension_config_is_never_removed_from_a_client() {
+    for protocol in BOTH {
+        let mut stream = settled_with_filter(protocol, &filtered(1, "c", "1", "1"), &["c"]);
+        let without = view(
+            2,
+            &[(Cluster, "c", "1"), (Endpoints, "c", "1"), (Listener, "l", "1"), (Route, "r", "1")],
+        );
+        assert_eq!(stream.view(&without), none());
+        assert_eq!(stream.session.acknowledged(), Some(without.head()));
+        // Nor is one denied that is yet to come: the listener that waits for it would do so for ever.
+        assert_eq!(stream.ask(ExtensionConfig, &["later"]), none());
+        let again = view(3, &[(ExtensionConfig, "x", "1"), (ExtensionConfig, "later", "1")]);
+        let replies = stream.view(&again);
+        let seen = stream.settle(replies);
+        let told = seen.iter().filter(|reply| reply.kind == ExtensionConfig);
+        let told: Vec<_> = told.flat_map(content).collect();
+        assert_eq!(told, [("later", "1"), ("x", "1")]);
+    }
+}
+
+#[test]
+fn row_12_a_rejected_extension_config_holds_the_removal_of_what_it_calls() {
+    for protocol in BOTH {
+        let mut stream = settled_with_filter(protocol, &filtered(1, "old", "1", "1"), &["old"]);
+        let clusters = expect(stream.view(&filtered(2, "new", "2", "1")), Cluster);
+        stream.ack(&clusters);
+        let endpoints = expect(stream.ask(Endpoints, &["new"]), Endpoints);
+        let filter = expect(stream.ack(&endpoints), ExtensionConfig);
+        assert_eq!(stream.nack(&filter, "no"), none(), "the old one still calls the old cluster");
+        assert_eq!(stream.wait(10 * ANSWER_TIMEOUT), none());
+        let filter = expect(stream.view(&filtered(3, "new", "3", "1")), ExtensionConfig);
+        let clusters = expect(stream.ack(&filter), Cluster);
+        match protocol {
+            Delta => assert_eq!(removed(&clusters), ["old"]),
+            StateOfTheWorld => assert_eq!(names(&clusters), ["new"]),
+        }
     }
 }
 

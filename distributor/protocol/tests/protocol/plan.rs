@@ -12,11 +12,15 @@ use std::sync::Arc;
 pub(crate) struct Plan {
     clusters: [Option<Item>; 3],
     endpoints: [Option<u8>; 3],
+    extension_configs: [Option<Item>; 2],
     routes: [Option<Item>; 2],
     listeners: [Option<Item>; 2],
     /// The first of a type is at an older version, because others rejected its newest.
     spared: Option<Spared>,
 }
+
+/// The types that there are plans for, in the order in which an Envoy names them when it comes back.
+pub(crate) const SERVED: [ResourceType; 5] = [Cluster, Endpoints, Listener, ExtensionConfig, Route];
 
 #[derive(Clone, Copy, Debug)]
 struct Spared {
@@ -32,7 +36,7 @@ struct Item {
 }
 
 fn item() -> impl Strategy<Value = Option<Item>> {
-    let item = (0..3u8, 0..8u8, prop::bool::weighted(0.15));
+    let item = (0..3u8, 0..16u8, prop::bool::weighted(0.15));
     prop::option::weighted(
         0.7,
         item.prop_map(|(content, refers, bad)| Item { content, refers, bad }),
@@ -40,7 +44,7 @@ fn item() -> impl Strategy<Value = Option<Item>> {
 }
 
 fn spared() -> impl Strategy<Value = Spared> {
-    let kind = prop_oneof![Just(Cluster), Just(Route), Just(Listener)];
+    let kind = prop_oneof![Just(Cluster), Just(ExtensionConfig), Just(Route), Just(Listener)];
     (kind, 0..3u8).prop_map(|(kind, newest)| Spared { kind, newest })
 }
 
@@ -51,11 +55,13 @@ pub(crate) fn plan() -> impl Strategy<Value = Plan> {
         [endpoints.clone(), endpoints.clone(), endpoints],
         [item(), item()],
         [item(), item()],
+        [item(), item()],
         prop::option::weighted(0.3, spared()),
     )
-        .prop_map(|(clusters, endpoints, routes, listeners, spared)| Plan {
+        .prop_map(|(clusters, endpoints, extension_configs, routes, listeners, spared)| Plan {
             clusters,
             endpoints,
+            extension_configs,
             routes,
             listeners,
             spared,
@@ -100,6 +106,11 @@ impl Plan {
                 resources.push((Endpoints, format!("c{n}"), content.to_string()));
             }
         }
+        for (n, item) in self.extension_configs.iter().enumerate() {
+            let Some(item) = item else { continue };
+            let refers = existing(&self.clusters, item.refers, "c");
+            resources.push((ExtensionConfig, format!("x{n}"), body(item, refers)));
+        }
         for (n, item) in self.routes.iter().enumerate() {
             let Some(item) = item else { continue };
             let refers = existing(&self.clusters, item.refers, "c");
@@ -107,7 +118,8 @@ impl Plan {
         }
         for (n, item) in self.listeners.iter().enumerate() {
             let Some(item) = item else { continue };
-            let refers = existing(&self.routes, item.refers, "r");
+            let mut refers = existing(&self.routes, item.refers, "r");
+            refers.extend(existing(&self.extension_configs, item.refers >> 2, "x"));
             resources.push((Listener, format!("l{n}"), body(item, refers)));
         }
         resources
@@ -118,6 +130,7 @@ impl Plan {
         match kind {
             Cluster => self.clusters[number].is_some(),
             Endpoints => self.clusters[number].is_some() && self.endpoints[number].is_some(),
+            ExtensionConfig => self.extension_configs[number].is_some(),
             Listener => self.listeners[number].is_some(),
             Route => self.routes[number].is_some(),
             Secret => false,
@@ -127,7 +140,7 @@ impl Plan {
     pub(crate) fn resources(&self) -> BTreeMap<(ResourceType, String), Arc<Resource>> {
         // Through a client that asks for everything by the wildcard, since a view shows itself to sessions only.
         let mut found = BTreeMap::new();
-        for kind in [Cluster, Endpoints, Listener, Route] {
+        for kind in SERVED {
             let mut stream = Stream::new(Delta, self.view(1));
             let replies = stream.ask(kind, &["*"]);
             for reply in stream.settle(replies) {
@@ -146,6 +159,15 @@ pub(crate) fn is_bad(resource: &Resource) -> bool {
 
 pub(crate) fn refers(resource: &Resource) -> Vec<String> {
     text(resource).split(' ').skip(2).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
+/// Of what type a name in a body is.
+pub(crate) fn kind_of(name: &str) -> ResourceType {
+    match name.as_bytes()[0] {
+        b'c' => Cluster,
+        b'r' => Route,
+        _ => ExtensionConfig,
+    }
 }
 
 fn text(resource: &Resource) -> &str {

@@ -123,6 +123,20 @@ fn row_14_what_is_gone_is_removed_once_nothing_refers_to_it() {
 }
 
 #[test]
+fn row_14_removals_wait_for_an_extension_config_that_the_client_is_yet_to_name() {
+    let before = connect(&mut Stream::new(Delta, view(1, &ALL)));
+    let mut now = ALL[2..].to_vec();
+    now.retain(|(_, name, _)| *name != "a");
+    now.extend([(Cluster, "b", "1"), (ExtensionConfig, "x", "2")]);
+    let (mut stream, replies) = reconnect(Delta, &view(2, &now), &before);
+    assert_eq!(replies, none(), "the client may have one that calls what is gone");
+    let filter = one(stream.resume(ExtensionConfig, &["x"], &[("x", "of before")], ""));
+    assert_eq!(names(&filter), ["x"]);
+    let clusters = one(stream.ack(&filter));
+    assert_eq!((clusters.kind, removed(&clusters)), (Cluster, vec!["a"]));
+}
+
+#[test]
 fn row_14_removals_do_not_wait_for_types_that_are_never_asked_for() {
     let mut stream = Stream::new(Delta, view(1, &[(Cluster, "a", "1")]));
     let reply = one(stream.resume(Cluster, &[], &[("gone", "v")], ""));

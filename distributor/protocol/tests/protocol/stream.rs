@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use Protocol::{Delta, StateOfTheWorld};
-pub(crate) use ResourceType::{Cluster, Endpoints, Listener, Route, Secret};
+pub(crate) use ResourceType::{Cluster, Endpoints, ExtensionConfig, Listener, Route, Secret};
 
 pub(crate) const BOTH: [Protocol; 2] = [Delta, StateOfTheWorld];
 

@@ -21,9 +21,7 @@ pub(crate) struct Args {
     /// A head as `helio snapshot list` prints it, or its last number; without it, the newest
     head: Option<String>,
 
-    /// Only resources of this type: secret, cluster, endpoints, listener or route; also rules, directory or quarantine,
-    /// which no proxy is sent
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", help = crate::commands::all_types())]
     r#type: Option<String>,
 
     /// Only the resource of this name

@@ -78,7 +78,7 @@ fn nothing_refers_to_what_is_not_there() {
     use ResourceType::{Cluster, Endpoints, Route, Secret};
     assert_eq!(referred, [(Secret, 60), (Cluster, 20), (Endpoints, 60), (Route, 3)].into());
     let lengths = ResourceType::ALL.map(|kind| snapshot.tree(kind).len());
-    assert_eq!(lengths, [4, 60, 60, 3, 3]);
+    assert_eq!(lengths, [4, 60, 60, 0, 3, 3]);
 }
 
 #[test]

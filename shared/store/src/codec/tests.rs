@@ -340,6 +340,45 @@ fn what_a_later_program_adds_is_skipped() {
     assert_eq!(Record { has_unknown_types: false, ..record }, live());
 }
 
+/// Each numbered field `from` that is followed by a text, as a program of another release writes it.
+fn renumbered(bytes: &Bytes, from: u32, to: u8) -> Bytes {
+    let mut content = bytes[..bytes.len() - MAC].to_vec();
+    let before = [0x08, from as u8, 0x12];
+    for at in 0..content.len() - before.len() {
+        if content[at..].starts_with(&before) {
+            content[at + 1] = to;
+        }
+    }
+    with_mac(BytesMut::from(&content[..]), &signer())
+}
+
+/// What this program serves, as one reads it that does not know the newest type yet: without that, and with all else.
+#[test]
+fn an_earlier_program_reads_what_it_knows() {
+    let kind = ResourceType::ExtensionConfig;
+    let number = kind.properties().number;
+    let State::Live(mut roots) = live().state else { panic!("live() is live") };
+    roots.insert(kind.into(), Address::of(b"extension configs"));
+    let newer = Record { state: State::Live(roots), partly_sealed: [kind.into()].into(), ..live() };
+    let bytes = record(&newer, &signer());
+    assert_eq!(read_record(&bytes, &signer()), Ok(newer));
+    let read = read_record(&renumbered(&bytes, number, 99), &signer()).unwrap();
+    assert!(!read.is_understood());
+    assert_eq!(Record { has_unknown_types: false, ..read }, live());
+
+    let mut newer = report();
+    let fleet = newer.fleets.get_mut(&edge()).unwrap();
+    fleet.rejections.push(RejectionReport { kind, ..fleet.rejections[0].clone() });
+    let dispute = |kind| Dispute::new(kind, "http".into(), Version::of(b"http"), 1, 2);
+    fleet.disputes = vec![dispute(ResourceType::Listener), dispute(kind)];
+    let bytes = acks(&newer, &signer());
+    assert_eq!(read_acks(&bytes, &signer()).as_ref(), Ok(&newer));
+    let fleet = newer.fleets.get_mut(&edge()).unwrap();
+    fleet.rejections.pop();
+    fleet.disputes.pop();
+    assert_eq!(read_acks(&renumbered(&bytes, number, 99), &signer()), Ok(newer));
+}
+
 #[test]
 fn a_record_says_which_sections_are_sealed_in_part() {
     let sections = [Section::from(ResourceType::Cluster)];

@@ -98,13 +98,14 @@ async fn a_private_key_is_nowhere_in_redis() {
     assert_eq!(before.get(ResourceType::Secret, "tls").unwrap().body, pem);
 }
 
-/// Whatever its type: a password in a cluster, and one in a rule that no proxy is sent.
+/// Whatever its type: a password in a cluster, one in the configuration of a filter, and one in a rule that no proxy is sent.
 #[tokio::test]
 async fn what_is_confidential_is_nowhere_in_redis() {
-    const PASSWORDS: [&str; 3] = ["correct horse", "battery staple", "in a rule"];
+    const PASSWORDS: [&str; 4] = ["correct horse", "battery staple", "in a rule", "in a filter"];
     let mut scene = Scene::new([b"one", b"two"]).await;
     let (one, store) = (scene.one.clone(), scene.leader.store.clone());
     let (cluster, rules) = (ResourceType::Cluster, Section::from(Internal::Rules));
+    let filter = ResourceType::ExtensionConfig;
     let open = "an open cluster ".repeat(100);
     for password in &PASSWORDS[..2] {
         let filler = password.repeat(100);
@@ -115,6 +116,10 @@ async fn what_is_confidential_is_nowhere_in_redis() {
             ),
             Change::Set(cluster, confidential(&store, cluster.into(), "large", filler.as_bytes())),
             set(cluster, "open", open.clone()),
+            Change::Set(
+                filter,
+                confidential(&store, filter.into(), "filter", PASSWORDS[3].as_bytes()),
+            ),
             Change::SetInternal(
                 Internal::Rules,
                 confidential(&store, rules, "a rule", PASSWORDS[2].as_bytes()),
@@ -140,6 +145,7 @@ async fn what_is_confidential_is_nowhere_in_redis() {
     // What was marked is so again for who reads it, and nothing else is.
     assert!(small.is_confidential && snapshot.get(cluster, "large").unwrap().is_confidential);
     assert!(snapshot.internal(Internal::Rules).get("a rule").unwrap().is_confidential);
+    assert!(snapshot.get(filter, "filter").unwrap().is_confidential);
     assert!(!snapshot.get(cluster, "open").unwrap().is_confidential);
     assert!(!snapshot.get(cluster, "cluster").unwrap().is_confidential);
 
@@ -147,7 +153,7 @@ async fn what_is_confidential_is_nowhere_in_redis() {
     scene.leader.clean(&one).await.unwrap();
     scene.rotate("second").await;
     let cleaned = store.clean(scene.leader.held[&one].clone()).await.unwrap();
-    assert_eq!(cleaned.sealed_again, 2 + 2 * 2 + 1, "secrets, clusters and a rule");
+    assert_eq!(cleaned.sealed_again, 2 + 2 * 2 + 1 + 1, "secrets, clusters, a rule and a filter");
     assert_eq!(store.clean(scene.leader.held[&one].clone()).await.unwrap().sealed_again, 0);
     scene.keys.write(&KeyRing::forget(&scene.keys.text(), "first").unwrap());
     let fresh = Program::open(&scene.server.url(), &scene.keys);

@@ -30,6 +30,7 @@ macro_rules! cases {
                 a_watch_tells_each_record_once
                 what_did_not_change_is_not_loaded_again
                 what_is_not_served_is_kept_with_the_rest
+                every_section_comes_back_with_its_marks
             }
             writing {
                 a_stale_fence_is_refused

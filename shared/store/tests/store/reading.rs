@@ -2,7 +2,7 @@ use crate::Store;
 use crate::follower::Follower;
 use crate::writer::{Kind, Write, Writer, fleet};
 use bytes::Bytes;
-use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType};
+use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
 use heliograph_store::{Notice, Record, Update, Watch};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -270,6 +270,50 @@ pub(crate) async fn what_is_not_served_is_kept_with_the_rest(store: Arc<dyn Stor
         known = Some(store.load(record, None).await.unwrap().snapshot);
     }
     assert_eq!(store.history(one).await.unwrap().len(), 1);
+}
+
+/// Of each section one resource that is kept in its leaf, one that is not, and one that is confidential.
+pub(crate) async fn every_section_comes_back_with_its_marks(store: Arc<dyn Store>) {
+    let mut writer = Writer::claim(&store).await;
+    let one = fleet("one");
+    let mut write = writer.draft(&one, 1, Kind::Everything);
+    let sealed = |section: Section, name: &str, body: Bytes| {
+        let address = store.address_of_sealed(section, name, &body);
+        Resource::at(address, name, body).confidential(true)
+    };
+    let body = |section: Section, length: usize| Bytes::from(section.as_str().repeat(length));
+    let resources = |section: Section| {
+        let open = |name: &str, body: Bytes| match section.is_always_sealed() {
+            true => sealed(section, name, body),
+            false => Resource::new(name, body),
+        };
+        [
+            open("small", body(section, 1)),
+            open("large", body(section, 600)),
+            sealed(section, "confidential", body(section, 2)),
+        ]
+    };
+    if let Write::Publish(publication) = &mut write {
+        let changes = Section::all().flat_map(|section| {
+            resources(section).map(|resource| match section {
+                Section::Served(kind) => Change::Set(kind, Arc::new(resource)),
+                Section::Internal(part) => Change::SetInternal(part, Arc::new(resource)),
+            })
+        });
+        let snapshot = publication.snapshot.with(publication.snapshot.head, changes);
+        publication.snapshot = Arc::new(snapshot);
+    }
+    let record = Arc::new(write.record());
+    writer.write(write).await.unwrap();
+    let loaded = store.load(record.clone(), None).await.unwrap();
+    assert!(loaded.unopened.is_empty());
+    assert_eq!(loaded.snapshot.roots(), record.roots());
+    for section in Section::all() {
+        for resource in resources(section) {
+            let found = loaded.snapshot.section(section).get(&resource.name);
+            assert_eq!(found.map(|found| &**found), Some(&resource), "{section}");
+        }
+    }
 }
 
 /// The next record, or nothing when all of the start was told.

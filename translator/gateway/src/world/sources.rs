@@ -31,6 +31,8 @@ impl World {
     /// All that a resource was made from.
     pub fn sources(&self, fleet: &FleetName, kind: ResourceType, name: &str) -> BTreeSet<Source> {
         match kind {
+            // No unit builds one.
+            ResourceType::ExtensionConfig => BTreeSet::new(),
             ResourceType::Listener => self.listeners_at(fleet, name),
             ResourceType::Secret => {
                 let secret = name.strip_prefix("secret/").and_then(|name| name.split_once('/'));
@@ -75,6 +77,7 @@ impl World {
             return self.overlays(fleet, kind, &name);
         }
         let found: BTreeSet<Source> = match kind {
+            ResourceType::ExtensionConfig => BTreeSet::new(),
             ResourceType::Route => self.blamed_in_table(fleet, &name, words),
             ResourceType::Listener => self.blamed_of_port(fleet, &name, words),
             ResourceType::Secret => self.listeners_with(fleet, &name),
