@@ -237,6 +237,12 @@ impl Kind {
     pub fn find(group: &str, kind: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| known.as_str() == kind && known.group() == group)
     }
+
+    /// Whether objects of this kind protect what they target: without one that exists, traffic would flow that its author
+    /// forbids. So nothing may be served as if there were none while that is not known.
+    pub fn is_protecting(self) -> bool {
+        matches!(self, Self::BackendTLSPolicy)
+    }
 }
 
 /// Objects may hold secrets, so only their names are printed.
