@@ -9,7 +9,7 @@ use heliograph_snapshot::{Change, ResourceType};
 use heliograph_translator::provider::kubernetes::Scope;
 use rcgen::CertifiedKey;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const GATEWAY_API: &str = "/apis/gateway.networking.k8s.io/v1";
@@ -24,6 +24,8 @@ pub(crate) struct Translated {
     now: BTreeMap<String, Vec<String>>,
     /// The secrets that proxies would have, as text.
     secrets: BTreeMap<String, String>,
+    /// The clusters that they would have.
+    pub(crate) clusters: BTreeSet<String>,
     /// Chains of certificates that are held, as text.
     chains: BTreeMap<String, String>,
 }
@@ -63,9 +65,20 @@ impl Translated {
                 Change::Remove(ResourceType::Secret, name) => {
                     self.secrets.remove(&*name);
                 }
+                Change::Set(ResourceType::Cluster, cluster) => {
+                    self.clusters.insert(cluster.name.to_string());
+                }
+                Change::Remove(ResourceType::Cluster, name) => {
+                    self.clusters.remove(&*name);
+                }
                 _ => {}
             }
         }
+    }
+
+    /// What there is to say of an object now.
+    pub(crate) fn problems_of(&self, object: &str) -> &[String] {
+        self.now.get(object).map_or(&[], Vec::as_slice)
     }
 }
 

@@ -8,6 +8,7 @@ mod faulty;
 mod infra;
 #[path = "../../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
+mod policies;
 mod programs;
 mod relists;
 mod status;

@@ -268,7 +268,7 @@ async fn the_address_of_a_service_is_told() {
 }
 
 /// A CRD of the kind that allows everything, as one of a newer version allows more.
-const LAX: &str = "
+pub(crate) const LAX: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:

@@ -1,13 +1,10 @@
 //! BackendTLSPolicies: how a Service is to be spoken to.
 
 use crate::accept::authorities::{self, AuthorityRef, Unusable};
+use crate::objects::backend_tls_policy::{BackendTlsPolicy, BackendTlsPolicySpec, targets};
 use crate::objects::core::Service;
 use crate::objects::created;
-use crate::objects::gateway::{
-    BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsValidation, SubjectAltName,
-    SubjectAltNameType,
-};
-use crate::objects::policy::targets;
+use crate::objects::gateway::{BackendTlsValidation, SubjectAltName, SubjectAltNameType};
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::status::Condition;
 use crate::status::reasons::backend_tls_policy::{accepted, resolved_refs};
@@ -31,20 +28,26 @@ pub(crate) fn upstream(reader: &Reader<'_>, upstream: &UpstreamId) -> Option<Opt
 
 /// All of a policy that others do not decide: whether it is understood, and what its references lead to.
 pub(crate) fn verdict(reader: &Reader<'_>, policy: &BackendTlsPolicy) -> Verdict {
-    // All fields by name: one that is not understood must not be ignored.
-    let BackendTlsPolicySpec { options, target_refs: _, validation } = &policy.spec;
-    let BackendTlsValidation {
-        ca_certificate_refs,
-        hostname,
-        subject_alt_names,
-        well_known_ca_certificates,
-    } = validation;
     let mut verdict = Verdict {
         tls: None,
         accepted: Condition::new(accepted::ACCEPTED, "The policy is valid"),
         resolved: Condition::new(resolved_refs::RESOLVED_REFS, "All references are resolved"),
     };
     let invalid = |why: String| Condition::new(accepted::NOT_UNDERSTOOD, why);
+    // All fields by name: one that is not understood must not be ignored.
+    let BackendTlsPolicySpec { options, validation } = match &policy.spec {
+        Ok(spec) => spec,
+        Err(fault) => {
+            verdict.accepted = invalid(fault.to_string());
+            return verdict;
+        }
+    };
+    let BackendTlsValidation {
+        ca_certificate_refs,
+        hostname,
+        subject_alt_names,
+        well_known_ca_certificates,
+    } = validation;
     if let Some((option, _)) = options.iter().flatten().next() {
         verdict.accepted = invalid(format!("options: {option} is not supported"));
         return verdict;

@@ -53,7 +53,9 @@ impl Object {
             Self::Gateway(gateway) => of_gateway(gateway, home),
             Self::ListenerSet(set) => of_set(set, home),
             Self::BackendTLSPolicy(policy) => {
-                let references = policy.spec.validation.ca_certificate_refs.iter().flatten();
+                let spec = policy.spec.iter();
+                let references =
+                    spec.flat_map(|spec| spec.validation.ca_certificate_refs.iter().flatten());
                 let named = references.map(|it| authority(&it.group, &it.kind, home, &it.name));
                 named.flatten().collect()
             }

@@ -2,12 +2,13 @@
 //!
 //! [`Object`] holds any of them; [`ObjectKey`] names one. A new kind is one line in [`kinds!`].
 
+pub mod backend_tls_policy;
 pub(crate) mod content;
 pub mod heliograph;
 mod key;
 pub(crate) mod listener_set;
 mod manifest;
-pub(crate) mod policy;
+pub mod policy;
 pub mod proxy_config;
 mod secret;
 mod seniority;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 /// Gateway API's own types, under the names that the specification uses.
 pub mod gateway {
     pub use gateway_api::backendtlspolicies::{
-        BackendTlsPolicy, BackendTlsPolicySpec, BackendTlsPolicyValidation as BackendTlsValidation,
+        BackendTlsPolicyValidation as BackendTlsValidation,
         BackendTlsPolicyValidationSubjectAltNames as SubjectAltName,
         BackendTlsPolicyValidationSubjectAltNamesType as SubjectAltNameType,
     };
@@ -221,7 +222,7 @@ kinds! {
     ListenerSet: gateway::ListenerSet, "gateway.networking.k8s.io" / v1, Namespaced, status;
     HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
     GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
-    BackendTLSPolicy: gateway::BackendTlsPolicy, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    BackendTLSPolicy: backend_tls_policy::BackendTlsPolicy, "gateway.networking.k8s.io" / v1, Namespaced, status;
     ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io" / v1, Namespaced;
     // Its status has the addresses of a Gateway.
     Service: core::Service, "" / v1, Namespaced;
@@ -266,7 +267,7 @@ impl Object {
             Self::ListenerSet(set) => listener_set::parent(set).into_iter().collect(),
             Self::BackendTLSPolicy(policy) => {
                 let services: BTreeSet<ObjectKey> =
-                    policy::targets(policy).map(|(service, _)| service).collect();
+                    backend_tls_policy::targets(policy).map(|(service, _)| service).collect();
                 services.into_iter().collect()
             }
             _ => Vec::new(),

@@ -2,9 +2,9 @@ use super::reasons::backend_tls_policy::accepted::{CONFLICTED, TARGET_NOT_FOUND}
 use super::{Condition, Conditions};
 use crate::CONTROLLER_NAME;
 use crate::backends::policy;
+use crate::objects::backend_tls_policy::{BackendTlsPolicy, targets};
 use crate::objects::core::Service;
-use crate::objects::gateway::{self, BackendTlsPolicy, ParentRef};
-use crate::objects::policy::targets;
+use crate::objects::gateway::{self, ParentRef};
 use crate::objects::{Kind, ObjectKey, ObjectName};
 use crate::world::Reader;
 use serde::Serialize;

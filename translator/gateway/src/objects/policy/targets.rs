@@ -1,0 +1,107 @@
+use super::faults::{Faults, SpecFault};
+use super::{TargetFields, take};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// An object of the policy's namespace, or a part of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetRef {
+    /// Where it is in the object: `spec.targetRefs[0]`.
+    #[serde(skip)]
+    pub field: String,
+    pub group: String,
+    pub kind: String,
+    pub name: String,
+    /// A listener of a Gateway or a ListenerSet, a rule of a route, a port of a Service.
+    pub section_name: Option<String>,
+}
+
+/// All objects of a kind that have these labels.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetSelector {
+    /// Where it is in the object: `spec.targetSelectors[0]`.
+    #[serde(skip)]
+    pub field: String,
+    /// Without it, Gateway API's.
+    pub group: Option<String>,
+    pub kind: String,
+    /// Without it, the policy's own namespace.
+    pub namespaces: Option<SelectedNamespaces>,
+    #[serde(default)]
+    pub match_labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub match_expressions: Vec<LabelSelectorRequirement>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct SelectedNamespaces {
+    /// `Same`, `All` or `Selector`.
+    pub from: String,
+    pub selector: Option<Value>,
+}
+
+/// Takes the fields that name targets out of a spec.
+pub(super) fn decode(
+    spec: &mut Map<String, Value>,
+    fields: TargetFields,
+    faults: &mut Faults,
+) -> (Vec<TargetRef>, Vec<TargetSelector>) {
+    let mut of_all = |name: &str| match fields {
+        TargetFields::References => None,
+        TargetFields::All => take(spec, name),
+    };
+    let (single, selectors) = (of_all("targetRef"), of_all("targetSelectors"));
+    let list = take(spec, "targetRefs");
+    if single.is_some() && list.is_some() {
+        faults.record(SpecFault::new("spec.targetRef", "targetRefs is given as well"));
+    }
+    if single.is_none() && list.is_none() && selectors.is_none() {
+        faults.record(SpecFault::new("spec.targetRefs", "it is missing"));
+    }
+    let mut targets = Vec::new();
+    if let Some(single) = single {
+        targets.extend(target("spec.targetRef".to_owned(), &single, faults));
+    }
+    for (field, value) in elements("spec.targetRefs", list, faults) {
+        targets.extend(target(field, &value, faults));
+    }
+    let mut selected = Vec::new();
+    for (field, value) in elements("spec.targetSelectors", selectors, faults) {
+        match faults.decode::<TargetSelector>(&field, &value) {
+            Ok(selector) => selected.push(TargetSelector { field, ..selector }),
+            Err(fault) => faults.record(fault),
+        }
+    }
+    (targets, selected)
+}
+
+/// Of a reference that cannot be decoded, the object counts that it names: more is targeted then, and not less.
+fn target(field: String, value: &Value, faults: &mut Faults) -> Option<TargetRef> {
+    match faults.decode::<TargetRef>(&field, value) {
+        Ok(target) => Some(TargetRef { field, ..target }),
+        Err(fault) => {
+            faults.record(fault);
+            let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+            let (group, kind, name) = (text("group")?, text("kind")?, text("name")?);
+            Some(TargetRef { field, group, kind, name, section_name: None })
+        }
+    }
+}
+
+fn elements(field: &str, list: Option<Value>, faults: &mut Faults) -> Vec<(String, Value)> {
+    match list {
+        None => Vec::new(),
+        Some(Value::Array(elements)) => {
+            let elements = elements.into_iter().enumerate();
+            elements.map(|(index, value)| (format!("{field}[{index}]"), value)).collect()
+        }
+        Some(_) => {
+            faults.record(SpecFault::new(field, "it is not a list"));
+            Vec::new()
+        }
+    }
+}
