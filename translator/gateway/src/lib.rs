@@ -2,7 +2,7 @@
 //! unordered map.
 //!
 //! The walk, each step a folder: [`objects`] ▶ `accept` (Gateways and listeners) ▶ `routes` (rules, with `filters` and
-//! `backends`) ▶ `attach` (routes to listeners) ▶ the model ▶ `merge` (virtual hosts) ▶ `build` (protobuf), and `status`
+//! `backends`, and `policies` for both) ▶ `attach` (routes to listeners) ▶ the model ▶ `merge` (virtual hosts) ▶ `build` (protobuf), and `status`
 //! beside it; `views` is what some clients see otherwise, and [`infra`] what runs for a Gateway. [`World`] does only the steps that a change asks for.
 
 mod accept;
@@ -15,6 +15,7 @@ pub mod left_out;
 mod limits;
 mod merge;
 pub mod objects;
+mod policies;
 mod regex;
 mod routes;
 pub mod status;

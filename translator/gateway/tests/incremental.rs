@@ -352,7 +352,8 @@ spec:
     let cluster = (ResourceType::Cluster, "service/shop/service-500/80".to_owned());
     for host in ["one.example.com", "two.example.com"] {
         let outcome = change(&mut world, policy(host));
-        assert_eq!(work(&outcome), [("cluster", 1), ("rules", 1), ("status", 1)]);
+        let expected = [("accepted_policy", 1), ("cluster", 1), ("rules", 1), ("status", 1)];
+        assert_eq!(work(&outcome), expected);
         assert_eq!(changed(&outcome), std::slice::from_ref(&cluster));
     }
     // One that asks for what cannot be done: the backend is not spoken to any more.

@@ -4,8 +4,8 @@
 //! Everything here is resolved and valid: a reference that leads nowhere has become a [`Target::Invalid`], and a listener
 //! that cannot be served is not there.
 //!
-//! Values refer to each other by typed ids ([`RouteId`], [`ListenerId`], [`UpstreamId`], [`SecretId`], and the name of a
-//! fleet). The names that proxies know them by are the dialect's.
+//! Values refer to each other by typed ids ([`RouteId`], [`ListenerId`], [`UpstreamId`], [`SecretId`], [`PolicyId`], and
+//! the name of a fleet). The names that proxies know them by are the dialect's.
 
 mod fleet;
 mod frozen_set;
@@ -14,6 +14,7 @@ mod hostname;
 mod id;
 mod name;
 mod owner;
+mod policy;
 mod port;
 mod precedence;
 mod route;
@@ -34,6 +35,10 @@ pub use id::{
 };
 pub use name::{Keyed, Named, NamedKind, ObjectName};
 pub use owner::FleetOwner;
+pub use policy::{
+    Effective, OfPolicyKind, PolicyAge, PolicyId, PolicyKind, PolicyScope, PolicySections,
+    PolicyTarget, UpstreamObject,
+};
 pub use port::{Port, ServedListener};
 pub use precedence::Precedence;
 /// A regular expression of RE2 that matches this text and nothing else.

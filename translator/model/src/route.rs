@@ -1,5 +1,6 @@
 use crate::UpstreamId;
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a route does with what reaches it. Kinds that end in the same thing of Envoy's share a variant.
@@ -19,6 +20,9 @@ pub struct HttpRoute {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRule {
+    /// Policies may target it by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
     /// Any of these; never empty.
     pub matches: Vec<HttpMatch>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -207,6 +211,7 @@ impl HttpRule {
     /// The same requests, all of them answered with an error.
     pub fn unserved(&self) -> Self {
         Self {
+            name: self.name.clone(),
             matches: self.matches.clone(),
             filters: Vec::new(),
             targets: Vec::new(),

@@ -14,7 +14,7 @@ pub struct ClientValidation {
 }
 
 /// How a backend is spoken to over TLS.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UpstreamTls {
     /// The name that is asked for.
     pub sni: String,
@@ -23,19 +23,21 @@ pub struct UpstreamTls {
     pub trust: Trust,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum SubjectName {
     Dns(String),
     Uri(String),
 }
 
 /// Who may have signed a certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Trust {
     /// Whom the proxy's system trusts.
     System,
     /// Certificates in PEM.
-    Authorities(Bytes),
+    Authorities(#[serde(skip)] Bytes),
 }
 
 /// A certificate with its key, in PEM. Its key is never printed.

@@ -56,6 +56,19 @@ pub(crate) struct Host {
     pub(crate) written: Hostname,
 }
 
+impl Parent {
+    /// What the `parentRef` of a route leads to: a Gateway, or a ListenerSet.
+    pub(crate) fn owner(&self, route: &RouteId) -> ListenerOwner {
+        let is_set = self.reference.kind.as_deref() == Some(Kind::ListenerSet.as_str());
+        let kind = match is_set {
+            true => ListenerOwnerKind::ListenerSet,
+            false => ListenerOwnerKind::Gateway,
+        };
+        let namespace = self.reference.namespace.as_deref().unwrap_or(&route.name.namespace);
+        ObjectName::new(namespace, &self.reference.name).of(kind)
+    }
+}
+
 impl Attachment {
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &Host> {
         self.parents.iter().flat_map(|parent| &parent.hosts)

@@ -1,15 +1,18 @@
 //! What routes send requests to: one file per kind of backend.
 
-pub(crate) mod policy;
 mod service;
 
 use crate::accept::is_granted;
 use crate::objects::{Kind, ObjectKey, ObjectName};
+use crate::policies;
 use crate::status::Condition;
 use crate::status::reasons::Reason;
 use crate::status::reasons::route::resolved_refs::{INVALID_KIND, REF_NOT_PERMITTED};
 use crate::world::Reader;
-use heliograph_model::{Endpoints, Target, Upstream, UpstreamId, UpstreamKind, UpstreamProtocol};
+use heliograph_model::{
+    Effective, Endpoints, Target, Upstream, UpstreamId, UpstreamKind, UpstreamObject,
+    UpstreamProtocol,
+};
 use heliograph_snapshot::FleetName;
 use std::collections::BTreeSet;
 
@@ -47,10 +50,10 @@ pub(crate) fn resolve(
         return Err(lost((REF_NOT_PERMITTED, "no ReferenceGrant allows it".to_owned())));
     }
     let upstream = follow(reader, to, reference.port, speaks).map_err(lost)?;
-    Ok(match policy::upstream(reader, &upstream) {
+    Ok(match policies::upstream_tls(reader, &upstream) {
         // To speak to it otherwise than its policy asks would be worse than not to. The policy says what is wrong.
-        Some(None) => Target::Invalid,
-        None | Some(Some(_)) => Target::Upstream(upstream),
+        Effective::Closed(_) => Target::Invalid,
+        Effective::Absent | Effective::InForce(_) => Target::Upstream(upstream),
     })
 }
 
@@ -60,10 +63,31 @@ pub(crate) fn upstream(
     fleet: &FleetName,
     id: &UpstreamId,
 ) -> Option<Upstream> {
-    let Some(tls) = policy::upstream(reader, id) else { return Some(Upstream::default()) };
-    let tls = Some(tls?);
+    let tls = match policies::upstream_tls(reader, id) {
+        Effective::Absent => return Some(Upstream::default()),
+        Effective::Closed(_) => return None,
+        Effective::InForce(tls) => Some(tls.clone()),
+    };
     let client_certificate = reader.fleet(fleet).and_then(|it| it.client_certificate.clone());
     Some(Upstream { tls, client_certificate })
+}
+
+/// The name of the port that an upstream is, if it has one.
+pub(crate) fn port_name<'a>(reader: &Reader<'a>, upstream: &UpstreamId) -> Option<&'a str> {
+    match upstream.kind {
+        UpstreamKind::Service => service::port_name(reader, upstream),
+    }
+}
+
+/// What is missing of an object that upstreams are made from, or of its port with this name.
+pub(crate) fn missing(
+    reader: &Reader<'_>,
+    object: &UpstreamObject,
+    port: Option<&str>,
+) -> Option<String> {
+    match object.kind {
+        UpstreamKind::Service => service::missing(reader, object, port),
+    }
 }
 
 /// The endpoints of an upstream, with the labels that clients of a fleet prefer by.

@@ -4,7 +4,8 @@ use crate::objects::{Kind, ObjectKey};
 use crate::status::reasons::route::resolved_refs::BACKEND_NOT_FOUND;
 use crate::world::Reader;
 use heliograph_model::{
-    Endpoint, Endpoints, Locality, Place, UpstreamId, UpstreamKind, UpstreamProtocol,
+    Endpoint, Endpoints, Locality, Place, UpstreamId, UpstreamKind, UpstreamObject,
+    UpstreamProtocol,
 };
 use heliograph_views::{REGION, SUBZONE, ZONE};
 use k8s_openapi::api::core::v1::ServicePort;
@@ -83,6 +84,23 @@ pub(super) fn endpoints(
     Endpoints { cluster: upstream.clone(), localities }
 }
 
+pub(super) fn port_name<'a>(reader: &Reader<'a>, upstream: &UpstreamId) -> Option<&'a str> {
+    port_of(reader.object::<Service>(&upstream.name)?, upstream.port)?.name.as_deref()
+}
+
+pub(super) fn missing(
+    reader: &Reader<'_>,
+    object: &UpstreamObject,
+    port: Option<&str>,
+) -> Option<String> {
+    let Some(service) = reader.object::<Service>(&object.name) else {
+        return Some(format!("{object} does not exist"));
+    };
+    let mut ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+    let name = port.filter(|name| !ports.any(|port| port.name.as_deref() == Some(name)))?;
+    Some(format!("{object} has no port with the name {name}"))
+}
+
 type Zones = BTreeMap<Place, BTreeSet<Endpoint>>;
 
 /// Under this label Kubernetes has the name of a node.
@@ -135,7 +153,7 @@ fn labelled(
     (place, labels)
 }
 
-pub(super) fn port_of(service: &Service, number: u16) -> Option<&ServicePort> {
+fn port_of(service: &Service, number: u16) -> Option<&ServicePort> {
     let ports = service.spec.as_ref()?.ports.iter().flatten();
     ports
         .filter(|port| port.protocol.as_deref().unwrap_or("TCP") == "TCP")

@@ -1,5 +1,8 @@
 use super::{Kind, Scope};
-use heliograph_model::{Keyed, ListenerOwner, ListenerOwnerKind, NamedKind, RouteId, RouteKind};
+use heliograph_model::{
+    Keyed, ListenerOwner, ListenerOwnerKind, NamedKind, PolicyId, PolicyKind, RouteId, RouteKind,
+    UpstreamKind, UpstreamObject,
+};
 
 /// Which object: its kind, namespace and name.
 pub type ObjectKey = Keyed<Kind>;
@@ -32,7 +35,28 @@ impl From<ListenerOwnerKind> for Kind {
     }
 }
 
+impl From<PolicyKind> for Kind {
+    fn from(kind: PolicyKind) -> Self {
+        match kind {
+            PolicyKind::BackendTls => Self::BackendTLSPolicy,
+        }
+    }
+}
+
+impl From<UpstreamKind> for Kind {
+    fn from(kind: UpstreamKind) -> Self {
+        match kind {
+            UpstreamKind::Service => Self::Service,
+        }
+    }
+}
+
 impl Kind {
+    /// `None`: objects of this kind are no policies that are attached to what they target.
+    pub fn policy_kind(self) -> Option<PolicyKind> {
+        PolicyKind::ALL.iter().copied().find(|kind| Self::from(*kind) == self)
+    }
+
     /// `None`: objects of this kind are no routes.
     pub fn route_kind(self) -> Option<RouteKind> {
         RouteKind::ALL.iter().copied().find(|kind| Self::from(*kind) == self)
@@ -47,6 +71,16 @@ pub fn route_object(route: &RouteId) -> ObjectKey {
 /// The route that an object is, if it is one.
 pub(crate) fn route_id(key: &ObjectKey) -> Option<RouteId> {
     Some(key.name.clone().of(key.kind.route_kind()?))
+}
+
+/// The policy that an object is, if it is one.
+pub(crate) fn policy_id(key: &ObjectKey) -> Option<PolicyId> {
+    Some(key.name.clone().of(key.kind.policy_kind()?))
+}
+
+/// The object that upstreams are made from.
+pub fn upstream_object(object: &UpstreamObject) -> ObjectKey {
+    object.name.clone().of(object.kind.into())
 }
 
 /// The object that listeners are written in.

@@ -15,14 +15,14 @@ mod seniority;
 mod served;
 
 pub use heliograph_model::{ObjectName, Seniority};
-pub(crate) use key::route_id;
-pub use key::{ObjectKey, owner_object, route_object};
+pub use key::{ObjectKey, owner_object, route_object, upstream_object};
+pub(crate) use key::{policy_id, route_id};
 pub use manifest::{Document, Fault, parse};
 pub(crate) use seniority::created;
 pub use served::Unreadable;
 
+use heliograph_model::PolicyKind;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -242,7 +242,7 @@ impl Kind {
     /// Whether objects of this kind protect what they target: without one that exists, traffic would flow that its author
     /// forbids. So nothing may be served as if there were none while that is not known.
     pub fn is_protecting(self) -> bool {
-        matches!(self, Self::BackendTLSPolicy)
+        self.policy_kind().is_some_and(PolicyKind::is_protecting)
     }
 }
 
@@ -265,11 +265,6 @@ impl Object {
                 service.map(key).into_iter().collect()
             }
             Self::ListenerSet(set) => listener_set::parent(set).into_iter().collect(),
-            Self::BackendTLSPolicy(policy) => {
-                let services: BTreeSet<ObjectKey> =
-                    backend_tls_policy::targets(policy).map(|(service, _)| service).collect();
-                services.into_iter().collect()
-            }
             _ => Vec::new(),
         }
     }

@@ -35,7 +35,7 @@ fn parent(reference: &gateway::GrpcParentRef) -> gateway::ParentRef {
 
 fn rule(scope: &mut Scope<'_>, rule: &gateway::GrpcRule) -> Result<HttpRule, String> {
     // All fields by name: one that is not understood must not be ignored.
-    let gateway::GrpcRule { backend_refs, filters, matches, name: _, session_persistence } = rule;
+    let gateway::GrpcRule { backend_refs, filters, matches, name, session_persistence } = rule;
     if session_persistence.is_some() {
         return Err("sessionPersistence is not supported".to_owned());
     }
@@ -59,7 +59,8 @@ fn rule(scope: &mut Scope<'_>, rule: &gateway::GrpcRule) -> Result<HttpRule, Str
         };
         targets.push(rules::target(scope, &reference, filters.as_deref(), &matches)?);
     }
-    Ok(HttpRule { matches, filters, targets, timeouts: Timeouts::default(), retry: None })
+    let (name, timeouts) = (name.as_deref().map(Into::into), Timeouts::default());
+    Ok(HttpRule { name, matches, filters, targets, timeouts, retry: None })
 }
 
 fn grpc_match(given: &gateway::GrpcMatch) -> Result<HttpMatch, String> {

@@ -41,7 +41,7 @@ fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, Str
         backend_refs,
         filters,
         matches,
-        name: _,
+        name,
         retry,
         session_persistence,
         timeouts,
@@ -77,7 +77,8 @@ fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, Str
         },
     };
     let retry = retry.as_ref().map(accept_retry).transpose()?;
-    Ok(HttpRule { matches, filters, targets, timeouts, retry })
+    let name = name.as_deref().map(Into::into);
+    Ok(HttpRule { name, matches, filters, targets, timeouts, retry })
 }
 
 fn http_match(given: &gateway::HttpMatch) -> Result<HttpMatch, String> {

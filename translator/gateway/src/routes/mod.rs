@@ -76,6 +76,16 @@ impl Kind {
 }
 
 impl Rules {
+    /// Whether a rule has this name. Of a route that is refused, nothing is known.
+    pub(crate) fn has_rule(&self, name: &str) -> bool {
+        match &self.route {
+            None => true,
+            Some(model::Route::Http(route)) => {
+                route.rules.iter().any(|rule| rule.name.as_deref() == Some(name))
+            }
+        }
+    }
+
     /// Of a route that does not exist.
     fn none() -> Self {
         Self {

@@ -48,6 +48,10 @@ impl Conditions {
         self
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Condition> {
         self.0.values()
     }

@@ -2,16 +2,16 @@
 //! which are the writer's.
 
 mod addresses;
-mod backend_tls_policy;
 mod condition;
 mod features;
+mod policy;
 pub mod reasons;
 mod view_policy;
 
 pub use addresses::Address;
-pub use backend_tls_policy::{AncestorStatus, PolicyStatus};
 pub use condition::{Condition, Conditions};
 pub use features::SUPPORTED_FEATURES;
+pub use policy::{AncestorStatus, PolicyStatus};
 pub use view_policy::ViewPolicyStatus;
 
 use crate::CONTROLLER_NAME;
@@ -19,7 +19,7 @@ use crate::accept::{self, AcceptedListener};
 use crate::attach::Parent;
 use crate::left_out;
 use crate::objects::heliograph::Proxy;
-use crate::objects::{Kind, ObjectKey, ObjectName, gateway, route_id};
+use crate::objects::{Kind, ObjectKey, ObjectName, gateway, policy_id, route_id};
 use crate::views;
 use crate::world::Reader;
 use heliograph_snapshot::FleetName;
@@ -136,16 +136,10 @@ pub(crate) fn of(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
         }
         Kind::ViewPolicy => view_policy::status(reader, key).map(Status::ViewPolicy),
         Kind::Proxy => stray_proxy(reader, key),
-        Kind::BackendTLSPolicy => {
-            let status = backend_tls_policy::status(reader, key);
-            status.map(Status::Policy).or_else(|| {
-                ignored("no route of a Gateway here leads to what it is about".to_owned())
-            })
-        }
         kind if kind.is_route() => {
             route(reader, key).map(Status::Route).or_else(|| stray_route(reader, key))
         }
-        _ => None,
+        _ => policy::of(reader, &policy_id(key)?),
     }
 }
 
@@ -195,11 +189,13 @@ impl Status {
                 });
                 own.into_iter().chain(listeners).collect()
             }
-            Self::Policy(status) => {
-                let ancestors = status.ancestors.iter().map(|ancestor| {
-                    (Some(format!("Gateway {}", ancestor.ancestor_ref.name)), &ancestor.conditions)
+            Self::Policy(PolicyStatus { ancestors, conditions }) => {
+                let ancestors = ancestors.iter().map(|ancestor| {
+                    let reference = &ancestor.ancestor_ref;
+                    let kind = reference.kind.as_deref().unwrap_or_default();
+                    (Some(format!("{kind} {}", reference.name)), &ancestor.conditions)
                 });
-                ancestors.collect()
+                ancestors.chain([(None, conditions)]).collect()
             }
             Self::Route(status) => {
                 let parents = status.parents.iter().map(|parent| {

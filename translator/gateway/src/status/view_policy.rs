@@ -2,7 +2,7 @@ use super::reasons::view_policy::{accepted, resolved_refs};
 use super::{Condition, Conditions};
 use crate::left_out;
 use crate::objects::ObjectKey;
-use crate::views::{AcceptedPolicy, Rule, Says};
+use crate::views::{AcceptedViewPolicy, Rule, Says};
 use crate::world::{Reader, ResourceKey};
 use heliograph_snapshot::FleetName;
 use heliograph_views::{Audience, Client};
@@ -29,7 +29,7 @@ pub struct Matches {
 const SHOWN: usize = 10;
 
 pub(super) fn status(reader: &Reader<'_>, key: &ObjectKey) -> Option<ViewPolicyStatus> {
-    let AcceptedPolicy { generation, fleet, says, withheld } = reader.policy(&key.name)?;
+    let AcceptedViewPolicy { generation, fleet, says, withheld } = reader.view_policy(&key.name)?;
     let (conditions, matches) = match (fleet, says) {
         (Some(fleet), Ok(says)) => holds(reader, key, fleet, says),
         (fleet, says) => {

@@ -10,7 +10,7 @@ mod proxy;
 mod treatment;
 
 pub(crate) use plan::{Plan, plan};
-pub(crate) use policy::{AcceptedPolicy, Rule, Says, policy};
+pub(crate) use policy::{AcceptedViewPolicy, Rule, Says, policy};
 pub(crate) use proxy::{ListedProxy, entry, proxy};
 pub(crate) use treatment::{Treated, treatment};
 

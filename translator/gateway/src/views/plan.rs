@@ -1,4 +1,4 @@
-use super::policy::{AcceptedPolicy, Rule, Says};
+use super::policy::{AcceptedViewPolicy, Rule, Says};
 use crate::objects::{Kind, ObjectName};
 use crate::world::Reader;
 use heliograph_envoy_dialect::Patch;
@@ -39,8 +39,10 @@ pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
     let mut plan = Plan::default();
     // The audiences that all must fit to be served on a port.
     let mut only: BTreeMap<u16, BTreeSet<Arc<str>>> = BTreeMap::new();
-    for name in reader.policies(fleet) {
-        let Some(AcceptedPolicy { says, withheld, .. }) = reader.policy(name) else { continue };
+    for name in reader.view_policies(fleet) {
+        let Some(AcceptedViewPolicy { says, withheld, .. }) = reader.view_policy(name) else {
+            continue;
+        };
         // Nobody is of an audience that is not there.
         let nobody: Arc<str> = format!("{name}/nobody").into();
         for port in withheld {

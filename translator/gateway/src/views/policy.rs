@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// A ViewPolicy as it is understood.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AcceptedPolicy {
+pub(crate) struct AcceptedViewPolicy {
     pub(crate) generation: i64,
     /// Where it belongs; `None` if its Gateway is nobody's here.
     pub(crate) fleet: Option<FleetName>,
@@ -43,7 +43,7 @@ pub(crate) enum Rule {
 /// Each label doubles what there may be to tell apart, and each endpoint is compared by all of them.
 const MOST_LABELS: usize = 8;
 
-pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedPolicy> {
+pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedViewPolicy> {
     let object = reader.object::<ViewPolicy>(name)?;
     let fleet = super::target(reader, &name.namespace, &object.spec.target_ref);
     let says = fleet.as_ref().map_err(Clone::clone).and_then(|fleet| {
@@ -60,7 +60,7 @@ pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedP
         }
         _ => BTreeSet::new(),
     };
-    Some(AcceptedPolicy {
+    Some(AcceptedViewPolicy {
         generation: object.metadata.generation.unwrap_or_default(),
         fleet: fleet.ok(),
         says,

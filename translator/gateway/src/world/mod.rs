@@ -28,7 +28,7 @@ use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed, gateway};
 use crate::status::{Problem, Status};
 use facts::Facts;
 use heliograph_engine::Engine;
-use heliograph_model::{self as model, RouteId};
+use heliograph_model::{self as model, PolicyId, PolicySections, PolicyTarget, RouteId};
 use heliograph_snapshot::{FleetName, Internal, Resource, ResourceType, Section};
 use heliograph_views::LeftOut;
 use std::collections::{BTreeMap, BTreeSet};
@@ -212,6 +212,14 @@ impl World {
     pub fn routes(&self) -> impl Iterator<Item = (&RouteId, &[model::Hostname], &model::Route)> {
         let rules = self.engine.table.products.rules.iter();
         rules.filter_map(|(key, rules)| Some((key, &*rules.hostnames, rules.route.as_ref()?)))
+    }
+
+    /// The policies that are attached to something, with their targets. `None`: one cannot be enforced.
+    pub fn policies(
+        &self,
+    ) -> impl Iterator<Item = (&PolicyId, &[PolicyTarget], Option<&PolicySections>)> {
+        let policies = self.engine.table.products.accepted_policy.iter();
+        policies.map(|(id, policy)| (id, &*policy.targets, policy.sections.as_ref().ok()))
     }
 
     /// The endpoints of the upstreams that the fleets' routes lead to.

@@ -5,11 +5,12 @@ use crate::accept::{Claim, Door, Doors, Losses};
 use crate::budget::{Excess, NotCopied};
 use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed};
+use crate::policies::AcceptedPolicy;
 use crate::views::ListedProxy;
 use bytes::Bytes;
 use heliograph_engine::Reads;
 use heliograph_model::{
-    Candidate, Hostname, ListenerId, ListenerOwner, RouteId, TableKey, UpstreamId,
+    Candidate, Hostname, ListenerId, ListenerOwner, PolicyScope, RouteId, TableKey, UpstreamId,
 };
 use heliograph_snapshot::{FleetName, Resource, ResourceType};
 use heliograph_views::LeftOut;
@@ -55,13 +56,21 @@ impl<'a> Reader<'a> {
         &self,
         namespace: &str,
     ) -> impl Iterator<Item = &'a T> + use<'a, T> {
+        self.objects_of(T::KIND, namespace).filter_map(T::of)
+    }
+
+    /// The objects of a kind in a namespace.
+    pub(crate) fn objects_of(
+        &self,
+        kind: Kind,
+        namespace: &str,
+    ) -> impl Iterator<Item = &'a Object> + use<'a> {
         let namespace: Arc<str> = namespace.into();
-        self.reads.record(Fact::Namespace((T::KIND, namespace.clone())));
-        let first = ObjectName::new(&namespace, "").of(T::KIND);
+        self.reads.record(Fact::Namespace((kind, namespace.clone())));
+        let first = ObjectName::new(&namespace, "").of(kind);
         let from = self.facts.objects.range(first..);
-        let is_there =
-            move |key: &ObjectKey| key.kind == T::KIND && key.name.namespace == namespace;
-        from.take_while(move |(key, _)| is_there(key)).filter_map(|(_, object)| T::of(object))
+        let is_there = move |key: &ObjectKey| key.kind == kind && key.name.namespace == namespace;
+        from.take_while(move |(key, _)| is_there(key)).map(|(_, object)| object)
     }
 
     /// The objects that are about another.
@@ -192,12 +201,25 @@ impl<'a> Reader<'a> {
     }
 
     /// The ViewPolicies of a fleet, whether or not they are accepted.
-    pub(crate) fn policies(
+    pub(crate) fn view_policies(
         &self,
         fleet: &FleetName,
     ) -> impl Iterator<Item = &'a ObjectName> + use<'a> {
-        self.reads.record(Fact::Policies(fleet.clone()));
-        self.facts.indexes.policies.of(fleet)
+        self.reads.record(Fact::ViewPolicies(fleet.clone()));
+        self.facts.indexes.view_policies.of(fleet)
+    }
+
+    /// The policies that are attached to this, or to a section of it, the oldest first; each with the section.
+    pub(crate) fn policies_at(
+        &self,
+        scope: &PolicyScope,
+    ) -> impl Iterator<Item = (Option<&'a Arc<str>>, &'a AcceptedPolicy)> + use<'a> {
+        self.reads.record(Fact::PoliciesAt(scope.clone()));
+        let facts = self.facts;
+        let attached = facts.indexes.policies_at.of(scope);
+        attached.filter_map(|(age, section)| {
+            Some((section.as_ref(), facts.products.accepted_policy.get(age.of())?))
+        })
     }
 
     /// The proxies of a fleet that the directory knows.

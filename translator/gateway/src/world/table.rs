@@ -8,15 +8,17 @@ use super::reader::Reader;
 use crate::accept::{AcceptedGateway, Claim, Contest};
 use crate::attach::Attachment;
 use crate::infra::Infra;
-use crate::objects::{Kind, ObjectKey, ObjectName, route_id};
+use crate::objects::{Kind, ObjectKey, ObjectName, policy_id, route_id};
+use crate::policies::AcceptedPolicy;
 use crate::routes::{CompiledRoute, Rules};
 use crate::status::Status;
-use crate::views::{AcceptedPolicy, ListedProxy, Plan, Treated};
-use crate::{accept, attach, backends, left_out, merge, routes, status, views};
+use crate::views::{AcceptedViewPolicy, ListedProxy, Plan, Treated};
+use crate::{accept, attach, backends, left_out, merge, policies, routes, status, views};
 use bytes::Bytes;
 use heliograph_envoy_dialect::{self as envoy, names};
 use heliograph_model::{
-    self as model, Hostname, ListenerId, ListenerOwner, RouteId, SecretId, TableKey, UpstreamId,
+    self as model, Hostname, ListenerId, ListenerOwner, PolicyId, PolicyScope, RouteId, SecretId,
+    TableKey, UpstreamId,
 };
 use heliograph_snapshot::{FleetName, Internal, Resource, ResourceType};
 use std::collections::BTreeSet;
@@ -54,9 +56,9 @@ heliograph_engine::table! {
             changed: Indexes::infra_changed,
         }
         /// What does this ViewPolicy say?
-        policy: Policy(ObjectName) -> AcceptedPolicy {
+        view_policy: ViewPolicy(ObjectName) -> AcceptedViewPolicy {
             compute: views::policy,
-            changed: Indexes::policy_changed,
+            changed: Indexes::view_policy_changed,
         }
         /// Which fleet does this proxy belong to?
         proxy: Proxy(ObjectName) -> ListedProxy {
@@ -65,6 +67,11 @@ heliograph_engine::table! {
                 [Unit::Entry(InFleet::new(&proxy.fleet, name.clone()))].into()
             },
             changed: Indexes::proxy_changed,
+        }
+        /// What does this policy target, and can it be enforced?
+        accepted_policy: AcceptedPolicy(PolicyId) -> AcceptedPolicy {
+            compute: policies::accept,
+            changed: Indexes::accepted_policy_changed,
         }
         /// The rules of a route, with references resolved.
         rules: Rules(RouteId) -> Rules {
@@ -196,9 +203,11 @@ heliograph_engine::table! {
         /// The listeners that hosts of a table may belong to.
         Listeners(TableKey) from Fleet;
         /// The ViewPolicies of a fleet.
-        Policies(FleetName) from Policy;
+        ViewPolicies(FleetName) from ViewPolicy;
         /// The proxies of a fleet.
         Proxies(FleetName) from Proxy;
+        /// The policies that are attached to something, and what each of them asks for.
+        PoliciesAt(PolicyScope) from AcceptedPolicy;
         /// Which budget a route is beyond, if any. It is settled once, between placements and attachments.
         Excess(RouteId) from Placement;
         /// The routes that a host of a table is without, although they are for it as well.
@@ -225,21 +234,22 @@ heliograph_engine::table! {
 pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
     let status = Unit::Status(key.clone());
     match key.kind {
-        Kind::GatewayClass | Kind::ListenerSet | Kind::BackendTLSPolicy => BTreeSet::from([status]),
+        Kind::GatewayClass | Kind::ListenerSet => BTreeSet::from([status]),
         Kind::Gateway => {
             let name = &key.name;
             BTreeSet::from([Unit::Claim(name.clone()), Unit::Gateway(name.clone()), status])
         }
-        Kind::ViewPolicy => BTreeSet::from([Unit::Policy(key.name.clone()), status]),
+        Kind::ViewPolicy => BTreeSet::from([Unit::ViewPolicy(key.name.clone()), status]),
         Kind::Proxy => BTreeSet::from([Unit::Proxy(key.name.clone()), status]),
-        _ => match route_id(key) {
-            Some(route) => BTreeSet::from([
+        _ => match (route_id(key), policy_id(key)) {
+            (Some(route), _) => BTreeSet::from([
                 Unit::Rules(route.clone()),
                 Unit::Placement(route.clone()),
                 Unit::Attachment(route),
                 status,
             ]),
-            None => BTreeSet::new(),
+            (None, Some(policy)) => BTreeSet::from([Unit::AcceptedPolicy(policy), status]),
+            (None, None) => BTreeSet::new(),
         },
     }
 }
@@ -308,7 +318,7 @@ impl Fact {
     pub(crate) fn said_by(object: &ObjectKey) -> Self {
         match route_id(object) {
             Some(route) => Self::Product(Unit::Rules(route)),
-            None => Self::Product(Unit::Policy(object.name.clone())),
+            None => Self::Product(Unit::ViewPolicy(object.name.clone())),
         }
     }
 }

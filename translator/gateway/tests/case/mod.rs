@@ -105,11 +105,19 @@ pub(crate) fn render(world: &World) -> String {
             views.insert(served.name.to_string(), Value::Object(shown));
         }
     }
+    let policies: Map<String, Value> = world
+        .policies()
+        .map(|(id, targets, sections)| {
+            (id.to_string(), json!({"targets": targets, "sections": sections}))
+        })
+        .collect();
+    let mut model =
+        json!({"fleets": fleets, "infra": infra, "routes": routes, "upstreams": upstreams});
+    if !policies.is_empty() {
+        model["policies"] = Value::Object(policies);
+    }
     let sections = [
-        (
-            "model",
-            json!({"fleets": fleets, "infra": infra, "routes": routes, "upstreams": upstreams}),
-        ),
+        ("model", model),
         ("status", Value::Object(statuses)),
         ("xds", Value::Object(xds)),
         ("views", Value::Object(views)),

@@ -3,6 +3,7 @@
 
 mod attachments;
 mod gateways;
+mod policies;
 mod resources;
 mod views;
 
@@ -13,7 +14,9 @@ use crate::limits::Limits;
 use crate::objects::{ObjectKey, ObjectName};
 use attachments::HostOf;
 use heliograph_engine::Relation;
-use heliograph_model::{Candidate, HostMap, Hostname, ListenerId, RouteId, TableKey, UpstreamId};
+use heliograph_model::{
+    Candidate, HostMap, Hostname, ListenerId, PolicyAge, PolicyScope, RouteId, TableKey, UpstreamId,
+};
 use heliograph_snapshot::{FleetName, Resource, Section};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +42,9 @@ pub(crate) struct Indexes {
     /// The upstreams that the routes of a listener lead to, with the number of routes.
     pub(super) upstreams: BTreeMap<ListenerId, BTreeMap<UpstreamId, usize>>,
     pub(super) resources: BTreeMap<FleetName, BTreeMap<ResourceOf, Arc<Resource>>>,
-    pub(super) policies: Relation<FleetName, ObjectName>,
+    pub(super) view_policies: Relation<FleetName, ObjectName>,
+    /// The policies that are attached to something, each with the section of it that is meant.
+    pub(super) policies_at: Relation<PolicyScope, (PolicyAge, Option<Arc<str>>)>,
     pub(super) proxies: Relation<FleetName, ObjectName>,
     pub(super) outcome: Outcome,
 }

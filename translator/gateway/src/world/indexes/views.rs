@@ -2,20 +2,20 @@
 
 use super::{Fact, Indexes, move_member};
 use crate::objects::ObjectName;
-use crate::views::{AcceptedPolicy, ListedProxy, Treated};
+use crate::views::{AcceptedViewPolicy, ListedProxy, Treated};
 use crate::world::keys::ResourceKey;
 use heliograph_snapshot::Internal;
 
 impl Indexes {
-    pub(in crate::world) fn policy_changed(
+    pub(in crate::world) fn view_policy_changed(
         &mut self,
         name: &ObjectName,
-        old: Option<&AcceptedPolicy>,
-        new: Option<&AcceptedPolicy>,
+        old: Option<&AcceptedViewPolicy>,
+        new: Option<&AcceptedViewPolicy>,
     ) -> Vec<Fact> {
-        let fleet = |policy: Option<&AcceptedPolicy>| policy?.fleet.clone();
-        let moved = move_member(&mut self.policies, name, fleet(old), fleet(new));
-        moved.into_iter().map(Fact::Policies).collect()
+        let fleet = |policy: Option<&AcceptedViewPolicy>| policy?.fleet.clone();
+        let moved = move_member(&mut self.view_policies, name, fleet(old), fleet(new));
+        moved.into_iter().map(Fact::ViewPolicies).collect()
     }
 
     pub(in crate::world) fn proxy_changed(

@@ -1,0 +1,56 @@
+use crate::objects::policy::SpecFault;
+use crate::status::Condition;
+use crate::status::reasons::{Reason, backend_tls_policy};
+use heliograph_model::PolicyKind;
+use std::fmt;
+
+/// Why a policy cannot be enforced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    pub(crate) reason: &'static Reason,
+    /// Where in the object: `spec.timeout.http.requestTimeout`. Empty where no field is the cause.
+    pub(crate) field: String,
+    /// A sentence that names the field.
+    pub(crate) message: String,
+}
+
+/// How the conditions of a kind say what became of a policy.
+pub(crate) struct Reasons {
+    pub(crate) accepted: &'static Reason,
+    pub(crate) invalid: &'static Reason,
+    pub(crate) conflicted: &'static Reason,
+    pub(crate) target_not_found: &'static Reason,
+}
+
+const OF_BACKEND_TLS: Reasons = Reasons {
+    accepted: backend_tls_policy::accepted::ACCEPTED,
+    invalid: backend_tls_policy::accepted::NOT_UNDERSTOOD,
+    conflicted: backend_tls_policy::accepted::CONFLICTED,
+    target_not_found: backend_tls_policy::accepted::TARGET_NOT_FOUND,
+};
+
+impl Reasons {
+    pub(crate) fn of(kind: PolicyKind) -> &'static Self {
+        match kind {
+            PolicyKind::BackendTls => &OF_BACKEND_TLS,
+        }
+    }
+}
+
+impl Rejection {
+    /// A field has a value that cannot be meant.
+    pub(super) fn invalid(kind: PolicyKind, field: &str, why: impl fmt::Display) -> Self {
+        let message = format!("{field}: {why}");
+        Self { reason: Reasons::of(kind).invalid, field: field.to_owned(), message }
+    }
+
+    /// The object is not understood.
+    pub(super) fn of_fault(kind: PolicyKind, fault: &SpecFault) -> Self {
+        let SpecFault { field, message } = fault.clone();
+        Self { reason: Reasons::of(kind).invalid, field, message }
+    }
+
+    pub(crate) fn condition(&self) -> Condition {
+        Condition::new(self.reason, &*self.message)
+    }
+}

@@ -1,0 +1,110 @@
+//! What a policy targets: the objects that it names, and those that it selects by their labels.
+
+use super::{Policy, Rejection};
+use crate::objects::gateway::GROUP;
+use crate::objects::policy::{PolicyObject, TargetRef, TargetSelector};
+use crate::objects::{Kind, Object, ObjectKey, ObjectName};
+use crate::world::Reader;
+use heliograph_model::{
+    ListenerId, ListenerOwnerKind, PolicyId, PolicyScope, PolicyTarget, UpstreamKind,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::core::{Selector, SelectorExt};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The targets of a policy, in order, each once; and the first that cannot be one. The others are its targets all the same.
+pub(super) fn resolve<S: Policy>(
+    reader: &Reader<'_>,
+    id: &PolicyId,
+    policy: &PolicyObject<S>,
+) -> (Vec<PolicyTarget>, Option<Rejection>) {
+    let mut targets = BTreeSet::new();
+    let mut rejection = None;
+    let mut reject = |field: &str, what: &str, value: &str| {
+        let field = format!("{field}.{what}");
+        rejection.get_or_insert_with(|| {
+            Rejection::invalid(id.kind, &field, format!("{value} is not supported"))
+        });
+    };
+    let supported = |group: &str, kind: &str| {
+        Kind::find(group, kind).filter(|kind| S::TARGET_KINDS.contains(kind))
+    };
+    let home = &*id.name.namespace;
+    for reference in &policy.targets {
+        let TargetRef { field, group, kind, name, section_name } = reference;
+        match supported(group, kind) {
+            Some(kind) => {
+                let object = ObjectName::new(home, name).of(kind);
+                targets.extend(target(&object, section_name.as_deref()));
+            }
+            None if S::IGNORES_OTHER_TARGETS => {}
+            None => reject(field, "kind", kind),
+        }
+    }
+    for selector in &policy.selectors {
+        let TargetSelector { field, group, kind, namespaces, match_labels, match_expressions } =
+            selector;
+        if let Some(namespaces) = namespaces.as_ref().filter(|it| it.from != "Same") {
+            reject(field, "namespaces.from", &namespaces.from);
+        }
+        let known = |it: &&LabelSelectorRequirement| OPERATORS.contains(&it.operator.as_str());
+        let (expressions, unknown): (Vec<_>, Vec<_>) = match_expressions.iter().partition(known);
+        if let Some(unknown) = unknown.first() {
+            reject(field, "matchExpressions", &unknown.operator);
+        }
+        let Some(kind) = supported(group.as_deref().unwrap_or(GROUP), kind) else {
+            reject(field, "kind", kind);
+            continue;
+        };
+        let selected = select(reader, kind, home, match_labels, &expressions);
+        targets.extend(selected.iter().filter_map(|object| target(object, None)));
+    }
+    (targets.into_iter().collect(), rejection)
+}
+
+/// Of Kubernetes' selectors. An expression with another one selects everything: a policy that protects is rejected with
+/// it, and closes too much rather than too little.
+const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
+
+/// As the model has it. `None` for a kind that no policy can target.
+fn target(object: &ObjectKey, section: Option<&str>) -> Option<PolicyTarget> {
+    let owner = match object.kind {
+        Kind::Gateway => Some(ListenerOwnerKind::Gateway),
+        Kind::ListenerSet => Some(ListenerOwnerKind::ListenerSet),
+        _ => None,
+    };
+    let name = object.name.clone();
+    if let Some(owner) = owner.map(|kind| name.clone().of(kind)) {
+        return Some(PolicyTarget::all(match section {
+            Some(section) => PolicyScope::Listener(ListenerId::new(owner, section)),
+            None => PolicyScope::Owner(owner),
+        }));
+    }
+    let scope = match (object.kind, object.kind.route_kind()) {
+        (_, Some(route)) => PolicyScope::Route(name.of(route)),
+        (Kind::Service, None) => PolicyScope::Upstream(name.of(UpstreamKind::Service)),
+        _ => return None,
+    };
+    Some(PolicyTarget { scope, section: section.map(Into::into) })
+}
+
+/// The objects of a kind in a namespace that have these labels.
+fn select(
+    reader: &Reader<'_>,
+    kind: Kind,
+    namespace: &str,
+    match_labels: &BTreeMap<String, String>,
+    expressions: &[&LabelSelectorRequirement],
+) -> Vec<ObjectKey> {
+    let selector = LabelSelector {
+        match_labels: Some(match_labels.clone()),
+        match_expressions: Some(expressions.iter().map(|it| (*it).clone()).collect()),
+    };
+    // Its operators are known, so this does not fail; if it did, too much would be selected.
+    let selector = Selector::try_from(selector).unwrap_or_default();
+    let none = BTreeMap::new();
+    let objects = reader.objects_of(kind, namespace);
+    let selected =
+        objects.filter(|it| selector.matches(it.metadata().labels.as_ref().unwrap_or(&none)));
+    selected.map(Object::key).collect()
+}

@@ -1,0 +1,131 @@
+//! Policies: as they are attached, and what they come to in one place.
+//!
+//! A dialect whose proxies merge policies themselves reads what is attached. One whose proxies do not reads what is
+//! effective: of each kind, the policy of the most specific level replaces those of less specific ones.
+
+use crate::{
+    Keyed, ListenerId, ListenerOwner, NamedKind, RouteId, Seniority, UpstreamKind, UpstreamTls,
+};
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::sync::Arc;
+
+/// A policy of any kind.
+pub type PolicyId = Keyed<PolicyKind>;
+
+/// How old a policy is.
+pub type PolicyAge = Seniority<PolicyId>;
+
+/// What upstreams are made from: a Service, with all of its ports.
+pub type UpstreamObject = Keyed<UpstreamKind>;
+
+/// What the policies of a kind ask for, as a type of its own.
+pub trait OfPolicyKind: Sized {
+    const KIND: PolicyKind;
+
+    fn of(sections: &PolicySections) -> Option<&Self>;
+}
+
+macro_rules! policy_kinds {
+    ($($(#[$meta:meta])* $kind:ident: $sections:ty, $name:literal, protects: $protects:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum PolicyKind {$(
+            $(#[$meta])*
+            $kind,
+        )*}
+
+        /// What a policy asks for, by its kind.
+        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[serde(rename_all = "camelCase")]
+        pub enum PolicySections { $($kind($sections)),* }
+
+        impl PolicyKind {
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// Whether traffic flows without a policy of the kind that its author forbids. Where one cannot be enforced,
+            /// nothing is served; one of another kind has no effect then.
+            pub fn is_protecting(self) -> bool {
+                match self { $(Self::$kind => $protects),* }
+            }
+        }
+
+        impl NamedKind for PolicyKind {
+            fn as_str(&self) -> &'static str {
+                match self { $(Self::$kind => $name),* }
+            }
+        }
+
+        $(impl OfPolicyKind for $sections {
+            const KIND: PolicyKind = PolicyKind::$kind;
+
+            // There may be one kind only.
+            #[allow(irrefutable_let_patterns)]
+            fn of(sections: &PolicySections) -> Option<&Self> {
+                if let PolicySections::$kind(sections) = sections { Some(sections) } else { None }
+            }
+        })*
+    };
+}
+
+policy_kinds! {
+    /// How TLS is spoken to an upstream.
+    BackendTls: UpstreamTls, "BackendTLSPolicy", protects: true;
+}
+
+/// What a policy is attached to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PolicyTarget {
+    pub scope: PolicyScope,
+    /// A rule of a route, or a port of an upstream's object, by its name.
+    pub section: Option<Arc<str>>,
+}
+
+/// What policies are looked up by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PolicyScope {
+    /// All listeners of a Gateway, also those that are added to it; or all of a set of listeners.
+    Owner(ListenerOwner),
+    Listener(ListenerId),
+    Route(RouteId),
+    Upstream(UpstreamObject),
+}
+
+/// What the policies of one kind come to in one place.
+///
+/// A policy that protects and cannot be enforced is not the same as none: whoever reads this has to handle
+/// [`Effective::Closed`], and finds nothing to go on with there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Effective<T> {
+    /// No policy is attached at any level.
+    Absent,
+    InForce(T),
+    /// This policy protects the place and cannot be enforced: nothing is served there.
+    Closed(PolicyId),
+}
+
+impl PolicyTarget {
+    /// All of a scope.
+    pub fn all(scope: PolicyScope) -> Self {
+        Self { scope, section: None }
+    }
+}
+
+/// `Gateway shop/web`, `HTTPRoute shop/cart rule checkout`.
+impl fmt::Display for PolicyTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = match &self.scope {
+            PolicyScope::Owner(owner) => return owner.fmt(f),
+            PolicyScope::Listener(id) => return write!(f, "{} listener {}", id.owner, id.name),
+            PolicyScope::Route(route) => route.fmt(f).map(|()| "rule"),
+            PolicyScope::Upstream(object) => object.fmt(f).map(|()| "port"),
+        }?;
+        self.section.iter().try_for_each(|name| write!(f, " {part} {name}"))
+    }
+}
+
+impl Serialize for PolicyTarget {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
