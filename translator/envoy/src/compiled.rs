@@ -1,7 +1,7 @@
-use crate::{names, route};
+use crate::{names, policy, route};
 use bytes::Bytes;
 use heliograph_envoy::Message;
-use heliograph_model::{HttpRoute, HttpRule, Precedence, RouteId, TableKey};
+use heliograph_model::{HttpPolicy, HttpRoute, HttpRule, Precedence, RouteId, TableKey};
 
 /// A match of a rule as Envoy reads it, encoded once.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,7 @@ pub fn compile(
     id: &RouteId,
     index: usize,
     rule: &HttpRule,
+    policy: &HttpPolicy,
     table: &TableKey,
     is_dropped: impl Fn(usize) -> bool,
 ) -> Vec<CompiledMatch> {
@@ -27,7 +28,7 @@ pub fn compile(
             continue;
         }
         let name = format!("{}/{index}/{alternative}", names::route(id));
-        let routes = route::routes(&name, rule, http_match, table);
+        let routes = route::routes(&name, rule, policy, http_match, table);
         compiled.extend(routes.into_iter().map(|route| CompiledMatch {
             precedence: Precedence::of(http_match),
             encoded: route.encode_to_vec().into(),
@@ -42,9 +43,11 @@ pub fn size(id: &RouteId, route: &HttpRoute, table: &TableKey) -> u64 {
     let name = names::route(id);
     let of_rule = |rule: &HttpRule| {
         let Some(first) = rule.matches.first() else { return 0 };
-        let routes = route::routes(&name, rule, first, table);
+        // Which policies are in force differs from listener to listener, and what they add is little.
+        let routes = route::routes(&name, rule, &HttpPolicy::default(), first, table);
         let copies = routes.len() as u64;
-        let built: u64 = routes.iter().map(|route| route.encoded_len() as u64 + FRAME).sum();
+        let frame = FRAME + policy::MOST_BYTES;
+        let built: u64 = routes.iter().map(|route| route.encoded_len() as u64 + frame).sum();
         let rest = built.saturating_sub(copies * route::match_size(first));
         rule.matches.iter().fold(0, |sum: u64, http_match| {
             sum.saturating_add(rest + copies * route::match_size(http_match))

@@ -1,4 +1,5 @@
-//! Model values to Envoy's resources, as pure functions: one file for each resource type, and one for each filter of routes.
+//! Model values to Envoy's resources, as pure functions: one file for each resource type, one for each filter of routes,
+//! and one for each section of policies.
 //!
 //! It reads the model and nothing else: no object of Kubernetes, no Secret and no ConfigMap is looked up while a message is
 //! built. The names that Envoy knows things by are in [`names`], and what Envoy's words about a rejection mean is in
@@ -11,6 +12,7 @@ mod filters;
 mod listener;
 pub mod names;
 mod overlay;
+mod policy;
 pub mod rejection;
 mod route;
 mod secret;

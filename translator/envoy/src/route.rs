@@ -1,5 +1,6 @@
 use crate::filters;
 use crate::names;
+use crate::policy;
 use crate::{MILLION, duration, per_million};
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
@@ -21,7 +22,7 @@ use heliograph_envoy::envoy::r#type::matcher::v3::{
 };
 use heliograph_envoy::google::protobuf::UInt32Value;
 use heliograph_model::{
-    Filter, HttpMatch, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target,
+    Filter, HttpMatch, HttpPolicy, HttpRule, PathMatch, RpcMatch, StringMatch, TableKey, Target,
     WeightedTarget, escape_regex,
 };
 use std::borrow::Cow;
@@ -34,6 +35,7 @@ const NO_CLUSTER: &str = "invalid-backend";
 pub(crate) fn routes(
     name: &str,
     rule: &HttpRule,
+    policy: &HttpPolicy,
     http_match: &HttpMatch,
     table: &TableKey,
 ) -> Vec<Route> {
@@ -51,6 +53,7 @@ pub(crate) fn routes(
         };
         filters::build(&rule.filters, http_match, table, &mut route);
         filters::build(&portion.filters, http_match, table, &mut route);
+        policy::build(rule, policy, &mut route);
         route
     };
     portions.into_iter().enumerate().map(route).collect()

@@ -9,6 +9,7 @@ mod accept;
 mod attach;
 mod backends;
 mod budget;
+mod duration;
 mod filters;
 pub mod infra;
 pub mod left_out;

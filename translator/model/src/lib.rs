@@ -36,8 +36,8 @@ pub use id::{
 pub use name::{Keyed, Named, NamedKind, ObjectName};
 pub use owner::FleetOwner;
 pub use policy::{
-    Effective, OfPolicyKind, PolicyAge, PolicyId, PolicyKind, PolicyScope, PolicySections,
-    PolicyTarget, UpstreamObject,
+    Effective, HttpPolicy, OfPolicyKind, PolicyAge, PolicyId, PolicyKind, PolicyScope,
+    PolicySections, PolicyTarget, TrafficPolicy, UpstreamObject,
 };
 pub use port::{Port, ServedListener};
 pub use precedence::Precedence;

@@ -39,6 +39,7 @@ impl From<PolicyKind> for Kind {
     fn from(kind: PolicyKind) -> Self {
         match kind {
             PolicyKind::BackendTls => Self::BackendTLSPolicy,
+            PolicyKind::BackendTraffic => Self::BackendTrafficPolicy,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! [`Object`] holds any of them; [`ObjectKey`] names one. A new kind is one line in [`kinds!`].
 
 pub mod backend_tls_policy;
+pub mod backend_traffic_policy;
 pub(crate) mod content;
 pub mod heliograph;
 mod key;
@@ -223,6 +224,7 @@ kinds! {
     HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
     GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
     BackendTLSPolicy: backend_tls_policy::BackendTlsPolicy, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    BackendTrafficPolicy: backend_traffic_policy::BackendTrafficPolicy, "gateway.envoyproxy.io" / v1alpha1, Namespaced, status;
     ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io" / v1, Namespaced;
     // Its status has the addresses of a Gateway.
     Service: core::Service, "" / v1, Namespaced;
@@ -237,6 +239,11 @@ kinds! {
 impl Kind {
     pub fn find(group: &str, kind: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| known.as_str() == kind && known.group() == group)
+    }
+
+    /// Whether a cluster need not serve this kind: it is of Envoy Gateway's API, which is supported where it is installed.
+    pub fn is_optional(self) -> bool {
+        self.group() == "gateway.envoyproxy.io"
     }
 
     /// Whether objects of this kind protect what they target: without one that exists, traffic would flow that its author

@@ -2,18 +2,55 @@
 //! there.
 
 use super::AcceptedPolicy;
+use crate::accept;
 use crate::backends;
 use crate::world::Reader;
 use heliograph_model::{
-    Effective, OfPolicyKind, PolicyScope, PolicyTarget, UpstreamId, UpstreamTls,
+    Effective, HttpPolicy, ListenerId, ListenerOwnerKind, OfPolicyKind, PolicyId, PolicyScope,
+    PolicyTarget, RouteId, TrafficPolicy, UpstreamId, UpstreamTls,
 };
 use std::sync::Arc;
+
+/// The policies for the requests of a route at a listener, the most specific level first: the route and its rules, the
+/// listener, the set of listeners that it is of, the Gateway.
+pub(crate) struct Levels<'a>(Vec<Vec<Attached<'a>>>);
 
 /// A policy at one of its targets.
 #[derive(Clone, Copy)]
 struct Attached<'a> {
     section: Option<&'a Arc<str>>,
     policy: &'a AcceptedPolicy,
+}
+
+impl<'a> Levels<'a> {
+    pub(crate) fn of(reader: &Reader<'a>, route: &RouteId, listener: &ListenerId) -> Self {
+        let owner = &listener.owner;
+        let mut scopes = vec![
+            PolicyScope::Route(route.clone()),
+            PolicyScope::Listener(listener.clone()),
+            PolicyScope::Owner(owner.clone()),
+        ];
+        if owner.kind == ListenerOwnerKind::ListenerSet {
+            let gateway = accept::gateway_of(reader, &owner.name);
+            let gateway = gateway.map(|name| name.of(ListenerOwnerKind::Gateway));
+            scopes.extend(gateway.map(PolicyScope::Owner));
+        }
+        Self(scopes.iter().map(|scope| attached(reader, scope)).collect())
+    }
+
+    /// What is asked of the requests of a rule, by its name; or the policy that closes it.
+    pub(crate) fn http(&self, rule: Option<&str>) -> Result<HttpPolicy, PolicyId> {
+        // Everything by name: a kind that is forgotten here is not in force anywhere.
+        Ok(HttpPolicy {
+            traffic: self.effective::<TrafficPolicy>(rule).open()?.cloned().unwrap_or_default(),
+        })
+    }
+
+    fn effective<T: OfPolicyKind>(&self, rule: Option<&str>) -> Effective<&'a T> {
+        let of_rule = rule.and_then(|rule| in_force(self.0.first()?, Some(rule)));
+        let of_level = || self.0.iter().find_map(|level| in_force(level, None));
+        of_rule.or_else(of_level).unwrap_or(Effective::Absent)
+    }
 }
 
 /// How TLS is to be spoken to an upstream. Gateway API: the policy for the port comes before the one for all of the Service.

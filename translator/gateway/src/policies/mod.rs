@@ -3,14 +3,16 @@
 //! [`accept`]; a new section is a field of the kind's spec, a file beside those of the others, and a field in the model.
 
 mod backend_tls;
+mod backend_traffic;
 mod effective;
 mod rejection;
 mod targets;
 
-pub(crate) use effective::{rival, upstream_tls};
+pub(crate) use effective::{Levels, rival, upstream_tls};
 pub(crate) use rejection::{Reasons, Rejection};
 
 use crate::objects::backend_tls_policy::BackendTlsPolicySpec;
+use crate::objects::backend_traffic_policy::BackendTrafficPolicySpec;
 use crate::objects::policy::{PolicyObject, PolicySpec};
 use crate::objects::{Kind, Typed, created};
 use crate::status::Condition;
@@ -52,6 +54,7 @@ trait Policy: PolicySpec {
 pub(crate) fn accept(reader: &Reader<'_>, id: &PolicyId) -> Option<AcceptedPolicy> {
     match id.kind {
         PolicyKind::BackendTls => accept_spec::<BackendTlsPolicySpec>(reader, id),
+        PolicyKind::BackendTraffic => accept_spec::<BackendTrafficPolicySpec>(reader, id),
     }
 }
 

@@ -1,6 +1,6 @@
 use crate::objects::policy::SpecFault;
 use crate::status::Condition;
-use crate::status::reasons::{Reason, backend_tls_policy};
+use crate::status::reasons::{Reason, backend_tls_policy, policy};
 use heliograph_model::PolicyKind;
 use std::fmt;
 
@@ -29,10 +29,18 @@ const OF_BACKEND_TLS: Reasons = Reasons {
     target_not_found: backend_tls_policy::accepted::TARGET_NOT_FOUND,
 };
 
+const OF_OTHERS: Reasons = Reasons {
+    accepted: policy::accepted::ACCEPTED,
+    invalid: policy::accepted::INVALID,
+    conflicted: policy::accepted::CONFLICTED,
+    target_not_found: policy::accepted::TARGET_NOT_FOUND,
+};
+
 impl Reasons {
     pub(crate) fn of(kind: PolicyKind) -> &'static Self {
         match kind {
             PolicyKind::BackendTls => &OF_BACKEND_TLS,
+            PolicyKind::BackendTraffic => &OF_OTHERS,
         }
     }
 }

@@ -1,4 +1,5 @@
 use crate::objects::route_object;
+use crate::policies::Levels;
 use crate::routes::Rules;
 use crate::world::{CompiledRouteKey, Reader};
 use heliograph_envoy_dialect::{self as envoy, CompiledMatch};
@@ -21,7 +22,7 @@ pub(crate) struct CompiledRoute {
 const INSTRUCTION: u64 = 16;
 
 pub(crate) fn compiled(reader: &Reader<'_>, key: &CompiledRouteKey) -> CompiledRoute {
-    let CompiledRouteKey { route: id, table, listener: _ } = key;
+    let CompiledRouteKey { route: id, table, listener } = key;
     let rules = reader.rules(id);
     let mut compiled = CompiledRoute {
         created: rules.map_or(i64::MAX, |rules| rules.created),
@@ -34,14 +35,17 @@ pub(crate) fn compiled(reader: &Reader<'_>, key: &CompiledRouteKey) -> CompiledR
     };
     let left_out = reader.left_out_of(&table.fleet, &route_object(id));
     compiled.is_dropped = left_out.is_some_and(|left_out| left_out.is_dropped);
+    let levels = Levels::of(reader, id, listener);
     let mut upstreams = Vec::new();
     for (index, rule) in route.rules.iter().enumerate() {
         let left_out = left_out.filter(|left_out| left_out.has_rule(index));
-        let unserved = left_out.map(|_| rule.unserved());
-        let rule = unserved.as_ref().unwrap_or(rule);
+        // A rule that is left out, or that a policy closes, has its matches and nothing else.
+        let policy = levels.http(rule.name.as_deref()).ok().filter(|_| left_out.is_none());
+        let unserved = policy.is_none().then(|| rule.unserved());
+        let (rule, policy) = (unserved.as_ref().unwrap_or(rule), policy.unwrap_or_default());
         upstreams.extend(rule.upstreams().cloned());
         let is_dropped = |match_index| left_out.is_some_and(|it| it.drops(index, match_index));
-        compiled.routes.extend(envoy::compile(id, index, rule, table, is_dropped));
+        compiled.routes.extend(envoy::compile(id, index, rule, &policy, table, is_dropped));
     }
     compiled.upstreams = upstreams.into_iter().collect();
     compiled

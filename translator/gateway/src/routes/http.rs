@@ -1,5 +1,6 @@
 use super::rules::{self, BackendRef, Given};
 use super::{Rules, Scope};
+use crate::duration;
 use crate::filters::{self, Place};
 use crate::objects::gateway;
 use crate::regex;
@@ -158,9 +159,5 @@ fn accept_retry(given: &gateway::Retry) -> Result<Retry, String> {
 }
 
 fn duration(field: &str, text: Option<&str>) -> Result<Option<Duration>, String> {
-    let Some(text) = text else { return Ok(None) };
-    let parsed: gateway_api::Duration =
-        text.parse().map_err(|_| format!("{field}: {text:?} is not a duration like 10s"))?;
-    // Gateway API's durations are whole milliseconds below 100,000 hours.
-    Ok(Some(Duration::from_millis(u64::try_from(parsed.as_millis()).unwrap_or(u64::MAX))))
+    text.map(duration::parse).transpose().map_err(|why| format!("{field}: {why}"))
 }

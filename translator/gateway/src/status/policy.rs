@@ -1,5 +1,6 @@
 //! What there is to say of policies of any kind: once for each Gateway that they concern.
 
+use super::reasons::policy::accepted::NO_TARGETS;
 use super::{Condition, Conditions, Status, ignored};
 use crate::CONTROLLER_NAME;
 use crate::accept;
@@ -115,6 +116,9 @@ fn unattached(policy: &AcceptedPolicy, hindrance: Option<Hindrance>) -> Option<S
             return ignored("no route of a Gateway here leads to what it is about".to_owned());
         }
         (Ok(_), hindrance @ Some(_)) => accepted(policy, hindrance),
+        (Ok(_), None) if policy.targets.is_empty() => {
+            Condition::new(NO_TARGETS, "No object has the labels that it selects by")
+        }
         (Ok(_), None) => return ignored("no Gateway here has what it targets".to_owned()),
     };
     let conditions = Conditions::from([condition]).observed(policy.generation);

@@ -141,6 +141,7 @@ pub(crate) fn conditions(world: &World) -> Vec<(Part, Value)> {
             Kind::ListenerSet => (Part::ListenerSet, None),
             Kind::ViewPolicy => (Part::ViewPolicy, None),
             Kind::BackendTLSPolicy => (Part::BackendTlsPolicy, Some("ancestors")),
+            kind if kind.is_optional() => (Part::Policy, Some("ancestors")),
             kind if kind.is_route() => (Part::Route, Some("parents")),
             _ => continue,
         };

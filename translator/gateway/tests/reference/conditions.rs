@@ -91,6 +91,13 @@ fn heading(part: Part) -> (String, String) {
             let title = kinds.collect::<Vec<_>>().join(", ");
             (title, format!("Of each parent, in `status.parents[].conditions`. {}", ours()))
         }
+        Part::Policy => {
+            let kinds = Kind::ALL.iter().filter(|kind| kind.is_optional());
+            let kinds: Vec<_> = kinds.map(|kind| kind.as_str()).collect();
+            let place = "Of each Gateway or ListenerSet that it concerns, with the listener that it targets or that the parent of its route names, in \
+                `status.ancestors[].conditions`.";
+            (kinds.join(", "), format!("{place} {}", ours()))
+        }
         Part::BackendTlsPolicy => (
             Kind::BackendTLSPolicy.as_str().to_owned(),
             format!(

@@ -73,7 +73,9 @@ pub(super) fn is_signed(kind: Kind) -> bool {
 
 pub(super) fn list_of(kind: Kind) -> Option<List> {
     match kind {
-        Kind::BackendTLSPolicy => Some(List { name: "ancestors", reference: "ancestorRef" }),
+        kind if kind.policy_kind().is_some() => {
+            Some(List { name: "ancestors", reference: "ancestorRef" })
+        }
         kind if kind.is_route() => Some(List { name: "parents", reference: "parentRef" }),
         _ => None,
     }

@@ -6,8 +6,8 @@ use crate::report::{Published, Report};
 use heliograph_gateway::CONTROLLER_NAME;
 use heliograph_gateway::objects::{Kind, ObjectKey};
 use heliograph_gateway::status::reasons::{
-    Reason, Type, backend_tls_policy, gateway, gateway_class, listener, listener_set, route,
-    view_policy,
+    Reason, Type, backend_tls_policy, gateway, gateway_class, listener, listener_set, policy,
+    route, view_policy,
 };
 use heliograph_gateway::status::{
     Condition, Conditions, ListenerStatus, RouteStatus, SUPPORTED_FEATURES, Status,
@@ -132,7 +132,9 @@ fn unreadable(kind: Kind) -> Option<&'static Reason> {
         Kind::ListenerSet => Some(listener_set::accepted::UNSUPPORTED_VALUE),
         Kind::BackendTLSPolicy => Some(backend_tls_policy::accepted::UNSUPPORTED_VALUE),
         Kind::ViewPolicy => Some(view_policy::accepted::UNSUPPORTED_VALUE),
-        kind => kind.is_route().then_some(route::accepted::UNSUPPORTED_VALUE),
+        kind if kind.is_route() => Some(route::accepted::UNSUPPORTED_VALUE),
+        // Other policies are always understood, as far as the API lets them in.
+        kind => kind.policy_kind().map(|_| policy::accepted::INVALID),
     }
 }
 

@@ -143,6 +143,10 @@ impl Board {
 
     /// A kind cannot be listed or watched. It is told when that is new, and what is true of the whole API once.
     pub(super) fn note_trouble(&self, kind: Kind, plural: &str, trouble: &Trouble) {
+        if trouble.reason == Reason::Absent && kind.is_optional() {
+            tracing::debug!(kind = kind.as_str(), "the API does not serve the kind");
+            return;
+        }
         self.0.metrics.failed(kind, trouble.reason.as_str());
         self.0.metrics.watched(kind, false);
         let text = trouble.in_words(kind, plural);

@@ -33,6 +33,8 @@ pub enum Part {
     Route,
     /// Of one Gateway that a BackendTLSPolicy concerns.
     BackendTlsPolicy,
+    /// Of one Gateway or ListenerSet that a policy of Envoy Gateway's API concerns.
+    Policy,
     ViewPolicy,
 }
 

@@ -302,6 +302,26 @@ reasons! {
         }
     }
 
+    policy = Policy {
+        accepted = Accepted {
+            ACCEPTED: true, "Accepted",
+                "It is in force, wherever no more specific policy of its kind replaces it.",
+                "";
+            INVALID: false, "Invalid",
+                "It has a field or a value that is not supported or cannot be meant; the message names it by its path. Nothing of it is in force.",
+                "Fix or remove the field that the message names ([Policies](../policies.md)).";
+            CONFLICTED: false, "Conflicted",
+                "Another policy of its kind, which the message names, has the same target and is older. That one is in force there.",
+                "Delete one of them, or have them target different objects.";
+            TARGET_NOT_FOUND: false, "TargetNotFound",
+                "Something that it targets does not exist: an object, a listener, or a rule with that name. It is in force for its other targets.",
+                "Fix `targetRefs`, or create what they name.";
+            NO_TARGETS: false, "NoTargets",
+                "Its `targetSelectors` select no object of its namespace, so it is in force nowhere.",
+                "Compare them with the labels of the objects that you mean.";
+        }
+    }
+
     view_policy = ViewPolicy {
         accepted = Accepted {
             ACCEPTED: true, "Accepted",

@@ -3,6 +3,10 @@
 //! A dialect whose proxies merge policies themselves reads what is attached. One whose proxies do not reads what is
 //! effective: of each kind, the policy of the most specific level replaces those of less specific ones.
 
+mod traffic;
+
+pub use traffic::TrafficPolicy;
+
 use crate::{
     Keyed, ListenerId, ListenerOwner, NamedKind, RouteId, Seniority, UpstreamKind, UpstreamTls,
 };
@@ -58,8 +62,6 @@ macro_rules! policy_kinds {
         $(impl OfPolicyKind for $sections {
             const KIND: PolicyKind = PolicyKind::$kind;
 
-            // There may be one kind only.
-            #[allow(irrefutable_let_patterns)]
             fn of(sections: &PolicySections) -> Option<&Self> {
                 if let PolicySections::$kind(sections) = sections { Some(sections) } else { None }
             }
@@ -70,6 +72,8 @@ macro_rules! policy_kinds {
 policy_kinds! {
     /// How TLS is spoken to an upstream.
     BackendTls: UpstreamTls, "BackendTLSPolicy", protects: true;
+    /// How requests are sent to upstreams.
+    BackendTraffic: TrafficPolicy, "BackendTrafficPolicy", protects: false;
 }
 
 /// What a policy is attached to.
@@ -104,10 +108,27 @@ pub enum Effective<T> {
     Closed(PolicyId),
 }
 
+/// What policies ask for the requests of a rule at a listener. There is none for a rule that a policy closes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HttpPolicy {
+    pub traffic: TrafficPolicy,
+}
+
 impl PolicyTarget {
     /// All of a scope.
     pub fn all(scope: PolicyScope) -> Self {
         Self { scope, section: None }
+    }
+}
+
+impl<T> Effective<T> {
+    /// What is to be applied, if anything; or the policy because of which nothing is served.
+    pub fn open(self) -> Result<Option<T>, PolicyId> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::InForce(sections) => Ok(Some(sections)),
+            Self::Closed(policy) => Err(policy),
+        }
     }
 }
 

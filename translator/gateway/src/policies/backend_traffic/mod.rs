@@ -1,0 +1,31 @@
+//! BackendTrafficPolicies: how requests are sent to backends. One file per section.
+
+mod timeout;
+
+use super::{Accepted, Policy, Rejection};
+use crate::objects::Kind;
+use crate::objects::backend_traffic_policy::BackendTrafficPolicySpec;
+use crate::world::Reader;
+use heliograph_model::{PolicyId, PolicyKind, PolicySections, TrafficPolicy};
+use std::fmt;
+
+impl Policy for BackendTrafficPolicySpec {
+    const TARGET_KINDS: &'static [Kind] =
+        &[Kind::Gateway, Kind::ListenerSet, Kind::HTTPRoute, Kind::GRPCRoute];
+
+    fn accept(&self, _reader: &Reader<'_>, _id: &PolicyId) -> Accepted {
+        sections(self).map(PolicySections::BackendTraffic).into()
+    }
+}
+
+fn sections(spec: &BackendTrafficPolicySpec) -> Result<TrafficPolicy, Rejection> {
+    let BackendTrafficPolicySpec { timeout } = spec;
+    let mut policy = TrafficPolicy::default();
+    timeout.iter().try_for_each(|it| timeout::accept(it, &mut policy))?;
+    Ok(policy)
+}
+
+/// A field, by its path, has a value that cannot be meant.
+fn invalid(field: &str, why: impl fmt::Display) -> Rejection {
+    Rejection::invalid(PolicyKind::BackendTraffic, field, why)
+}
