@@ -9,6 +9,7 @@ mod features;
 mod golden;
 mod harness;
 mod mutual_tls;
+mod policies;
 mod redis_access;
 mod redis_cache;
 mod redis_cli;

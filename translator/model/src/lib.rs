@@ -37,7 +37,7 @@ pub use name::{Keyed, Named, NamedKind, ObjectName};
 pub use owner::FleetOwner;
 pub use policy::{
     Effective, HttpPolicy, OfPolicyKind, PolicyAge, PolicyId, PolicyKind, PolicyScope,
-    PolicySections, PolicyTarget, TrafficPolicy, UpstreamObject,
+    PolicySections, PolicyTarget, SecurityPolicy, TrafficPolicy, UpstreamObject,
 };
 pub use port::{Port, ServedListener};
 pub use precedence::Precedence;

@@ -11,6 +11,10 @@ pub(crate) const MOST_BYTES: u64 = timeout::MOST_BYTES;
 /// Adds to a route what policies ask for its requests.
 pub(crate) fn build(rule: &HttpRule, policy: &HttpPolicy, route: &mut Route) {
     // All sections by name, so that a new one cannot be forgotten.
-    let HttpPolicy { traffic: TrafficPolicy { request_timeout } } = policy;
+    let HttpPolicy { security, traffic: TrafficPolicy { request_timeout } } = policy;
+    match security {
+        None => {}
+        Some(sections) => match *sections {},
+    }
     timeout::build(rule, *request_timeout, route);
 }

@@ -41,7 +41,8 @@ pub(crate) struct Parent {
     pub(crate) programmed: Option<Condition>,
     /// The Gateway that it is, or that it adds to.
     gateway: ObjectName,
-    listeners: Vec<ListenerId>,
+    /// Those that count the route as attached, also where they cannot be served.
+    pub(crate) listeners: Vec<ListenerId>,
     hosts: Vec<Host>,
 }
 

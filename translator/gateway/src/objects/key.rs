@@ -40,6 +40,7 @@ impl From<PolicyKind> for Kind {
         match kind {
             PolicyKind::BackendTls => Self::BackendTLSPolicy,
             PolicyKind::BackendTraffic => Self::BackendTrafficPolicy,
+            PolicyKind::Security => Self::SecurityPolicy,
         }
     }
 }

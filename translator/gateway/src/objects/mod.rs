@@ -12,6 +12,7 @@ mod manifest;
 pub mod policy;
 pub mod proxy_config;
 mod secret;
+pub mod security_policy;
 mod seniority;
 mod served;
 
@@ -225,6 +226,7 @@ kinds! {
     GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
     BackendTLSPolicy: backend_tls_policy::BackendTlsPolicy, "gateway.networking.k8s.io" / v1, Namespaced, status;
     BackendTrafficPolicy: backend_traffic_policy::BackendTrafficPolicy, "gateway.envoyproxy.io" / v1alpha1, Namespaced, status;
+    SecurityPolicy: security_policy::SecurityPolicy, "gateway.envoyproxy.io" / v1alpha1, Namespaced, status;
     ReferenceGrant: gateway::ReferenceGrant, "gateway.networking.k8s.io" / v1, Namespaced;
     // Its status has the addresses of a Gateway.
     Service: core::Service, "" / v1, Namespaced;

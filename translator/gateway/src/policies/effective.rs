@@ -42,8 +42,13 @@ impl<'a> Levels<'a> {
     pub(crate) fn http(&self, rule: Option<&str>) -> Result<HttpPolicy, PolicyId> {
         // Everything by name: a kind that is forgotten here is not in force anywhere.
         Ok(HttpPolicy {
+            security: self.effective(rule).open()?.cloned(),
             traffic: self.effective::<TrafficPolicy>(rule).open()?.cloned().unwrap_or_default(),
         })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(Vec::is_empty)
     }
 
     fn effective<T: OfPolicyKind>(&self, rule: Option<&str>) -> Effective<&'a T> {

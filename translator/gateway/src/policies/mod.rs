@@ -6,6 +6,7 @@ mod backend_tls;
 mod backend_traffic;
 mod effective;
 mod rejection;
+mod security;
 mod targets;
 
 pub(crate) use effective::{Levels, rival, upstream_tls};
@@ -14,6 +15,7 @@ pub(crate) use rejection::{Reasons, Rejection};
 use crate::objects::backend_tls_policy::BackendTlsPolicySpec;
 use crate::objects::backend_traffic_policy::BackendTrafficPolicySpec;
 use crate::objects::policy::{PolicyObject, PolicySpec};
+use crate::objects::security_policy::SecurityPolicySpec;
 use crate::objects::{Kind, Typed, created};
 use crate::status::Condition;
 use crate::world::Reader;
@@ -55,6 +57,7 @@ pub(crate) fn accept(reader: &Reader<'_>, id: &PolicyId) -> Option<AcceptedPolic
     match id.kind {
         PolicyKind::BackendTls => accept_spec::<BackendTlsPolicySpec>(reader, id),
         PolicyKind::BackendTraffic => accept_spec::<BackendTrafficPolicySpec>(reader, id),
+        PolicyKind::Security => accept_spec::<SecurityPolicySpec>(reader, id),
     }
 }
 

@@ -40,7 +40,7 @@ impl Reasons {
     pub(crate) fn of(kind: PolicyKind) -> &'static Self {
         match kind {
             PolicyKind::BackendTls => &OF_BACKEND_TLS,
-            PolicyKind::BackendTraffic => &OF_OTHERS,
+            PolicyKind::BackendTraffic | PolicyKind::Security => &OF_OTHERS,
         }
     }
 }
@@ -54,8 +54,21 @@ impl Rejection {
 
     /// The object is not understood.
     pub(super) fn of_fault(kind: PolicyKind, fault: &SpecFault) -> Self {
-        let SpecFault { field, message } = fault.clone();
-        Self { reason: Reasons::of(kind).invalid, field, message }
+        Self::unenforceable(kind, &fault.field, &fault.message)
+    }
+
+    /// Nothing of the policy can be enforced, and this follows from it.
+    pub(super) fn unenforceable(kind: PolicyKind, field: &str, why: &str) -> Self {
+        let effect = match kind {
+            PolicyKind::BackendTraffic => "",
+            PolicyKind::BackendTls => ". Requests to its backends are answered with 500",
+            PolicyKind::Security => {
+                ". SecurityPolicies are not supported, so what it targets is closed and answers 500: delete it, or move what it \
+                 targets to a Gateway of a controller that supports it"
+            }
+        };
+        let message = format!("{why}{effect}");
+        Self { reason: Reasons::of(kind).invalid, field: field.to_owned(), message }
     }
 
     pub(crate) fn condition(&self) -> Condition {

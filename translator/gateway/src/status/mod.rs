@@ -2,6 +2,7 @@
 //! which are the writer's.
 
 mod addresses;
+mod closed;
 mod condition;
 mod features;
 mod policy;
@@ -294,6 +295,9 @@ fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
             let mut conditions = Conditions::from(conditions);
             if let Some(programmed) = &parent.programmed {
                 conditions.set(programmed.clone());
+            }
+            if let Some(closed) = closed::condition(reader, &id, rules, parent) {
+                conditions.set(closed);
             }
             if let Some(left_out) = left_out::condition(reader, &parent.fleet, key) {
                 conditions.set(left_out);

@@ -74,6 +74,8 @@ policy_kinds! {
     BackendTls: UpstreamTls, "BackendTLSPolicy", protects: true;
     /// How requests are sent to upstreams.
     BackendTraffic: TrafficPolicy, "BackendTrafficPolicy", protects: false;
+    /// Which requests are served.
+    Security: SecurityPolicy, "SecurityPolicy", protects: true;
 }
 
 /// What a policy is attached to.
@@ -94,6 +96,11 @@ pub enum PolicyScope {
     Upstream(UpstreamObject),
 }
 
+/// What is asked of requests before they are served. No section of it is supported, so there is no value of it: where a
+/// policy of the kind is attached, nothing is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum SecurityPolicy {}
+
 /// What the policies of one kind come to in one place.
 ///
 /// A policy that protects and cannot be enforced is not the same as none: whoever reads this has to handle
@@ -111,6 +118,7 @@ pub enum Effective<T> {
 /// What policies ask for the requests of a rule at a listener. There is none for a rule that a policy closes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HttpPolicy {
+    pub security: Option<SecurityPolicy>,
     pub traffic: TrafficPolicy,
 }
 

@@ -251,6 +251,10 @@ reasons! {
                 "More proxies reject it than accept it, so the tables are published without it: its requests are answered with 500, and matches that \
                  Envoy itself rejects are dropped. The message has Envoy's words. All other routes are served.",
                 "Fix what Envoy names. The route is tried again when it changes, or when its annotation `heliograph.dev/retry` does.";
+            CLOSED: false, "ClosedByPolicy",
+                "A policy that protects it, or its Gateway or listener, cannot be enforced; the message names the policy, and the rules where it is not all of them. \
+                 Their requests are answered with 500, calls of gRPC with UNAVAILABLE: to serve them unprotected would be worse.",
+                "See the conditions of the policy; fix or delete it.";
             TOO_LARGE: false, "TooLarge",
                 "It is for hostnames that other namespaces name, too, and its copies there take more than the namespace's share of a route table. It is \
                  served at all other hostnames; at those of the namespaces in the message it is not.",

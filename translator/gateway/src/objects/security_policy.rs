@@ -1,0 +1,14 @@
+//! SecurityPolicies of Envoy Gateway's API. None of their fields is supported but those that name targets.
+
+use super::policy::{PolicyObject, PolicySpec, TargetFields};
+use serde::Deserialize;
+
+pub type SecurityPolicy = PolicyObject<SecurityPolicySpec>;
+
+/// Which requests are served.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct SecurityPolicySpec {}
+
+impl PolicySpec for SecurityPolicySpec {
+    const TARGETS: TargetFields = TargetFields::All;
+}
