@@ -263,7 +263,7 @@ const OPEN_WITHIN: Duration = Duration::from_secs(5);
 fn addresses(ports: &[InfraPort]) -> String {
     let addresses: Vec<String> = ports
         .iter()
-        .map(|InfraPort { port, bind_port }| {
+        .map(|InfraPort { port, bind_port, .. }| {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, *bind_port));
             if port == bind_port {
                 address.to_string()
@@ -321,10 +321,11 @@ fn warn_of_clashes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heliograph_model::TransportPort;
 
     fn infra(name: &str, ports: &[u16]) -> (FleetName, Arc<Infra>) {
         let fleet = FleetName::new("default", name);
-        let ports = ports.iter().copied().map(InfraPort::new).collect();
+        let ports = ports.iter().copied().map(TransportPort::tcp).map(InfraPort::new).collect();
         (fleet.clone(), Arc::new(Infra { fleet, ports, proxies: None }))
     }
 

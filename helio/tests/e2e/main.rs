@@ -31,6 +31,7 @@ mod routing;
 mod running;
 #[path = "../../../shared/store/tests/servers/mod.rs"]
 mod servers;
+mod tcp;
 mod tls;
 mod traffic;
 mod views;

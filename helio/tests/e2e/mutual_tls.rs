@@ -33,6 +33,7 @@ async fn clients_and_backends_are_verified_and_nobody_is_spoken_to_in_plain_text
             authority.secret("web", "web.test") + &authority.secret("proxy", "proxy.test");
         write(directory, "secrets.yaml", &(secrets + &authority.config_map()));
         write(directory, "routes.yaml", ROUTES);
+        write(directory, "policies.yaml", POLICIES);
     });
     helio.until_ready().await;
 
@@ -49,19 +50,19 @@ async fn clients_and_backends_are_verified_and_nobody_is_spoken_to_in_plain_text
 }
 
 /// A certificate and its key in PEM.
-type Issued = (String, String);
+pub(crate) type Issued = (String, String);
 
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    fn issue(&self, name: &str) -> Issued {
+    pub(crate) fn issue(&self, name: &str) -> Issued {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
@@ -93,7 +94,7 @@ stringData:
         )
     }
 
-    fn config_map(&self) -> String {
+    pub(crate) fn config_map(&self) -> String {
         let certificate = indented(&self.0.pem());
         format!(
             "
@@ -172,7 +173,9 @@ async fn backend(authority: &Authority) -> u16 {
     port
 }
 
-fn der((certificate, key): &Issued) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+pub(crate) fn der(
+    (certificate, key): &Issued,
+) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
     let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
     (chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap())
 }
@@ -202,7 +205,10 @@ spec:
   - {matches: [{path: {value: /good}}], backendRefs: [{name: good, port: 80}]}
   - {matches: [{path: {value: /wrong}}], backendRefs: [{name: wrong, port: 80}]}
   - {matches: [{path: {value: /broken}}], backendRefs: [{name: broken, port: 80}]}
----
+";
+
+/// For three Services: `good` is verified, `wrong` by a name that it does not have, and `broken` cannot be.
+pub(crate) const POLICIES: &str = "
 apiVersion: gateway.networking.k8s.io/v1
 kind: BackendTLSPolicy
 metadata: {name: good}

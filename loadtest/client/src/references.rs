@@ -6,18 +6,21 @@ use heliograph_envoy::envoy::config::core::v3::{
     TransportSocket, TypedExtensionConfig, transport_socket,
 };
 use heliograph_envoy::envoy::config::endpoint::v3::ClusterLoadAssignment;
-use heliograph_envoy::envoy::config::listener::v3::{Filter, Listener, filter, listener_filter};
+use heliograph_envoy::envoy::config::listener::v3::{
+    Filter, FilterChain, Listener, filter, listener_filter,
+};
 use heliograph_envoy::envoy::config::route::v3::route::Action;
 use heliograph_envoy::envoy::config::route::v3::route_action::ClusterSpecifier;
 use heliograph_envoy::envoy::config::route::v3::{RouteAction, RouteConfiguration};
 use heliograph_envoy::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, http_connection_manager::RouteSpecifier, http_filter,
 };
+use heliograph_envoy::envoy::extensions::filters::network::tcp_proxy::v3::{TcpProxy, tcp_proxy};
 use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::{
     CommonTlsContext, DownstreamTlsContext, Secret, UpstreamTlsContext,
     common_tls_context::ValidationContextType,
 };
-use heliograph_envoy::{Message, type_url};
+use heliograph_envoy::{Message, Name, type_url};
 use heliograph_snapshot::ResourceType;
 
 /// `None`: this is no such resource.
@@ -47,10 +50,14 @@ pub(crate) fn needs(kind: ResourceType, body: &[u8]) -> Vec<(ResourceType, Strin
     }
 }
 
-/// All that a resource refers to: what Envoy asks for because of it, and the clusters that its routes lead to.
+/// All that a resource refers to: what Envoy asks for because of it, and the clusters that its requests or connections go to.
 pub fn references(kind: ResourceType, body: &[u8]) -> Vec<(ResourceType, String)> {
     match kind {
         ResourceType::Route => RouteConfiguration::decode(body).map(table).unwrap_or_default(),
+        ResourceType::Listener => {
+            let proxied = Listener::decode(body).map(proxied).unwrap_or_default();
+            needs(kind, body).into_iter().chain(proxied).collect()
+        }
         _ => needs(kind, body),
     }
 }
@@ -98,12 +105,12 @@ fn cluster(cluster: Cluster) -> Vec<(ResourceType, String)> {
 
 fn listener(listener: Listener) -> Vec<(ResourceType, String)> {
     let mut found = Vec::new();
-    for filter in listener.listener_filters {
+    for filter in &listener.listener_filters {
         if let Some(listener_filter::ConfigType::ConfigDiscovery(_)) = filter.config_type {
-            found.push((ResourceType::ExtensionConfig, filter.name));
+            found.push((ResourceType::ExtensionConfig, filter.name.clone()));
         }
     }
-    for chain in listener.filter_chains.iter().chain(&listener.default_filter_chain) {
+    for chain in chains(&listener) {
         chain.transport_socket.iter().for_each(|socket| secrets(socket, &mut found));
         chain.filters.iter().for_each(|filter| network_filter(filter, &mut found));
     }
@@ -132,6 +139,33 @@ fn network_filter(filter: &Filter, found: &mut Vec<(ResourceType, String)>) {
             found.push((ResourceType::ExtensionConfig, filter.name));
         }
     }
+}
+
+/// The clusters that connections are passed on to.
+fn proxied(listener: Listener) -> Vec<(ResourceType, String)> {
+    let proxies = chains(&listener).flat_map(filters::<TcpProxy>);
+    let clusters = proxies.flat_map(|proxy| match proxy.cluster_specifier {
+        Some(tcp_proxy::ClusterSpecifier::Cluster(name)) => vec![name],
+        Some(tcp_proxy::ClusterSpecifier::WeightedClusters(weighted)) => {
+            weighted.clusters.into_iter().map(|cluster| cluster.name).collect()
+        }
+        None => Vec::new(),
+    });
+    clusters.map(|name| (ResourceType::Cluster, name)).collect()
+}
+
+fn chains(listener: &Listener) -> impl Iterator<Item = &FilterChain> {
+    listener.filter_chains.iter().chain(&listener.default_filter_chain)
+}
+
+/// The filters of one type.
+fn filters<T: Message + Name + Default>(chain: &FilterChain) -> impl Iterator<Item = T> {
+    chain.filters.iter().filter_map(|filter| match &filter.config_type {
+        Some(filter::ConfigType::TypedConfig(config)) if config.type_url == type_url::<T>() => {
+            Some(T::decode(config.value.clone()).unwrap_or_default())
+        }
+        _ => None,
+    })
 }
 
 fn secrets(socket: &TransportSocket, found: &mut Vec<(ResourceType, String)>) {

@@ -41,7 +41,7 @@ fn build(id: &UpstreamId, transport_socket: Option<TransportSocket>) -> envoy::C
         // An endpoint that is gone from Kubernetes is gone, whatever health checks last said.
         ignore_health_on_host_removal: true,
         typed_extension_protocol_options: match id.protocol {
-            UpstreamProtocol::Http1 => Default::default(),
+            UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => Default::default(),
             UpstreamProtocol::Http2 => [(
                 "envoy.extensions.upstreams.http.v3.HttpProtocolOptions".to_owned(),
                 any(&http2()),

@@ -17,6 +17,7 @@ pub mod rejection;
 mod route;
 mod secret;
 mod table;
+mod tcp_proxy;
 mod tls;
 mod virtual_host;
 

@@ -1,9 +1,9 @@
 use heliograph_model::{
-    EscapedSlashes, HeadersWithUnderscores, Hostname, HttpSettings, Listener, Port, Protocol,
+    EscapedSlashes, HeadersWithUnderscores, Hostname, HttpSettings, Listener, Port, Protocol, Traffic,
 };
 use crate::names;
 use crate::endpoints::socket_address;
-use crate::{ads, duration, tls};
+use crate::{ads, duration, tcp_proxy, tls};
 use crate::filters;
 use heliograph_envoy::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction;
 use heliograph_envoy::envoy::config::core::v3::{Http2ProtocolOptions, HttpProtocolOptions};
@@ -36,20 +36,28 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// What proxies bind for one port.
 pub fn listener(port: &Port) -> Arc<Resource> {
     let chains = filter_chains(port);
-    let by_sni = port.is_shared || chains.iter().any(|chain| chain.transport_socket.is_some());
-    let name = names::listener(port.port.port);
+    let is_secure = || chains.iter().any(|chain| chain.transport_socket.is_some());
+    // It waits for the first bytes of a client, and of a protocol in which the server begins there are none.
+    let by_first_bytes = may_be_mixed(port) && (port.is_shared || is_secure());
+    let name = names::listener(port.port.transport_port());
     let message = envoy::Listener {
         name: name.clone(),
         address: Some(socket_address("0.0.0.0".to_owned(), port.port.bind_port)),
         filter_chains: chains,
-        listener_filters: if by_sni { vec![tls_inspector()] } else { Vec::new() },
+        listener_filters: if by_first_bytes { vec![tls_inspector()] } else { Vec::new() },
         per_connection_buffer_limit_bytes: Some(UInt32Value { value: CONNECTION_BUFFER }),
         ..Default::default()
     };
     Arc::new(Resource::new(name, message.encode_to_vec().into()))
 }
 
-/// One chain for all HTTP listeners of the port, and one for each HTTPS listener, chosen by SNI.
+/// Whether listeners with several protocols may share the port.
+fn may_be_mixed(port: &Port) -> bool {
+    port.listeners.iter().all(|served| served.listener.protocol.may_share_port())
+}
+
+/// One chain for all HTTP listeners of the port, and one for each HTTPS listener, chosen by SNI. A listener whose connections
+/// are passed on is alone.
 fn filter_chains(port: &Port) -> Vec<FilterChain> {
     // By name: the order in which listeners are written decides nothing.
     let mut chains: BTreeMap<String, FilterChain> = BTreeMap::new();
@@ -57,19 +65,26 @@ fn filter_chains(port: &Port) -> Vec<FilterChain> {
     // Where Gateways share a port, the first of one to speak another protocol must not end the connections of the others.
     let is_mixed = port.is_shared || (speaks(Protocol::Http) && speaks(Protocol::Https));
     for served in &port.listeners {
-        let (listener, table) = (&served.listener, names::table(&served.table));
-        chains.entry(table.clone()).or_insert_with(|| FilterChain {
+        let listener = &served.listener;
+        let name = match &served.traffic {
+            Traffic::Requests(table) => names::table(table),
+            Traffic::Connections(_) => names::connections(listener),
+        };
+        chains.entry(name.clone()).or_insert_with(|| FilterChain {
             filter_chain_match: chosen_by(listener, is_mixed),
-            filters: vec![connection_manager(&table, &port.http)],
+            filters: vec![match &served.traffic {
+                Traffic::Requests(_) => connection_manager(&name, &port.http),
+                Traffic::Connections(route) => tcp_proxy::proxy(&name, route.as_ref()),
+            }],
             transport_socket: match listener.protocol {
-                Protocol::Http => None,
+                Protocol::Http | Protocol::Tcp => None,
                 Protocol::Https => Some(tls::downstream(served)),
             },
             transport_socket_connect_timeout: match listener.protocol {
-                Protocol::Http => None,
+                Protocol::Http | Protocol::Tcp => None,
                 Protocol::Https => Some(duration(HANDSHAKE)),
             },
-            name: table,
+            name,
             ..Default::default()
         });
     }
@@ -80,11 +95,11 @@ fn filter_chains(port: &Port) -> Vec<FilterChain> {
 fn chosen_by(listener: &Listener, is_mixed: bool) -> Option<FilterChainMatch> {
     let chosen = FilterChainMatch {
         server_names: match (listener.protocol, &listener.hostname) {
-            (Protocol::Http, _) | (Protocol::Https, Hostname::Any) => Vec::new(),
+            (Protocol::Http | Protocol::Tcp, _) | (Protocol::Https, Hostname::Any) => Vec::new(),
             (Protocol::Https, hostname) => vec![hostname.to_string()],
         },
         transport_protocol: match (is_mixed, listener.protocol) {
-            (false, _) => String::new(),
+            (false, _) | (true, Protocol::Tcp) => String::new(),
             (true, Protocol::Http) => "raw_buffer".to_owned(),
             (true, Protocol::Https) => "tls".to_owned(),
         },

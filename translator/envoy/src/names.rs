@@ -1,12 +1,15 @@
 //! The names that Envoy knows things by. Who reads its dumps and logs finds the object in them.
 
 use heliograph_model::{
-    ListenerId, NamedKind, ObjectName, RouteId, SecretId, TableKey, TableParts, UpstreamId,
-    UpstreamKind,
+    Listener, ListenerId, NamedKind, ObjectName, RouteId, SecretId, TableKey, TableParts,
+    TransportPort, UpstreamId, UpstreamKind,
 };
 
-/// A listener: whatever shares a port shares it.
-pub fn listener(port: u16) -> String {
+/// Names no cluster: Envoy answers what is sent there with the code for a cluster that is not found, and closes connections.
+pub(crate) const NO_CLUSTER: &str = "invalid-backend";
+
+/// A listener: whatever shares a port shares it. `port/80`, `port/53/udp`.
+pub fn listener(port: TransportPort) -> String {
     format!("port/{port}")
 }
 
@@ -14,7 +17,7 @@ pub fn secret(secret: &SecretId) -> String {
     format!("secret/{}", secret.0)
 }
 
-/// A cluster and its endpoints: `service/shop/cart/8080`, and `service/shop/cart/8080/http2` where that is spoken.
+/// A cluster and its endpoints: `service/shop/cart/8080`, and `service/shop/cart/8080/http2` or `…/tcp` where that is spoken.
 pub fn cluster(upstream: &UpstreamId) -> String {
     upstream.to_string()
 }
@@ -26,6 +29,13 @@ pub fn table(table: &TableKey) -> String {
         None => format!("http/{port}"),
         Some(listener) => format!("https/{port}/{}", listener_id(listener)),
     }
+}
+
+/// What a port has for a listener whose connections are passed on: `tcp/5432/gateway/shop/db/postgres`.
+pub fn connections(listener: &Listener) -> String {
+    let Listener { port, id, .. } = listener;
+    let transport = port.transport.as_str().to_ascii_lowercase();
+    format!("{transport}/{}/{}", port.number, listener_id(id))
 }
 
 /// What the names of a route's entries in a table begin with: `httproute/shop/cart`.

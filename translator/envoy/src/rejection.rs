@@ -1,9 +1,10 @@
-//! What Envoy's words about the rejection of a table mean. They are a hint and no proof: some of them are a tenant's.
+//! What Envoy's words about a rejection mean. They are a hint and no proof: some of them are a tenant's.
 
+use crate::names as names_of;
 use bytes::Bytes;
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
-use heliograph_model::{NamedKind, ObjectName, RouteId, RouteKind};
+use heliograph_model::{NamedKind, ObjectName, RouteId, RouteKind, TcpRoute};
 use std::collections::BTreeSet;
 
 /// How many of the texts that words quote are looked for: a client may quote as many as it likes.
@@ -11,6 +12,9 @@ pub const QUOTES: usize = 4;
 
 /// Words shorter than this are in every route.
 const TELLING: usize = 4;
+
+/// What Envoy says of a message that breaks a rule of its own definition.
+const VALIDATION: &str = "Proto constraint validation failed";
 
 /// A match of a route that words mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,6 +120,15 @@ pub fn routes_in(table: &Bytes) -> BTreeSet<Vec<u8>> {
     let table = RouteConfiguration::decode(table.as_ref()).unwrap_or_default();
     let routes = table.virtual_hosts.into_iter().flat_map(|host| host.routes);
     routes.map(|route| route.encode_to_vec()).collect()
+}
+
+/// Whether what Envoy says of a rejected listener is about the targets of its route, and not about the rest of it.
+pub fn means_targets(route: &TcpRoute, words: &str) -> bool {
+    // Its validation names the field, behind a copy of the whole filter with the names of all clusters.
+    if words.contains(VALIDATION) {
+        return words.contains("WeightedCluster");
+    }
+    names(words).any(|name| route.upstreams().any(|upstream| names_of::cluster(upstream) == name))
 }
 
 /// Where a route of Envoy's comes from: `httproute/shop/cart/0/1` is match 1 of rule 0.

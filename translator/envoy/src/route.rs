@@ -27,9 +27,6 @@ use heliograph_model::{
 };
 use std::borrow::Cow;
 
-/// Names no cluster: Envoy answers what is sent there with the code for a cluster that is not found.
-const NO_CLUSTER: &str = "invalid-backend";
-
 /// One match of a rule as Envoy reads it: one route, and one more for each backend with filters that Envoy has for routes
 /// only.
 pub(crate) fn routes(
@@ -265,7 +262,7 @@ fn share(target: &WeightedTarget) -> ClusterWeight {
     let mut share = ClusterWeight {
         name: match &target.target {
             Target::Upstream(backend) => names::cluster(backend),
-            Target::Invalid => NO_CLUSTER.to_owned(),
+            Target::Invalid => names::NO_CLUSTER.to_owned(),
         },
         weight: Some(UInt32Value { value: target.weight }),
         ..Default::default()

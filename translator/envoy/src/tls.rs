@@ -47,8 +47,10 @@ pub(super) fn upstream(
     certificate: Option<&SecretId>,
 ) -> TransportSocket {
     let alpn = match protocol {
-        UpstreamProtocol::Http1 => "http/1.1",
-        UpstreamProtocol::Http2 => "h2",
+        UpstreamProtocol::Http1 => Some("http/1.1"),
+        UpstreamProtocol::Http2 => Some("h2"),
+        // What clients speak is not known.
+        UpstreamProtocol::Tcp => None,
     };
     let trusted_ca = match &tls.trust {
         Trust::System => DataSource {
@@ -65,7 +67,7 @@ pub(super) fn upstream(
     socket(any(&UpstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
             tls_certificate_sds_secret_configs: certificate.map(secret).into_iter().collect(),
-            alpn_protocols: vec![alpn.to_owned()],
+            alpn_protocols: alpn.map(str::to_owned).into_iter().collect(),
             validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
             ..Default::default()
         }),

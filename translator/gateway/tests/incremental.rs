@@ -532,3 +532,98 @@ spec:
     let outcome = change(&mut world, to_another(1, "/"));
     assert_eq!(outcome.work.of("plan"), 1, "service-1 is reached no more: {:?}", outcome.work);
 }
+
+/// A listener for TCP and a route at it, for each index, each with its own Service and endpoints.
+fn tcp_world(size: usize) -> World {
+    let mut world = World::new();
+    let listeners: String = (0..size)
+        .map(|index| format!("  - {{name: tcp-{index}, port: {}, protocol: TCP}}\n", 9000 + index))
+        .collect();
+    let gateway = format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {{name: web, namespace: shop}}
+spec:
+  gatewayClassName: heliograph
+  listeners:
+  - {{name: http, port: 8080, protocol: HTTP}}
+{listeners}"
+    );
+    apply(&mut world, [object(CLASS), object(&gateway)]);
+    for index in 0..size {
+        let route = tcp_route("route", index, index, 2020);
+        apply(&mut world, [service(index), slice(index, "10.0.0.1"), route]);
+    }
+    world.settle();
+    world
+}
+
+/// At the listener of this index, to the Service of another.
+fn tcp_route(name: &str, listener: usize, service: usize, year: u16) -> Object {
+    object(&format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: TCPRoute
+metadata: {{name: {name}-{listener}, namespace: shop, creationTimestamp: '{year}-01-01T00:00:00Z'}}
+spec:
+  parentRefs: [{{name: web, sectionName: tcp-{listener}}}]
+  rules: [{{backendRefs: [{{name: service-{service}, port: 80}}]}}]
+"
+    ))
+}
+
+#[test]
+fn an_endpoint_change_among_a_hundred_tcp_routes_translates_one_endpoints_resource() {
+    let mut world = tcp_world(100);
+    let outcome = change(&mut world, slice(50, "10.0.0.2"));
+    assert_eq!(work(&outcome), [("endpoints", 1)]);
+    let endpoints = (ResourceType::Endpoints, "service/shop/service-50/80/tcp".to_owned());
+    assert_eq!(changed(&outcome), [endpoints]);
+}
+
+#[test]
+fn one_changed_tcp_route_among_a_hundred_translates_its_listener_alone() {
+    let mut world = tcp_world(100);
+    let outcome = change(&mut world, tcp_route("route", 50, 51, 2020));
+    let expected = [
+        ("attachment", 1),
+        ("forwarding", 1),
+        ("listener", 1),
+        ("placement", 1),
+        ("rules", 1),
+        ("status", 1),
+    ];
+    assert_eq!(work(&outcome), expected);
+    let gone = |kind| (kind, "-service/shop/service-50/80/tcp".to_owned());
+    let expected = [
+        (ResourceType::Listener, "port/9050".to_owned()),
+        gone(ResourceType::Cluster),
+        gone(ResourceType::Endpoints),
+    ];
+    let mut found = changed(&outcome);
+    found.sort_by_key(|(kind, _)| std::cmp::Reverse(*kind));
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(expected.iter().all(|it| found.contains(it)), "{found:?}");
+}
+
+#[test]
+fn a_younger_tcp_route_changes_nothing_that_is_served_until_the_older_one_goes() {
+    let mut world = tcp_world(3);
+    let outcome = change(&mut world, tcp_route("younger", 1, 2, 2021));
+    assert_eq!(changed(&outcome), []);
+    assert_eq!(outcome.work.of("listener"), 0, "{:?}", outcome.work);
+    world.apply(Event::Deleted(tcp_route("route", 1, 1, 2020).key()));
+    let outcome = world.settle();
+    let listener = (ResourceType::Listener, "port/9001".to_owned());
+    assert!(changed(&outcome).contains(&listener), "{outcome:?}");
+    assert_eq!(outcome.work.of("listener"), 1, "{:?}", outcome.work);
+}
+
+#[test]
+fn routes_over_http_cost_a_tcp_listener_nothing() {
+    let mut world = tcp_world(3);
+    let outcome = change(&mut world, route("web", 9, "new.example.com", "/"));
+    assert_eq!(outcome.work.of("forwarding"), 0, "{:?}", outcome.work);
+    assert_eq!(outcome.work.of("listener"), 0, "{:?}", outcome.work);
+}

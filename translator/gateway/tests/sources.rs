@@ -22,6 +22,8 @@ spec:
   - {name: http, port: 80, protocol: HTTP}
   - {name: inner, port: 80, protocol: HTTP, hostname: inner.test}
   - {name: other, port: 90, protocol: HTTP}
+  - {name: wires, port: 100, protocol: TCP}
+  - {name: idle, port: 101, protocol: TCP}
 ---
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -46,6 +48,20 @@ kind: HTTPRoute
 metadata: {name: alone, namespace: shop}
 spec:
   parentRefs: [{name: web, sectionName: other}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: TCPRoute
+metadata: {name: wires, namespace: shop, creationTimestamp: '2026-01-01T00:00:00Z'}
+spec:
+  parentRefs: [{name: web, sectionName: wires}]
+  rules: [{backendRefs: [{name: cart, port: 80}, {name: pay, port: 80}]}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: TCPRoute
+metadata: {name: younger, namespace: shop, creationTimestamp: '2026-02-02T00:00:00Z'}
+spec:
+  parentRefs: [{name: web, sectionName: wires}]
+  rules: [{backendRefs: [{name: pay, port: 80}]}]
 ---
 apiVersion: v1
 kind: Service
@@ -104,6 +120,13 @@ fn every_resource_knows_what_it_was_made_from() {
             ["HTTPRoute shop/cart", "HTTPRoute shop/pay", "Service shop/cart"]
         );
     }
+    let wires = ["gateway/shop/web/wires", "TCPRoute shop/wires"];
+    assert_eq!(sources(ResourceType::Listener, "port/100"), wires);
+    assert_eq!(sources(ResourceType::Listener, "port/101"), ["gateway/shop/web/idle"]);
+    for kind in [ResourceType::Cluster, ResourceType::Endpoints] {
+        let of_pay = ["TCPRoute shop/wires", "Service shop/pay"];
+        assert_eq!(sources(kind, "service/shop/pay/80/tcp"), of_pay);
+    }
     assert_eq!(sources(ResourceType::Route, "http/81"), [] as [&str; 0]);
     let made: Vec<_> =
         world.resources(&fleet()).map(|(kind, it)| (kind, it.name.clone())).collect();
@@ -141,6 +164,37 @@ fn a_table_is_blamed_on_the_route_that_envoy_means() {
     }
     let alone = self::blamed(&world, ResourceType::Route, "http/90", "no");
     assert_eq!(alone, ["HTTPRoute shop/alone"], "there is nothing else in the table");
+}
+
+/// Words as a real Envoy 1.40 has them.
+#[test]
+fn a_listener_is_blamed_on_its_tcp_route_where_envoy_means_what_that_says() {
+    let world = world();
+    let blamed = |words: &str| blamed(&world, ResourceType::Listener, "port/100", words);
+    let copy = "stat_prefix: \"x\" weighted_clusters { clusters { name: \"service/shop/cart/80/tcp\" } } : \
+                Proto constraint validation failed";
+    let of_route = [
+        format!(
+            "Error adding/updating listener(s) port/100: {copy} (TcpProxyValidationError.WeightedClusters: embedded message failed \
+             validation | caused by WeightedClusterValidationError.Clusters: value must contain at least 1 item(s))"
+        ),
+        "Error adding/updating listener(s) port/100: unknown cluster 'service/shop/cart/80/tcp'"
+            .to_owned(),
+    ];
+    for words in of_route {
+        assert_eq!(blamed(&words), ["TCPRoute shop/wires"], "{words}");
+    }
+    let of_listener = [
+        format!(
+            "Error adding/updating listener(s) port/100: {copy} (TcpProxyValidationError.StatPrefix: value length must be at least 1 \
+             characters)"
+        ),
+        "cannot bind '0.0.0.0:10100': Address already in use".to_owned(),
+        "unknown cluster 'service/shop/other/80/tcp'".to_owned(),
+    ];
+    for words in of_listener {
+        assert_eq!(blamed(&words), ["gateway/shop/web/wires"], "{words}");
+    }
 }
 
 #[test]

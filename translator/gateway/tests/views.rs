@@ -161,6 +161,34 @@ fn who_may_not_see_a_listener_sees_nothing_that_is_there_for_it_alone() {
     assert!(scene.condition("Accepted").0);
 }
 
+/// Where connections go is seen by those alone who see the listener, as with requests.
+#[test]
+fn who_may_not_see_a_tcp_listener_does_not_see_where_its_connections_go() {
+    let mut scene = Scene::new(&policy("{namespaces: [shop]}", "[{only: {listeners: [wires]}}]"));
+    let inner = "  - {name: inner, port: 8081, protocol: HTTP}";
+    let wires = "  - {name: wires, port: 8081, protocol: TCP}";
+    scene.apply(&BASE.split("---").nth(1).unwrap().replace(inner, wires));
+    scene.apply(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: TCPRoute
+metadata: {name: wires, namespace: shop}
+spec:
+  parentRefs: [{name: web, sectionName: wires}]
+  rules: [{backendRefs: [{name: both, port: 80}]}]
+",
+    );
+    assert!(scene.condition("Accepted").0);
+    assert_eq!(names(&scene.view(&of("elsewhere"))), OPEN);
+    let seen = names(&scene.view(&of("shop")));
+    let more: Vec<_> = seen.iter().filter(|name| !OPEN.contains(&name.as_str())).collect();
+    let cluster = "service/shop/both/80/tcp";
+    assert_eq!(
+        more,
+        [&format!("cluster {cluster}"), &format!("endpoints {cluster}"), "listener port/8081"]
+    );
+}
+
 #[test]
 fn a_refused_policy_shows_nobody_what_is_for_some() {
     let rules =

@@ -1,4 +1,6 @@
-use crate::{ClientValidation, FleetOwner, Hostname, ListenerId, SecretId};
+use crate::{
+    ClientValidation, FleetOwner, Hostname, ListenerId, SecretId, Transport, TransportPort,
+};
 use heliograph_snapshot::FleetName;
 use serde::Serialize;
 use std::ops::Deref;
@@ -24,7 +26,8 @@ pub struct Fleet {
 #[serde(rename_all = "camelCase")]
 pub struct Listener {
     pub id: ListenerId,
-    pub port: u16,
+    #[serde(flatten)]
+    pub port: TransportPort,
     pub protocol: Protocol,
     pub hostname: Hostname,
     /// The Secrets with the certificates of an HTTPS listener.
@@ -76,6 +79,8 @@ pub enum HeadersWithUnderscores {
 pub enum Protocol {
     Http,
     Https,
+    /// Connections are passed on as they are.
+    Tcp,
 }
 
 /// A port of a fleet.
@@ -86,9 +91,11 @@ pub struct InfraPort {
     pub port: u16,
     /// As the proxy binds it.
     pub bind_port: u16,
+    #[serde(skip_serializing_if = "Transport::is_tcp")]
+    pub transport: Transport,
 }
 
-/// Which route table a listener uses. Listeners for plain HTTP on a port share one, since they are told apart by the host of
+/// Which route table a listener uses, if it is for HTTP. Listeners for plain HTTP on a port share one, since they are told apart by the host of
 /// a request alone; a TLS listener is chosen by SNI and has its own. It is cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableKey(Arc<TableParts>);
@@ -124,11 +131,34 @@ impl Default for HttpSettings {
     }
 }
 
+impl Protocol {
+    pub fn transport(self) -> Transport {
+        match self {
+            Self::Http | Self::Https | Self::Tcp => Transport::Tcp,
+        }
+    }
+
+    /// Whether a listener for this protocol leaves room on its port for others of which that is true, too. HTTP and HTTPS differ
+    /// in the first bytes that a client sends; a client that speaks another protocol may wait for the server to begin.
+    pub fn may_share_port(self) -> bool {
+        match self {
+            Self::Http | Self::Https => true,
+            Self::Tcp => false,
+        }
+    }
+}
+
 impl InfraPort {
     /// A proxy runs without the privilege to bind a port below 1024, so it binds another and whatever stands in
     /// front, a Service as a rule, maps the one to the other.
-    pub fn new(port: u16) -> Self {
-        Self { port, bind_port: if port < 1024 { port + 10_000 } else { port } }
+    pub fn new(port: TransportPort) -> Self {
+        let TransportPort { number: port, transport } = port;
+        Self { port, bind_port: if port < 1024 { port + 10_000 } else { port }, transport }
+    }
+
+    /// The port that clients see, with its transport.
+    pub fn transport_port(self) -> TransportPort {
+        TransportPort { number: self.port, transport: self.transport }
     }
 }
 
@@ -157,12 +187,14 @@ impl TableKey {
         Self(Arc::new(TableParts { fleet, port, listener }))
     }
 
-    pub fn of(fleet: &FleetName, listener: &Listener) -> Self {
+    /// `None`: the listener is not for requests.
+    pub fn of(fleet: &FleetName, listener: &Listener) -> Option<Self> {
         let own = match listener.protocol {
             Protocol::Http => None,
             Protocol::Https => Some(listener.id.clone()),
+            Protocol::Tcp => return None,
         };
-        Self::new(fleet.clone(), listener.port, own)
+        Some(Self::new(fleet.clone(), listener.port.number, own))
     }
 }
 

@@ -13,6 +13,7 @@ pub type RouteId = Keyed<RouteKind>;
 pub enum RouteKind {
     Http,
     Grpc,
+    Tcp,
 }
 
 /// A listener. There are many values that name one, so it is cheap to clone.
@@ -60,6 +61,8 @@ pub enum UpstreamKind {
 pub enum UpstreamProtocol {
     Http1,
     Http2,
+    /// Whatever clients speak.
+    Tcp,
 }
 
 impl ListenerId {
@@ -77,7 +80,7 @@ impl Deref for ListenerId {
 }
 
 impl RouteKind {
-    pub const ALL: &[Self] = &[Self::Http, Self::Grpc];
+    pub const ALL: &[Self] = &[Self::Http, Self::Grpc, Self::Tcp];
 }
 
 impl NamedKind for RouteKind {
@@ -85,6 +88,7 @@ impl NamedKind for RouteKind {
         match self {
             Self::Http => "HTTPRoute",
             Self::Grpc => "GRPCRoute",
+            Self::Tcp => "TCPRoute",
         }
     }
 }
@@ -114,13 +118,14 @@ impl fmt::Display for ListenerId {
     }
 }
 
-/// `service/shop/cart/8080`, and `service/shop/cart/8080/http2` where that is spoken.
+/// `service/shop/cart/8080`, and `service/shop/cart/8080/http2` or `…/tcp` where that is spoken.
 impl fmt::Display for UpstreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.kind.as_str().to_ascii_lowercase(), self.name, self.port)?;
         match self.protocol {
             UpstreamProtocol::Http1 => Ok(()),
             UpstreamProtocol::Http2 => f.write_str("/http2"),
+            UpstreamProtocol::Tcp => f.write_str("/tcp"),
         }
     }
 }

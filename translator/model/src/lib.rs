@@ -19,7 +19,9 @@ mod port;
 mod precedence;
 mod route;
 mod seniority;
+mod tcp_route;
 mod tls;
+mod transport;
 mod upstream;
 
 pub use fleet::{
@@ -39,7 +41,7 @@ pub use policy::{
     Effective, HttpPolicy, OfPolicyKind, PolicyAge, PolicyId, PolicyKind, PolicyScope,
     PolicySections, PolicyTarget, SecurityPolicy, TrafficPolicy, UpstreamObject,
 };
-pub use port::{Port, ServedListener};
+pub use port::{Port, ServedListener, Traffic};
 pub use precedence::Precedence;
 /// A regular expression of RE2 that matches this text and nothing else.
 pub use regex_syntax::escape as escape_regex;
@@ -49,5 +51,7 @@ pub use route::{
     WeightedTarget,
 };
 pub use seniority::{RouteAge, Seniority};
+pub use tcp_route::{TcpRoute, TcpTarget};
 pub use tls::{ClientValidation, KeyPair, SubjectName, Trust, UpstreamTls};
+pub use transport::{Transport, TransportPort};
 pub use upstream::{Endpoint, Endpoints, Locality, Place, Upstream};

@@ -1,4 +1,6 @@
-use crate::{Fleet, FleetOwner, HttpSettings, InfraPort, Listener, TableKey};
+use crate::{
+    Fleet, FleetOwner, HttpSettings, InfraPort, Listener, TableKey, TcpRoute, TransportPort,
+};
 use bytes::Bytes;
 
 /// What the proxies of a fleet bind for one port, with all that is needed to serve it.
@@ -16,21 +18,34 @@ pub struct Port {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServedListener {
     pub listener: Listener,
-    pub table: TableKey,
+    pub traffic: Traffic,
     /// Whose certificates its clients have to show, in PEM, where they have to show one.
     pub client_authorities: Option<Bytes>,
 }
 
+/// What decides about that which reaches a listener.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Traffic {
+    /// About each request, a route of this table.
+    Requests(TableKey),
+    /// About each connection, this route. Without one, connections are closed.
+    Connections(Option<TcpRoute>),
+}
+
 impl Port {
-    /// `None`: the fleet has no listener there.
+    /// `None`: the fleet has no listener there. The route of a listener is only asked for where it decides about connections.
     pub fn of(
         fleet: &Fleet,
-        port: u16,
+        port: TransportPort,
         client_authorities: impl Fn(&Listener) -> Option<Bytes>,
+        route: impl Fn(&Listener) -> Option<TcpRoute>,
     ) -> Option<Self> {
         let listeners = fleet.listeners.iter().filter(|listener| listener.port == port);
         let served = |listener: &Listener| ServedListener {
-            table: TableKey::of(&fleet.name, listener),
+            traffic: match TableKey::of(&fleet.name, listener) {
+                Some(table) => Traffic::Requests(table),
+                None => Traffic::Connections(route(listener)),
+            },
             client_authorities: client_authorities(listener),
             listener: listener.clone(),
         };

@@ -1,4 +1,4 @@
-use crate::UpstreamId;
+use crate::{TcpRoute, UpstreamId};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,8 @@ use std::time::Duration;
 pub enum Route {
     /// Becomes part of a route table.
     Http(HttpRoute),
+    /// Becomes part of the listeners that it is attached to.
+    Tcp(TcpRoute),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -89,7 +91,7 @@ pub struct WeightedTarget {
 #[serde(rename_all = "camelCase")]
 pub enum Target {
     Upstream(UpstreamId),
-    /// A reference that leads nowhere: its share of the requests is answered with 500.
+    /// A reference that leads nowhere: its share of the requests is answered with 500, and of connections closed.
     Invalid,
 }
 

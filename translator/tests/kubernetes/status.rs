@@ -250,6 +250,7 @@ fn translatable(kind: Kind, value: Value) -> Object {
         }
         Kind::Gateway => Object::Gateway(Arc::new(serde_json::from_value(value).unwrap())),
         Kind::HTTPRoute => Object::HTTPRoute(Arc::new(serde_json::from_value(value).unwrap())),
+        Kind::TCPRoute => Object::TCPRoute(Arc::new(serde_json::from_value(value).unwrap())),
         kind => panic!("{kind:?}"),
     }
 }
@@ -501,6 +502,42 @@ async fn table_of(stage: &Stage) -> Version {
     let fleet = stage.fleet();
     let mut resources = world.resources(&fleet);
     resources.find(|(_, resource)| &*resource.name == "http/80").unwrap().1.version
+}
+
+/// As the API serves them in v1: both are accepted and counted, and the one that comes second says that it has no connections.
+#[tokio::test]
+async fn tcp_routes_have_their_statuses() {
+    let stage = Stage::new("wires").await;
+    let listeners = json!([{"name": "tcp", "port": 9000, "protocol": "TCP"}]);
+    let spec = json!({"spec": {"listeners": listeners}});
+    stage.cluster.patch(&stage.path("Gateway", "web"), spec).await;
+    for name in ["a-first", "b-second"] {
+        let rules = json!([{"backendRefs": [{"name": "missing", "port": 5432}]}]);
+        let spec = json!({"parentRefs": [{"name": "web"}], "rules": rules});
+        create(&stage.client, object("TCPRoute", &stage.namespace, name, spec)).await;
+    }
+    stage.look().await;
+    let routes = stage.list("TCPRoute").await.into_iter();
+    let events = routes.map(|route| stage.noted(Kind::TCPRoute, route)).collect();
+    stage.inputs.send(Input::Batch(events)).await.unwrap();
+
+    let says = async |route: &str, of: &str| {
+        let object = stage.get("TCPRoute", route).await;
+        condition(&object["status"]["parents"][0]["conditions"], of)["reason"].take()
+    };
+    until("they have statuses", async || says("b-second", "Programmed").await == "OlderRoute")
+        .await;
+    assert_eq!(says("a-first", "Programmed").await, Value::Null);
+    for route in ["a-first", "b-second"] {
+        assert_eq!(says(route, "Accepted").await, "Accepted");
+        assert_eq!(says(route, "ResolvedRefs").await, "BackendNotFound");
+    }
+    until("both are counted", async || {
+        let listeners = stage.get("Gateway", "web").await["status"]["listeners"].take();
+        let kinds = &listeners[0]["supportedKinds"];
+        listeners[0]["attachedRoutes"] == 2 && kinds[0]["kind"] == "TCPRoute"
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ impl<'a> Candidate<'a> {
         let listeners_of = name.clone().of(ListenerOwnerKind::Gateway);
         let accept = |given| listener::accept(reader, &listeners_of, given, &owner);
         let mut listeners: Vec<AcceptedListener> = spec.listeners.iter().map(accept).collect();
-        conflicts::mark(&mut listeners);
+        conflicts::mark(&mut listeners, std::iter::empty());
         tls::verify_clients(reader, &key, spec.tls.as_ref(), &mut listeners);
         let refused = refusal(spec, &owner);
         if let Some(refused) = &refused {

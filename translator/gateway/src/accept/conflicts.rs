@@ -1,22 +1,21 @@
 use super::AcceptedListener;
 use super::listener::Conflict;
 use crate::status::reasons::listener::accepted::UNSUPPORTED_VALUE;
-use heliograph_model::{InfraPort, Listener, ListenerId};
-use std::collections::BTreeMap;
+use heliograph_model::{InfraPort, Listener, ListenerId, Transport};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Listeners of one Gateway that are in each other's way. Gateway API: all of them lose, so that the order in which
-/// they are written decides nothing.
-pub(super) fn mark(listeners: &mut [AcceptedListener]) {
-    let mut names: BTreeMap<ListenerId, usize> = BTreeMap::new();
-    for listener in &*listeners {
-        *names.entry(listener.id.clone()).or_default() += 1;
-    }
-    for listener in listeners.iter_mut().filter(|listener| names.get(&listener.id) > Some(&1)) {
-        listener.refuse(UNSUPPORTED_VALUE, "Another listener has the same name");
-    }
+/// Marks listeners of one Gateway, or ListenerSet, that are in the way of others: first of those that come before them, and then of
+/// each other. Gateway API: of the latter all lose, so that the order in which they are written decides nothing. Who has lost
+/// already is in nobody's way.
+pub(super) fn mark<'a>(
+    listeners: &mut [AcceptedListener],
+    before: impl Iterator<Item = &'a AcceptedListener> + Clone,
+) {
+    mark_twins(listeners);
+    let lost = give_way(listeners, before);
     // Only those that share a port of the proxy can be in each other's way.
-    let mut by_port: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
-    for (index, listener) in listeners.iter().enumerate() {
+    let mut by_port: BTreeMap<(u16, Transport), Vec<usize>> = BTreeMap::new();
+    for (index, listener) in listeners.iter().enumerate().filter(|it| !lost.contains(&it.0)) {
         if let Some(listener) = &listener.listener {
             by_port.entry(bound(listener)).or_default().push(index);
         }
@@ -40,25 +39,41 @@ pub(super) fn mark(listeners: &mut [AcceptedListener]) {
     }
 }
 
-/// Listeners of a ListenerSet that are in the way of those that come before them, of the Gateway or of older sets. These stay as
-/// they are. Nothing is told of whose they are: the author of a set need not know the others.
-pub(super) fn give_way<'a>(
+fn mark_twins(listeners: &mut [AcceptedListener]) {
+    let mut names: BTreeMap<ListenerId, usize> = BTreeMap::new();
+    for listener in &*listeners {
+        *names.entry(listener.id.clone()).or_default() += 1;
+    }
+    for listener in listeners.iter_mut().filter(|listener| names.get(&listener.id) > Some(&1)) {
+        listener.refuse(UNSUPPORTED_VALUE, "Another listener has the same name");
+    }
+}
+
+/// Those of a ListenerSet lose against those of the Gateway and of older sets, which stay as they are. Nothing is said of whose
+/// they are: the author of a set need not know the others. Returns who loses.
+fn give_way<'a>(
     listeners: &mut [AcceptedListener],
     before: impl Iterator<Item = &'a AcceptedListener> + Clone,
-) {
-    for listener in listeners {
+) -> BTreeSet<usize> {
+    let mut lost = BTreeSet::new();
+    for (index, listener) in listeners.iter_mut().enumerate() {
         let mut before = before.clone().filter(|before| before.is_accepted());
         let conflict = before.find_map(|before| match (&listener.listener, &before.listener) {
             (Some(ours), Some(theirs)) if bound(ours) == bound(theirs) => conflict(ours, theirs),
             // It speaks what is not understood here, and could share the port with nobody.
-            (None, _) => (listener.port == before.port && listener.protocol != before.protocol)
-                .then_some((Conflict::Protocol, "the same port and another protocol")),
+            (None, _) => {
+                let is_same =
+                    listener.port == before.port && listener.transport == before.transport;
+                (is_same && listener.protocol != before.protocol).then_some(OTHER_PROTOCOL)
+            }
             (Some(_), _) => None,
         });
         if let Some((conflict, what)) = conflict {
             listener.conflicts(conflict, &format!("Another listener has {what}"));
+            lost.insert(index);
         }
     }
+    lost
 }
 
 /// Of two that share a port of the proxy: whether they can, and what the other one has.
@@ -67,10 +82,17 @@ fn conflict(one: &Listener, other: &Listener) -> Option<(Conflict, &'static str)
         return Some((Conflict::Port, "a port that proxies bind at the same number"));
     }
     // Whether a connection begins with TLS tells plain HTTP from HTTPS.
-    (one.protocol == other.protocol && one.hostname == other.hostname)
+    if one.protocol != other.protocol {
+        let is_possible = one.protocol.may_share_port() && other.protocol.may_share_port();
+        return (!is_possible).then_some(OTHER_PROTOCOL);
+    }
+    (one.hostname == other.hostname)
         .then_some((Conflict::Hostname, "the same port, protocol and hostname"))
 }
 
-fn bound(listener: &Listener) -> u16 {
-    InfraPort::new(listener.port).bind_port
+const OTHER_PROTOCOL: (Conflict, &str) = (Conflict::Protocol, "the same port and another protocol");
+
+fn bound(listener: &Listener) -> (u16, Transport) {
+    let InfraPort { port: _, bind_port, transport } = InfraPort::new(listener.port);
+    (bind_port, transport)
 }

@@ -9,7 +9,8 @@ use crate::status::reasons::{Reason, Type};
 use crate::status::{Condition, Conditions};
 use crate::world::Reader;
 use heliograph_model::{
-    FleetOwner, Hostname, Listener, ListenerId, ListenerOwner, Protocol, SecretId,
+    FleetOwner, Hostname, Listener, ListenerId, ListenerOwner, Protocol, SecretId, Transport,
+    TransportPort,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub(crate) struct AcceptedListener {
     pub(super) port: i32,
     /// As it is written, understood or not.
     pub(super) protocol: String,
+    pub(super) transport: Transport,
     namespaces: NamespaceRule,
     /// What it would serve; `None` if that cannot be told.
     pub(super) listener: Option<Listener>,
@@ -48,7 +50,7 @@ pub(crate) struct Door {
 
 /// How another listener is in its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Conflict {
+pub(crate) enum Conflict {
     /// Proxies can bind one of them only.
     Port,
     Hostname,
@@ -137,6 +139,7 @@ pub(super) fn accept(
         ]),
         port: *port,
         protocol: given.protocol.clone(),
+        transport: transport(&given.protocol),
         namespaces: namespaces(given),
         listener: None,
     };
@@ -170,6 +173,11 @@ pub(super) fn accept(
         accepted.refuse(reasons::PORT_UNAVAILABLE, &message);
         return accepted;
     }
+    if let Some(field) = needless(protocol, given) {
+        let message = format!("{field}: a listener for {} has none", given.protocol);
+        accepted.refuse(reasons::UNSUPPORTED_VALUE, &message);
+        return accepted;
+    }
     let hostname = match Hostname::parse(hostname.as_deref()) {
         Ok(hostname) => hostname,
         Err(error) => {
@@ -184,13 +192,14 @@ pub(super) fn accept(
         );
     }
     let certificates = match protocol {
-        Protocol::Http => Vec::new(),
+        Protocol::Http | Protocol::Tcp => Vec::new(),
         Protocol::Https => {
             let certificates = certificates::resolve(reader, &owner_object(owner), tls.as_ref());
             report(&certificates, &mut accepted);
             certificates.into_iter().filter_map(Result::ok).map(SecretId).collect()
         }
     };
+    let port = TransportPort { number: port, transport: protocol.transport() };
     accepted.listener =
         Some(Listener { id, port, protocol, hostname, certificates, client_validation: None });
     accepted
@@ -200,7 +209,27 @@ fn protocol(name: &str) -> Option<Protocol> {
     match name {
         "HTTP" => Some(Protocol::Http),
         "HTTPS" => Some(Protocol::Https),
+        "TCP" => Some(Protocol::Tcp),
         _ => None,
+    }
+}
+
+/// What a protocol is spoken over, understood or not.
+fn transport(name: &str) -> Transport {
+    match protocol(name) {
+        Some(protocol) => protocol.transport(),
+        None if name == Transport::Udp.as_str() => Transport::Udp,
+        None => Transport::Tcp,
+    }
+}
+
+/// A field that means nothing for the protocol: to ignore what it asks for would open a listener to more than it should be. The
+/// API refuses it, and files may have it.
+fn needless(protocol: Protocol, given: &gateway::Listener) -> Option<&'static str> {
+    match protocol {
+        Protocol::Http | Protocol::Https => None,
+        Protocol::Tcp if given.tls.is_some() => Some("tls"),
+        Protocol::Tcp => given.hostname.as_ref().filter(|it| !it.is_empty()).map(|_| "hostname"),
     }
 }
 

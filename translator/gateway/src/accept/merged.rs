@@ -5,7 +5,7 @@ use super::listener::{AcceptedListener, Conflict};
 use crate::objects::ObjectName;
 use crate::objects::created;
 use crate::world::Reader;
-use heliograph_model::{FleetOwner, Hostname, Listener, ListenerId, Protocol};
+use heliograph_model::{FleetOwner, Hostname, Listener, ListenerId, Protocol, TransportPort};
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ struct Claimed {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Contest(BTreeMap<ObjectName, Losses>);
 
-pub(crate) type Losses = BTreeSet<ListenerId>;
+pub(crate) type Losses = BTreeMap<ListenerId, Conflict>;
 
 /// `None` for a Gateway that has its own proxies, or nothing to serve.
 pub(crate) fn claim(reader: &Reader<'_>, name: &ObjectName) -> Option<Claim> {
@@ -56,12 +56,22 @@ pub(crate) fn contest(reader: &Reader<'_>, fleet: &FleetName) -> Contest {
         .flat_map(|(gateway, claim)| claim.listeners.iter().map(move |it| (gateway, it)))
         .collect();
     claimed.sort_by_key(|(_, it)| (it.since, it.is_added, &it.listener.id));
-    let mut taken: BTreeSet<(u16, Protocol, &Hostname)> = BTreeSet::new();
+    // The protocol of the first of each port decides which others may be there.
+    let mut ports: BTreeMap<TransportPort, Protocol> = BTreeMap::new();
+    let mut taken: BTreeSet<(TransportPort, Protocol, &Hostname)> = BTreeSet::new();
     let mut lost: BTreeMap<ObjectName, Losses> = BTreeMap::new();
     for (gateway, Claimed { listener, .. }) in claimed {
-        if !taken.insert((listener.port, listener.protocol, &listener.hostname)) {
-            lost.entry(gateway.clone()).or_default().insert(listener.id.clone());
-        }
+        let Listener { port, protocol, hostname, .. } = listener;
+        let first = *ports.entry(*port).or_insert(*protocol);
+        let may_join = first.may_share_port() && protocol.may_share_port();
+        let conflict = if first != *protocol && !may_join {
+            Conflict::Protocol
+        } else if !taken.insert((*port, *protocol, hostname)) {
+            Conflict::Hostname
+        } else {
+            continue;
+        };
+        lost.entry(gateway.clone()).or_default().insert(listener.id.clone(), conflict);
     }
     Contest(lost)
 }
@@ -80,10 +90,15 @@ impl Candidate<'_> {
     /// Nothing is told of whose the others are: the author of this Gateway need not know them.
     pub(super) fn give_way(&mut self, lost: &Losses) {
         let give_way = |listener: &mut AcceptedListener| {
-            if lost.contains(&listener.id) {
-                let message = "A listener of another Gateway of its class, which comes first, has the same port, protocol and hostname";
-                listener.conflicts(Conflict::Hostname, message);
-            }
+            let Some(conflict) = lost.get(&listener.id) else { return };
+            let what = match conflict {
+                Conflict::Protocol => "the same port and another protocol",
+                Conflict::Port | Conflict::Hostname => "the same port, protocol and hostname",
+            };
+            let message = format!(
+                "A listener of another Gateway of its class, which comes first, has {what}"
+            );
+            listener.conflicts(*conflict, &message);
         };
         self.listeners.iter_mut().for_each(give_way);
         for set in self.sets.iter_mut().filter(|set| set.is_accepted()) {

@@ -29,9 +29,9 @@ use crate::status::reasons::gateway::{
     accepted, insecure_frontend_validation_mode, programmed, resolved_refs,
 };
 use crate::status::{Condition, Conditions};
-use crate::world::Reader;
+use crate::world::{InFleet, Reader};
 use candidate::Candidate;
-use heliograph_model::{self as model, FleetOwner, HttpSettings, Port, SecretId};
+use heliograph_model::{self as model, FleetOwner, HttpSettings, Port, SecretId, TransportPort};
 use heliograph_snapshot::FleetName;
 
 /// A Gateway of ours, and all there is to say about it.
@@ -143,12 +143,16 @@ pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> model::Fleet {
 }
 
 /// What the proxies of a fleet bind for a port, if anything.
-pub(crate) fn port(reader: &Reader<'_>, fleet: &FleetName, port: u16) -> Option<Port> {
+pub(crate) fn port(reader: &Reader<'_>, fleet: &FleetName, port: TransportPort) -> Option<Port> {
     let authorities = |listener: &model::Listener| {
         let validation = listener.client_validation.as_ref()?;
         Some(authorities::pem(reader, &validation.authorities))
     };
-    Port::of(reader.fleet(fleet)?, port, authorities)
+    let route = |listener: &model::Listener| {
+        let forwarding = reader.forwarding(&InFleet::new(fleet, listener.id.clone()))?;
+        forwarding.route.as_ref().map(|(_, route)| route.clone())
+    };
+    Port::of(reader.fleet(fleet)?, port, authorities, route)
 }
 
 /// A GatewayClass names the controller that its Gateways belong to.

@@ -68,9 +68,8 @@ pub(super) fn accept(
             let given = object.spec.listeners.iter().map(as_listener);
             let accept = |given| listener::accept(reader, &owner, &given, proxies);
             set.listeners = given.map(accept).collect();
-            conflicts::mark(&mut set.listeners);
             let before = sets.iter().flat_map(|set| &set.listeners);
-            conflicts::give_way(&mut set.listeners, own.iter().chain(before));
+            conflicts::mark(&mut set.listeners, own.iter().chain(before));
             tls::verify_clients(reader, gateway, spec.tls.as_ref(), &mut set.listeners);
             set.conclude();
         }

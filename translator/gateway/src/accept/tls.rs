@@ -24,7 +24,7 @@ pub(super) fn verify_clients(
     for listener in listeners {
         let served = listener.listener.as_ref();
         let Some(served) = served.filter(|it| it.protocol == Protocol::Https) else { continue };
-        let port = i32::from(served.port);
+        let port = i32::from(served.port.number);
         let validation = match frontend.per_port.iter().flatten().find(|of| of.port == port) {
             Some(of_port) => of_port.tls.validation.as_ref().map(as_default),
             None => frontend.default.validation.clone(),

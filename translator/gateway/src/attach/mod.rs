@@ -68,6 +68,11 @@ impl Parent {
         let namespace = self.reference.namespace.as_deref().unwrap_or(&route.name.namespace);
         ObjectName::new(namespace, &self.reference.name).of(kind)
     }
+
+    /// Those that count the route as attached.
+    pub(crate) fn listeners(&self) -> &[ListenerId] {
+        &self.listeners
+    }
 }
 
 impl Attachment {
@@ -302,7 +307,7 @@ fn allowed<'a>(
     }
 }
 
-/// Adds the hosts that route and listener have in common.
+/// Adds the listener, and the hosts of its table that it and the route have in common.
 fn place(fleet: &FleetName, rules: &Rules, door: &Door, parent: &mut Parent) {
     let Some(listener) = &door.listener else { return };
     let mut common: BTreeMap<&Hostname, &Hostname> = BTreeMap::new();
@@ -318,8 +323,7 @@ fn place(fleet: &FleetName, rules: &Rules, door: &Door, parent: &mut Parent) {
         return;
     }
     parent.listeners.push(door.id.clone());
-    if door.served {
-        let table = TableKey::of(fleet, listener);
+    if let Some(table) = TableKey::of(fleet, listener).filter(|_| door.served) {
         parent.hosts.extend(common.into_iter().map(|(host, written)| Host {
             table: table.clone(),
             listener: door.id.clone(),

@@ -38,6 +38,8 @@ pub(super) fn resolve(
         return Err((BACKEND_NOT_FOUND, format!("it has no port {number}")));
     };
     let protocol = match found.app_protocol.as_deref() {
+        // What is passed on as it is, clients speak.
+        _ if speaks == UpstreamProtocol::Tcp => speaks,
         Some("kubernetes.io/h2c") => UpstreamProtocol::Http2,
         // Upgrades are possible everywhere, and begin in HTTP/1.1.
         Some("kubernetes.io/ws" | "kubernetes.io/wss") => UpstreamProtocol::Http1,

@@ -1,6 +1,7 @@
 use super::render::Renderer;
 use crate::objects::core::Service;
 use crate::objects::proxy_config::{ServiceType, TrafficPolicy};
+use heliograph_model::Transport;
 use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -15,10 +16,13 @@ pub(super) fn service(renderer: &Renderer<'_>, mut metadata: ObjectMeta) -> Serv
     // Nobody may change whose it is.
     renderer.claim(annotations);
     let ports = renderer.infra.ports.iter().map(|port| ServicePort {
-        name: Some(format!("port-{}", port.port)),
+        name: Some(match port.transport {
+            Transport::Tcp => format!("port-{}", port.port),
+            Transport::Udp => format!("port-{}-udp", port.port),
+        }),
         port: port.port.into(),
         target_port: Some(IntOrString::Int(port.bind_port.into())),
-        protocol: Some("TCP".to_owned()),
+        protocol: Some(port.transport.as_str().to_owned()),
         ..ServicePort::default()
     });
     let policy = config.external_traffic_policy.map(|policy| match policy {

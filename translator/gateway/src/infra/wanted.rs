@@ -1,5 +1,5 @@
 use crate::objects::proxy_config::ProxyConfigSpec;
-use heliograph_model::{Fleet, FleetOwner, InfraPort};
+use heliograph_model::{Fleet, FleetOwner, InfraPort, TransportPort};
 use heliograph_snapshot::FleetName;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,8 @@ pub struct Proxies {
 
 impl Infra {
     pub(crate) fn new(fleet: &Fleet, proxies: Option<Proxies>) -> Self {
-        let ports: BTreeSet<u16> = fleet.listeners.iter().map(|listener| listener.port).collect();
+        let ports: BTreeSet<TransportPort> =
+            fleet.listeners.iter().map(|listener| listener.port).collect();
         let ports = ports.into_iter().map(InfraPort::new).collect();
         Self { fleet: fleet.name.clone(), ports, proxies }
     }

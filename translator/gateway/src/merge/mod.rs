@@ -1,4 +1,9 @@
-//! Many routes, one virtual host: who answers for a host, and in which order routes are tried.
+//! Many routes, one virtual host: who answers for a host, and in which order routes are tried. [`forwarding`] is the same for
+//! connections.
+
+mod forwarding;
+
+pub(crate) use forwarding::{Forwarding, forwarding, older_route};
 
 use crate::world::{CompiledRouteKey, HostKey, Reader};
 use bytes::Bytes;

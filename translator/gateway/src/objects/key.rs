@@ -22,6 +22,7 @@ impl From<RouteKind> for Kind {
         match kind {
             RouteKind::Http => Self::HTTPRoute,
             RouteKind::Grpc => Self::GRPCRoute,
+            RouteKind::Tcp => Self::TCPRoute,
         }
     }
 }

@@ -77,6 +77,11 @@ pub mod gateway {
         ListenerSet, ListenerSetListeners as SetListener,
     };
     pub use gateway_api::experimental::referencegrants::ReferenceGrant;
+    // Of v1alpha2 by its name, which has the fields of v1.
+    pub use gateway_api::experimental::tcproutes::{
+        TcpRoute, TcpRouteParentRefs as TcpParentRef, TcpRouteRules as TcpRule,
+        TcpRouteRulesBackendRefs as TcpBackendRef, TcpRouteSpec,
+    };
 
     pub const GROUP: &str = "gateway.networking.k8s.io";
 }
@@ -224,6 +229,7 @@ kinds! {
     ListenerSet: gateway::ListenerSet, "gateway.networking.k8s.io" / v1, Namespaced, status;
     HTTPRoute: gateway::HttpRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
     GRPCRoute: gateway::GrpcRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
+    TCPRoute: gateway::TcpRoute, "gateway.networking.k8s.io" / v1, Namespaced, status;
     BackendTLSPolicy: backend_tls_policy::BackendTlsPolicy, "gateway.networking.k8s.io" / v1, Namespaced, status;
     BackendTrafficPolicy: backend_traffic_policy::BackendTrafficPolicy, "gateway.envoyproxy.io" / v1alpha1, Namespaced, status;
     SecurityPolicy: security_policy::SecurityPolicy, "gateway.envoyproxy.io" / v1alpha1, Namespaced, status;

@@ -8,7 +8,7 @@ use heliograph_model::{PolicyId, PolicyKind};
 
 impl Policy for SecurityPolicySpec {
     const TARGET_KINDS: &'static [Kind] =
-        &[Kind::Gateway, Kind::ListenerSet, Kind::HTTPRoute, Kind::GRPCRoute];
+        &[Kind::Gateway, Kind::ListenerSet, Kind::HTTPRoute, Kind::GRPCRoute, Kind::TCPRoute];
 
     fn accept(&self, _reader: &Reader<'_>, _id: &PolicyId) -> Accepted {
         let Self {} = self;

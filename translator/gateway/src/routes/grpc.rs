@@ -12,7 +12,7 @@ pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
     let gateway::GrpcRouteSpec {
         hostnames,
         parent_refs,
-        rules,
+        rules: given_rules,
         // No Gateway is one by default.
         use_default_gateways: _,
     } = &object.spec;
@@ -20,10 +20,11 @@ pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
         metadata: &object.metadata,
         parents: parent_refs.iter().flatten().map(parent).collect(),
         hostnames: hostnames.as_deref().unwrap_or_default(),
-        rules: rules.as_deref(),
         speaks: UpstreamProtocol::Http2,
     };
-    Some(rules::accept(reader, id, given, rule))
+    Some(rules::accept(reader, id, given, |scope, expressions| {
+        rules::over_http(scope, given_rules.as_deref(), expressions, rule)
+    }))
 }
 
 /// The generated types of parentRefs differ in name alone.

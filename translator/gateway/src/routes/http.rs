@@ -22,7 +22,7 @@ pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
     let gateway::HttpRouteSpec {
         hostnames,
         parent_refs,
-        rules,
+        rules: given_rules,
         // No Gateway is one by default.
         use_default_gateways: _,
     } = &object.spec;
@@ -30,10 +30,11 @@ pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
         metadata: &object.metadata,
         parents: parent_refs.clone().unwrap_or_default(),
         hostnames: hostnames.as_deref().unwrap_or_default(),
-        rules: rules.as_deref(),
         speaks: UpstreamProtocol::Http1,
     };
-    Some(rules::accept(reader, id, given, rule))
+    Some(rules::accept(reader, id, given, |scope, expressions| {
+        rules::over_http(scope, given_rules.as_deref(), expressions, rule)
+    }))
 }
 
 fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, String> {

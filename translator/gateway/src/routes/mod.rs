@@ -1,11 +1,12 @@
 //! Routes: one file per kind. Its rules become an [`model::Route`], and that, over HTTP, a [`CompiledRoute`] for each
-//! listener that it is attached to.
+//! listener that it is attached to. What connections are passed on by is part of listeners: see `merge`.
 
 mod compiled;
 mod grpc;
 mod http;
 mod rules;
 mod scope;
+mod tcp;
 
 pub(crate) use compiled::{CompiledRoute, compiled, size};
 pub(crate) use scope::Scope;
@@ -21,6 +22,7 @@ use heliograph_model::{self as model, FrozenSet, Hostname, Protocol, RouteId, Ro
 const KINDS: &[(Kind, &[Protocol])] = &[
     (Kind::HTTPRoute, &[Protocol::Http, Protocol::Https]),
     (Kind::GRPCRoute, &[Protocol::Http, Protocol::Https]),
+    (Kind::TCPRoute, &[Protocol::Tcp]),
 ];
 
 /// A route as it is understood, apart from what it is attached to.
@@ -58,6 +60,7 @@ pub(crate) fn rules(reader: &Reader<'_>, id: &RouteId) -> Rules {
     let rules = match id.kind {
         RouteKind::Http => http::accept(reader, id),
         RouteKind::Grpc => grpc::accept(reader, id),
+        RouteKind::Tcp => tcp::accept(reader, id),
     };
     rules.unwrap_or_else(Rules::none)
 }
@@ -83,6 +86,8 @@ impl Rules {
             Some(model::Route::Http(route)) => {
                 route.rules.iter().any(|rule| rule.name.as_deref() == Some(name))
             }
+            // It has one rule at most, and policies are for all of it.
+            Some(model::Route::Tcp(_)) => false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the kinds of routes over HTTP have in common.
+//! What the kinds of routes have in common.
 
 use super::{Expressions, Rules, Scope};
 use crate::backends::Reference;
@@ -11,8 +11,8 @@ use crate::status::reasons::route::accepted::UNSUPPORTED_VALUE;
 use crate::world::Reader;
 use heliograph_envoy_dialect::{self as envoy, Pattern};
 use heliograph_model::{
-    Hostname, HttpMatch, HttpRoute, HttpRule, Route, RouteId, StringMatch, UpstreamProtocol,
-    WeightedTarget,
+    Hostname, HttpMatch, HttpRoute, HttpRule, Route, RouteId, StringMatch, Target,
+    UpstreamProtocol, WeightedTarget,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
@@ -20,13 +20,11 @@ use std::collections::BTreeSet;
 /// The API's bound. Envoy refuses weights whose sum does not fit in 32 bits.
 const LARGEST_WEIGHT: u32 = 1_000_000;
 
-/// A route as its object has it.
-pub(super) struct Given<'a, R> {
+/// A route as its object has it, but for its rules.
+pub(super) struct Given<'a> {
     pub(super) metadata: &'a ObjectMeta,
     pub(super) parents: Vec<gateway::ParentRef>,
     pub(super) hostnames: &'a [String],
-    /// Without rules there is one for everything, as the API defaults it.
-    pub(super) rules: Option<&'a [R]>,
     /// What is spoken to a backend that does not say.
     pub(super) speaks: UpstreamProtocol,
 }
@@ -43,11 +41,11 @@ pub(super) struct BackendRef<'a> {
 
 /// A value that cannot be served refuses the route as a whole, with the reason; a reference that leads nowhere does not,
 /// and is told in `resolved`.
-pub(super) fn accept<R: Default>(
+pub(super) fn accept(
     reader: &Reader<'_>,
     id: &RouteId,
-    given: Given<'_, R>,
-    rule: fn(&mut Scope<'_>, &R) -> Result<HttpRule, String>,
+    given: Given<'_>,
+    route: impl FnOnce(&mut Scope<'_>, &mut Expressions) -> Result<Route, String>,
 ) -> Rules {
     let mut resolved = super::resolved();
     let mut mentions = BTreeSet::new();
@@ -60,10 +58,10 @@ pub(super) fn accept<R: Default>(
     };
     let hostnames = hostnames(given.hostnames);
     let mut expressions = Expressions::default();
-    let rules = rules(&mut scope, given.rules, &mut expressions, rule);
-    let (hostnames, route, refusal) = match hostnames.and_then(|hostnames| Ok((hostnames, rules?)))
+    let route = route(&mut scope, &mut expressions);
+    let (hostnames, route, refusal) = match hostnames.and_then(|hostnames| Ok((hostnames, route?)))
     {
-        Ok((hostnames, rules)) => (hostnames, Some(Route::Http(HttpRoute { rules })), None),
+        Ok((hostnames, route)) => (hostnames, Some(route), None),
         Err(reason) => (vec![Hostname::Any], None, Some(Condition::new(UNSUPPORTED_VALUE, reason))),
     };
     Rules {
@@ -106,6 +104,20 @@ pub(super) fn text(is_pattern: bool, value: &str) -> Result<StringMatch, String>
     }
 }
 
+/// A backend and its weight.
+pub(super) fn backend(
+    scope: &mut Scope<'_>,
+    reference: &BackendRef<'_>,
+) -> Result<(u32, Target), String> {
+    let target = scope.resolve(&Reference {
+        group: reference.group.unwrap_or_default(),
+        kind: reference.kind.unwrap_or("Service"),
+        name: ObjectName::new(reference.namespace.unwrap_or(scope.namespace()), reference.name),
+        port: reference.port,
+    });
+    Ok((share(reference.weight.unwrap_or(1))?, target))
+}
+
 /// A backend with its share of a rule's requests, and what is done to those.
 pub(super) fn target<F: serde::Serialize>(
     scope: &mut Scope<'_>,
@@ -113,14 +125,9 @@ pub(super) fn target<F: serde::Serialize>(
     given: Option<&[F]>,
     matches: &[HttpMatch],
 ) -> Result<WeightedTarget, String> {
-    let target = scope.resolve(&Reference {
-        group: reference.group.unwrap_or_default(),
-        kind: reference.kind.unwrap_or("Service"),
-        name: ObjectName::new(reference.namespace.unwrap_or(scope.namespace()), reference.name),
-        port: reference.port,
-    });
+    let (weight, target) = backend(scope, reference)?;
     Ok(WeightedTarget {
-        weight: share(reference.weight.unwrap_or(1))?,
+        weight,
         target,
         filters: filters::accept(scope, given.unwrap_or_default(), Place::Backend { matches })?,
     })
@@ -134,13 +141,16 @@ fn hostnames(given: &[String]) -> Result<Vec<Hostname>, String> {
     given.iter().map(parse).collect()
 }
 
-fn rules<R: Default>(
+/// The rules of a route over HTTP. Without any there is one for everything, as the API defaults it.
+pub(super) fn over_http<R: Default>(
     scope: &mut Scope<'_>,
     given: Option<&[R]>,
     expressions: &mut Expressions,
     rule: fn(&mut Scope<'_>, &R) -> Result<HttpRule, String>,
-) -> Result<Vec<HttpRule>, String> {
-    let Some(given) = given else { return Ok(vec![rule(scope, &R::default())?]) };
+) -> Result<Route, String> {
+    let Some(given) = given else {
+        return Ok(Route::Http(HttpRoute { rules: vec![rule(scope, &R::default())?] }));
+    };
     let limits = scope.reader.limits();
     let mut accept = |given: &R| {
         let rule = rule(scope, given)?;
@@ -157,7 +167,7 @@ fn rules<R: Default>(
     for (index, given) in given.iter().enumerate() {
         rules.push(accept(given).map_err(|reason: String| format!("rule {index}: {reason}"))?);
     }
-    Ok(rules)
+    Ok(Route::Http(HttpRoute { rules }))
 }
 
 fn share(weight: i32) -> Result<u32, String> {

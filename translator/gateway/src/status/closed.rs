@@ -21,15 +21,22 @@ pub(super) fn condition(
     rules: &Rules,
     parent: &Parent,
 ) -> Option<Condition> {
-    let Some(Route::Http(route)) = &rules.route else { return None };
+    // The names of its rules, and what becomes of what they would have served.
+    let (names, what, fate): (Vec<Option<&str>>, _, _) = match rules.route.as_ref()? {
+        Route::Http(route) => {
+            let names = route.rules.iter().map(|rule| rule.name.as_deref());
+            (names.collect(), "requests", "answered with an error")
+        }
+        Route::Tcp(_) => (vec![None], "connections", "closed"),
+    };
     let mut closed: BTreeMap<PolicyId, Closed<'_>> = BTreeMap::new();
     for listener in &parent.listeners {
         let levels = Levels::of(reader, id, listener);
         if levels.is_empty() {
             continue;
         }
-        for (index, rule) in route.rules.iter().enumerate() {
-            if let Err(policy) = levels.http(rule.name.as_deref()) {
+        for (index, name) in names.iter().enumerate() {
+            if let Err(policy) = levels.http(*name) {
                 let closed = closed.entry(policy).or_default();
                 closed.rules.insert(index);
                 closed.listeners.insert(&listener.name);
@@ -37,8 +44,8 @@ pub(super) fn condition(
         }
     }
     let words = closed.iter().map(|(policy, closed)| {
-        let requests = match closed.rules.len() == route.rules.len() {
-            true => "All requests".to_owned(),
+        let requests = match closed.rules.len() == names.len() {
+            true => format!("All {what}"),
             false => {
                 let rules: Vec<_> = closed.rules.iter().map(ToString::to_string).collect();
                 format!("Requests of rule {}", rules.join(", "))
@@ -50,7 +57,7 @@ pub(super) fn condition(
             false => format!(" at listener {}", listeners.join(", ")),
         };
         format!(
-            "{requests}{place} are answered with an error, because {policy} cannot be enforced: see its conditions"
+            "{requests}{place} are {fate}, because {policy} cannot be enforced: see its conditions"
         )
     });
     let words: Vec<String> = words.collect();

@@ -19,10 +19,12 @@ use crate::CONTROLLER_NAME;
 use crate::accept::{self, AcceptedListener};
 use crate::attach::Parent;
 use crate::left_out;
+use crate::merge;
 use crate::objects::heliograph::Proxy;
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway, policy_id, route_id};
 use crate::views;
 use crate::world::Reader;
+use heliograph_model::Route;
 use heliograph_snapshot::FleetName;
 use serde::Serialize;
 
@@ -295,6 +297,13 @@ fn route(reader: &Reader<'_>, key: &ObjectKey) -> Option<RouteStatus> {
             let mut conditions = Conditions::from(conditions);
             if let Some(programmed) = &parent.programmed {
                 conditions.set(programmed.clone());
+            }
+            let older = match &rules.route {
+                Some(Route::Tcp(_)) => merge::older_route(reader, &id, parent),
+                Some(Route::Http(_)) | None => None,
+            };
+            if let Some(older) = older {
+                conditions.set(older);
             }
             if let Some(closed) = closed::condition(reader, &id, rules, parent) {
                 conditions.set(closed);

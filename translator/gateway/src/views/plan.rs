@@ -3,7 +3,7 @@ use crate::objects::{Kind, ObjectName};
 use crate::world::Reader;
 use heliograph_envoy_dialect::Patch;
 use heliograph_envoy_dialect::names;
-use heliograph_model::TableKey;
+use heliograph_model::{TableKey, TransportPort};
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_views::{Admission, Audience, Preference};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +38,7 @@ type ResourceOf = (ResourceType, Arc<str>);
 pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
     let mut plan = Plan::default();
     // The audiences that all must fit to be served on a port.
-    let mut only: BTreeMap<u16, BTreeSet<Arc<str>>> = BTreeMap::new();
+    let mut only: BTreeMap<TransportPort, BTreeSet<Arc<str>>> = BTreeMap::new();
     for name in reader.view_policies(fleet) {
         let Some(AcceptedViewPolicy { says, withheld, .. }) = reader.view_policy(name) else {
             continue;
@@ -96,17 +96,19 @@ fn access(plan: &mut Plan, chosen: &Arc<str>, audience: &Audience) -> Arc<str> {
 fn admit(
     reader: &Reader<'_>,
     fleet: &FleetName,
-    only: &BTreeMap<u16, BTreeSet<Arc<str>>>,
+    only: &BTreeMap<TransportPort, BTreeSet<Arc<str>>>,
     plan: &mut Plan,
 ) {
-    let mut ports: BTreeMap<ResourceOf, BTreeSet<u16>> = BTreeMap::new();
-    let mut uses = |kind: ResourceType, name: String, port: u16| {
+    let mut ports: BTreeMap<ResourceOf, BTreeSet<TransportPort>> = BTreeMap::new();
+    let mut uses = |kind: ResourceType, name: String, port: TransportPort| {
         ports.entry((kind, name.into())).or_default().insert(port);
     };
     for listener in reader.fleet(fleet).iter().flat_map(|fleet| &fleet.listeners) {
-        let (table, port) = (TableKey::of(fleet, listener), listener.port);
+        let port = listener.port;
         uses(ResourceType::Listener, names::listener(port), port);
-        uses(ResourceType::Route, names::table(&table), port);
+        if let Some(table) = TableKey::of(fleet, listener) {
+            uses(ResourceType::Route, names::table(&table), port);
+        }
         for secret in &listener.certificates {
             uses(ResourceType::Secret, names::secret(secret), port);
         }

@@ -2,7 +2,7 @@ use crate::objects::ObjectName;
 use crate::objects::heliograph::{Clients, Only, Overlay, Prefer, ViewPolicy, ViewRule};
 use crate::world::Reader;
 use heliograph_envoy_dialect::Patch;
-use heliograph_model::FleetOwner;
+use heliograph_model::{FleetOwner, TransportPort};
 use heliograph_snapshot::{FleetName, ResourceType};
 use heliograph_views::{Audience, EnvoyVersion, Operator, Requirement};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub(crate) struct AcceptedViewPolicy {
     pub(crate) says: Result<Says, String>,
     /// The ports that nobody is served, because it is refused and would have said for whom they are: a mistake in it must
     /// not show to all what was meant for some.
-    pub(crate) withheld: BTreeSet<u16>,
+    pub(crate) withheld: BTreeSet<TransportPort>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub(crate) enum Rule {
     /// Endpoints by the labels they have in common with a client.
     Prefer(Vec<String>),
     /// What is served on these ports is for nobody else.
-    Only(BTreeSet<u16>),
+    Only(BTreeSet<TransportPort>),
     Overlay {
         kind: ResourceType,
         name: Arc<str>,
@@ -69,7 +69,11 @@ pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedV
 }
 
 /// Where listeners are served that a rule names which is for some clients only.
-fn ports_of_some(reader: &Reader<'_>, fleet: &FleetName, rules: &[ViewRule]) -> BTreeSet<u16> {
+fn ports_of_some(
+    reader: &Reader<'_>,
+    fleet: &FleetName,
+    rules: &[ViewRule],
+) -> BTreeSet<TransportPort> {
     let listeners = reader.fleet(fleet).map_or(&[][..], |fleet| &fleet.listeners);
     let named = |name: &str| {
         let mut only = rules.iter().filter_map(|rule| rule.only.as_ref());

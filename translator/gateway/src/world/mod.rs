@@ -14,7 +14,7 @@ mod table;
 pub use culprits::{Culprit, RejectedResource};
 pub use heliograph_engine::Work;
 pub use heliograph_envoy_dialect::rejection::MeantMatch;
-pub(crate) use keys::{CompiledRouteKey, HostKey, ResourceKey};
+pub(crate) use keys::{CompiledRouteKey, HostKey, InFleet, ResourceKey};
 pub use outcome::Outcome;
 pub(crate) use reader::Reader;
 pub use sources::Source;

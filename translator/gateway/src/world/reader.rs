@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The routes that are attached to a listener.
-    pub(super) fn routes_at(
+    pub(crate) fn routes_at(
         &self,
         listener: &ListenerId,
     ) -> impl Iterator<Item = &'a RouteId> + use<'a> {

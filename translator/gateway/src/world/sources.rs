@@ -6,11 +6,12 @@ use super::keys::{CompiledRouteKey, InFleet};
 use super::table::{Fact, Unit};
 use crate::objects::{Kind, ObjectKey, ObjectName, route_object};
 use heliograph_envoy_dialect::rejection::{
-    QUOTES, contains, names as names_in, quotes, route_named,
+    QUOTES, contains, means_targets, names as names_in, quotes, route_named,
 };
 use heliograph_envoy_dialect::{CompiledMatch, names};
 use heliograph_model::{
-    ListenerId, RouteId, SecretId, TableKey, UpstreamId, UpstreamKind, UpstreamProtocol,
+    Listener, ListenerId, RouteId, SecretId, TableKey, TcpRoute, UpstreamId, UpstreamKind,
+    UpstreamProtocol,
 };
 use heliograph_snapshot::{FleetName, ResourceType, Section, Version};
 use std::collections::BTreeSet;
@@ -33,7 +34,14 @@ impl World {
         match kind {
             // No unit builds one.
             ResourceType::ExtensionConfig => BTreeSet::new(),
-            ResourceType::Listener => self.listeners_at(fleet, name),
+            ResourceType::Listener => {
+                let of_listener = |listener: &Listener| {
+                    let route = self.forwarded_to(fleet, listener);
+                    let route = route.map(|(id, _)| Source::Object(route_object(id)));
+                    [Source::Listener(listener.id.clone())].into_iter().chain(route)
+                };
+                self.listeners_at(fleet, name).flat_map(of_listener).collect()
+            }
             ResourceType::Secret => {
                 let secret = name.strip_prefix("secret/").and_then(|name| name.split_once('/'));
                 let secret = secret.map(|(namespace, name)| {
@@ -136,19 +144,32 @@ impl World {
         })
     }
 
-    /// Listeners that share a port have filter chains of their own, named after their tables.
+    /// Listeners that share a port have filter chains of their own, named after their tables. Of a listener whose connections
+    /// are passed on, the words may mean where they go, which its route says.
     fn blamed_of_port(&self, fleet: &FleetName, name: &str, words: &str) -> BTreeSet<Source> {
         let named: BTreeSet<&str> = names_in(words).collect();
-        let listeners = self.reader().fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
-        let at_port = listeners.filter(|listener| names::listener(listener.port) == name);
-        let (meant, others): (Vec<_>, Vec<_>) = at_port
-            .partition(|listener| named.contains(&*names::table(&TableKey::of(fleet, listener))));
+        let is_named = |listener: &&Listener| {
+            let table = TableKey::of(fleet, listener);
+            table.is_some_and(|table| named.contains(&*names::table(&table)))
+        };
+        let (meant, others): (Vec<_>, Vec<_>) = self.listeners_at(fleet, name).partition(is_named);
         let blamed = if meant.is_empty() { others } else { meant };
-        blamed.into_iter().map(|listener| Source::Listener(listener.id.clone())).collect()
+        let source = |listener: &Listener| match self.forwarded_to(fleet, listener) {
+            Some((id, route)) if means_targets(route, words) => Source::Object(route_object(id)),
+            _ => Source::Listener(listener.id.clone()),
+        };
+        blamed.into_iter().map(source).collect()
     }
 
-    fn listeners_at(&self, fleet: &FleetName, name: &str) -> BTreeSet<Source> {
-        self.blamed_of_port(fleet, name, "")
+    fn listeners_at(&self, fleet: &FleetName, name: &str) -> impl Iterator<Item = &Listener> {
+        let listeners = self.reader().fleet(fleet).into_iter().flat_map(|fleet| &fleet.listeners);
+        listeners.filter(move |listener| names::listener(listener.port) == name)
+    }
+
+    /// The route that has the connections of a listener.
+    fn forwarded_to(&self, fleet: &FleetName, listener: &Listener) -> Option<&(RouteId, TcpRoute)> {
+        let forwarding = self.reader().forwarding(&InFleet::new(fleet, listener.id.clone()))?;
+        forwarding.route.as_ref()
     }
 
     /// What shows the certificate of a Secret: listeners to their clients, or a Gateway to its backends.
@@ -166,7 +187,7 @@ impl World {
 
     pub(super) fn table(&self, fleet: &FleetName, name: &str) -> Option<TableKey> {
         let listeners = &self.reader().fleet(fleet)?.listeners;
-        let mut tables = listeners.iter().map(|listener| TableKey::of(fleet, listener));
+        let mut tables = listeners.iter().filter_map(|listener| TableKey::of(fleet, listener));
         tables.find(|table| names::table(table) == name)
     }
 
@@ -214,6 +235,10 @@ impl World {
         let causes = causing.flat_map(|unit| graph.demanders(unit));
         let routes = causes.filter_map(|cause| match cause {
             Fact::Product(Unit::CompiledRoute(key)) => Some(route_object(&key.route)),
+            Fact::Product(Unit::Forwarding(key)) => {
+                let (id, _) = self.reader().forwarding(key)?.route.as_ref()?;
+                Some(route_object(id))
+            }
             _ => None,
         });
         routes.collect()

@@ -8,6 +8,7 @@ use super::reader::Reader;
 use crate::accept::{AcceptedGateway, Claim, Contest};
 use crate::attach::Attachment;
 use crate::infra::Infra;
+use crate::merge::Forwarding;
 use crate::objects::{Kind, ObjectKey, ObjectName, policy_id, route_id};
 use crate::policies::AcceptedPolicy;
 use crate::routes::{CompiledRoute, Rules};
@@ -17,8 +18,8 @@ use crate::{accept, attach, backends, left_out, merge, policies, routes, status,
 use bytes::Bytes;
 use heliograph_envoy_dialect::{self as envoy, names};
 use heliograph_model::{
-    self as model, Hostname, ListenerId, ListenerOwner, PolicyId, PolicyScope, RouteId, SecretId,
-    TableKey, UpstreamId,
+    self as model, FrozenSet, Hostname, ListenerId, ListenerOwner, PolicyId, PolicyScope, RouteId,
+    SecretId, TableKey, TransportPort, UpstreamId,
 };
 use heliograph_snapshot::{FleetName, Internal, Resource, ResourceType};
 use std::collections::BTreeSet;
@@ -91,8 +92,18 @@ heliograph_engine::table! {
         /// A route as Envoy reads it, for one listener.
         compiled_route: CompiledRoute(CompiledRouteKey) -> CompiledRoute {
             compute: |reader, key| Some(routes::compiled(reader, key)),
-            demands: demanded_by_compiled_route,
+            demands: |key: &CompiledRouteKey, compiled: &CompiledRoute| {
+                demanded_by_upstreams(&key.table.fleet, &compiled.upstreams)
+            },
             changed: Indexes::compiled_route_changed,
+        }
+        /// Where do the connections of a listener go, if they are passed on as they are?
+        forwarding: Forwarding(InFleet<ListenerId>) -> Forwarding {
+            compute: |reader, key| Some(merge::forwarding(reader, key)),
+            demands: |key: &InFleet<ListenerId>, forwarding: &Forwarding| {
+                demanded_by_upstreams(&key.fleet, &forwarding.upstreams)
+            },
+            changed: Indexes::forwarding_changed,
         }
         /// What do the ViewPolicies of a fleet come to?
         plan: Plan(FleetName) -> Plan {
@@ -130,11 +141,11 @@ heliograph_engine::table! {
                 indexes.served_changed(key, ResourceType::Endpoints, names::cluster(&key.id), new)
             },
         }
-        listener: Listener(InFleet<u16>) -> Arc<Resource> {
+        listener: Listener(InFleet<TransportPort>) -> Arc<Resource> {
             compute: |reader, key| {
                 accept::port(reader, &key.fleet, key.id).map(|port| envoy::listener(&port))
             },
-            changed: |indexes: &mut Indexes, key: &InFleet<u16>, _, new| {
+            changed: |indexes: &mut Indexes, key: &InFleet<TransportPort>, _, new| {
                 indexes.served_changed(key, ResourceType::Listener, names::listener(key.id), new)
             },
         }
@@ -222,7 +233,7 @@ heliograph_engine::table! {
         /// The routes that a listener of a table has for a host.
         Hosted((TableKey, ListenerId, Hostname)) from Attachment;
         /// The upstreams that the routes of a listener lead to.
-        Upstreams(ListenerId) from CompiledRoute;
+        Upstreams(ListenerId) from Forwarding;
         /// All virtual hosts of a table.
         VirtualHosts(TableKey) from VirtualHost;
         /// A resource that is served, or that there is none.
@@ -263,14 +274,17 @@ fn demanded_by_fleet(fleet: &model::Fleet) -> BTreeSet<Unit> {
     };
     units.extend(fleet.client_certificate.iter().map(secret));
     for listener in &fleet.listeners {
-        let table = TableKey::of(&fleet.name, listener);
         units.insert(Unit::Listener(InFleet::new(&fleet.name, listener.port)));
+        units.extend(listener.certificates.iter().map(secret));
+        let Some(table) = TableKey::of(&fleet.name, listener) else {
+            units.insert(Unit::Forwarding(InFleet::new(&fleet.name, listener.id.clone())));
+            continue;
+        };
         // Also without a route: a host that belongs to this listener must not fall to a less specific one.
         units.insert(host(&table, &listener.hostname));
         // A client that asks here for a host of another listener gets 421.
         units.extend(fleet.beside(listener).map(|other| host(&table, &other.hostname)));
         units.insert(Unit::Table(table));
-        units.extend(listener.certificates.iter().map(secret));
     }
     units
 }
@@ -290,9 +304,8 @@ fn demanded_by_attachment(route: &RouteId, attachment: &Arc<Attachment>) -> BTre
     hosts.collect()
 }
 
-fn demanded_by_compiled_route(key: &CompiledRouteKey, compiled: &CompiledRoute) -> BTreeSet<Unit> {
-    let fleet = &key.table.fleet;
-    let units = compiled.upstreams.iter().flat_map(|upstream| {
+fn demanded_by_upstreams(fleet: &FleetName, upstreams: &FrozenSet<UpstreamId>) -> BTreeSet<Unit> {
+    let units = upstreams.iter().flat_map(|upstream| {
         let name = names::cluster(upstream).into();
         [
             Unit::Cluster(InFleet::new(fleet, upstream.clone())),

@@ -14,7 +14,8 @@ impl Policy for BackendTrafficPolicySpec {
         &[Kind::Gateway, Kind::ListenerSet, Kind::HTTPRoute, Kind::GRPCRoute];
 
     fn accept(&self, _reader: &Reader<'_>, _id: &PolicyId) -> Accepted {
-        sections(self).map(PolicySections::BackendTraffic).into()
+        let sections = sections(self).map(PolicySections::BackendTraffic);
+        Accepted { sections, resolved: None }
     }
 }
 

@@ -21,7 +21,8 @@ const SEE_ACCEPTED: &str = "As `Accepted` says.";
 const GRANT: &str = "Add a ReferenceGrant to that namespace, or refer to something in this one.";
 const CLASHES: &str = "Another listener has the same port, protocol and hostname. Of one Gateway or ListenerSet all of them lose; a ListenerSet gives way to its Gateway and to older ones, and where Gateways share their proxies the younger Gateway to the older.";
 const APART: &str = "Give one of them another port or hostname, or take it away.";
-const FOREIGN_PROTOCOL: &str = "A listener of a ListenerSet that cannot be served, most often for its protocol, is at the port of one with another protocol.";
+const FOREIGN_PROTOCOL: &str = "Another listener has the same port and another protocol, and only HTTP and HTTPS can share a port. Of one Gateway or ListenerSet all of them lose; a ListenerSet gives way to its Gateway and to older ones, and where Gateways share their proxies the younger Gateway to the older.";
+const ANOTHER_PORT: &str = "Give one of them another port, or let both speak HTTP or HTTPS.";
 const AUTHORITIES: &str = "Name a ConfigMap that has certificates in PEM as `ca.crt`.";
 const KEY_PAIR: &str = "Name a Secret with a chain as `tls.crt` and its key as `tls.key`, in PEM; the message says what is wrong with this one.";
 
@@ -134,17 +135,17 @@ reasons! {
                 "It is valid.",
                 "";
             UNSUPPORTED_PROTOCOL: false, "UnsupportedProtocol",
-                "Its protocol is not HTTP or HTTPS.",
+                "Its protocol is not HTTP, HTTPS or TCP.",
                 "Choose one of them.";
             PORT_UNAVAILABLE: false, "PortUnavailable",
                 "Its port is no port, is one of the proxies' own (19000 to 19002), or is bound by proxies at the same number as that of another \
                  listener: a port below 1024 is bound at the same plus 10000. Where Gateways share their proxies, 10001 to 11023 are for nobody.",
                 "Choose another port.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue",
-                "Its `hostname` is none, it has `tls.options`, or another listener beside it has the same name.",
+                "Its `hostname` is none, it has `tls.options`, its protocol is TCP and it has a `hostname` or `tls`, or another listener beside it has the same name.",
                 "Mend what the message names.";
             HOSTNAME_CONFLICT: false, "HostnameConflict", CLASHES, APART;
-            PROTOCOL_CONFLICT: false, "ProtocolConflict", FOREIGN_PROTOCOL, "Choose HTTP or HTTPS, or another port.";
+            PROTOCOL_CONFLICT: false, "ProtocolConflict", FOREIGN_PROTOCOL, ANOTHER_PORT;
             NO_VALID_CA_CERTIFICATE: false, "NoValidCACertificate",
                 "`tls.frontend` of the Gateway asks for its clients to be verified, and no authority can be used. Nobody is served.",
                 AUTHORITIES;
@@ -154,7 +155,7 @@ reasons! {
                 "No other listener is in its way.",
                 "";
             HOSTNAME_CONFLICT: true, "HostnameConflict", CLASHES, APART;
-            PROTOCOL_CONFLICT: true, "ProtocolConflict", FOREIGN_PROTOCOL, "Choose HTTP or HTTPS, or another port.";
+            PROTOCOL_CONFLICT: true, "ProtocolConflict", FOREIGN_PROTOCOL, ANOTHER_PORT;
         }
         programmed = Programmed {
             PROGRAMMED: true, "Programmed", ACKNOWLEDGED, A_FEW;
@@ -164,13 +165,13 @@ reasons! {
                  and the message has Envoy's words.",
                 "Mend what they name; or [Proxies reject something](../troubleshooting.md#proxies-reject-something).";
             HOSTNAME_CONFLICT: false, "HostnameConflict", SEE_ACCEPTED, APART;
-            PROTOCOL_CONFLICT: false, "ProtocolConflict", SEE_ACCEPTED, "Choose HTTP or HTTPS, or another port.";
+            PROTOCOL_CONFLICT: false, "ProtocolConflict", SEE_ACCEPTED, ANOTHER_PORT;
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs", RESOLVED, "";
             INVALID_ROUTE_KINDS: false, "InvalidRouteKinds",
                 "`allowedRoutes.kinds` has one that cannot attach to a listener of this protocol. The others can; without any, the listener is not served.",
-                "Take it away: HTTPRoute and GRPCRoute can attach.";
+                "Remove it: HTTPRoute and GRPCRoute can attach to HTTP and HTTPS, TCPRoute to TCP.";
             INVALID_CERTIFICATE_REF: false, "InvalidCertificateRef",
                 "An HTTPS listener has no `tls.certificateRefs`, or passes TLS through, or one of them leads to no certificate that Envoy would take. \
                  It is served with the others; without any, not at all.",
@@ -244,7 +245,7 @@ reasons! {
         }
         programmed = Programmed {
             REJECTED_BY_PROXIES: false, INVALID,
-                "Proxies reject the table that it is in; the message has Envoy's words. They go on with what they accepted before. Otherwise there is no \
+                "Proxies reject the table or the listener that it is in; the message has Envoy's words. They go on with what they accepted before. Otherwise there is no \
                  such condition.",
                 MEND;
             LEFT_OUT: false, "LeftOut",
@@ -253,8 +254,12 @@ reasons! {
                 "Fix what Envoy names. The route is tried again when it changes, or when its annotation `heliograph.dev/retry` does.";
             CLOSED: false, "ClosedByPolicy",
                 "A policy that protects it, or its Gateway or listener, cannot be enforced; the message names the policy, and the rules where it is not all of them. \
-                 Their requests are answered with 500, calls of gRPC with UNAVAILABLE: to serve them unprotected would be worse.",
+                 Their requests are answered with 500, calls of gRPC with UNAVAILABLE, and connections of TCPRoutes are closed: to serve them unprotected would be worse.",
                 "See the conditions of the policy; fix or delete it.";
+            OLDER_ROUTE: false, "OlderRoute",
+                "A TCPRoute that is attached to the same listener is older, and has all connections: nothing in a connection says whose it is. \
+                 The message names the listeners.",
+                "Delete one of the two, or attach them to different listeners.";
             TOO_LARGE: false, "TooLarge",
                 "It is for hostnames that other namespaces name, too, and its copies there take more than the namespace's share of a route table. It is \
                  served at all other hostnames; at those of the namespaces in the message it is not.",
@@ -264,7 +269,7 @@ reasons! {
             RESOLVED_REFS: true, "ResolvedRefs", RESOLVED, "";
             BACKEND_NOT_FOUND: false, "BackendNotFound",
                 "A Service that it refers to is not there, has no such port, or has no endpoints because it is an ExternalName. Its share of \
-                 requests is answered with 500, calls of gRPC with UNAVAILABLE.",
+                 requests is answered with 500, calls of gRPC with UNAVAILABLE, and connections of a TCPRoute are closed.",
                 "Mend the `backendRef`, or make the Service.";
             REF_NOT_PERMITTED: false, "RefNotPermitted",
                 "A backend is in another namespace, and no ReferenceGrant there allows it. Its share of requests is answered as above.",

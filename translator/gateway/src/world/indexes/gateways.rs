@@ -116,7 +116,8 @@ fn tables(fleet: Option<&model::Fleet>) -> BTreeMap<TableKey, Vec<Candidate>> {
     let mut tables: BTreeMap<TableKey, Vec<Candidate>> = BTreeMap::new();
     if let Some(fleet) = fleet {
         for listener in &fleet.listeners {
-            let table = tables.entry(TableKey::of(&fleet.name, listener)).or_default();
+            let Some(key) = TableKey::of(&fleet.name, listener) else { continue };
+            let table = tables.entry(key).or_default();
             let candidate = |listener: &model::Listener, is_here: bool| Candidate {
                 listener: listener.id.clone(),
                 hostname: listener.hostname.clone(),

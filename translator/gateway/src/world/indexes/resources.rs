@@ -1,33 +1,52 @@
 //! The resources of each fleet, and what they are made of.
 
 use super::{Fact, Indexes};
+use crate::merge::Forwarding;
 use crate::objects::ObjectKey;
 use crate::routes::CompiledRoute;
 use crate::status::Status;
 use crate::world::keys::{CompiledRouteKey, InFleet, ResourceKey};
-use heliograph_model::{FrozenSet, UpstreamId};
+use heliograph_model::{FrozenSet, ListenerId, UpstreamId};
 use heliograph_snapshot::{Change, FleetName, Internal, Resource, ResourceType, Section};
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 impl Indexes {
-    /// A upstream that the first route of a listener leads to, or the last one did, is a change; how many routes do is none.
     pub(in crate::world) fn compiled_route_changed(
         &mut self,
         key: &CompiledRouteKey,
         old: Option<&CompiledRoute>,
         new: Option<&CompiledRoute>,
     ) -> Vec<Fact> {
-        let (none, mut is_other) = (FrozenSet::default(), false);
-        let (old, new) = (
-            old.map_or(&none, |compiled| &compiled.upstreams),
-            new.map_or(&none, |compiled| &compiled.upstreams),
-        );
+        let (old, new) = (old.map(|it| &it.upstreams), new.map(|it| &it.upstreams));
+        self.upstreams_changed(&key.listener, old, new)
+    }
+
+    pub(in crate::world) fn forwarding_changed(
+        &mut self,
+        key: &InFleet<ListenerId>,
+        old: Option<&Forwarding>,
+        new: Option<&Forwarding>,
+    ) -> Vec<Fact> {
+        let (old, new) = (old.map(|it| &it.upstreams), new.map(|it| &it.upstreams));
+        self.upstreams_changed(&key.id, old, new)
+    }
+
+    /// An upstream that the first route of a listener leads to, or the last one did, is a change; how many routes do is none.
+    fn upstreams_changed(
+        &mut self,
+        listener: &ListenerId,
+        old: Option<&FrozenSet<UpstreamId>>,
+        new: Option<&FrozenSet<UpstreamId>>,
+    ) -> Vec<Fact> {
+        let none = FrozenSet::default();
+        let (old, new) = (old.unwrap_or(&none), new.unwrap_or(&none));
         if old == new {
             return Vec::new();
         }
-        let counts = self.upstreams.entry(key.listener.clone()).or_default();
+        let mut is_other = false;
+        let counts = self.upstreams.entry(listener.clone()).or_default();
         for added in new.difference(old) {
             let count = counts.entry(added.clone()).or_default();
             is_other |= *count == 0;
@@ -43,9 +62,9 @@ impl Indexes {
             }
         }
         if counts.is_empty() {
-            self.upstreams.remove(&key.listener);
+            self.upstreams.remove(listener);
         }
-        is_other.then(|| Fact::Upstreams(key.listener.clone())).into_iter().collect()
+        is_other.then(|| Fact::Upstreams(listener.clone())).into_iter().collect()
     }
 
     pub(in crate::world) fn status_changed(

@@ -3,7 +3,7 @@ use heliograph_gateway::World;
 use heliograph_gateway::infra::{Infra, Proxies};
 use heliograph_gateway::infra::{ProxyIdentity, RunAs};
 use heliograph_gateway::objects::{Document, parse};
-use heliograph_model::InfraPort;
+use heliograph_model::{InfraPort, TransportPort};
 
 fn fleet() -> FleetName {
     FleetName::new("shop", "web")
@@ -12,7 +12,7 @@ fn fleet() -> FleetName {
 fn infra(port: u16) -> Arc<Infra> {
     Arc::new(Infra {
         fleet: fleet(),
-        ports: vec![InfraPort::new(port)],
+        ports: vec![InfraPort::new(TransportPort::tcp(port))],
         proxies: Some(Proxies {
             owner: FleetOwner::Gateway(ObjectName::new("shop", "web")),
             uid: "1".to_owned(),
