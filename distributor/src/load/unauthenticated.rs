@@ -25,8 +25,9 @@ struct Waiting<T> {
 
 /// So long nobody has to make room. Otherwise, when very many come at once who mean it, none of them would ever get through.
 const GRACE: Duration = Duration::from_secs(1);
-/// An address that has more than this part of all makes room for itself.
-const PART: usize = 10;
+/// An address that has more than this part of all that there may be makes room for itself. With the defaults it is half of what an
+/// address may have, so that this comes before `--max-connections-per-address`.
+const PART: usize = 20;
 
 impl<T> Unauthenticated<T> {
     /// `limit`: 0 for any number.
@@ -73,12 +74,11 @@ impl<T> Unauthenticated<T> {
     }
 
     fn oldest(&self, from: IpAddr) -> Option<u64> {
-        let mut own = self.by_address.range((from, 0)..=(from, u64::MAX));
-        let first_own = own.next().map(|(_, number)| *number);
-        // Only as many are counted as it takes to tell.
-        let is_many = own.take(self.limit / PART).count() >= self.limit / PART;
-        let first = self.all.keys().next().copied();
-        if is_many { first_own.or(first) } else { first }
+        let own = || self.by_address.range((from, 0)..=(from, u64::MAX)).map(|(_, number)| *number);
+        // It skips as many as it takes to tell, and counts no further.
+        let is_many = own().nth(self.limit / PART).is_some();
+        let oldest = if is_many { own().next() } else { None };
+        oldest.or_else(|| self.all.keys().next().copied())
     }
 
     fn put(&mut self, number: u64, waiting: Waiting<T>) {
@@ -96,6 +96,7 @@ impl<T> Unauthenticated<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::LoadArgs;
 
     fn address(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
@@ -131,6 +132,21 @@ mod tests {
             assert_eq!(closed, Some(number - 19), "not the one of another address");
         }
         assert_eq!(waiting.enter(address(3), LATER, 30).unwrap().1, Some(0), "the oldest of all");
+    }
+
+    /// An address has as many connections as `--max-connections-per-address` lets in, and no more.
+    #[test]
+    fn with_the_defaults_an_address_with_many_makes_room_for_itself() {
+        let args = LoadArgs::DEFAULT;
+        let mut waiting = Unauthenticated::new(args.max_unauthenticated);
+        let other = |number: usize| IpAddr::from((number as u32).to_be_bytes());
+        for number in 0..args.max_unauthenticated {
+            let is_own = (1..args.max_connections_per_address).contains(&number);
+            let from = if is_own { address(1) } else { other(number) };
+            waiting.enter(from, Duration::ZERO, number).unwrap();
+        }
+        assert_eq!(waiting.enter(address(1), LATER, 0).unwrap().1, Some(1), "its own");
+        assert_eq!(waiting.enter(address(2), LATER, 0).unwrap().1, Some(0), "the oldest of all");
     }
 
     #[test]
