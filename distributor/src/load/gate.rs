@@ -160,6 +160,7 @@ impl Gate {
     pub(crate) fn usage(
         &self,
         unauthenticated_connections: Taken,
+        [small_request_bytes, large_request_bytes]: [Taken; 2],
         (subscription_bytes, [bytes, namespace_bytes]): (Taken, [Holdings; 2]),
     ) -> Usage {
         let (streams, connections) = (&self.streams, &self.authenticated);
@@ -169,6 +170,8 @@ impl Gate {
             connections: connections.taken(),
             unauthenticated_connections,
             subscription_bytes,
+            small_request_bytes,
+            large_request_bytes,
             identities: Holder::largest(identities, connections.identities(), &bytes),
             namespaces: Holder::largest(namespaces, connections.namespaces(), &namespace_bytes),
         }

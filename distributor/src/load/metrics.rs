@@ -1,6 +1,7 @@
+use super::receive::Size;
 use super::{Ending, LoadArgs, Refusal};
 use heliograph_shared::telemetry::from_zero;
-use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 /// Who was turned away, and who was sent away.
 #[derive(Clone, Debug)]
@@ -9,6 +10,7 @@ pub(crate) struct LoadMetrics {
     ended: IntCounterVec,
     slowed: IntCounter,
     subscription_bytes: IntGauge,
+    receiving_bytes: IntGaugeVec,
     unauthenticated: IntGauge,
 }
 
@@ -46,6 +48,13 @@ impl LoadMetrics {
                 "Memory that streams keep for names that their fleets do not have, and for requests that wait, as \
                  --subscription-memory counts it.",
             )?,
+            receiving_bytes: IntGaugeVec::new(
+                Opts::new(
+                    "heliograph_distributor_receiving_bytes",
+                    "Memory for requests that are being received, of up to 96 KiB (small) and beyond that (large), of 256 MiB each.",
+                ),
+                &["size"],
+            )?,
             unauthenticated: IntGauge::new(
                 "heliograph_distributor_unauthenticated_connections",
                 "Open connections of clients that have not shown yet who they are.",
@@ -61,7 +70,9 @@ impl LoadMetrics {
         registry.register(Box::new(metrics.ended.clone()))?;
         registry.register(Box::new(metrics.slowed.clone()))?;
         registry.register(Box::new(metrics.subscription_bytes.clone()))?;
+        registry.register(Box::new(metrics.receiving_bytes.clone()))?;
         registry.register(Box::new(metrics.unauthenticated.clone()))?;
+        [Size::Small, Size::Large].into_iter().for_each(|size| metrics.receiving(size, 0));
         from_zero(&metrics.turned_away, Refusal::ALL.map(|refusal| [refusal.as_str()]));
         from_zero(&metrics.ended, Ending::ALL.map(|ending| [ending.as_str()]));
         Ok(metrics)
@@ -77,6 +88,16 @@ impl LoadMetrics {
 
     pub(crate) fn subscription_bytes(&self, bytes: usize) {
         self.subscription_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    pub(super) fn receiving(&self, size: Size, bytes: usize) {
+        let gauge = self.receiving_bytes.with_label_values(&[size.as_str()]);
+        gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    #[cfg(test)]
+    pub(super) fn received_bytes(&self, size: Size) -> i64 {
+        self.receiving_bytes.with_label_values(&[size.as_str()]).get()
     }
 
     pub(crate) fn unauthenticated(&self, connections: usize) {

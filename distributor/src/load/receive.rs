@@ -1,5 +1,6 @@
 use super::shares::Shares;
-use super::{Owner, Refusal};
+use super::usage::Taken;
+use super::{LoadMetrics, Owner, Refusal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The memory for requests that are being received, of which identities and namespaces have shares. Large and small requests
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct ReceiveQuota {
     small: Mutex<Shares>,
     large: Mutex<Shares>,
+    metrics: LoadMetrics,
 }
 
 /// The memory of one request. It is free again when this is dropped.
@@ -19,8 +21,9 @@ pub(crate) struct ReceivePermit {
     bytes: usize,
 }
 
+/// Requests that have memory together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
+pub(super) enum Size {
     Small,
     Large,
 }
@@ -40,9 +43,14 @@ const LARGE_ROOM: usize = 256 << 20;
 const SHARE: u8 = 50;
 
 impl ReceiveQuota {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(metrics: LoadMetrics) -> Arc<Self> {
         let room = |bytes| Mutex::new(Shares::new(bytes, SHARE, SHARE));
-        Arc::new(Self { small: room(SMALL_ROOM), large: room(LARGE_ROOM) })
+        Arc::new(Self { small: room(SMALL_ROOM), large: room(LARGE_ROOM), metrics })
+    }
+
+    /// How much small and large requests have.
+    pub(crate) fn usage(&self) -> [Taken; 2] {
+        [Size::Small, Size::Large].map(|size| self.room(size).taken())
     }
 
     /// For a request of so many bytes that begins to arrive.
@@ -65,6 +73,7 @@ impl ReceiveQuota {
             return Err(Refusal::Receiving);
         }
         room.add(owner, bytes);
+        self.metrics.receiving(size, room.taken().now);
         Ok(())
     }
 
@@ -75,6 +84,16 @@ impl ReceiveQuota {
             Size::Large => &self.large,
         };
         room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Size {
+    /// For metrics.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Large => "large",
+        }
     }
 }
 
@@ -102,7 +121,9 @@ impl ReceivePermit {
 
 impl Drop for ReceivePermit {
     fn drop(&mut self) {
-        self.quota.room(self.size).remove(&self.owner, self.bytes);
+        let mut room = self.quota.room(self.size);
+        room.remove(&self.owner, self.bytes);
+        self.quota.metrics.receiving(self.size, room.taken().now);
     }
 }
 
@@ -110,7 +131,14 @@ impl Drop for ReceivePermit {
 mod tests {
     use super::*;
     use crate::identity::Identity;
+    use crate::load::LoadArgs;
+    use prometheus::Registry;
     use std::net::{IpAddr, Ipv4Addr};
+
+    fn quota() -> Arc<ReceiveQuota> {
+        let metrics = LoadMetrics::register(&Registry::new(), &LoadArgs::DEFAULT);
+        ReceiveQuota::new(metrics.unwrap())
+    }
 
     fn owner(namespace: &str, name: &str) -> Owner {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
@@ -125,7 +153,7 @@ mod tests {
 
     #[test]
     fn one_that_sends_slowly_has_half_and_others_have_half_of_the_rest() {
-        let quota = ReceiveQuota::new();
+        let quota = quota();
         let hog = fill(&quota, &owner("one", "a"), 32 << 20);
         assert_eq!(hog.len(), 4);
         assert!(fill(&quota, &owner("one", "b"), 1 << 20).is_empty(), "of the same namespace");
@@ -139,7 +167,7 @@ mod tests {
 
     #[test]
     fn small_ones_are_counted_apart() {
-        let (quota, hog) = (ReceiveQuota::new(), owner("one", "a"));
+        let (quota, hog) = (quota(), owner("one", "a"));
         let _large = fill(&quota, &hog, 32 << 20);
         let small = fill(&quota, &hog, SMALL);
         assert_eq!(small.len(), SMALL_ROOM / 2 / SMALL);
@@ -147,13 +175,19 @@ mod tests {
         for bytes in [0, TINY] {
             assert!(quota.receive(&hog, bytes).unwrap().is_none(), "never refused");
         }
+        let [taken_by_small, taken_by_large] = quota.usage();
+        assert_eq!((taken_by_small.limit, taken_by_large.now), (Some(SMALL_ROOM), 128 << 20));
+        let gauge = |size| quota.metrics.received_bytes(size);
+        assert_eq!(gauge(Size::Small), taken_by_small.now as i64);
+        assert_eq!(gauge(Size::Large), 128 << 20);
         assert!(small.into_iter().all(|permit| permit.received(SMALL).unwrap().is_none()));
+        assert_eq!(gauge(Size::Small), 0);
         assert!(quota.receive(&hog, SMALL).is_ok());
     }
 
     #[test]
     fn a_large_one_has_the_room_of_what_it_becomes() {
-        let (quota, hog) = (ReceiveQuota::new(), owner("one", "a"));
+        let (quota, hog) = (quota(), owner("one", "a"));
         let received = |bytes| {
             let permit = quota.receive(&hog, 32 << 20).unwrap().unwrap();
             permit.received(bytes).map(|permit| permit.unwrap().bytes())

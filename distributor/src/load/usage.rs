@@ -11,6 +11,9 @@ pub(crate) struct Usage {
     pub(crate) connections: Taken,
     pub(crate) unauthenticated_connections: Taken,
     pub(crate) subscription_bytes: Taken,
+    /// Of requests that are being received.
+    pub(crate) small_request_bytes: Taken,
+    pub(crate) large_request_bytes: Taken,
     pub(crate) identities: Vec<Holder>,
     pub(crate) namespaces: Vec<Holder>,
 }

@@ -85,7 +85,7 @@ impl Door {
             unauthenticated: Mutex::new(Unauthenticated::new(args.max_unauthenticated)),
             subscriptions: SubscriptionQuota::new(args, metrics.clone()),
             setups: Semaphore::new(setups),
-            receiving: ReceiveQuota::new(),
+            receiving: ReceiveQuota::new(metrics.clone()),
             paces: Paces::default(),
             request_rate: args.request_rate,
             age: args.connection_age,
@@ -201,7 +201,7 @@ impl Door {
     pub(crate) fn usage(&self) -> Usage {
         let waiting = self.unauthenticated().taken();
         let kept = self.subscriptions.usage();
-        self.gate().usage(waiting, kept)
+        self.gate().usage(waiting, self.receiving.usage(), kept)
     }
 
     pub(crate) fn streams(&self) -> usize {
