@@ -449,10 +449,15 @@ impl Admitted {
         })
     }
 
+    /// The stream has its part of `--admission-rate`, which is not given back when it ends.
+    pub(crate) fn answered(&self) {
+        self.was_set_up.store(true, Ordering::Relaxed);
+    }
+
     /// Waits until the client may be told its first configuration. It is its turn for as long as it holds what it gets:
     /// not while it waits for something else, because others wait for it.
     pub(crate) async fn set_up(&self) -> Option<SemaphorePermit<'_>> {
-        self.was_set_up.store(true, Ordering::Relaxed);
+        self.answered();
         // It is never closed.
         self.door.setups.acquire().await.ok()
     }

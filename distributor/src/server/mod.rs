@@ -7,6 +7,7 @@ mod door;
 mod early;
 mod frames;
 mod guard;
+mod health;
 mod pace;
 mod patient;
 mod rebalancer;
@@ -29,6 +30,7 @@ use ads::Ads;
 use door::Visit;
 use futures::future::BoxFuture;
 use guard::Guard;
+use health::Health;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +94,7 @@ impl Server {
         // The empty name stands for the server as a whole, and serves from the start: what it does not know yet,
         // its clients wait for.
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
+        let health_service = Health::new(health_service, door.clone());
         let routes =
             Routes::new(Ads::new(self.shared.clone())).add_service(health_service).prepare();
         let connections = TaskTracker::new();

@@ -2,8 +2,8 @@
 
 use crate::running::*;
 use crate::site::{Certificates, FLEET, Site};
-use crate::wire::raw;
 use crate::wire::talker::{self, Talker, framed};
+use crate::wire::{CHECK, WATCH, raw};
 use bytes::Bytes;
 use heliograph_client::{Client, Options, Protocol, State};
 use heliograph_envoy::envoy::config::core::v3::Node;
@@ -138,6 +138,69 @@ async fn thousands_of_half_received_small_requests_take_a_bounded_room() {
     assert_eq!(ask(2500).await.unwrap_err().code(), Code::Unavailable);
     drop(talkers);
     until("room", async || ask(2500).await.is_ok()).await;
+    site.goes_on().await;
+}
+
+/// Each could make the replica keep 4 MiB for as long as its connection lives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_health_take_no_memory() {
+    let mut site = Site::start(&OPEN, None).await;
+    let before = site.distributor.peak_memory();
+    // A message of 4 MB, of which nearly all comes.
+    let half: Bytes = [vec![0, 0, 0x3d, 9, 0], vec![7; 3_900_000]].concat().into();
+    let mut calls = Vec::new();
+    for _ in 0..100 {
+        let opener = talker::connect(&site.server).await;
+        for number in 0..8 {
+            let method = if number % 2 == 0 { CHECK } else { WATCH };
+            let mut call = Talker::call(opener.clone(), method, &[]).await.unwrap();
+            let half = half.clone();
+            calls.push(tokio::spawn(async move {
+                // It is refused under way.
+                let _ = call.say(half).await;
+                call
+            }));
+        }
+    }
+    for call in calls {
+        let call = tokio::time::timeout(DEADLINE, call).await.unwrap().unwrap();
+        let answer = tokio::time::timeout(DEADLINE, call.hear_once()).await.unwrap();
+        assert_eq!(answer.unwrap_err().code(), Code::OutOfRange);
+    }
+    let taken = site.distributor.peak_memory().saturating_sub(before);
+    assert!(taken < 150, "{taken} MiB, and all of them would be 3100");
+    site.goes_on().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_health_are_streams_and_end() {
+    // One of them is of the proxy that behaves.
+    let mut site = Site::start(&[&OPEN[..], &["--max-streams", "3"]].concat(), None).await;
+    let call = async |method: &'static str| {
+        let opener = talker::connect(&site.server).await;
+        let mut call = Talker::call(opener, method, &[]).await.unwrap();
+        // A message of 1 KiB, of which one byte comes.
+        let _ = call.say(Bytes::from_static(&[0, 0, 0, 4, 0, 7])).await;
+        call
+    };
+    let answer =
+        async |call: Talker| tokio::time::timeout(DEADLINE, call.hear_once()).await.unwrap();
+    let streams = async |count: usize| {
+        let page = site.distributor.get("/limits").await.unwrap_or_default();
+        let page: String = page.split_whitespace().collect();
+        page.contains(&format!("\"streams\":{{\"now\":{count},"))
+    };
+    let calls = [call(CHECK).await, call(WATCH).await];
+    until("they count", async || streams(3).await).await;
+    let refused = answer(call(CHECK).await).await.unwrap_err();
+    assert!(refused.message().contains("--max-streams"), "{refused}");
+    for call in calls {
+        let status = answer(call).await.unwrap_err();
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+    }
+    until("they have ended", async || streams(1).await).await;
+    let there = |state: &State| !state.received.is_empty();
+    site.new_proxy().until("room again", DEADLINE, there).await.unwrap();
     site.goes_on().await;
 }
 

@@ -55,7 +55,16 @@ impl Talker {
         opener: SendRequest<Bytes>,
         headers: &[(&str, &str)],
     ) -> Result<Self, h2::Error> {
-        let mut request = http::Request::post(format!("http://server{DELTA}"))
+        Self::call(opener, DELTA, headers).await
+    }
+
+    /// A stream of another method.
+    pub(crate) async fn call(
+        opener: SendRequest<Bytes>,
+        method: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Self, h2::Error> {
+        let mut request = http::Request::post(format!("http://server{method}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers");
         for (name, value) in headers {
