@@ -10,14 +10,24 @@ use heliograph_snapshot::{Resource, ResourceType, Version};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// A response on the wire: `own`, then `shared`. Protobuf fields may come in any order, so two pieces that are put
+/// A response on the wire: `own`, then `removed`, then `shared`. Protobuf fields may come in any order, so pieces that are put
 /// one after the other are one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The nonce and the control plane's name: small, and this stream's alone.
     pub own: Bytes,
-    /// All the rest, the same bytes for every stream that is told the same.
+    /// The names that are removed, the same bytes for every stream from which the same ones are removed. They are a piece of their own,
+    /// because a client can ask for any names that there are not: the answer would be no other's, resources and all.
+    pub removed: Bytes,
+    /// All the rest, the same bytes for every stream that is sent the same resources.
     pub shared: Bytes,
+}
+
+/// What is encoded once for all streams to which it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Encoded {
+    removed: Bytes,
+    shared: Bytes,
 }
 
 /// Responses encoded lately. Streams that are told the same share one encoding; they are told it at nearly the
@@ -39,28 +49,51 @@ struct Key {
     protocol: Protocol,
     kind: ResourceType,
     version: String,
-    resources: Version,
-    removed: Version,
+    content: Content,
+}
+
+/// Which piece, and a digest of what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Resources(Version),
+    Removed(Version),
 }
 
 /// Bounds of what is kept beyond the life of the streams' own use.
 const COUNT_LIMIT: usize = 256;
 const BYTES_LIMIT: usize = 64 << 20;
+/// Fewer names that are removed are not kept: they would push out what is sent to more streams.
+const FEW_REMOVED: usize = 64;
+
+impl Message {
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.own.len() + self.removed.len() + self.shared.len()
+    }
+}
 
 impl Encodings {
     /// `identifier` names this replica to the client.
     pub fn message(&self, protocol: Protocol, reply: &Reply, identifier: &str) -> Message {
-        let shared = reply.encoded.get_or_init(|| self.shared(protocol, reply)).clone();
-        Message { own: encode_own(protocol, &reply.nonce, identifier), shared }
+        let encoded = reply.encoded.get_or_init(|| self.encoded(protocol, reply)).clone();
+        let Encoded { removed, shared } = encoded;
+        Message { own: encode_own(protocol, &reply.nonce, identifier), removed, shared }
     }
 
     /// Streams that came here in different ways may be told the same too.
-    fn shared(&self, protocol: Protocol, response: &Response) -> Bytes {
-        let key = Key::of(protocol, response);
-        self.find(&key).unwrap_or_else(|| {
-            // Encoded outside the lock: other streams have other things to say meanwhile.
-            self.insert(key, encode_shared(protocol, response))
-        })
+    fn encoded(&self, protocol: Protocol, response: &Response) -> Encoded {
+        let key = |content| Key::of(protocol, response, content);
+        let removed = match response.removed.len() {
+            ..=FEW_REMOVED => encode_removed(response),
+            _ => self.kept(key(removed_in(response)), || encode_removed(response)),
+        };
+        let shared = self.kept(key(resources_in(response)), || encode_shared(protocol, response));
+        Encoded { removed, shared }
+    }
+
+    fn kept(&self, key: Key, encode: impl FnOnce() -> Bytes) -> Bytes {
+        // Encoded outside the lock: other streams have other things to say meanwhile.
+        self.find(&key).unwrap_or_else(|| self.insert(key, encode()))
     }
 
     fn find(&self, key: &Key) -> Option<Bytes> {
@@ -92,18 +125,26 @@ impl Recent {
 }
 
 impl Key {
-    fn of(protocol: Protocol, response: &Response) -> Self {
-        let nothing = Version::of(b"");
-        Self {
-            protocol,
-            kind: response.kind,
-            version: response.version.clone(),
-            resources: Version::of_set(
-                response.resources.iter().map(|resource| (&*resource.name, resource.version)),
-            ),
-            removed: Version::of_set(response.removed.iter().map(|name| (&**name, nothing))),
-        }
+    fn of(protocol: Protocol, response: &Response, content: Content) -> Self {
+        Self { protocol, kind: response.kind, version: response.version.clone(), content }
     }
+}
+
+fn resources_in(response: &Response) -> Content {
+    let resources = response.resources.iter();
+    let resources = resources.map(|resource| (&*resource.name, resource.version));
+    Content::Resources(Version::of_set(resources))
+}
+
+fn removed_in(response: &Response) -> Content {
+    let nothing = Version::of(b"");
+    Content::Removed(Version::of_set(response.removed.iter().map(|name| (&**name, nothing))))
+}
+
+/// State of the world has no words for it, and nothing is removed there.
+fn encode_removed(response: &Response) -> Bytes {
+    let removed_resources = response.removed.iter().map(|name| name.to_string()).collect();
+    DeltaDiscoveryResponse { removed_resources, ..Default::default() }.encode_to_vec().into()
 }
 
 fn encode_shared(protocol: Protocol, response: &Response) -> Bytes {
@@ -124,7 +165,6 @@ fn encode_shared(protocol: Protocol, response: &Response) -> Bytes {
                     ..Default::default()
                 })
                 .collect(),
-            removed_resources: response.removed.iter().map(|name| name.to_string()).collect(),
             ..Default::default()
         }
         .encode_to_vec(),

@@ -1,4 +1,4 @@
-use bytes::Bytes;
+use crate::encode::Encoded;
 use heliograph_snapshot::{Head, Resource, ResourceType};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -22,7 +22,7 @@ pub struct Response {
     /// Delta only.
     pub removed: Vec<Arc<str>>,
     /// On the wire, once somebody needed it.
-    pub(crate) encoded: OnceLock<Bytes>,
+    pub(crate) encoded: OnceLock<Encoded>,
 }
 
 impl Response {

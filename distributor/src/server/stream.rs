@@ -367,7 +367,7 @@ impl Serving {
         for reply in &output.replies {
             let protocol = self.session.protocol();
             let message = self.fleet.encodings.message(protocol, reply, &shared.identifier);
-            shared.metrics.response(reply.kind, message.own.len() + message.shared.len());
+            shared.metrics.response(reply.kind, message.size());
             frames.extend(framed(message).map(Frame::data));
         }
         self.participant.at(self.session.acknowledged(), self.session.standing());
@@ -417,15 +417,15 @@ async fn wait_for(
     Published::wait(entered).await
 }
 
-/// A gRPC message: a flag for "not compressed", the length, and the two pieces.
-fn framed(message: Message) -> [Bytes; 2] {
-    let Message { own, shared } = message;
-    let length = u32::try_from(own.len() + shared.len()).unwrap_or(u32::MAX);
+/// A gRPC message: a flag for "not compressed", the length, and the pieces.
+fn framed(message: Message) -> impl Iterator<Item = Bytes> {
+    let length = u32::try_from(message.size()).unwrap_or(u32::MAX);
+    let Message { own, removed, shared } = message;
     let mut prefix = BytesMut::with_capacity(5 + own.len());
     prefix.put_u8(0);
     prefix.put_u32(length);
     prefix.put(own);
-    [prefix.freeze(), shared]
+    [prefix.freeze(), removed, shared].into_iter().filter(|piece| !piece.is_empty())
 }
 
 fn fleet_of(node: &NodeName) -> Result<FleetName, Status> {

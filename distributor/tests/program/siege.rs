@@ -389,6 +389,31 @@ async fn names_that_no_fleet_has_take_a_bounded_memory() {
     until("nothing is kept", async || site.distributor.metric(kept).await == 0).await;
 }
 
+/// What waits for a stream is the bytes of all others, also if its client asks for a name that no other asks for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_that_are_not_read_are_in_memory_once() {
+    const STREAMS: usize = 300;
+    // Otherwise they would be gone sooner.
+    let flags = [&OPEN[..], &["--send-timeout", "0"]].concat();
+    let mut site = Site::start(&flags, None).await;
+    let names: Vec<_> = (0..500).map(|n| format!("one-of-many-{n}")).collect();
+    // 4 MB together.
+    site.changes_to(names.clone(), &"x".repeat(8_000)).await;
+    let before = site.distributor.peak_memory();
+    let mut talkers = Vec::new();
+    for number in 0..STREAMS {
+        let names = names.iter().cloned().chain([format!("own-{number}")]).collect();
+        let opener = talker::connect_narrow(&site.server).await;
+        let mut talker = Talker::open_on(opener).await.unwrap();
+        talker.say(framed(&request(names)).into()).await.unwrap();
+        talkers.push(talker.answered().await);
+    }
+    let taken = site.distributor.peak_memory().saturating_sub(before);
+    assert!(taken < 200, "{taken} MiB, and a reply for each would be 1200");
+    drop(talkers);
+    site.goes_on().await;
+}
+
 /// For this process and those that it starts, as many as it may have.
 pub(crate) fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);

@@ -160,15 +160,24 @@ impl Site {
 
     /// The proxy that behaves hears of a change in time.
     pub(crate) async fn goes_on(&mut self) {
+        let name = format!("cluster-{}", self.newest.head.sequence + 1);
+        self.changes_to(vec![name], "").await;
+    }
+
+    /// The same for a fleet with these clusters, which have this text in them.
+    pub(crate) async fn changes_to(&mut self, names: Vec<String>, text: &str) {
         let before = self.newest.head;
         let head = Head { sequence: before.sequence + 1, ..before };
-        let name = format!("cluster-{}", head.sequence);
-        let cluster = Cluster { name: name.clone(), ..Default::default() };
-        let resource = Resource::new(name.as_str(), cluster.encode_to_vec().into());
-        let change = Change::Set(ResourceType::Cluster, Arc::new(resource));
+        let change = |name: &String| {
+            let alt_stat_name = text.to_owned();
+            let cluster = Cluster { name: name.clone(), alt_stat_name, ..Default::default() };
+            let resource = Resource::new(name.as_str(), cluster.encode_to_vec().into());
+            Change::Set(ResourceType::Cluster, Arc::new(resource))
+        };
+        let changes: Vec<_> = names.iter().map(change).collect();
         let held = std::mem::replace(
             &mut self.newest,
-            Arc::new(Snapshot::empty(fleet()).with(head, [change])),
+            Arc::new(Snapshot::empty(fleet()).with(head, changes)),
         );
         let publication = Publication {
             snapshot: self.newest.clone(),
@@ -179,8 +188,10 @@ impl Site {
             pin: PinState::default(),
         };
         self.store.publish(publication).await.unwrap();
-        let there = |state: &State| state.body(ResourceType::Cluster, &name).is_some();
-        self.client.until("the next cluster", DEADLINE, there).await.unwrap();
+        let there = |state: &State| {
+            names.iter().all(|name| state.body(ResourceType::Cluster, name).is_some())
+        };
+        self.client.until("the next clusters", DEADLINE, there).await.unwrap();
         assert_eq!(self.client.state().ended, None);
     }
 }

@@ -25,9 +25,22 @@ pub(crate) async fn connect_over<IO>(io: IO) -> SendRequest<Bytes>
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut builder = h2::client::Builder::new();
     // Room for what nobody reads.
-    builder.initial_window_size(16 << 20).initial_connection_window_size(16 << 20);
+    connect_with(io, 16 << 20).await
+}
+
+/// A connection with a small window, so that what is not read stays at the server.
+pub(crate) async fn connect_narrow(address: &str) -> SendRequest<Bytes> {
+    let io = TcpStream::connect(address.strip_prefix("http://").unwrap()).await.unwrap();
+    connect_with(io, 64 << 10).await
+}
+
+async fn connect_with<IO>(io: IO, window: u32) -> SendRequest<Bytes>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(window).initial_connection_window_size(window);
     let (opener, connection) = builder.handshake(io).await.unwrap();
     tokio::spawn(connection);
     opener
@@ -98,6 +111,13 @@ impl Talker {
                 Err(status.unwrap_or_else(|| Status::unknown("no status")))
             }
         }
+    }
+
+    /// Waits for the first piece of an answer. No more of it is read for as long as what is returned lives.
+    pub(crate) async fn answered(self) -> (SendStream<Bytes>, RecvStream) {
+        let (requests, mut answers) = self.hear().await.unwrap();
+        answers.data().await.unwrap().unwrap();
+        (requests, answers)
     }
 
     async fn hear(self) -> Result<(SendStream<Bytes>, RecvStream), Status> {

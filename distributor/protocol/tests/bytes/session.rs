@@ -115,6 +115,7 @@ impl Talk {
     fn check_message(&self, reply: &Reply) {
         let message = self.encodings.message(self.protocol, reply, "replica");
         let mut bytes = BytesMut::from(&message.own[..]);
+        bytes.extend_from_slice(&message.removed);
         bytes.extend_from_slice(&message.shared);
         let count = reply.resources.len();
         let names: BTreeSet<_> = reply.resources.iter().map(|resource| &resource.name).collect();

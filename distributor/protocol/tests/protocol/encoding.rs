@@ -6,7 +6,7 @@ use heliograph_envoy::Message as _;
 use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryResponse, DiscoveryResponse};
 
 fn whole(message: &Message) -> Vec<u8> {
-    [&message.own[..], &message.shared[..]].concat()
+    [&message.own[..], &message.removed[..], &message.shared[..]].concat()
 }
 
 #[test]
@@ -50,4 +50,33 @@ fn streams_that_are_told_the_same_share_the_bytes() {
         let less = message(&mut Stream::new(protocol, view.clone()), &["a"]);
         assert_ne!(one.shared, less.shared);
     }
+}
+
+/// A client can ask for any names that there are not, and has an answer to those of its own.
+#[test]
+fn who_asks_for_what_there_is_not_shares_the_bytes_of_what_there_is() {
+    let encodings = Encodings::default();
+    let body = "x".repeat(1000);
+    let names: Vec<_> = (0..100).map(|n| format!("cluster-{n}")).collect();
+    let resources: Vec<_> =
+        names.iter().map(|name| (Cluster, name.as_str(), body.as_str())).collect();
+    let view = view(1, &resources);
+    let own = |number: usize, count: usize| {
+        let absent: Vec<_> = (0..count).map(|n| format!("absent-{number}-{n:04}")).collect();
+        let all = names.iter().chain(&absent).map(String::as_str).collect::<Vec<_>>();
+        let reply = one(Stream::new(Delta, view.clone()).ask(Cluster, &all));
+        let message = encodings.message(Delta, &reply, "replica");
+        let decoded = DeltaDiscoveryResponse::decode(&whole(&message)[..]).unwrap();
+        assert_eq!((decoded.resources.len(), decoded.removed_resources), (100, absent));
+        assert_eq!(message.size(), whole(&message).len());
+        message
+    };
+    let first = own(0, 1);
+    // More of them than there are encodings that are kept.
+    let messages: Vec<_> = (1..1000).map(|number| own(number, 1)).collect();
+    assert!(messages.iter().all(|it| it.shared.as_ptr() == first.shared.as_ptr()));
+    assert!(messages.iter().all(|it| it.own.len() + it.removed.len() < 200));
+    // Where a fleet loses much, all of its clients are sent the same.
+    assert_eq!(own(0, 1000).removed.as_ptr(), own(0, 1000).removed.as_ptr());
+    assert_eq!(own(0, 1000).shared.as_ptr(), first.shared.as_ptr());
 }
