@@ -55,6 +55,7 @@ pub struct KubernetesMetrics {
     fetched: IntGaugeVec,
     withheld: IntGaugeVec,
     unfetched: IntGaugeVec,
+    waiting: IntGaugeVec,
 }
 
 /// What the election counts.
@@ -297,6 +298,11 @@ impl KubernetesMetrics {
             "heliograph_kubernetes_unfetched_objects",
             "Secrets and ConfigMaps that an object names and that could not be fetched. It is tried again.",
         )?;
+        let waiting = by_kind(
+            "heliograph_kubernetes_waiting_objects",
+            "Objects whose last change waits until all is known that may forbid it: a kind that protects something cannot be listed or watched.",
+        )?;
+        registry.register(Box::new(waiting.clone()))?;
         registry.register(Box::new(fetched.clone()))?;
         registry.register(Box::new(withheld.clone()))?;
         registry.register(Box::new(unfetched.clone()))?;
@@ -304,7 +310,7 @@ impl KubernetesMetrics {
         registry.register(Box::new(unreadable.clone()))?;
         registry.register(Box::new(watched.clone()))?;
         registry.register(Box::new(failures.clone()))?;
-        Ok(Self { objects, unreadable, watched, failures, fetched, withheld, unfetched })
+        Ok(Self { objects, unreadable, watched, failures, fetched, withheld, unfetched, waiting })
     }
 
     pub(crate) fn objects(&self, kind: Kind, all: usize, unreadable: usize) {
@@ -323,6 +329,10 @@ impl KubernetesMetrics {
 
     pub(crate) fn unfetched(&self, kind: Kind, count: usize) {
         self.unfetched.with_label_values(&[kind.as_str()]).set(gauge(count));
+    }
+
+    pub(crate) fn waiting(&self, kind: Kind, count: usize) {
+        self.waiting.with_label_values(&[kind.as_str()]).set(gauge(count));
     }
 
     /// For these reasons and no others.

@@ -120,7 +120,7 @@ mod tests {
 
     fn patched(patch: Value) -> Result<Value, String> {
         let cluster = Cluster { name: "shop".to_owned(), ..Cluster::default() };
-        let resource = Resource::new("shop", cluster.encode_to_vec());
+        let resource = Resource::new("shop", cluster.encode_to_vec().into());
         let patch = Patch::Json(serde_json::from_value(patch).unwrap());
         let body = variant(ResourceType::Cluster, &resource, &patch)?;
         let cluster = Cluster::decode(body).unwrap();

@@ -9,7 +9,7 @@ use heliograph_snapshot::{Change, ResourceType};
 use heliograph_translator::provider::kubernetes::Scope;
 use rcgen::CertifiedKey;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const GATEWAY_API: &str = "/apis/gateway.networking.k8s.io/v1";
@@ -24,8 +24,8 @@ pub(crate) struct Translated {
     now: BTreeMap<String, Vec<String>>,
     /// The secrets that proxies would have, as text.
     secrets: BTreeMap<String, String>,
-    /// The clusters that they would have.
-    pub(crate) clusters: BTreeSet<String>,
+    /// Whether each version of a cluster that was published calls its backend over TLS.
+    pub(crate) clusters: BTreeMap<String, Vec<bool>>,
     /// Chains of certificates that are held, as text.
     chains: BTreeMap<String, String>,
 }
@@ -66,7 +66,10 @@ impl Translated {
                     self.secrets.remove(&*name);
                 }
                 Change::Set(ResourceType::Cluster, cluster) => {
-                    self.clusters.insert(cluster.name.to_string());
+                    let text = String::from_utf8_lossy(&cluster.body);
+                    let is_over_tls = text.contains("envoy.transport_sockets.tls");
+                    let versions = self.clusters.entry(cluster.name.to_string()).or_default();
+                    versions.push(is_over_tls);
                 }
                 Change::Remove(ResourceType::Cluster, name) => {
                     self.clusters.remove(&*name);
@@ -100,7 +103,7 @@ fn pair(name: &str) -> Pair {
 }
 
 /// A namespace with a class of its name, which watches may choose by its label.
-async fn site(cluster: &Arc<Kubernetes>) -> String {
+pub(crate) async fn site(cluster: &Arc<Kubernetes>) -> String {
     let namespace = cluster.create_namespace("contents").await;
     choose(cluster, &namespace, json!(namespace)).await;
     let class = json!({

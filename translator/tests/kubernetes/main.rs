@@ -8,8 +8,10 @@ mod faulty;
 mod infra;
 #[path = "../../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
+mod obstructed;
 mod policies;
 mod programs;
+mod protection;
 mod relists;
 mod status;
 mod watches;

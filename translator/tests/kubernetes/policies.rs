@@ -52,7 +52,7 @@ fn translated(watched: &Watched) -> &Translated {
 }
 
 fn is_reached(watched: &Watched) -> bool {
-    translated(watched).clusters.contains("service/default/cart/80")
+    translated(watched).clusters.contains_key("service/default/cart/80")
 }
 
 /// Without its policy, the backend would receive plaintext: from a translator that starts as from one that runs.

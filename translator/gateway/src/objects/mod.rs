@@ -259,6 +259,14 @@ impl Kind {
     pub fn is_protecting(self) -> bool {
         self.policy_kind().is_some_and(PolicyKind::is_protecting)
     }
+
+    /// Whether a new or changed object of this kind can open something: a listener, a route, or what these need to be served. It
+    /// waits while it is not known what a [protecting](Self::is_protecting) kind forbids. The kinds that do not wait are those
+    /// that only name addresses and certificates of what is open already.
+    pub fn may_open(self) -> bool {
+        !matches!(self, Self::EndpointSlice | Self::Secret | Self::ConfigMap)
+            && !self.is_protecting()
+    }
 }
 
 /// Objects may hold secrets, so only their names are printed.

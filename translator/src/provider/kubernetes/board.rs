@@ -4,7 +4,7 @@ use super::trouble::{Reason, Trouble};
 use crate::metrics::KubernetesMetrics;
 use heliograph_gateway::objects::{Kind, ObjectKey};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,6 +37,12 @@ struct Said {
     /// How many these are.
     counts: BTreeMap<(Kind, Reason), usize>,
     troubles: BTreeMap<Kind, (Reason, String)>,
+    /// Objects whose last change waits.
+    waiting: BTreeSet<ObjectKey>,
+    /// How many these are.
+    waiting_of: BTreeMap<Kind, usize>,
+    /// The protecting kinds that they wait for.
+    stale: BTreeSet<Kind>,
 }
 
 impl fmt::Display for ApiRemark {
@@ -49,6 +55,7 @@ impl Board {
     pub(super) fn new(metrics: KubernetesMetrics) -> Self {
         for kind in Kind::ALL.iter().filter(|kind| kind.api_version().is_some()) {
             metrics.may_fail(*kind, Reason::ALL.map(Reason::as_str));
+            metrics.waiting(*kind, 0);
         }
         for kind in Kind::ALL.iter().filter(|kind| kind.is_read_by_reference()) {
             metrics.fetched(*kind, 0, 0);
@@ -69,7 +76,13 @@ impl Board {
         let unfetched = said.unfetched.iter().take(MOST_SHOWN);
         let unfetched =
             unfetched.map(|(key, (_, text))| ApiRemark { of: key.to_string(), text: text.clone() });
-        of_kinds.chain(unfetched).chain(of_objects).collect()
+        let waits = format!(
+            "its last change waits until all of {} is known, which may forbid it",
+            names_of(&said.stale)
+        );
+        let waiting = said.waiting.iter().take(MOST_SHOWN);
+        let waiting = waiting.map(|key| ApiRemark { of: key.to_string(), text: waits.clone() });
+        of_kinds.chain(waiting).chain(unfetched).chain(of_objects).collect()
     }
 
     /// What there is to say of an object has changed.
@@ -131,6 +144,40 @@ impl Board {
         }
     }
 
+    /// The protecting kinds of which not everything is known.
+    pub(super) fn record_stale(&self, kinds: BTreeSet<Kind>) {
+        self.said().stale = kinds;
+    }
+
+    /// Whether the last change of an object waits for them.
+    pub(super) fn record_waiting(&self, key: ObjectKey, waits: bool) {
+        let (kind, mut said) = (key.kind, self.said());
+        let is_news = if waits { said.waiting.insert(key) } else { said.waiting.remove(&key) };
+        let count = said.waiting_of.entry(kind).or_default();
+        match (is_news, waits) {
+            (true, true) => *count += 1,
+            (true, false) => *count -= 1,
+            (false, _) => {}
+        }
+        self.0.metrics.waiting(kind, *count);
+    }
+
+    /// Changes have waited for long, or none waits any more.
+    pub(super) fn log_waiting(&self, waits: bool) {
+        let said = self.said();
+        let (count, stale) = (said.waiting.len(), names_of(&said.stale));
+        drop(said);
+        match waits {
+            true => tracing::error!(
+                "the last change of {} waits until all of {stale} is known, and so does every new or changed route or \
+                 listener; what is published stays in force, and endpoints, Secrets and deletions do not wait: /status \
+                 has the cause, and what waits",
+                crate::report::count(count, "object")
+            ),
+            false => tracing::info!("no change waits any more"),
+        }
+    }
+
     /// So many objects of a kind are named, and held or withheld.
     pub(super) fn count_fetched(&self, kind: Kind, count: Count) {
         self.0.metrics.fetched(kind, count.held, count.withheld);
@@ -182,7 +229,9 @@ impl Board {
             Reason::Unauthorised | Reason::Unavailable if is_over => {
                 tracing::info!("the API answers again");
             }
-            Reason::Absent => tracing::info!("the API serves {} now", kind.as_str()),
+            Reason::Absent | Reason::OtherVersion => {
+                tracing::info!("the API serves {} now", kind.as_str());
+            }
             Reason::Forbidden => tracing::info!("{} may be read now", kind.as_str()),
             Reason::Failed => tracing::info!("{} can be read again", kind.as_str()),
             _ => {}
@@ -210,6 +259,11 @@ impl Said {
             .filter(|((of, why), _)| *of == kind && reason.is_none_or(|reason| reason == *why));
         counts.map(|(_, count)| count).sum()
     }
+}
+
+fn names_of(kinds: &BTreeSet<Kind>) -> String {
+    let names: Vec<&str> = kinds.iter().copied().map(Kind::as_str).collect();
+    names.join(" and ")
 }
 
 fn cannot_be_read(Remark { reason, is_kept }: &Remark) -> String {

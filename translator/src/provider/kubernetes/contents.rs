@@ -2,6 +2,7 @@
 
 mod barriers;
 mod budget;
+mod protecting;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,13 @@ pub(super) struct Output {
     /// For the translator, in order.
     pub(super) inputs: Vec<Input>,
     pub(super) notes: Vec<(ObjectKey, Note)>,
+}
+
+impl Output {
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.inputs.append(&mut other.inputs);
+        self.notes.append(&mut other.notes);
+    }
 }
 
 /// What there is to say of an object that is fetched.
@@ -227,6 +235,7 @@ impl Contents {
         content.is_forbidden = is_forbidden;
         content.failures = content.failures.saturating_add(1);
         let failures = content.failures;
+        self.release_new_protecting(key);
         if let Some(rank) = self.budget.rank(key) {
             self.queue.push_later(rank.clone(), again_at(failures));
         }

@@ -3,6 +3,7 @@
 use super::barrier::Barrier;
 use super::board::Board;
 use super::contents::{Contents, Fetch, Fetched, Note, Output};
+use super::protection::{Message, Passed, Protection};
 use super::served::Served;
 use super::trouble::{Reason, Trouble};
 use super::watch::{TLS_SECRETS, answer};
@@ -26,16 +27,19 @@ const AT_ONCE: usize = 8;
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Moves what [`Contents`] decides: inputs from the watches to the translator, and fetches to the API.
+/// Moves what [`Protection`] and [`Contents`] decide: inputs from the watches to the translator, and fetches to the API.
 pub(super) struct Fetcher {
     client: Client,
     inputs: mpsc::Sender<Input>,
     board: Board,
     barrier: Arc<Mutex<Barrier>>,
+    protection: Protection,
     contents: Contents,
     open: FuturesUnordered<BoxFuture<'static, (Fetch, Result<Fetched, Trouble>)>>,
     /// The kinds of what somebody waits for.
     awaited: BTreeSet<Kind>,
+    /// The protecting kinds of which not everything is known.
+    stale: BTreeSet<Kind>,
 }
 
 impl Fetcher {
@@ -44,6 +48,7 @@ impl Fetcher {
         inputs: mpsc::Sender<Input>,
         board: Board,
         barrier: Arc<Mutex<Barrier>>,
+        protection: Protection,
         content_bytes: u64,
     ) -> Self {
         Self {
@@ -51,14 +56,16 @@ impl Fetcher {
             inputs,
             board,
             barrier,
+            protection,
             contents: Contents::new(content_bytes),
             open: FuturesUnordered::new(),
             awaited: BTreeSet::new(),
+            stale: BTreeSet::new(),
         }
     }
 
     /// Until the watches end, or nobody listens.
-    pub(super) async fn run(mut self, mut watched: mpsc::Receiver<Input>) {
+    pub(super) async fn run(mut self, mut watched: mpsc::Receiver<Message>) {
         loop {
             while self.open.len() < AT_ONCE
                 && let Some(fetch) = self.contents.next_fetch(Instant::now())
@@ -66,14 +73,22 @@ impl Fetcher {
                 self.open.push(Box::pin(get(self.client.clone(), fetch)));
             }
             let due = self.contents.next_due().filter(|_| self.open.len() < AT_ONCE);
-            let output = tokio::select! {
-                input = watched.recv() => match input {
-                    Some(input) => self.contents.receive(input),
+            let due = due.into_iter().chain(self.protection.next_due()).min();
+            let mut output = tokio::select! {
+                message = watched.recv() => match message {
+                    Some(message) => {
+                        let passed = self.protection.receive(message, Instant::now());
+                        self.pass(passed)
+                    }
                     None => return,
                 },
                 Some((fetch, answer)) = self.open.next() => self.answered(&fetch, answer),
-                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => continue,
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    Output::default()
+                }
             };
+            let passed = self.protection.settle(|| self.contents.new_protecting());
+            output.append(self.pass(passed));
             self.note(output.notes);
             for input in output.inputs {
                 if self.inputs.send(input).await.is_err() {
@@ -81,6 +96,18 @@ impl Fetcher {
                 }
             }
         }
+    }
+
+    /// What need not wait for what protects it goes on to wait for what it names.
+    fn pass(&mut self, Passed { inputs, waits }: Passed) -> Output {
+        for (key, waits) in waits {
+            self.board.record_waiting(key, waits);
+        }
+        let mut output = Output::default();
+        for input in inputs {
+            output.append(self.contents.receive(input));
+        }
+        output
     }
 
     fn answered(&mut self, fetch: &Fetch, answer: Result<Fetched, Trouble>) -> Output {
@@ -111,7 +138,16 @@ impl Fetcher {
         for kind in Kind::ALL.iter().filter(|kind| kind.is_read_by_reference()) {
             self.board.count_fetched(*kind, self.contents.counts(*kind));
         }
-        let awaited = self.contents.awaited();
+        let stale: BTreeSet<Kind> = self.protection.stale().collect();
+        if stale != self.stale {
+            self.stale = stale.clone();
+            self.board.record_stale(stale);
+        }
+        if let Some(waits) = self.protection.next_news(Instant::now()) {
+            self.board.log_waiting(waits);
+        }
+        let mut awaited = self.contents.awaited();
+        awaited.extend(self.protection.awaited());
         if awaited != self.awaited {
             self.awaited = awaited.clone();
             self.barrier.lock().unwrap_or_else(PoisonError::into_inner).fetching(awaited);

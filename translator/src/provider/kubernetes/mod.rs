@@ -1,7 +1,8 @@
 //! Objects from a Kubernetes API: one watch for each kind of the core's list.
 //!
 //! [`Holdings`](holdings::Holdings) decides what follows from a list or an event, [`Barrier`](barrier::Barrier) when
-//! everything is listed, [`Contents`](contents::Contents) which Secrets and ConfigMaps are fetched and what waits for them,
+//! everything is listed, [`Protection`](protection::Protection) what waits while it is not known what protects it,
+//! [`Contents`](contents::Contents) which Secrets and ConfigMaps are fetched and what waits for them,
 //! [`Trouble`](trouble::Trouble) what an error means. The rest asks and waits.
 
 mod barrier;
@@ -9,6 +10,7 @@ mod board;
 mod contents;
 mod fetch;
 mod holdings;
+mod protection;
 mod selection;
 mod served;
 mod trouble;
@@ -25,6 +27,7 @@ use fetch::Fetcher;
 use heliograph_gateway::Limits;
 use heliograph_gateway::objects::Kind;
 use kube::Client;
+use protection::Protection;
 use selection::Selection;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -119,7 +122,7 @@ impl Kubernetes {
         let selection = Selection::new(self.scope.namespace_selector.as_deref());
         let (watched, received) = mpsc::channel(WAITING_BATCHES);
         let told = Told {
-            inputs: watched,
+            messages: watched,
             board: self.board.clone(),
             observed: self.observed.clone(),
             deployed: self.deployed.clone(),
@@ -133,6 +136,7 @@ impl Kubernetes {
             inputs,
             self.board.clone(),
             barrier,
+            Protection::new(kinds.iter().copied()),
             self.content_bytes,
         );
         let stopped = stop.clone();
@@ -180,7 +184,7 @@ impl Refresh {
     }
 
     /// The kinds that an asking waits for.
-    pub(crate) fn awaited(&self, asking: u64) -> Vec<&'static str> {
+    pub fn awaited(&self, asking: u64) -> Vec<&'static str> {
         let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner);
         barrier.awaited(asking).map(Kind::as_str).collect()
     }

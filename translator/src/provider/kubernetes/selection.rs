@@ -12,11 +12,17 @@ use tokio::sync::watch;
 pub(super) struct Selection {
     selector: Option<Arc<str>>,
     /// None before the namespaces have been listed.
-    chosen: watch::Sender<Option<Names>>,
-    seen: watch::Receiver<Option<Names>>,
+    chosen: watch::Sender<Option<Choice>>,
+    seen: watch::Receiver<Option<Choice>>,
 }
 
-type Names = Arc<BTreeSet<Arc<str>>>;
+/// The namespaces that count.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    /// Choices are counted from 1.
+    pub(super) number: u64,
+    names: Arc<BTreeSet<Arc<str>>>,
+}
 
 impl Selection {
     pub(super) fn new(selector: Option<&str>) -> Self {
@@ -31,16 +37,17 @@ impl Selection {
 
     pub(super) fn has(&self, kind: Kind, name: &ObjectName) -> bool {
         !self.is_for(kind)
-            || self.seen.borrow().as_ref().is_some_and(|names| names.contains(&name.namespace))
+            || self.seen.borrow().as_ref().is_some_and(|it| it.names.contains(&name.namespace))
     }
 
-    /// Waits until it is known whose objects of a kind count.
-    pub(super) async fn known(&mut self, kind: Kind) {
-        if self.is_for(kind) {
-            // The sender is our own, so the wait cannot end because it is gone.
-            let _ = self.seen.wait_for(Option::is_some).await;
-            self.seen.mark_unchanged();
+    /// Waits until it is known whose objects of a kind count. Returns the number of that choice, if there is one.
+    pub(super) async fn known(&mut self, kind: Kind) -> Option<u64> {
+        if !self.is_for(kind) {
+            return None;
         }
+        // The sender is our own, so the wait cannot end because it is gone.
+        let _ = self.seen.wait_for(Option::is_some).await;
+        self.seen.borrow_and_update().as_ref().map(|choice| choice.number)
     }
 
     /// Waits until other objects of a kind count.
@@ -50,19 +57,18 @@ impl Selection {
         }
     }
 
-    /// These are the namespaces.
-    pub(super) fn choose(&self, namespaces: &Holdings) {
-        if self.selector.is_none() {
-            return;
-        }
+    /// The choice of these namespaces, if it is another one. Nothing is chosen by it yet.
+    pub(super) fn next(&self, namespaces: &Holdings) -> Option<Choice> {
+        self.selector.as_ref()?;
         let names: BTreeSet<Arc<str>> = namespaces.names().map(|name| name.name.clone()).collect();
-        self.chosen.send_if_modified(|chosen| {
-            let changed = chosen.as_deref() != Some(&names);
-            if changed {
-                *chosen = Some(Arc::new(names));
-            }
-            changed
-        });
+        let chosen = self.seen.borrow();
+        let is_other = chosen.as_ref().is_none_or(|choice| *choice.names != names);
+        let number = chosen.as_ref().map_or(0, |choice| choice.number) + 1;
+        is_other.then(|| Choice { number, names: Arc::new(names) })
+    }
+
+    pub(super) fn choose(&self, choice: Choice) {
+        self.chosen.send_replace(Some(choice));
     }
 
     fn is_for(&self, kind: Kind) -> bool {

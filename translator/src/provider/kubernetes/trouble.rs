@@ -15,6 +15,8 @@ pub(super) enum Reason {
     /// The API does not serve the kind: its CRD is not installed. Only discovery can tell for sure.
     Absent,
     Forbidden,
+    /// The API serves the kind, but not in the version that is read here. Of kinds that protect nothing it is not asked for.
+    OtherVersion,
     /// The API does not know who asks.
     Unauthorised,
     /// The watch began too long ago: list again.
@@ -25,10 +27,15 @@ pub(super) enum Reason {
     Unavailable,
 }
 
+/// While not all of a protecting kind is known.
+const WAITS: &str = "what is published stays in force, new and changed routes and listeners wait, and a translator that \
+                     starts publishes nothing";
+
 impl Reason {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Absent,
         Self::Forbidden,
+        Self::OtherVersion,
         Self::Unauthorised,
         Self::Expired,
         Self::Failed,
@@ -39,6 +46,7 @@ impl Reason {
         match self {
             Self::Absent => "absent",
             Self::Forbidden => "forbidden",
+            Self::OtherVersion => "other_version",
             Self::Unauthorised => "unauthorised",
             Self::Expired => "expired",
             Self::Failed => "failed",
@@ -82,6 +90,11 @@ impl Trouble {
         Self { reason: Reason::Failed, cause: first_line(cause) }
     }
 
+    /// The API has the kind in these versions.
+    pub(super) fn other_versions(versions: &[String]) -> Self {
+        Self { reason: Reason::OtherVersion, cause: versions.join(", ") }
+    }
+
     pub(super) fn unavailable(cause: &str) -> Self {
         Self { reason: Reason::Unavailable, cause: first_line(cause) }
     }
@@ -94,6 +107,10 @@ impl Trouble {
             ("", version) => version.to_owned(),
             (group, version) => format!("{group}/{version}"),
         };
+        let meanwhile = match kind.is_protecting() {
+            true => WAITS,
+            false => "nothing is published that was not before",
+        };
         match self.reason {
             Reason::Absent => format!(
                 "the API does not serve {kind} of {served}: install its CRD; until then there are none",
@@ -101,7 +118,12 @@ impl Trouble {
             ),
             Reason::Forbidden => format!(
                 "{plural} may not be read: allow this account to list and watch {plural} in the API group {group:?}, or \
-                 say --ignore-kind {kind}; until then nothing is published that was not before ({cause})",
+                 say --ignore-kind {kind}; until then {meanwhile} ({cause})",
+                kind = kind.as_str()
+            ),
+            Reason::OtherVersion => format!(
+                "the API serves {kind} only as {cause}, and not as {served}, which is read here: install a CRD that has this \
+                 version, or set --ignore-kind {kind} to do without what such objects protect; until then {meanwhile}",
                 kind = kind.as_str()
             ),
             Reason::Unauthorised => format!(
@@ -109,6 +131,9 @@ impl Trouble {
                  service account ({cause})"
             ),
             Reason::Expired => format!("{plural} are listed again ({cause})"),
+            Reason::Failed if kind.is_protecting() => format!(
+                "{plural} cannot be listed or watched, and it is tried again; until then {meanwhile} ({cause})"
+            ),
             Reason::Failed => format!(
                 "{plural} cannot be listed or watched; what is known of them stays, and it is tried again ({cause})"
             ),
@@ -162,6 +187,15 @@ mod tests {
         let words = of(403).in_words(Kind::HTTPRoute, "httproutes");
         for expected in ["httproutes", "gateway.networking.k8s.io", "in its words"] {
             assert!(words.contains(expected), "{expected} is not in {words}");
+        }
+    }
+
+    #[test]
+    fn of_a_protecting_kind_it_says_what_waits() {
+        let troubles = [of(403), of(500), Trouble::other_versions(&["v1alpha3".to_owned()])];
+        for trouble in troubles {
+            let words = trouble.in_words(Kind::BackendTLSPolicy, "backendtlspolicies");
+            assert!(words.contains("new and changed routes and listeners wait"), "{words}");
         }
     }
 

@@ -1,12 +1,15 @@
 //! The watch of one kind.
 
+mod currency;
 mod mend;
+mod unanswered;
 
 pub(super) use mend::answer;
 
 use super::barrier::Barrier;
 use super::board::Board;
 use super::holdings::{Change, Holdings};
+use super::protection::Message;
 use super::selection::Selection;
 use super::served::{Served, ServedMetadata};
 use super::trouble::Trouble;
@@ -27,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
+use unanswered::Unanswered;
 
 /// How long the API may take for one page of a list, or for a word of what it serves.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -34,6 +38,9 @@ const ANSWER: Duration = Duration::from_secs(30);
 /// After so long the server ends a watch, and it is begun again where it was. On a connection that died unnoticed nothing is
 /// heard of that; there the client gives up soon after, see [`SILENCE`](crate::connect::SILENCE).
 pub(crate) const WATCH_SECONDS: u32 = 90;
+
+/// The same of a protecting kind. On a connection that died unnoticed, objects are missed for so long and a few seconds.
+const PROTECTING_WATCH_SECONDS: u32 = 30;
 
 /// The type of Secrets that are watched.
 pub(super) const TLS_SECRETS: &str = "kubernetes.io/tls";
@@ -68,12 +75,18 @@ pub(super) struct KindWatch {
     expired_at: Option<Instant>,
     /// The objects that are known to be there, and no more of them.
     unread: BTreeSet<ObjectName>,
+    /// The number of the choice of namespaces that objects are listed for.
+    choice: Option<u64>,
+    /// Whether everything was sent that there is. Of protecting kinds alone.
+    is_current: bool,
+    /// Of protecting kinds alone.
+    unanswered: Unanswered,
 }
 
 /// Where a watch tells what it finds.
 #[derive(Clone)]
 pub(super) struct Told {
-    pub(super) inputs: mpsc::Sender<Input>,
+    pub(super) messages: mpsc::Sender<Message>,
     pub(super) board: Board,
     pub(super) observed: Observed,
     pub(super) deployed: Deployed,
@@ -125,19 +138,24 @@ impl KindWatch {
             relists: 0,
             expired_at: None,
             unread: BTreeSet::new(),
+            choice: None,
+            is_current: false,
+            unanswered: Unanswered::new(),
         })
     }
 
     /// Tells everything, then every change. It does not end.
     pub(super) async fn run(mut self) {
-        while !self.told.inputs.is_closed() {
-            self.selection.known(self.kind).await;
-            let mut config =
-                watcher::Config::default().timeout(WATCH_SECONDS).page_size(self.page());
+        while !self.told.messages.is_closed() {
+            self.choice = self.selection.known(self.kind).await;
+            let seconds =
+                if self.kind.is_protecting() { PROTECTING_WATCH_SECONDS } else { WATCH_SECONDS };
+            let mut config = watcher::Config::default().timeout(seconds).page_size(self.page());
             config.field_selector = self.fields.clone();
             config.label_selector = self.selection.labels_of(self.kind);
             let stream = self.events(config);
             // It begins with a list, and until that is complete there is nothing to compare with another one.
+            self.stale().await;
             self.holdings.begin();
             self.follow(pin!(stream)).await;
         }
@@ -150,6 +168,10 @@ impl KindWatch {
         &self,
         config: watcher::Config,
     ) -> BoxStream<'static, watcher::Result<watcher::Event<Served>>> {
+        if self.kind.is_protecting() {
+            let client = self.unanswered.client(&self.client);
+            return watcher::watcher(Api::all_with(client, &self.resource), config).boxed();
+        }
         if !self.kind.is_read_by_reference() {
             return watcher::watcher(self.api.clone(), config).boxed();
         }
@@ -166,7 +188,7 @@ impl KindWatch {
         &mut self,
         mut stream: Pin<&mut impl Stream<Item = watcher::Result<watcher::Event<Served>>>>,
     ) {
-        while !self.told.inputs.is_closed() {
+        while !self.told.messages.is_closed() {
             if self.is_behind() {
                 if self.verify().await == Next::ListAgain {
                     return;
@@ -175,10 +197,16 @@ impl KindWatch {
             }
             let patience = if self.holdings.is_listing() { ANSWER } else { Duration::MAX };
             let next = tokio::select! {
+                biased;
                 // Looked at above.
                 Ok(()) = self.asked.changed() => continue,
                 () = self.selection.changed(self.kind) => return,
                 next = timeout(patience, stream.next()) => next,
+                // Behind the stream, so that an answer that is there counts.
+                () = self.unanswered.for_long(), if self.is_current => {
+                    self.mend(Trouble::failed("no answer to a watch")).await;
+                    return;
+                }
             };
             let next = match next {
                 Ok(Some(Ok(event))) => {
@@ -203,6 +231,7 @@ impl KindWatch {
         match event {
             watcher::Event::Init => {
                 self.listing_for = *self.asked.borrow_and_update();
+                self.stale().await;
                 self.holdings.begin();
             }
             watcher::Event::InitApply(served) => self.take_listed(served),
@@ -222,7 +251,7 @@ impl KindWatch {
                     self.tell(vec![event]).await;
                 }
                 self.tell_unread().await;
-                self.count();
+                self.count().await;
             }
         }
     }
@@ -267,7 +296,7 @@ impl KindWatch {
             self.tell(vec![event]).await;
         }
         self.tell_unread().await;
-        self.count();
+        self.count().await;
     }
 
     /// A list is complete, or there is nothing to list.
@@ -280,7 +309,8 @@ impl KindWatch {
             self.tell(events).await;
         }
         self.tell_unread().await;
-        self.count();
+        self.count().await;
+        self.current().await;
         self.reach(self.listing_for).await;
     }
 
@@ -327,9 +357,13 @@ impl KindWatch {
     }
 
     /// For metrics; and the namespaces decide whose objects count.
-    fn count(&self) {
-        if self.kind == Kind::Namespace {
-            self.selection.choose(&self.holdings);
+    async fn count(&self) {
+        if self.kind == Kind::Namespace
+            && let Some(choice) = self.selection.next(&self.holdings)
+        {
+            // Whoever lists by it sends what is found later.
+            self.send(Message::Chosen(choice.number)).await;
+            self.selection.choose(choice);
         }
         let (all, unreadable) = (self.holdings.len(), self.holdings.unreadable());
         self.told.board.count(self.kind, all, unreadable);
@@ -341,8 +375,12 @@ impl KindWatch {
     }
 
     async fn tell(&self, events: Vec<Event>) {
+        self.send(Message::Input(Input::Batch(events))).await;
+    }
+
+    async fn send(&self, message: Message) {
         // If nobody listens, it shows elsewhere.
-        let _ = self.told.inputs.send(Input::Batch(events)).await;
+        let _ = self.told.messages.send(message).await;
     }
 
     /// Says of which objects nothing is known, where something must not be taken for gone because of that: what runs for a
@@ -354,7 +392,7 @@ impl KindWatch {
         let unread = self.holdings.never_read();
         if unread != self.unread {
             self.unread = unread.clone();
-            let _ = self.told.inputs.send(Input::Unread(self.kind, unread)).await;
+            self.send(Message::Input(Input::Unread(self.kind, unread))).await;
         }
     }
 
@@ -369,7 +407,7 @@ impl KindWatch {
             complete
         };
         for input in complete {
-            let _ = self.told.inputs.send(input).await;
+            self.send(Message::Input(input)).await;
         }
     }
 
@@ -386,11 +424,15 @@ impl KindWatch {
         match self.is_as_listed().await {
             Ok(true) => {
                 self.watched();
+                self.current().await;
                 self.reach(asking).await;
                 Next::GoOn
             }
             Ok(false) => Next::ListAgain,
-            Err(trouble) => self.mend(trouble).await,
+            Err(trouble) => match self.mend(trouble).await {
+                Next::GoOn => self.catch_up().await,
+                Next::ListAgain => Next::ListAgain,
+            },
         }
     }
 

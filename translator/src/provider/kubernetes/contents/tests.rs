@@ -1,5 +1,6 @@
 mod budget;
 mod orders;
+mod protecting;
 
 use super::*;
 use k8s_openapi::ByteString;

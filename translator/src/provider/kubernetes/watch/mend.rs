@@ -20,10 +20,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// deletes its objects first, and the watch tells of it.
 const ABSENT: u32 = 3;
 
+/// What discovery reports of a kind.
+enum Serving {
+    /// In the version that is read here.
+    AsRead,
+    /// In these versions, and not in that one: there may be objects.
+    InOtherVersions(Vec<String>),
+    Not,
+}
+
 impl KindWatch {
     pub(super) async fn recover(&mut self, error: &watcher::Error) -> Next {
         let trouble = Trouble::of_watch(error);
         if trouble.reason == Reason::Expired {
+            self.stale().await;
             self.told.board.note_hiccup(self.kind, &trouble);
             self.expired().await;
             // A watch that is refused with 410 would be begun at the same place for ever.
@@ -38,25 +48,29 @@ impl KindWatch {
             // A watch that breaks off is begun again where it was, and nobody needs to know.
             self.failures = 1;
             self.told.board.note_hiccup(self.kind, &trouble);
+            if matches!(error, watcher::Error::WatchFailed(_)) {
+                // It has ended, and was current until then. Nothing was asked since.
+                self.pause(trouble.reason).await;
+                return Next::GoOn;
+            }
+            self.stale().await;
             self.pause(trouble.reason).await;
-            return Next::GoOn;
+            return self.catch_up().await;
         }
-        self.mend(trouble).await
+        match self.mend(trouble).await {
+            Next::GoOn => self.catch_up().await,
+            Next::ListAgain => Next::ListAgain,
+        }
     }
 
     /// Waits until the kind can be listed.
     pub(super) async fn mend(&mut self, mut trouble: Trouble) -> Next {
         let mut next = Next::GoOn;
+        self.stale().await;
         loop {
             self.failures = self.failures.saturating_add(1);
             if matches!(trouble.reason, Reason::Absent | Reason::Forbidden) {
-                trouble = match (self.is_served().await, trouble.reason) {
-                    // Whether one may read it is asked before whether it is there.
-                    (Ok(false), _) => Trouble { reason: Reason::Absent, ..trouble },
-                    (Ok(true), Reason::Absent) => Trouble::failed(&trouble.cause),
-                    (Ok(true), _) => trouble,
-                    (Err(other), _) => other,
-                };
+                trouble = self.discover(trouble).await;
             }
             self.told.board.note_trouble(self.kind, &self.resource.plural, &trouble);
             if trouble.reason == Reason::Absent {
@@ -64,6 +78,7 @@ impl KindWatch {
                 self.be_without().await;
             } else {
                 self.absent = 0;
+                self.stale().await;
             }
             if trouble.reason == Reason::Forbidden {
                 self.vouch().await;
@@ -87,10 +102,10 @@ impl KindWatch {
     }
 
     /// What is known is all there is to be known, for as long as the kind may not be read: who has just been elected is not to
-    /// wait for it, but to lead with what it has.
+    /// wait for it, but to lead with what it has. Of a protecting kind, the one who led before may know of more.
     async fn vouch(&mut self) {
         let asked = *self.asked.borrow_and_update();
-        if self.fresh_for.is_some_and(|fresh| fresh < asked) {
+        if !self.kind.is_protecting() && self.fresh_for.is_some_and(|fresh| fresh < asked) {
             self.reach(asked).await;
         }
     }
@@ -115,26 +130,51 @@ impl KindWatch {
         }
     }
 
-    /// Asks what the API serves: a 404 alone may be of something in between.
-    async fn is_served(&self) -> Result<bool, Trouble> {
+    /// Asks what the API serves: a 404 alone may be of something in between, and whether one may read a kind is asked before
+    /// whether it is there.
+    async fn discover(&self, trouble: Trouble) -> Trouble {
+        match (self.served().await, trouble.reason) {
+            (Ok(Serving::Not), _) => Trouble { reason: Reason::Absent, ..trouble },
+            (Ok(Serving::InOtherVersions(versions)), _) => Trouble::other_versions(&versions),
+            (Ok(Serving::AsRead), Reason::Absent) => Trouble::failed(&trouble.cause),
+            (Ok(Serving::AsRead), _) => trouble,
+            // Discovery itself is missing, which shows nothing of the kind.
+            (Err(other), _) if other.reason == Reason::Absent => Trouble::failed(&other.cause),
+            (Err(other), _) => other,
+        }
+    }
+
+    async fn served(&self) -> Result<Serving, Trouble> {
         let (group, version) = (self.kind.group(), self.kind.api_version().unwrap_or_default());
         if group.is_empty() {
-            return Ok(true);
+            return Ok(Serving::AsRead);
         }
         let groups = answer(self.client.list_api_groups()).await?;
         let versions = groups.groups.iter().filter(|found| found.name == group);
-        if !versions.flat_map(|found| &found.versions).any(|found| found.version == version) {
-            return Ok(false);
+        let mut others = Vec::new();
+        for found in versions.flat_map(|found| &found.versions) {
+            // Of a kind that protects nothing, objects of other versions are as good as not there.
+            if found.version != version && !self.kind.is_protecting() {
+                continue;
+            }
+            let served = answer(self.client.list_api_group_resources(&found.group_version)).await?;
+            if !served.resources.iter().any(|found| found.name == self.resource.plural) {
+                continue;
+            }
+            if found.version == version {
+                return Ok(Serving::AsRead);
+            }
+            others.push(found.version.clone());
         }
-        let served = self.client.list_api_group_resources(&self.resource.api_version);
-        let served = answer(served).await?;
-        Ok(served.resources.iter().any(|found| found.name == self.resource.plural))
+        Ok(if others.is_empty() { Serving::Not } else { Serving::InOtherVersions(others) })
     }
 
     async fn pause(&mut self, reason: Reason) {
         let random = fastrand::f64();
         let pause = match reason {
-            Reason::Absent | Reason::Forbidden => LOOK_EVERY.mul_f64(0.5 + random / 2.0),
+            Reason::Absent | Reason::Forbidden | Reason::OtherVersion => {
+                LOOK_EVERY.mul_f64(0.5 + random / 2.0)
+            }
             _ => backoff::after(self.failures, LONGEST_PAUSE, random),
         };
         let asked = *self.asked.borrow();
