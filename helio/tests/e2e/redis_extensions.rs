@@ -145,7 +145,8 @@ async fn a_confidential_extension_config_is_sealed_and_never_shown() {
     };
     assert_eq!(row(GREETING)["hidden"], true, "{shown}");
     assert_eq!(row(FAREWELL)["hidden"], Value::Null, "{shown}");
-    let command = ["snapshot", "show", FLEET, "--type", "extension-config", "--output", "json"];
+    let of_type = ["snapshot", "show", FLEET, "--type", "extension-config"];
+    let command = [&of_type[..], &["--name", GREETING, "--output", "json"]].concat();
     let printed = scene.site.helio(&command);
     assert!(printed.status.success(), "{printed:?}");
     let printed = String::from_utf8(printed.stdout).unwrap();
