@@ -1,16 +1,13 @@
-//! What the proxies say to what was published, read from the store.
+//! Reads what the proxies answered to what was published from the store, and shows it.
 
-use crate::proxies::{FleetProxies, Proxies};
-use crate::publish::Answers;
+use crate::feedback::{Feedback, FleetFeedback, ReplicaFeedback};
 use crate::report::Report;
 use crate::term::Translator;
 use axum::Json;
 use axum::routing::{MethodRouter, get};
 use heliograph_shared::admin::Pages;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
-use heliograph_store::{
-    AckReport, Dispute, FeedbackReader, FleetReport, Pinned, Record, RejectionReport,
-};
+use heliograph_store::{Dispute, FeedbackReader, FleetReport, Pinned, Record, RejectionReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -32,14 +29,13 @@ const ANSWERING: Duration = Duration::from_secs(10);
 
 /// Reads the reports of the replicas, and passes on what follows from them.
 pub struct AckReader {
-    feedback: Arc<dyn FeedbackReader>,
-    latest: watch::Sender<Reports>,
+    store: Arc<dyn FeedbackReader>,
+    latest: watch::Sender<Latest>,
     /// The fleets that a replica cannot load, and the newest head that this is said of.
     damage: watch::Sender<BTreeMap<FleetName, Head>>,
     /// What replicas read of fleets that the store has lost since.
     remembered: watch::Sender<Vec<Arc<Record>>>,
-    answers: watch::Sender<BTreeMap<FleetName, Answers>>,
-    proxies: watch::Sender<Option<Arc<Proxies>>>,
+    feedback: watch::Sender<Option<Arc<Feedback>>>,
     /// Changes whenever something was translated or published.
     report: watch::Receiver<Report>,
 }
@@ -51,10 +47,10 @@ struct Schedule {
     answering_until: Instant,
 }
 
-/// What the replicas said last.
+/// What the replicas reported last.
 #[derive(Clone, Debug, Default)]
-struct Reports {
-    reports: Arc<[AckReport]>,
+struct Latest {
+    feedback: Arc<Feedback>,
     /// Why there is nothing newer.
     problem: Option<String>,
 }
@@ -128,11 +124,10 @@ struct Rejected<'a> {
 }
 
 impl AckReader {
-    pub fn new(feedback: Arc<dyn FeedbackReader>, translator: &Translator) -> Self {
-        let (damage, answers) = (translator.damage(), translator.answers());
-        let (latest, proxies) = (watch::Sender::default(), translator.proxies());
-        let (remembered, report) = (translator.remembered(), translator.report());
-        Self { feedback, latest, damage, remembered, answers, proxies, report }
+    pub fn new(store: Arc<dyn FeedbackReader>, translator: &Translator) -> Self {
+        let (latest, feedback) = (watch::Sender::default(), translator.feedback());
+        let (damage, remembered) = (translator.damage(), translator.remembered());
+        Self { store, latest, damage, remembered, feedback, report: translator.report() }
     }
 
     /// Adds what the proxies say to the admin port.
@@ -155,42 +150,34 @@ impl AckReader {
             }
             let read = tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                read = self.feedback.read_reports() => read,
+                read = self.store.read_reports() => read,
             };
             schedule.has_read(Instant::now());
-            if let Ok(reports) = &read {
-                self.damage.send_replace(damaged(reports));
-                let remembered = reports.iter().flat_map(|report| report.remembered.clone());
-                let remembered: Vec<_> = remembered.collect();
-                self.remembered.send_if_modified(|known| {
-                    let is_news = *known != remembered;
-                    *known = remembered;
-                    is_news
-                });
-                let answers = Answers::of(reports);
-                self.answers.send_if_modified(|known| {
-                    let is_news = *known != answers;
-                    *known = answers;
-                    is_news
-                });
-                let proxies = {
-                    let answers = self.answers.borrow();
-                    FleetProxies::of(reports, &answers)
-                };
-                self.proxies.send_if_modified(|known| {
-                    let is_news = known.as_deref() != Some(&proxies);
-                    if is_news {
-                        *known = Some(Arc::new(proxies));
-                    }
-                    is_news
-                });
+            match read {
+                Ok(reports) => self.pass_on(Feedback::of(reports)),
+                // Who writes to the store tells the log that it is away.
+                Err(error) => {
+                    self.latest.send_modify(|latest| latest.problem = Some(error.to_string()));
+                }
             }
-            // Who writes to the store tells the log that it is away.
-            self.latest.send_modify(|latest| match read {
-                Ok(reports) => *latest = Reports { reports: reports.into(), problem: None },
-                Err(error) => latest.problem = Some(error.to_string()),
-            });
         }
+    }
+
+    fn pass_on(&self, feedback: Feedback) {
+        self.damage.send_replace(feedback.damaged.clone());
+        self.remembered.send_if_modified(|known| {
+            let is_news = *known != feedback.remembered;
+            known.clone_from(&feedback.remembered);
+            is_news
+        });
+        let feedback = Arc::new(feedback);
+        self.feedback.send_if_modified(|known| {
+            let before = known.replace(feedback.clone());
+            before.is_none_or(|before| {
+                feedback.has_other_votes(&before) || feedback.has_other_sums(&before)
+            })
+        });
+        self.latest.send_replace(Latest { feedback, problem: None });
     }
 }
 
@@ -216,26 +203,16 @@ async fn changed(report: &mut watch::Receiver<Report>) {
     }
 }
 
-/// Of each fleet the newest head that a replica cannot load.
-fn damaged(reports: &[AckReport]) -> BTreeMap<FleetName, Head> {
-    let mut damaged = BTreeMap::new();
-    for (fleet, head) in reports.iter().flat_map(|report| &report.damaged) {
-        let newest = damaged.entry(fleet.clone()).or_insert(*head);
-        *newest = (*newest).max(*head);
-    }
-    damaged
-}
-
-fn page(reports: watch::Receiver<Reports>, report: watch::Receiver<Report>) -> MethodRouter {
+fn page(latest: watch::Receiver<Latest>, report: watch::Receiver<Report>) -> MethodRouter {
     get(async move || {
-        let (reports, report) = (reports.borrow().clone(), report.borrow().clone());
-        Json(serde_json::json!(Page::new(&reports, &report.heads, &report.pins)))
+        let (latest, report) = (latest.borrow().clone(), report.borrow().clone());
+        Json(serde_json::json!(Page::new(&latest, &report.heads, &report.pins)))
     })
 }
 
 impl<'a> Page<'a> {
     fn new(
-        reports: &'a Reports,
+        latest: &'a Latest,
         heads: &'a BTreeMap<FleetName, Head>,
         pins: &'a BTreeMap<FleetName, Pinned>,
     ) -> Self {
@@ -246,12 +223,10 @@ impl<'a> Page<'a> {
         for (name, pinned) in pins {
             fleets.entry(name).or_default().pinned = Some(Pin::of(pinned));
         }
-        for AckReport { replica, fleets: reported, .. } in reports.reports.iter() {
-            for (name, report) in reported {
-                fleets.entry(name).or_default().add(replica, report, heads.get(name));
-            }
+        for (name, feedback) in &latest.feedback.fleets {
+            fleets.entry(name).or_default().add(feedback, heads.get(name));
         }
-        Self { problem: reports.problem.as_deref(), fleets }
+        Self { problem: latest.problem.as_deref(), fleets }
     }
 }
 
@@ -264,16 +239,22 @@ impl<'a> Pin<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    fn add(&mut self, replica: &'a str, report: &'a FleetReport, newest: Option<&Head>) {
-        let FleetReport { connected, acknowledged, rejections, disputes, voters: _, votes: _ } =
-            report;
+    fn add(&mut self, feedback: &'a FleetFeedback, newest: Option<&Head>) {
+        self.sum = Count::of(feedback.connected, &feedback.acknowledged, newest);
+        for ReplicaFeedback { replica, report } in &feedback.replicas {
+            let FleetReport { connected, acknowledged, rejections, disputes, voters: _, votes: _ } =
+                report;
+            self.replicas.insert(replica, Count::of(*connected, acknowledged, newest));
+            self.rejections.extend(rejections.iter().map(|it| Rejection::new(replica, it)));
+            self.disputes.extend(disputes.iter().map(|it| Disputed::new(replica, it)));
+        }
+    }
+}
+
+impl Count {
+    fn of(connected: u64, acknowledged: &BTreeMap<Head, u64>, newest: Option<&Head>) -> Self {
         let acknowledged = newest.and_then(|head| acknowledged.get(head)).copied();
-        let count = Count { connected: *connected, acknowledged: acknowledged.unwrap_or_default() };
-        self.sum.connected = self.sum.connected.saturating_add(count.connected);
-        self.sum.acknowledged = self.sum.acknowledged.saturating_add(count.acknowledged);
-        self.replicas.insert(replica, count);
-        self.rejections.extend(rejections.iter().map(|it| Rejection::new(replica, it)));
-        self.disputes.extend(disputes.iter().map(|it| Disputed::new(replica, it)));
+        Self { connected, acknowledged: acknowledged.unwrap_or_default() }
     }
 }
 
@@ -298,7 +279,7 @@ impl<'a> Rejection<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heliograph_store::{Embedded, FeedbackSender};
+    use heliograph_store::{AckReport, Embedded, FeedbackSender};
     use serde_json::json;
 
     #[tokio::test(start_paused = true)]
@@ -306,12 +287,12 @@ mod tests {
         let fleet = FleetName::new("default", "edge");
         let store = Arc::new(Embedded::new());
         let (damage, mut damaged) = watch::channel(BTreeMap::new());
-        let (latest, answers) = (watch::Sender::default(), watch::Sender::default());
-        let (proxies, remembered) = (watch::Sender::default(), watch::Sender::default());
+        let (latest, feedback) = (watch::Sender::default(), watch::Sender::default());
+        let remembered = watch::Sender::default();
         let stop = CancellationToken::new();
         let (_changes, report) = watch::channel(Report::default());
-        let feedback = store.clone();
-        let reader = AckReader { feedback, latest, damage, remembered, answers, proxies, report };
+        let reading = store.clone();
+        let reader = AckReader { store: reading, latest, damage, remembered, feedback, report };
         let task = tokio::spawn(reader.run(stop.clone()));
         let head = Head { epoch: 0, fence: 7, sequence: 1 };
         for expected in [BTreeMap::from([(fleet, head)]), BTreeMap::new()] {
@@ -372,14 +353,11 @@ mod tests {
             resources: vec![("table".into(), Some(version))],
             count: 1,
         };
-        let reports = Reports {
-            reports: [
-                report("one", &[(1, 1), (2, 2)], vec![]),
-                report("two", &[(1, 3)], vec![rejection]),
-            ]
-            .into(),
-            problem: None,
-        };
+        let reports = vec![
+            report("one", &[(1, 1), (2, 2)], vec![]),
+            report("two", &[(1, 3)], vec![rejection]),
+        ];
+        let latest = Latest { feedback: Arc::new(Feedback::of(reports)), problem: None };
         let heads = BTreeMap::from([(fleet.clone(), head(2))]);
         let pinned = Pinned {
             head: head(1),
@@ -409,6 +387,6 @@ mod tests {
                 {"replica": "two", "kind": "route", "name": "table", "version": version, "rejected": 2, "accepted": 1},
             ],
         }}});
-        assert_eq!(json!(Page::new(&reports, &heads, &pins)), expected);
+        assert_eq!(json!(Page::new(&latest, &heads, &pins)), expected);
     }
 }

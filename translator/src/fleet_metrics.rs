@@ -1,9 +1,10 @@
-use crate::proxies::FleetProxies;
+use crate::feedback::FleetFeedback;
 use crate::report::Report;
 use heliograph_snapshot::Head;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntGaugeVec, Opts, Registry};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// What is counted of each fleet, by the translator that leads: one for all replicas. It is counted when it is asked for, so
@@ -45,10 +46,10 @@ impl Collector for FleetMetrics {
     fn collect(&self) -> Vec<MetricFamily> {
         // Those that are described could be made once, so these can.
         let Ok(gauges) = Gauges::new() else { return Vec::new() };
-        let report = self.report.borrow();
+        let (report, none) = (self.report.borrow(), Arc::default());
         for (fleet, head) in report.heads.iter().take(self.most) {
-            let said = report.proxies.as_ref().and_then(|proxies| proxies.get(fleet));
-            gauges.set(fleet.as_str(), *head, said.unwrap_or(&FleetProxies::default()));
+            let feedback = report.feedback.as_ref().and_then(|feedback| feedback.fleets.get(fleet));
+            gauges.set(fleet.as_str(), *head, feedback.unwrap_or(&none));
         }
         gauges.all().into_iter().flat_map(Collector::collect).collect()
     }
@@ -88,15 +89,15 @@ impl Gauges {
         [&self.proxies, &self.versions, &self.rejected, &self.sequence]
     }
 
-    fn set(&self, fleet: &str, head: Head, said: &FleetProxies) {
+    fn set(&self, fleet: &str, head: Head, feedback: &FleetFeedback) {
         let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        let synced = said.have(head).min(said.connected);
-        let behind = said.connected - synced;
+        let synced = feedback.have(head).min(feedback.connected);
+        let behind = feedback.connected - synced;
         self.proxies.with_label_values(&[fleet, "synced"]).set(gauge(synced));
         self.proxies.with_label_values(&[fleet, "behind"]).set(gauge(behind));
-        let versions = said.acknowledged.values().filter(|count| **count > 0).count();
+        let versions = feedback.acknowledged.values().filter(|count| **count > 0).count();
         self.versions.with_label_values(&[fleet]).set(gauge(versions as u64));
-        let rejected = said.rejections.len();
+        let rejected = feedback.rejections.len();
         self.rejected.with_label_values(&[fleet]).set(gauge(rejected as u64));
         self.sequence.with_label_values(&[fleet]).set(gauge(head.sequence));
     }
@@ -105,9 +106,9 @@ impl Gauges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::feedback::Feedback;
     use heliograph_snapshot::FleetName;
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     fn text(registry: &Registry) -> String {
         prometheus::TextEncoder::new().encode_to_string(&registry.gather()).unwrap()
@@ -118,10 +119,10 @@ mod tests {
         let head = |sequence| Head { epoch: 0, fence: 7, sequence };
         let fleets = ["one", "two", "three"].map(|name| FleetName::new("default", name));
         let acknowledged = BTreeMap::from([(head(4), 3), (head(5), 2)]);
-        let said = FleetProxies { connected: 7, acknowledged, ..FleetProxies::default() };
+        let said = FleetFeedback { connected: 7, acknowledged, ..FleetFeedback::default() };
         let report = Report {
             heads: fleets.iter().map(|fleet| (fleet.clone(), head(5))).collect(),
-            proxies: Some(Arc::new(BTreeMap::from([(fleets[0].clone(), said)]))),
+            feedback: Some(Arc::new(Feedback::from([(fleets[0].clone(), said)]))),
             ..Report::default()
         };
         let (sender, receiver) = watch::channel(report);

@@ -1,4 +1,4 @@
-use crate::proxies::{Blame, Blamed, Proxies};
+use crate::feedback::{Blame, Blamed, Feedback};
 use crate::publish::{News, Publisher, Stands};
 use crate::recent::Recent;
 use heliograph_gateway::Outcome;
@@ -30,8 +30,8 @@ pub struct Report {
     pub complete: bool,
     /// The Gateways and ListenerSets of each fleet, and since when it holds them as they are now.
     pub published: BTreeMap<FleetName, BTreeMap<ObjectKey, Published>>,
-    /// What proxies say; `None` until someone has asked them.
-    pub proxies: Option<Arc<Proxies>>,
+    /// What proxies answered; `None` until the reports of the replicas have been read.
+    pub feedback: Option<Arc<Feedback>>,
     /// The objects that proxies reject something of, by fleet.
     pub blamed: Blamed,
     /// The objects of which there is something else to say.
@@ -120,17 +120,21 @@ impl Report {
         }
     }
 
-    /// Takes over what proxies say.
-    pub(crate) fn note_proxies(&mut self, proxies: Arc<Proxies>) {
-        let before = self.proxies.replace(proxies.clone());
-        for (fleet, gateways) in &mut self.published {
-            let known = before.as_ref().map(|before| before.get(fleet));
-            let said = proxies.get(fleet);
-            if known == Some(said) {
+    /// Takes over what proxies answered.
+    pub(crate) fn receive(&mut self, feedback: Arc<Feedback>) {
+        let before = self.feedback.replace(feedback.clone());
+        for (name, gateways) in &mut self.published {
+            let fleet = feedback.fleets.get(name);
+            let is_same =
+                before.as_ref().is_some_and(|before| match (before.fleets.get(name), fleet) {
+                    (Some(before), Some(fleet)) => fleet.has_same_sums(before),
+                    (before, fleet) => before.is_none() && fleet.is_none(),
+                });
+            if is_same {
                 continue;
             }
             for (gateway, published) in gateways {
-                let have = said.zip(published.head).map_or(0, |(said, head)| said.have(head));
+                let have = fleet.zip(published.head).map_or(0, |(fleet, head)| fleet.have(head));
                 published.is_moved &= have == 0;
                 self.changed.push(gateway.clone());
             }

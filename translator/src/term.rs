@@ -4,13 +4,13 @@ mod source;
 mod spared;
 
 use crate::election::{Lead, Resign, lost, won};
+use crate::feedback::{Blamed, Feedback, blamed_anew};
 use crate::leave_out::Isolation;
 use crate::metrics::TranslatorMetrics;
 use crate::pace::Pace;
 use crate::provider::Input;
 use crate::provider::kubernetes::Refresh;
-use crate::proxies::{self, Blamed, Proxies};
-use crate::publish::{Answers, News, Publisher, TermError, TooLarge};
+use crate::publish::{News, Publisher, TermError, TooLarge};
 use crate::report::{Report, count, in_words};
 use crate::standby::{Remembered, Standby};
 use heliograph_gateway::objects::{Kind, ObjectKey};
@@ -40,8 +40,7 @@ pub struct Translator {
     report: watch::Sender<Report>,
     damage: watch::Sender<BTreeMap<FleetName, Head>>,
     remembered: watch::Sender<Vec<Arc<Record>>>,
-    answers: watch::Sender<BTreeMap<FleetName, Answers>>,
-    proxies: watch::Sender<Option<Arc<Proxies>>>,
+    feedback: watch::Sender<Option<Arc<Feedback>>>,
     metrics: TranslatorMetrics,
     /// The objects that changed since the last settling.
     changed: BTreeSet<ObjectKey>,
@@ -84,8 +83,7 @@ impl Translator {
             report: watch::Sender::new(Report::default()),
             damage: watch::Sender::default(),
             remembered: watch::Sender::default(),
-            answers: watch::Sender::default(),
-            proxies: watch::Sender::default(),
+            feedback: watch::Sender::default(),
             metrics,
             changed: BTreeSet::new(),
             unshared: BTreeSet::new(),
@@ -119,14 +117,9 @@ impl Translator {
         self.remembered.clone()
     }
 
-    /// Where to say what proxies answer.
-    pub(crate) fn answers(&self) -> watch::Sender<BTreeMap<FleetName, Answers>> {
-        self.answers.clone()
-    }
-
-    /// Where to say how many proxies have what was published, and what they reject.
-    pub(crate) fn proxies(&self) -> watch::Sender<Option<Arc<Proxies>>> {
-        self.proxies.clone()
+    /// Where to put what proxies answered.
+    pub(crate) fn feedback(&self) -> watch::Sender<Option<Arc<Feedback>>> {
+        self.feedback.clone()
     }
 
     /// Leads from the start: claims the store, and translates what comes, until it is stopped or the term ends. A store that
@@ -252,13 +245,10 @@ impl Translator {
         let mut publisher = Publisher::new(writer, reader, fence, self.metrics.clone());
         publisher.remember(remembered);
         self.report.send_modify(|report| report.fence = fence);
-        let (mut damage, mut answers) = (self.damage.subscribe(), self.answers.subscribe());
-        // What proxies said in an earlier term is new to this one.
-        if !answers.borrow().is_empty() {
-            answers.mark_changed();
-        }
-        let (mut proxies, mut lost) = (self.proxies.subscribe(), self.remembered.subscribe());
-        proxies.mark_changed();
+        let (mut damage, mut lost) = (self.damage.subscribe(), self.remembered.subscribe());
+        // What proxies answered in an earlier term is new to this one.
+        let (mut feedback, mut known) = (self.feedback.subscribe(), None);
+        feedback.mark_changed();
         lost.mark_changed();
         let (mut over, mut pace, mut is_first) = (pin!(over), Pace::default(), true);
         // Who stood by knows everything.
@@ -287,13 +277,8 @@ impl Translator {
                     publisher.remember(records.into_iter().map(|record| (record, None)).collect());
                     continue;
                 }
-                Ok(()) = answers.changed() => {
-                    publisher.heard(&answers.borrow_and_update());
-                    continue;
-                }
-                Ok(()) = proxies.changed() => {
-                    self.heard(proxies.borrow_and_update().clone());
-                    if self.isolate(&publisher) {
+                Ok(()) = feedback.changed() => {
+                    if self.receive(&mut known, &mut publisher) {
                         due = Some(Instant::now());
                     }
                     continue;
@@ -426,8 +411,8 @@ impl Translator {
         publisher: &mut Publisher,
     ) {
         let objects = std::mem::take(&mut self.changed).len();
-        let blamed = match &*self.proxies.borrow() {
-            Some(proxies) => proxies::blamed_anew(proxies, &self.world, &outcome),
+        let blamed = match &*self.feedback.borrow() {
+            Some(feedback) => blamed_anew(feedback, &self.world, &outcome),
             None => Blamed::new(),
         };
         for (fleet, changes) in std::mem::take(&mut outcome.changes) {
@@ -440,20 +425,6 @@ impl Translator {
         self.report.send_modify(|report| {
             report.note(outcome, publisher);
             report.spare(spared);
-            report.note_blame(blamed);
-        });
-    }
-
-    /// Takes note of what proxies say.
-    fn heard(&mut self, proxies: Option<Arc<Proxies>>) {
-        let Some(proxies) = proxies else { return };
-        let mut blamed = proxies::blamed(&proxies, &self.world);
-        // Those that reject nothing any more are named too.
-        for fleet in self.report.borrow().blamed.keys() {
-            blamed.entry(fleet.clone()).or_default();
-        }
-        self.report.send_modify(|report| {
-            report.note_proxies(proxies);
             report.note_blame(blamed);
         });
     }

@@ -105,9 +105,9 @@ impl Case {
             return Some(false);
         }
         let (since, head) = self.published?;
-        let (said, age) = (answered.said, answered.now.duration_since(since));
-        let is_acknowledged = age >= CONFIRMING && said.confirmed >= Some(head);
-        let is_silent = age >= SILENCE && said.voters > 0;
+        let (votes, age) = (&answered.feedback.votes, answered.now.duration_since(since));
+        let is_acknowledged = age >= CONFIRMING && votes.confirmed >= Some(head);
+        let is_silent = age >= SILENCE && votes.connected > 0;
         (is_acknowledged || is_silent).then_some(true)
     }
 

@@ -8,7 +8,7 @@ mod delay;
 mod retry;
 mod search;
 
-use crate::proxies::{FleetProxies, Rejection};
+use crate::feedback::{FleetFeedback, Rejection};
 use crate::publish::Stands;
 use case::{CONFIRMING, Case, Suspect, cut};
 use delay::Delay;
@@ -40,7 +40,7 @@ pub(crate) struct Isolation {
 /// What is known of a fleet when its proxies have answered.
 pub(crate) struct Answered<'a> {
     pub(crate) fleet: &'a FleetName,
-    pub(crate) said: &'a FleetProxies,
+    pub(crate) feedback: &'a FleetFeedback,
     /// Where the fleet stands in the store.
     pub(crate) stands: Option<Stands>,
     /// The last change that the fleet was told.
@@ -176,8 +176,13 @@ impl Isolation {
     }
 
     /// Whether there is something to decide for a fleet.
-    pub(crate) fn concerns(&self, fleet: &FleetName, said: &FleetProxies, world: &World) -> bool {
-        !said.rejections.is_empty()
+    pub(crate) fn concerns(
+        &self,
+        fleet: &FleetName,
+        feedback: &FleetFeedback,
+        world: &World,
+    ) -> bool {
+        !feedback.rejections.is_empty()
             || self.retries.has(fleet)
             || world.left_out(fleet).next().is_some()
             || self.cases.keys().any(|subject| subject.fleet() == fleet)
@@ -200,15 +205,15 @@ impl Isolation {
         answered: &Answered<'a>,
         versions: &impl Versions,
     ) -> Vec<Rejected<'a>> {
-        let Answered { fleet, said, now, .. } = answered;
-        let outvoted = said.rejections.iter().filter(|(_, it)| it.rejected > it.accepted);
+        let Answered { fleet, feedback, now, .. } = answered;
+        let outvoted = feedback.rejections.iter().filter(|(_, it)| it.rejected > it.accepted);
         let outvoted: Vec<_> = outvoted.collect();
         let is_outvoted = |version: &Version| outvoted.iter().any(|((.., it), _)| it == version);
         self.standing.retain(|(of, version), _| of != *fleet || is_outvoted(version));
         self.counted.retain(|(of, version)| of != *fleet || is_outvoted(version));
         let mut rejected = Vec::new();
         for ((kind, name, version), Rejection { words, rejected: count, .. }) in outvoted {
-            let is_most = count.saturating_mul(2) > said.voters;
+            let is_most = count.saturating_mul(2) > feedback.votes.connected;
             let key = ((*fleet).clone(), *version);
             if !is_most && *now < *self.standing.entry(key.clone()).or_insert(*now) + STANDING {
                 continue;

@@ -1,6 +1,6 @@
 use super::retry::RETRY_EVERY;
 use super::*;
-use crate::publish::Answers;
+use crate::feedback::{Feedback, Votes};
 use heliograph_gateway::Event;
 use heliograph_gateway::objects::{Document, Kind, ObjectName, parse};
 use heliograph_snapshot::{Head, Version};
@@ -131,12 +131,11 @@ impl Fleet {
     }
 
     /// What proxies say to what is published.
-    fn said(&mut self) -> FleetProxies {
+    fn said(&mut self) -> FleetFeedback {
         let table = self.table();
-        let mut said = FleetProxies {
-            voters: self.proxies + self.lenient + self.silent,
-            ..FleetProxies::default()
-        };
+        let connected = self.proxies + self.lenient + self.silent;
+        let votes = Votes { connected, ..Votes::default() };
+        let mut said = FleetFeedback { votes, ..FleetFeedback::default() };
         if self.is_rejected(&table) {
             let subject: (ResourceType, Arc<str>, Version) =
                 (ResourceType::Route, table.name.clone(), table.version);
@@ -149,7 +148,7 @@ impl Fleet {
             said.rejections.insert(subject, rejection);
         } else {
             if !self.is_stuck {
-                said.confirmed = Some(self.head());
+                said.votes.confirmed = Some(self.head());
             }
             self.accepted = Some(table);
         }
@@ -170,7 +169,7 @@ impl Fleet {
             let fleet = name();
             let answered = Answered {
                 fleet: &fleet,
-                said: &said,
+                feedback: &said,
                 stands,
                 revision: 0,
                 settled: self.settled,
@@ -318,9 +317,9 @@ fn who_rejects_first_does_not_decide_for_those_who_have_yet_to_answer() {
     let said = fleet.said();
     let name = name();
     let stands = Some(Stands { head: fleet.head(), holds: 0 });
-    let mut at = |now: Instant, said: &FleetProxies| {
+    let mut at = |now: Instant, feedback: &FleetFeedback| {
         let settled = fleet.settled;
-        let answered = Answered { fleet: &name, said, stands, revision: 0, settled, now };
+        let answered = Answered { fleet: &name, feedback, stands, revision: 0, settled, now };
         fleet.isolation.decide(&answered, &fleet.world, &Accepted(None, None)).len()
     };
     assert_eq!(at(fleet.now, &said), 0);
@@ -333,7 +332,7 @@ fn who_rejects_first_does_not_decide_for_those_who_have_yet_to_answer() {
 }
 
 /// Three proxies reject what is rejected and say nothing to all else; a fourth has everything, on forty streams.
-fn said_by_one_with_many_streams(fleet: &Fleet) -> FleetProxies {
+fn said_by_one_with_many_streams(fleet: &Fleet) -> FleetFeedback {
     let (table, fourth) = (fleet.table(), Voters { count: 1, only: Some(Voter(4)) });
     let (kind, name, version) = (ResourceType::Route, table.name.clone(), table.version);
     let mut report = FleetReport {
@@ -354,8 +353,8 @@ fn said_by_one_with_many_streams(fleet: &Fleet) -> FleetProxies {
         });
     }
     let fleets = [(self::name(), report)].into();
-    let reports = [AckReport { fleets, ..AckReport::default() }];
-    FleetProxies::of(&reports, &Answers::of(&reports)).remove(&self::name()).unwrap()
+    let feedback = Feedback::of(vec![AckReport { fleets, ..AckReport::default() }]);
+    (*feedback.fleets[&self::name()]).clone()
 }
 
 #[test]
@@ -369,7 +368,8 @@ fn a_proxy_has_one_vote_however_many_streams_it_has() {
         let said = said_by_one_with_many_streams(fleet);
         let stands = Some(Stands { head: fleet.head(), holds: 0 });
         let (settled, now) = (fleet.settled, fleet.now);
-        let answered = Answered { fleet: &name, said: &said, stands, revision: 0, settled, now };
+        let answered =
+            Answered { fleet: &name, feedback: &said, stands, revision: 0, settled, now };
         let versions = Accepted(fleet.accepted.clone(), None);
         fleet.isolation.decide(&answered, &fleet.world, &versions)
     };
@@ -424,7 +424,8 @@ fn a_route_that_changes_faster_than_proxies_answer_has_to_wait() {
         let name = name();
         let stands = Some(Stands { head: fleet.head(), holds: 0 });
         let (settled, now) = (fleet.settled, fleet.now);
-        let answered = Answered { fleet: &name, said: &said, stands, revision: 0, settled, now };
+        let answered =
+            Answered { fleet: &name, feedback: &said, stands, revision: 0, settled, now };
         let versions = Accepted(fleet.accepted.clone(), Some(rejected));
         let changes = fleet.isolation.decide(&answered, &fleet.world, &versions);
         assert_eq!(changes, [], "what it is now has yet to be answered");

@@ -5,8 +5,9 @@ mod isolation;
 use super::inheritance::Inheritance;
 use super::oversized::Oversized;
 use super::pin::{Hold, Pin, with_endpoints_of};
-use super::quarantine::{Answers, Quarantine};
+use super::quarantine::Quarantine;
 use super::step::Step;
+use crate::feedback::FleetFeedback;
 use heliograph_snapshot::{Change, FleetName, Head, Snapshot};
 use heliograph_store::{Loaded, PinOrder, PinState, Publication, Record, Retirement, Term};
 use std::sync::Arc;
@@ -336,9 +337,9 @@ impl Fleet {
         }
     }
 
-    /// What its proxies say. Returns whether something may follow from that.
-    pub(super) fn heard(&mut self, answers: Answers) -> bool {
-        self.quarantine.heard(answers)
+    /// What its proxies answered. Returns whether something may follow from that.
+    pub(super) fn receive(&mut self, feedback: Arc<FleetFeedback>) -> bool {
+        self.quarantine.receive(feedback)
     }
 
     /// The order that the store lost is there again.

@@ -10,15 +10,14 @@ mod pin;
 mod quarantine;
 mod step;
 mod survey;
-mod votes;
 
 pub(crate) use fleet::Stands;
 pub use news::News;
 pub use oversized::TooLarge;
-pub(crate) use quarantine::Answers;
 pub use quarantine::Decision;
 
 use crate::backoff;
+use crate::feedback::Feedback;
 use crate::leave_out::Versions;
 use crate::metrics::TranslatorMetrics;
 use crate::report::count;
@@ -191,9 +190,9 @@ impl Publisher {
         }
     }
 
-    /// What proxies say: what too many of them reject is kept from the others.
-    pub(crate) fn heard(&mut self, answers: &BTreeMap<FleetName, Answers>) {
-        self.ledger.heard(answers);
+    /// What proxies answered: what too many of them reject is kept from the others.
+    pub(crate) fn receive(&mut self, feedback: &Feedback) {
+        self.ledger.receive(feedback);
     }
 
     /// What an earlier term left out of these fleets is part of what they are to be.

@@ -1,25 +1,12 @@
 //! What proxies reject is kept from those that do not have it: they get the last version that a proxy accepted.
 
-use super::votes::{Backing, Subject, Votes};
+use crate::feedback::{Backing, DisputeCount, FleetFeedback, Votes};
 use heliograph_snapshot::{
     Change, FleetName, Head, Internal, Resource, ResourceType, Snapshot, Tree, Version,
 };
-use heliograph_store::AckReport;
 use heliograph_views::{Quarantined, served};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-
-/// What the proxies of a fleet say, on all replicas.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answers {
-    /// The heads of which proxies acknowledged all that they ask for.
-    acknowledged: BTreeMap<Head, Backing>,
-    /// Whether there are so many proxies that one of them does not make a stage accepted.
-    are_many: bool,
-    /// How many proxies are connected, at most.
-    connected: u64,
-    disputes: BTreeMap<Subject, Count>,
-}
 
 /// What of a fleet is in quarantine, and what is known of the versions before.
 #[derive(Debug, Default)]
@@ -27,7 +14,7 @@ pub(super) struct Quarantine {
     entries: BTreeMap<Place, Quarantined>,
     /// What was published lately, oldest first.
     stages: VecDeque<Stage>,
-    answers: Answers,
+    feedback: Arc<FleetFeedback>,
     /// How many bytes are kept only for the sake of earlier stages.
     retained: usize,
     /// What was decided since this was asked for.
@@ -45,13 +32,6 @@ pub struct Decision {
     pub accepted: u64,
     /// It is served as it is again: more proxies have it than reject it.
     pub lifted: bool,
-}
-
-/// How many of the proxies that are connected reject something, and how many have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Count {
-    pub(super) rejected: u64,
-    pub(super) accepted: u64,
 }
 
 /// Consecutive publications in which nothing differs that could be gone back to.
@@ -77,45 +57,6 @@ const ACCEPTED: usize = 8;
 const UNANSWERED: usize = 64;
 /// How many bytes may be kept of a fleet only for the sake of earlier stages.
 const REPLACED: usize = 64 << 20;
-
-impl Answers {
-    /// What each fleet's proxies say, from what every replica says.
-    pub(crate) fn of(reports: &[AckReport]) -> BTreeMap<FleetName, Self> {
-        let mut votes: BTreeMap<FleetName, Votes> = BTreeMap::new();
-        for (fleet, report) in reports.iter().flat_map(|report| &report.fleets) {
-            votes.entry(fleet.clone()).or_default().add(report);
-        }
-        votes.into_iter().map(|(fleet, votes)| (fleet, Self::from(votes))).collect()
-    }
-
-    /// How many proxies reject a resource, and how many have it, where somebody rejects it.
-    pub(crate) fn count(&self, subject: &Subject) -> Option<(u64, u64)> {
-        self.disputes.get(subject).map(|count| (count.rejected, count.accepted))
-    }
-
-    /// How many proxies are connected, at most: not streams, of which one proxy may have many.
-    pub(crate) fn connected(&self) -> u64 {
-        self.connected
-    }
-
-    /// The newest head that enough proxies have acknowledged to say that it is good, it or a later one.
-    pub(crate) fn confirmed(&self) -> Option<Head> {
-        let mut backing = Backing::Nobody;
-        let mut newest = self.acknowledged.iter().rev();
-        newest.find_map(|(head, of_head)| {
-            backing = backing.and(*of_head);
-            backing.suffices(self.are_many).then_some(*head)
-        })
-    }
-}
-
-impl From<Votes> for Answers {
-    fn from(votes: Votes) -> Self {
-        let (acknowledged, are_many) = (votes.acknowledged(), votes.are_many());
-        let connected = votes.at_most();
-        Self { acknowledged, are_many, connected, disputes: votes.disputes() }
-    }
-}
 
 impl Quarantine {
     /// Takes over what an earlier term had published.
@@ -148,11 +89,11 @@ impl Quarantine {
         self.note_accepted();
     }
 
-    /// What proxies say. Returns whether something may follow from that.
-    pub(super) fn heard(&mut self, answers: Answers) -> bool {
-        self.answers = answers;
+    /// What proxies answered. Returns whether something may follow from that.
+    pub(super) fn receive(&mut self, feedback: Arc<FleetFeedback>) -> bool {
+        self.feedback = feedback;
         self.note_accepted();
-        !self.entries.is_empty() || !self.answers.disputes.is_empty()
+        !self.entries.is_empty() || !self.feedback.votes.disputes.is_empty()
     }
 
     /// The content with what is in quarantine.
@@ -199,16 +140,15 @@ impl Quarantine {
         self.entries.retain(|(kind, name), entry| {
             content.get(*kind, name).is_some_and(|it| it.version == entry.rejected.version)
         });
-        for (subject, count) in &self.answers.disputes {
-            let (kind, name, version) = subject;
+        for ((kind, name, version), count) in &self.feedback.votes.disputes {
             let current = content.get(*kind, name).filter(|it| it.version == *version);
             let Some(rejected) = current else { continue };
             let is_full = self.entries.len() >= ENTRIES;
             let entry = self.entries.get_mut(&(*kind, name.clone()));
             let lifted = match &entry {
-                Some(entry) => count.lifts(entry.lifted),
+                Some(entry) => lifts(*count, entry.lifted),
                 // What many have is no matter of theirs.
-                None if is_full || count.lifts(false) || count.rejected == 0 => continue,
+                None if is_full || lifts(*count, false) || count.rejected == 0 => continue,
                 None => false,
             };
             match entry {
@@ -224,14 +164,14 @@ impl Quarantine {
                     self.entries.insert(place(&entry), entry);
                 }
             }
-            let Count { rejected, accepted } = *count;
+            let DisputeCount { rejected, accepted } = *count;
             let (kind, name, version) = (*kind, name.clone(), *version);
             self.decisions.push(Decision { kind, name, version, rejected, accepted, lifted });
         }
     }
 
     fn note_accepted(&mut self) {
-        let Answers { acknowledged, are_many, connected: _, disputes: _ } = &self.answers;
+        let Votes { acknowledged, are_many, .. } = &self.feedback.votes;
         for stage in &mut self.stages {
             let heads = acknowledged.range(stage.first..=stage.last);
             let backing = heads.fold(Backing::Nobody, |sum, (_, backing)| sum.and(*backing));
@@ -273,13 +213,11 @@ impl Quarantine {
     }
 }
 
-impl Count {
-    /// Whether it is to be served as it is. One odd proxy among many does not keep it from the others; where nobody has
-    /// an opinion any more, the last one stands.
-    fn lifts(self, lifted: bool) -> bool {
-        let Self { rejected, accepted } = self;
-        if rejected == 0 && accepted == 0 { lifted } else { accepted > rejected }
-    }
+/// Whether something is to be served as it is. One odd proxy among many does not keep it from the others; where nobody has
+/// an opinion any more, the last one stands.
+fn lifts(count: DisputeCount, lifted: bool) -> bool {
+    let DisputeCount { rejected, accepted } = count;
+    if rejected == 0 && accepted == 0 { lifted } else { accepted > rejected }
 }
 
 /// How many bytes of what there was are no more.
@@ -327,7 +265,8 @@ mod tests {
         };
         published(&mut quarantine, 1);
         let acknowledged = BTreeMap::from([(head(1), Backing::Several)]);
-        quarantine.heard(Answers { acknowledged, ..Answers::default() });
+        let votes = Votes { acknowledged, ..Votes::default() };
+        quarantine.receive(Arc::new(FleetFeedback { votes, ..FleetFeedback::default() }));
         for sequence in 2..20 {
             published(&mut quarantine, sequence);
             let retained = quarantine.retained();

@@ -1,6 +1,7 @@
 //! What more proxies reject than accept is left out of what is translated.
 
 use super::Translator;
+use crate::feedback::{Feedback, blamed};
 use crate::leave_out::Answered;
 use crate::publish::Publisher;
 use heliograph_gateway::left_out::object_of;
@@ -8,6 +9,7 @@ use heliograph_gateway::objects::ObjectKey;
 use heliograph_gateway::{Event, OverBudget};
 use heliograph_snapshot::FleetName;
 use heliograph_views::LeftOut;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -15,21 +17,56 @@ use tokio::time::Instant;
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
 impl Translator {
+    /// Hands on what proxies answered to all that decide by it, where it is something else than is `known` to them. Returns
+    /// whether something is to be translated again.
+    pub(super) fn receive(
+        &mut self,
+        known: &mut Option<Arc<Feedback>>,
+        publisher: &mut Publisher,
+    ) -> bool {
+        let feedback = self.feedback.borrow().clone();
+        let before = std::mem::replace(known, feedback.clone());
+        if let Some(feedback) = feedback {
+            if feedback.has_other_votes(before.as_deref().unwrap_or(&Feedback::default())) {
+                publisher.receive(&feedback);
+            }
+            if before.is_some_and(|before| !feedback.has_other_sums(&before)) {
+                return false;
+            }
+            self.show(feedback);
+        }
+        self.isolate(publisher)
+    }
+
+    /// Shows what proxies answered, and which objects they mean.
+    fn show(&mut self, feedback: Arc<Feedback>) {
+        let mut blamed = blamed(&feedback, &self.world);
+        // Those that reject nothing any more are named too.
+        for fleet in self.report.borrow().blamed.keys() {
+            blamed.entry(fleet.clone()).or_default();
+        }
+        self.report.send_modify(|report| {
+            report.receive(feedback);
+            report.note_blame(blamed);
+        });
+    }
+
     /// Decides what is left out, from what proxies say. Returns whether that is something else than before, and so to be
     /// translated.
     pub(super) fn isolate(&mut self, publisher: &Publisher) -> bool {
         let (mut is_news, now) = (false, Instant::now());
         self.isolated = Some(now);
-        let Some(proxies) = self.proxies.borrow().clone() else { return false };
-        for (fleet, said) in proxies.iter() {
+        let Some(feedback) = self.feedback.borrow().clone() else { return false };
+        for (fleet, feedback) in &feedback.fleets {
             // What an operator holds is not what was translated.
-            if publisher.is_pinned(fleet) || !self.isolation.concerns(fleet, said, &self.world) {
+            let is_pinned = publisher.is_pinned(fleet);
+            if is_pinned || !self.isolation.concerns(fleet, feedback, &self.world) {
                 continue;
             }
             let Some(versions) = publisher.versions(fleet) else { continue };
             let answered = Answered {
                 fleet,
-                said,
+                feedback,
                 stands: publisher.stands(fleet),
                 revision: publisher.revision(fleet),
                 settled: self.settled,

@@ -1,7 +1,7 @@
 //! What is finally said of an object: what translation found, and what proxies answered to it.
 
 use super::plan;
-use crate::proxies::{Blame, FleetProxies};
+use crate::feedback::{Blame, FleetFeedback};
 use crate::report::{Published, Report};
 use heliograph_gateway::CONTROLLER_NAME;
 use heliograph_gateway::objects::{Kind, ObjectKey};
@@ -160,8 +160,8 @@ struct Answer<'a> {
     published: Option<&'a Published>,
     /// An operator holds the fleet.
     is_held: bool,
-    /// `None`: nobody has asked yet.
-    proxies: Option<Option<&'a FleetProxies>>,
+    /// `None`: no report has been read yet.
+    feedback: Option<Option<&'a FleetFeedback>>,
     /// How it is said.
     reasons: &'static Reasons,
 }
@@ -175,7 +175,7 @@ impl<'a> Answer<'a> {
     ) -> Self {
         let published = report.published.get(fleet).and_then(|all| all.get(key));
         let is_held = report.pins.contains_key(fleet);
-        Self { published, is_held, proxies: proxies_of(report, fleet), reasons }
+        Self { published, is_held, feedback: feedback_of(report, fleet), reasons }
     }
 
     /// Says of a Gateway, or a ListenerSet, and of its listeners whether proxies have them.
@@ -230,9 +230,9 @@ impl<'a> Answer<'a> {
         conditions: &mut Conditions,
         blame: impl Iterator<Item = &'b Blame> + Clone,
     ) -> bool {
-        let Some(said) = self.proxies.flatten() else { return false };
+        let Some(feedback) = self.feedback.flatten() else { return false };
         let most = blame.clone().map(|blame| blame.rejected).max().unwrap_or_default();
-        let is_few = most > 0 && most.saturating_mul(2) < said.connected;
+        let is_few = most > 0 && most.saturating_mul(2) < feedback.connected;
         let given = conditions.get(Type::Programmed);
         let Some(given) = given.filter(|given| given.is_true() && is_few) else { return false };
         let rejections = blame.map(|Blame { words, rejected, .. }| {
@@ -254,7 +254,7 @@ impl<'a> Answer<'a> {
             .filter(|_| !is_moved);
         let head = self.published.and_then(|published| published.head);
         // Whoever looked last knew more.
-        if let (Some(before), true) = (before, self.proxies.is_none() || head.is_none()) {
+        if let (Some(before), true) = (before, self.feedback.is_none() || head.is_none()) {
             let Reasons { programmed, pending, rejected } = self.reasons;
             let reason = match &before["reason"] {
                 _ if before["status"] == "True" => programmed,
@@ -265,9 +265,9 @@ impl<'a> Answer<'a> {
             return say(conditions, reason, message);
         }
         let was_true = before.is_some_and(|before| before["status"] == "True");
-        let said = self.proxies.flatten();
-        let connected = said.map_or(0, |said| said.connected);
-        let having = said.zip(head).map_or(0, |(said, head)| said.have(head));
+        let feedback = self.feedback.flatten();
+        let connected = feedback.map_or(0, |feedback| feedback.connected);
+        let having = feedback.zip(head).map_or(0, |(feedback, head)| feedback.have(head));
         let is_true = was_true || having > 0;
         let reason = if is_true { self.reasons.programmed } else { self.reasons.pending };
         let message = match is_true {
@@ -302,7 +302,7 @@ fn refuse<'a>(
 ) -> bool {
     let mut words = Vec::new();
     for Blame { fleet, words: said, rejected: count, .. } in blame {
-        let connected = proxies_of(report, fleet).flatten().map_or(0, |said| said.connected);
+        let connected = feedback_of(report, fleet).flatten().map_or(0, |it| it.connected);
         let whom = match count {
             // Counted are only those that are connected still.
             0 => "proxies".to_owned(),
@@ -323,8 +323,8 @@ fn say(conditions: &mut Conditions, reason: &'static Reason, message: String) {
     conditions.set(Condition { observed_generation, ..Condition::new(reason, message) });
 }
 
-fn proxies_of<'a>(report: &'a Report, fleet: &FleetName) -> Option<Option<&'a FleetProxies>> {
-    report.proxies.as_ref().map(|proxies| proxies.get(fleet))
+fn feedback_of<'a>(report: &'a Report, fleet: &FleetName) -> Option<Option<&'a FleetFeedback>> {
+    report.feedback.as_ref().map(|feedback| feedback.fleets.get(fleet).map(|it| &**it))
 }
 
 /// The element of a list whose field says this.

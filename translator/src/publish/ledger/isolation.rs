@@ -2,18 +2,17 @@
 //! that.
 
 use super::Ledger;
+use crate::feedback::Feedback;
 use crate::leave_out::Versions;
 use crate::publish::fleet::Fleet;
-use crate::publish::quarantine::Answers;
 use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Version};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Ledger {
-    /// What the proxies of all fleets say.
-    pub(in crate::publish) fn heard(&mut self, answers: &BTreeMap<FleetName, Answers>) {
+    /// What the proxies of all fleets answered.
+    pub(in crate::publish) fn receive(&mut self, feedback: &Feedback) {
         for (name, fleet) in &mut self.fleets {
-            if fleet.heard(answers.get(name).cloned().unwrap_or_default()) {
+            if fleet.receive(feedback.fleets.get(name).cloned().unwrap_or_default()) {
                 self.due.insert(name.clone());
             }
             self.retention.set(name, fleet.retained());

@@ -1,7 +1,8 @@
 //! What proxies reject is kept from the others.
 
-use super::super::quarantine::{Answers, Decision};
+use super::super::quarantine::Decision;
 use super::*;
+use crate::feedback::Feedback;
 use heliograph_snapshot::{Internal, Version};
 use heliograph_store::{AckReport, Dispute, FleetReport, Voter, Voters};
 use heliograph_views::{Quarantined, served};
@@ -23,7 +24,7 @@ fn says(acknowledged: &[Head], disputes: &[(ResourceType, &str, u64, u64)]) -> A
 }
 
 fn hear(ledger: &mut Ledger, reports: &[AckReport]) {
-    ledger.heard(&Answers::of(reports));
+    ledger.receive(&Feedback::of(reports.to_vec()));
 }
 
 fn decisions(ledger: &mut Ledger) -> Vec<Decision> {

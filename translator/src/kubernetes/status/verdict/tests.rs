@@ -1,5 +1,5 @@
 use super::*;
-use crate::proxies::{Blamed, Proxies};
+use crate::feedback::{Blamed, Feedback};
 use heliograph_gateway::objects::{Document, Kind, ObjectName, parse};
 use heliograph_gateway::{Event, World};
 use heliograph_snapshot::Head;
@@ -47,7 +47,7 @@ fn head(sequence: u64) -> Head {
 }
 
 /// What is known once all is translated, and the Gateway is in the store since a head.
-fn report(since: Option<u64>, proxies: Option<FleetProxies>) -> Report {
+fn report(since: Option<u64>, proxies: Option<FleetFeedback>) -> Report {
     let mut world = World::new();
     for document in parse(OBJECTS) {
         let Document::Object(object) = document else { panic!("{document:?}") };
@@ -59,14 +59,14 @@ fn report(since: Option<u64>, proxies: Option<FleetProxies>) -> Report {
     Report {
         statuses: statuses.collect(),
         published: BTreeMap::from([(fleet(), BTreeMap::from([(gateway_key(), published)]))]),
-        proxies: proxies.map(|said| Arc::new(Proxies::from([(fleet(), said)]))),
+        feedback: proxies.map(|said| Arc::new(Feedback::from([(fleet(), said)]))),
         ..Report::default()
     }
 }
 
-fn proxies(connected: u64, acknowledged: &[(u64, u64)]) -> FleetProxies {
+fn proxies(connected: u64, acknowledged: &[(u64, u64)]) -> FleetFeedback {
     let acknowledged = acknowledged.iter().map(|(at, count)| (head(*at), *count)).collect();
-    FleetProxies { connected, acknowledged, ..FleetProxies::default() }
+    FleetFeedback { connected, acknowledged, ..FleetFeedback::default() }
 }
 
 /// The condition of a Gateway and of its listener `http`, which go together.
@@ -309,7 +309,7 @@ fn what_proxies_of_another_fleet_had_counts_no_more() {
         let published =
             report.published.get_mut(&fleet()).and_then(|all| all.get_mut(&gateway_key()));
         published.unwrap().is_moved = true;
-        report.note_proxies(Arc::new(Proxies::from([(fleet(), said)])));
+        report.receive(Arc::new(Feedback::from([(fleet(), said)])));
         report
     };
     let before = before.unwrap();
@@ -320,6 +320,6 @@ fn what_proxies_of_another_fleet_had_counts_no_more() {
     assert_eq!((&*status, &*message), ("True", "Accepted by 1 of 2 proxies"));
     // From here on it is as with any other.
     let written = of(&gateway_key(), &report, &before).unwrap();
-    report.note_proxies(Arc::new(Proxies::from([(fleet(), proxies(0, &[]))])));
+    report.receive(Arc::new(Feedback::from([(fleet(), proxies(0, &[]))])));
     assert_eq!(programmed(&report, &written).0, "True");
 }

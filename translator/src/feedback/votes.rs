@@ -1,26 +1,45 @@
 //! What the proxies of a fleet say on all replicas, with one vote each: a proxy with streams to several replicas is not several.
 
-use super::quarantine::Count;
-use heliograph_snapshot::{Head, ResourceType, Version};
+use super::RejectedVersion;
+use heliograph_snapshot::Head;
 use heliograph_store::{Dispute, FleetReport, Voter, Voters};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-pub(super) type Subject = (ResourceType, Arc<str>, Version);
+/// The votes of the proxies of a fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Votes {
+    /// How many proxies are connected, at most: not streams, of which one proxy may have many.
+    pub(crate) connected: u64,
+    /// Whether there are so many proxies that one of them is too few to say that a version is good.
+    pub(crate) are_many: bool,
+    /// The heads of which proxies acknowledged all that they ask for.
+    pub(crate) acknowledged: BTreeMap<Head, Backing>,
+    /// The newest head that enough proxies have acknowledged to say that it is good, it or a later one.
+    pub(crate) confirmed: Option<Head>,
+    /// What somebody rejects.
+    pub(crate) disputes: BTreeMap<RejectedVersion, DisputeCount>,
+}
 
-/// The votes of a fleet, while the reports of its replicas are read.
+/// How many of the proxies that are connected reject something, and how many have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DisputeCount {
+    pub(crate) rejected: u64,
+    pub(crate) accepted: u64,
+}
+
+/// The votes, while the reports of the replicas are walked.
 #[derive(Debug, Default)]
-pub(super) struct Votes {
+pub(super) struct Tally {
     connected: Backing,
     /// How many those are at most: one that is connected to several replicas is counted by each of them.
     at_most: u64,
     acknowledged: BTreeMap<Head, Backing>,
-    disputes: BTreeMap<Subject, (Side, Side)>,
+    disputes: BTreeMap<RejectedVersion, (Side, Side)>,
 }
 
 /// How many different proxies there are, as far as matters: one, which two replicas may have counted, is not several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Backing {
+pub(crate) enum Backing {
     #[default]
     Nobody,
     /// It is not known which where a replica does not tell proxies from streams.
@@ -39,7 +58,7 @@ struct Side {
 /// One proxy among so many cannot make a version the last good alone. Of fewer, it is half of them.
 const FEW: u64 = 3;
 
-impl Votes {
+impl Tally {
     pub(super) fn add(&mut self, report: &FleetReport) {
         let FleetReport { connected, acknowledged, disputes, voters, votes, rejections: _ } =
             report;
@@ -53,8 +72,8 @@ impl Votes {
         }
         for dispute in disputes {
             let Dispute { kind, name, version, rejected, accepted, rejecting, accepting } = dispute;
-            let subject = (*kind, name.clone(), *version);
-            let (against, in_favour) = self.disputes.entry(subject).or_default();
+            let disputed = (*kind, name.clone(), *version);
+            let (against, in_favour) = self.disputes.entry(disputed).or_default();
             against.add(*rejected, rejecting);
             in_favour.add(*accepted, accepting);
         }
@@ -69,36 +88,35 @@ impl Votes {
         }
     }
 
-    /// Whether one proxy is too few to say that a version is good.
-    pub(super) fn are_many(&self) -> bool {
-        self.connected == Backing::Several && self.at_most >= FEW
-    }
-
-    /// How many proxies are connected. One that is connected to several replicas counts at each of them.
-    pub(super) fn at_most(&self) -> u64 {
-        self.at_most
-    }
-
-    pub(super) fn acknowledged(&self) -> BTreeMap<Head, Backing> {
-        self.acknowledged.clone()
-    }
-
-    pub(super) fn disputes(&self) -> BTreeMap<Subject, Count> {
-        let counted = self.disputes.iter().map(|(subject, (against, in_favour))| {
-            // Who rejects it at one replica and has it at another does not speak for it.
-            let named = in_favour.named.difference(&against.named).count() as u64;
-            let count = Count {
-                rejected: against.unnamed.saturating_add(against.named.len() as u64),
-                accepted: in_favour.unnamed.saturating_add(named),
-            };
-            (subject.clone(), count)
+    pub(super) fn votes(self) -> Votes {
+        let Self { connected, at_most, acknowledged, disputes } = self;
+        let are_many = connected == Backing::Several && at_most >= FEW;
+        let disputes = disputes.into_iter().map(|(disputed, (against, in_favour))| {
+            (disputed, DisputeCount::of(&against, &in_favour))
         });
-        counted.collect()
+        Votes {
+            connected: at_most,
+            are_many,
+            confirmed: confirmed(&acknowledged, are_many),
+            acknowledged,
+            disputes: disputes.collect(),
+        }
+    }
+}
+
+impl DisputeCount {
+    fn of(against: &Side, in_favour: &Side) -> Self {
+        // Who rejects it at one replica and has it at another does not speak for it.
+        let named = in_favour.named.difference(&against.named).count() as u64;
+        Self {
+            rejected: against.unnamed.saturating_add(against.named.len() as u64),
+            accepted: in_favour.unnamed.saturating_add(named),
+        }
     }
 }
 
 impl Backing {
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nobody, one) | (one, Self::Nobody) => one,
             (Self::One(Some(one)), Self::One(Some(other))) if one == other => self,
@@ -107,7 +125,7 @@ impl Backing {
     }
 
     /// Whether that is enough to say that a version is good.
-    pub(super) fn suffices(self, are_many: bool) -> bool {
+    pub(crate) fn suffices(self, are_many: bool) -> bool {
         match self {
             Self::Nobody => false,
             Self::One(_) => !are_many,
@@ -136,9 +154,19 @@ impl Side {
     }
 }
 
+fn confirmed(acknowledged: &BTreeMap<Head, Backing>, are_many: bool) -> Option<Head> {
+    let mut backing = Backing::Nobody;
+    let mut newest = acknowledged.iter().rev();
+    newest.find_map(|(head, of_head)| {
+        backing = backing.and(*of_head);
+        backing.suffices(are_many).then_some(*head)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heliograph_snapshot::{ResourceType, Version};
 
     fn head(sequence: u64) -> Head {
         Head { epoch: 0, fence: 1, sequence }
@@ -158,11 +186,11 @@ mod tests {
     }
 
     fn counted(disputes: impl IntoIterator<Item = Dispute>) -> (u64, u64) {
-        let mut votes = Votes::default();
+        let mut tally = Tally::default();
         for dispute in disputes {
-            votes.add(&FleetReport { disputes: vec![dispute], ..FleetReport::default() });
+            tally.add(&FleetReport { disputes: vec![dispute], ..FleetReport::default() });
         }
-        let counts: Vec<_> = votes.disputes().into_values().collect();
+        let counts: Vec<_> = tally.votes().disputes.into_values().collect();
         assert_eq!(counts.len(), 1, "of one resource");
         (counts[0].rejected, counts[0].accepted)
     }
@@ -189,7 +217,7 @@ mod tests {
         let one = |digest| Voters { count: 1, only: Some(Voter(digest)) };
         let many = |count| Voters { count, only: None };
         let good = |replicas: &[(Voters, &[(u64, Voters)])]| {
-            let mut votes = Votes::default();
+            let mut tally = Tally::default();
             for (voters, heads) in replicas {
                 let heads = heads.iter().map(|(sequence, voters)| (head(*sequence), *voters));
                 let (voters, votes_of) = (*voters, heads.collect());
@@ -199,10 +227,11 @@ mod tests {
                     votes: votes_of,
                     ..FleetReport::default()
                 };
-                votes.add(&report);
+                tally.add(&report);
             }
-            let backing = votes.acknowledged().into_values().fold(Backing::Nobody, Backing::and);
-            backing.suffices(votes.are_many())
+            let Votes { acknowledged, are_many, .. } = tally.votes();
+            let backing = acknowledged.into_values().fold(Backing::Nobody, Backing::and);
+            backing.suffices(are_many)
         };
         assert!(good(&[(one(1), &[(1, one(1))])]), "the only one, or one of two, is half of them");
         assert!(good(&[(many(2), &[(1, one(1))])]));
@@ -223,10 +252,11 @@ mod tests {
             ..FleetReport::default()
         };
         for (connected, acknowledged, expected) in [(1, 1, true), (3, 1, false), (3, 2, true)] {
-            let mut votes = Votes::default();
-            votes.add(&report(connected, acknowledged));
-            let backing = votes.acknowledged()[&head(1)];
-            assert_eq!(backing.suffices(votes.are_many()), expected, "{acknowledged}");
+            let mut tally = Tally::default();
+            tally.add(&report(connected, acknowledged));
+            let votes = tally.votes();
+            let backing = votes.acknowledged[&head(1)];
+            assert_eq!(backing.suffices(votes.are_many), expected, "{acknowledged}");
         }
     }
 }
