@@ -59,7 +59,11 @@ fn path(directory: &TempDir, name: &str) -> String {
 }
 
 fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/quickstart")
+    example("quickstart")
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
 }
 
 const BROKEN: &str = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: [a\n";
@@ -224,9 +228,11 @@ spec:
 fn check_says_object_by_object_what_is_wrong() {
     let dir = examples();
     let dir = dir.to_str().unwrap();
-    let fine = helio(&["check", dir]);
-    assert_eq!((fine.code, fine.stdout.as_str()), (Some(0), ""), "{}", fine.stderr);
-    assert!(fine.stderr.ends_with(" objects, nothing is wrong\n"), "{}", fine.stderr);
+    for fine in [dir, example("tcp").to_str().unwrap()] {
+        let fine = helio(&["check", fine]);
+        assert_eq!((fine.code, fine.stdout.as_str()), (Some(0), ""), "{}", fine.stderr);
+        assert!(fine.stderr.ends_with(" objects, nothing is wrong\n"), "{}", fine.stderr);
+    }
 
     // Of somebody else's controller nothing is wrong; of one that nobody has, it is.
     let others = "

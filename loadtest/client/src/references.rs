@@ -198,3 +198,40 @@ fn authority(tls: &CommonTlsContext) -> Option<String> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heliograph_envoy::any;
+    use heliograph_envoy::envoy::config::listener::v3::Filter;
+    use tcp_proxy::weighted_cluster::ClusterWeight;
+    use tcp_proxy::{ClusterSpecifier, WeightedCluster};
+
+    #[test]
+    fn a_listener_refers_to_the_clusters_that_it_passes_connections_on_to() {
+        let chain = |cluster_specifier| FilterChain {
+            filters: vec![Filter {
+                config_type: Some(filter::ConfigType::TypedConfig(any(&TcpProxy {
+                    cluster_specifier: Some(cluster_specifier),
+                    ..Default::default()
+                }))),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let share = |name: &str| ClusterWeight { name: name.to_owned(), ..Default::default() };
+        let clusters = vec![share("b"), share("c")];
+        let listener = Listener {
+            filter_chains: vec![
+                chain(ClusterSpecifier::Cluster("a".to_owned())),
+                chain(ClusterSpecifier::WeightedClusters(WeightedCluster { clusters })),
+            ],
+            ..Default::default()
+        };
+        let body = listener.encode_to_vec();
+        let expected = ["a", "b", "c"].map(|name| (ResourceType::Cluster, name.to_owned()));
+        assert_eq!(references(ResourceType::Listener, &body), expected);
+        // Envoy asks for nothing because of them: it has all clusters already.
+        assert_eq!(needs(ResourceType::Listener, &body), []);
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::feedback::{Backing, DisputeCount, FleetFeedback, Votes};
 use heliograph_snapshot::{
-    Change, FleetName, Head, Internal, Resource, ResourceType, Snapshot, Tree, Version,
+    Change, Head, Internal, Resource, ResourceType, Snapshot, Tree, Version,
 };
 use heliograph_views::{Quarantined, served};
 use std::collections::{BTreeMap, VecDeque};
@@ -252,6 +252,7 @@ fn place(entry: &Quarantined) -> Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heliograph_snapshot::FleetName;
 
     #[test]
     fn large_versions_are_few() {

@@ -89,3 +89,44 @@ async fn an_undecodable_policy_closes_what_it_targets_for_whoever_reads_it() {
     cluster.apply(&path, policy(good)).await;
     running.until("it is open again", is_reached).await;
 }
+
+/// A cluster without the CRD has no such policies, and need not have it. One that gets it is closed where they say so.
+#[tokio::test]
+async fn a_kind_of_envoy_gateway_is_watched_where_it_is_served() {
+    let cluster = cluster().await;
+    let mut running = start(&cluster).await;
+    assert!(is_reached(&running), "{:?}", running.log);
+    assert!(!running.remarks("SecurityPolicy"), "{:?}", running.board.remarks());
+    let unwatched = "heliograph_kubernetes_watched{kind=\"SecurityPolicy\"} 0";
+    assert!(!running.metrics().contains(unwatched), "{}", running.metrics());
+
+    let manifest = LAX
+        .replace("httproutes", "securitypolicies")
+        .replace("httproute", "securitypolicy")
+        .replace("HTTPRoute", "SecurityPolicy")
+        .replace("gateway.networking.k8s.io", "gateway.envoyproxy.io")
+        .replace("name: v1\n", "name: v1alpha1\n");
+    cluster.install_crd("securitypolicies.gateway.envoyproxy.io", &manifest).await;
+    let target =
+        json!({ "group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": "cart" });
+    let policy = json!({
+        "apiVersion": "gateway.envoyproxy.io/v1alpha1", "kind": "SecurityPolicy",
+        "metadata": { "name": "auth" },
+        "spec": { "targetRefs": [target], "jwt": { "providers": [{ "name": "one" }] } },
+    });
+    let path =
+        "/apis/gateway.envoyproxy.io/v1alpha1/namespaces/default/securitypolicies/auth".to_owned();
+    cluster.apply(&path, policy).await;
+    running.until("what it targets is closed", |watched| !is_reached(watched)).await;
+    let fresh = start(&cluster).await;
+    assert!(!is_reached(&fresh), "{:?}", fresh.log);
+    for watched in [&running, &fresh] {
+        let problems = translated(watched).problems_of("SecurityPolicy default/auth");
+        let expected = "Invalid: spec.jwt is not supported. SecurityPolicies are not supported";
+        assert!(problems[0].starts_with(expected), "{problems:?}");
+        let of_route = translated(watched).problems_of("HTTPRoute default/cart");
+        assert!(of_route[0].starts_with("ClosedByPolicy: All requests"), "{of_route:?}");
+    }
+    cluster.delete(&path).await;
+    running.until("it is open again", is_reached).await;
+}

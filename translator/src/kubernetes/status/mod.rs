@@ -153,7 +153,7 @@ impl StatusWriter {
         if self.read.is_none() {
             return now + IDLE;
         }
-        if now < self.hearing_until && self.report.borrow().proxies.is_none() {
+        if now < self.hearing_until && self.report.borrow().feedback.is_none() {
             return self.hearing_until;
         }
         while self.jobs.len() < AT_ONCE {

@@ -43,6 +43,8 @@ pub(super) struct List {
     pub(super) name: &'static str,
     /// The field that tells entries of one controller apart.
     reference: &'static str,
+    /// How many entries the API allows, those of all controllers together.
+    most: usize,
 }
 
 /// What the API allows for a message, in bytes to be safe.
@@ -74,9 +76,9 @@ pub(super) fn is_signed(kind: Kind) -> bool {
 pub(super) fn list_of(kind: Kind) -> Option<List> {
     match kind {
         kind if kind.policy_kind().is_some() => {
-            Some(List { name: "ancestors", reference: "ancestorRef" })
+            Some(List { name: "ancestors", reference: "ancestorRef", most: 16 })
         }
-        kind if kind.is_route() => Some(List { name: "parents", reference: "parentRef" }),
+        kind if kind.is_route() => Some(List { name: "parents", reference: "parentRef", most: 32 }),
         _ => None,
     }
 }
@@ -132,9 +134,9 @@ fn of_object(key: &ObjectKey, desired: Value, seen: &Seen, now: Timestamp) -> Op
     Some(Write { method: Method::Apply, body, is_minor, takes_back: false, notices })
 }
 
-/// In place of each entry of ours the new one, others' as they are, and what is new behind them.
+/// In place of each entry of ours the new one, others' as they are, and what is new behind them, as far as there is room.
 fn of_list(list: List, desired: &Value, seen: &Seen, now: Timestamp) -> Option<Write> {
-    let List { name, reference } = list;
+    let List { name, reference, most } = list;
     let old: &[Value] = seen.status[name].as_array().map_or(&[], Vec::as_slice);
     let mut wanted: Vec<&Value> = desired.as_array().into_iter().flatten().collect();
     let (mut entries, mut found) = (Vec::new(), Vec::new());
@@ -154,7 +156,7 @@ fn of_list(list: List, desired: &Value, seen: &Seen, now: Timestamp) -> Option<W
         entry["conditions"] = merged(&before["conditions"], &entry["conditions"]);
         entries.push(entry);
     }
-    for entry in wanted {
+    for entry in wanted.into_iter().take(most.saturating_sub(entries.len())) {
         let mut entry = entry.clone();
         date(&mut entry["conditions"], &Value::Null, now);
         found.extend(notices(part(&entry[reference]), &entry["conditions"], &Value::Null));

@@ -101,6 +101,33 @@ fn a_route_keeps_others_entries_and_conditions() {
     );
 }
 
+/// The API refuses a list that is longer, whoever wrote its entries.
+#[test]
+fn a_policy_of_any_kind_keeps_others_entries_and_has_as_many_as_there_is_room_for() {
+    let ancestor = |name: usize, controller: &str| {
+        let reference = json!({
+            "group": "gateway.networking.k8s.io", "kind": "Gateway", "name": name.to_string(),
+        });
+        let accepted = condition("Accepted", "True", "Accepted");
+        json!({
+            "ancestorRef": reference, "controllerName": controller,
+            "conditions": [since(accepted, NOW)],
+        })
+    };
+    let theirs: Vec<Value> = (0..10).map(|name| ancestor(name, "example.com/other")).collect();
+    let ours: Vec<Value> = (0..16).map(|name| ancestor(name, CONTROLLER_NAME)).collect();
+    let policies = Kind::ALL.iter().filter(|kind| kind.policy_kind().is_some());
+    for kind in policies {
+        let key = ObjectName::new("shop", "one").of(*kind);
+        let (desired, old) = (json!({ "ancestors": ours }), json!({ "ancestors": theirs }));
+        let write = planned(&key, Some(desired.clone()), old).unwrap();
+        let written = &write.body["status"];
+        assert_eq!(written["ancestors"].as_array().unwrap()[..10], theirs);
+        assert_eq!(written["ancestors"].as_array().unwrap()[10..], ours[..6]);
+        assert_eq!(planned(&key, Some(desired), written.clone()), None);
+    }
+}
+
 #[test]
 fn what_is_written_already_is_not_written_again() {
     let desired = json!({"parents": [parent("web", vec![
