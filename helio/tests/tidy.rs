@@ -119,6 +119,11 @@ const OUT_OF_REACH: &[(&str, &[&str])] = &[
 /// What can publish to the store, which only a translator does.
 const WRITING_STORES: &[&str] = &["Embedded", "RedisStore", "TranslatorStore", "Writer"];
 
+/// Crates and modules with types of Envoy, and with types of Kubernetes.
+const ENVOY: &[&str] = &["heliograph_envoy"];
+const KUBERNETES: &[&str] =
+    &["gateway_api", "k8s_openapi", "kube", "heliograph_gateway::objects", "crate::objects"];
+
 /// Test files that may sleep, in how many places, and why. A test waits for a condition with a deadline; nothing else
 /// is a reason but what is written here.
 const MAY_SLEEP: &[(&str, usize, &str)] = &[
@@ -205,12 +210,9 @@ fn crates_depend_downwards() {
 /// Between objects and what a proxy reads is the model. Nothing needs both at once.
 #[test]
 fn no_file_has_types_of_kubernetes_and_of_envoy() {
-    let has = |text: &str, crates: &[&str]| crates.iter().any(|name| text.contains(name));
-    let mixed = sources().into_iter().filter(|source| {
-        !source.is_test()
-            && has(&source.text, &["heliograph_envoy::"])
-            && has(&source.text, &["k8s_openapi::", "gateway_api::", "kube::"])
-    });
+    let mixed = sources()
+        .into_iter()
+        .filter(|source| !source.is_test() && source.names(ENVOY) && source.names(KUBERNETES));
     report(mixed.map(|source| {
         format!("{source}: types of Kubernetes beside Envoy's: go by way of the model")
     }));
@@ -385,6 +387,11 @@ fn the_readers_of_text_see_what_is_there() {
     assert!(!calls("napping(second); nap.await", "nap"));
     assert!(words("use a::{RedisStore, B};").any(|word| word == "RedisStore"));
     assert!(!words("RedisStores::new()").any(|word| word == "RedisStore"));
+    let source = |text: &str| Source { path: root().join("a/src/b.rs"), text: text.to_owned() };
+    assert!(source("use heliograph_envoy as proxy;\n").names(ENVOY));
+    assert!(source("fn one(it: heliograph_envoy::Any) {}\n").names(ENVOY));
+    assert!(!source("use heliograph_envoy_dialect as envoy;\n").names(ENVOY));
+    assert!(!source("// heliograph_envoy::Any\nlet kube = 1;\n").names(KUBERNETES));
     let text = "#[cfg(test)]\nmod apart;\nfn code() {}\n#[cfg(test)]\nmod tests {\n}\n".to_owned();
     let source = Source { path: root().join("a/src/b.rs"), text };
     let in_tests: Vec<_> = source.lines_with_tests().iter().map(|line| line.2).collect();
@@ -414,6 +421,20 @@ impl Source {
     fn is_test(&self) -> bool {
         let mut parts = self.relative().iter();
         parts.any(|part| part == "tests" || part == "tests.rs")
+    }
+
+    /// Whether a line of code names one of these, whichever part of it is used and under whatever name.
+    fn names(&self, modules: &[&str]) -> bool {
+        let is_named = |line: &str, module: &str| {
+            let is_part = |char: char| char.is_alphanumeric() || char == '_';
+            line.match_indices(module).any(|(at, _)| {
+                !line[..at].ends_with(is_part) && !line[at + module.len()..].starts_with(is_part)
+            })
+        };
+        let uses = self.code_lines().filter(|(_, line)| {
+            line.trim_start().starts_with("use ") || line.contains("::") || line.contains(" use ")
+        });
+        uses.into_iter().any(|(_, line)| modules.iter().any(|module| is_named(line, module)))
     }
 
     /// The lines that are not comments, counted from one, each with whether it is part of a test.
