@@ -10,7 +10,7 @@ use heliograph_snapshot::{Resource, ResourceType, Version};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// A response on the wire: `own`, then `removed`, then `shared`. Protobuf fields may come in any order, so pieces that are put
+/// A response on the wire: `own`, then `shared`, then `removed`. Protobuf fields may come in any order, so pieces that are put
 /// one after the other are one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {

@@ -425,7 +425,7 @@ fn framed(message: Message) -> impl Iterator<Item = Bytes> {
     prefix.put_u8(0);
     prefix.put_u32(length);
     prefix.put(own);
-    [prefix.freeze(), removed, shared].into_iter().filter(|piece| !piece.is_empty())
+    [prefix.freeze(), shared, removed].into_iter().filter(|piece| !piece.is_empty())
 }
 
 fn fleet_of(node: &NodeName) -> Result<FleetName, Status> {

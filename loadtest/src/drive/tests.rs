@@ -243,8 +243,8 @@ async fn a_peer_is_told_everything_and_then_what_changed() {
         .iter()
         .map(|messages| messages.iter().map(|message| message.resources.len()).collect())
         .collect();
-    // At first every type is said, also secrets, of which there are none.
-    assert_eq!(lengths, [vec![0, 12, 12, 2, 2], vec![1], vec![12, 12, 2]]);
+    // At first every type is said, also secrets and extension configurations, of which there are none.
+    assert_eq!(lengths, [vec![0, 12, 12, 0, 2, 2], vec![1], vec![12, 12, 2]]);
     let changed = &told[1][0];
     assert_eq!(changed.type_url, ResourceType::Endpoints.type_url());
     let resource = &changed.resources[0];
