@@ -248,7 +248,7 @@ async fn a_hostile_tenant_takes_nothing_from_its_neighbour() {
     for _ in 0..5 {
         assert_eq!(scene.clients.unknown_names(190_000).await, RESOURCE_EXHAUSTED);
     }
-    let calls = scene.clients.many_unknown_names(50, 9_000).await;
+    let calls = scene.clients.many_unknown_names(60, 9_000).await;
     until("refusals", async || scene.refused("identity_memory").await > 40.0).await;
     scene.newcomer_is_served().await;
     report("names that no fleet has", neighbour.until_more().await);

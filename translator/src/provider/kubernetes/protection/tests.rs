@@ -10,6 +10,11 @@ fn key(kind: Kind, name: &str) -> ObjectKey {
     ObjectName::new(namespace, name).of(kind)
 }
 
+/// All kinds, of those that protect something one alone.
+fn watched() -> Vec<Kind> {
+    Kind::ALL.iter().copied().filter(|kind| *kind == POLICY || !kind.is_protecting()).collect()
+}
+
 /// An object with little in it, and a generation for each version.
 fn object(kind: Kind, name: &str, generation: i64) -> Object {
     let spec = match kind {
@@ -17,6 +22,7 @@ fn object(kind: Kind, name: &str, generation: i64) -> Object {
         Kind::Gateway => json!({ "gatewayClassName": "a", "listeners": [] }),
         Kind::ListenerSet => json!({ "parentRef": { "name": "edge" }, "listeners": [] }),
         Kind::ReferenceGrant => json!({ "from": [], "to": [] }),
+        Kind::TCPRoute => json!({ "rules": [] }),
         Kind::BackendTLSPolicy => {
             json!({ "targetRefs": [], "validation": { "hostname": "a" } })
         }
@@ -59,7 +65,7 @@ impl Tested {
 
     /// With everything known.
     fn running() -> Self {
-        let mut tested = Self::starting(Kind::ALL);
+        let mut tested = Self::starting(&watched());
         assert_eq!(tested.send(Message::Current(POLICY, None)), [""; 0]);
         assert_eq!(tested.send(Message::Input(Input::Synced)), ["synced"]);
         tested
@@ -130,7 +136,7 @@ fn while_everything_is_current_everything_passes() {
 
 #[test]
 fn before_all_is_known_for_the_first_time_the_word_that_it_is_waits_and_nothing_else() {
-    let mut tested = Tested::starting(Kind::ALL);
+    let mut tested = Tested::starting(&watched());
     assert_eq!(tested.apply(Kind::HTTPRoute, "cart", 1), ["cart 1"]);
     assert_eq!(tested.send(Message::Input(Input::Synced)), [""; 0]);
     assert_eq!(tested.protection.awaited().collect::<Vec<_>>(), [POLICY]);
@@ -143,7 +149,7 @@ fn before_all_is_known_for_the_first_time_the_word_that_it_is_waits_and_nothing_
 /// It was listed, and failed before others were.
 #[test]
 fn a_kind_that_fails_while_others_are_listed_keeps_the_word_back() {
-    let mut tested = Tested::starting(Kind::ALL);
+    let mut tested = Tested::starting(&watched());
     tested.send(Message::Current(POLICY, None));
     tested.send(Message::Stale(POLICY));
     assert_eq!(tested.apply(Kind::Gateway, "edge", 1), ["edge 1"]);
@@ -281,7 +287,7 @@ fn the_word_that_all_is_known_comes_behind_what_waited() {
 /// Routes of a namespace that begins to count may be listed before what protects them.
 #[test]
 fn where_other_namespaces_count_all_that_protects_something_there_is_waited_for() {
-    let mut tested = Tested::starting(Kind::ALL);
+    let mut tested = Tested::starting(&watched());
     tested.send(Message::Chosen(1));
     tested.send(Message::Current(POLICY, Some(1)));
     assert_eq!(tested.send(Message::Input(Input::Synced)), ["synced"]);
