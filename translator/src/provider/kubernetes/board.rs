@@ -192,6 +192,10 @@ impl Board {
     pub(super) fn note_trouble(&self, kind: Kind, plural: &str, trouble: &Trouble) {
         if trouble.reason == Reason::Absent && kind.is_optional() {
             tracing::debug!(kind = kind.as_str(), "the API does not serve the kind");
+            // Whatever hindered it before is over: nothing of it is missing.
+            if self.said().troubles.remove(&kind).is_some() {
+                self.0.metrics.watched(kind, true);
+            }
             return;
         }
         self.0.metrics.failed(kind, trouble.reason.as_str());

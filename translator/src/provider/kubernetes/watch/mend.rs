@@ -125,6 +125,8 @@ impl KindWatch {
         self.absent = self.absent.saturating_add(1);
         if self.absent >= ABSENT || self.holdings.is_empty() {
             self.listing_for = *self.asked.borrow_and_update();
+            // There is nothing of it in any namespace, whichever are chosen.
+            self.choice = None;
             self.holdings.begin();
             self.listed().await;
         }
