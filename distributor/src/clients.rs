@@ -2,7 +2,7 @@
 
 use crate::identity::Caller;
 use crate::view::{Seat, Who};
-use heliograph_distributor_protocol::{Protocol, Rejection, Standing};
+use heliograph_distributor_protocol::{ClientState, Protocol, Rejection};
 use heliograph_snapshot::FleetName;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ pub(crate) struct Client {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Now {
     /// `None` while the client waits for its fleet.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) client_state: Option<ClientState>,
     pub(crate) seat: Seat,
     /// The last that it said.
     pub(crate) rejection: Option<Arc<Rejection>>,
@@ -106,10 +106,10 @@ impl Entry {
     }
 
     /// Where the stream is now.
-    pub(crate) fn at(&self, standing: Standing, seat: &Seat) {
+    pub(crate) fn at(&self, client_state: ClientState, seat: &Seat) {
         let mut now = self.client.current();
-        if !now.standing.as_ref().is_some_and(|known| known.is(&standing)) {
-            now.standing = Some(standing);
+        if !now.client_state.as_ref().is_some_and(|known| known.is(&client_state)) {
+            now.client_state = Some(client_state);
         }
         if !now.seat.is(seat) {
             now.seat = seat.clone();

@@ -10,7 +10,7 @@ use crate::acks::FleetAcks;
 use crate::comparison::Comparison;
 use crate::metrics::{Metrics, Occasion};
 use crate::view::{Classes, Views};
-use heliograph_distributor_protocol::{Encodings, Memo, MemoBudget};
+use heliograph_distributor_protocol::{Encodings, TransitionCache, TransitionCacheBudget};
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use heliograph_store::{Record, Subscription, Update};
@@ -37,7 +37,7 @@ pub(crate) struct Feed {
     /// The budget's times count from here.
     start: Instant,
     /// One bound on what is kept of the decisions of all fleets. Each has its own, so that no fleet pushes out what others decided.
-    memos: Arc<MemoBudget>,
+    transition_budget: Arc<TransitionCacheBudget>,
     unclassed: IntCounter,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Feed {
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) name: FleetName,
-    pub(crate) memo: Arc<Memo>,
+    pub(crate) transitions: Arc<TransitionCache>,
     pub(crate) encodings: Encodings,
     pub(crate) acks: FleetAcks,
     pub(crate) comparison: Comparison,
@@ -84,7 +84,7 @@ impl Feed {
             asked: asked.clone(),
             budget: Budget::boundless(),
             start: Instant::now(),
-            memos: Arc::default(),
+            transition_budget: Arc::default(),
             unclassed,
         };
         (feed, Fleets { places: receiver, damaged, remembered, answers, asked })
@@ -134,7 +134,7 @@ impl Feed {
                     names.iter().for_each(|name| self.load_for_clients(name, &mut updates, &metrics));
                 }
                 _ = look.tick() => {
-                    self.age_memos();
+                    self.age_transitions();
                     self.drop_unused(&mut updates, &metrics);
                     self.count(&updates, &metrics);
                     self.tell(&self.damaged, updates.damaged_fleets());
@@ -206,9 +206,9 @@ impl Feed {
         }
     }
 
-    fn age_memos(&self) {
+    fn age_transitions(&self) {
         let places = self.places.borrow().clone();
-        places.values().filter_map(|place| place.fleet()).for_each(|fleet| fleet.memo.age());
+        places.values().filter_map(|place| place.fleet()).for_each(|fleet| fleet.transitions.age());
     }
 
     fn count(&self, updates: &Subscription, metrics: &Metrics) {
@@ -233,8 +233,9 @@ impl Feed {
             fleet.tell(&Arc::new(views)).await;
             return;
         }
-        let (answers, memo) = (self.answers.clone(), Memo::within(self.memos.clone()));
-        let fleet = Arc::new(Fleet::new(snapshot, answers, memo, self.unclassed.clone()));
+        let (answers, transitions) =
+            (self.answers.clone(), TransitionCache::within(self.transition_budget.clone()));
+        let fleet = Arc::new(Fleet::new(snapshot, answers, transitions, self.unclassed.clone()));
         match place {
             Some(place) => place.load(fleet),
             None => self.add(&fleet.name.clone(), Place::loaded(fleet)),
@@ -280,14 +281,14 @@ impl Fleet {
     fn new(
         snapshot: Arc<Snapshot>,
         answers: Arc<Notify>,
-        memo: Memo,
+        transitions: TransitionCache,
         unclassed: IntCounter,
     ) -> Self {
         let classes = Arc::new(Classes::new(unclassed));
         let views = Arc::new(Views::new(snapshot.clone(), classes.clone()));
         Self {
             name: snapshot.fleet.clone(),
-            memo: Arc::new(memo),
+            transitions: Arc::new(transitions),
             encodings: Encodings::default(),
             acks: FleetAcks::new(answers),
             comparison: Comparison::default(),

@@ -85,13 +85,14 @@ impl Encodings {
         let key = |content| Key::of(protocol, response, content);
         let removed = match response.removed.len() {
             ..=FEW_REMOVED => encode_removed(response),
-            _ => self.kept(key(removed_in(response)), || encode_removed(response)),
+            _ => self.find_or_insert(key(removed_in(response)), || encode_removed(response)),
         };
-        let shared = self.kept(key(resources_in(response)), || encode_shared(protocol, response));
+        let shared =
+            self.find_or_insert(key(resources_in(response)), || encode_shared(protocol, response));
         Encoded { removed, shared }
     }
 
-    fn kept(&self, key: Key, encode: impl FnOnce() -> Bytes) -> Bytes {
+    fn find_or_insert(&self, key: Key, encode: impl FnOnce() -> Bytes) -> Bytes {
         // Encoded outside the lock: other streams have other things to say meanwhile.
         self.find(&key).unwrap_or_else(|| self.insert(key, encode()))
     }

@@ -7,10 +7,10 @@
 //! The rules come from Envoy's `xds_protocol.rst` and `discovery.proto`; each is stated beside the code that
 //! keeps it.
 
+mod absent;
+mod client_state;
 mod encode;
 mod event;
-mod kept;
-mod memo;
 mod names;
 mod node;
 mod nonce;
@@ -20,24 +20,24 @@ mod reply;
 mod request;
 mod scan;
 mod session;
-mod standing;
 mod state;
 mod subscription;
+mod transition_cache;
 mod view;
 mod watch;
 mod wire;
 
+pub use absent::Allocation;
+pub use client_state::ClientState;
 pub use encode::{Encodings, Message};
 pub use event::{Event, Rejection};
-pub use kept::Allocation;
-pub use memo::{Memo, MemoBudget};
 pub use node::{LABELS_LIMIT, NODE_LIMIT, NodeFields, UserAgentVersion};
 pub use progress::Progress;
 pub use reply::{Reply, Response};
 pub use request::{
-    ABSENT_NAMES_LIMIT, Asks, NAME_LENGTH_LIMIT, NAMES_BYTES_LIMIT, NAMES_LIMIT, Request,
-    RequestError,
+    ABSENT_NAMES_LIMIT, NAME_LENGTH_LIMIT, NAMES_BYTES_LIMIT, NAMES_LIMIT, Request, RequestError,
+    SubscriptionRequest,
 };
 pub use session::{ANSWER_TIMEOUT, Output, Protocol, Session, WARMING_TIMEOUT};
-pub use standing::Standing;
+pub use transition_cache::{TransitionCache, TransitionCacheBudget};
 pub use view::{Substitute, View};

@@ -11,14 +11,14 @@ use heliograph_snapshot::ResourceType;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Whether the removals of a type may go.
+/// Whether the removals of a type may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Gate {
+pub(crate) enum RemovalGate {
     Open,
     /// Something that may refer to them is still to be acknowledged.
     Waiting,
     /// The client rejected something that may refer to them, and still uses its older version.
-    Held,
+    Blocked,
 }
 
 /// The types on one stream.
@@ -72,19 +72,24 @@ impl Watches {
 
     /// Whether what `target` no longer has may be taken from the client. While a client that was connected before
     /// is still telling what it asks for, types that it has not named yet may refer to anything.
-    pub(crate) fn removals(&self, kind: ResourceType, target: &Arc<View>, resuming: bool) -> Gate {
+    pub(crate) fn removals(
+        &self,
+        kind: ResourceType,
+        target: &Arc<View>,
+        resuming: bool,
+    ) -> RemovalGate {
         let gates = kind.properties().referrers.iter().map(|referrer| {
             let beyond = self.removals(*referrer, target, resuming);
             let own = match self.get(*referrer) {
-                None if resuming && may_be_in_use(*referrer, target) => Gate::Waiting,
-                None => Gate::Open,
-                Some(watch) if watch.is_disputed() => Gate::Held,
-                Some(watch) if watch.is_at(target) && watch.is_quiet(beyond) => Gate::Open,
-                Some(_) => Gate::Waiting,
+                None if resuming && may_be_in_use(*referrer, target) => RemovalGate::Waiting,
+                None => RemovalGate::Open,
+                Some(watch) if watch.is_disputed() => RemovalGate::Blocked,
+                Some(watch) if watch.is_at(target) && watch.is_quiet(beyond) => RemovalGate::Open,
+                Some(_) => RemovalGate::Waiting,
             };
             own.max(beyond)
         });
-        gates.max().unwrap_or(Gate::Open)
+        gates.max().unwrap_or(RemovalGate::Open)
     }
 
     /// Whether the client is at `target`, so that the next transition may begin.
@@ -100,7 +105,7 @@ impl Watches {
 }
 
 /// Whether a client at `target` may have a resource of this type that it has not named yet. What it asks for by name it
-/// loses with what refers to that, for which the gates beyond wait: of a type that the target has nothing of, it has nothing.
+/// loses with what refers to that, for which the removal gates beyond wait: of a type that the target has nothing of, it has nothing.
 fn may_be_in_use(kind: ResourceType, target: &View) -> bool {
     kind.is_asked_whole() || !target.tree(kind).is_empty()
 }

@@ -1,4 +1,4 @@
-use crate::standing::Standing;
+use crate::client_state::ClientState;
 use heliograph_snapshot::{Head, ResourceType};
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Progress {
     pub silent: bool,
 }
 
-impl Standing {
+impl ClientState {
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

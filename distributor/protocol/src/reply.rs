@@ -10,7 +10,7 @@ pub struct Reply {
     pub(crate) response: Arc<Response>,
 }
 
-/// What a reply says. Streams in the same position are told the same, and share it.
+/// The content of a reply. Streams at the same position receive the same, and share it.
 #[derive(Debug)]
 pub struct Response {
     pub kind: ResourceType,
@@ -60,8 +60,8 @@ impl Deref for Reply {
 
 impl PartialEq for Response {
     fn eq(&self, other: &Self) -> bool {
-        let said = |it: &Self| (it.kind, it.head);
-        said(self) == said(other)
+        let identity = |it: &Self| (it.kind, it.head);
+        identity(self) == identity(other)
             && self.version == other.version
             && self.resources == other.resources
             && self.removed == other.removed

@@ -19,9 +19,9 @@ pub struct Request {
     content: Content,
 }
 
-/// What the client wants to hear of.
+/// The resources that a client subscribes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum SubscriptionRequest {
     /// State of the world: all names, each time, and the version last accepted.
     Whole { names: Vec<String>, version: String },
     /// Delta: more names and fewer, and on a type's first request what the client still holds from before.
@@ -38,7 +38,7 @@ enum Content {
     },
     Read {
         error: Option<String>,
-        asks: Asks,
+        subscription_request: SubscriptionRequest,
     },
 }
 
@@ -133,13 +133,18 @@ impl Request {
     }
 
     /// An error is a rejection: the spec's preferred mark of a NACK, and the only one that is right for every type.
-    pub fn new(type_url: &str, nonce: &str, error: Option<&str>, asks: Asks) -> Self {
+    pub fn new(
+        type_url: &str,
+        nonce: &str,
+        error: Option<&str>,
+        subscription_request: SubscriptionRequest,
+    ) -> Self {
         Self {
             kind: ResourceType::from_type_url(type_url),
             nonce: nonce.to_owned(),
-            digest: digest_of(format!("{error:?} {asks:?}").as_bytes()),
+            digest: digest_of(format!("{error:?} {subscription_request:?}").as_bytes()),
             overhead: 0,
-            content: Content::Read { error: error.map(str::to_owned), asks },
+            content: Content::Read { error: error.map(str::to_owned), subscription_request },
         }
     }
 
@@ -177,9 +182,11 @@ impl Request {
     }
 
     /// The error, and what is asked for.
-    pub(crate) fn read(&self) -> Result<(Option<String>, Asks), RequestError> {
+    pub(crate) fn read(&self) -> Result<(Option<String>, SubscriptionRequest), RequestError> {
         match &self.content {
-            Content::Read { error, asks } => Ok((error.clone(), asks.clone())),
+            Content::Read { error, subscription_request } => {
+                Ok((error.clone(), subscription_request.clone()))
+            }
             Content::Wire { protocol: Protocol::Delta, message, held } => {
                 let request = DeltaFields::decode(message.clone())?;
                 // Of two versions of one resource the last one counts, and the digest is the same in either order. What is
@@ -196,19 +203,19 @@ impl Request {
     }
 }
 
-fn whole(request: WholeFields) -> Result<(Option<String>, Asks), RequestError> {
+fn whole(request: WholeFields) -> Result<(Option<String>, SubscriptionRequest), RequestError> {
     let WholeFields { version, names, type_url, error } = request;
     check(&type_url, names.iter().map(String::as_str))?;
-    Ok((error.map(words), Asks::Whole { names, version }))
+    Ok((error.map(words), SubscriptionRequest::Whole { names, version }))
 }
 
-fn delta(request: DeltaFields) -> Result<(Option<String>, Asks), RequestError> {
+fn delta(request: DeltaFields) -> Result<(Option<String>, SubscriptionRequest), RequestError> {
     let DeltaFields { type_url, subscribe, unsubscribe, held, error } = request;
     check(&type_url, subscribe.iter().map(String::as_str))?;
     check(&type_url, unsubscribe.iter().map(String::as_str))?;
     check(&type_url, held.keys().map(String::as_str))?;
     check(&type_url, held.values().map(String::as_str))?;
-    Ok((error.map(words), Asks::Change { subscribe, unsubscribe, held }))
+    Ok((error.map(words), SubscriptionRequest::Change { subscribe, unsubscribe, held }))
 }
 
 impl From<DecodeError> for RequestError {
@@ -266,7 +273,7 @@ mod tests {
     };
     use heliograph_envoy::google::rpc::Status;
 
-    type Read = Result<(Option<String>, Asks), RequestError>;
+    type Read = Result<(Option<String>, SubscriptionRequest), RequestError>;
 
     fn whole(request: DiscoveryRequest) -> Read {
         Request::scan(Protocol::StateOfTheWorld, request.encode_to_vec().into())?.0.read()

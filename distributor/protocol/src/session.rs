@@ -1,24 +1,24 @@
+use crate::absent::Allocation;
+use crate::client_state::ClientState;
 use crate::event::Event;
-use crate::kept::Allocation;
-use crate::memo::{Input, Memo, Position, Step};
 use crate::nonce::{Nonce, Nonces};
 use crate::reply::Reply;
 use crate::request::{Request, RequestError};
-use crate::standing::Standing;
-use crate::state::{Expired, Heard};
+use crate::state::{Expired, RequestContext};
+use crate::transition_cache::{Input, Position, Transition, TransitionCache};
 use crate::view::View;
-use crate::watch::{Answered, Turn, Watch};
+use crate::watch::{Answered, ReplyNumber, Watch};
 use heliograph_snapshot::{Head, ResourceType};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// One client's stream. Times are durations since some fixed moment of the caller's choosing.
 ///
-/// What is decided depends only on where the stream stands, and that is shared with all others that stand there: the
+/// What is decided depends only on the position of the stream, which is shared with all others at the same position: the
 /// stream's own are its nonces and its clocks.
 #[derive(Debug)]
 pub struct Session {
-    memo: Arc<Memo>,
+    transitions: Arc<TransitionCache>,
     position: Arc<Position>,
     nonces: Nonces,
     /// The newest reply of each type.
@@ -46,7 +46,7 @@ pub struct Output {
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     nonce: Nonce,
-    turn: Turn,
+    reply_number: ReplyNumber,
 }
 
 /// Since when the client is waited for.
@@ -70,10 +70,10 @@ pub const WARMING_TIMEOUT: Duration = Duration::from_secs(20);
 const SMALLEST_SWEEP: usize = 16;
 
 impl Session {
-    pub fn new(protocol: Protocol, view: Arc<View>, memo: Arc<Memo>) -> Self {
+    pub fn new(protocol: Protocol, view: Arc<View>, transitions: Arc<TransitionCache>) -> Self {
         Self {
-            position: memo.start(protocol, view),
-            memo,
+            position: transitions.start(protocol, view),
+            transitions,
             nonces: Nonces::default(),
             last: [None; ResourceType::ALL.len()],
             older: Vec::new(),
@@ -90,15 +90,16 @@ impl Session {
         let Some(kind) = request.kind() else {
             return Ok(Output { event: Some(Event::UnknownType), ..Output::default() });
         };
-        let step = self.step(kind, request)?;
-        Ok(self.take(now, &step))
+        let transition = self.transition(kind, request)?;
+        Ok(self.apply(now, &transition))
     }
 
     /// Whether a client shows, with the first request of a type, that what it holds from before is not what the view has:
     /// something older, or something newer that it got elsewhere.
     pub fn holds_other(&self, request: &Request) -> Result<bool, RequestError> {
         let Some(kind) = request.kind() else { return Ok(false) };
-        Ok(self.position.state().watch(kind).is_none() && self.step(kind, request)?.told_other)
+        Ok(self.position.state().watch(kind).is_none()
+            && self.transition(kind, request)?.holds_other)
     }
 
     /// Another view, if it is not an older one: a client never goes back. A client that changes its class gets another
@@ -107,15 +108,15 @@ impl Session {
         if Arc::ptr_eq(self.position.state().latest(), view) {
             return Output::default();
         }
-        let step = self.memo.step(&self.position, Input::View(view));
-        step.map(|step| self.take(now, &step)).unwrap_or_default()
+        let transition = self.transitions.transition(&self.position, Input::View(view));
+        transition.map(|transition| self.apply(now, &transition)).unwrap_or_default()
     }
 
     /// To be called at [`Session::wake_at`].
     pub fn on_clock(&mut self, now: Duration) -> Output {
         let expired = self.expired(now);
-        let step = self.memo.step(&self.position, Input::Clock(expired));
-        step.map(|step| self.take(now, &step)).unwrap_or_default()
+        let transition = self.transitions.transition(&self.position, Input::Clock(expired));
+        transition.map(|transition| self.apply(now, &transition)).unwrap_or_default()
     }
 
     /// When silence of the client becomes too long.
@@ -130,9 +131,9 @@ impl Session {
         self.position.acknowledged()
     }
 
-    /// Where the client stands, with all others that stand there.
-    pub fn standing(&self) -> Standing {
-        Standing(self.position.clone())
+    /// The state of the client, shared with all others at the same position.
+    pub fn client_state(&self) -> ClientState {
+        ClientState(self.position.clone())
     }
 
     /// How many resources of the request's type the client asks for by name. A request that asks for one more, or one less,
@@ -143,17 +144,21 @@ impl Session {
     }
 
     /// The memory that is kept for names that the view does not have, in bytes. A client can make up any number of them.
-    pub fn kept(&self) -> Vec<(Allocation, usize)> {
-        self.position.state().kept(self.position.id())
+    pub fn absent_memory(&self) -> Vec<(Allocation, usize)> {
+        self.position.state().absent_memory(self.position.id())
     }
 
-    fn step(&self, kind: ResourceType, request: &Request) -> Result<Arc<Step>, RequestError> {
-        let heard = Heard {
+    fn transition(
+        &self,
+        kind: ResourceType,
+        request: &Request,
+    ) -> Result<Arc<Transition>, RequestError> {
+        let context = RequestContext {
             kind,
             answered: self.answered(kind, request.nonce()),
             stale: self.is_stale(kind, request.nonce()),
         };
-        self.memo.step(&self.position, Input::Request(heard, request))
+        self.transitions.transition(&self.position, Input::Request(context, request))
     }
 
     /// The reply with this nonce, if it awaits an answer.
@@ -161,8 +166,8 @@ impl Session {
         let watch = self.position.state().watch(kind)?;
         let older = self.older.iter().filter(|(of, _)| *of == kind).map(|(_, sent)| sent);
         let mut sent = self.last[kind as usize].iter().chain(older);
-        let Sent { nonce, turn } = *sent.find(|sent| sent.nonce.is(nonce))?;
-        watch.awaits(turn).then(|| Answered { turn, head: nonce.head() })
+        let Sent { nonce, reply_number } = *sent.find(|sent| sent.nonce.is(nonce))?;
+        watch.awaits(reply_number).then(|| Answered { reply_number, head: nonce.head() })
     }
 
     /// State of the world: "the management server should not send a response for any request that has a stale
@@ -175,42 +180,43 @@ impl Session {
         }
     }
 
-    fn take(&mut self, now: Duration, step: &Step) -> Output {
+    fn apply(&mut self, now: Duration, transition: &Transition) -> Output {
         let resumed = self.position.state().is_resuming();
-        self.position = step.to.clone();
-        if step.progress {
+        self.position = transition.to.clone();
+        if transition.progress {
             self.clocks.owed = now;
         }
         if !resumed && self.position.state().is_resuming() {
             self.clocks.resuming = now;
         }
-        let mut replies = Vec::with_capacity(step.responses.len());
-        for response in &step.responses {
+        let mut replies = Vec::with_capacity(transition.responses.len());
+        for response in &transition.responses {
             let kind = response.kind;
-            let turn = step.to.state().watch(kind).map(Watch::turn).unwrap_or_default();
+            let reply_number =
+                transition.to.state().watch(kind).map(Watch::reply_number).unwrap_or_default();
             let nonce = self.nonces.next(response.head);
             self.clocks.flights[kind as usize] = now;
-            let before = self.last[kind as usize].replace(Sent { nonce, turn });
-            self.remember(kind, before, turn);
+            let before = self.last[kind as usize].replace(Sent { nonce, reply_number });
+            self.remember(kind, before, reply_number);
             replies.push(Reply { nonce: nonce.to_string(), response: response.clone() });
         }
-        Output { replies, event: step.event.clone() }
+        Output { replies, event: transition.event.clone() }
     }
 
     /// Keeps the reply before the newest, if it was presumed to be accepted.
-    fn remember(&mut self, kind: ResourceType, before: Option<Sent>, newest: Turn) {
+    fn remember(&mut self, kind: ResourceType, before: Option<Sent>, newest: ReplyNumber) {
         let position = self.position.clone();
-        let awaits = |kind, turn| {
-            position.state().watch(kind).is_some_and(|watch: &Watch| watch.awaits(turn))
+        let awaits = |kind, reply_number| {
+            position.state().watch(kind).is_some_and(|watch: &Watch| watch.awaits(reply_number))
         };
-        // Turns start again when nothing is awaited: one that is not below the newest is of another time.
-        if self.older.iter().any(|(of, sent)| *of == kind && sent.turn >= newest) {
-            self.older.retain(|(of, sent)| *of != kind || sent.turn < newest);
+        // The numbers start again when nothing is awaited: one that is not below the newest is of another time.
+        if self.older.iter().any(|(of, sent)| *of == kind && sent.reply_number >= newest) {
+            self.older.retain(|(of, sent)| *of != kind || sent.reply_number < newest);
         }
-        let awaited = |sent: &Sent| sent.turn < newest && awaits(kind, sent.turn);
+        let awaited = |sent: &Sent| sent.reply_number < newest && awaits(kind, sent.reply_number);
         self.older.extend(before.filter(awaited).map(|sent| (kind, sent)));
         if self.older.len() > self.sweep_at {
-            self.older.retain(|(kind, sent)| awaits(*kind, sent.turn));
+            self.older.retain(|(kind, sent)| awaits(*kind, sent.reply_number));
             self.sweep_at = SMALLEST_SWEEP.max(2 * self.older.len());
         }
     }

@@ -1,14 +1,14 @@
 //! What is decided on a stream: where it stands, and where an input takes it.
 
+use crate::absent::Allocation;
 use crate::event::Event;
-use crate::kept::Allocation;
 use crate::names::NamePool;
 use crate::order::{Owed, Watches};
 use crate::reply::Response;
-use crate::request::{Asks, RequestError};
+use crate::request::{RequestError, SubscriptionRequest};
 use crate::session::Protocol;
 use crate::view::View;
-use crate::watch::{Answered, Rest, Settled, Watch};
+use crate::watch::{Answered, IdleWatch, Settled, Watch};
 use heliograph_snapshot::{Head, Resource, ResourceType};
 use std::sync::Arc;
 
@@ -27,9 +27,9 @@ pub(crate) struct State {
     resuming: Resuming,
 }
 
-/// What follows from an input.
+/// The responses and the event that follow from an input.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct Outcome {
     /// At most one of each type.
     pub(crate) responses: Vec<Response>,
     pub(crate) event: Option<Event>,
@@ -37,11 +37,11 @@ pub(crate) struct Said {
 
 /// A message of one type, with what the client's nonce means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Heard {
+pub(crate) struct RequestContext {
     pub(crate) kind: ResourceType,
     /// The reply that it answers, if that awaits an answer.
     pub(crate) answered: Option<Answered>,
-    /// It was said before the client knew of the newest reply.
+    /// The client sent it before it knew of the newest reply.
     pub(crate) stale: bool,
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct Expired {
     pub(crate) resuming: bool,
 }
 
-/// A state that has nothing in hand, in a few words: equal states have equal ones.
+/// A state without pending work, in a few words: equal states have equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AtRest {
+pub(crate) struct IdleState {
     protocol: Protocol,
-    watches: [Option<Rest>; ResourceType::ALL.len()],
+    watches: [Option<IdleWatch>; ResourceType::ALL.len()],
     latest: u64,
     target: u64,
     resuming: Resuming,
@@ -74,7 +74,7 @@ enum Resuming {
     Over,
 }
 
-/// How much is told of what a client rejects.
+/// How many rejections of a client are reported.
 const REJECTIONS_LIMIT: usize = 16;
 /// What a state takes by itself, in hundreds of bytes.
 const OWN_SIZE: usize = 8;
@@ -133,17 +133,17 @@ impl State {
         rejections.take(REJECTIONS_LIMIT).collect()
     }
 
-    pub(crate) fn at_rest(&self) -> Option<AtRest> {
+    pub(crate) fn idle_state(&self) -> Option<IdleState> {
         let mut watches = [None; ResourceType::ALL.len()];
-        for (rest, kind) in watches.iter_mut().zip(ResourceType::ALL) {
+        for (idle, kind) in watches.iter_mut().zip(ResourceType::ALL) {
             if let Some(watch) = self.watches.get(kind) {
-                *rest = Some(watch.rest()?);
+                *idle = Some(watch.idle()?);
             }
         }
         let Self { protocol, latest, target, resuming, .. } = self;
         let (latest, target) = (latest.id(), target.id());
         let (protocol, resuming) = (*protocol, *resuming);
-        self.owed.is_empty().then_some(AtRest { protocol, watches, latest, target, resuming })
+        self.owed.is_empty().then_some(IdleState { protocol, watches, latest, target, resuming })
     }
 
     /// How much memory it keeps that `before`, where it comes from, does not, in hundreds of bytes.
@@ -155,9 +155,9 @@ impl State {
     }
 
     /// The memory that it keeps for names that its views do not have.
-    pub(crate) fn kept(&self, id: u64) -> Vec<(Allocation, usize)> {
-        let in_hand = self.watches.iter().map(Watch::kept_in_hand).sum::<usize>();
-        let mut kept: Vec<_> = self.watches.iter().filter_map(Watch::kept_names).collect();
+    pub(crate) fn absent_memory(&self, id: u64) -> Vec<(Allocation, usize)> {
+        let in_hand = self.watches.iter().map(Watch::pending_memory).sum::<usize>();
+        let mut kept: Vec<_> = self.watches.iter().filter_map(Watch::absent_memory).collect();
         // Types that are asked for by the same names share them.
         kept.sort_unstable_by(|one, other| other.cmp(one));
         kept.dedup_by_key(|(allocation, _)| *allocation);
@@ -172,50 +172,55 @@ impl State {
         self.owed.take_moved()
     }
 
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &mut self,
-        heard: Heard,
+        context: RequestContext,
         error: Option<&str>,
-        asks: Asks,
+        subscription_request: SubscriptionRequest,
         names: &NamePool,
-    ) -> Result<Said, RequestError> {
-        let Heard { kind, answered, stale } = heard;
-        let mut said = Said::default();
+    ) -> Result<Outcome, RequestError> {
+        let RequestContext { kind, answered, stale } = context;
+        let mut outcome = Outcome::default();
         match self.watches.get_mut(kind) {
-            None => self.begin(kind, asks, names)?,
+            None => self.begin(kind, subscription_request, names)?,
             Some(watch) => {
                 let settled = answered.and_then(|answered| watch.settle(answered, error));
                 // Delta: names in a message with a stale nonce count all the same, as no later message repeats
                 // them. They also count beside a rejection.
-                if !(stale && matches!(asks, Asks::Whole { .. })) {
-                    self.ask(kind, asks, names)?;
+                if !(stale && matches!(subscription_request, SubscriptionRequest::Whole { .. })) {
+                    self.update_subscription(kind, subscription_request, names)?;
                 }
                 if let Some(settled) = settled {
                     self.settled(kind, &settled);
-                    said.event = Some(match settled.rejection {
+                    outcome.event = Some(match settled.rejection {
                         Some(rejection) => Event::Rejected(Arc::new(rejection)),
                         None => Event::Acknowledged(kind),
                     });
                 }
             }
         }
-        self.push(&mut said.responses);
-        Ok(said)
+        self.push(&mut outcome.responses);
+        Ok(outcome)
     }
 
     /// Whether a client shows, with the first request of a type, that what it holds from before is not what the view has:
     /// something older, or something newer that it got elsewhere.
-    pub(crate) fn is_told_other(&self, kind: ResourceType, asks: &Asks, names: &NamePool) -> bool {
-        if self.watches.get(kind).is_some() || !Watch::resumes(asks) {
+    pub(crate) fn holds_other(
+        &self,
+        kind: ResourceType,
+        subscription_request: &SubscriptionRequest,
+        names: &NamePool,
+    ) -> bool {
+        if self.watches.get(kind).is_some() || !Watch::resumes(subscription_request) {
             return false;
         }
         let view = &self.latest;
         let trial = || {
             let mut trial = Watch::new(self.protocol, kind, view.clone(), view.clone());
-            trial.ask_first(asks.clone(), names).ok().map(|()| trial)
+            trial.start_subscription(subscription_request.clone(), names).ok().map(|()| trial)
         };
-        match asks {
-            Asks::Change { held, .. } => {
+        match subscription_request {
+            SubscriptionRequest::Change { held, .. } => {
                 let is_other = |(name, version): (&String, &String)| {
                     !version.parse().is_ok_and(|version| view.has(kind, name, Some(version)))
                 };
@@ -223,24 +228,24 @@ impl State {
                 held.iter().any(is_other) || trial().is_some_and(|trial| trial.lacks_any())
             }
             // Only the whole has a version, so it takes a trial.
-            Asks::Whole { .. } => trial().is_some_and(|trial| trial.has_to_tell()),
+            SubscriptionRequest::Whole { .. } => trial().is_some_and(|trial| trial.has_pending()),
         }
     }
 
     /// Another view, if it is not an older one: a client never goes back. A client that changes its class gets another
     /// view of the same head.
-    pub(crate) fn look(&mut self, view: Arc<View>) -> Said {
-        let mut said = Said::default();
+    pub(crate) fn update_view(&mut self, view: Arc<View>) -> Outcome {
+        let mut outcome = Outcome::default();
         if view.head() >= self.latest.head() && !Arc::ptr_eq(&view, &self.latest) {
             self.latest = view;
-            self.owe_only_what_there_is();
-            self.push(&mut said.responses);
+            self.forget_missing_owed();
+            self.push(&mut outcome.responses);
         }
-        said
+        outcome
     }
 
-    pub(crate) fn give_up_waiting(&mut self, expired: Expired) -> Said {
-        let mut said = Said::default();
+    pub(crate) fn expire(&mut self, expired: Expired) -> Outcome {
+        let mut outcome = Outcome::default();
         for (kind, expired) in ResourceType::ALL.into_iter().zip(expired.flights) {
             let watch = self.watches.get_mut(kind).filter(|_| expired);
             if let Some(settled) = watch.and_then(Watch::presume) {
@@ -254,39 +259,41 @@ impl State {
         if expired.resuming {
             self.resuming = Resuming::Over;
         }
-        self.push(&mut said.responses);
-        said
+        self.push(&mut outcome.responses);
+        outcome
     }
 
     fn begin(
         &mut self,
         kind: ResourceType,
-        asks: Asks,
+        subscription_request: SubscriptionRequest,
         names: &NamePool,
     ) -> Result<(), RequestError> {
-        if Watch::resumes(&asks) && self.resuming == Resuming::No {
+        if Watch::resumes(&subscription_request) && self.resuming == Resuming::No {
             self.resuming = Resuming::Yes;
         }
         let (view, target) = (self.goal(kind).clone(), self.target.clone());
         let mut watch = Watch::new(self.protocol, kind, view, target);
-        watch.ask_first(asks, names)?;
+        watch.start_subscription(subscription_request, names)?;
         if kind.warmed().is_some() {
-            self.owed.covered_by(&watch).iter().for_each(|name| watch.tell(name));
+            self.owed.covered_by(&watch).iter().for_each(|name| watch.resend(name));
         }
         self.watches.insert(kind, watch);
         Ok(())
     }
 
-    fn ask(
+    fn update_subscription(
         &mut self,
         kind: ResourceType,
-        asks: Asks,
+        subscription_request: SubscriptionRequest,
         names: &NamePool,
     ) -> Result<(), RequestError> {
         let Some(watch) = self.watches.get_mut(kind) else { return Ok(()) };
-        let Some(warmed) = kind.warmed() else { return watch.ask(asks, names) };
+        let Some(warmed) = kind.warmed() else {
+            return watch.update_subscription(subscription_request, names);
+        };
         let mut released = self.owed.covered_by(watch);
-        watch.ask(asks, names)?;
+        watch.update_subscription(subscription_request, names)?;
         released.retain(|name| !watch.covers(name));
         // Endpoints that the client no longer asks for need not follow, unless their cluster is under way to it: then
         // it speaks of the cluster before.
@@ -310,7 +317,7 @@ impl State {
         if kind.properties().is_immediate { &self.latest } else { &self.target }
     }
 
-    /// Says all that may be said now.
+    /// Sends all that may be sent now.
     fn push(&mut self, responses: &mut Vec<Response>) {
         loop {
             let mut moved = self.begin_next();
@@ -325,7 +332,7 @@ impl State {
                 break;
             }
         }
-        self.watches.iter_mut().for_each(Watch::forget_the_way);
+        self.watches.iter_mut().for_each(Watch::normalise);
     }
 
     /// Begins the next transition once the running one is finished: straight to the latest view, whatever there
@@ -336,7 +343,7 @@ impl State {
         if begins {
             self.target = self.latest.clone();
             self.watches.iter_mut().for_each(|watch| watch.aim(&self.target));
-            self.owe_only_what_there_is();
+            self.forget_missing_owed();
         }
         begins
     }
@@ -355,12 +362,12 @@ impl State {
 
     fn respond(&mut self, kind: ResourceType) -> Option<Response> {
         let removals = self.watches.removals(kind, &self.target, self.is_resuming());
-        let told = self.watches.get_mut(kind)?.reply(removals)?;
+        let prepared = self.watches.get_mut(kind)?.reply(removals)?;
         if let Some(warmer) = kind.properties().warmed_by {
-            self.owed.settle(&told.removed);
-            told.changed.into_iter().for_each(|name| self.owe(warmer, name));
+            self.owed.settle(&prepared.removed);
+            prepared.changed.into_iter().for_each(|name| self.owe(warmer, name));
         }
-        Some(told.response)
+        Some(prepared.response)
     }
 
     /// The endpoints of a cluster that was sent must follow.
@@ -373,14 +380,14 @@ impl State {
                 return;
             }
             if endpoints.covers(&cluster) {
-                endpoints.tell(&cluster);
+                endpoints.resend(&cluster);
             }
         }
         self.owed.add(cluster);
     }
 
     /// What neither view has any more will not come.
-    fn owe_only_what_there_is(&mut self) {
+    fn forget_missing_owed(&mut self) {
         let views = [&*self.latest, &*self.target];
         self.owed.retain(|name| warming().any(|(_, warmer)| is_there(&views, warmer, name)));
     }

@@ -18,7 +18,7 @@ pub(crate) struct Subscription {
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     /// To be answered by name, whatever the client is believed to hold.
-    pub(crate) asked: Vec<Asked>,
+    pub(crate) requested: Vec<RequestedName>,
     /// Everything is asked for that was not before.
     pub(crate) widened: bool,
     /// Something is no longer asked for.
@@ -26,9 +26,9 @@ pub(crate) struct Change {
 }
 
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedName {
     pub(crate) name: Arc<str>,
-    /// Whether the client heard of this name already, before the request.
+    /// Whether the subscription covered this name before the request.
     pub(crate) known: bool,
 }
 
@@ -76,9 +76,10 @@ impl Subscription {
                 self.wildcard = true;
                 continue;
             }
-            change
-                .asked
-                .push(Asked { known: before || self.names.contains(&name), name: name.clone() });
+            change.requested.push(RequestedName {
+                known: before || self.names.contains(&name),
+                name: name.clone(),
+            });
             added.push(name);
         }
         let mut names: Option<NameSet> = None;
@@ -101,7 +102,9 @@ impl Subscription {
             // "The client unsubscribed from a name that the wildcard still covers": it may have dropped the
             // resource, so it is told once more what there is.
             if self.wildcard {
-                change.asked.extend(released.map(|name| Asked { name: name.clone(), known: true }));
+                change
+                    .requested
+                    .extend(released.map(|name| RequestedName { name: name.clone(), known: true }));
             }
             names = Some(kept.iter().filter(|name| !gone.contains(name)).cloned().collect());
             change.narrowed = true;
@@ -128,17 +131,17 @@ impl Subscription {
         self.wildcard =
             if self.named { names.contains(WILDCARD) } else { self.kind.is_asked_whole() };
         let names: NameSet = names.iter().filter(|name| &***name != WILDCARD).cloned().collect();
-        let asked = names
+        let requested = names
             .iter()
             .filter(|name| !self.names.contains(name))
-            .map(|name| Asked { name: name.clone(), known: before })
+            .map(|name| RequestedName { name: name.clone(), known: before })
             .collect();
         let narrowed =
             (before && !self.wildcard) || self.names.iter().any(|name| !names.contains(name));
         if names != self.names {
             self.set_names(names, pool)?;
         }
-        Ok(Change { asked, widened: self.wildcard && !before, narrowed })
+        Ok(Change { requested, widened: self.wildcard && !before, narrowed })
     }
 
     fn set_names(&mut self, names: NameSet, pool: &NamePool) -> Result<(), RequestError> {
@@ -165,13 +168,13 @@ mod tests {
     fn wildcards_follow_the_examples_of_the_spec() {
         let pool = NamePool::default();
         let mut whole = Subscription::new(ResourceType::Cluster);
-        for (asked, expected) in [
+        for (requested, expected) in [
             (names(&[]), (true, vec![])),
             (names(&["*", "A"]), (true, vec!["A"])),
             (names(&["A"]), (false, vec!["A"])),
             (names(&[]), (false, vec![])),
         ] {
-            whole.replace(asked, &pool).unwrap();
+            whole.replace(requested, &pool).unwrap();
             assert_eq!(state(&whole), expected);
         }
         let mut delta = Subscription::new(ResourceType::Cluster);
@@ -207,8 +210,8 @@ mod tests {
         let mut subscription = Subscription::new(ResourceType::Cluster);
         subscription.change(names(&["*", "a"]), vec![], &pool).unwrap();
         let change = subscription.change(vec![], names(&["a", "never-asked"]), &pool).unwrap();
-        assert_eq!(change.asked.len(), 1);
-        assert_eq!(&*change.asked[0].name, "a");
+        assert_eq!(change.requested.len(), 1);
+        assert_eq!(&*change.requested[0].name, "a");
         assert!(subscription.covers("a"));
     }
 

@@ -9,7 +9,7 @@ pub(crate) use reporter::Reporter;
 
 use crate::feed::{Fleet, Fleets, Stage};
 use crate::log_limit::LineLimit;
-use heliograph_distributor_protocol::{Rejection, Standing};
+use heliograph_distributor_protocol::{ClientState, Rejection};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::Voter;
 use heliograph_views::Quarantined;
@@ -154,7 +154,7 @@ impl AcksSummary {
             connected: sums.connected,
             acknowledged: acknowledged.unwrap_or_default(),
             newest_acknowledged: sums.acknowledged.keys().next_back().copied(),
-            rejections: sums.rejections.standing(&views).cloned().collect(),
+            rejections: sums.rejections.current(&views).cloned().collect(),
             quarantine,
         }
     }
@@ -196,13 +196,13 @@ impl Participant {
     }
 
     /// Where the stream's client is now.
-    pub(crate) fn at(&mut self, acknowledged: Option<Head>, standing: Standing) {
-        let place = Some(standing.id());
+    pub(crate) fn at(&mut self, acknowledged: Option<Head>, client_state: ClientState) {
+        let place = Some(client_state.id());
         if self.place == place {
             return;
         }
         let mut sums = self.fleet.acks.sums();
-        let (left, is_news) = sums.votes.at(self.voter, standing);
+        let (left, is_news) = sums.votes.at(self.voter, client_state);
         if self.acknowledged != acknowledged {
             sums.leave(self.acknowledged);
             if let Some(head) = acknowledged {

@@ -20,7 +20,7 @@ const LIMIT: usize = 16;
 
 impl Rejections {
     /// Those that the newest views do not heal; none of a fleet that is retired.
-    pub(super) fn standing(&self, views: &[Arc<View>]) -> impl Iterator<Item = &RejectionSummary> {
+    pub(super) fn current(&self, views: &[Arc<View>]) -> impl Iterator<Item = &RejectionSummary> {
         self.all().filter(|summary| views.iter().any(|view| summary.concerns(view)))
     }
 

@@ -1,6 +1,6 @@
 //! Who has what, and who rejects it: of each proxy what it answered last, however many streams it has.
 
-use heliograph_distributor_protocol::Standing;
+use heliograph_distributor_protocol::ClientState;
 use heliograph_snapshot::{Head, ResourceType, Version};
 use heliograph_store::{Dispute, FleetReport, Voter, Voters};
 use heliograph_views::Quarantined;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Where the proxies of a fleet stand. There are many proxies, and they stand in few places: so it can be asked at any
 /// time how many have something, without asking each.
 #[derive(Debug)]
-pub(super) struct Votes<S = Standing> {
+pub(super) struct Votes<S = ClientState> {
     /// Those with a stream, and so no more than there are streams.
     voters: HashMap<Voter, Connected>,
     everybody: Sum,
@@ -74,15 +74,17 @@ impl<S: Answered> Votes<S> {
 
     /// One stream of it stands elsewhere now. Returns the place that it left if nobody is there any more, and whether the
     /// proxy rejects something, or did.
-    pub(super) fn at(&mut self, voter: Voter, standing: S) -> (Option<S>, bool) {
-        let Some(connected) = self.voters.get_mut(&voter) else { return (Some(standing), false) };
-        let id = standing.id();
+    pub(super) fn at(&mut self, voter: Voter, client_state: S) -> (Option<S>, bool) {
+        let Some(connected) = self.voters.get_mut(&voter) else {
+            return (Some(client_state), false);
+        };
+        let id = client_state.id();
         let before = connected.place.replace(id);
         if before == Some(id) {
-            return (Some(standing), false);
+            return (Some(client_state), false);
         }
-        let mut is_news = standing.rejects_something();
-        self.places.entry(id).or_insert_with(|| (standing, Sum::default())).1.add(voter);
+        let mut is_news = client_state.rejects_something();
+        self.places.entry(id).or_insert_with(|| (client_state, Sum::default())).1.add(voter);
         let left = self.leave_place(voter, before);
         is_news |= left.as_ref().is_some_and(S::rejects_something);
         (left, is_news)
@@ -111,11 +113,11 @@ impl<S: Answered> Votes<S> {
         if sum.count > 0 {
             return None;
         }
-        let (standing, _) = self.places.remove(&place)?;
+        let (client_state, _) = self.places.remove(&place)?;
         if self.places.capacity() > 64.max(8 * self.places.len()) {
             self.places.shrink_to_fit();
         }
-        Some(standing)
+        Some(client_state)
     }
 
     pub(super) fn connected(&self) -> Voters {
@@ -125,8 +127,8 @@ impl<S: Answered> Votes<S> {
     /// How many have acknowledged all of which head, of the newest ones.
     pub(super) fn acknowledged(&self) -> BTreeMap<Head, Voters> {
         let mut sums: BTreeMap<Head, Sum> = BTreeMap::new();
-        for (standing, sum) in self.places.values() {
-            let Some(head) = standing.acknowledged() else { continue };
+        for (client_state, sum) in self.places.values() {
+            let Some(head) = client_state.acknowledged() else { continue };
             let all = sums.entry(head).or_default();
             all.count += sum.count;
             all.digests ^= sum.digests;
@@ -144,8 +146,8 @@ impl<S: Answered> Votes<S> {
             .take(FleetReport::ON_RECORD);
         let mut subjects: BTreeSet<Subject> = recorded.collect();
         let mut rejected: BTreeMap<Subject, u64> = BTreeMap::new();
-        for (standing, sum) in self.places.values() {
-            for subject in standing.rejections().filter(|it| !subjects.contains(it)) {
+        for (client_state, sum) in self.places.values() {
+            for subject in client_state.rejections().filter(|it| !subjects.contains(it)) {
                 *rejected.entry(subject).or_default() += sum.count;
             }
         }
@@ -163,8 +165,8 @@ impl<S: Answered> Votes<S> {
 
     /// How many reject this, and how many have it. Notes the places whose voters are so few that they are to be named.
     fn count(&self, number: usize, subject: Subject, to_name: &mut ToName) -> Dispute {
-        let answered = |(place, (standing, sum)): (&u64, &(S, Sum))| {
-            standing.answer(&subject).map(|answer| (*place, answer, sum.count))
+        let answered = |(place, (client_state, sum)): (&u64, &(S, Sum))| {
+            client_state.answer(&subject).map(|answer| (*place, answer, sum.count))
         };
         let answers: Vec<_> = self.places.iter().filter_map(answered).collect();
         let of = |wanted: Answer| {
@@ -210,7 +212,7 @@ impl<S: Answered> Votes<S> {
     }
 }
 
-impl Answered for Standing {
+impl Answered for ClientState {
     fn id(&self) -> u64 {
         self.id()
     }

@@ -57,7 +57,7 @@ fn with_cluster(fleet: &str) -> Arc<Snapshot> {
 fn visit((fleet, news): (Arc<Fleet>, News)) {
     let views = news.borrow().clone().unwrap();
     let view = views.of(&Who::default(), &mut Seat::default());
-    let mut session = Session::new(Protocol::Delta, view, fleet.memo.clone());
+    let mut session = Session::new(Protocol::Delta, view, fleet.transitions.clone());
     let type_url = ResourceType::Cluster.type_url().to_owned();
     let request = DeltaDiscoveryRequest { type_url, ..Default::default() };
     let (request, _) = Request::scan(Protocol::Delta, request.encode_to_vec().into()).unwrap();

@@ -6,7 +6,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use futures::{Stream, stream};
-use heliograph_distributor_protocol::{Progress, Protocol, Standing};
+use heliograph_distributor_protocol::{ClientState, Progress, Protocol};
 use heliograph_shared::admin::Asked;
 use heliograph_shared::table::columns;
 use heliograph_snapshot::{FleetName, Head, ResourceType};
@@ -198,23 +198,23 @@ impl Search {
         }
         let newest = self.fleets.get(&client.fleet).and_then(|fleet| fleet.head());
         let now = client.now();
-        let state = State::of(now.standing.as_ref(), newest);
+        let state = State::of(now.client_state.as_ref(), newest);
         let is_wanted = self.state.is_none_or(|wanted| state == wanted);
         is_wanted.then_some(Found { client, now, state })
     }
 }
 
 impl State {
-    fn of(standing: Option<&Standing>, newest: Option<Head>) -> Self {
-        let Some(standing) = standing else { return Self::Waiting };
+    fn of(client_state: Option<&ClientState>, newest: Option<Head>) -> Self {
+        let Some(client_state) = client_state else { return Self::Waiting };
         let (mut rejecting, mut silent, mut busy) = (false, false, false);
-        for progress in standing.progress() {
+        for progress in client_state.progress() {
             rejecting |= progress.rejected > 0;
             silent |= progress.silent;
             busy |= progress.outstanding > 0;
         }
         // A fleet that is retired has no newest: its clients keep what they have.
-        let is_there = newest.is_none_or(|newest| standing.acknowledged() >= Some(newest));
+        let is_there = newest.is_none_or(|newest| client_state.acknowledged() >= Some(newest));
         match (rejecting, silent) {
             (true, _) => Self::Rejecting,
             (_, true) => Self::Silent,
@@ -283,7 +283,7 @@ impl Row {
             node: client.who.node.clone(),
             fleet: client.fleet.clone(),
             state: *state,
-            acknowledged: now.standing.as_ref().and_then(Standing::acknowledged).map(Shown),
+            acknowledged: now.client_state.as_ref().and_then(ClientState::acknowledged).map(Shown),
             types: None,
             last_error: now.rejection.as_ref().map(|rejection| LastError {
                 r#type: rejection.kind,
@@ -303,7 +303,7 @@ impl Row {
     }
 
     fn with_types(self, now: &Now) -> Self {
-        let types = now.standing.iter().flat_map(Standing::progress).map(OfType::of);
+        let types = now.client_state.iter().flat_map(ClientState::progress).map(OfType::of);
         Self { types: Some(types.collect()), ..self }
     }
 

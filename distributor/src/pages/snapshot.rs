@@ -193,14 +193,14 @@ impl Page {
         };
         let counts = ResourceType::ALL.map(|kind| (kind.as_str(), snapshot.tree(kind).len()));
         let (wanted, mut more) = selection.of_snapshot(&snapshot);
-        let standing = client.and_then(|client| client.now().standing);
+        let client_state = client.and_then(|client| client.now().client_state);
         let mut resources = Vec::new();
         let mut bytes = 0;
         for ((kind, _), resource) in wanted {
             let mut row = Row::of(kind, &resource);
-            if let Some(standing) = &standing {
-                row.held = standing.held(kind, &resource.name);
-                row.rejected = standing.rejects(kind, &resource.name);
+            if let Some(client_state) = &client_state {
+                row.held = client_state.held(kind, &resource.name);
+                row.rejected = client_state.rejects(kind, &resource.name);
             }
             if selection.content {
                 bytes += row.bytes;

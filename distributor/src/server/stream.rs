@@ -231,7 +231,7 @@ impl Serving {
             client,
             views,
             seat,
-            session: Session::new(protocol, view, fleet.memo.clone()),
+            session: Session::new(protocol, view, fleet.transitions.clone()),
             start: Instant::now(),
             participant: Participant::join(fleet.clone(), voter),
             awaited: Awaited::default(),
@@ -268,7 +268,7 @@ impl Serving {
             },
             () = sleep_until(deadline), if silence.is_some() => self.session.on_clock(self.now()),
         };
-        admitted.keep(&mut self.kept, &self.session.kept(), Cause::Replica)?;
+        admitted.keep(&mut self.kept, &self.session.absent_memory(), Cause::Replica)?;
         self.say(shared, output, frames);
         Ok(())
     }
@@ -283,7 +283,7 @@ impl Serving {
         self.compare(shared, incoming, frames).await?;
         let request = &incoming.request;
         let output = self.session.on_request(self.now(), request).map_err(refusal)?;
-        admitted.keep(&mut self.kept, &self.session.kept(), Cause::Client)?;
+        admitted.keep(&mut self.kept, &self.session.absent_memory(), Cause::Client)?;
         self.hear_of(shared, output.event.as_ref(), request.nonce());
         self.say(shared, output, frames);
         Ok(())
@@ -370,10 +370,10 @@ impl Serving {
             shared.metrics.response(reply.kind, message.size());
             frames.extend(framed(message).map(Frame::data));
         }
-        self.participant.at(self.session.acknowledged(), self.session.standing());
+        self.participant.at(self.session.acknowledged(), self.session.client_state());
         let applied = self.awaited.at(self.session.acknowledged());
         applied.into_iter().flatten().for_each(|time| shared.metrics.applied(time));
-        self.client.at(self.session.standing(), &self.seat);
+        self.client.at(self.session.client_state(), &self.seat);
     }
 
     /// Warns once of what ten thousand proxies may say, and once in a minute of what one may say in ever other words.

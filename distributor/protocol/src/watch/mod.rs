@@ -1,16 +1,16 @@
 //! One type on one stream: what the client asked for, and what it holds.
 
-mod ask;
-mod kept;
+mod absent;
 mod progress;
-mod say;
+mod respond;
 mod search;
 mod settle;
+mod subscribe;
 
 pub(crate) use settle::Settled;
 
-use crate::kept::Absent;
-use crate::order::Gate;
+use crate::absent::Absent;
+use crate::order::RemovalGate;
 use crate::session::Protocol;
 use crate::subscription::Subscription;
 use crate::view::View;
@@ -40,35 +40,35 @@ pub(crate) struct Watch {
     /// The newest reply, while it awaits its answer.
     in_flight: Option<Flight>,
     /// The newest reply since the client last had nothing to answer.
-    turn: Turn,
+    reply_number: ReplyNumber,
     /// The client asked for everything and must hear that there is nothing, or it waits until it times out.
     answer_due: bool,
     /// The client holds something from another stream, and only its version is known: state of the world, until the
     /// first whole list is accepted.
     unknown: bool,
     /// The newest reply that was taken for accepted because the client kept silent, until it answers.
-    presumed: Option<Turn>,
+    presumed: Option<ReplyNumber>,
     /// The newest head of which the client acknowledged all that it asks for.
     confirmed: Option<Head>,
     search: Search,
 }
 
-/// Counts the replies of a type that await an answer. It starts again when none does, so that streams which heard more
-/// or less before are in the same position then.
+/// Counts the replies of a type that await an answer. It starts again when none does, so that streams which received more
+/// or fewer replies before are at the same position then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Turn(pub(crate) u64);
+pub(crate) struct ReplyNumber(pub(crate) u64);
 
 /// A reply that a client answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Answered {
-    pub(crate) turn: Turn,
+    pub(crate) reply_number: ReplyNumber,
     /// What it was built from.
     pub(crate) head: Head,
 }
 
-/// All there is to say of a watch that has nothing in hand.
+/// The content of a watch without pending work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Rest {
+pub(crate) struct IdleWatch {
     wildcard: bool,
     named: bool,
     /// Where the names are in memory: equal sets are one.
@@ -82,7 +82,7 @@ pub(crate) struct Rest {
 
 #[derive(Clone, Debug)]
 struct Flight {
-    /// What it tells of.
+    /// The names in it.
     names: Vec<Arc<str>>,
     /// Nothing of the view is left for another reply.
     whole: bool,
@@ -90,9 +90,9 @@ struct Flight {
 
 #[derive(Clone, Debug)]
 struct Exception {
-    held: Held,
-    /// The client asked by name, and is answered whatever it holds.
-    tell: bool,
+    held: ClientCopy,
+    /// The client asked by name, and is sent the resource whatever it holds.
+    resend: bool,
     sent: Option<Content>,
     /// What is not sent again.
     rejected: Option<Content>,
@@ -106,14 +106,14 @@ struct Exception {
 /// again: one step back is enough, and two would need a history.
 #[derive(Clone, Debug)]
 struct Presumed {
-    turn: Turn,
+    reply_number: ReplyNumber,
     /// What it holds if so.
-    before: Held,
+    before: ClientCopy,
 }
 
-/// What a client holds under one name.
+/// The copy that a client holds under one name.
 #[derive(Clone, Debug)]
-enum Held {
+enum ClientCopy {
     Nothing,
     /// Something from before it connected, at a version that is not the view's.
     Other,
@@ -124,12 +124,12 @@ enum Held {
 type Content = Option<Arc<Resource>>;
 
 /// What to do about one exception.
-enum Step<'a> {
+enum Action<'a> {
     Send(Option<&'a Arc<Resource>>),
     /// Something once others have moved: mostly a removal, when nothing refers to it any more.
     Wait,
     /// Nothing until something changes.
-    Rest,
+    Keep,
     /// Nothing ever: the client drops such a resource by itself.
     Forget,
 }
@@ -152,7 +152,7 @@ impl Watch {
             absent: Absent::default(),
             resumed: 0,
             in_flight: None,
-            turn: Turn::default(),
+            reply_number: ReplyNumber::default(),
             answer_due: false,
             unknown: false,
             presumed: None,
@@ -192,15 +192,15 @@ impl Watch {
     }
 
     /// The newest reply, if it awaits its answer or was presumed to be accepted.
-    pub(crate) fn turn(&self) -> Turn {
-        self.turn
+    pub(crate) fn reply_number(&self) -> ReplyNumber {
+        self.reply_number
     }
 
-    /// If nothing is in hand.
-    pub(crate) fn rest(&self) -> Option<Rest> {
+    /// The content, if there is no pending work.
+    pub(crate) fn idle(&self) -> Option<IdleWatch> {
         let busy = self.is_in_flight() || self.presumed.is_some() || self.answer_due;
         let (subscription, unknown) = (&self.subscription, self.unknown);
-        (!busy && self.exceptions.is_empty()).then(|| Rest {
+        (!busy && self.exceptions.is_empty()).then(|| IdleWatch {
             wildcard: subscription.wildcard(),
             named: subscription.is_named(),
             names: subscription.names().address(),
@@ -238,11 +238,11 @@ impl Watch {
     pub(crate) fn has_made(&self) -> bool {
         self.open
             && self.in_flight.is_none()
-            && !self.steps(Gate::Held).any(|step| matches!(step, Step::Send(_)))
+            && !self.actions(RemovalGate::Blocked).any(|it| matches!(it, Action::Send(_)))
     }
 
-    /// Whether there is something to say, now or once others have moved.
-    pub(crate) fn has_to_tell(&self) -> bool {
+    /// Whether there is something to send, now or once others have moved.
+    pub(crate) fn has_pending(&self) -> bool {
         self.answer_due || !self.exceptions.is_empty()
     }
 
@@ -250,23 +250,23 @@ impl Watch {
     /// comes from when that was not there yet, or not any more.
     pub(crate) fn lacks_any(&self) -> bool {
         let mut exceptions = self.exceptions.values();
-        exceptions.any(|exception| matches!(exception.held, Held::Nothing) && !exception.tell)
+        exceptions.any(|it| matches!(it.held, ClientCopy::Nothing) && !it.resend)
     }
 
     /// Whether something that the target has is still to arrive at the client for the first time.
     pub(crate) fn awaits_any(&self) -> bool {
         self.exceptions.iter().any(|(name, exception)| {
-            matches!(exception.held, Held::Nothing)
+            matches!(exception.held, ClientCopy::Nothing)
                 && self.target.get(self.kind, name).is_some()
                 && !exception.rejects(|| self.wanted(name))
         })
     }
 
     /// Whether nothing is under way and nothing is left to do, but for removals that a rejection holds.
-    pub(crate) fn is_quiet(&self, removals: Gate) -> bool {
+    pub(crate) fn is_quiet(&self, removals: RemovalGate) -> bool {
         self.open
             && self.in_flight.is_none()
-            && !self.steps(removals).any(|step| matches!(step, Step::Send(_) | Step::Wait))
+            && !self.actions(removals).any(|it| matches!(it, Action::Send(_) | Action::Wait))
     }
 
     /// Whether the client stays at older content because it, or others, rejected the newest. What that refers to may be
@@ -287,8 +287,8 @@ impl Watch {
     /// What the client holds under a name, as far as is known.
     pub(crate) fn held(&self, name: &str) -> Option<Version> {
         match self.exceptions.get(name).map(|exception| &exception.held) {
-            Some(Held::At(held)) => Some(held.version),
-            Some(Held::Nothing | Held::Other) => None,
+            Some(ClientCopy::At(held)) => Some(held.version),
+            Some(ClientCopy::Nothing | ClientCopy::Other) => None,
             None if self.covers(name) => self.viewed(name).map(|it| it.version),
             None => None,
         }
@@ -329,12 +329,12 @@ impl Watch {
 
     /// To be called when all that follows from an input is done: two streams that are in the same position must not
     /// differ in what they remember of the way.
-    pub(crate) fn forget_the_way(&mut self) {
+    pub(crate) fn normalise(&mut self) {
         if self.is_acknowledged() {
             self.confirmed = Some(self.view.head());
         }
         if self.in_flight.is_none() && self.presumed.is_none() {
-            self.turn = Turn::default();
+            self.reply_number = ReplyNumber::default();
         }
         if self.exceptions.is_empty() {
             self.resumed = 0;
@@ -347,9 +347,10 @@ impl Watch {
     }
 
     /// Has a resource sent once more, although the client may hold it.
-    pub(crate) fn tell(&mut self, name: &Arc<str>) {
+    pub(crate) fn resend(&mut self, name: &Arc<str>) {
         let held = self.view.get(self.kind, name);
-        self.exceptions.entry(name.clone()).or_insert_with(|| Exception::holding(held)).tell = true;
+        self.exceptions.entry(name.clone()).or_insert_with(|| Exception::holding(held)).resend =
+            true;
     }
 
     fn unexceptional(&self) -> Vec<Arc<Resource>> {
@@ -378,51 +379,58 @@ impl Watch {
     }
 
     /// What the client holds although others are spared it.
-    fn kept<'a>(&'a self, name: &str, exception: &'a Exception) -> Option<&'a Arc<Resource>> {
-        let Held::At(held) = &exception.held else { return None };
+    fn held_back<'a>(&'a self, name: &str, exception: &'a Exception) -> Option<&'a Arc<Resource>> {
+        let ClientCopy::At(held) = &exception.held else { return None };
         let held_back = self.view.held_back(self.kind, name)?;
         (held.version == held_back.version).then_some(held)
     }
 
     /// Whether the client is known to hold what it is to hold, and there is nothing to say.
     fn agrees(&self, name: &str, exception: &Exception) -> bool {
-        exception.agrees(|| self.kept(name, exception).or_else(|| self.viewed(name)))
+        exception.agrees(|| self.held_back(name, exception).or_else(|| self.viewed(name)))
     }
 
-    fn steps(&self, removals: Gate) -> impl Iterator<Item = Step<'_>> {
-        self.exceptions.iter().map(move |(name, exception)| self.step(name, exception, removals))
+    fn actions(&self, removals: RemovalGate) -> impl Iterator<Item = Action<'_>> {
+        self.exceptions.iter().map(move |(name, exception)| self.action(name, exception, removals))
     }
 
-    fn step<'a>(&'a self, name: &str, exception: &'a Exception, removals: Gate) -> Step<'a> {
+    fn action<'a>(
+        &'a self,
+        name: &str,
+        exception: &'a Exception,
+        removals: RemovalGate,
+    ) -> Action<'a> {
         if exception.sent.is_some() || exception.rejects(|| self.wanted(name)) {
-            return Step::Rest;
+            return Action::Keep;
         }
-        let kept = self.kept(name, exception);
+        let kept = self.held_back(name, exception);
         match (kept.or_else(|| self.wanted(name)), &exception.held) {
-            (Some(wanted), Held::At(held)) if held.version == wanted.version && !exception.tell => {
-                Step::Rest
+            (Some(wanted), ClientCopy::At(held))
+                if held.version == wanted.version && !exception.resend =>
+            {
+                Action::Keep
             }
-            (Some(wanted), _) => Step::Send(Some(wanted)),
-            (None, Held::Nothing) if exception.tell && self.says_removals() => {
+            (Some(wanted), _) => Action::Send(Some(wanted)),
+            (None, ClientCopy::Nothing) if exception.resend && self.can_send_removals() => {
                 // What the target has will be there in a moment: that is not the time to deny it.
                 let soon = self.target.get(self.kind, name).is_some();
-                if soon { Step::Wait } else { Step::Send(None) }
+                if soon { Action::Wait } else { Action::Send(None) }
             }
-            (None, Held::Nothing) if exception.presumed.is_some() => Step::Rest,
-            (None, Held::Nothing) => Step::Forget,
-            (None, _) if !self.says_removals() => Step::Forget,
+            (None, ClientCopy::Nothing) if exception.presumed.is_some() => Action::Keep,
+            (None, ClientCopy::Nothing) => Action::Forget,
+            (None, _) if !self.can_send_removals() => Action::Forget,
             (None, held) => match (removals, held) {
-                (Gate::Open, _) => Step::Send(None),
-                (_, Held::At(held)) if exception.tell => Step::Send(Some(held)),
-                (Gate::Waiting, _) => Step::Wait,
-                (Gate::Held, _) => Step::Rest,
+                (RemovalGate::Open, _) => Action::Send(None),
+                (_, ClientCopy::At(held)) if exception.resend => Action::Send(Some(held)),
+                (RemovalGate::Waiting, _) => Action::Wait,
+                (RemovalGate::Blocked, _) => Action::Keep,
             },
         }
     }
 
-    /// Whether a removal can be said at all. State of the world has no words for it but the absence from a whole
+    /// Whether a removal can be sent at all. State of the world has no field for it but the absence from a whole
     /// list. In delta it is left out where Envoy drops what nothing refers to by itself, and a removal would do harm.
-    fn says_removals(&self) -> bool {
+    fn can_send_removals(&self) -> bool {
         match self.protocol {
             Protocol::Delta => self.kind.properties().removal == Removal::Sent,
             Protocol::StateOfTheWorld => self.lists_everything(),
@@ -451,12 +459,12 @@ impl Watch {
 
 impl Exception {
     fn holding(resource: Option<&Arc<Resource>>) -> Self {
-        Self::new(resource.map_or(Held::Nothing, |resource| Held::At(resource.clone())))
+        Self::new(resource.map_or(ClientCopy::Nothing, |resource| ClientCopy::At(resource.clone())))
     }
 
-    fn new(held: Held) -> Self {
+    fn new(held: ClientCopy) -> Self {
         let (sent, rejected, suspected, presumed) = (None, None, None, None);
-        Self { held, tell: false, sent, rejected, suspected, presumed }
+        Self { held, resend: false, sent, rejected, suspected, presumed }
     }
 
     // The content is looked up only where the rest does not decide: with a thousand exceptions that is most of the work.
@@ -470,11 +478,11 @@ impl Exception {
 
     /// Whether the client is known to hold what the view has, and there is nothing to say.
     fn agrees<'a>(&self, viewed: impl FnOnce() -> Option<&'a Arc<Resource>>) -> bool {
-        let quiet = !self.tell && self.sent.is_none() && self.presumed.is_none();
+        let quiet = !self.resend && self.sent.is_none() && self.presumed.is_none();
         quiet
             && match (&self.held, viewed()) {
-                (Held::Nothing, None) => true,
-                (Held::At(held), Some(viewed)) => held.version == viewed.version,
+                (ClientCopy::Nothing, None) => true,
+                (ClientCopy::At(held), Some(viewed)) => held.version == viewed.version,
                 _ => false,
             }
     }

@@ -1,4 +1,4 @@
-use super::{Held, Watch};
+use super::{ClientCopy, Watch};
 use crate::progress::Progress;
 use heliograph_snapshot::Resource;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ impl Watch {
             let rejected = exception.rejected.as_ref()?.as_ref()?;
             let viewed = self.viewed(&rejected.name)?;
             let is_back =
-                matches!(&exception.held, Held::At(held) if held.version == viewed.version);
+                matches!(&exception.held, ClientCopy::At(held) if held.version == viewed.version);
             // The view may hold it back, and serve what the client has in its place.
             let is_there = self.view.has(self.kind, &rejected.name, Some(rejected.version));
             (is_there || !is_back).then_some(rejected)

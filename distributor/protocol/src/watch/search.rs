@@ -5,7 +5,7 @@
 //! suspicion; a half that is rejected is halved again, until what is rejected is one resource.
 //!
 //! Every client that rejects searches for itself. It needs the innocent ones anyway, and where all search, all do the
-//! same and it is decided once (see `memo`).
+//! same and it is decided once (see `transition_cache`).
 
 use super::{Content, Exception, Watch};
 use heliograph_snapshot::ResourceType;
@@ -50,9 +50,9 @@ impl Watch {
     }
 
     /// Suspects all of a rejected reply, in two groups.
-    pub(super) fn suspect(&mut self, told: &[(Arc<str>, Content)]) {
+    pub(super) fn suspect(&mut self, sent: &[(Arc<str>, Content)]) {
         self.search.rejections += 1;
-        for (name, _) in told {
+        for (name, _) in sent {
             if let Some(exception) = self.exceptions.get_mut(name) {
                 exception.suspected = None;
             }
@@ -60,11 +60,11 @@ impl Watch {
         // What is left of others is searched later.
         let groups = self.exceptions.values().filter_map(|it| Some(it.suspected.as_ref()?.group));
         let second = groups.max().map_or(0, |group| group + 1);
-        for (at, (name, content)) in told.iter().enumerate() {
+        for (at, (name, content)) in sent.iter().enumerate() {
             let Some(exception) = self.exceptions.get_mut(name) else { continue };
-            let group = if at < told.len() / 2 { second + 1 } else { second };
+            let group = if at < sent.len() / 2 { second + 1 } else { second };
             // Also what it held before, and was to be told once more.
-            exception.tell |= content.is_some() && exception.sent.is_none();
+            exception.resend |= content.is_some() && exception.sent.is_none();
             exception.suspected = Some(Suspicion { content: content.clone(), group });
         }
     }

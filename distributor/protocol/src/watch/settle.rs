@@ -1,7 +1,7 @@
-//! What a client says to a reply.
+//! The answer of a client to a reply.
 
 use super::search::Suspicion;
-use super::{Answered, Content, Flight, Held, Presumed, Turn, Watch};
+use super::{Answered, ClientCopy, Content, Flight, Presumed, ReplyNumber, Watch};
 use crate::event::Rejection;
 use crate::request::bounded;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The end of a reply's flight.
 #[derive(Debug)]
 pub(crate) struct Settled {
-    /// What the reply told, and what the client need not be told again.
+    /// The names in the reply that need not be sent to the client again.
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) rejection: Option<Rejection>,
 }
@@ -24,11 +24,11 @@ const HIDDEN_DETAIL: &str = "the error of the proxy is not shown, since it may q
 impl Watch {
     /// Takes an acknowledgement or a rejection. `None`: no reply awaits this answer.
     pub(crate) fn settle(&mut self, answered: Answered, error: Option<&str>) -> Option<Settled> {
-        let Answered { turn, head } = answered;
-        if !self.awaits(turn) {
+        let Answered { reply_number, head } = answered;
+        if !self.awaits(reply_number) {
             return None;
         }
-        let flight = self.in_flight.take_if(|_| self.turn == turn);
+        let flight = self.in_flight.take_if(|_| self.reply_number == reply_number);
         let settled = match error {
             None => {
                 self.unknown = false;
@@ -40,18 +40,22 @@ impl Watch {
             }
             Some(error) => {
                 self.confirmed.take_if(|confirmed| *confirmed >= head);
-                let told = match flight {
+                let sent = match flight {
                     Some(flight) => self.take_sent(flight),
-                    None => self.take_back(turn),
+                    None => self.take_back(reply_number),
                 };
-                self.reject(error, told)
+                self.reject(error, sent)
             }
         };
         // Answers come in the order of the replies: what is presumed up to this one is so.
         if self.presumed.is_some() {
-            self.presumed.take_if(|presumed| *presumed <= turn);
+            self.presumed.take_if(|presumed| *presumed <= reply_number);
             for exception in self.exceptions.values_mut() {
-                if exception.presumed.take_if(|presumed| presumed.turn <= turn).is_some() {
+                if exception
+                    .presumed
+                    .take_if(|presumed| presumed.reply_number <= reply_number)
+                    .is_some()
+                {
                     exception.rejected = None;
                 }
             }
@@ -63,31 +67,33 @@ impl Watch {
     /// Takes silence for consent, so that a client which never answers still gets news.
     pub(crate) fn presume(&mut self) -> Option<Settled> {
         let flight = self.in_flight.take()?;
-        self.presumed = Some(self.turn);
+        self.presumed = Some(self.reply_number);
         Some(Settled { names: self.accept(flight, self.presumed), rejection: None })
     }
 
     /// Whether this reply is in flight, or was presumed to be accepted.
-    pub(crate) fn awaits(&self, turn: Turn) -> bool {
+    pub(crate) fn awaits(&self, reply_number: ReplyNumber) -> bool {
         // Beside the newest that was presumed there may be older ones.
         let exceptions = self.presumed.iter().flat_map(|_| self.exceptions.values());
         let mut presumed = exceptions.filter_map(|exception| exception.presumed.as_ref());
-        let in_flight = self.in_flight.is_some() && self.turn == turn;
-        in_flight || self.presumed == Some(turn) || presumed.any(|presumed| presumed.turn == turn)
+        let in_flight = self.in_flight.is_some() && self.reply_number == reply_number;
+        in_flight
+            || self.presumed == Some(reply_number)
+            || presumed.any(|presumed| presumed.reply_number == reply_number)
     }
 
     /// What was in flight is held from now on, if only by presumption.
-    fn accept(&mut self, flight: Flight, presumed: Option<Turn>) -> Vec<Arc<str>> {
+    fn accept(&mut self, flight: Flight, presumed: Option<ReplyNumber>) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         for name in flight.names {
             let Some(exception) = self.exceptions.get_mut(&name) else { continue };
             let Some(content) = exception.sent.take() else { continue };
-            let before = std::mem::replace(&mut exception.held, Held::of(content));
-            exception.presumed = presumed.map(|turn| Presumed { turn, before });
+            let before = std::mem::replace(&mut exception.held, ClientCopy::of(content));
+            exception.presumed = presumed.map(|reply_number| Presumed { reply_number, before });
             // What it rejected before is forgotten once it has said that it took something else.
             exception.rejected.take_if(|_| presumed.is_none());
             exception.suspected = None;
-            let again = exception.tell;
+            let again = exception.resend;
             self.tidy_up(&name);
             if !again {
                 names.push(name);
@@ -102,56 +108,57 @@ impl Watch {
     }
 
     fn take_sent(&mut self, flight: Flight) -> Vec<(Arc<str>, Content)> {
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         for name in flight.names {
             let Some(exception) = self.exceptions.get_mut(&name) else { continue };
             exception.presumed = None;
-            told.extend(exception.sent.take().map(|content| (name, content)));
+            sent.extend(exception.sent.take().map(|content| (name, content)));
         }
-        told
+        sent
     }
 
     /// The client was presumed to hold this and does not.
-    fn take_back(&mut self, turn: Turn) -> Vec<(Arc<str>, Content)> {
-        let mut told = Vec::new();
+    fn take_back(&mut self, reply_number: ReplyNumber) -> Vec<(Arc<str>, Content)> {
+        let mut sent = Vec::new();
         for (name, exception) in &mut self.exceptions {
-            let presumed = exception.presumed.take_if(|presumed| presumed.turn == turn);
+            let presumed =
+                exception.presumed.take_if(|presumed| presumed.reply_number == reply_number);
             let Some(Presumed { before, .. }) = presumed else { continue };
             let content = match std::mem::replace(&mut exception.held, before) {
-                Held::At(resource) => Some(resource),
-                Held::Nothing | Held::Other => None,
+                ClientCopy::At(resource) => Some(resource),
+                ClientCopy::Nothing | ClientCopy::Other => None,
             };
-            told.push((name.clone(), content));
+            sent.push((name.clone(), content));
         }
-        told
+        sent
     }
 
     /// Envoy names the culprits of a rejected response in its error text, and may have applied the others: those are
     /// sent once more without the culprits. Where no name is found, the culprit is searched for among all that was new.
-    fn reject(&mut self, error: &str, told: Vec<(Arc<str>, Content)>) -> Settled {
+    fn reject(&mut self, error: &str, sent: Vec<(Arc<str>, Content)>) -> Settled {
         let words = words(error);
         let named = |name: &str| words.contains(name);
-        let any_named = told.iter().any(|(name, _)| named(name));
+        let any_named = sent.iter().any(|(name, _)| named(name));
         let mut rejection = Rejection {
             kind: self.kind,
-            detail: match told.iter().any(|(_, content)| self.hides(content)) {
+            detail: match sent.iter().any(|(_, content)| self.hides(content)) {
                 true => HIDDEN_DETAIL.to_owned(),
                 false => bounded(error, DETAIL_LIMIT).to_owned(),
             },
             resources: Vec::new(),
-            attributed: any_named || told.len() == 1,
+            attributed: any_named || sent.len() == 1,
         };
         let version = |content: &Content| content.as_ref().map(|resource| resource.version);
-        if !any_named && self.may_search(told.len()) {
-            let first = told.iter().take(NAMES_LIMIT);
+        if !any_named && self.may_search(sent.len()) {
+            let first = sent.iter().take(NAMES_LIMIT);
             rejection.resources =
                 first.map(|(name, content)| (name.clone(), version(content))).collect();
-            self.suspect(&told);
-            let names = told.into_iter().map(|(name, _)| name).collect();
+            self.suspect(&sent);
+            let names = sent.into_iter().map(|(name, _)| name).collect();
             return Settled { names, rejection: Some(rejection) };
         }
         let mut culprits = Vec::new();
-        for (name, content) in told {
+        for (name, content) in sent {
             let Some(exception) = self.exceptions.get_mut(&name) else { continue };
             exception.suspected = None;
             if !any_named || named(&name) {
@@ -165,20 +172,20 @@ impl Watch {
                 self.tidy_up(&name);
                 culprits.push(name);
             } else if self.unknown {
-                // The next list would have the culprits in it again (see `list_the_unknown`), so there is none until
+                // The next list would have the culprits in it again (see `list_unknown`), so there is none until
                 // there is news. Envoy has applied the others.
-                exception.held = Held::of(content);
+                exception.held = ClientCopy::of(content);
                 exception.rejected = None;
                 self.tidy_up(&name);
             } else {
-                exception.tell |= exception.sent.is_none();
+                exception.resend |= exception.sent.is_none();
             }
         }
         Settled { names: culprits, rejection: Some(rejection) }
     }
 }
 
-impl Held {
+impl ClientCopy {
     fn of(content: Content) -> Self {
         content.map_or(Self::Nothing, Self::At)
     }

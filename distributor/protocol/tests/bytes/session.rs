@@ -1,7 +1,7 @@
 use crate::input::Input;
 use bytes::{Bytes, BytesMut};
 use heliograph_distributor_protocol::{
-    Encodings, Memo, Output, Protocol, Reply, Request, Session, View,
+    Encodings, Output, Protocol, Reply, Request, Session, TransitionCache, View,
 };
 use heliograph_envoy::Message;
 use heliograph_envoy::envoy::service::discovery::v3::{DeltaDiscoveryResponse, DiscoveryResponse};
@@ -14,7 +14,7 @@ use std::time::Duration;
 struct Talk {
     protocol: Protocol,
     session: Session,
-    memo: Arc<Memo>,
+    transitions: Arc<TransitionCache>,
     encodings: Encodings,
     now: Duration,
     sequence: u64,
@@ -43,11 +43,11 @@ pub(crate) fn talk(bytes: &[u8]) -> usize {
 
 impl Talk {
     fn new(input: &mut Input<'_>) -> Self {
-        let (protocol, memo) = (input.protocol(), Arc::<Memo>::default());
+        let (protocol, transitions) = (input.protocol(), Arc::<TransitionCache>::default());
         Self {
             protocol,
-            session: Session::new(protocol, view(input, 1), memo.clone()),
-            memo,
+            session: Session::new(protocol, view(input, 1), transitions.clone()),
+            transitions,
             encodings: Encodings::default(),
             now: Duration::ZERO,
             sequence: 1,
@@ -60,7 +60,7 @@ impl Talk {
     /// Another stream of the same replica.
     fn again(self, input: &mut Input<'_>) -> Self {
         let (protocol, sequence) = (input.protocol(), self.sequence + 1);
-        let session = Session::new(protocol, view(input, sequence), self.memo.clone());
+        let session = Session::new(protocol, view(input, sequence), self.transitions.clone());
         Self { protocol, session, sequence, nonces: Vec::new(), heads: BTreeMap::new(), ..self }
     }
 
@@ -76,7 +76,7 @@ impl Talk {
             }
             1 => {
                 self.now += Duration::from_secs(u64::from(input.byte() % 32));
-                self.memo.age();
+                self.transitions.age();
                 self.session.on_clock(self.now)
             }
             _ => {

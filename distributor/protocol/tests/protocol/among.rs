@@ -3,7 +3,7 @@
 use crate::plan::{Plan, plan};
 use crate::stream::*;
 use heliograph_distributor_protocol::{
-    ANSWER_TIMEOUT, Memo, MemoBudget, Protocol, Reply, View, WARMING_TIMEOUT,
+    ANSWER_TIMEOUT, Protocol, Reply, TransitionCache, TransitionCacheBudget, View, WARMING_TIMEOUT,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -53,12 +53,12 @@ struct Client {
 }
 
 impl Client {
-    fn new(memo: &Arc<Memo>, protocol: Protocol, view: &Arc<View>) -> Self {
-        let stream = Stream::among(memo.clone(), protocol, view.clone());
+    fn new(transitions: &Arc<TransitionCache>, protocol: Protocol, view: &Arc<View>) -> Self {
+        let stream = Stream::among(transitions.clone(), protocol, view.clone());
         Self { stream, inbox: VecDeque::new(), told: Vec::new() }
     }
 
-    fn act(&mut self, act: Act, memo: &Arc<Memo>, newest: &Arc<View>) {
+    fn act(&mut self, act: Act, transitions: &Arc<TransitionCache>, newest: &Arc<View>) {
         let stream = &mut self.stream;
         let replies = match act {
             Act::Look => stream.view(newest),
@@ -81,12 +81,12 @@ impl Client {
             Act::Wait => stream.wait(ANSWER_TIMEOUT),
             Act::WaitLong => stream.wait(WARMING_TIMEOUT),
             Act::Age => {
-                (0..100).for_each(|_| memo.age());
+                (0..100).for_each(|_| transitions.age());
                 Vec::new()
             }
             Act::Reconnect => {
                 let versions = stream.accepted_versions();
-                *stream = Stream::among(memo.clone(), stream.protocol, newest.clone());
+                *stream = Stream::among(transitions.clone(), stream.protocol, newest.clone());
                 self.inbox.clear();
                 let version = versions.get(&Cluster).map_or("", String::as_str);
                 stream.resume(Cluster, &[], &[("c0", "an old version")], version)
@@ -110,12 +110,12 @@ proptest! {
         let protocol = if whole { StateOfTheWorld } else { Delta };
         let views: Vec<Arc<View>> =
             plans.iter().zip(1..).map(|(plan, sequence): (&Plan, u64)| plan.view(sequence)).collect();
-        let shared = Arc::new(Memo::default());
+        let shared = Arc::new(TransitionCache::default());
         let mut together: Vec<_> =
             (0..3).map(|_| Client::new(&shared, protocol, &views[0])).collect();
-        let loners: Vec<Arc<Memo>> = (0..3).map(|_| Arc::default()).collect();
+        let loners: Vec<Arc<TransitionCache>> = (0..3).map(|_| Arc::default()).collect();
         let mut alone: Vec<_> =
-            loners.iter().map(|memo| Client::new(memo, protocol, &views[0])).collect();
+            loners.iter().map(|transitions| Client::new(transitions, protocol, &views[0])).collect();
         for (at, (who, act)) in acts.iter().enumerate() {
             // Views come as time goes.
             let newest = &views[at * views.len() / acts.len()];
@@ -137,8 +137,8 @@ proptest! {
 }
 
 /// Connects as Envoy does, and acknowledges everything.
-fn connect(memo: &Arc<Memo>, view: &Arc<View>) -> (Stream, Vec<Reply>) {
-    let mut stream = Stream::among(memo.clone(), Delta, view.clone());
+fn connect(transitions: &Arc<TransitionCache>, view: &Arc<View>) -> (Stream, Vec<Reply>) {
+    let mut stream = Stream::among(transitions.clone(), Delta, view.clone());
     let clusters = stream.ask(Cluster, &[]);
     let mut told = stream.settle(clusters);
     let endpoints = stream.ask(Endpoints, &["a", "b"]);
@@ -149,7 +149,7 @@ fn connect(memo: &Arc<Memo>, view: &Arc<View>) -> (Stream, Vec<Reply>) {
 /// One after the other, and nobody is left where the next begins: what the first was told is what all are told.
 #[test]
 fn what_one_stream_was_told_is_not_decided_again_for_the_next() {
-    let memo = Arc::default();
+    let transitions = Arc::default();
     let all =
         [(Cluster, "a", "1"), (Cluster, "b", "1"), (Endpoints, "a", "1"), (Endpoints, "b", "1")];
     let mut changed = all;
@@ -159,8 +159,8 @@ fn what_one_stream_was_told_is_not_decided_again_for_the_next() {
         let mut pairs = one.iter().zip(other);
         one.len() == other.len() && pairs.all(|(one, other)| one.is_shared_with(other))
     };
-    let (mut one, first) = connect(&memo, &view);
-    let (mut other, second) = connect(&memo, &view);
+    let (mut one, first) = connect(&transitions, &view);
+    let (mut other, second) = connect(&transitions, &view);
     assert!(first.len() > 1 && shared(&first, &second));
     // They heard as much as each other up to here. One that is asked again and one that is not are together too.
     let again = one.ask(Endpoints, &["b"]);
@@ -173,8 +173,9 @@ fn what_one_stream_was_told_is_not_decided_again_for_the_next() {
 /// Fleets that share a budget: what one decides does not push out what another has decided, nor keep it from deciding once for all.
 #[test]
 fn clients_of_one_fleet_cannot_take_the_room_of_another() {
-    let budget = Arc::new(MemoBudget::default());
-    let (greedy, modest) = (Memo::within(budget.clone()), Memo::within(budget));
+    let budget = Arc::new(TransitionCacheBudget::default());
+    let (greedy, modest) =
+        (TransitionCache::within(budget.clone()), TransitionCache::within(budget));
     let (greedy, modest) = (Arc::new(greedy), Arc::new(modest));
     let empty = view(1, &[]);
     // A hundred streams with other names each, of which a third would fill what there is.
@@ -184,12 +185,12 @@ fn clients_of_one_fleet_cannot_take_the_room_of_another() {
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         Stream::among(greedy.clone(), Delta, empty.clone()).ask(Endpoints, &names);
     }
-    let position = |memo: &Arc<Memo>| {
+    let position = |transitions: &Arc<TransitionCache>| {
         let names: Vec<_> = (0..5000).map(|n| n.to_string()).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
-        let mut stream = Stream::among(memo.clone(), Delta, empty.clone());
+        let mut stream = Stream::among(transitions.clone(), Delta, empty.clone());
         stream.ask(Endpoints, &names);
-        stream.session.standing().id()
+        stream.session.client_state().id()
     };
     assert_ne!(position(&greedy), position(&greedy), "it has taken all that it may");
     assert_eq!(position(&modest), position(&modest));

@@ -1,16 +1,16 @@
 //! What a client asks for and what it is answered. Each test names its row of the protocol's checklist.
 
 use crate::stream::*;
-use heliograph_distributor_protocol::{Asks, Event, NAMES_LIMIT};
+use heliograph_distributor_protocol::{Event, NAMES_LIMIT, SubscriptionRequest};
 use std::collections::BTreeMap;
 
 #[test]
 fn row_2_an_unknown_type_is_counted_and_the_stream_lives() {
     for protocol in BOTH {
         let mut stream = Stream::new(protocol, view(1, &[(Cluster, "a", "1")]));
-        let asks = stream.asks(Cluster, &[], &[]);
+        let subscription_request = stream.subscription_request(Cluster, &[], &[]);
         let unheard = "type.googleapis.com/unheard.Of";
-        assert_eq!(stream.try_request(unheard, "", None, asks).unwrap(), none());
+        assert_eq!(stream.try_request(unheard, "", None, subscription_request).unwrap(), none());
         assert_eq!(stream.events, [Event::UnknownType]);
         assert_eq!(names(&one(stream.ask(Cluster, &[]))), ["a"]);
     }
@@ -23,8 +23,9 @@ fn row_3_a_stale_nonce_is_ignored_in_state_of_the_world() {
     let reply = one(stream.ask(Endpoints, &["a"]));
     // Both were sent before the client saw the reply.
     assert_eq!(stream.ask(Endpoints, &["b"]), none());
-    let asks = Asks::Whole { names: vec!["a".into(), "b".into()], version: String::new() };
-    assert_eq!(stream.request(Endpoints, "0.1.0-77", Some("old"), asks), none());
+    let subscription_request =
+        SubscriptionRequest::Whole { names: vec!["a".into(), "b".into()], version: String::new() };
+    assert_eq!(stream.request(Endpoints, "0.1.0-77", Some("old"), subscription_request), none());
     assert_eq!(stream.events, none());
     // The acknowledgement carries all names again.
     assert_eq!(names(&one(stream.ack(&reply))), ["b"]);
@@ -49,7 +50,7 @@ fn row_4_names_in_a_delta_message_with_a_stale_nonce_count() {
     let mut stream = Stream::new(Delta, first);
     let reply = one(stream.ask(Endpoints, &["a"]));
     stream.ack(&reply);
-    let change = |subscribe: &[&str], unsubscribe: &[&str]| Asks::Change {
+    let change = |subscribe: &[&str], unsubscribe: &[&str]| SubscriptionRequest::Change {
         subscribe: subscribe.iter().map(|name| name.to_string()).collect(),
         unsubscribe: unsubscribe.iter().map(|name| name.to_string()).collect(),
         held: BTreeMap::new(),
@@ -249,8 +250,8 @@ fn row_16_many_names_are_accepted_and_too_many_refused() {
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(names(&one(stream.ask(Endpoints, &many))), ["7"]);
         for (kind, count) in [(Endpoints, 10_000), (Cluster, 0)] {
-            let asks = stream.asks(kind, &[], &[]);
-            let request = Request::new(kind.type_url(), "", None, asks);
+            let subscription_request = stream.subscription_request(kind, &[], &[]);
+            let request = Request::new(kind.type_url(), "", None, subscription_request);
             assert_eq!(stream.session.names(&request), count);
         }
     }
@@ -303,7 +304,7 @@ fn row_16_as_many_names_as_are_allowed_are_served() {
         let output = stream.session.on_request(stream.now, &request).unwrap();
         assert_eq!(one(output.replies).resources.len(), NAMES_LIMIT);
         assert_eq!(stream.session.names(&request), NAMES_LIMIT);
-        assert_eq!(stream.session.kept(), [], "they are the view's");
+        assert_eq!(stream.session.absent_memory(), [], "they are the view's");
     }
 }
 

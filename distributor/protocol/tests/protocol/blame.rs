@@ -57,8 +57,8 @@ impl Mute {
     }
 
     fn rejections(&self) -> Vec<String> {
-        let standing = self.stream.session.standing();
-        standing.rejections().iter().map(|(_, resource)| resource.name.to_string()).collect()
+        let client_state = self.stream.session.client_state();
+        client_state.rejections().iter().map(|(_, resource)| resource.name.to_string()).collect()
     }
 }
 
@@ -166,8 +166,8 @@ fn names_are_whole_words() {
         let reply = one(stream.ask(Cluster, &[]));
         let rest = one(stream.nack(&reply, "Error adding/updating cluster(s) web:80: no"));
         assert_eq!(names(&rest), ["default/web", "web"]);
-        let standing = stream.session.standing();
-        let blamed: Vec<_> = standing.rejections().iter().map(|(_, it)| &*it.name).collect();
+        let client_state = stream.session.client_state();
+        let blamed: Vec<_> = client_state.rejections().iter().map(|(_, it)| &*it.name).collect();
         assert_eq!(blamed, ["web:80"]);
     }
 }

@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod absent;
 mod acknowledged;
 mod among;
 mod asking;
 mod blame;
+mod client_state;
 mod encoding;
-mod kept;
 mod model;
 mod order;
 mod owed;
@@ -16,5 +17,4 @@ mod plan;
 mod quarantine;
 mod reconnect;
 mod silence;
-mod standing;
 mod stream;

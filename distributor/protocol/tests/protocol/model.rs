@@ -118,8 +118,9 @@ impl Client {
                 if kind == Listener && !self.listening {
                     return;
                 }
-                let asks = self.stream.asks(kind, &[], &[]);
-                let replies = self.stream.request(kind, "0.1.0-0", Some("long ago"), asks);
+                let subscription_request = self.stream.subscription_request(kind, &[], &[]);
+                let replies =
+                    self.stream.request(kind, "0.1.0-0", Some("long ago"), subscription_request);
                 self.receive(replies);
             }
             Act::AskAgain(n) => {

@@ -34,7 +34,7 @@ fn row_5_who_took_what_others_rejected_keeps_it() {
         let spared = spared(2, &[(Listener, "l", "good")], "bad");
         assert_eq!(stream.view(&spared), none());
         assert_eq!(stream.session.acknowledged(), Some(spared.head()));
-        assert!(stream.session.standing().holds(Listener, "l", Version::of(b"bad")));
+        assert!(stream.session.client_state().holds(Listener, "l", Version::of(b"bad")));
         // Also when it comes back, here or elsewhere.
         let version = stream.accepted_versions()[&Listener].clone();
         let taken = Version::of(b"bad");
@@ -63,13 +63,13 @@ fn row_5_who_rejected_it_is_at_the_head_with_the_last_good_and_gets_the_next() {
         let spared = spared(3, &[(Listener, "l", "good")], "bad");
         assert_eq!(stream.view(&spared), none());
         assert_eq!(stream.session.acknowledged(), Some(spared.head()));
-        assert_eq!(stream.session.standing().rejections().len(), 1, "it still says so");
+        assert_eq!(stream.session.client_state().rejections().len(), 1, "it still says so");
         // What it rejected is not sent to it, although all others get it.
         assert_eq!(stream.view(&view(4, &[(Listener, "l", "bad")])), none());
         let next = one(stream.view(&view(5, &[(Listener, "l", "better")])));
         stream.ack(&next);
         assert_eq!(stream.session.acknowledged(), Some(view(5, &[]).head()));
-        assert!(stream.session.standing().rejections().is_empty());
+        assert!(stream.session.client_state().rejections().is_empty());
     }
 }
 

@@ -74,8 +74,8 @@ fn a_client_that_holds_something_else_is_noticed() {
             let version = &of_kind().next_back().unwrap().version;
             let noticed = |view: &Arc<View>, held: &[(&str, &str)], version: &str| {
                 let mut stream = Stream::new(protocol, view.clone());
-                let asks = stream.resuming(kind, names, held, version);
-                let request = Request::new(kind.type_url(), "", None, asks);
+                let subscription_request = stream.resuming(kind, names, held, version);
+                let request = Request::new(kind.type_url(), "", None, subscription_request);
                 stream.session.holds_other(&request).unwrap()
             };
             assert!(!noticed(&view(2, &ALL), &held, version), "{protocol:?} {kind}: the same");
@@ -148,7 +148,7 @@ fn row_14_removals_do_not_wait_for_types_that_are_never_asked_for() {
 
 #[test]
 fn row_14_versions_in_later_requests_are_not_read() {
-    use heliograph_distributor_protocol::Asks;
+    use heliograph_distributor_protocol::SubscriptionRequest;
     let mut stream = Stream::new(Delta, view(1, &[(Endpoints, "a", "1")]));
     let first = one(stream.ask(Endpoints, &["b"]));
     stream.ack(&first);
@@ -156,8 +156,9 @@ fn row_14_versions_in_later_requests_are_not_read() {
     let mut peek = Stream::new(Delta, version);
     let known = one(peek.ask(Endpoints, &["a"])).resources[0].version;
     let held = [("a".to_owned(), known.to_string())].into();
-    let asks = Asks::Change { subscribe: vec!["a".into()], unsubscribe: vec![], held };
-    assert_eq!(names(&one(stream.request(Endpoints, "", None, asks))), ["a"]);
+    let subscription_request =
+        SubscriptionRequest::Change { subscribe: vec!["a".into()], unsubscribe: vec![], held };
+    assert_eq!(names(&one(stream.request(Endpoints, "", None, subscription_request))), ["a"]);
 }
 
 #[test]

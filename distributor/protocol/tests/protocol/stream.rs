@@ -1,7 +1,8 @@
 //! One stream under test, driven by hand, and views to drive it with.
 
 use heliograph_distributor_protocol::{
-    Asks, Event, Memo, Output, Protocol, Reply, Request, RequestError, Session, Substitute, View,
+    Event, Output, Protocol, Reply, Request, RequestError, Session, SubscriptionRequest,
+    Substitute, TransitionCache, View,
 };
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,9 +78,13 @@ impl Stream {
     }
 
     /// One of several that share what they decide.
-    pub(crate) fn among(memo: Arc<Memo>, protocol: Protocol, view: Arc<View>) -> Self {
+    pub(crate) fn among(
+        transitions: Arc<TransitionCache>,
+        protocol: Protocol,
+        view: Arc<View>,
+    ) -> Self {
         Self {
-            session: Session::new(protocol, view, memo),
+            session: Session::new(protocol, view, transitions),
             protocol,
             now: Duration::ZERO,
             events: Vec::new(),
@@ -95,8 +100,8 @@ impl Stream {
             Delta => String::new(),
             StateOfTheWorld => self.nonces.get(&kind).cloned().unwrap_or_default(),
         };
-        let asks = self.asks(kind, more, &[]);
-        self.request(kind, &nonce, None, asks)
+        let subscription_request = self.subscription_request(kind, more, &[]);
+        self.request(kind, &nonce, None, subscription_request)
     }
 
     pub(crate) fn unask(&mut self, kind: ResourceType, fewer: &[&str]) -> Vec<Reply> {
@@ -104,8 +109,8 @@ impl Stream {
             Delta => String::new(),
             StateOfTheWorld => self.nonces.get(&kind).cloned().unwrap_or_default(),
         };
-        let asks = self.asks(kind, &[], fewer);
-        self.request(kind, &nonce, None, asks)
+        let subscription_request = self.subscription_request(kind, &[], fewer);
+        self.request(kind, &nonce, None, subscription_request)
     }
 
     /// The first request of a type after a reconnect.
@@ -119,8 +124,8 @@ impl Stream {
         if !version.is_empty() {
             self.accepted.insert(kind, version.to_owned());
         }
-        let asks = self.resuming(kind, more, held, version);
-        self.request(kind, "", None, asks)
+        let subscription_request = self.resuming(kind, more, held, version);
+        self.request(kind, "", None, subscription_request)
     }
 
     /// What the first request of a type asks for after a reconnect.
@@ -130,15 +135,15 @@ impl Stream {
         more: &[&str],
         held: &[(&str, &str)],
         version: &str,
-    ) -> Asks {
-        let mut asks = self.asks(kind, more, &[]);
-        match &mut asks {
-            Asks::Change { held: map, .. } => {
+    ) -> SubscriptionRequest {
+        let mut subscription_request = self.subscription_request(kind, more, &[]);
+        match &mut subscription_request {
+            SubscriptionRequest::Change { held: map, .. } => {
                 *map = held.iter().map(|(name, v)| (name.to_string(), v.to_string())).collect();
             }
-            Asks::Whole { version: v, .. } => *v = version.to_owned(),
+            SubscriptionRequest::Whole { version: v, .. } => *v = version.to_owned(),
         }
-        asks
+        subscription_request
     }
 
     pub(crate) fn ack(&mut self, reply: &Reply) -> Vec<Reply> {
@@ -148,8 +153,8 @@ impl Stream {
     pub(crate) fn ack_and_ask(&mut self, reply: &Reply, more: &[&str]) -> Vec<Reply> {
         self.accepted.insert(reply.kind, reply.version.clone());
         self.nonces.insert(reply.kind, reply.nonce.clone());
-        let asks = self.asks(reply.kind, more, &[]);
-        self.request(reply.kind, &reply.nonce, None, asks)
+        let subscription_request = self.subscription_request(reply.kind, more, &[]);
+        self.request(reply.kind, &reply.nonce, None, subscription_request)
     }
 
     pub(crate) fn nack(&mut self, reply: &Reply, error: &str) -> Vec<Reply> {
@@ -158,8 +163,8 @@ impl Stream {
 
     pub(crate) fn nack_and_ask(&mut self, reply: &Reply, error: &str, more: &[&str]) -> Vec<Reply> {
         self.nonces.insert(reply.kind, reply.nonce.clone());
-        let asks = self.asks(reply.kind, more, &[]);
-        self.request(reply.kind, &reply.nonce, Some(error), asks)
+        let subscription_request = self.subscription_request(reply.kind, more, &[]);
+        self.request(reply.kind, &reply.nonce, Some(error), subscription_request)
     }
 
     pub(crate) fn accepted_versions(&self) -> BTreeMap<ResourceType, String> {
@@ -188,18 +193,23 @@ impl Stream {
         seen
     }
 
-    pub(crate) fn asks(&mut self, kind: ResourceType, more: &[&str], fewer: &[&str]) -> Asks {
+    pub(crate) fn subscription_request(
+        &mut self,
+        kind: ResourceType,
+        more: &[&str],
+        fewer: &[&str],
+    ) -> SubscriptionRequest {
         let strings = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         let all = self.names.entry(kind).or_default();
         all.extend(more.iter().map(|name| name.to_string()));
         all.retain(|name| !fewer.contains(&name.as_str()));
         match self.protocol {
-            Delta => Asks::Change {
+            Delta => SubscriptionRequest::Change {
                 subscribe: strings(more),
                 unsubscribe: strings(fewer),
                 held: BTreeMap::new(),
             },
-            StateOfTheWorld => Asks::Whole {
+            StateOfTheWorld => SubscriptionRequest::Whole {
                 names: all.iter().cloned().collect(),
                 version: self.accepted.get(&kind).cloned().unwrap_or_default(),
             },
@@ -211,9 +221,9 @@ impl Stream {
         kind: ResourceType,
         nonce: &str,
         error: Option<&str>,
-        asks: Asks,
+        subscription_request: SubscriptionRequest,
     ) -> Vec<Reply> {
-        self.try_request(kind.type_url(), nonce, error, asks).unwrap()
+        self.try_request(kind.type_url(), nonce, error, subscription_request).unwrap()
     }
 
     pub(crate) fn try_request(
@@ -221,9 +231,9 @@ impl Stream {
         type_url: &str,
         nonce: &str,
         error: Option<&str>,
-        asks: Asks,
+        subscription_request: SubscriptionRequest,
     ) -> Result<Vec<Reply>, RequestError> {
-        let request = Request::new(type_url, nonce, error, asks);
+        let request = Request::new(type_url, nonce, error, subscription_request);
         let output = self.session.on_request(self.now, &request)?;
         Ok(self.take(output))
     }

@@ -1,11 +1,11 @@
-//! What people are told of a stream.
+//! What the pages show of a stream.
 
 use crate::stream::*;
 use heliograph_distributor_protocol::{ANSWER_TIMEOUT, Progress};
 use heliograph_snapshot::ResourceType;
 
 fn of(stream: &Stream, kind: ResourceType) -> Progress {
-    stream.session.standing().progress().find(|progress| progress.kind == kind).unwrap()
+    stream.session.client_state().progress().find(|progress| progress.kind == kind).unwrap()
 }
 
 #[test]
@@ -24,15 +24,15 @@ fn it_tells_what_is_outstanding_rejected_and_unanswered() {
         let progress = of(&stream, Route);
         assert!(!progress.wildcard && progress.names == 1 && progress.outstanding == 0);
         assert_eq!(progress.acknowledged, Some(view(1, &[]).head()));
-        assert_eq!(stream.session.standing().acknowledged(), Some(view(1, &[]).head()));
+        assert_eq!(stream.session.client_state().acknowledged(), Some(view(1, &[]).head()));
 
         let table = one(stream.view(&tables(2, "2")));
         assert_eq!((of(&stream, Route).outstanding, of(&stream, Route).silent), (1, false));
         stream.wait(ANSWER_TIMEOUT);
         assert!(of(&stream, Route).silent, "{protocol:?}");
-        let before = stream.session.standing();
+        let before = stream.session.client_state();
         stream.nack(&table, "cannot");
-        assert!(!before.is(&stream.session.standing()));
+        assert!(!before.is(&stream.session.client_state()));
         let progress = of(&stream, Route);
         assert_eq!((progress.outstanding, progress.rejected, progress.silent), (0, 1, false));
         assert_eq!(progress.acknowledged, Some(view(1, &[]).head()), "{protocol:?}");

@@ -3,10 +3,10 @@
 use crate::view::View;
 use heliograph_snapshot::ResourceType;
 
-/// Something in memory. Clients that stand in the same place, or ask for the same names, share it.
+/// Something in memory. Clients at the same position, or with the same names, share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Allocation {
-    /// What is in hand for a client: another for each place where clients stand.
+    /// The pending work for a client: another for each position.
     Position(u64),
     /// A set of names, by its address. It is another set's once nobody asks for this one any more.
     Names(usize),

@@ -1,16 +1,16 @@
-//! What is said to a client.
+//! The responses to a client.
 
 use super::search::Candidates;
-use super::{Content, Flight, Held, Step, Turn, Watch, version_of};
-use crate::order::Gate;
+use super::{Action, ClientCopy, Content, Flight, ReplyNumber, Watch, version_of};
+use crate::order::RemovalGate;
 use crate::reply::Response;
 use crate::session::Protocol;
 use heliograph_snapshot::Resource;
 use std::sync::Arc;
 
-/// A response, and which names it tells of.
+/// A response, and the names in it.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct PreparedResponse {
     pub(crate) response: Response,
     /// Added or changed.
     pub(crate) changed: Vec<Arc<str>>,
@@ -19,15 +19,15 @@ pub(crate) struct Told {
 
 struct Choice {
     candidates: Candidates,
-    /// Exceptions of which nothing will ever be said.
+    /// Exceptions of which nothing will ever be sent.
     forgotten: Vec<Arc<str>>,
     /// Nothing of the view is left for another reply.
     whole: bool,
 }
 
 impl Watch {
-    /// The next reply, if there is something to say and no other reply of this type is under way.
-    pub(crate) fn reply(&mut self, removals: Gate) -> Option<Told> {
+    /// The next reply, if there is something to send and no other reply of this type is under way.
+    pub(crate) fn reply(&mut self, removals: RemovalGate) -> Option<PreparedResponse> {
         if !self.open || self.in_flight.is_some() {
             return None;
         }
@@ -40,47 +40,47 @@ impl Watch {
             return None;
         }
         if self.lists_everything() && self.unknown {
-            self.list_the_unknown(&mut sends);
+            self.list_unknown(&mut sends);
         }
         for (name, content) in &sends {
             if let Some(exception) = self.exceptions.get_mut(name) {
                 exception.sent = Some(content.clone());
-                exception.tell = false;
+                exception.resend = false;
             }
         }
         self.answer_due = false;
         let names = sends.iter().map(|(name, _)| name.clone()).collect();
         self.in_flight = Some(Flight { names, whole: whole && is_all });
-        self.turn = Turn(self.turn.0 + 1);
+        self.reply_number = ReplyNumber(self.reply_number.0 + 1);
         let (changed, removed): (Vec<_>, Vec<_>) =
             sends.iter().partition(|(_, content)| content.is_some());
         let names = |sends: Vec<&(Arc<str>, Content)>| {
             sends.into_iter().map(|(name, _)| name.clone()).collect()
         };
         let (changed, removed) = (names(changed), names(removed));
-        Some(Told { response: self.written(sends), changed, removed })
+        Some(PreparedResponse { response: self.build_response(sends), changed, removed })
     }
 
-    /// What the next reply is to tell of.
-    fn choose(&self, removals: Gate) -> Choice {
+    /// The names that the next reply contains.
+    fn choose(&self, removals: RemovalGate) -> Choice {
         let (mut candidates, mut forgotten, mut whole) = (Candidates::default(), Vec::new(), true);
         for (name, exception) in &self.exceptions {
-            match self.step(name, exception, removals) {
-                Step::Send(content) => {
+            match self.action(name, exception, removals) {
+                Action::Send(content) => {
                     let has_room = candidates.add(self.kind, name, exception, content.cloned());
                     if !has_room && !self.is_searching() {
                         break;
                     }
                 }
-                Step::Forget => forgotten.push(name.clone()),
-                Step::Wait => whole = false,
-                Step::Rest => whole &= self.agrees(name, exception),
+                Action::Forget => forgotten.push(name.clone()),
+                Action::Wait => whole = false,
+                Action::Keep => whole &= self.agrees(name, exception),
             }
         }
         Choice { candidates, forgotten, whole }
     }
 
-    fn written(&self, sends: Vec<(Arc<str>, Content)>) -> Response {
+    fn build_response(&self, sends: Vec<(Arc<str>, Content)>) -> Response {
         let (kind, head) = (self.kind, self.view.head());
         match self.protocol {
             Protocol::Delta => {
@@ -114,8 +114,8 @@ impl Watch {
         held.extend(self.exceptions.values().filter_map(|exception| {
             match (&exception.sent, &exception.held) {
                 (Some(content), _) => content.clone(),
-                (None, Held::At(resource)) => Some(resource.clone()),
-                (None, Held::Nothing | Held::Other) => None,
+                (None, ClientCopy::At(resource)) => Some(resource.clone()),
+                (None, ClientCopy::Nothing | ClientCopy::Other) => None,
             }
         }));
         held.sort_by(|one, other| one.name.cmp(&other.name));
@@ -124,7 +124,7 @@ impl Watch {
 
     /// To leave a name out of a whole list is to remove it. What the client rejected is listed as it last accepted
     /// it, and while that is not known, as it is.
-    fn list_the_unknown(&self, sends: &mut Vec<(Arc<str>, Content)>) {
+    fn list_unknown(&self, sends: &mut Vec<(Arc<str>, Content)>) {
         let listed = |name: &Arc<str>| sends.binary_search_by(|(sent, _)| sent.cmp(name)).is_ok();
         let names = self.exceptions.keys().filter(|name| !listed(name));
         let more: Vec<_> = names.map(|name| (name.clone(), self.wanted(name).cloned())).collect();

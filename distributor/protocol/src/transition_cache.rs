@@ -1,11 +1,11 @@
-//! Ten thousand clients of a fleet say the same and are told the same. It is decided once.
+//! Ten thousand clients of a fleet send the same requests and receive the same responses. Each transition is computed once.
 
 use crate::event::Event;
 use crate::names::NamePool;
 use crate::reply::Response;
 use crate::request::{Request, RequestError};
 use crate::session::Protocol;
-use crate::state::{AtRest, Expired, Heard, Said, State};
+use crate::state::{Expired, IdleState, Outcome, RequestContext, State};
 use crate::view::View;
 use heliograph_snapshot::{Head, Resource, ResourceType};
 use std::collections::HashMap;
@@ -13,25 +13,25 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What sessions have decided lately, for all others that are where they were and hear what they heard.
+/// The transitions that sessions have computed lately, shared with all others at the same position that receive the same input.
 ///
-/// Deciding is a function of the state and the input, so a decision that is looked up is the one that would be made.
-/// What nobody has looked up for a while is dropped (see [`Memo::age`]), and what does not fit is decided again.
+/// A transition is a function of the state and the input, so a cached one equals the one that would be computed. Transitions that
+/// are not used for a while are dropped (see [`TransitionCache::age`]), and those that do not fit are computed again.
 #[derive(Debug)]
-pub struct Memo {
+pub struct TransitionCache {
     names: NamePool,
     known: Mutex<Known>,
-    /// Says the same of equal inputs, and to nobody else what that is.
+    /// Hash equal inputs equally, in a way that clients cannot predict.
     keys: [RandomState; 2],
-    budget: Arc<MemoBudget>,
+    budget: Arc<TransitionCacheBudget>,
 }
 
-/// What several memos may keep together. None of them can take the room of all others: one may keep three times as much as is
+/// What several caches may keep together. No cache can take the room of all others: each may keep three times as much as is
 /// left, so one alone comes to three quarters, and there is always room for the next.
 #[derive(Debug)]
-pub struct MemoBudget {
-    steps: Quota,
-    resting: Quota,
+pub struct TransitionCacheBudget {
+    transitions: Quota,
+    idle: Quota,
 }
 
 /// In hundreds of bytes.
@@ -41,7 +41,7 @@ struct Quota {
     used: AtomicUsize,
 }
 
-/// Where a stream stands.
+/// The state of a stream, with an identifier of its own.
 #[derive(Debug)]
 pub(crate) struct Position {
     id: u64,
@@ -50,59 +50,59 @@ pub(crate) struct Position {
     rejections: Vec<(ResourceType, Arc<Resource>)>,
 }
 
-/// Where an input leads, and what is said on the way.
+/// The position that an input leads to, and the responses that are sent.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct Transition {
     pub(crate) to: Arc<Position>,
     pub(crate) responses: Vec<Arc<Response>>,
     pub(crate) event: Option<Event>,
     /// Endpoints that are owed came nearer.
     pub(crate) progress: bool,
     /// The request shows that the client holds from before what the view does not have.
-    pub(crate) told_other: bool,
+    pub(crate) holds_other: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Input<'a> {
-    Request(Heard, &'a Request),
+    Request(RequestContext, &'a Request),
     View(&'a Arc<View>),
     Clock(Expired),
 }
 
 #[derive(Debug, Default)]
 struct Known {
-    steps: HashMap<Key, Entry>,
-    /// Of all steps together.
+    transitions: HashMap<Key, Entry>,
+    /// Of all transitions together.
     size: usize,
-    /// Where there is nothing in hand: streams come there in many ways. Those where somebody was lately, although it
-    /// may have moved on, as all do from the beginning.
-    at_rest: HashMap<AtRest, Resting>,
+    /// Positions without pending work, which streams reach in many ways. A position stays while a stream was there lately,
+    /// although the stream may have moved on, as all do from the beginning.
+    idle_states: HashMap<IdleState, IdlePosition>,
     /// Of all of them together.
-    resting_size: usize,
+    idle_size: usize,
     age: u32,
     /// The age at which room was last made: more often it would find nothing.
     made_room: u32,
 }
 
 #[derive(Debug)]
-struct Resting {
+struct IdlePosition {
     position: Arc<Position>,
     size: usize,
     used: u32,
 }
 
-/// A state that is to be a position, and what is known of it.
+/// A state that becomes a position, and what is known of it.
 struct Reached {
     state: State,
     acknowledged: Option<Head>,
     rejections: Vec<(ResourceType, Arc<Resource>)>,
-    at_rest: Option<AtRest>,
+    idle_state: Option<IdleState>,
     size: usize,
 }
 
 #[derive(Debug)]
 struct Entry {
-    step: Arc<Step>,
+    transition: Arc<Transition>,
     size: usize,
     used: u32,
 }
@@ -111,20 +111,20 @@ struct Entry {
 /// outside can tell which two would.
 type Key = (u64, u64, u64);
 
-/// How many times [`Memo::age`] is called until an unused step is dropped. Clients that do the same are apart by less
-/// when it matters.
-const LATELY: u32 = 20;
-/// The most that all memos of a budget keep of steps, and of positions at rest beside them, in hundreds of bytes.
+/// How many times [`TransitionCache::age`] is called until an unused transition is dropped. Clients that do the same are apart
+/// by less when it matters.
+const MAX_AGE: u32 = 20;
+/// The most that all caches of a budget keep of transitions, and of idle positions beside them, in hundreds of bytes.
 const SIZE_LIMIT: usize = 1_000_000;
-const RESTING_LIMIT: usize = 200_000;
+const IDLE_LIMIT: usize = 200_000;
 /// One that is larger than this part of the limit is not worth what it would push out.
 const LARGEST: usize = SIZE_LIMIT / 4;
-/// How many times as much as is left one memo may keep.
+/// How many times as much as is left one cache may keep.
 const SHARE: usize = 3;
 
-impl Memo {
+impl TransitionCache {
     /// One of several that share a budget.
-    pub fn within(budget: Arc<MemoBudget>) -> Self {
+    pub fn within(budget: Arc<TransitionCacheBudget>) -> Self {
         let (names, known) = (NamePool::default(), Mutex::default());
         Self { names, known, keys: [RandomState::new(), RandomState::new()], budget }
     }
@@ -133,8 +133,8 @@ impl Memo {
     pub fn age(&self) {
         let mut known = self.known();
         known.age = known.age.wrapping_add(1);
-        let old = known.take_older_than(LATELY, &self.budget);
-        let left = known.take_left(LATELY, &self.budget);
+        let old = known.remove_unused(MAX_AGE, &self.budget);
+        let left = known.remove_unused_positions(MAX_AGE, &self.budget);
         // Large ones take a while to drop, and others wait for the lock.
         drop(known);
         drop((old, left));
@@ -147,41 +147,41 @@ impl Memo {
         self.known().position(reached, &self.budget)
     }
 
-    pub(crate) fn step(
+    pub(crate) fn transition(
         &self,
         from: &Position,
         input: Input<'_>,
-    ) -> Result<Arc<Step>, RequestError> {
+    ) -> Result<Arc<Transition>, RequestError> {
         let key = self.key(from, input);
-        if let Some(step) = self.known().find(&key) {
-            return Ok(step);
+        if let Some(transition) = self.known().find(&key) {
+            return Ok(transition);
         }
         // Decided outside the lock: other streams have other things to decide meanwhile.
         let mut state = from.state.clone();
-        let mut told_other = false;
-        let said = match input {
-            Input::Request(heard, request) => {
-                let (error, asks) = request.read()?;
-                told_other = state.is_told_other(heard.kind, &asks, &self.names);
-                state.hear(heard, error.as_deref(), asks, &self.names)?
+        let mut holds_other = false;
+        let outcome = match input {
+            Input::Request(context, request) => {
+                let (error, subscription_request) = request.read()?;
+                holds_other = state.holds_other(context.kind, &subscription_request, &self.names);
+                state.receive(context, error.as_deref(), subscription_request, &self.names)?
             }
-            Input::View(view) => state.look(view.clone()),
-            Input::Clock(expired) => state.give_up_waiting(expired),
+            Input::View(view) => state.update_view(view.clone()),
+            Input::Clock(expired) => state.expire(expired),
         };
-        let Said { responses, event } = said;
+        let Outcome { responses, event } = outcome;
         let progress = state.take_progress();
         let reached = Reached::new(state, &from.state);
-        let said = responses.iter().map(Response::size).sum::<usize>();
-        let size = reached.size + said + event.as_ref().map_or(0, Event::size);
+        let response_size = responses.iter().map(Response::size).sum::<usize>();
+        let size = reached.size + response_size + event.as_ref().map_or(0, Event::size);
         let responses = responses.into_iter().map(Arc::new).collect();
         let mut known = self.known();
         let to = known.position(reached, &self.budget);
-        let step = Arc::new(Step { to, responses, event, progress, told_other });
+        let transition = Arc::new(Transition { to, responses, event, progress, holds_other });
         let old = known.make_room(size, &self.budget);
-        let decided = known.insert(key, step.clone(), size, &self.budget);
+        let decided = known.insert(key, transition.clone(), size, &self.budget);
         // Large ones take a while to drop, and others wait for the lock.
         drop(known);
-        drop((old, step));
+        drop((old, transition));
         Ok(decided)
     }
 
@@ -191,32 +191,32 @@ impl Memo {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // A panic elsewhere leaves at worst a step that is not known.
+        // A panic elsewhere leaves at worst a transition that is not cached.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Default for Memo {
+impl Default for TransitionCache {
     fn default() -> Self {
         Self::within(Arc::default())
     }
 }
 
-impl Drop for Memo {
+impl Drop for TransitionCache {
     fn drop(&mut self) {
-        let (steps, resting) = {
+        let (transitions, idle) = {
             let known = self.known();
-            (known.size, known.resting_size)
+            (known.size, known.idle_size)
         };
-        self.budget.steps.give_back(steps);
-        self.budget.resting.give_back(resting);
+        self.budget.transitions.release(transitions);
+        self.budget.idle.release(idle);
     }
 }
 
-impl Default for MemoBudget {
+impl Default for TransitionCacheBudget {
     fn default() -> Self {
         let quota = |limit| Quota { limit, used: AtomicUsize::new(0) };
-        Self { steps: quota(SIZE_LIMIT), resting: quota(RESTING_LIMIT) }
+        Self { transitions: quota(SIZE_LIMIT), idle: quota(IDLE_LIMIT) }
     }
 }
 
@@ -226,13 +226,13 @@ impl Quota {
         self.with(self.used.load(Ordering::Relaxed), own, size).is_some()
     }
 
-    /// The same, and takes it.
-    fn take(&self, own: usize, size: usize) -> bool {
+    /// The same, and reserves it.
+    fn reserve(&self, own: usize, size: usize) -> bool {
         let with = |used| self.with(used, own, size);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with).is_ok()
     }
 
-    fn give_back(&self, size: usize) {
+    fn release(&self, size: usize) {
         self.used.fetch_sub(size, Ordering::Relaxed);
     }
 
@@ -264,7 +264,7 @@ impl Hash for Input<'_> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         std::mem::discriminant(self).hash(hasher);
         match self {
-            Self::Request(heard, request) => (heard, request.digest()).hash(hasher),
+            Self::Request(context, request) => (context, request.digest()).hash(hasher),
             Self::View(view) => view.id().hash(hasher),
             Self::Clock(expired) => expired.hash(hasher),
         }
@@ -272,67 +272,78 @@ impl Hash for Input<'_> {
 }
 
 impl Known {
-    fn find(&mut self, key: &Key) -> Option<Arc<Step>> {
-        let entry = self.steps.get_mut(key)?;
+    fn find(&mut self, key: &Key) -> Option<Arc<Transition>> {
+        let entry = self.transitions.get_mut(key)?;
         entry.used = self.age;
-        Some(entry.step.clone())
+        Some(entry.transition.clone())
     }
 
-    fn insert(&mut self, key: Key, step: Arc<Step>, size: usize, budget: &MemoBudget) -> Arc<Step> {
+    fn insert(
+        &mut self,
+        key: Key,
+        transition: Arc<Transition>,
+        size: usize,
+        budget: &TransitionCacheBudget,
+    ) -> Arc<Transition> {
         // Another stream may have decided it meanwhile; those that follow must not go two ways.
         if let Some(earlier) = self.find(&key) {
             return earlier;
         }
-        if size <= LARGEST && budget.steps.take(self.size, size) {
+        if size <= LARGEST && budget.transitions.reserve(self.size, size) {
             self.size += size;
-            self.steps.insert(key, Entry { step: step.clone(), size, used: self.age });
+            self.transitions
+                .insert(key, Entry { transition: transition.clone(), size, used: self.age });
         }
-        step
+        transition
     }
 
-    fn make_room(&mut self, size: usize, budget: &MemoBudget) -> Vec<Entry> {
-        let fits = budget.steps.fits(self.size, size);
+    fn make_room(&mut self, size: usize, budget: &TransitionCacheBudget) -> Vec<Entry> {
+        let fits = budget.transitions.fits(self.size, size);
         if fits || size > LARGEST || self.made_room == self.age {
             return Vec::new();
         }
         self.made_room = self.age;
-        self.take_older_than(1, budget)
+        self.remove_unused(1, budget)
     }
 
-    fn take_older_than(&mut self, age: u32, budget: &MemoBudget) -> Vec<Entry> {
-        let Self { steps, size, age: now, .. } = self;
-        let old = steps.extract_if(|_, entry| now.wrapping_sub(entry.used) >= age);
+    fn remove_unused(&mut self, age: u32, budget: &TransitionCacheBudget) -> Vec<Entry> {
+        let Self { transitions, size, age: now, .. } = self;
+        let old = transitions.extract_if(|_, entry| now.wrapping_sub(entry.used) >= age);
         let old: Vec<_> = old.map(|(_, entry)| entry).collect();
         let freed = old.iter().map(|entry| entry.size).sum::<usize>();
         *size -= freed;
-        budget.steps.give_back(freed);
-        if steps.capacity() > 4 * steps.len() {
-            steps.shrink_to_fit();
+        budget.transitions.release(freed);
+        if transitions.capacity() > 4 * transitions.len() {
+            transitions.shrink_to_fit();
         }
         old
     }
 
-    /// Positions at rest where nobody was for so long.
-    fn take_left(&mut self, age: u32, budget: &MemoBudget) -> Vec<Resting> {
-        let Self { at_rest, age: now, .. } = self;
-        for resting in at_rest.values_mut() {
-            // A stream, or a step that leads there.
-            if Arc::strong_count(&resting.position) > 1 {
-                resting.used = *now;
+    /// Removes the idle positions where no stream was for so long.
+    fn remove_unused_positions(
+        &mut self,
+        age: u32,
+        budget: &TransitionCacheBudget,
+    ) -> Vec<IdlePosition> {
+        let Self { idle_states, age: now, .. } = self;
+        for idle in idle_states.values_mut() {
+            // A stream is there, or a transition leads there.
+            if Arc::strong_count(&idle.position) > 1 {
+                idle.used = *now;
             }
         }
-        let left = at_rest.extract_if(|_, resting| now.wrapping_sub(resting.used) >= age);
-        let left: Vec<_> = left.map(|(_, resting)| resting).collect();
-        let freed = left.iter().map(|resting| resting.size).sum::<usize>();
-        self.resting_size -= freed;
-        budget.resting.give_back(freed);
+        let left = idle_states.extract_if(|_, idle| now.wrapping_sub(idle.used) >= age);
+        let left: Vec<_> = left.map(|(_, idle)| idle).collect();
+        let freed = left.iter().map(|idle| idle.size).sum::<usize>();
+        self.idle_size -= freed;
+        budget.idle.release(freed);
         left
     }
 
-    fn position(&mut self, reached: Reached, budget: &MemoBudget) -> Arc<Position> {
-        let Reached { state, acknowledged, rejections, at_rest, size } = reached;
-        if let Some(at_rest) = &at_rest
-            && let Some(known) = self.at_rest.get_mut(at_rest)
+    fn position(&mut self, reached: Reached, budget: &TransitionCacheBudget) -> Arc<Position> {
+        let Reached { state, acknowledged, rejections, idle_state, size } = reached;
+        if let Some(idle_state) = &idle_state
+            && let Some(known) = self.idle_states.get_mut(idle_state)
         {
             known.used = self.age;
             return known.position.clone();
@@ -340,12 +351,12 @@ impl Known {
         static POSITIONS: AtomicU64 = AtomicU64::new(0);
         let id = POSITIONS.fetch_add(1, Ordering::Relaxed);
         let position = Arc::new(Position { id, state, acknowledged, rejections });
-        if let Some(at_rest) = at_rest
-            && budget.resting.take(self.resting_size, size)
+        if let Some(idle_state) = idle_state
+            && budget.idle.reserve(self.idle_size, size)
         {
-            self.resting_size += size;
+            self.idle_size += size;
             let (position, used) = (position.clone(), self.age);
-            self.at_rest.insert(at_rest, Resting { position, size, used });
+            self.idle_states.insert(idle_state, IdlePosition { position, size, used });
         }
         position
     }
@@ -353,9 +364,9 @@ impl Known {
 
 impl Reached {
     fn new(state: State, from: &State) -> Self {
-        let (acknowledged, at_rest) = (state.acknowledged(), state.at_rest());
+        let (acknowledged, idle_state) = (state.acknowledged(), state.idle_state());
         let rejections = state.rejections();
-        Self { size: state.size_beyond(from), state, acknowledged, rejections, at_rest }
+        Self { size: state.size_beyond(from), state, acknowledged, rejections, idle_state }
     }
 }
 
@@ -368,14 +379,14 @@ mod tests {
         let quota = Quota { limit: 1000, used: AtomicUsize::new(0) };
         let fill = || {
             let mut own = 0;
-            while quota.take(own, 1) {
+            while quota.reserve(own, 1) {
                 own += 1;
             }
             own
         };
         let all: Vec<usize> = (0..4).map(|_| fill()).collect();
         assert_eq!(all, [750, 187, 47, 12]);
-        quota.give_back(750);
+        quota.release(750);
         assert!(quota.fits(0, 500) && !quota.fits(0, 1000));
     }
 }

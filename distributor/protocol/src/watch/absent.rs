@@ -1,19 +1,19 @@
 //! Names that the view does not have: how many there may be, and how much memory they take.
 
 use super::Watch;
-use crate::kept::{Absent, Allocation, EXCEPTION};
+use crate::absent::{Absent, Allocation, EXCEPTION};
 use crate::request::{ABSENT_NAMES_LIMIT, RequestError};
 
 impl Watch {
     /// The memory for names that the view does not have, but for what is in hand.
-    pub(crate) fn kept_names(&self) -> Option<(Allocation, usize)> {
+    pub(crate) fn absent_memory(&self) -> Option<(Allocation, usize)> {
         let size = self.absent.size();
         let names = || Allocation::Names(self.subscription.names().address());
         (size > 0).then(|| (names(), size))
     }
 
     /// The same for what is in hand. To tell for each exception would take a search of the view, so it is an upper bound.
-    pub(crate) fn kept_in_hand(&self) -> usize {
+    pub(crate) fn pending_memory(&self) -> usize {
         let all = self.exceptions.len();
         let beyond = all.saturating_sub(self.view.tree(self.kind).len());
         EXCEPTION * beyond.max(all.min(self.absent.count + self.resumed))

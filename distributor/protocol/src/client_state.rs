@@ -1,14 +1,14 @@
-use crate::memo::Position;
+use crate::transition_cache::Position;
 use crate::watch::Watch;
 use heliograph_snapshot::{Resource, ResourceType, Version};
 use std::sync::Arc;
 
-/// Where a client stands, for who counts clients. Many stand in the same place.
+/// What a client has accepted and rejected, for those who count clients. Clients at the same position share it.
 #[derive(Clone, Debug)]
-pub struct Standing(pub(crate) Arc<Position>);
+pub struct ClientState(pub(crate) Arc<Position>);
 
-impl Standing {
-    /// Every place has another.
+impl ClientState {
+    /// Every position has another.
     pub fn id(&self) -> u64 {
         self.0.id()
     }

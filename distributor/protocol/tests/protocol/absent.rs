@@ -2,7 +2,7 @@
 
 use crate::stream::*;
 use heliograph_distributor_protocol::{
-    ABSENT_NAMES_LIMIT, ANSWER_TIMEOUT, Allocation, Memo, RequestError, View,
+    ABSENT_NAMES_LIMIT, ANSWER_TIMEOUT, Allocation, RequestError, TransitionCache, View,
 };
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn with_endpoints(sequence: u64, names: &[String]) -> Arc<View> {
 }
 
 fn bytes(stream: &Stream) -> usize {
-    stream.session.kept().iter().map(|(_, bytes)| bytes).sum()
+    stream.session.absent_memory().iter().map(|(_, bytes)| bytes).sum()
 }
 
 #[test]
@@ -30,9 +30,9 @@ fn names_that_the_fleet_has_cost_nothing_however_many_they_are() {
     for protocol in BOTH {
         let mut stream = Stream::new(protocol, large.clone());
         let replies = stream.ask(Endpoints, &texts(&all));
-        assert_eq!(stream.session.kept(), []);
+        assert_eq!(stream.session.absent_memory(), []);
         stream.settle(replies);
-        assert_eq!(stream.session.kept(), []);
+        assert_eq!(stream.session.absent_memory(), []);
     }
 }
 
@@ -50,12 +50,12 @@ fn names_that_the_fleet_does_not_have_cost_memory_until_they_are_there_or_not_as
         stream.settle(replies);
         assert_eq!(bytes(&stream), settled / 2);
         stream.unask(Endpoints, &["b"]);
-        assert_eq!(stream.session.kept(), []);
+        assert_eq!(stream.session.absent_memory(), []);
         let replies = stream.view(&view(3, &[]));
         stream.settle(replies);
         assert_eq!(bytes(&stream), settled / 2, "the fleet lost what it had");
         stream.unask(Endpoints, &["a"]);
-        assert_eq!(stream.session.kept(), []);
+        assert_eq!(stream.session.absent_memory(), []);
     }
 }
 
@@ -89,23 +89,23 @@ fn what_a_client_says_to_hold_counts_as_well() {
     assert!(bytes(&stream) > 250 * names.len());
     let more = stream.wait(ANSWER_TIMEOUT);
     stream.settle([replies, more].concat());
-    assert_eq!(stream.session.kept(), []);
+    assert_eq!(stream.session.absent_memory(), []);
 }
 
 #[test]
 fn clients_that_do_the_same_share_what_they_keep() {
-    let (memo, view) = (Arc::<Memo>::default(), view(1, &[]));
+    let (transitions, view) = (Arc::<TransitionCache>::default(), view(1, &[]));
     let mut streams: Vec<_> =
-        (0..3).map(|_| Stream::among(memo.clone(), Delta, view.clone())).collect();
+        (0..3).map(|_| Stream::among(transitions.clone(), Delta, view.clone())).collect();
     for stream in &mut streams {
         stream.ask(Endpoints, &["a", "b"]);
         stream.ask(Route, &["a", "b"]);
     }
-    let kept = streams[0].session.kept();
-    assert!(streams.iter().all(|stream| stream.session.kept() == kept));
-    let sets = kept.iter().filter(|(what, _)| matches!(what, Allocation::Names(_)));
+    let absent = streams[0].session.absent_memory();
+    assert!(streams.iter().all(|stream| stream.session.absent_memory() == absent));
+    let sets = absent.iter().filter(|(what, _)| matches!(what, Allocation::Names(_)));
     assert_eq!(sets.count(), 1, "the same names of two types are one set");
-    assert_eq!(kept.len(), 2, "{kept:?}");
+    assert_eq!(absent.len(), 2, "{absent:?}");
 }
 
 #[test]
@@ -117,15 +117,21 @@ fn a_stream_may_name_so_many_more_than_the_fleet_has() {
         let mut stream = Stream::new(protocol, view.clone());
         stream.ask(Endpoints, &texts(&own));
         stream.ask(Endpoints, &texts(&most));
-        let asks = stream.asks(Endpoints, &["one-more"], &[]);
+        let subscription_request = stream.subscription_request(Endpoints, &["one-more"], &[]);
         let nonce = "";
         // The same nonce as before would be stale in state of the world, so it asks on a new stream.
         let mut stream = Stream::new(protocol, view.clone());
-        let asks = match asks {
-            whole @ heliograph_distributor_protocol::Asks::Whole { .. } => whole,
-            _ => stream.asks(Endpoints, &[texts(&most), vec!["one-more"]].concat(), &[]),
+        let subscription_request = match subscription_request {
+            whole @ heliograph_distributor_protocol::SubscriptionRequest::Whole { .. } => whole,
+            _ => stream.subscription_request(
+                Endpoints,
+                &[texts(&most), vec!["one-more"]].concat(),
+                &[],
+            ),
         };
-        let error = stream.try_request(Endpoints.type_url(), nonce, None, asks).unwrap_err();
+        let error = stream
+            .try_request(Endpoints.type_url(), nonce, None, subscription_request)
+            .unwrap_err();
         let count = most.len() + 1;
         let type_url = Endpoints.type_url().to_owned();
         assert_eq!(error, RequestError::TooManyAbsent { type_url, count, existing: own.len() });
@@ -133,8 +139,8 @@ fn a_stream_may_name_so_many_more_than_the_fleet_has() {
     let held: Vec<_> = (0..ABSENT_NAMES_LIMIT + 1).map(|n| n.to_string()).collect();
     let held: Vec<_> = held.iter().map(|name| (name.as_str(), "1")).collect();
     let mut stream = Stream::new(Delta, view);
-    let asks = stream.resuming(Cluster, &[], &held, "");
-    let error = stream.try_request(Cluster.type_url(), "", None, asks).unwrap_err();
+    let subscription_request = stream.resuming(Cluster, &[], &held, "");
+    let error = stream.try_request(Cluster.type_url(), "", None, subscription_request).unwrap_err();
     assert!(matches!(error, RequestError::TooManyAbsent { .. }), "{error}");
 }
 
@@ -150,6 +156,6 @@ fn a_fleet_that_loses_very_much_keeps_its_streams() {
     let before = bytes(&stream);
     stream.unask(Endpoints, &texts(&all[..100]));
     assert!(bytes(&stream) < before);
-    let asks = stream.asks(Endpoints, &["one-more"], &[]);
-    assert!(stream.try_request(Endpoints.type_url(), "", None, asks).is_err());
+    let subscription_request = stream.subscription_request(Endpoints, &["one-more"], &[]);
+    assert!(stream.try_request(Endpoints.type_url(), "", None, subscription_request).is_err());
 }
