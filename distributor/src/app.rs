@@ -7,7 +7,7 @@ use crate::load::{LoadArgs, LoadMetrics};
 use crate::log_limit::FleetLimits;
 use crate::metrics::Metrics;
 use crate::pages;
-use crate::server::{Door, Entrance, Rebalancer, Server, Shared};
+use crate::server::{AdmissionControl, Rebalancer, Server, ServerSecurity, Shared};
 use heliograph_shared::admin::{Guard, Pages, Readiness};
 use heliograph_shared::net::{self, BindError};
 use heliograph_store::{DistributorStore, Subscription};
@@ -80,7 +80,7 @@ pub struct Bound {
     clients: Clients,
     security: Security,
     metrics: Metrics,
-    door: Arc<Door>,
+    admission_control: Arc<AdmissionControl>,
     rebalancer: Rebalancer,
     replica: String,
     readiness: Readiness,
@@ -114,9 +114,10 @@ pub async fn build(
     };
     let replica = args.replica.clone().unwrap_or_else(host_name);
     let load_metrics = LoadMetrics::register(registry, &args.load)?;
-    let door = Arc::new(Door::new(&args.load, load_metrics));
+    let admission_control = Arc::new(AdmissionControl::new(&args.load, load_metrics));
     let rate = args.load.rebalance_rate;
-    let rebalancer = Rebalancer::new(store.replicas.clone(), door.clone(), &replica, rate);
+    let rebalancer =
+        Rebalancer::new(store.replicas.clone(), admission_control.clone(), &replica, rate);
     let synced = readiness.guard("snapshots");
     let readiness = readiness.clone();
     Ok(Bound {
@@ -128,7 +129,7 @@ pub async fn build(
         clients: Clients::default(),
         security,
         metrics,
-        door,
+        admission_control,
         rebalancer,
         replica,
         readiness,
@@ -155,7 +156,7 @@ impl Bound {
 
     /// How long this takes to end at most beyond the usual.
     pub fn drain_time(&self) -> Duration {
-        self.door.drain_time()
+        self.admission_control.drain_time()
     }
 
     pub fn acks(&self) -> Acks {
@@ -164,14 +165,14 @@ impl Bound {
 
     /// Adds the distributor's pages to those of its program.
     pub fn add_pages(&self, pages: Pages) -> Pages {
-        pages::add(pages, &self.fleets, &self.clients, &self.door)
+        pages::add(pages, &self.fleets, &self.clients, &self.admission_control)
     }
 
     /// Serves until `stop`. From then on it is not ready, and its streams end within the time of a drain; their clients
     /// connect elsewhere.
     pub async fn run(self, stop: CancellationToken) -> Result<(), DistributorError> {
         let Self { listener, address: _, store, feed, fleets, security, metrics, .. } = self;
-        let Self { clients, door, rebalancer, replica, readiness, synced, .. } = self;
+        let Self { clients, admission_control, rebalancer, replica, readiness, synced, .. } = self;
         let failures = metrics.report_failures.clone();
         let reporter = Reporter::new(store.feedback, fleets.clone(), &replica, failures);
         let identifier = format!("{replica} heliograph/{}", env!("CARGO_PKG_VERSION"));
@@ -181,15 +182,25 @@ impl Bound {
         endless.spawn(feed.run(Subscription::choosing(store.reader), synced, metrics.clone()));
         endless.spawn(reporter.run());
         endless.spawn(comparer.run());
-        let entrance = Entrance { tls: security.tls.clone(), gate: security.gate.clone() };
+        let server_security = ServerSecurity {
+            tls: security.tls.clone(),
+            authenticator: security.authenticator.clone(),
+        };
         endless.spawn(security.follow());
-        endless.spawn(door.clone().watch());
+        endless.spawn(admission_control.clone().close_slow_readers());
         endless.spawn(rebalancer.run(readiness.clone(), stop.clone()));
         endless.spawn(unready(readiness, stop.clone()));
         let unpublished = FleetLimits::default();
-        let shared =
-            Shared { fleets, clients, comparisons, metrics, identifier, door, unpublished };
-        let server = Server::new(listener, entrance, shared);
+        let shared = Shared {
+            fleets,
+            clients,
+            comparisons,
+            metrics,
+            identifier,
+            admission_control,
+            unpublished,
+        };
+        let server = Server::new(listener, server_security, shared);
         tokio::select! {
             () = server.run(stop) => Ok(()),
             Some(ended) = endless.join_next() => match ended? {},

@@ -1,7 +1,7 @@
 //! The open streams, for people who look for one of them.
 
 use crate::identity::Caller;
-use crate::view::{Seat, Who};
+use crate::view::{ClassHandle, ClientInfo};
 use heliograph_distributor_protocol::{ClientState, Protocol, Rejection};
 use heliograph_snapshot::FleetName;
 use std::collections::BTreeMap;
@@ -30,28 +30,28 @@ pub(crate) struct Client {
     /// No other stream of this replica has it, and later streams have higher ones.
     pub(crate) number: u64,
     pub(crate) fleet: FleetName,
-    pub(crate) who: Who,
+    pub(crate) info: ClientInfo,
     pub(crate) protocol: Protocol,
     pub(crate) address: SocketAddr,
     pub(crate) since: SystemTime,
     /// Never printed whole: it has what the client showed to prove who it is.
     caller: Caller,
-    now: Mutex<Now>,
+    status: Mutex<StreamStatus>,
 }
 
 /// What changes while the stream lives. Only the stream itself and a page use its lock.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Now {
+pub(crate) struct StreamStatus {
     /// `None` while the client waits for its fleet.
     pub(crate) client_state: Option<ClientState>,
-    pub(crate) seat: Seat,
-    /// The last that it said.
+    pub(crate) class_handle: ClassHandle,
+    /// The last rejection that it sent.
     pub(crate) rejection: Option<Arc<Rejection>>,
 }
 
 /// A stream's own entry, which goes with it.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct ClientEntry {
     clients: Clients,
     client: Arc<Client>,
 }
@@ -61,16 +61,16 @@ impl Clients {
         &self,
         protocol: Protocol,
         fleet: FleetName,
-        who: Who,
+        info: ClientInfo,
         caller: Caller,
         address: SocketAddr,
-    ) -> Entry {
+    ) -> ClientEntry {
         let number = self.0.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let (since, now) = (SystemTime::now(), Mutex::default());
-        let client = Client { number, fleet, who, protocol, address, since, caller, now };
+        let (since, status) = (SystemTime::now(), Mutex::default());
+        let client = Client { number, fleet, info, protocol, address, since, caller, status };
         let client = Arc::new(client);
         self.all().insert(number, client.clone());
-        Entry { clients: self.clone(), client }
+        ClientEntry { clients: self.clone(), client }
     }
 
     /// The first few of those with higher numbers, in order.
@@ -91,28 +91,28 @@ impl Client {
         self.caller.identity().to_string()
     }
 
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn status(&self) -> StreamStatus {
         self.current().clone()
     }
 
-    fn current(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> MutexGuard<'_, StreamStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entry {
-    pub(crate) fn who(&self) -> &Who {
-        &self.client.who
+impl ClientEntry {
+    pub(crate) fn info(&self) -> &ClientInfo {
+        &self.client.info
     }
 
-    /// Where the stream is now.
-    pub(crate) fn at(&self, client_state: ClientState, seat: &Seat) {
-        let mut now = self.client.current();
-        if !now.client_state.as_ref().is_some_and(|known| known.is(&client_state)) {
-            now.client_state = Some(client_state);
+    /// Updates what the page shows of the stream.
+    pub(crate) fn at(&self, client_state: ClientState, class_handle: &ClassHandle) {
+        let mut status = self.client.current();
+        if !status.client_state.as_ref().is_some_and(|known| known.is(&client_state)) {
+            status.client_state = Some(client_state);
         }
-        if !now.seat.is(seat) {
-            now.seat = seat.clone();
+        if !status.class_handle.is(class_handle) {
+            status.class_handle = class_handle.clone();
         }
     }
 
@@ -121,7 +121,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for ClientEntry {
     fn drop(&mut self) {
         self.clients.all().remove(&self.client.number);
     }
@@ -135,7 +135,7 @@ mod tests {
     fn an_entry_is_small() {
         // With what an `Arc` and a place in the map take, that is less than 400 bytes. Names and labels are the
         // stream's own in any case.
-        let of_the_stream_anyway = size_of::<Who>();
+        let of_the_stream_anyway = size_of::<ClientInfo>();
         let size = size_of::<Client>() - of_the_stream_anyway;
         assert!(size <= 256, "{size}");
     }

@@ -18,27 +18,27 @@ use tokio::time::sleep;
 pub(crate) struct Comparer {
     reader: Arc<dyn Reader>,
     fleets: Fleets,
-    asked: Arc<Notify>,
+    requested: Arc<Notify>,
 }
 
 /// Where streams ask for a comparison.
 #[derive(Clone)]
 pub(crate) struct Comparisons {
     reader: Arc<dyn Reader>,
-    asked: Arc<Notify>,
+    requested: Arc<Notify>,
 }
 
 /// The comparisons of one fleet.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     /// Counts the streams that asked.
-    asked: AtomicU64,
-    answer: watch::Sender<Answer>,
+    requested: AtomicU64,
+    result: watch::Sender<ComparisonResult>,
 }
 
-/// What the store said.
+/// The answer of the store.
 #[derive(Clone, Copy, Debug, Default)]
-struct Answer {
+struct ComparisonResult {
     /// All who had asked up to this one when the store was.
     to: u64,
     head: Head,
@@ -49,14 +49,14 @@ const RETRY: Duration = Duration::from_millis(200);
 
 impl Comparer {
     pub(crate) fn new(reader: Arc<dyn Reader>, fleets: Fleets) -> (Self, Comparisons) {
-        let asked = Arc::new(Notify::new());
-        let comparisons = Comparisons { reader: reader.clone(), asked: asked.clone() };
-        (Self { reader, fleets, asked }, comparisons)
+        let requested = Arc::new(Notify::new());
+        let comparisons = Comparisons { reader: reader.clone(), requested: requested.clone() };
+        (Self { reader, fleets, requested }, comparisons)
     }
 
     pub(crate) async fn run(self) -> Infallible {
         loop {
-            self.asked.notified().await;
+            self.requested.notified().await;
             while !self.compare().await {
                 sleep(RETRY).await;
             }
@@ -79,12 +79,12 @@ impl Comparer {
         for (fleet, to) in awaited {
             let head = newest.get(&fleet.name).map(|record| record.head).unwrap_or_default();
             // A store that is behind this replica has lost something, and cannot tell what others served. The
-            // translator mends it within seconds.
+            // translator repairs it within seconds.
             if fleet.head().is_some_and(|ours| head < ours) {
                 answered = false;
                 continue;
             }
-            fleet.comparison.answer.send_replace(Answer { to, head });
+            fleet.comparison.result.send_replace(ComparisonResult { to, head });
         }
         answered
     }
@@ -105,12 +105,12 @@ impl Comparisons {
 
     /// The head that the store has of a fleet, as of some moment after this call. Waits while the store is away.
     pub(crate) async fn head_of(&self, fleet: &Fleet) -> Head {
-        let Comparison { asked, answer } = &fleet.comparison;
-        let mut answers = answer.subscribe();
-        let number = asked.fetch_add(1, Ordering::SeqCst) + 1;
-        self.asked.notify_one();
-        match answers.wait_for(|answer| answer.to >= number).await {
-            Ok(answer) => answer.head,
+        let Comparison { requested, result } = &fleet.comparison;
+        let mut results = result.subscribe();
+        let number = requested.fetch_add(1, Ordering::SeqCst) + 1;
+        self.requested.notify_one();
+        match results.wait_for(|result| result.to >= number).await {
+            Ok(result) => result.head,
             // The sender is the fleet's, which is borrowed here.
             Err(_) => Head::default(),
         }
@@ -120,8 +120,8 @@ impl Comparisons {
 impl Comparison {
     /// The last who asked and has no answer, if anyone still waits.
     fn awaited(&self) -> Option<u64> {
-        let asked = self.asked.load(Ordering::SeqCst);
-        let answered = self.answer.borrow().to;
-        (asked > answered && self.answer.receiver_count() > 0).then_some(asked)
+        let requested = self.requested.load(Ordering::SeqCst);
+        let answered = self.result.borrow().to;
+        (requested > answered && self.result.receiver_count() > 0).then_some(requested)
     }
 }

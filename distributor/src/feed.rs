@@ -1,10 +1,10 @@
 //! From the store to the streams.
 
 mod budget;
-mod places;
+mod registry;
 
 pub(crate) use budget::Budget;
-pub(crate) use places::{Fleets, Stage, Unserved};
+pub(crate) use registry::{FleetState, Fleets, Unserved};
 
 use crate::acks::FleetAcks;
 use crate::comparison::Comparison;
@@ -14,8 +14,8 @@ use heliograph_distributor_protocol::{Encodings, TransitionCache, TransitionCach
 use heliograph_shared::admin::Guard;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use heliograph_store::{Record, Subscription, Update};
-use places::{Asked, Place, Places};
 use prometheus::IntCounter;
+use registry::{FleetRegistry, FleetSlot, RequestedFleets};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use tokio::sync::{Notify, watch};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-/// The task that hears of new snapshots. It alone changes what the others read.
+/// The task that receives new snapshots. It alone changes what the others read.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    places: watch::Sender<Places>,
+    slots: watch::Sender<FleetRegistry>,
     damaged: watch::Sender<BTreeMap<FleetName, Head>>,
     remembered: watch::Sender<Vec<Arc<Record>>>,
     answers: Arc<Notify>,
-    asked: Arc<Asked>,
+    requested: Arc<RequestedFleets>,
     budget: Budget,
     /// The budget's times count from here.
     start: Instant,
@@ -58,36 +58,36 @@ pub(crate) struct Fleet {
     streams: AtomicUsize,
 }
 
-/// The newest snapshot of a fleet, as a stream hears of it.
-pub(crate) type News = watch::Receiver<Option<Arc<Views>>>;
+/// Receives the newest snapshot of a fleet, for a stream.
+pub(crate) type ViewsReceiver = watch::Receiver<Option<Arc<Views>>>;
 
 /// Fleets that are in memory.
 pub(crate) type FleetMap = Arc<BTreeMap<FleetName, Arc<Fleet>>>;
 
 /// With ten thousand streams, a wave takes a few milliseconds.
 const WAVES: usize = 64;
-/// How often the fleets are counted, and those looked for that nobody uses.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the fleets are counted, and unused ones are dropped.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Feed {
     /// `unclassed` counts the clients for which a fleet has no class left. All fleets are kept in memory.
     pub(crate) fn new(unclassed: IntCounter) -> (Self, Fleets) {
-        let (places, receiver) = watch::channel(Places::default());
-        let (told, damaged) = watch::channel(BTreeMap::new());
-        let (lost, remembered) = watch::channel(Vec::new());
-        let (answers, asked) = (Arc::new(Notify::new()), Arc::new(Asked::default()));
+        let (slots, receiver) = watch::channel(FleetRegistry::default());
+        let (damaged_sender, damaged) = watch::channel(BTreeMap::new());
+        let (remembered_sender, remembered) = watch::channel(Vec::new());
+        let (answers, requested) = (Arc::new(Notify::new()), Arc::new(RequestedFleets::default()));
         let feed = Self {
-            places,
-            damaged: told,
-            remembered: lost,
+            slots,
+            damaged: damaged_sender,
+            remembered: remembered_sender,
             answers: answers.clone(),
-            asked: asked.clone(),
+            requested: requested.clone(),
             budget: Budget::boundless(),
             start: Instant::now(),
             transition_budget: Arc::default(),
             unclassed,
         };
-        (feed, Fleets { places: receiver, damaged, remembered, answers, asked })
+        (feed, Fleets { slots: receiver, damaged, remembered, answers, requested })
     }
 
     /// Keeps what fits.
@@ -104,22 +104,22 @@ impl Feed {
     ) -> Infallible {
         let mut synced = Some(synced);
         let mut is_listed = false;
-        let asked = self.asked.clone();
+        let requested = self.requested.clone();
         // What cannot be loaded is no update, so it is looked for.
-        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut ticker = tokio::time::interval(CHECK_INTERVAL);
         loop {
             tokio::select! {
                 update = updates.next() => {
                     match update {
-                        Update::Known(record) => self.know(&record, &mut updates, &metrics),
+                        Update::Known(record) => self.on_known_record(&record, &mut updates, &metrics),
                         Update::Listed => is_listed = true,
                         Update::Published(snapshot, time) => {
-                            self.budget.note(&snapshot.fleet, snapshot.bytes() as u64);
+                            self.budget.set_size(&snapshot.fleet, snapshot.bytes() as u64);
                             self.publish(snapshot, time).await;
                         }
                         Update::Failed(fleet, error) => {
-                            let place = self.places.borrow().get(&fleet).cloned();
-                            place.iter().for_each(|place| place.fail(&error));
+                            let slot = self.slots.borrow().get(&fleet).cloned();
+                            slot.iter().for_each(|slot| slot.fail(&error));
                         }
                         Update::Retired(fleet, _) => {
                             self.budget.forget(&fleet);
@@ -130,15 +130,15 @@ impl Feed {
                     // A newer snapshot may heal what was rejected.
                     self.answers.notify_one();
                 }
-                names = asked.next() => {
+                names = requested.next() => {
                     names.iter().for_each(|name| self.load_for_clients(name, &mut updates, &metrics));
                 }
-                _ = look.tick() => {
+                _ = ticker.tick() => {
                     self.age_transitions();
                     self.drop_unused(&mut updates, &metrics);
                     self.count(&updates, &metrics);
-                    self.tell(&self.damaged, updates.damaged_fleets());
-                    self.tell(&self.remembered, updates.remembered());
+                    self.report_if_changed(&self.damaged, updates.damaged_fleets());
+                    self.report_if_changed(&self.remembered, updates.remembered());
                 }
             }
             // The smallest go first, so all must be known.
@@ -149,23 +149,23 @@ impl Feed {
     }
 
     /// A fleet that is not kept has a newer record.
-    fn know(&mut self, record: &Record, updates: &mut Subscription, metrics: &Metrics) {
+    fn on_known_record(&mut self, record: &Record, updates: &mut Subscription, metrics: &Metrics) {
         let name = &record.fleet;
-        self.budget.note(name, record.bytes);
+        self.budget.set_size(name, record.bytes);
         if let Some(last_use) = updates.last_use(name) {
             self.budget.prefer(name, last_use);
         }
-        let place = self.places.borrow().get(name).cloned();
-        match place {
-            Some(place) => {
+        let slot = self.slots.borrow().get(name).cloned();
+        match slot {
+            Some(slot) => {
                 // It may be left over from a fleet that was retired, with or without streams that wait for its return.
-                let is_unused = place.drop_unused();
-                place.note(record);
+                let is_unused = slot.drop_unused();
+                slot.update_record(record);
                 if !is_unused {
                     self.load_for_clients(name, updates, metrics);
                 }
             }
-            None => self.add(name, Place::known(record)),
+            None => self.add(name, FleetSlot::known(record)),
         }
     }
 
@@ -191,13 +191,13 @@ impl Feed {
 
     /// Nothing else holds the snapshot of a fleet whose last stream has ended: what was decided for its streams goes with it.
     fn drop_unused(&mut self, updates: &mut Subscription, metrics: &Metrics) {
-        let (now, places) = (self.start.elapsed(), self.places.borrow().clone());
-        let in_use = places.iter().filter(|(_, place)| place.is_in_use());
+        let (now, slots) = (self.start.elapsed(), self.slots.borrow().clone());
+        let in_use = slots.iter().filter(|(_, slot)| slot.is_in_use());
         let in_use: Vec<_> = in_use.map(|(name, _)| name.clone()).collect();
         in_use.iter().for_each(|name| self.load_for_clients(name, updates, metrics));
         updates.mark_used(&in_use);
         for name in self.budget.to_drop(now) {
-            if places.get(&name).is_none_or(|place| place.drop_unused()) {
+            if slots.get(&name).is_none_or(|slot| slot.drop_unused()) {
                 tracing::debug!(fleet = %name, "dropped because no proxy uses it");
                 self.budget.dropped(&name);
                 updates.let_go(&name);
@@ -207,51 +207,51 @@ impl Feed {
     }
 
     fn age_transitions(&self) {
-        let places = self.places.borrow().clone();
-        places.values().filter_map(|place| place.fleet()).for_each(|fleet| fleet.transitions.age());
+        let slots = self.slots.borrow().clone();
+        slots.values().filter_map(|slot| slot.fleet()).for_each(|fleet| fleet.transitions.age());
     }
 
     fn count(&self, updates: &Subscription, metrics: &Metrics) {
-        let places = self.places.borrow().clone();
-        let loaded: Vec<_> = places.values().filter_map(|place| place.fleet()).collect();
+        let slots = self.slots.borrow().clone();
+        let loaded: Vec<_> = slots.values().filter_map(|slot| slot.fleet()).collect();
         metrics.classes(loaded.iter().map(|fleet| fleet.classes.len()).sum());
         let live = loaded.iter().filter(|fleet| fleet.is_live()).count();
-        let known = places.len() - (loaded.len() - live);
+        let known = slots.len() - (loaded.len() - live);
         metrics.fleets(known, live, updates.damaged(), updates.unopened());
         metrics.fleet_bytes(self.budget.used());
     }
 
     /// A snapshot may come again at the same head, with secrets that could not be opened before.
     async fn publish(&self, snapshot: Arc<Snapshot>, time: SystemTime) {
-        let place = self.places.borrow().get(&snapshot.fleet).cloned();
+        let slot = self.slots.borrow().get(&snapshot.fleet).cloned();
         tracing::debug!(fleet = %snapshot.fleet, head = %snapshot.head, "new snapshot");
-        if let Some(fleet) = place.as_ref().and_then(|place| place.fleet()) {
+        if let Some(fleet) = slot.as_ref().and_then(|slot| slot.fleet()) {
             let views = match fleet.current() {
                 Some(views) => views.next(snapshot, time),
                 None => Views::new(snapshot, fleet.classes.clone()),
             };
-            fleet.tell(&Arc::new(views)).await;
+            fleet.send(&Arc::new(views)).await;
             return;
         }
         let (answers, transitions) =
             (self.answers.clone(), TransitionCache::within(self.transition_budget.clone()));
         let fleet = Arc::new(Fleet::new(snapshot, answers, transitions, self.unclassed.clone()));
-        match place {
-            Some(place) => place.load(fleet),
-            None => self.add(&fleet.name.clone(), Place::loaded(fleet)),
+        match slot {
+            Some(slot) => slot.load(fleet),
+            None => self.add(&fleet.name.clone(), FleetSlot::loaded(fleet)),
         }
     }
 
-    fn add(&self, name: &FleetName, place: Place) {
-        self.places.send_modify(|places| {
-            Arc::make_mut(places).insert(name.clone(), Arc::new(place));
+    fn add(&self, name: &FleetName, slot: FleetSlot) {
+        self.slots.send_modify(|slots| {
+            Arc::make_mut(slots).insert(name.clone(), Arc::new(slot));
         });
     }
 
     /// The streams of a retired fleet keep what they have, and go on if the fleet comes back.
     fn retire(&self, name: &FleetName) {
         tracing::debug!(fleet = %name, "retired");
-        let fleet = self.places.borrow().get(name).and_then(|place| place.fleet());
+        let fleet = self.slots.borrow().get(name).and_then(|slot| slot.fleet());
         if let Some(fleet) = &fleet {
             // Nothing is said of it, so all may hear of it at once.
             fleet.waves.iter().for_each(|wave| drop(wave.send_replace(None)));
@@ -262,14 +262,14 @@ impl Feed {
     /// Drops one that was only known, and the retired fleets whose last stream has ended: as this happens whenever a fleet
     /// goes, no more of them are left over than there were fleets at once.
     fn drop_retired(&self, known: Option<&FleetName>) {
-        self.places.send_modify(|places| {
-            let places = Arc::make_mut(places);
-            places.retain(|name, place| Some(name) != known && !place.is_over());
+        self.slots.send_modify(|slots| {
+            let slots = Arc::make_mut(slots);
+            slots.retain(|name, slot| Some(name) != known && !slot.is_over());
         });
     }
 
     /// What the store has lost or damaged is reported, because the translator can repair it.
-    fn tell<T: PartialEq>(&self, known: &watch::Sender<T>, now: T) {
+    fn report_if_changed<T: PartialEq>(&self, known: &watch::Sender<T>, now: T) {
         if *known.borrow() != now {
             known.send_replace(now);
             self.answers.notify_one();
@@ -298,7 +298,7 @@ impl Fleet {
         }
     }
 
-    async fn tell(&self, views: &Arc<Views>) {
+    async fn send(&self, views: &Arc<Views>) {
         for wave in &self.waves {
             wave.send_replace(Some(views.clone()));
             if wave.receiver_count() > 0 {
@@ -307,7 +307,7 @@ impl Fleet {
         }
     }
 
-    fn news(&self) -> News {
+    fn subscribe(&self) -> ViewsReceiver {
         let number = self.streams.fetch_add(1, Ordering::Relaxed);
         self.waves[number % WAVES].subscribe()
     }

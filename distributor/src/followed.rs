@@ -11,7 +11,7 @@ pub(crate) struct Followed<T> {
     paths: Vec<PathBuf>,
     parse: Parse<T>,
     current: RwLock<Arc<T>>,
-    looks: Mutex<Looks>,
+    checks: Mutex<FileChecks>,
 }
 
 /// A file as it was read. Wiped when it is dropped, since some hold keys.
@@ -30,9 +30,9 @@ pub(crate) enum FileError {
     Wrong { path: PathBuf, cause: String },
 }
 
-/// What came of a look at the files.
+/// The outcome of reading the files again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum RefreshOutcome {
     Same,
     Changed,
     /// They are not good, and what was read before holds.
@@ -42,16 +42,16 @@ pub(crate) enum Look {
 /// Fails with the file that is wrong.
 type Parse<T> = Box<dyn Fn(&[Content]) -> Result<T, FileError> + Send + Sync>;
 
-struct Looks {
+struct FileChecks {
     /// Of what is current.
     good: blake3::Hash,
-    /// What was wrong at the last look.
+    /// What was wrong when they were last read.
     fault: Option<FileError>,
-    /// What was logged and is not mended.
-    said: Option<FileError>,
+    /// What was logged and is not fixed.
+    logged: Option<FileError>,
 }
 
-/// A large bundle of authorities has a quarter of it.
+/// A large CA bundle has a quarter of it.
 const LARGEST: u64 = 1 << 20;
 
 impl<T> Followed<T> {
@@ -62,8 +62,8 @@ impl<T> Followed<T> {
     ) -> Result<Self, FileError> {
         let contents = read(&paths)?;
         let current = RwLock::new(Arc::new(parse(&contents)?));
-        let looks = Looks { good: digest(&contents), fault: None, said: None };
-        Ok(Self { what, paths, parse: Box::new(parse), current, looks: Mutex::new(looks) })
+        let checks = FileChecks { good: digest(&contents), fault: None, logged: None };
+        Ok(Self { what, paths, parse: Box::new(parse), current, checks: Mutex::new(checks) })
     }
 
     /// As it was last good.
@@ -74,31 +74,31 @@ impl<T> Followed<T> {
     /// Reads the files again. To be called every second or two.
     ///
     /// The content is compared and no stamp of a file trusted: a mount that is swapped can bring an older one.
-    pub(crate) fn refresh(&self) -> Look {
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = self.read_again(looks.good);
+    pub(crate) fn refresh(&self) -> RefreshOutcome {
+        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = self.read_again(checks.good);
         match outcome {
             Ok(found) => {
-                if let Some(fault) = looks.said.take() {
+                if let Some(fault) = checks.logged.take() {
                     tracing::info!(%fault, "{} can be used again", self.what);
                 }
-                looks.fault = None;
-                let Some((digest, value)) = found else { return Look::Same };
-                looks.good = digest;
+                checks.fault = None;
+                let Some((digest, value)) = found else { return RefreshOutcome::Same };
+                checks.good = digest;
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
                 tracing::info!(file = %self.paths[0].display(), "{} changed", self.what);
-                Look::Changed
+                RefreshOutcome::Changed
             }
             Err(fault) => {
                 // At the second look: between two files of a mount that is just being swapped, the first can be from
                 // before and the second from after.
-                let lasts = looks.fault.as_ref() == Some(&fault);
-                if lasts && looks.said.as_ref() != Some(&fault) {
+                let lasts = checks.fault.as_ref() == Some(&fault);
+                if lasts && checks.logged.as_ref() != Some(&fault) {
                     tracing::warn!(%fault, "{} cannot be used, and what was read before holds", self.what);
-                    looks.said = Some(fault.clone());
+                    checks.logged = Some(fault.clone());
                 }
-                looks.fault = Some(fault);
-                if lasts { Look::Bad } else { Look::Same }
+                checks.fault = Some(fault);
+                if lasts { RefreshOutcome::Bad } else { RefreshOutcome::Same }
             }
         }
     }
@@ -181,10 +181,10 @@ mod tests {
         assert!(matches!(pair(&folder), Err(FileError::Unreadable { .. })));
         write(&folder, "1", "1");
         let followed = pair(&folder).unwrap();
-        assert_eq!((followed.refresh(), *followed.current()), (Look::Same, 1));
+        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Same, 1));
         write(&folder, "2", "2");
-        assert_eq!((followed.refresh(), *followed.current()), (Look::Changed, 2));
-        assert_eq!((followed.refresh(), *followed.current()), (Look::Same, 2));
+        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Changed, 2));
+        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Same, 2));
     }
 
     /// As Kubernetes does it: the files are links through a folder that is a link, and the latter is swapped.
@@ -204,7 +204,7 @@ mod tests {
         symlink("2", at("swap")).unwrap();
         fs::rename(at("swap"), at("data")).unwrap();
         fs::remove_dir_all(at("1")).unwrap();
-        assert_eq!((followed.refresh(), *followed.current()), (Look::Changed, 2));
+        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Changed, 2));
     }
 
     #[test]
@@ -213,16 +213,22 @@ mod tests {
         write(&folder, "1", "1");
         let followed = pair(&folder).unwrap();
         write(&folder, "2", "1");
-        assert_eq!(followed.refresh(), Look::Same, "they may be just being swapped");
-        assert_eq!((followed.refresh(), *followed.current()), (Look::Bad, 1));
+        assert_eq!(followed.refresh(), RefreshOutcome::Same, "they may be just being swapped");
+        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Bad, 1));
         write(&folder, "x", &"9".repeat(LARGEST as usize + 1));
-        assert_eq!((followed.refresh(), followed.refresh()), (Look::Same, Look::Bad));
+        assert_eq!(
+            (followed.refresh(), followed.refresh()),
+            (RefreshOutcome::Same, RefreshOutcome::Bad)
+        );
         fs::remove_file(folder.path().join("two")).unwrap();
-        assert_eq!((followed.refresh(), followed.refresh()), (Look::Same, Look::Bad));
+        assert_eq!(
+            (followed.refresh(), followed.refresh()),
+            (RefreshOutcome::Same, RefreshOutcome::Bad)
+        );
         assert_eq!(*followed.current(), 1);
         write(&folder, "1", "1");
-        assert_eq!((followed.refresh(), *followed.current()), (Look::Same, 1));
+        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Same, 1));
         write(&folder, "3", "3");
-        assert_eq!((followed.refresh(), *followed.current()), (Look::Changed, 3));
+        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Changed, 3));
     }
 }

@@ -1,7 +1,7 @@
 //! Serves snapshots to Envoy proxies over ADS.
 //!
-//! The way of the data: `feed` hears of new snapshots and swaps them in, `view` is a snapshot as one
-//! class of clients sees it, the session of `heliograph-distributor-protocol` decides what a client is told, and
+//! The way of the data: `feed` receives new snapshots and swaps them in, `view` is a snapshot as one
+//! class of clients sees it, the session of `heliograph-distributor-protocol` decides what a client is sent, and
 //! `server` carries it. What clients answer is summed up in `acks`, and reported to the store. `comparison` asks the
 //! store whether a client that comes from another replica is ahead of this one. Who a client is and what it may read is
 //! decided in `identity`; `tls` makes its connection safe. `load` decides how much clients may ask of this replica, and

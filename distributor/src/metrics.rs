@@ -38,9 +38,9 @@ pub(crate) enum Occasion {
     Asked,
 }
 
-/// One more of something, for as long as this lives.
+/// Adds one to a gauge, for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Present(IntGauge);
+pub(crate) struct GaugeCount(IntGauge);
 
 /// From what one machine can do to what is a fault.
 const APPLY_TO_ACK: [f64; 13] =
@@ -181,12 +181,12 @@ impl Metrics {
         self.classes.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn connection(&self) -> Present {
-        Present::new(self.connections.clone())
+    pub(crate) fn connection(&self) -> GaugeCount {
+        GaugeCount::new(self.connections.clone())
     }
 
-    pub(crate) fn stream(&self, protocol: Protocol) -> Present {
-        Present::new(self.streams.with_label_values(&[label_of(protocol)]))
+    pub(crate) fn stream(&self, protocol: Protocol) -> GaugeCount {
+        GaugeCount::new(self.streams.with_label_values(&[label_of(protocol)]))
     }
 
     pub(crate) fn response(&self, kind: ResourceType, bytes: usize) {
@@ -236,14 +236,14 @@ fn label_of(protocol: Protocol) -> &'static str {
     }
 }
 
-impl Present {
+impl GaugeCount {
     fn new(gauge: IntGauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
 }
 
-impl Drop for Present {
+impl Drop for GaugeCount {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -1,4 +1,4 @@
-//! What the admin port tells of a distributor.
+//! The pages of a distributor on the admin port.
 
 mod clients;
 mod limits;
@@ -7,7 +7,7 @@ mod snapshot;
 use crate::acks::Acks;
 use crate::clients::Clients;
 use crate::feed::Fleets;
-use crate::server::Door;
+use crate::server::AdmissionControl;
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -17,7 +17,12 @@ use heliograph_snapshot::Head;
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
-pub(crate) fn add(pages: Pages, fleets: &Fleets, clients: &Clients, door: &Arc<Door>) -> Pages {
+pub(crate) fn add(
+    pages: Pages,
+    fleets: &Fleets,
+    clients: &Clients,
+    admission_control: &Arc<AdmissionControl>,
+) -> Pages {
     let purpose = "what each fleet is told, and what its proxies say to that";
     let pages = pages.page("/fleets", purpose, self::fleets(Acks::new(fleets.clone())));
     let purpose = "every proxy that is connected here: who it is, and how far it is; \
@@ -25,21 +30,21 @@ pub(crate) fn add(pages: Pages, fleets: &Fleets, clients: &Clients, door: &Arc<D
     let pages = pages.page("/clients", purpose, clients::page(fleets.clone(), clients.clone()));
     let purpose =
         "how many streams and connections there are, how many there may be, and who has the most";
-    let pages = pages.page("/limits", purpose, limits::page(door.clone()));
+    let pages = pages.page("/limits", purpose, limits::page(admission_control.clone()));
     let purpose = "what a fleet is told, resource by resource, without secrets; \
                    ?type= ?name= ?node= ?limit= ?after= ?content=false";
     pages.page(snapshot::PATH, purpose, snapshot::page(fleets.clone(), clients.clone()))
 }
 
-/// Why there is no such page, in one line.
+/// Why a page cannot be shown, in one line.
 #[derive(Debug)]
-struct Refused(StatusCode, String);
+struct PageError(StatusCode, String);
 
 /// A head as people write it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shown(Head);
+struct HeadText(Head);
 
-impl Refused {
+impl PageError {
     fn bad(why: impl ToString) -> Self {
         Self(StatusCode::BAD_REQUEST, why.to_string())
     }
@@ -53,14 +58,14 @@ impl Refused {
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let Self(status, why) = self;
         (status, why + "\n").into_response()
     }
 }
 
-impl Serialize for Shown {
+impl Serialize for HeadText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
@@ -70,15 +75,15 @@ fn fleets(acks: Acks) -> MethodRouter {
     get(async move || Json(acks.all()))
 }
 
-fn json(page: &impl Serialize) -> Result<Response, Refused> {
-    let text = serde_json::to_string_pretty(page).map_err(Refused::failed)?;
+fn json(page: &impl Serialize) -> Result<Response, PageError> {
+    let text = serde_json::to_string_pretty(page).map_err(PageError::failed)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text + "\n").into_response())
 }
 
 /// How many things a page shows, as far as it is asked.
-fn limit(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, Refused> {
+fn limit(asked: Option<usize>, usual: usize, most: usize) -> Result<usize, PageError> {
     match asked.unwrap_or(usual) {
         limit if (1..=most).contains(&limit) => Ok(limit),
-        _ => Err(Refused::bad(format!("limit is a number from 1 to {most}"))),
+        _ => Err(PageError::bad(format!("limit is a number from 1 to {most}"))),
     }
 }

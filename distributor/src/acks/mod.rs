@@ -7,7 +7,7 @@ mod votes;
 
 pub(crate) use reporter::Reporter;
 
-use crate::feed::{Fleet, Fleets, Stage};
+use crate::feed::{Fleet, FleetState, Fleets};
 use crate::log_limit::LineLimit;
 use heliograph_distributor_protocol::{ClientState, Rejection};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
@@ -80,7 +80,7 @@ pub struct QuarantineSummary {
 #[derive(Debug)]
 pub(crate) struct FleetAcks {
     sums: Mutex<Sums>,
-    /// Told of every change. All fleets share it.
+    /// Notified of every change. All fleets share it.
     changed: Arc<Notify>,
 }
 
@@ -95,13 +95,13 @@ struct Sums {
     lines: BTreeMap<ResourceType, LineLimit>,
 }
 
-/// One stream's part in the sums, taken back when it ends.
+/// Counts one stream in the sums, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Participant {
+pub(crate) struct StreamCounter {
     fleet: Arc<Fleet>,
     voter: Voter,
     acknowledged: Option<Head>,
-    place: Option<u64>,
+    position: Option<u64>,
 }
 
 impl Acks {
@@ -111,21 +111,21 @@ impl Acks {
 
     /// `None`: the fleet has never been published.
     pub fn of(&self, fleet: &FleetName) -> Option<AcksSummary> {
-        self.fleets.stage(fleet).map(AcksSummary::of)
+        self.fleets.state(fleet).map(AcksSummary::of)
     }
 
     /// Every fleet that has been published.
     pub fn all(&self) -> BTreeMap<FleetName, AcksSummary> {
-        let stages = self.fleets.stages().into_iter();
-        stages.map(|(name, stage)| (name, AcksSummary::of(stage))).collect()
+        let states = self.fleets.states().into_iter();
+        states.map(|(name, state)| (name, AcksSummary::of(state))).collect()
     }
 }
 
 impl AcksSummary {
-    fn of(stage: Stage) -> Self {
-        match stage {
-            Stage::Loaded(fleet) => Self::of_loaded(&fleet),
-            Stage::Known { head, bytes } | Stage::Failed { head, bytes, .. } => Self {
+    fn of(state: FleetState) -> Self {
+        match state {
+            FleetState::Loaded(fleet) => Self::of_loaded(&fleet),
+            FleetState::Known { head, bytes } | FleetState::Failed { head, bytes, .. } => Self {
                 head: Some(head),
                 loaded: false,
                 bytes,
@@ -185,20 +185,20 @@ impl FleetAcks {
     }
 }
 
-impl Participant {
+impl StreamCounter {
     /// A stream of the proxy that has this vote.
     pub(crate) fn join(fleet: Arc<Fleet>, voter: Voter) -> Self {
         fleet.acks.change(|sums| {
             sums.connected += 1;
             sums.votes.join(voter);
         });
-        Self { fleet, voter, acknowledged: None, place: None }
+        Self { fleet, voter, acknowledged: None, position: None }
     }
 
-    /// Where the stream's client is now.
+    /// Updates the sums with the state of the stream's client.
     pub(crate) fn at(&mut self, acknowledged: Option<Head>, client_state: ClientState) {
-        let place = Some(client_state.id());
-        if self.place == place {
+        let position = Some(client_state.id());
+        if self.position == position {
             return;
         }
         let mut sums = self.fleet.acks.sums();
@@ -215,7 +215,7 @@ impl Participant {
         if is_news || self.acknowledged != acknowledged {
             self.fleet.acks.changed.notify_one();
         }
-        (self.place, self.acknowledged) = (place, acknowledged);
+        (self.position, self.acknowledged) = (position, acknowledged);
     }
 
     /// If this is the first of its like, and the log may have a line about it: how many such lines were suppressed.
@@ -228,7 +228,7 @@ impl Participant {
     }
 }
 
-impl Drop for Participant {
+impl Drop for StreamCounter {
     fn drop(&mut self) {
         self.fleet.acks.change(|sums| {
             sums.connected -= 1;

@@ -7,21 +7,21 @@ use heliograph_views::Quarantined;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Where the proxies of a fleet stand. There are many proxies, and they stand in few places: so it can be asked at any
-/// time how many have something, without asking each.
+/// The votes of the proxies of a fleet. There are many proxies and few positions, so it can be counted at any time how many
+/// have something, without asking each.
 #[derive(Debug)]
 pub(super) struct Votes<S = ClientState> {
     /// Those with a stream, and so no more than there are streams.
     voters: HashMap<Voter, Connected>,
     everybody: Sum,
-    places: HashMap<u64, (S, Sum)>,
+    positions: HashMap<u64, (S, Sum)>,
 }
 
 #[derive(Debug, Default)]
 struct Connected {
     streams: u32,
-    /// Where the stream of it stands that moved last: its vote.
-    place: Option<u64>,
+    /// The position of the stream of it that moved last: its vote.
+    position: Option<u64>,
 }
 
 /// How many there are, and all their digests combined: of one, that is its own.
@@ -31,12 +31,12 @@ struct Sum {
     digests: u64,
 }
 
-/// What votes are counted by.
-pub(super) trait Answered {
+/// The state of a proxy that votes are counted from.
+pub(super) trait VoterState {
     fn id(&self) -> u64;
     fn acknowledged(&self) -> Option<Head>;
     fn rejections(&self) -> impl Iterator<Item = Subject>;
-    fn answer(&self, subject: &Subject) -> Option<Answer>;
+    fn vote(&self, subject: &Subject) -> Option<Vote>;
 
     fn rejects_something(&self) -> bool {
         self.rejections().next().is_some()
@@ -45,24 +45,24 @@ pub(super) trait Answered {
 
 pub(super) type Subject = (ResourceType, Arc<str>, Version);
 
-/// By place, the disputes in which those who stand there are to be named.
-type ToName = HashMap<u64, Vec<(usize, Answer)>>;
+/// By position, the disputes in which the voters there are to be named.
+type ToName = HashMap<u64, Vec<(usize, Vote)>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum Vote {
     Rejected,
     Accepted,
 }
 
-/// Not derived: that would ask for a default place.
+/// Not derived: that would need a default state.
 impl<S> Default for Votes<S> {
     fn default() -> Self {
-        let (voters, places) = (HashMap::new(), HashMap::new());
-        Self { voters, everybody: Sum::default(), places }
+        let (voters, positions) = (HashMap::new(), HashMap::new());
+        Self { voters, everybody: Sum::default(), positions }
     }
 }
 
-impl<S: Answered> Votes<S> {
+impl<S: VoterState> Votes<S> {
     /// One stream more of this proxy.
     pub(super) fn join(&mut self, voter: Voter) {
         let connected = self.voters.entry(voter).or_default();
@@ -72,50 +72,50 @@ impl<S: Answered> Votes<S> {
         connected.streams += 1;
     }
 
-    /// One stream of it stands elsewhere now. Returns the place that it left if nobody is there any more, and whether the
+    /// Moves one stream of it to another position. Returns the state that it left if no proxy is there any more, and whether the
     /// proxy rejects something, or did.
     pub(super) fn at(&mut self, voter: Voter, client_state: S) -> (Option<S>, bool) {
         let Some(connected) = self.voters.get_mut(&voter) else {
             return (Some(client_state), false);
         };
         let id = client_state.id();
-        let before = connected.place.replace(id);
+        let before = connected.position.replace(id);
         if before == Some(id) {
             return (Some(client_state), false);
         }
         let mut is_news = client_state.rejects_something();
-        self.places.entry(id).or_insert_with(|| (client_state, Sum::default())).1.add(voter);
-        let left = self.leave_place(voter, before);
+        self.positions.entry(id).or_insert_with(|| (client_state, Sum::default())).1.add(voter);
+        let left = self.leave_position(voter, before);
         is_news |= left.as_ref().is_some_and(S::rejects_something);
         (left, is_news)
     }
 
-    /// One stream less. What the proxy answered last stands while it has others. Returns the place that it left if nobody
-    /// is there any more.
+    /// One stream less. What the proxy answered last counts while it has others. Returns the state that it left if no
+    /// proxy is there any more.
     pub(super) fn leave(&mut self, voter: Voter) -> Option<S> {
         let connected = self.voters.get_mut(&voter)?;
         connected.streams -= 1;
         if connected.streams > 0 {
             return None;
         }
-        let place = self.voters.remove(&voter)?.place;
+        let position = self.voters.remove(&voter)?.position;
         self.everybody.remove(voter);
         if self.voters.capacity() > 64.max(8 * self.voters.len()) {
             self.voters.shrink_to_fit();
         }
-        self.leave_place(voter, place)
+        self.leave_position(voter, position)
     }
 
-    fn leave_place(&mut self, voter: Voter, place: Option<u64>) -> Option<S> {
-        let place = place?;
-        let (_, sum) = self.places.get_mut(&place)?;
+    fn leave_position(&mut self, voter: Voter, position: Option<u64>) -> Option<S> {
+        let position = position?;
+        let (_, sum) = self.positions.get_mut(&position)?;
         sum.remove(voter);
         if sum.count > 0 {
             return None;
         }
-        let (client_state, _) = self.places.remove(&place)?;
-        if self.places.capacity() > 64.max(8 * self.places.len()) {
-            self.places.shrink_to_fit();
+        let (client_state, _) = self.positions.remove(&position)?;
+        if self.positions.capacity() > 64.max(8 * self.positions.len()) {
+            self.positions.shrink_to_fit();
         }
         Some(client_state)
     }
@@ -127,7 +127,7 @@ impl<S: Answered> Votes<S> {
     /// How many have acknowledged all of which head, of the newest ones.
     pub(super) fn acknowledged(&self) -> BTreeMap<Head, Voters> {
         let mut sums: BTreeMap<Head, Sum> = BTreeMap::new();
-        for (client_state, sum) in self.places.values() {
+        for (client_state, sum) in self.positions.values() {
             let Some(head) = client_state.acknowledged() else { continue };
             let all = sums.entry(head).or_default();
             all.count += sum.count;
@@ -146,7 +146,7 @@ impl<S: Answered> Votes<S> {
             .take(FleetReport::ON_RECORD);
         let mut subjects: BTreeSet<Subject> = recorded.collect();
         let mut rejected: BTreeMap<Subject, u64> = BTreeMap::new();
-        for (client_state, sum) in self.places.values() {
+        for (client_state, sum) in self.positions.values() {
             for subject in client_state.rejections().filter(|it| !subjects.contains(it)) {
                 *rejected.entry(subject).or_default() += sum.count;
             }
@@ -163,27 +163,23 @@ impl<S: Answered> Votes<S> {
         disputes
     }
 
-    /// How many reject this, and how many have it. Notes the places whose voters are so few that they are to be named.
+    /// How many reject this, and how many have it. Collects the positions whose voters are so few that they are to be named.
     fn count(&self, number: usize, subject: Subject, to_name: &mut ToName) -> Dispute {
-        let answered = |(place, (client_state, sum)): (&u64, &(S, Sum))| {
-            client_state.answer(&subject).map(|answer| (*place, answer, sum.count))
+        let voted = |(position, (client_state, sum)): (&u64, &(S, Sum))| {
+            client_state.vote(&subject).map(|vote| (*position, vote, sum.count))
         };
-        let answers: Vec<_> = self.places.iter().filter_map(answered).collect();
-        let of = |wanted: Answer| {
-            answers
-                .iter()
-                .filter(|(_, answer, _)| *answer == wanted)
-                .map(|(_, _, count)| count)
-                .sum()
+        let votes: Vec<_> = self.positions.iter().filter_map(voted).collect();
+        let of = |wanted: Vote| {
+            votes.iter().filter(|(_, vote, _)| *vote == wanted).map(|(_, _, count)| count).sum()
         };
-        let (rejected, accepted) = (of(Answer::Rejected), of(Answer::Accepted));
-        for (place, answer, _) in answers {
-            let count = match answer {
-                Answer::Rejected => rejected,
-                Answer::Accepted => accepted,
+        let (rejected, accepted) = (of(Vote::Rejected), of(Vote::Accepted));
+        for (position, vote, _) in votes {
+            let count = match vote {
+                Vote::Rejected => rejected,
+                Vote::Accepted => accepted,
             };
             if count <= Dispute::VOTERS as u64 {
-                to_name.entry(place).or_default().push((number, answer));
+                to_name.entry(position).or_default().push((number, vote));
             }
         }
         let (kind, name, version) = subject;
@@ -196,12 +192,12 @@ impl<S: Answered> Votes<S> {
             return;
         }
         for (voter, connected) in &self.voters {
-            let given = connected.place.and_then(|place| to_name.get(&place));
-            for (number, answer) in given.into_iter().flatten() {
+            let given = connected.position.and_then(|position| to_name.get(&position));
+            for (number, vote) in given.into_iter().flatten() {
                 let Some(dispute) = disputes.get_mut(*number) else { continue };
-                match answer {
-                    Answer::Rejected => dispute.rejecting.push(*voter),
-                    Answer::Accepted => dispute.accepting.push(*voter),
+                match vote {
+                    Vote::Rejected => dispute.rejecting.push(*voter),
+                    Vote::Accepted => dispute.accepting.push(*voter),
                 }
             }
         }
@@ -212,7 +208,7 @@ impl<S: Answered> Votes<S> {
     }
 }
 
-impl Answered for ClientState {
+impl VoterState for ClientState {
     fn id(&self) -> u64 {
         self.id()
     }
@@ -226,12 +222,12 @@ impl Answered for ClientState {
         rejections.map(|(kind, resource)| (*kind, resource.name.clone(), resource.version))
     }
 
-    fn answer(&self, (kind, name, version): &Subject) -> Option<Answer> {
+    fn vote(&self, (kind, name, version): &Subject) -> Option<Vote> {
         let mut rejections = self.rejections().iter();
         if rejections.any(|(of, it)| of == kind && it.name == *name && it.version == *version) {
-            return Some(Answer::Rejected);
+            return Some(Vote::Rejected);
         }
-        self.holds(*kind, name, *version).then_some(Answer::Accepted)
+        self.holds(*kind, name, *version).then_some(Vote::Accepted)
     }
 }
 

@@ -64,8 +64,8 @@ impl Budget {
         self.used
     }
 
-    /// There is a fleet that takes so much, or would.
-    pub(crate) fn note(&mut self, name: &FleetName, bytes: u64) {
+    /// Sets how much a fleet takes, or would.
+    pub(crate) fn set_size(&mut self, name: &FleetName, bytes: u64) {
         let fresh = State::Fresh { last_use: 0 };
         let state = self.fleets.get(name).map_or(fresh, |account| account.state);
         let bytes = bytes.min(LARGEST);

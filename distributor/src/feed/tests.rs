@@ -1,5 +1,5 @@
 use super::*;
-use crate::view::{Seat, Who};
+use crate::view::{ClassHandle, ClientInfo};
 use bytes::Bytes;
 use heliograph_distributor_protocol::{Protocol, Request, Session};
 use heliograph_envoy::Message;
@@ -24,10 +24,10 @@ async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
     let (feed, fleets) = Feed::new(unclassed());
     let name = FleetName::new("default", "a");
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
-    let (_, news) = fleets.wait_for(&name).await.unwrap();
+    let (_, views_receiver) = fleets.wait_for(&name).await.unwrap();
     feed.retire(&name);
     feed.publish(snapshot("a", 3), SystemTime::UNIX_EPOCH).await;
-    assert!(news.borrow().is_some());
+    assert!(views_receiver.borrow().is_some());
 }
 
 #[tokio::test]
@@ -38,11 +38,11 @@ async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
     let stream = fleets.wait_for(&name).await.unwrap();
     feed.retire(&name);
     feed.publish(snapshot("b", 1), SystemTime::UNIX_EPOCH).await;
-    assert!(fleets.stage(&name).is_some());
+    assert!(fleets.state(&name).is_some());
     drop(stream);
     feed.publish(snapshot("c", 1), SystemTime::UNIX_EPOCH).await;
     feed.retire(&FleetName::new("default", "b"));
-    assert!(fleets.stage(&name).is_none());
+    assert!(fleets.state(&name).is_none());
     assert_eq!(fleets.all().len(), 1);
 }
 
@@ -54,9 +54,9 @@ fn with_cluster(fleet: &str) -> Arc<Snapshot> {
 }
 
 /// A client that asks for clusters, is told, and leaves.
-fn visit((fleet, news): (Arc<Fleet>, News)) {
-    let views = news.borrow().clone().unwrap();
-    let view = views.of(&Who::default(), &mut Seat::default());
+fn visit((fleet, views_receiver): (Arc<Fleet>, ViewsReceiver)) {
+    let views = views_receiver.borrow().clone().unwrap();
+    let view = views.of(&ClientInfo::default(), &mut ClassHandle::default());
     let mut session = Session::new(Protocol::Delta, view, fleet.transitions.clone());
     let type_url = ResourceType::Cluster.type_url().to_owned();
     let request = DeltaDiscoveryRequest { type_url, ..Default::default() };
@@ -73,16 +73,16 @@ async fn nothing_is_left_of_a_fleet_that_is_dropped() {
     let loaded = with_cluster("a");
     let (trace, bytes) = (Arc::downgrade(&loaded), loaded.bytes() as u64);
     feed.publish(loaded, SystemTime::UNIX_EPOCH).await;
-    visit(fleets.enter(&name).unwrap());
-    let place = feed.places.borrow()[&name].clone();
-    let fleet = Arc::downgrade(&place.fleet().unwrap());
-    assert!(place.drop_unused());
+    visit(fleets.subscribe(&name).unwrap());
+    let slot = feed.slots.borrow()[&name].clone();
+    let fleet = Arc::downgrade(&slot.fleet().unwrap());
+    assert!(slot.drop_unused());
     assert!(trace.upgrade().is_none(), "the snapshot is still somewhere");
     assert!(fleet.upgrade().is_none(), "what its streams shared is still somewhere");
-    let Some(Stage::Known { head, bytes: told }) = fleets.stage(&name) else {
+    let Some(FleetState::Known { head, bytes: known }) = fleets.state(&name) else {
         panic!("it is known")
     };
-    assert_eq!((head.sequence, told), (1, bytes));
+    assert_eq!((head.sequence, known), (1, bytes));
     assert!(fleets.all().is_empty());
 }
 
@@ -91,20 +91,20 @@ async fn a_fleet_with_a_stream_is_not_dropped_nor_one_that_is_waited_for() {
     let (feed, fleets) = Feed::new(unclassed());
     let name = FleetName::new("default", "a");
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
-    let place = feed.places.borrow()[&name].clone();
-    let stream = fleets.enter(&name).unwrap();
-    assert!(place.is_in_use() && !place.drop_unused());
+    let slot = feed.slots.borrow()[&name].clone();
+    let stream = fleets.subscribe(&name).unwrap();
+    assert!(slot.is_in_use() && !slot.drop_unused());
     drop(stream);
-    assert!(!place.is_in_use() && place.drop_unused());
-    assert!(fleets.enter(&name).is_none());
+    assert!(!slot.is_in_use() && slot.drop_unused());
+    assert!(fleets.subscribe(&name).is_none());
 
     let waiting = fleets.wait_for(&name);
     let mut waiting = std::pin::pin!(waiting);
     assert!(futures::poll!(&mut waiting).is_pending());
-    assert_eq!(feed.asked.next().await, BTreeSet::from([name.clone()]));
-    assert!(place.is_in_use() && !place.drop_unused());
+    assert_eq!(feed.requested.next().await, BTreeSet::from([name.clone()]));
+    assert!(slot.is_in_use() && !slot.drop_unused());
     feed.publish(snapshot("a", 2), SystemTime::UNIX_EPOCH).await;
-    let (fleet, _news) = waiting.await.unwrap();
+    let (fleet, _views_receiver) = waiting.await.unwrap();
     assert_eq!(fleet.head().unwrap().sequence, 2);
 }
 
@@ -113,22 +113,25 @@ async fn many_who_wait_for_a_fleet_ask_for_it_once_and_hear_at_once_that_it_cann
     let (feed, fleets) = Feed::new(unclassed());
     let name = FleetName::new("default", "a");
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
-    let place = feed.places.borrow()[&name].clone();
-    assert!(place.drop_unused());
+    let slot = feed.slots.borrow()[&name].clone();
+    assert!(slot.drop_unused());
     let mut waiting: Vec<_> = (0..100).map(|_| Box::pin(fleets.wait_for(&name))).collect();
     for waiting in &mut waiting {
         assert!(futures::poll!(waiting).is_pending());
     }
-    assert_eq!(feed.asked.next().await.len(), 1);
-    place.fail(&StoreError::Unavailable("no route to redis://10.0.0.1".into()));
+    assert_eq!(feed.requested.next().await.len(), 1);
+    slot.fail(&StoreError::Unavailable("no route to redis://10.0.0.1".into()));
     for waiting in waiting {
         let unserved = waiting.await.err();
         assert_eq!(unserved, Some(Unserved::StoreAway(name.clone())));
     }
     // Who comes now is told the same, and where the store is is nobody's business.
-    let told = fleets.wait_for(&name).await.err().unwrap().to_string();
-    assert!(told.contains("the store does not answer") && !told.contains("10.0.0.1"), "{told}");
-    assert!(place.drop_unused());
+    let message = fleets.wait_for(&name).await.err().unwrap().to_string();
+    assert!(
+        message.contains("the store does not answer") && !message.contains("10.0.0.1"),
+        "{message}"
+    );
+    assert!(slot.drop_unused());
     assert!(futures::poll!(Box::pin(fleets.wait_for(&name))).is_pending(), "it is tried again");
 }
 
@@ -141,8 +144,8 @@ async fn who_waits_for_a_load_does_not_wait_for_ever_but_for_a_publication_does(
     assert!(tokio::time::timeout(Duration::from_secs(3600), &mut waiting).await.is_err());
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     waiting.await.unwrap();
-    let place = feed.places.borrow()[&name].clone();
-    assert!(place.drop_unused());
+    let slot = feed.slots.borrow()[&name].clone();
+    assert!(slot.drop_unused());
     assert_eq!(fleets.wait_for(&name).await.err(), Some(Unserved::Late(name.clone())));
 }
 
@@ -152,12 +155,12 @@ async fn who_waits_for_a_fleet_that_is_retired_waits_for_its_return() {
     let (feed, fleets) = Feed::new(unclassed());
     let name = FleetName::new("default", "a");
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
-    assert!(feed.places.borrow()[&name].drop_unused());
+    assert!(feed.slots.borrow()[&name].drop_unused());
     let waiting = fleets.wait_for(&name);
     let mut waiting = std::pin::pin!(waiting);
     assert!(futures::poll!(&mut waiting).is_pending());
     feed.retire(&name);
-    assert!(fleets.stage(&name).is_none());
+    assert!(fleets.state(&name).is_none());
     assert!(futures::poll!(&mut waiting).is_pending());
     feed.publish(snapshot("a", 3), SystemTime::UNIX_EPOCH).await;
     waiting.await.unwrap();
@@ -215,7 +218,7 @@ impl Site {
         self.store.retire(retirement).await.unwrap();
     }
 
-    async fn enter(&self) -> (Arc<Fleet>, News) {
+    async fn enter(&self) -> (Arc<Fleet>, ViewsReceiver) {
         self.fleets.wait_for(&Self::name()).await.unwrap()
     }
 }
@@ -224,16 +227,19 @@ impl Site {
 async fn a_fleet_that_does_not_fit_is_loaded_for_its_streams_and_goes_with_the_last() {
     let mut site = Site::new().await;
     site.publish().await;
-    let (fleet, mut news) = site.enter().await;
+    let (fleet, mut views_receiver) = site.enter().await;
     site.publish().await;
     let newest = site.head;
-    news.wait_for(|views| views.as_ref().map(|views| views.head()) == newest).await.unwrap();
+    views_receiver
+        .wait_for(|views| views.as_ref().map(|views| views.head()) == newest)
+        .await
+        .unwrap();
     let trace = Arc::downgrade(&fleet);
-    drop((fleet, news));
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    drop((fleet, views_receiver));
+    let mut ticker = tokio::time::interval(CHECK_INTERVAL);
     let gone = async {
         while trace.strong_count() > 0 {
-            look.tick().await;
+            ticker.tick().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
@@ -245,19 +251,20 @@ async fn a_fleet_comes_back_to_streams_and_to_who_comes_after_them() {
     for stays in [true, false] {
         let mut site = Site::new().await;
         site.publish().await;
-        let (fleet, mut news) = site.enter().await;
+        let (fleet, mut views_receiver) = site.enter().await;
         site.retire().await;
-        news.wait_for(Option::is_none).await.unwrap();
+        views_receiver.wait_for(Option::is_none).await.unwrap();
         drop(fleet);
-        let stream = stays.then_some(news);
+        let stream = stays.then_some(views_receiver);
         site.publish().await;
         let head = site.head;
         let back = |views: &Option<Arc<Views>>| views.as_ref().map(|views| views.head()) == head;
-        if let Some(mut news) = stream {
-            news.wait_for(back).await.unwrap();
+        if let Some(mut views_receiver) = stream {
+            views_receiver.wait_for(back).await.unwrap();
         }
-        let (_, mut news) = site.enter().await;
-        let came = tokio::time::timeout(Duration::from_secs(60), news.wait_for(back)).await;
+        let (_, mut views_receiver) = site.enter().await;
+        let came =
+            tokio::time::timeout(Duration::from_secs(60), views_receiver.wait_for(back)).await;
         assert!(came.is_ok_and(|came| came.is_ok()), "with a stream that stays: {stays}");
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Trust {
 /// Says nothing of what was sent.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ApiError {
-    #[error("the Kubernetes API did not answer within {PATIENCE:?}")]
+    #[error("the Kubernetes API did not answer within {REQUEST_TIMEOUT:?}")]
     Timeout,
     #[error("the Kubernetes API cannot be reached: {0}")]
     Unreachable(#[from] std::io::Error),
@@ -52,7 +52,7 @@ pub(super) enum ApiError {
     Malformed,
 }
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const LARGEST_ANSWER: usize = 1 << 20;
 
 impl Api {
@@ -84,7 +84,7 @@ impl Api {
 
     async fn exchange(&self, method: Method, path: &str, body: String) -> Result<Bytes, ApiError> {
         let exchange = self.exchange_unbounded(method, path, body);
-        timeout(PATIENCE, exchange).await.map_err(|_| ApiError::Timeout)?
+        timeout(REQUEST_TIMEOUT, exchange).await.map_err(|_| ApiError::Timeout)?
     }
 
     /// A connection for each question, since a connection that is kept can be to a server that is gone. Who asks bounds how
@@ -127,20 +127,20 @@ impl Api {
 }
 
 impl Trust {
-    /// Of the authorities of the API server, and of the token that the distributor has itself.
-    pub(super) fn parse(authorities: &Content, token: &Content) -> Result<Self, FileError> {
+    /// Of the CA of the API server, and of the token that the distributor has itself.
+    pub(super) fn parse(ca: &Content, token: &Content) -> Result<Self, FileError> {
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(&authorities.bytes) {
-            let certificate = certificate.map_err(|error| authorities.wrong(error))?;
-            roots.add(certificate).map_err(|error| authorities.wrong(error))?;
+        for certificate in CertificateDer::pem_slice_iter(&ca.bytes) {
+            let certificate = certificate.map_err(|error| ca.wrong(error))?;
+            roots.add(certificate).map_err(|error| ca.wrong(error))?;
         }
         if roots.is_empty() {
-            return Err(authorities.wrong("has no certificate in PEM"));
+            return Err(ca.wrong("has no certificate in PEM"));
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(|error| authorities.wrong(error))?
+            .map_err(|error| ca.wrong(error))?
             .with_root_certificates(roots)
             .with_no_client_auth();
         let text = token.text()?.trim();

@@ -1,12 +1,12 @@
-use super::admission::Admission;
 use super::api::{Api, Trust};
+use super::authenticator::{AuthenticationMethods, Authenticator, Tokens};
 use super::cluster_keys::ClusterKeys;
-use super::gate::{Gate, Tokens, Ways};
 use super::jwt::{Expected, KeySet};
 use super::metrics::SecurityMetrics;
 use super::review::Reviewer;
+use super::review_admission::ReviewAdmission;
 use super::rules::{CONVENTION, Rules};
-use crate::followed::{FileError, Followed, Look};
+use crate::followed::{FileError, Followed, RefreshOutcome};
 use crate::tls::Material;
 use prometheus::Registry;
 use std::convert::Infallible;
@@ -118,7 +118,7 @@ pub enum SecurityError {
 
 /// What was made of the flags.
 pub(crate) struct Security {
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) tls: Option<Arc<Followed<Material>>>,
     keys: Option<Arc<Followed<KeySet>>>,
     cluster_keys: Option<Arc<ClusterKeys>>,
@@ -164,20 +164,20 @@ impl SecurityArgs {
                 let api = Arc::new(self.api(trust.clone())?);
                 let keys = Arc::new(ClusterKeys::new(api.clone(), metrics.clone()));
                 cluster_keys = Some(keys.clone());
-                let admission = Admission::new(audience.clone(), keys, rate, metrics.clone());
+                let admission = ReviewAdmission::new(audience.clone(), keys, rate, metrics.clone());
                 let reviewer = Reviewer::new(api, audience, fresh, admission, metrics.clone());
                 Some(Tokens::Kubernetes(Box::new(reviewer)))
             }
             _ => None,
         };
-        let ways = self.asks().then(|| Ways {
+        let methods = self.asks().then(|| AuthenticationMethods {
             certificates: tls.clone().filter(|_| self.xds_client_ca.is_some()),
             tokens,
             rules: rules.clone(),
             recheck,
         });
-        let gate = Arc::new(Gate::new(ways, metrics.clone()));
-        Ok(Security { gate, tls, keys, cluster_keys, trust, rules, metrics })
+        let authenticator = Arc::new(Authenticator::new(methods, metrics.clone()));
+        Ok(Security { authenticator, tls, keys, cluster_keys, trust, rules, metrics })
     }
 
     /// Whether clients are asked who they are.
@@ -291,30 +291,30 @@ impl Security {
     }
 
     async fn follow_files(self) -> Infallible {
-        let Self { gate: _, tls, keys, cluster_keys: _, trust, rules, metrics } = self;
-        let look = Arc::new(move || {
+        let Self { authenticator: _, tls, keys, cluster_keys: _, trust, rules, metrics } = self;
+        let refresh = Arc::new(move || {
             if let Some(tls) = &tls {
-                let look = tls.refresh();
-                if look == Look::Changed {
+                let outcome = tls.refresh();
+                if outcome == RefreshOutcome::Changed {
                     metrics.certificates(&tls.current());
                 }
-                metrics.files("tls", look == Look::Bad);
+                metrics.files("tls", outcome == RefreshOutcome::Bad);
             }
             if let Some(keys) = &keys {
-                metrics.files("jwks", keys.refresh() == Look::Bad);
+                metrics.files("jwks", keys.refresh() == RefreshOutcome::Bad);
             }
             if let Some(trust) = &trust {
-                metrics.files("kubernetes", trust.refresh() == Look::Bad);
+                metrics.files("kubernetes", trust.refresh() == RefreshOutcome::Bad);
             }
-            metrics.files("access", rules.refresh() == Look::Bad);
+            metrics.files("access", rules.refresh() == RefreshOutcome::Bad);
         });
         let mut ticks = interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let look = look.clone();
+            let refresh = refresh.clone();
             // A mount can hang, and streams must not.
-            if let Err(error) = tokio::task::spawn_blocking(move || look()).await {
+            if let Err(error) = tokio::task::spawn_blocking(move || refresh()).await {
                 tracing::warn!(%error, "cannot look at the files of the xDS port, trying again");
             }
         }

@@ -1,7 +1,7 @@
 use super::certificate::Peer;
-use super::guarded::Guarded;
+use super::expiring_body::ExpiringBody;
 use super::voter::voter;
-use super::{Gate, Identity, Proven};
+use super::{Authenticator, Identity, Proven};
 use bytes::Bytes;
 use heliograph_snapshot::FleetName;
 use heliograph_store::Voter;
@@ -21,16 +21,16 @@ pub(crate) struct Caller(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    gate: Arc<Gate>,
+    authenticator: Arc<Authenticator>,
     proven: Proven,
     credential: Credential,
-    /// In how long the credential is to be looked at again; `None` for nobody, who has none.
-    next_look: Option<Duration>,
+    /// In how long the credential is to be checked again; `None` without authentication.
+    next_check: Option<Duration>,
     /// What it reads, once it has named it and may.
     fleet: OnceLock<FleetName>,
 }
 
-/// What a client showed, kept so that it can be looked at again while its stream lives.
+/// What a client showed, kept so that it can be checked again while its stream lives.
 #[derive(Clone)]
 pub(super) enum Credential {
     /// Nothing was asked for.
@@ -42,13 +42,13 @@ pub(super) enum Credential {
 
 impl Caller {
     pub(super) fn new(
-        gate: Arc<Gate>,
+        authenticator: Arc<Authenticator>,
         proven: Proven,
         credential: Credential,
-        next_look: Option<Duration>,
+        next_check: Option<Duration>,
     ) -> Self {
         let fleet = OnceLock::new();
-        Self(Arc::new(Inner { gate, proven, credential, next_look, fleet }))
+        Self(Arc::new(Inner { authenticator, proven, credential, next_check, fleet }))
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -63,32 +63,32 @@ impl Caller {
 
     /// Whether it may read this fleet, which it named, by the rules of now: they may have changed since it called.
     pub(crate) fn admit(&self, fleet: &FleetName) -> Result<(), Status> {
-        self.0.gate.check(self.identity(), fleet)?;
+        self.0.authenticator.check(self.identity(), fleet)?;
         // A stream names one fleet, and a caller is of one stream.
         let _ = self.0.fleet.set(fleet.clone());
         Ok(())
     }
 
     /// The body of a stream, which ends when its caller may no longer read it.
-    pub(crate) fn guard<B>(self, body: B) -> Body
+    pub(crate) fn limit_body<B>(self, body: B) -> Body
     where
         B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
     {
-        match self.0.next_look {
+        match self.0.next_check {
             None => Body::new(body),
-            Some(_) => Body::new(Guarded::new(body, self)),
+            Some(_) => Body::new(ExpiringBody::new(body, self)),
         }
     }
 
     /// Why this caller may no longer read, when that comes.
     pub(super) async fn lapse(self) -> Status {
-        let Inner { gate, credential, next_look, fleet, .. } = &*self.0;
-        let mut next_look = *next_look;
+        let Inner { authenticator, credential, next_check, fleet, .. } = &*self.0;
+        let mut next_check = *next_check;
         loop {
-            let Some(wait) = next_look else { return std::future::pending().await };
+            let Some(wait) = next_check else { return std::future::pending().await };
             sleep(wait).await;
-            match gate.look_again(credential, fleet.get()).await {
-                Ok(next) => next_look = next,
+            match authenticator.check_again(credential, fleet.get()).await {
+                Ok(next) => next_check = next,
                 Err(status) => return status,
             }
         }

@@ -15,9 +15,9 @@ pub(crate) struct Peer {
     leave: CancellationToken,
 }
 
-/// What a certificate says of its owner.
+/// The identity in a certificate, and until when it is valid.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct CertificateOwner {
     pub(super) identity: Identity,
     pub(super) valid_until: SystemTime,
 }
@@ -61,7 +61,7 @@ impl Peer {
 
 /// The owner of a certificate that was verified. A SPIFFE URI is the whole identity: DNS names beside it say where the
 /// workload is reached, not who it is.
-pub(super) fn owner(certificate: &[u8]) -> Result<Owner, NoOwner> {
+pub(super) fn owner(certificate: &[u8]) -> Result<CertificateOwner, NoOwner> {
     let certificate = Certificate::from_der(certificate).map_err(|_| NoOwner::Unreadable)?;
     let names = match certificate.tbs_certificate.get::<SubjectAltName>() {
         Ok(Some((_, SubjectAltName(names)))) => names,
@@ -82,7 +82,7 @@ pub(super) fn owner(certificate: &[u8]) -> Result<Owner, NoOwner> {
         [uri] => Identity::of_spiffe(uri).ok_or(NoOwner::Unnamed)?,
         _ => return Err(NoOwner::Ambiguous),
     };
-    Ok(Owner { identity, valid_until: valid_until(&certificate) })
+    Ok(CertificateOwner { identity, valid_until: valid_until(&certificate) })
 }
 
 /// When a certificate ends.

@@ -1,4 +1,4 @@
-use super::gate::Reason;
+use super::authenticator::Reason;
 use crate::tls::{HandshakeError, Material};
 use heliograph_shared::telemetry::from_zero;
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
@@ -18,7 +18,7 @@ pub(crate) enum Review {
     Offline,
 }
 
-/// What is counted of who comes and who is turned away.
+/// Counts callers that are authenticated and refused.
 #[derive(Clone, Debug)]
 pub(crate) struct SecurityMetrics {
     expiry: IntGaugeVec,
@@ -100,7 +100,7 @@ impl SecurityMetrics {
             self.expiry.with_label_values(&[label]).set(seconds);
         };
         set("server", material.expires());
-        if let Some(at) = material.authorities_expire() {
+        if let Some(at) = material.ca_expires() {
             set("client-ca", at);
         }
     }

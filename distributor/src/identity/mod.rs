@@ -1,33 +1,33 @@
 //! Who a client is, and which fleets it may read.
 //!
-//! The way of a call: `gate` takes what the client shows, a certificate or a token, and makes an [`Identity`] of it
+//! The way of a call: `authenticator` reads the credential of the client, a certificate or a token, and makes an [`Identity`] of it
 //! (`certificate`, `jwt`, `review`); `rules` say which fleets that identity may read, before anything that the client
 //! says of itself is looked at; the [`Caller`] that comes out goes with the call, and is asked when the client names its
-//! fleet. `guarded` looks again while the stream lives.
+//! fleet. `expiring_body` checks again while the stream lives.
 
-mod admission;
 mod api;
 mod args;
+mod authenticator;
 mod caller;
 mod certificate;
 mod cluster_keys;
-mod gate;
-mod guarded;
+mod expiring_body;
 mod jwt;
 mod metrics;
 mod pattern;
 mod review;
+mod review_admission;
+mod review_queue;
 mod reviews;
 mod rules;
 mod shares;
-mod turns;
 mod voter;
 
 pub(crate) use args::Security;
 pub use args::{SecurityArgs, SecurityError};
+pub(crate) use authenticator::Authenticator;
 pub(crate) use caller::Caller;
 pub(crate) use certificate::{Peer, expiry};
-pub(crate) use gate::Gate;
 
 use std::fmt;
 use std::sync::Arc;

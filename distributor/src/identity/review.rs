@@ -1,10 +1,10 @@
 //! Tokens of Kubernetes ServiceAccounts, judged by who issued them: a TokenReview by the API server.
 
-use super::admission::{Admission, NotAdmitted};
 use super::api::{Api, ApiError};
 use super::jwt::{TokenRefused, Unproven};
 use super::metrics::{Review, SecurityMetrics};
-use super::reviews::{Judged, Reviews};
+use super::review_admission::{NotReviewed, ReviewAdmission};
+use super::reviews::{CachedReview, Reviews};
 use super::{Identity, Proven};
 use serde::Deserialize;
 use serde_json::json;
@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 
-/// Asks the API server about tokens, and remembers what it said.
+/// Asks the API server about tokens, and caches the results.
 pub(super) struct Reviewer {
     api: Arc<Api>,
     audience: String,
     reviews: Mutex<Reviews>,
     /// Which tokens that nobody has seen are asked about: they may be made up.
-    admission: Admission,
+    admission: ReviewAdmission,
     /// So many questions at once about those that are known, which wait for no new one when their stream is looked at again.
     known: Semaphore,
     /// When it last did not answer, if it has not since.
@@ -27,7 +27,7 @@ pub(super) struct Reviewer {
     metrics: SecurityMetrics,
 }
 
-/// Somebody whom the API server knows.
+/// A caller that the API server knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reviewed {
     pub(super) proven: Proven,
@@ -48,7 +48,7 @@ pub(super) enum ReviewRefused {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenReview {
     status: Status,
 }
 
@@ -90,7 +90,7 @@ impl Reviewer {
         api: Arc<Api>,
         audience: String,
         fresh: Duration,
-        admission: Admission,
+        admission: ReviewAdmission,
         metrics: SecurityMetrics,
     ) -> Self {
         Self {
@@ -120,34 +120,34 @@ impl Reviewer {
 
     async fn reviewed(&self, token: &str, from: IpAddr) -> Result<Reviewed, ReviewRefused> {
         let key = blake3::hash(token.as_bytes());
-        if let Some(outcome) = self.known_already(&key) {
+        if let Some(outcome) = self.cached_outcome(&key) {
             return outcome;
         }
         // Whoever makes tokens up must take the trouble to make them look like one.
         let unproven = Unproven::read(token)
             .ok_or_else(|| ReviewRefused::Refused("it is no JSON Web Token".to_owned()))?;
-        if self.remembered(&key, Reviews::trusted).is_some() {
+        if self.cached_review(&key, Reviews::trusted).is_some() {
             // It is never closed.
             let _turn = self.known.acquire().await;
             // Another may have asked the same meanwhile, or in vain.
-            return match self.known_already(&key) {
+            return match self.cached_outcome(&key) {
                 Some(outcome) => outcome,
-                None => self.ask_and_remember(token, key, &unproven).await,
+                None => self.ask_and_cache(token, key, &unproven).await,
             };
         }
-        let admitted = self.admission.admit(token, from).await?;
-        if let Some(outcome) = self.known_already(&key) {
-            admitted.give_back();
+        let permit = self.admission.admit(token, from).await?;
+        if let Some(outcome) = self.cached_outcome(&key) {
+            permit.give_back();
             return outcome;
         }
-        let outcome = self.ask_and_remember(token, key, &unproven).await;
+        let outcome = self.ask_and_cache(token, key, &unproven).await;
         if matches!(outcome, Err(ReviewRefused::Refused(_))) {
-            admitted.refused();
+            permit.refused();
         }
         outcome
     }
 
-    async fn ask_and_remember(
+    async fn ask_and_cache(
         &self,
         token: &str,
         key: blake3::Hash,
@@ -161,14 +161,14 @@ impl Reviewer {
         });
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         match asked {
-            Ok(verdict) => {
+            Ok(result) => {
                 *failed = None;
                 drop(failed);
                 let expires = unproven.expires;
-                let judged = Judged { verdict, at: SystemTime::now(), expires };
+                let cached = CachedReview { result, at: SystemTime::now(), expires };
                 let mut reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
-                reviews.remember(key, judged.clone());
-                judged.into_outcome()
+                reviews.insert(key, cached.clone());
+                cached.into_outcome()
             }
             Err(error) => {
                 let words: Arc<str> = error.to_string().into();
@@ -179,10 +179,10 @@ impl Reviewer {
         }
     }
 
-    /// What can be said without a question: what was said lately, or just after a failure, what holds without an answer.
-    fn known_already(&self, key: &blake3::Hash) -> Option<Result<Reviewed, ReviewRefused>> {
-        if let Some(judged) = self.remembered(key, Reviews::fresh) {
-            return Some(judged.into_outcome());
+    /// The outcome without a question: of a recent review, or just after a failure, of a review that is still trusted.
+    fn cached_outcome(&self, key: &blake3::Hash) -> Option<Result<Reviewed, ReviewRefused>> {
+        if let Some(cached) = self.cached_review(key, Reviews::fresh) {
+            return Some(cached.into_outcome());
         }
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (_, words) = failed.filter(|(at, _)| at.elapsed() < PAUSE)?;
@@ -190,17 +190,17 @@ impl Reviewer {
     }
 
     fn without_asking(&self, key: &blake3::Hash, failure: &str) -> Result<Reviewed, ReviewRefused> {
-        match self.remembered(key, Reviews::trusted) {
-            Some(judged) => judged.into_outcome(),
+        match self.cached_review(key, Reviews::trusted) {
+            Some(cached) => cached.into_outcome(),
             None => Err(ReviewRefused::Away(failure.to_owned())),
         }
     }
 
-    fn remembered(
+    fn cached_review(
         &self,
         key: &blake3::Hash,
-        which: fn(&Reviews, &blake3::Hash, SystemTime) -> Option<Judged>,
-    ) -> Option<Judged> {
+        which: fn(&Reviews, &blake3::Hash, SystemTime) -> Option<CachedReview>,
+    ) -> Option<CachedReview> {
         let reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
         which(&reviews, key, SystemTime::now())
     }
@@ -211,21 +211,21 @@ impl Reviewer {
             "kind": "TokenReview",
             "spec": { "token": token, "audiences": [self.audience] },
         });
-        let answer: Answer = self.api.post(PATH, &question).await?;
-        Ok(judge(answer.status, &self.audience))
+        let answer: TokenReview = self.api.post(PATH, &question).await?;
+        Ok(evaluate(answer.status, &self.audience))
     }
 }
 
-impl From<NotAdmitted> for ReviewRefused {
-    fn from(not_admitted: NotAdmitted) -> Self {
-        match not_admitted {
-            NotAdmitted::Refused(refused) => Self::Offline(refused),
-            NotAdmitted::Later(why) => Self::Away(why.to_owned()),
+impl From<NotReviewed> for ReviewRefused {
+    fn from(not_reviewed: NotReviewed) -> Self {
+        match not_reviewed {
+            NotReviewed::Refused(refused) => Self::Offline(refused),
+            NotReviewed::Later(why) => Self::Away(why.to_owned()),
         }
     }
 }
 
-fn judge(status: Status, audience: &str) -> Result<Proven, String> {
+fn evaluate(status: Status, audience: &str) -> Result<Proven, String> {
     let Status { authenticated, audiences, user, error } = status;
     if !authenticated {
         // Its words are about the token and do not hold it; they are a client's to read, so they are short.
@@ -248,8 +248,8 @@ fn judge(status: Status, audience: &str) -> Result<Proven, String> {
 mod tests {
     use super::*;
 
-    fn judged(status: serde_json::Value) -> Result<Proven, String> {
-        judge(serde_json::from_value(status).unwrap(), "heliograph")
+    fn evaluated(status: serde_json::Value) -> Result<Proven, String> {
+        evaluate(serde_json::from_value(status).unwrap(), "heliograph")
     }
 
     #[test]
@@ -259,11 +259,11 @@ mod tests {
             "user": { "username": "system:serviceaccount:edge:envoy", "groups": ["x"] },
         });
         let account = Identity::ServiceAccount { namespace: "edge".into(), name: "envoy".into() };
-        assert_eq!(judged(good.clone()), Ok(account.clone().into()));
+        assert_eq!(evaluated(good.clone()), Ok(account.clone().into()));
         let mut in_pod = good.clone();
         in_pod["user"]["extra"] = json!({ "authentication.kubernetes.io/pod-uid": ["f3c2"] });
         let expected = Proven { identity: account, pod: Some("f3c2".into()) };
-        assert_eq!(judged(in_pod), Ok(expected));
+        assert_eq!(evaluated(in_pod), Ok(expected));
         for (field, value, expected) in [
             ("authenticated", json!(false), "not valid"),
             ("audiences", json!([]), "audience"),
@@ -273,13 +273,13 @@ mod tests {
         ] {
             let mut status = good.clone();
             status[field] = value;
-            let refused = judged(status).unwrap_err();
+            let refused = evaluated(status).unwrap_err();
             assert!(refused.contains(expected), "{refused}");
         }
         assert_eq!(
-            judged(json!({ "error": "token\nhas expired" })),
+            evaluated(json!({ "error": "token\nhas expired" })),
             Err("tokenhas expired".into())
         );
-        assert_eq!(judged(json!({})), Err("it is not valid".into()));
+        assert_eq!(evaluated(json!({})), Err("it is not valid".into()));
     }
 }

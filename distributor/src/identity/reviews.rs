@@ -3,34 +3,34 @@ use super::review::{ReviewRefused, Reviewed};
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-/// What the API server said of tokens, by their hash. Refusals are apart: whoever makes up tokens must not push out those
-/// who are known.
+/// The results of token reviews, by the hash of the token. Refusals are apart: made-up tokens must not push out those that
+/// are known.
 pub(super) struct Reviews {
     /// How long an answer spares a question.
     fresh: Duration,
-    known: Remembered,
-    refused: Remembered,
+    known: RecentReviews,
+    refused: RecentReviews,
 }
 
-/// What was said, and when.
+/// The result of a review, and when it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Judged {
-    pub(super) verdict: Result<Proven, String>,
+pub(super) struct CachedReview {
+    pub(super) result: Result<Proven, String>,
     pub(super) at: SystemTime,
-    /// When the token ends, as it says of itself. What was said of it holds no longer than that.
+    /// When the token ends, as it claims. The result holds no longer than that.
     pub(super) expires: Option<SystemTime>,
 }
 
 /// The newest of many.
 #[derive(Default)]
-struct Remembered {
+struct RecentReviews {
     /// Becomes `older` whole when it is full, so that the oldest are forgotten without being looked for.
-    newer: HashMap<blake3::Hash, Judged>,
-    older: HashMap<blake3::Hash, Judged>,
+    newer: HashMap<blake3::Hash, CachedReview>,
+    older: HashMap<blake3::Hash, CachedReview>,
 }
 
 /// Of each kind at most; some hundred bytes each.
-const MOST: usize = 60_000;
+const MAX_REVIEWS: usize = 60_000;
 /// How long at most a refusal does: its owner may hammer, and a new account may need a moment to be known.
 const FRESH_REFUSAL: Duration = Duration::from_secs(10);
 /// How long who was known is taken to be so while the API server is away.
@@ -38,37 +38,37 @@ const TRUSTED: Duration = Duration::from_secs(3600);
 
 impl Reviews {
     pub(super) fn new(fresh: Duration) -> Self {
-        Self { fresh, known: Remembered::default(), refused: Remembered::default() }
+        Self { fresh, known: RecentReviews::default(), refused: RecentReviews::default() }
     }
 
-    pub(super) fn remember(&mut self, key: blake3::Hash, judged: Judged) {
-        if judged.verdict.is_ok() {
+    pub(super) fn insert(&mut self, key: blake3::Hash, cached: CachedReview) {
+        if cached.result.is_ok() {
             self.refused.forget(&key);
-            self.known.insert(key, judged);
+            self.known.insert(key, cached);
         } else {
             self.known.forget(&key);
-            self.refused.insert(key, judged);
+            self.refused.insert(key, cached);
         }
     }
 
     /// What need not be asked again.
-    pub(super) fn fresh(&self, key: &blake3::Hash, now: SystemTime) -> Option<Judged> {
+    pub(super) fn fresh(&self, key: &blake3::Hash, now: SystemTime) -> Option<CachedReview> {
         let known = self.known.younger(key, now, self.fresh);
         known.or_else(|| self.refused.younger(key, now, self.fresh.min(FRESH_REFUSAL)))
     }
 
     /// What holds where nobody can be asked.
-    pub(super) fn trusted(&self, key: &blake3::Hash, now: SystemTime) -> Option<Judged> {
+    pub(super) fn trusted(&self, key: &blake3::Hash, now: SystemTime) -> Option<CachedReview> {
         self.known.younger(key, now, TRUSTED)
     }
 }
 
-impl Remembered {
-    fn insert(&mut self, key: blake3::Hash, judged: Judged) {
-        if self.newer.len() >= MOST / 2 {
+impl RecentReviews {
+    fn insert(&mut self, key: blake3::Hash, cached: CachedReview) {
+        if self.newer.len() >= MAX_REVIEWS / 2 {
             self.older = std::mem::take(&mut self.newer);
         }
-        self.newer.insert(key, judged);
+        self.newer.insert(key, cached);
     }
 
     fn forget(&mut self, key: &blake3::Hash) {
@@ -76,21 +76,21 @@ impl Remembered {
         self.older.remove(key);
     }
 
-    fn younger(&self, key: &blake3::Hash, now: SystemTime, age: Duration) -> Option<Judged> {
-        let judged = self.newer.get(key).or_else(|| self.older.get(key))?;
+    fn younger(&self, key: &blake3::Hash, now: SystemTime, age: Duration) -> Option<CachedReview> {
+        let cached = self.newer.get(key).or_else(|| self.older.get(key))?;
         // What is from the future, because a clock was set back, must not last.
-        let found = now.duration_since(judged.at).unwrap_or(TRUSTED);
-        let has_ended = judged.expires.is_some_and(|expires| expires <= now);
-        (found < age && !has_ended).then(|| judged.clone())
+        let found = now.duration_since(cached.at).unwrap_or(TRUSTED);
+        let has_ended = cached.expires.is_some_and(|expires| expires <= now);
+        (found < age && !has_ended).then(|| cached.clone())
     }
 }
 
-impl Judged {
+impl CachedReview {
     pub(super) fn into_outcome(self) -> Result<Reviewed, ReviewRefused> {
-        let Self { verdict, at, expires } = self;
+        let Self { result, at, expires } = self;
         let trusted = at + TRUSTED;
         let valid_until = expires.map_or(trusted, |expires| expires.min(trusted));
-        match verdict {
+        match result {
             Ok(proven) => Ok(Reviewed { proven, valid_until }),
             Err(reason) => Err(ReviewRefused::Refused(reason)),
         }
@@ -110,33 +110,33 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    fn known(seconds: u64) -> Judged {
+    fn known(seconds: u64) -> CachedReview {
         let identity = Identity::ServiceAccount { namespace: "edge".into(), name: "envoy".into() };
-        Judged { verdict: Ok(identity.into()), at: at(seconds), expires: None }
+        CachedReview { result: Ok(identity.into()), at: at(seconds), expires: None }
     }
 
-    fn refused(seconds: u64) -> Judged {
-        Judged { verdict: Err("no".into()), at: at(seconds), expires: None }
+    fn refused(seconds: u64) -> CachedReview {
+        CachedReview { result: Err("no".into()), at: at(seconds), expires: None }
     }
 
     #[test]
     fn nothing_holds_for_longer_than_the_token() {
         let mut reviews = Reviews::new(Duration::from_secs(30));
-        let short = Judged { expires: Some(at(20)), ..known(0) };
-        reviews.remember(key(1), short.clone());
+        let short = CachedReview { expires: Some(at(20)), ..known(0) };
+        reviews.insert(key(1), short.clone());
         assert_eq!(reviews.fresh(&key(1), at(19)), Some(short.clone()));
         assert_eq!(reviews.fresh(&key(1), at(20)), None);
         assert_eq!(reviews.trusted(&key(1), at(20)), None, "nor while nobody can be asked");
         assert_eq!(short.into_outcome().unwrap().valid_until, at(20));
         // A token cannot make itself be trusted for longer.
-        let long = Judged { expires: Some(at(1_000_000)), ..known(0) };
+        let long = CachedReview { expires: Some(at(1_000_000)), ..known(0) };
         assert_eq!(long.into_outcome().unwrap().valid_until, at(3600));
     }
 
     #[test]
     fn an_answer_is_fresh_for_a_while_and_trusted_for_longer() {
         let mut reviews = Reviews::new(Duration::from_secs(30));
-        reviews.remember(key(1), known(0));
+        reviews.insert(key(1), known(0));
         assert_eq!(reviews.fresh(&key(1), at(29)), Some(known(0)));
         assert_eq!(reviews.fresh(&key(1), at(30)), None);
         assert_eq!(reviews.trusted(&key(1), at(3599)), Some(known(0)));
@@ -153,7 +153,7 @@ mod tests {
     fn a_refusal_is_fresh_for_a_moment_and_never_trusted() {
         let mut reviews = Reviews::new(Duration::from_secs(30));
         let refused = refused(0);
-        reviews.remember(key(1), refused.clone());
+        reviews.insert(key(1), refused.clone());
         assert_eq!(reviews.fresh(&key(1), at(9)), Some(refused.clone()));
         assert_eq!(reviews.fresh(&key(1), at(10)), None);
         assert_eq!(reviews.trusted(&key(1), at(0)), None);
@@ -163,31 +163,31 @@ mod tests {
     #[test]
     fn who_is_refused_later_is_no_longer_trusted() {
         let mut reviews = Reviews::new(Duration::from_secs(30));
-        reviews.remember(key(1), known(0));
+        reviews.insert(key(1), known(0));
         let refused = refused(40);
-        reviews.remember(key(1), refused.clone());
+        reviews.insert(key(1), refused.clone());
         assert_eq!(reviews.fresh(&key(1), at(41)), Some(refused));
         assert_eq!(reviews.trusted(&key(1), at(41)), None);
-        reviews.remember(key(1), known(60));
+        reviews.insert(key(1), known(60));
         assert_eq!(reviews.fresh(&key(1), at(61)), Some(known(60)));
     }
 
     #[test]
     fn no_more_than_so_many_are_remembered() {
         let mut reviews = Reviews::new(Duration::from_secs(30));
-        for number in 0..2 * MOST {
-            reviews.remember(key(number), known(0));
+        for number in 0..2 * MAX_REVIEWS {
+            reviews.insert(key(number), known(0));
         }
-        let count = |kind: &Remembered| kind.newer.len() + kind.older.len();
-        assert!(count(&reviews.known) <= MOST);
-        let newest = key(2 * MOST - 1);
+        let count = |kind: &RecentReviews| kind.newer.len() + kind.older.len();
+        assert!(count(&reviews.known) <= MAX_REVIEWS);
+        let newest = key(2 * MAX_REVIEWS - 1);
         assert!(reviews.fresh(&newest, at(0)).is_some());
-        assert!(reviews.fresh(&key(2 * MOST - MOST / 2), at(0)).is_some());
+        assert!(reviews.fresh(&key(2 * MAX_REVIEWS - MAX_REVIEWS / 2), at(0)).is_some());
         assert!(reviews.fresh(&key(0), at(0)).is_none());
-        for number in 2 * MOST..4 * MOST {
-            reviews.remember(key(number), refused(0));
+        for number in 2 * MAX_REVIEWS..4 * MAX_REVIEWS {
+            reviews.insert(key(number), refused(0));
         }
-        assert!(count(&reviews.refused) <= MOST);
+        assert!(count(&reviews.refused) <= MAX_REVIEWS);
         assert!(reviews.trusted(&newest, at(0)).is_some(), "made-up tokens push nobody out");
     }
 }

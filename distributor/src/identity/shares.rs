@@ -5,10 +5,10 @@ use std::time::Duration;
 
 /// Shares the reviews of new tokens out among the addresses that ask for them. Decides, and knows no clock and no socket.
 ///
-/// An address may take a turn while it took fewer in the last second than are left. One that asks alone gets all of them, a
+/// An address may acquire a turn while it had fewer in the last second than are left. One that asks alone gets all of them, a
 /// few get equal parts, and what is left is always enough for an address that comes new.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct ReviewShares {
     turns: Bucket,
     /// So many are for tokens that a key of the cluster has signed.
     reserved: f64,
@@ -69,7 +69,7 @@ const MOST_SOURCES: usize = 20_000;
 /// How often addresses that are quiet are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
-impl Shares {
+impl ReviewShares {
     /// `rate` is of turns per second, of all addresses together.
     pub(super) fn new(rate: u32) -> Self {
         Self {
@@ -81,8 +81,8 @@ impl Shares {
         }
     }
 
-    /// Takes a turn, if this address may have one. `now` counts from the start of the replica.
-    pub(super) fn take(
+    /// Acquires a turn, if this address may have one. `now` counts from the start of the replica.
+    pub(super) fn acquire(
         &mut self,
         address: IpAddr,
         precheck: Precheck,
@@ -101,7 +101,7 @@ impl Shares {
             return Err(Withheld::Share);
         }
         *taken += 1.0;
-        self.turns.take(now);
+        self.turns.acquire(now);
         self.set(address, source);
         Ok(())
     }
@@ -212,13 +212,13 @@ mod tests {
     }
 
     /// How many turns it gets of so many that it asks for.
-    fn taken(shares: &mut Shares, address: IpAddr, asked: usize, now: Duration) -> usize {
-        (0..asked).filter(|_| shares.take(address, NoKeys, now).is_ok()).count()
+    fn taken(shares: &mut ReviewShares, address: IpAddr, asked: usize, now: Duration) -> usize {
+        (0..asked).filter(|_| shares.acquire(address, NoKeys, now).is_ok()).count()
     }
 
     #[test]
     fn one_address_alone_gets_all_turns() {
-        let mut shares = Shares::new(500);
+        let mut shares = ReviewShares::new(500);
         let taken: usize = (0..10_000).map(|ms| taken(&mut shares, FLOODING, 10, at(ms))).sum();
         assert!((4_700..=5_500).contains(&taken), "{taken} in ten seconds");
     }
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn an_address_that_comes_new_finds_turns_left() {
         for flooding in [1, 20, 100] {
-            let mut shares = Shares::new(500);
+            let mut shares = ReviewShares::new(500);
             for ms in 0..5_000 {
                 for last in 0..flooding {
                     taken(&mut shares, IpAddr::from([192, 0, 2, last]), 2, at(ms));
@@ -234,7 +234,11 @@ mod tests {
                 // Again and again another one.
                 if ms % 100 == 50 {
                     let new = IpAddr::from([198, 51, 100, (ms / 100) as u8]);
-                    assert_eq!(shares.take(new, NoKeys, at(ms)), Ok(()), "{flooding} flood, {ms}");
+                    assert_eq!(
+                        shares.acquire(new, NoKeys, at(ms)),
+                        Ok(()),
+                        "{flooding} flood, {ms}"
+                    );
                 }
             }
         }
@@ -242,7 +246,7 @@ mod tests {
 
     #[test]
     fn all_together_take_no_more_than_the_rate() {
-        let mut shares = Shares::new(50);
+        let mut shares = ReviewShares::new(50);
         let mut sum = 0;
         for ms in 0..10_000 {
             sum +=
@@ -253,107 +257,107 @@ mod tests {
 
     #[test]
     fn what_the_cluster_signed_has_turns_of_its_own() {
-        let mut shares = Shares::new(10);
+        let mut shares = ReviewShares::new(10);
         for last in 0..=255 {
-            let _ = shares.take(IpAddr::from([192, 0, 2, last]), UnknownKey, at(0));
+            let _ = shares.acquire(IpAddr::from([192, 0, 2, last]), UnknownKey, at(0));
         }
-        assert_eq!(shares.take(NEW, UnknownKey, at(0)), Err(Withheld::Share));
-        assert_eq!(shares.take(NEW, Signed, at(0)), Ok(()));
-        assert_eq!(shares.take(FLOODING, Signed, at(0)), Ok(()), "also behind the same address");
+        assert_eq!(shares.acquire(NEW, UnknownKey, at(0)), Err(Withheld::Share));
+        assert_eq!(shares.acquire(NEW, Signed, at(0)), Ok(()));
+        assert_eq!(shares.acquire(FLOODING, Signed, at(0)), Ok(()), "also behind the same address");
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_address() {
-        let mut shares = Shares::new(4);
+        let mut shares = ReviewShares::new(4);
         for host in 0..100_u16 {
             let address = IpAddr::from([0x2001, 0xdb8, 0, 1, host, 2, 3, 4]);
-            let _ = shares.take(address, NoKeys, at(0));
+            let _ = shares.acquire(address, NoKeys, at(0));
         }
         assert_eq!(shares.sources.len(), 1);
         let new = IpAddr::from([0x2001, 0xdb8, 0, 2, 0, 0, 0, 1]);
-        assert_eq!(shares.take(new, NoKeys, at(0)), Ok(()));
+        assert_eq!(shares.acquire(new, NoKeys, at(0)), Ok(()));
     }
 
-    fn refuse(shares: &mut Shares, count: u32, precheck: Precheck, now: Duration) {
+    fn refuse(shares: &mut ReviewShares, count: u32, precheck: Precheck, now: Duration) {
         for _ in 0..count {
-            shares.take(FLOODING, precheck, now).unwrap();
+            shares.acquire(FLOODING, precheck, now).unwrap();
             shares.refused(FLOODING, precheck, now);
         }
     }
 
     #[test]
     fn who_is_refused_again_and_again_waits_longer_each_time() {
-        let mut shares = Shares::new(500);
+        let mut shares = ReviewShares::new(500);
         let mut now = at(0);
         for seconds in [1, 2, 4, 8, 10, 10, 10] {
             refuse(&mut shares, REFUSED_BEFORE_PENALTY, NoKeys, now);
             let end = now + Duration::from_secs(seconds);
             let penalty = Err(Withheld::Penalty);
-            assert_eq!(shares.take(FLOODING, NoKeys, end - at(1)), penalty, "{seconds}");
+            assert_eq!(shares.acquire(FLOODING, NoKeys, end - at(1)), penalty, "{seconds}");
             assert_eq!(
-                shares.take(FLOODING, Signed, end - at(1)),
+                shares.acquire(FLOODING, Signed, end - at(1)),
                 Ok(()),
                 "what is signed goes on"
             );
-            assert_eq!(shares.take(NEW, NoKeys, end - at(1)), Ok(()));
+            assert_eq!(shares.acquire(NEW, NoKeys, end - at(1)), Ok(()));
             now = end;
         }
-        shares.take(FLOODING, NoKeys, now).unwrap();
+        shares.acquire(FLOODING, NoKeys, now).unwrap();
     }
 
     #[test]
     fn a_good_token_ends_the_penalty_of_its_address() {
-        let mut shares = Shares::new(500);
+        let mut shares = ReviewShares::new(500);
         refuse(&mut shares, REFUSED_BEFORE_PENALTY, NoKeys, at(0));
-        assert_eq!(shares.take(FLOODING, NoKeys, at(1)), Err(Withheld::Penalty));
+        assert_eq!(shares.acquire(FLOODING, NoKeys, at(1)), Err(Withheld::Penalty));
         shares.accepted(FLOODING);
         refuse(&mut shares, REFUSED_BEFORE_PENALTY - 1, NoKeys, at(1));
         shares.accepted(FLOODING);
         refuse(&mut shares, REFUSED_BEFORE_PENALTY, NoKeys, at(2));
-        assert_eq!(shares.take(FLOODING, NoKeys, at(1_001)), Err(Withheld::Penalty));
-        assert_eq!(shares.take(FLOODING, NoKeys, at(1_002)), Ok(()), "the first again");
+        assert_eq!(shares.acquire(FLOODING, NoKeys, at(1_001)), Err(Withheld::Penalty));
+        assert_eq!(shares.acquire(FLOODING, NoKeys, at(1_002)), Ok(()), "the first again");
     }
 
     #[test]
     fn signed_tokens_that_are_refused_are_not_held_against_their_address() {
-        let mut shares = Shares::new(500);
+        let mut shares = ReviewShares::new(500);
         refuse(&mut shares, 5 * REFUSED_BEFORE_PENALTY, Signed, at(0));
-        assert_eq!(shares.take(FLOODING, NoKeys, at(0)), Ok(()));
+        assert_eq!(shares.acquire(FLOODING, NoKeys, at(0)), Ok(()));
     }
 
     #[test]
     fn a_turn_that_is_given_back_can_be_taken_again() {
-        let mut shares = Shares::new(1);
+        let mut shares = ReviewShares::new(1);
         for _ in 0..10 {
-            assert_eq!(shares.take(FLOODING, NoKeys, at(0)), Ok(()));
+            assert_eq!(shares.acquire(FLOODING, NoKeys, at(0)), Ok(()));
             shares.give_back(FLOODING, NoKeys);
         }
-        assert_eq!(shares.take(NEW, NoKeys, at(0)), Ok(()));
-        assert_eq!(shares.take(FLOODING, NoKeys, at(0)), Err(Withheld::Share));
+        assert_eq!(shares.acquire(NEW, NoKeys, at(0)), Ok(()));
+        assert_eq!(shares.acquire(FLOODING, NoKeys, at(0)), Err(Withheld::Share));
     }
 
     #[test]
     fn addresses_that_are_quiet_are_forgotten() {
-        let mut shares = Shares::new(500);
+        let mut shares = ReviewShares::new(500);
         refuse(&mut shares, REFUSED_BEFORE_PENALTY, NoKeys, at(0));
-        shares.take(NEW, NoKeys, at(0)).unwrap();
+        shares.acquire(NEW, NoKeys, at(0)).unwrap();
         let third = IpAddr::from([203, 0, 113, 1]);
-        shares.take(third, NoKeys, at(5_000)).unwrap();
+        shares.acquire(third, NoKeys, at(5_000)).unwrap();
         assert_eq!(shares.sources.len(), 2, "one has a penalty to be remembered");
-        shares.take(third, NoKeys, at(61_000)).unwrap();
+        shares.acquire(third, NoKeys, at(61_000)).unwrap();
         assert_eq!(shares.sources.len(), 1);
     }
 
     #[test]
     fn no_more_than_so_many_addresses_are_told_apart() {
-        let mut shares = Shares::new(1_000_000);
+        let mut shares = ReviewShares::new(1_000_000);
         let address = |number: usize| IpAddr::V4((number as u32).into());
         for number in 0..MOST_SOURCES + 1_000 {
-            assert_eq!(shares.take(address(number), NoKeys, at(0)), Ok(()));
+            assert_eq!(shares.acquire(address(number), NoKeys, at(0)), Ok(()));
         }
         assert_eq!(shares.sources.len(), MOST_SOURCES);
         assert!(shares.others.unchecked > 999.0);
-        shares.take(address(7), NoKeys, at(5_000)).unwrap();
+        shares.acquire(address(7), NoKeys, at(5_000)).unwrap();
         assert_eq!(shares.sources.len(), 1);
     }
 }

@@ -16,7 +16,7 @@ impl Bucket {
         Self { per_second, tokens: per_second, at: Duration::ZERO }
     }
 
-    /// Gives back one that was taken in vain.
+    /// Gives back one that was acquired in vain.
     pub(crate) fn give_back(&mut self) {
         self.tokens = (self.tokens + 1.0).min(self.per_second.max(1.0));
     }
@@ -30,8 +30,8 @@ impl Bucket {
         self.tokens
     }
 
-    /// Takes one, if there is one.
-    pub(crate) fn take(&mut self, now: Duration) -> bool {
+    /// Acquires one, if there is one.
+    pub(crate) fn acquire(&mut self, now: Duration) -> bool {
         self.available(now);
         let enough = self.tokens >= 1.0;
         if enough {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     fn taken(bucket: &mut Bucket, tries: usize, now: Duration) -> usize {
-        (0..tries).filter(|_| bucket.take(now)).count()
+        (0..tries).filter(|_| bucket.acquire(now)).count()
     }
 
     #[test]
@@ -78,9 +78,9 @@ mod tests {
     #[test]
     fn a_clock_that_stands_still_or_goes_back_gives_nothing() {
         let mut bucket = Bucket::new(1);
-        assert!(bucket.take(Duration::from_secs(10)));
-        assert!(!bucket.take(Duration::from_secs(9)));
-        assert!(!bucket.take(Duration::from_millis(10_500)));
-        assert!(bucket.take(Duration::from_secs(11)));
+        assert!(bucket.acquire(Duration::from_secs(10)));
+        assert!(!bucket.acquire(Duration::from_secs(9)));
+        assert!(!bucket.acquire(Duration::from_millis(10_500)));
+        assert!(bucket.acquire(Duration::from_secs(11)));
     }
 }

@@ -3,10 +3,10 @@ use super::{Ending, LoadArgs, Refusal};
 use heliograph_shared::telemetry::from_zero;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-/// Who was turned away, and who was sent away.
+/// What was rejected, and what was ended.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadMetrics {
-    turned_away: IntCounterVec,
+    rejected: IntCounterVec,
     ended: IntCounterVec,
     slowed: IntCounter,
     subscription_bytes: IntGauge,
@@ -26,7 +26,7 @@ impl LoadMetrics {
             )
         };
         let metrics = Self {
-            turned_away: counters(
+            rejected: counters(
                 "turned_away_total",
                 "Connections (reasons connections, address, unauthenticated, identity, namespace, drain) and streams (streams, \
                  address, identity, namespace, rate, drain) that were not let in, and streams that were ended for a flood \
@@ -66,20 +66,20 @@ impl LoadMetrics {
         )?;
         max_streams.set(i64::try_from(args.max_streams).unwrap_or(i64::MAX));
         registry.register(Box::new(max_streams))?;
-        registry.register(Box::new(metrics.turned_away.clone()))?;
+        registry.register(Box::new(metrics.rejected.clone()))?;
         registry.register(Box::new(metrics.ended.clone()))?;
         registry.register(Box::new(metrics.slowed.clone()))?;
         registry.register(Box::new(metrics.subscription_bytes.clone()))?;
         registry.register(Box::new(metrics.receiving_bytes.clone()))?;
         registry.register(Box::new(metrics.unauthenticated.clone()))?;
         [Size::Small, Size::Large].into_iter().for_each(|size| metrics.receiving(size, 0));
-        from_zero(&metrics.turned_away, Refusal::ALL.map(|refusal| [refusal.as_str()]));
+        from_zero(&metrics.rejected, Refusal::ALL.map(|refusal| [refusal.as_str()]));
         from_zero(&metrics.ended, Ending::ALL.map(|ending| [ending.as_str()]));
         Ok(metrics)
     }
 
-    pub(crate) fn turned_away(&self, refusal: Refusal) {
-        self.turned_away.with_label_values(&[refusal.as_str()]).inc();
+    pub(crate) fn rejected(&self, refusal: Refusal) {
+        self.rejected.with_label_values(&[refusal.as_str()]).inc();
     }
 
     pub(crate) fn slowed(&self) {

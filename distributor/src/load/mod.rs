@@ -1,32 +1,32 @@
 //! How much clients may ask of a replica, and how long they stay at it. What is decided here is done in `server`.
 
-mod allowance;
+mod admission;
 mod args;
 mod bucket;
 mod files;
-mod gate;
 mod metrics;
 mod owner;
 mod quota;
 mod rate;
 mod receive;
+mod request_limiter;
 mod shares;
 mod shed;
 mod spread;
 mod unauthenticated;
 mod usage;
 
-pub(crate) use allowance::{Allowance, Turn};
+pub(crate) use admission::{Admission, Refusal, network};
 pub use args::LoadArgs;
 pub(crate) use bucket::Bucket;
 pub use files::allow_open_files;
-pub(crate) use gate::{Gate, Refusal, network};
 pub(crate) use metrics::LoadMetrics;
 pub(crate) use owner::Owner;
-pub(crate) use quota::{Cause, Key, SubscriptionPermit, SubscriptionQuota};
+pub(crate) use quota::{Cause, QuotaKey, SubscriptionPermit, SubscriptionQuota};
 pub(crate) use receive::{ReceivePermit, ReceiveQuota};
-pub(crate) use shed::{Others, shed};
-pub(crate) use spread::{age, turn};
+pub(crate) use request_limiter::{NextRead, RequestLimiter};
+pub(crate) use shed::{OtherReplicas, shed};
+pub(crate) use spread::{age, spread_delay};
 pub(crate) use unauthenticated::Unauthenticated;
 pub(crate) use usage::Usage;
 

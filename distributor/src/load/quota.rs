@@ -1,4 +1,4 @@
-use super::usage::{Holdings, Taken};
+use super::usage::{LimitUsage, UsageByHolder};
 use super::{LoadArgs, LoadMetrics, Owner, Refusal};
 use heliograph_distributor_protocol::Allocation;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(crate) struct SubscriptionQuota {
     per_owner: usize,
     per_namespace: usize,
     limit: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<QuotaState>,
     metrics: LoadMetrics,
 }
 
@@ -23,12 +23,12 @@ pub(crate) struct SubscriptionQuota {
 #[derive(Debug)]
 pub(crate) struct SubscriptionPermit {
     quota: Arc<SubscriptionQuota>,
-    keys: Box<[Key]>,
+    keys: Box<[QuotaKey]>,
 }
 
 /// Something in memory that is counted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum QuotaKey {
     Subscription(Allocation),
     /// Requests that wait, by the number of their stream.
     Request(u64),
@@ -46,16 +46,17 @@ pub(crate) enum Cause {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct QuotaState {
     used: usize,
     /// Whoever keeps nothing has no entry.
-    owners: Holdings,
-    namespaces: Holdings,
-    all: HashMap<Key, Held>,
+    owners: UsageByHolder,
+    namespaces: UsageByHolder,
+    all: HashMap<QuotaKey, CountedAllocation>,
 }
 
+/// One allocation, and the owner that it counts for.
 #[derive(Debug)]
-struct Held {
+struct CountedAllocation {
     streams: usize,
     bytes: usize,
     owner: Owner,
@@ -82,7 +83,7 @@ impl SubscriptionQuota {
         self: &Arc<Self>,
         permit: &mut Option<SubscriptionPermit>,
         owner: &Owner,
-        kept: &[(Key, usize)],
+        kept: &[(QuotaKey, usize)],
         cause: Cause,
     ) -> Result<(), Refusal> {
         // So it is for nearly all streams, nearly always.
@@ -114,9 +115,9 @@ impl SubscriptionQuota {
     }
 
     /// How much is kept, and by which identities and namespaces.
-    pub(crate) fn usage(&self) -> (Taken, [Holdings; 2]) {
+    pub(crate) fn usage(&self) -> (LimitUsage, [UsageByHolder; 2]) {
         let kept = self.kept();
-        (Taken::new(kept.used, self.limit), [kept.owners.clone(), kept.namespaces.clone()])
+        (LimitUsage::new(kept.used, self.limit), [kept.owners.clone(), kept.namespaces.clone()])
     }
 
     fn refusal(&self, used: usize, own: usize, of_namespace: usize) -> Option<Refusal> {
@@ -135,14 +136,14 @@ impl SubscriptionQuota {
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, QuotaState> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SubscriptionPermit {
     /// For who counts them out itself.
-    fn into_keys(mut self) -> Box<[Key]> {
+    fn into_keys(mut self) -> Box<[QuotaKey]> {
         std::mem::take(&mut self.keys)
     }
 }
@@ -158,7 +159,7 @@ impl Drop for SubscriptionPermit {
     }
 }
 
-impl Kept {
+impl QuotaState {
     fn of(&self, owner: &Owner) -> usize {
         self.owners.get(owner.name()).copied().unwrap_or_default()
     }
@@ -169,9 +170,9 @@ impl Kept {
         name.and_then(|name| self.namespaces.get(name)).copied().unwrap_or_default()
     }
 
-    /// What is known already has the size that is told last: with the view, names become absent or come to be.
-    fn add(&mut self, key: Key, bytes: usize, owner: &Owner) {
-        let new = || Held { streams: 0, bytes: 0, owner: owner.clone() };
+    /// An allocation that is known already has the size that was given last: with the view, names become absent or come to be.
+    fn add(&mut self, key: QuotaKey, bytes: usize, owner: &Owner) {
+        let new = || CountedAllocation { streams: 0, bytes: 0, owner: owner.clone() };
         let held = self.all.entry(key).or_insert_with(new);
         held.streams += 1;
         let before = std::mem::replace(&mut held.bytes, bytes);
@@ -185,13 +186,13 @@ impl Kept {
         namespace.into_iter().for_each(|it| count(self.namespaces.entry(it).or_default()));
     }
 
-    fn remove(&mut self, key: &Key) {
+    fn remove(&mut self, key: &QuotaKey) {
         let Entry::Occupied(mut entry) = self.all.entry(*key) else { return };
         entry.get_mut().streams -= 1;
         if entry.get().streams > 0 {
             return;
         }
-        let Held { bytes, owner, .. } = entry.remove();
+        let CountedAllocation { bytes, owner, .. } = entry.remove();
         self.used -= bytes;
         release(&mut self.owners, owner.name(), bytes);
         owner.namespace().into_iter().for_each(|it| release(&mut self.namespaces, it, bytes));
@@ -199,11 +200,11 @@ impl Kept {
 }
 
 /// Whoever keeps nothing any more is forgotten.
-fn release(holdings: &mut Holdings, name: &Arc<str>, bytes: usize) {
-    if let Some(held) = holdings.get_mut(name) {
+fn release(usage_by_holder: &mut UsageByHolder, name: &Arc<str>, bytes: usize) {
+    if let Some(held) = usage_by_holder.get_mut(name) {
         *held -= bytes;
         if *held == 0 {
-            holdings.remove(name);
+            usage_by_holder.remove(name);
         }
     }
 }
@@ -235,8 +236,8 @@ mod tests {
         Owner::new(&identity, IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    fn position(id: u64) -> Key {
-        Key::Subscription(Allocation::Position(id))
+    fn position(id: u64) -> QuotaKey {
+        QuotaKey::Subscription(Allocation::Position(id))
     }
 
     #[test]
@@ -312,7 +313,7 @@ mod tests {
     ) -> usize {
         let mut own = 0;
         loop {
-            let (key, mut permit) = (Key::Request(permits.len() as u64), None);
+            let (key, mut permit) = (QuotaKey::Request(permits.len() as u64), None);
             let kept = [(key, 61 << 10)];
             if quota.charge(&mut permit, owner, &kept, Cause::Client).is_err() {
                 return own;
@@ -356,7 +357,7 @@ mod tests {
         for last in 0..50 {
             let mut own = 0;
             loop {
-                let key = Key::Request(permits.len() as u64);
+                let key = QuotaKey::Request(permits.len() as u64);
                 let mut permit = None;
                 if let Err(refusal) =
                     quota.charge(&mut permit, &owner(last), &[(key, 10)], Cause::Client)

@@ -33,8 +33,8 @@ impl AdmissionRate {
         })
     }
 
-    /// Takes a token, if there is one and the owner may have it. A time before the last one refills nothing.
-    pub(super) fn take(&mut self, owner: &Owner, now: Duration) -> bool {
+    /// Acquires a token, if there is one and the owner may have it. A time before the last one refills nothing.
+    pub(super) fn acquire(&mut self, owner: &Owner, now: Duration) -> bool {
         self.refill(now);
         let allowed = self.tokens.fits(1) && self.tokens.check(owner, 1).is_ok();
         if allowed {
@@ -44,11 +44,11 @@ impl AdmissionRate {
         allowed
     }
 
-    /// Gives back a token that was taken in vain, unless it was refilled meanwhile.
+    /// Gives back a token that was acquired in vain, unless it was refilled meanwhile.
     pub(super) fn give_back(&mut self, owner: &Owner) {
         // From the newest, where it nearly always is.
-        if let Some(place) = self.taken.iter().rposition(|it| it == owner) {
-            self.taken.remove(place);
+        if let Some(index) = self.taken.iter().rposition(|it| it == owner) {
+            self.taken.remove(index);
             self.tokens.remove(owner, 1);
         }
     }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn taken(rate: &mut AdmissionRate, owner: &Owner, tries: usize, now: Duration) -> usize {
-        (0..tries).filter(|_| rate.take(owner, now)).count()
+        (0..tries).filter(|_| rate.acquire(owner, now)).count()
     }
 
     #[test]
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(taken(&mut rate, &hog, 10_000, Duration::ZERO), 1800);
         assert_eq!(taken(&mut rate, &owner("two"), 10_000, Duration::ZERO), 180);
         assert_eq!(taken(&mut rate, &owner("three"), 10_000, Duration::ZERO), 18);
-        assert!(rate.take(&owner("four"), Duration::ZERO));
+        assert!(rate.acquire(&owner("four"), Duration::ZERO));
     }
 
     /// Ten thousand Envoys come back while a client opens streams without an end: in the second second they get as many as it.
@@ -139,7 +139,7 @@ mod tests {
         rate.give_back(&owner);
         assert_eq!(taken(&mut rate, &owner, 100, Duration::ZERO), 1);
         let later = Duration::from_secs(2);
-        assert!(rate.take(&owner, later));
+        assert!(rate.acquire(&owner, later));
         rate.give_back(&owner);
         rate.give_back(&owner);
         assert_eq!(taken(&mut rate, &owner, 100, later), 10);

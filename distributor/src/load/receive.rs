@@ -1,5 +1,5 @@
 use super::shares::Shares;
-use super::usage::Taken;
+use super::usage::LimitUsage;
 use super::{LoadMetrics, Owner, Refusal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -49,8 +49,8 @@ impl ReceiveQuota {
     }
 
     /// How much small and large requests have.
-    pub(crate) fn usage(&self) -> [Taken; 2] {
-        [Size::Small, Size::Large].map(|size| self.room(size).taken())
+    pub(crate) fn usage(&self) -> [LimitUsage; 2] {
+        [Size::Small, Size::Large].map(|size| self.room(size).usage())
     }
 
     /// For a request of so many bytes that begins to arrive.
@@ -63,17 +63,17 @@ impl ReceiveQuota {
             return Ok(None);
         }
         let size = if bytes <= SMALL { Size::Small } else { Size::Large };
-        self.take(owner, size, bytes)?;
+        self.reserve(owner, size, bytes)?;
         Ok(Some(ReceivePermit { quota: self.clone(), owner: owner.clone(), size, bytes }))
     }
 
-    fn take(&self, owner: &Owner, size: Size, bytes: usize) -> Result<(), Refusal> {
+    fn reserve(&self, owner: &Owner, size: Size, bytes: usize) -> Result<(), Refusal> {
         let mut room = self.room(size);
         if !room.fits(bytes) || room.check(owner, bytes).is_err() {
             return Err(Refusal::Receiving);
         }
         room.add(owner, bytes);
-        self.metrics.receiving(size, room.taken().now);
+        self.metrics.receiving(size, room.usage().now);
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl ReceivePermit {
         }
         let missing = bytes.saturating_sub(self.bytes);
         if missing > 0 {
-            self.quota.take(&self.owner, self.size, missing)?;
+            self.quota.reserve(&self.owner, self.size, missing)?;
             self.bytes += missing;
         }
         Ok(Some(self))
@@ -123,7 +123,7 @@ impl Drop for ReceivePermit {
     fn drop(&mut self) {
         let mut room = self.quota.room(self.size);
         room.remove(&self.owner, self.bytes);
-        self.quota.metrics.receiving(self.size, room.taken().now);
+        self.quota.metrics.receiving(self.size, room.usage().now);
     }
 }
 

@@ -1,4 +1,4 @@
-use super::usage::{Holdings, Taken};
+use super::usage::{LimitUsage, UsageByHolder};
 use super::{Owner, Refusal};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Shares {
 struct Holders {
     /// What one may have if it is alone, in percent.
     share: usize,
-    held: Holdings,
+    counts: UsageByHolder,
 }
 
 impl Shares {
@@ -29,21 +29,21 @@ impl Shares {
     /// percent; 0 or 100 for all.
     pub(super) fn new(limit: usize, identity_share: u8, namespace_share: u8) -> Self {
         let limit = if limit == 0 { usize::MAX } else { limit };
-        let holders = |share: u8| Holders { share: share.into(), held: HashMap::new() };
+        let holders = |share: u8| Holders { share: share.into(), counts: HashMap::new() };
         let (identities, namespaces) = (holders(identity_share), holders(namespace_share));
         Self { limit, taken: 0, identities, namespaces }
     }
 
-    pub(super) fn taken(&self) -> Taken {
-        Taken::new(self.taken, self.limit)
+    pub(super) fn usage(&self) -> LimitUsage {
+        LimitUsage::new(self.taken, self.limit)
     }
 
-    pub(super) fn identities(&self) -> &Holdings {
-        &self.identities.held
+    pub(super) fn identities(&self) -> &UsageByHolder {
+        &self.identities.counts
     }
 
-    pub(super) fn namespaces(&self) -> &Holdings {
-        &self.namespaces.held
+    pub(super) fn namespaces(&self) -> &UsageByHolder {
+        &self.namespaces.counts
     }
 
     /// Whether so many are free.
@@ -79,24 +79,24 @@ impl Shares {
 impl Holders {
     fn allow(&self, name: Option<&Arc<str>>, count: usize, left: usize) -> bool {
         let Some(name) = name.filter(|_| (1..100).contains(&self.share)) else { return true };
-        let held = self.held.get(name).copied().unwrap_or_default() + count;
+        let own = self.counts.get(name).copied().unwrap_or_default() + count;
         // One more than is left, so that of very few the first one can be had.
         let left = left.saturating_add(1);
-        held.saturating_mul(100 - self.share) <= left.saturating_mul(self.share)
+        own.saturating_mul(100 - self.share) <= left.saturating_mul(self.share)
     }
 
     fn add(&mut self, name: Option<&Arc<str>>, count: usize) {
         if let Some(name) = name {
-            *self.held.entry(name.clone()).or_default() += count;
+            *self.counts.entry(name.clone()).or_default() += count;
         }
     }
 
     fn remove(&mut self, name: Option<&Arc<str>>, count: usize) {
         let Some(name) = name else { return };
-        if let Some(held) = self.held.get_mut(name) {
-            *held = held.saturating_sub(count);
-            if *held == 0 {
-                self.held.remove(name);
+        if let Some(own) = self.counts.get_mut(name) {
+            *own = own.saturating_sub(count);
+            if *own == 0 {
+                self.counts.remove(name);
             }
         }
     }
@@ -177,6 +177,6 @@ mod tests {
         let mut shares = shares(10);
         shares.add(&account("one", "gateway"), 1);
         shares.remove(&account("one", "gateway"), 1);
-        assert!(shares.identities.held.is_empty() && shares.namespaces.held.is_empty());
+        assert!(shares.identities.counts.is_empty() && shares.namespaces.counts.is_empty());
     }
 }

@@ -4,9 +4,9 @@ use heliograph_store::Presence;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The other replicas, as they were when they were last looked at.
+/// The other replicas, as they were at the last comparison.
 #[derive(Debug, Default)]
-pub(crate) struct Others {
+pub(crate) struct OtherReplicas {
     /// The number of each one's last beat.
     beats: BTreeMap<String, u64>,
 }
@@ -16,10 +16,10 @@ const TOLERANCE: f64 = 0.1;
 /// And by how many streams at least.
 const LEAST_TOLERANCE: f64 = 10.0;
 
-impl Others {
-    /// The streams of those that count: whose heart has beaten since the last look, and who stay. One that is new counts from
-    /// the second look on, when clients can reach it; one that died counts no more, before its word has expired.
-    pub(crate) fn look(&mut self, own: &str, present: Vec<Presence>) -> Vec<u64> {
+impl OtherReplicas {
+    /// The streams of those that count: that sent a heartbeat since the last comparison, and stay. One that is new counts from
+    /// the second comparison on, when clients can reach it; one that died counts no more, before its word has expired.
+    pub(crate) fn update(&mut self, own: &str, present: Vec<Presence>) -> Vec<u64> {
         let before = std::mem::take(&mut self.beats);
         let mut streams = Vec::new();
         for other in present.into_iter().filter(|other| other.replica != own) {
@@ -101,20 +101,20 @@ mod tests {
 
     #[test]
     fn a_replica_counts_once_it_has_been_seen_to_live() {
-        let mut others = Others::default();
+        let mut others = OtherReplicas::default();
         let own = presence("own", 1, 70);
-        assert_eq!(others.look("own", vec![own.clone(), presence("new", 1, 0)]), [0_u64; 0]);
-        assert_eq!(others.look("own", vec![own.clone(), presence("new", 3, 5)]), [5]);
-        assert_eq!(others.look("own", vec![own.clone(), presence("new", 3, 5)]), [0_u64; 0]);
-        assert_eq!(others.look("own", vec![own.clone()]), [0_u64; 0]);
-        assert_eq!(others.look("own", vec![own, presence("new", 4, 5)]), [0_u64; 0]);
+        assert_eq!(others.update("own", vec![own.clone(), presence("new", 1, 0)]), [0_u64; 0]);
+        assert_eq!(others.update("own", vec![own.clone(), presence("new", 3, 5)]), [5]);
+        assert_eq!(others.update("own", vec![own.clone(), presence("new", 3, 5)]), [0_u64; 0]);
+        assert_eq!(others.update("own", vec![own.clone()]), [0_u64; 0]);
+        assert_eq!(others.update("own", vec![own, presence("new", 4, 5)]), [0_u64; 0]);
     }
 
     #[test]
     fn a_replica_that_leaves_does_not_count() {
-        let mut others = Others::default();
-        others.look("own", vec![presence("other", 1, 500)]);
+        let mut others = OtherReplicas::default();
+        others.update("own", vec![presence("other", 1, 500)]);
         let leaving = Presence { leaving: true, ..presence("other", 2, 400) };
-        assert_eq!(others.look("own", vec![leaving]), [0_u64; 0]);
+        assert_eq!(others.update("own", vec![leaving]), [0_u64; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Ends that are spread over time, so that those who come back do not come together. `luck` is from 0 to 1, and random.
+//! Ends that are spread over time, so that those who come back do not come together. `jitter` is from 0 to 1, and random.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use std::time::Duration;
 const AGE_SPREAD: f64 = 0.2;
 
 /// How old a connection may become.
-pub(crate) fn age(age: Duration, luck: f64) -> Duration {
-    age.mul_f64(1.0 - AGE_SPREAD + 2.0 * AGE_SPREAD * luck.clamp(0.0, 1.0))
+pub(crate) fn age(age: Duration, jitter: f64) -> Duration {
+    age.mul_f64(1.0 - AGE_SPREAD + 2.0 * AGE_SPREAD * jitter.clamp(0.0, 1.0))
 }
 
-/// When the connection leaves that is at this place among all: each has a part of the time for itself, and luck says where in
-/// it. So they are spread evenly, and two replicas that drain at once do not keep the same beat.
-pub(crate) fn turn(place: usize, all: usize, time: Duration, luck: f64) -> Duration {
+/// When the connection with this index among all ends: each has a part of the time for itself, and jitter chooses the moment
+/// in it. So they are spread evenly, and two replicas that drain at once do not keep the same beat.
+pub(crate) fn spread_delay(index: usize, all: usize, time: Duration, jitter: f64) -> Duration {
     let all = all.max(1) as f64;
-    time.mul_f64(((place as f64 + luck.clamp(0.0, 1.0)) / all).min(1.0))
+    time.mul_f64(((index as f64 + jitter.clamp(0.0, 1.0)) / all).min(1.0))
 }
 
 #[cfg(test)]
@@ -33,8 +33,9 @@ mod tests {
     #[test]
     fn turns_fill_the_time_evenly() {
         let time = Duration::from_secs(20);
-        for luck in [0.0, 0.3, 1.0] {
-            let turns: Vec<_> = (0..1000).map(|place| turn(place, 1000, time, luck)).collect();
+        for jitter in [0.0, 0.3, 1.0] {
+            let turns: Vec<_> =
+                (0..1000).map(|index| spread_delay(index, 1000, time, jitter)).collect();
             for second in 1..=20 {
                 let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
                 let within = turns.iter().filter(|turn| **turn >= from && **turn < to).count();
@@ -46,8 +47,8 @@ mod tests {
     #[test]
     fn nobody_leaves_later_than_the_time_is_long() {
         // More than were counted when the drain began, or none at all.
-        assert_eq!(turn(7, 3, HOUR, 0.9), HOUR);
-        assert_eq!(turn(0, 0, HOUR, 0.25), HOUR / 4);
-        assert_eq!(turn(3, 10, Duration::ZERO, 0.5), Duration::ZERO);
+        assert_eq!(spread_delay(7, 3, HOUR, 0.9), HOUR);
+        assert_eq!(spread_delay(0, 0, HOUR, 0.25), HOUR / 4);
+        assert_eq!(spread_delay(3, 10, Duration::ZERO, 0.5), Duration::ZERO);
     }
 }

@@ -1,4 +1,4 @@
-use super::usage::Taken;
+use super::usage::LimitUsage;
 use super::{Refusal, network};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -40,8 +40,8 @@ impl<T> Unauthenticated<T> {
         self.all.len()
     }
 
-    pub(crate) fn taken(&self) -> Taken {
-        Taken::new(self.all.len(), self.limit)
+    pub(crate) fn usage(&self) -> LimitUsage {
+        LimitUsage::new(self.all.len(), self.limit)
     }
 
     /// Its number, and the connection that is to be closed for it.

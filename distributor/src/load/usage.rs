@@ -2,24 +2,25 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How much of what a replica has room for is taken, and by whom.
+/// How much of each limit of a replica is in use, and by whom.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Usage {
-    pub(crate) streams: Taken,
+    pub(crate) streams: LimitUsage,
     /// Of clients that have shown who they are.
-    pub(crate) connections: Taken,
-    pub(crate) unauthenticated_connections: Taken,
-    pub(crate) subscription_bytes: Taken,
+    pub(crate) connections: LimitUsage,
+    pub(crate) unauthenticated_connections: LimitUsage,
+    pub(crate) subscription_bytes: LimitUsage,
     /// Of requests that are being received.
-    pub(crate) small_request_bytes: Taken,
-    pub(crate) large_request_bytes: Taken,
+    pub(crate) small_request_bytes: LimitUsage,
+    pub(crate) large_request_bytes: LimitUsage,
     pub(crate) identities: Vec<Holder>,
     pub(crate) namespaces: Vec<Holder>,
 }
 
+/// How much of one limit is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Taken {
+pub(crate) struct LimitUsage {
     pub(crate) now: usize,
     /// `None`: any number.
     pub(crate) limit: Option<usize>,
@@ -35,13 +36,13 @@ pub(crate) struct Holder {
     subscription_bytes: usize,
 }
 
-/// What each has of something.
-pub(super) type Holdings = HashMap<Arc<str>, usize>;
+/// How much of one thing each holder uses.
+pub(super) type UsageByHolder = HashMap<Arc<str>, usize>;
 
 /// How many are named that have the most of something.
 const LARGEST: usize = 20;
 
-impl Taken {
+impl LimitUsage {
     pub(super) fn new(now: usize, limit: usize) -> Self {
         Self { now, limit: (limit != usize::MAX).then_some(limit) }
     }
@@ -50,11 +51,11 @@ impl Taken {
 impl Holder {
     /// Those who have the most of something, by their streams.
     pub(super) fn largest(
-        streams: &Holdings,
-        connections: &Holdings,
-        bytes: &Holdings,
+        streams: &UsageByHolder,
+        connections: &UsageByHolder,
+        bytes: &UsageByHolder,
     ) -> Vec<Self> {
-        let of = |all: &Holdings, name: &str| all.get(name).copied().unwrap_or_default();
+        let of = |all: &UsageByHolder, name: &str| all.get(name).copied().unwrap_or_default();
         let mut names: Vec<_> =
             [streams, connections, bytes].into_iter().flat_map(largest).collect();
         names.sort_unstable();
@@ -74,7 +75,7 @@ impl Holder {
     }
 }
 
-fn largest(all: &Holdings) -> Vec<Arc<str>> {
+fn largest(all: &UsageByHolder) -> Vec<Arc<str>> {
     let mut all: Vec<_> = all.iter().collect();
     if all.len() > LARGEST {
         all.select_nth_unstable_by(LARGEST, |one, other| other.1.cmp(one.1));
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn those_who_have_the_most_of_anything_are_named() {
-        let many: Holdings = (1..1000).map(|n| (format!("{n:03}").into(), n)).collect();
+        let many: UsageByHolder = (1..1000).map(|n| (format!("{n:03}").into(), n)).collect();
         let bytes = [("keeps".into(), 7)].into();
         let holders = Holder::largest(&many, &many, &bytes);
         assert_eq!(holders.len(), LARGEST + 1);

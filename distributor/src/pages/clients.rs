@@ -1,5 +1,5 @@
-use super::{Refused, Shown, json, limit};
-use crate::clients::{Client, Clients, Now};
+use super::{HeadText, PageError, json, limit};
+use crate::clients::{Client, Clients, StreamStatus};
 use crate::feed::Fleets;
 use axum::body::Body;
 use axum::http::header;
@@ -19,7 +19,7 @@ use tokio::task::yield_now;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct Query {
     fleet: Option<String>,
     node: Option<String>,
     state: Option<State>,
@@ -68,7 +68,7 @@ struct Search {
 /// A client that is wanted, as it was when it was looked at.
 struct Found {
     client: Arc<Client>,
-    now: Now,
+    status: StreamStatus,
     state: State,
 }
 
@@ -88,7 +88,7 @@ struct Row {
     fleet: FleetName,
     state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
-    acknowledged: Option<Shown>,
+    acknowledged: Option<HeadText>,
     /// Left out of lines, where it would be most of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     types: Option<Vec<OfType>>,
@@ -108,7 +108,7 @@ struct Row {
 struct OfType {
     r#type: ResourceType,
     #[serde(skip_serializing_if = "Option::is_none")]
-    acknowledged: Option<Shown>,
+    acknowledged: Option<HeadText>,
     wildcard: bool,
     names: usize,
     outstanding: usize,
@@ -129,31 +129,27 @@ const MOST: usize = 1000;
 const BATCH: usize = 256;
 
 pub(super) fn page(fleets: Fleets, clients: Clients) -> MethodRouter {
-    get(async move |Asked(question): Asked<Question>| answer(&fleets, &clients, question).await)
+    get(async move |Asked(query): Asked<Query>| respond(&fleets, &clients, query).await)
 }
 
-async fn answer(
-    fleets: &Fleets,
-    clients: &Clients,
-    question: Question,
-) -> Result<Response, Refused> {
-    let fleet = question.fleet.map(|name| name.parse::<FleetName>()).transpose();
+async fn respond(fleets: &Fleets, clients: &Clients, query: Query) -> Result<Response, PageError> {
+    let fleet = query.fleet.map(|name| name.parse::<FleetName>()).transpose();
     let search = Search {
         fleets: fleets.clone(),
         clients: clients.clone(),
-        fleet: fleet.map_err(Refused::bad)?,
-        node: question.node,
-        state: question.state,
-        after: question.after.unwrap_or_default(),
+        fleet: fleet.map_err(PageError::bad)?,
+        node: query.node,
+        state: query.state,
+        after: query.after.unwrap_or_default(),
     };
-    match question.format {
+    match query.format {
         Some(Format::Lines) => {
-            let body = Body::from_stream(lines(search, question.limit));
+            let body = Body::from_stream(lines(search, query.limit));
             Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
         }
-        Some(Format::Json) => json(&Page::of(search, limit(question.limit, USUAL, MOST)?).await),
+        Some(Format::Json) => json(&Page::of(search, limit(query.limit, USUAL, MOST)?).await),
         Some(Format::Text) | None => {
-            Ok(Page::of(search, limit(question.limit, USUAL, MOST)?).await.table().into_response())
+            Ok(Page::of(search, limit(query.limit, USUAL, MOST)?).await.table().into_response())
         }
     }
 }
@@ -193,14 +189,14 @@ impl Search {
 
     fn find(&self, client: Arc<Client>) -> Option<Found> {
         let is_of = self.fleet.as_ref().is_none_or(|fleet| client.fleet == *fleet);
-        if !is_of || self.node.as_ref().is_some_and(|node| client.who.node != *node) {
+        if !is_of || self.node.as_ref().is_some_and(|node| client.info.node != *node) {
             return None;
         }
         let newest = self.fleets.get(&client.fleet).and_then(|fleet| fleet.head());
-        let now = client.now();
-        let state = State::of(now.client_state.as_ref(), newest);
+        let status = client.status();
+        let state = State::of(status.client_state.as_ref(), newest);
         let is_wanted = self.state.is_none_or(|wanted| state == wanted);
-        is_wanted.then_some(Found { client, now, state })
+        is_wanted.then_some(Found { client, status, state })
     }
 }
 
@@ -244,7 +240,7 @@ impl Page {
                     page.next = page.clients.last().map(|row| row.stream);
                     return page;
                 }
-                page.clients.push(Row::of(&found).with_types(&found.now));
+                page.clients.push(Row::of(&found).with_types(&found.status));
             }
         }
         page
@@ -277,23 +273,27 @@ impl Page {
 
 impl Row {
     fn of(found: &Found) -> Self {
-        let Found { client, now, state } = found;
+        let Found { client, status, state } = found;
         Self {
             stream: client.number,
-            node: client.who.node.clone(),
+            node: client.info.node.clone(),
             fleet: client.fleet.clone(),
             state: *state,
-            acknowledged: now.client_state.as_ref().and_then(ClientState::acknowledged).map(Shown),
+            acknowledged: status
+                .client_state
+                .as_ref()
+                .and_then(ClientState::acknowledged)
+                .map(HeadText),
             types: None,
-            last_error: now.rejection.as_ref().map(|rejection| LastError {
+            last_error: status.rejection.as_ref().map(|rejection| LastError {
                 r#type: rejection.kind,
                 detail: rejection.detail.clone(),
                 resources: rejection.resources.iter().map(|(name, _)| name.to_string()).collect(),
             }),
             identity: client.identity(),
-            class: now.seat.class(),
+            class: status.class_handle.class(),
             address: client.address,
-            envoy: client.who.version().map(ToString::to_string),
+            envoy: client.info.version().map(ToString::to_string),
             protocol: match client.protocol {
                 Protocol::Delta => "delta",
                 Protocol::StateOfTheWorld => "sotw",
@@ -302,8 +302,8 @@ impl Row {
         }
     }
 
-    fn with_types(self, now: &Now) -> Self {
-        let types = now.client_state.iter().flat_map(ClientState::progress).map(OfType::of);
+    fn with_types(self, status: &StreamStatus) -> Self {
+        let types = status.client_state.iter().flat_map(ClientState::progress).map(OfType::of);
         Self { types: Some(types.collect()), ..self }
     }
 
@@ -317,7 +317,7 @@ impl Row {
             one_line(&self.node),
             one_line(self.fleet.as_str()),
             self.state.as_str().to_owned(),
-            self.acknowledged.map_or_else(nothing, |Shown(head)| head.to_string()),
+            self.acknowledged.map_or_else(nothing, |HeadText(head)| head.to_string()),
             if outstanding.is_empty() { nothing() } else { outstanding.join(", ") },
             self.envoy.clone().unwrap_or_else(nothing),
             self.address.to_string(),
@@ -333,7 +333,7 @@ impl OfType {
     fn of(progress: Progress) -> Self {
         let Progress { kind, wildcard, names, acknowledged, outstanding, rejected, silent } =
             progress;
-        let acknowledged = acknowledged.map(Shown);
+        let acknowledged = acknowledged.map(HeadText);
         Self { r#type: kind, acknowledged, wildcard, names, outstanding, rejected, silent }
     }
 }

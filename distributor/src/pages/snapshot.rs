@@ -1,7 +1,7 @@
-use super::{Refused, Shown, json, limit};
+use super::{HeadText, PageError, json, limit};
 use crate::clients::{Client, Clients};
 use crate::feed::{Fleet, Fleets};
-use crate::view::Seat;
+use crate::view::ClassHandle;
 use axum::extract::Path;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get};
@@ -17,7 +17,7 @@ use tokio::task::{spawn_blocking, yield_now};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Question {
+struct Query {
     r#type: Option<String>,
     name: Option<String>,
     /// As this client sees it.
@@ -32,7 +32,7 @@ struct Question {
 #[derive(Serialize)]
 struct Page {
     fleet: FleetName,
-    head: Shown,
+    head: HeadText,
     /// The class of clients that see it so, if it was asked for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<String>,
@@ -75,8 +75,8 @@ struct Selection {
     content: bool,
 }
 
-/// In the order in which they are shown.
-type Place = (ResourceType, Arc<str>);
+/// Resources are shown in this order.
+type ResourceKey = (ResourceType, Arc<str>);
 
 pub(super) const PATH: &str = "/snapshot/{namespace}/{name}";
 
@@ -90,43 +90,40 @@ const BATCH: usize = 256;
 pub(super) fn page(fleets: Fleets, clients: Clients) -> MethodRouter {
     // One at a time: text of a large snapshot takes time and memory, which are for proxies.
     let turn = Arc::new(Semaphore::new(1));
-    get(
-        async move |Path((namespace, name)): Path<(String, String)>,
-                    Asked(question): Asked<Question>| {
-            let _turn = turn.acquire().await;
-            let fleet = FleetName::new(&namespace, &name);
-            answer(&fleets, &clients, fleet, question).await
-        },
-    )
+    get(async move |Path((namespace, name)): Path<(String, String)>, Asked(query): Asked<Query>| {
+        let _turn = turn.acquire().await;
+        let fleet = FleetName::new(&namespace, &name);
+        respond(&fleets, &clients, fleet, query).await
+    })
 }
 
-async fn answer(
+async fn respond(
     fleets: &Fleets,
     clients: &Clients,
     name: FleetName,
-    question: Question,
-) -> Result<Response, Refused> {
+    query: Query,
+) -> Result<Response, PageError> {
     let Some(fleet) = fleets.get(&name) else {
         let name = name.as_str();
-        return Err(Refused::not_found(format!(
+        return Err(PageError::not_found(format!(
             "no fleet {name:?} is in memory here: /fleets lists them"
         )));
     };
-    let selection = Selection::of(&question)?;
-    let client = match &question.node {
+    let selection = Selection::of(&query)?;
+    let client = match &query.node {
         None => None,
         Some(node) => match find(clients, &name, node).await {
             None => {
                 let why = format!("no node {node:?} of {name} is connected here");
-                return Err(Refused::not_found(why));
+                return Err(PageError::not_found(why));
             }
             found => found,
         },
     };
     let shown = spawn_blocking(move || Page::of(&fleet, client.as_deref(), &selection)).await;
-    match shown.map_err(Refused::failed)? {
+    match shown.map_err(PageError::failed)? {
         Some(page) => json(&page),
-        None => Err(Refused::not_found(format!("{name} is retired"))),
+        None => Err(PageError::not_found(format!("{name} is retired"))),
     }
 }
 
@@ -136,7 +133,7 @@ async fn find(clients: &Clients, fleet: &FleetName, node: &str) -> Option<Arc<Cl
         let batch = clients.some_after(after, BATCH);
         after = batch.last()?.number;
         let mut batch = batch.into_iter();
-        let found = batch.find(|client| client.fleet == *fleet && client.who.node == node);
+        let found = batch.find(|client| client.fleet == *fleet && client.info.node == node);
         if found.is_some() {
             return found;
         }
@@ -145,18 +142,18 @@ async fn find(clients: &Clients, fleet: &FleetName, node: &str) -> Option<Arc<Cl
 }
 
 impl Selection {
-    fn of(question: &Question) -> Result<Self, Refused> {
-        let kinds = match &question.r#type {
+    fn of(query: &Query) -> Result<Self, PageError> {
+        let kinds = match &query.r#type {
             None => ResourceType::ALL.to_vec(),
             Some(kind) => vec![kind_of(kind)?],
         };
-        let after = question.after.as_deref().map(|place| match place.split_once('/') {
+        let after = query.after.as_deref().map(|key| match key.split_once('/') {
             Some((kind, name)) => Ok((kind_of(kind)?, name.to_owned())),
-            None => Err(Refused::bad("after is TYPE/NAME of a resource")),
+            None => Err(PageError::bad("after is TYPE/NAME of a resource")),
         });
-        let (name, after) = (question.name.clone(), after.transpose()?);
-        let content = question.content.unwrap_or(true);
-        Ok(Self { kinds, name, after, limit: limit(question.limit, USUAL, MOST)?, content })
+        let (name, after) = (query.name.clone(), after.transpose()?);
+        let content = query.content.unwrap_or(true);
+        Ok(Self { kinds, name, after, limit: limit(query.limit, USUAL, MOST)?, content })
     }
 
     fn takes(&self, kind: ResourceType, name: &str) -> bool {
@@ -165,7 +162,7 @@ impl Selection {
     }
 
     /// The first of those that are wanted, and whether there are more.
-    fn of_snapshot(&self, snapshot: &Snapshot) -> (BTreeMap<Place, Arc<Resource>>, bool) {
+    fn of_snapshot(&self, snapshot: &Snapshot) -> (BTreeMap<ResourceKey, Arc<Resource>>, bool) {
         let (mut first, mut more) = (BTreeMap::new(), false);
         for kind in &self.kinds {
             // A snapshot has no order of names, and to sort all of them for each page would take more.
@@ -186,14 +183,14 @@ impl Page {
     /// `None`: the fleet has nothing to show now.
     fn of(fleet: &Fleet, client: Option<&Client>, selection: &Selection) -> Option<Self> {
         let views = fleet.current()?;
-        let mut seat = Seat::default();
+        let mut class_handle = ClassHandle::default();
         let snapshot = match client {
-            Some(client) => views.of(&client.who, &mut seat).snapshot().clone(),
+            Some(client) => views.of(&client.info, &mut class_handle).snapshot().clone(),
             None => views.snapshot().clone(),
         };
         let counts = ResourceType::ALL.map(|kind| (kind.as_str(), snapshot.tree(kind).len()));
         let (wanted, mut more) = selection.of_snapshot(&snapshot);
-        let client_state = client.and_then(|client| client.now().client_state);
+        let client_state = client.and_then(|client| client.status().client_state);
         let mut resources = Vec::new();
         let mut bytes = 0;
         for ((kind, _), resource) in wanted {
@@ -215,8 +212,8 @@ impl Page {
         let last = resources.last().filter(|_| more);
         Some(Self {
             fleet: fleet.name.clone(),
-            head: Shown(snapshot.head),
-            class: seat.class(),
+            head: HeadText(snapshot.head),
+            class: class_handle.class(),
             counts: counts.into(),
             next: last.map(|row| format!("{}/{}", row.r#type, row.name)),
             resources,
@@ -256,9 +253,9 @@ fn is_not(flag: &bool) -> bool {
     !flag
 }
 
-fn kind_of(text: &str) -> Result<ResourceType, Refused> {
+fn kind_of(text: &str) -> Result<ResourceType, PageError> {
     ResourceType::from_name(text).ok_or_else(|| {
         let all = ResourceType::ALL.map(ResourceType::as_str).join(", ");
-        Refused::bad(format!("{text:?} is not a type: use {all}"))
+        PageError::bad(format!("{text:?} is not a type: use {all}"))
     })
 }

@@ -1,9 +1,9 @@
 use super::Shared;
-use super::door::Admitted;
-use super::pace::Paced;
+use super::admission_control::StreamPermit;
+use super::connection_handle::ConnectionHandle;
+use super::read_progress::TrackedBody;
 use super::request::Requests;
 use super::stream::AdsStream;
-use super::tenure::Tenure;
 use crate::identity::Caller;
 use heliograph_distributor_protocol::Protocol;
 use http::header::CONTENT_TYPE;
@@ -29,27 +29,27 @@ impl Ads {
         Self { shared }
     }
 
-    /// Whether a stream is let in is decided before anything is done for it.
-    fn admit(&self, head: &Parts, caller: &Caller) -> Result<Arc<Admitted>, Status> {
-        let tenure = head.extensions.get::<Tenure>();
-        let tenure = tenure.ok_or_else(|| Status::internal("a request without a connection"))?;
-        self.shared.door.admit(tenure, caller.identity()).map(Arc::new)
+    /// Decides whether a stream is admitted, before anything is done for it.
+    fn admit(&self, head: &Parts, caller: &Caller) -> Result<Arc<StreamPermit>, Status> {
+        let handle = head.extensions.get::<ConnectionHandle>();
+        let handle = handle.ok_or_else(|| Status::internal("a request without a connection"))?;
+        self.shared.admission_control.admit(handle, caller.identity()).map(Arc::new)
     }
 
     fn respond(&self, protocol: Protocol, head: &Parts, body: Body) -> Response<Body> {
-        // Whoever comes without one did not come through the gate.
+        // A request without a caller did not pass the authenticator.
         let Some(caller) = head.extensions.get::<Caller>().cloned() else {
             return Status::unauthenticated("nobody asked who you are").into_http();
         };
-        let admitted = match self.admit(head, &caller) {
-            Ok(admitted) => admitted,
+        let stream_permit = match self.admit(head, &caller) {
+            Ok(stream_permit) => stream_permit,
             Err(status) => return status.into_http(),
         };
-        let requests = Requests::new(protocol, body, admitted.clone());
-        let pace = admitted.pace();
+        let requests = Requests::new(protocol, body, stream_permit.clone());
+        let read_progress = stream_permit.read_progress();
         let stream =
-            AdsStream::new(self.shared.clone(), protocol, caller.clone(), requests, admitted);
-        let body = caller.guard(Paced::new(stream.into_body(), pace));
+            AdsStream::new(self.shared.clone(), protocol, caller.clone(), requests, stream_permit);
+        let body = caller.limit_body(TrackedBody::new(stream.into_body(), read_progress));
         let mut response = Response::new(body);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         response

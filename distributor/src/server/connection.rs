@@ -1,6 +1,6 @@
-use super::door::Visit;
-use super::guard::Guard;
-use super::patient::Patient;
+use super::admission_control::ConnectionPermit;
+use super::connection_service::ConnectionService;
+use super::write_timeout::WriteTimeout;
 use crate::load::Ending;
 use futures::FutureExt;
 use hyper::server::conn::http2;
@@ -27,12 +27,12 @@ const EARLY_RESETS: usize = 20;
 const ERROR_RESETS: usize = 64;
 /// A peer that vanished without a word is noticed after both.
 const PING_EVERY: Duration = Duration::from_secs(30);
-const PING_PATIENCE: Duration = Duration::from_secs(20);
-/// After a client was asked not to open more streams on an old connection, how long those that it has go on. They end
-/// by themselves, but for those of ADS.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the streams of an old connection go on after its client was asked not to open more. They end by themselves, but
+/// for those of ADS.
+const STREAM_GRACE: Duration = Duration::from_secs(2);
 /// How long clients may take to read the end of their streams.
-pub(super) const LONGEST_END: Duration = Duration::from_secs(3);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Serves one connection until its client or its time ends it. `leave` is for who no longer trusts it, `stop` is that of
 /// the whole replica.
@@ -41,24 +41,24 @@ pub(super) const LONGEST_END: Duration = Duration::from_secs(3);
 /// to be pinned has it twice too: a connection that does nothing is mostly what is kept here.
 pub(super) fn serve<IO>(
     io: IO,
-    guard: Guard,
-    visit: Visit,
+    service: ConnectionService,
+    permit: ConnectionPermit,
     leave: CancellationToken,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let io = Patient::new(io, visit.tenure.clone(), visit.send_timeout());
-    let mut connection = Box::pin(builder().serve_connection(TokioIo::new(io), guard));
+    let io = WriteTimeout::new(io, permit.handle.clone(), permit.send_timeout());
+    let mut connection = Box::pin(builder().serve_connection(TokioIo::new(io), service));
     async move {
-        let tenure = &visit.tenure;
+        let handle = &permit.handle;
         let mut left = std::pin::pin!(leave.cancelled().fuse());
-        let mut departure = std::pin::pin!(visit.departure(&stop));
+        let mut departure = std::pin::pin!(permit.departure(&stop));
         let ending = loop {
             tokio::select! {
                 outcome = &mut connection => return ended(outcome),
-                () = tenure.elsewhere() => connection.as_mut().graceful_shutdown(),
+                () = handle.reconnect_requested() => connection.as_mut().graceful_shutdown(),
                 () = &mut left => connection.as_mut().graceful_shutdown(),
                 ending = &mut departure => break ending,
             }
@@ -71,13 +71,13 @@ where
         if ending == Ending::Age {
             tokio::select! {
                 outcome = &mut connection => return ended(outcome),
-                () = sleep(LAST_WORDS) => {}
+                () = sleep(STREAM_GRACE) => {}
             }
         }
-        tenure.end(ending);
+        handle.end(ending);
         tokio::select! {
             outcome = &mut connection => ended(outcome),
-            () = sleep(LONGEST_END) => {}
+            () = sleep(CLOSE_TIMEOUT) => {}
         }
     }
 }
@@ -94,7 +94,7 @@ fn builder() -> http2::Builder<TokioExecutor> {
         .max_pending_accept_reset_streams(EARLY_RESETS)
         .max_local_error_reset_streams(ERROR_RESETS)
         .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_PATIENCE);
+        .keep_alive_timeout(PING_TIMEOUT);
     builder
 }
 

@@ -1,6 +1,6 @@
-use super::Door;
-use super::door::Admitted;
-use super::tenure::Tenure;
+use super::AdmissionControl;
+use super::admission_control::StreamPermit;
+use super::connection_handle::ConnectionHandle;
 use crate::identity::Caller;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -24,7 +24,7 @@ use tonic_health::pb::health_server::{Health as Service, HealthServer};
 #[derive(Debug)]
 pub(crate) struct Health<S> {
     inner: HealthServer<S>,
-    door: Arc<Door>,
+    admission_control: Arc<AdmissionControl>,
 }
 
 pin_project! {
@@ -32,7 +32,7 @@ pin_project! {
     struct Counted {
         #[pin]
         body: Body,
-        _admitted: Admitted,
+        _stream_permit: StreamPermit,
     }
 }
 
@@ -42,29 +42,30 @@ const LARGEST: usize = 4 << 10;
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<S: Service> Health<S> {
-    pub(crate) fn new(inner: HealthServer<S>, door: Arc<Door>) -> Self {
-        Self { inner: inner.max_decoding_message_size(LARGEST), door }
+    pub(crate) fn new(inner: HealthServer<S>, admission_control: Arc<AdmissionControl>) -> Self {
+        Self { inner: inner.max_decoding_message_size(LARGEST), admission_control }
     }
 
     async fn respond(mut self, head: Parts, body: Body) -> Result<Response<Body>, Status> {
-        let (tenure, caller) = (head.extensions.get::<Tenure>(), head.extensions.get::<Caller>());
-        let tenure = tenure.ok_or_else(|| Status::internal("a request without a connection"))?;
+        let (handle, caller) =
+            (head.extensions.get::<ConnectionHandle>(), head.extensions.get::<Caller>());
+        let handle = handle.ok_or_else(|| Status::internal("a request without a connection"))?;
         let caller =
             caller.ok_or_else(|| Status::unauthenticated("the caller is unknown"))?.clone();
-        let admitted = self.door.admit(tenure, caller.identity())?;
+        let stream_permit = self.admission_control.admit(handle, caller.identity())?;
         // Otherwise who calls again and again would have more than its part of --admission-rate.
-        admitted.answered();
+        stream_permit.answered();
         // It is ready at once, and receives the whole request before it answers.
         let call = tower::Service::call(&mut self.inner, Request::from_parts(head, body));
         let late = |_| Status::deadline_exceeded("a request was begun and not ended in time");
         let Ok(response) = timeout(RECEIVE_TIMEOUT, call).await.map_err(late)?;
-        Ok(response.map(|body| caller.guard(Counted { body, _admitted: admitted })))
+        Ok(response.map(|body| caller.limit_body(Counted { body, _stream_permit: stream_permit })))
     }
 }
 
 impl<S> Clone for Health<S> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), door: self.door.clone() }
+        Self { inner: self.inner.clone(), admission_control: self.admission_control.clone() }
     }
 }
 

@@ -1,35 +1,35 @@
-//! The gRPC edge: connections, routing and health. What is said on a stream is decided elsewhere.
+//! The gRPC edge: connections, routing and health. What is sent on a stream is decided elsewhere.
 
+mod admission_control;
 mod ads;
-mod awaited;
 mod connection;
-mod door;
+mod connection_handle;
+mod connection_service;
 mod early;
 mod frames;
-mod guard;
 mod health;
-mod pace;
-mod patient;
+mod pending_changes;
+mod read_progress;
 mod rebalancer;
 mod request;
 mod stream;
-mod tenure;
+mod write_timeout;
 
-pub(crate) use door::Door;
+pub(crate) use admission_control::AdmissionControl;
 pub(crate) use rebalancer::Rebalancer;
 
 use crate::clients::Clients;
 use crate::comparison::Comparisons;
 use crate::feed::Fleets;
 use crate::followed::Followed;
-use crate::identity::{Gate, Peer};
+use crate::identity::{Authenticator, Peer};
 use crate::log_limit::FleetLimits;
-use crate::metrics::{Metrics, Present};
+use crate::metrics::{GaugeCount, Metrics};
 use crate::tls::Material;
+use admission_control::ConnectionPermit;
 use ads::Ads;
-use door::Visit;
+use connection_service::ConnectionService;
 use futures::future::BoxFuture;
-use guard::Guard;
 use health::Health;
 use std::io;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Names this replica and its version to clients.
     pub(crate) identifier: String,
-    pub(crate) door: Arc<Door>,
+    pub(crate) admission_control: Arc<AdmissionControl>,
     /// Lines about fleets that are not published.
     pub(crate) unpublished: FleetLimits,
 }
@@ -58,43 +58,43 @@ pub(crate) struct Shared {
 /// An accept loop of our own: the one of tonic can neither end long streams nor bound what they buffer.
 pub(crate) struct Server {
     listener: TcpListener,
-    entrance: Entrance,
+    security: ServerSecurity,
     shared: Arc<Shared>,
 }
 
-/// How connections come in, and who may.
+/// How connections are encrypted and callers authenticated.
 #[derive(Clone)]
-pub(crate) struct Entrance {
+pub(crate) struct ServerSecurity {
     /// `None`: plaintext.
     pub(crate) tls: Option<Arc<Followed<Material>>>,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) authenticator: Arc<Authenticator>,
 }
 
-/// A connection that was let in, and what it needs.
-struct Arrival {
+/// An admitted connection, and what it needs.
+struct AcceptedConnection {
     routes: Routes,
-    gate: Arc<Gate>,
-    visit: Visit,
+    authenticator: Arc<Authenticator>,
+    permit: ConnectionPermit,
     stop: CancellationToken,
-    present: Present,
+    present: GaugeCount,
 }
 
 /// When there are no more file descriptors, accepting at once again would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
-    pub(crate) fn new(listener: TcpListener, entrance: Entrance, shared: Shared) -> Self {
-        Self { listener, entrance, shared: Arc::new(shared) }
+    pub(crate) fn new(listener: TcpListener, security: ServerSecurity, shared: Shared) -> Self {
+        Self { listener, security, shared: Arc::new(shared) }
     }
 
     /// Runs until `stop`, and then until all connections have left, which takes the time of a drain at most.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let door = self.shared.door.clone();
+        let admission_control = self.shared.admission_control.clone();
         let (health, health_service) = tonic_health::server::health_reporter();
         // The empty name stands for the server as a whole, and serves from the start: what it does not know yet,
         // its clients wait for.
         health.set_service_status("", tonic_health::ServingStatus::Serving).await;
-        let health_service = Health::new(health_service, door.clone());
+        let health_service = Health::new(health_service, admission_control.clone());
         let routes =
             Routes::new(Ads::new(self.shared.clone())).add_service(health_service).prepare();
         let connections = TaskTracker::new();
@@ -105,20 +105,20 @@ impl Server {
             };
             match accepted {
                 Ok((stream, peer)) => {
-                    let Some(visit) = door.connect(peer) else { continue };
+                    let Some(permit) = admission_control.connect(peer) else { continue };
                     // Acknowledgements and replies are small and waited for. Where the option is refused, it is only
                     // slower.
                     let _ = stream.set_nodelay(true);
-                    let arrival = Arrival {
+                    let connection = AcceptedConnection {
                         routes: routes.clone(),
-                        gate: self.entrance.gate.clone(),
-                        visit,
+                        authenticator: self.security.authenticator.clone(),
+                        permit,
                         stop: stop.clone(),
                         present: self.shared.metrics.connection(),
                     };
-                    match self.entrance.tls.clone() {
-                        None => connections.spawn(arrival.serve(stream)),
-                        Some(tls) => connections.spawn(arrival.shake_hands(stream, tls)),
+                    match self.security.tls.clone() {
+                        None => connections.spawn(connection.serve(stream)),
+                        Some(tls) => connections.spawn(connection.shake_hands(stream, tls)),
                     };
                 }
                 Err(error) if is_of_one_connection(&error) => {}
@@ -132,17 +132,17 @@ impl Server {
         drop(self.listener);
         health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
         connections.close();
-        let time = door.drain_time();
+        let time = admission_control.drain_time();
         if !connections.is_empty() && !time.is_zero() {
             tracing::info!(connections = connections.len(), "draining for {}s", time.as_secs_f32());
         }
-        if timeout(time + connection::LONGEST_END, connections.wait()).await.is_err() {
+        if timeout(time + connection::CLOSE_TIMEOUT, connections.wait()).await.is_err() {
             tracing::debug!(left = connections.len(), "connections did not end in time");
         }
     }
 }
 
-impl Arrival {
+impl AcceptedConnection {
     fn serve(self, stream: TcpStream) -> impl Future<Output = ()> + Send + 'static {
         self.serve_as(stream, None, CancellationToken::new())
     }
@@ -153,7 +153,7 @@ impl Arrival {
             let accepted = async {
                 tokio::select! {
                     accepted = async { tls.current().accept(stream).await } => Some(accepted),
-                    () = self.visit.early_departure() => None,
+                    () = self.permit.early_departure() => None,
                 }
             };
             match self.stop.clone().run_until_cancelled(accepted).await?? {
@@ -165,7 +165,7 @@ impl Arrival {
                     Some(serving)
                 }
                 Err(error) => {
-                    self.gate.no_connection(&error);
+                    self.authenticator.handshake_failed(&error);
                     None
                 }
             }
@@ -184,10 +184,11 @@ impl Arrival {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { routes, gate, visit, stop, present } = self;
-        let authentication = visit.authentication();
-        let guard = Guard { routes, gate, authentication, peer, _present: present };
-        connection::serve(io, guard, visit, leave, stop)
+        let Self { routes, authenticator, permit, stop, present } = self;
+        let authentication = permit.authentication();
+        let service =
+            ConnectionService { routes, authenticator, authentication, peer, _present: present };
+        connection::serve(io, service, permit, leave, stop)
     }
 }
 

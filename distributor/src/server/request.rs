@@ -1,9 +1,9 @@
+use super::admission_control::StreamPermit;
 use super::connection::RECEIVE_WINDOW;
-use super::door::Admitted;
 use super::early::receive_during;
 use super::frames::Frames;
-use crate::load::{Allowance, ReceivePermit, Turn};
-use crate::view::Claims;
+use crate::load::{NextRead, ReceivePermit, RequestLimiter};
+use crate::view::NodeClaims;
 use bytes::{Bytes, BytesMut};
 use heliograph_distributor_protocol::{NodeFields, Protocol, Request, RequestError};
 use http_body::Frame;
@@ -30,7 +30,7 @@ pub(crate) struct Incoming {
 pub(crate) struct NodeName {
     pub(crate) id: String,
     pub(crate) cluster: String,
-    pub(crate) claims: Claims,
+    pub(crate) claims: NodeClaims,
 }
 
 /// The requests of one stream, in order.
@@ -39,8 +39,8 @@ pub(crate) struct Requests {
     body: Body,
     frames: Frames,
     receiving: Option<Receiving>,
-    allowance: Allowance,
-    admitted: Arc<Admitted>,
+    request_limiter: RequestLimiter,
+    stream_permit: Arc<StreamPermit>,
 }
 
 /// A request of which a part is there.
@@ -51,23 +51,23 @@ struct Receiving {
 }
 
 /// How long a request may take from its first byte to its last.
-const RECEIVE_PATIENCE: Duration = Duration::from_secs(60);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Requests {
-    pub(crate) fn new(protocol: Protocol, body: Body, admitted: Arc<Admitted>) -> Self {
-        let (frames, allowance) = (Frames::default(), admitted.allowance());
-        Self { protocol, body, frames, receiving: None, allowance, admitted }
+    pub(crate) fn new(protocol: Protocol, body: Body, stream_permit: Arc<StreamPermit>) -> Self {
+        let (frames, request_limiter) = (Frames::default(), stream_permit.request_limiter());
+        Self { protocol, body, frames, receiving: None, request_limiter, stream_permit }
     }
 
     /// The next request; `None` when the client says no more. Nothing is lost if this is dropped while it waits.
     pub(crate) async fn next(&mut self) -> Result<Option<Incoming>, Status> {
-        self.turn().await?;
+        self.wait_for_turn().await?;
         loop {
             if let Some(message) = self.frames.next()? {
-                self.allowance.take(message.len(), Instant::now());
+                self.request_limiter.charge_request(message.len(), Instant::now());
                 let (request, node) = Request::scan(self.protocol, message).map_err(refusal)?;
                 let room = self.receiving.take().and_then(|receiving| receiving.room);
-                let room = self.admitted.received(room, request.overhead())?;
+                let room = self.stream_permit.received(room, request.overhead())?;
                 return Ok(Some(Incoming { node, request, room }));
             }
             match self.frame().await? {
@@ -81,9 +81,9 @@ impl Requests {
 }
 
 impl Requests {
-    /// What the last request cost beyond its bytes: so many names had to be looked at.
+    /// Charges the last request for the names that it was about, beyond its bytes.
     pub(crate) fn charge(&mut self, names: usize) {
-        self.allowance.charge(names);
+        self.request_limiter.charge_names(names);
     }
 
     /// Waits for `work`, which may take long, and keeps `request` for as long. What the client sends meanwhile is received, and
@@ -93,8 +93,8 @@ impl Requests {
         request: &Request,
         work: impl Future<Output = T>,
     ) -> Result<T, Status> {
-        let (mut permit, admitted) = (None, &self.admitted);
-        let charge = |bytes| admitted.keep_request(&mut permit, request.size() + bytes);
+        let (mut permit, stream_permit) = (None, &self.stream_permit);
+        let charge = |bytes| stream_permit.keep_request(&mut permit, request.size() + bytes);
         // A copy, because the rest may be a small part of what was received with it.
         let early = BytesMut::from(&self.frames.take_rest()[..]);
         let (outcome, early) = receive_during(work, &mut self.body, early, charge).await?;
@@ -107,9 +107,9 @@ impl Requests {
         if self.receiving.is_none()
             && let Some(length) = self.frames.announced()
         {
-            let room = self.admitted.receive(length)?;
+            let room = self.stream_permit.receive(length)?;
             self.frames.accept();
-            self.receiving = Some(Receiving { room, deadline: Instant::now() + RECEIVE_PATIENCE });
+            self.receiving = Some(Receiving { room, deadline: Instant::now() + RECEIVE_TIMEOUT });
         }
         let Some(Receiving { deadline, .. }) = self.receiving else {
             return Ok(self.body.frame().await);
@@ -119,18 +119,18 @@ impl Requests {
         frame.map_err(|_| Status::deadline_exceeded("a request was begun and not ended in time"))
     }
 
-    /// Waits until the next request may be read. A client that says more than that is not heard meanwhile, and once its
-    /// window is full it can say no more.
-    async fn turn(&mut self) -> Result<(), Status> {
+    /// Waits until the next request may be read. What the client sends meanwhile is not read, and once its window is full it
+    /// can send no more.
+    async fn wait_for_turn(&mut self) -> Result<(), Status> {
         // One that always has something to say must not keep the thread from the others.
         consume_budget().await;
         loop {
-            match self.allowance.turn(Instant::now()) {
-                Turn::Now => return Ok(()),
-                Turn::Never => return Err(self.admitted.flooded()),
-                Turn::At { time, first } => {
+            match self.request_limiter.next_read(Instant::now()) {
+                NextRead::Now => return Ok(()),
+                NextRead::Never => return Err(self.stream_permit.flooded()),
+                NextRead::At { time, first } => {
                     if first {
-                        self.admitted.slowed();
+                        self.stream_permit.slowed();
                     }
                     // Boxed, because nearly no stream ever has one.
                     Box::pin(self.pause(time)).await?;
@@ -142,7 +142,7 @@ impl Requests {
     /// Reads nothing until then, while HTTP/2 may keep a whole window.
     async fn pause(&mut self, until: Instant) -> Result<(), Status> {
         let mut permit = None;
-        self.admitted.keep_request(&mut permit, RECEIVE_WINDOW as usize)?;
+        self.stream_permit.keep_request(&mut permit, RECEIVE_WINDOW as usize)?;
         sleep_until(until).await;
         Ok(())
     }
@@ -153,7 +153,7 @@ impl NodeName {
         let node = NodeFields::scan(node).map_err(|error| {
             Status::invalid_argument(format!("the node of this request cannot be read: {error}"))
         })?;
-        let claims = Claims::of(&node);
+        let claims = NodeClaims::of(&node);
         Ok(Self { id: node.id.to_owned(), cluster: node.cluster.to_owned(), claims })
     }
 }
@@ -173,8 +173,8 @@ pub(crate) fn refusal(error: RequestError) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Door;
-    use super::super::tenure::Tenure;
+    use super::super::AdmissionControl;
+    use super::super::connection_handle::ConnectionHandle;
     use super::*;
     use crate::identity::Identity;
     use crate::load::{LoadArgs, LoadMetrics};
@@ -189,48 +189,59 @@ mod tests {
     /// So many empty requests, which are there already.
     fn requests(count: usize, request_rate: u32) -> Requests {
         let metrics = LoadMetrics::register(&Registry::new(), &LoadArgs::DEFAULT).unwrap();
-        let door = Arc::new(Door::new(&LoadArgs { request_rate, ..LoadArgs::DEFAULT }, metrics));
-        let admitted = Arc::new(door.admit(&Tenure::default(), &Identity::Anybody).unwrap());
+        let admission_control = Arc::new(AdmissionControl::new(
+            &LoadArgs { request_rate, ..LoadArgs::DEFAULT },
+            metrics,
+        ));
+        let stream_permit = Arc::new(
+            admission_control.admit(&ConnectionHandle::default(), &Identity::Anybody).unwrap(),
+        );
         let frame = Bytes::from_static(&[0; 5]);
         let frames = (0..count).map(move |_| Ok::<_, Infallible>(Frame::data(frame.clone())));
-        Requests::new(Protocol::Delta, Body::new(StreamBody::new(stream::iter(frames))), admitted)
+        Requests::new(
+            Protocol::Delta,
+            Body::new(StreamBody::new(stream::iter(frames))),
+            stream_permit,
+        )
     }
 
-    /// A stream of a door that sends these bytes, and then nothing.
-    fn half(door: &Arc<Door>, bytes: Vec<u8>) -> Requests {
-        let admitted = Arc::new(door.admit(&Tenure::default(), &Identity::Anybody).unwrap());
+    /// An admitted stream that sends these bytes, and then nothing.
+    fn half(admission_control: &Arc<AdmissionControl>, bytes: Vec<u8>) -> Requests {
+        let stream_permit = Arc::new(
+            admission_control.admit(&ConnectionHandle::default(), &Identity::Anybody).unwrap(),
+        );
         let frames = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(bytes)))]);
         let body = StreamBody::new(futures::StreamExt::chain(frames, stream::pending()));
-        Requests::new(Protocol::Delta, Body::new(body), admitted)
+        Requests::new(Protocol::Delta, Body::new(body), stream_permit)
     }
 
     #[tokio::test(start_paused = true)]
     async fn large_requests_wait_for_each_other_and_small_ones_for_nobody() {
         let metrics = LoadMetrics::register(&Registry::new(), &LoadArgs::DEFAULT).unwrap();
-        let door = Arc::new(Door::new(&LoadArgs::DEFAULT, metrics));
+        let admission_control = Arc::new(AdmissionControl::new(&LoadArgs::DEFAULT, metrics));
         // The largest that there may be: eight fill the room.
         let large = [0, 2, 0, 0, 0, 7];
-        let mut halves: Vec<_> = (0..8).map(|_| half(&door, large.into())).collect();
+        let mut halves: Vec<_> = (0..8).map(|_| half(&admission_control, large.into())).collect();
         for half in &mut halves {
             assert!(half.next().now_or_never().is_none());
         }
-        let refused = half(&door, large.into()).next().await.unwrap_err();
+        let refused = half(&admission_control, large.into()).next().await.unwrap_err();
         assert_eq!(refused.code(), Code::Unavailable);
-        assert!(half(&door, vec![0; 5]).next().await.unwrap().is_some());
+        assert!(half(&admission_control, vec![0; 5]).next().await.unwrap().is_some());
         // Who leaves makes room, and so does whom nobody waits for any longer.
         halves.pop();
-        halves.push(half(&door, large.into()));
+        halves.push(half(&admission_control, large.into()));
         let late = halves[0].next().await.unwrap_err();
         assert_eq!(late.code(), Code::DeadlineExceeded);
         halves.remove(0);
-        assert!(half(&door, large.into()).next().now_or_never().is_none());
+        assert!(half(&admission_control, large.into()).next().now_or_never().is_none());
     }
 
     /// A request with names of one byte: 3 bytes each on the wire, and 56 more once they are decoded.
     #[tokio::test]
     async fn a_large_request_takes_the_room_of_what_it_becomes() {
         let metrics = LoadMetrics::register(&Registry::new(), &LoadArgs::DEFAULT).unwrap();
-        let door = Arc::new(Door::new(&LoadArgs::DEFAULT, metrics));
+        let admission_control = Arc::new(AdmissionControl::new(&LoadArgs::DEFAULT, metrics));
         let request = |names: usize| {
             let message = [3 << 3 | 2, 1, b'a'].repeat(names);
             let length = (message.len() as u32).to_be_bytes();
@@ -242,7 +253,11 @@ mod tests {
             Requests::new(
                 Protocol::Delta,
                 body,
-                Arc::new(door.admit(&Tenure::default(), &Identity::Anybody).unwrap()),
+                Arc::new(
+                    admission_control
+                        .admit(&ConnectionHandle::default(), &Identity::Anybody)
+                        .unwrap(),
+                ),
             )
         };
         let taken = |incoming: &Incoming| incoming.room.as_ref().map(ReceivePermit::bytes);
@@ -283,8 +298,9 @@ mod tests {
     async fn floods_that_are_read_slower_are_so_many_and_no_more() {
         let args = LoadArgs { request_rate: 10, ..LoadArgs::DEFAULT };
         let metrics = LoadMetrics::register(&Registry::new(), &args).unwrap();
-        let door = Arc::new(Door::new(&args, metrics));
-        let mut floods: Vec<_> = (0..200).map(|_| half(&door, vec![0; 5 * 1000])).collect();
+        let admission_control = Arc::new(AdmissionControl::new(&args, metrics));
+        let mut floods: Vec<_> =
+            (0..200).map(|_| half(&admission_control, vec![0; 5 * 1000])).collect();
         let (mut waiting, mut refused) = (Vec::new(), 0);
         for flood in &mut floods {
             // A hundred at once, and then one that is not read yet.
@@ -303,7 +319,7 @@ mod tests {
         for next in waiting {
             assert!(next.await.unwrap().is_some(), "it is its turn");
         }
-        assert_eq!(door.usage().subscription_bytes.now, 0);
+        assert_eq!(admission_control.usage().subscription_bytes.now, 0);
     }
 
     #[tokio::test(start_paused = true)]

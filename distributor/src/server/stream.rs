@@ -1,14 +1,14 @@
 use super::Shared;
-use super::awaited::Awaited;
-use super::door::Admitted;
+use super::admission_control::StreamPermit;
+use super::pending_changes::PendingChanges;
 use super::request::{Incoming, NodeName, Requests, refusal};
-use crate::acks::Participant;
-use crate::clients::Entry;
-use crate::feed::{Fleet, News, Unserved};
+use crate::acks::StreamCounter;
+use crate::clients::ClientEntry;
+use crate::feed::{Fleet, Unserved, ViewsReceiver};
 use crate::identity::Caller;
 use crate::load::{Cause, SubscriptionPermit};
-use crate::metrics::Present;
-use crate::view::{Seat, Views, Who};
+use crate::metrics::GaugeCount;
+use crate::view::{ClassHandle, ClientInfo, Views};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::future::BoxFuture;
 use futures::stream;
@@ -39,8 +39,8 @@ pub(crate) struct AdsStream {
     /// What is decided and not yet taken by the connection: at most one reply of each type.
     frames: VecDeque<Frame<Bytes>>,
     state: State,
-    admitted: Arc<Admitted>,
-    _present: Present,
+    stream_permit: Arc<StreamPermit>,
+    _present: GaugeCount,
 }
 
 enum State {
@@ -52,25 +52,25 @@ enum State {
 
 /// A stream whose client has named itself.
 struct Serving {
-    client: Entry,
+    client: ClientEntry,
     fleet: Arc<Fleet>,
-    views: News,
-    seat: Seat,
+    views: ViewsReceiver,
+    class_handle: ClassHandle,
     session: Session,
     /// The session's times count from here.
     start: Instant,
-    participant: Participant,
-    awaited: Awaited,
+    counter: StreamCounter,
+    pending: PendingChanges,
     /// Whether the store was asked since the stream began if this replica is behind.
     compared: bool,
     /// For what the session keeps of names that its fleet does not have.
-    kept: Option<SubscriptionPermit>,
+    absent_permit: Option<SubscriptionPermit>,
 }
 
 /// A fleet that is in memory and not retired.
 struct Published {
     fleet: Arc<Fleet>,
-    views: News,
+    views: ViewsReceiver,
     /// Taken out of `views`: to derive a client's view takes a while, and nobody could publish the next one meanwhile.
     newest: Arc<Views>,
 }
@@ -80,10 +80,10 @@ const NODE_ID_LIMIT: usize = 256;
 /// Longer than a namespace and a name of Kubernetes can be.
 const FLEET_NAME_LIMIT: usize = 512;
 /// How long a client that may be ahead of this replica keeps what it has while the store does not answer.
-const LEFT_ALONE: Duration = Duration::from_secs(2);
+const COMPARISON_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a client with a large first request waits for a fleet that is not published. Others wait for as long as
 /// `--unpublished-timeout` says.
-const LONG_WAIT: Duration = Duration::from_secs(5);
+const LARGE_REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// How much of a client's words goes into the log.
 const LOGGED_DETAIL: usize = 1 << 10;
 const REJECTED: &str = "a proxy rejected some of its configuration, and goes on without that";
@@ -94,16 +94,16 @@ impl AdsStream {
         protocol: Protocol,
         caller: Caller,
         requests: Requests,
-        admitted: Arc<Admitted>,
+        stream_permit: Arc<StreamPermit>,
     ) -> Self {
         let present = shared.metrics.stream(protocol);
         let (frames, state) = (VecDeque::new(), State::New);
-        Self { shared, protocol, caller, requests, frames, state, admitted, _present: present }
+        Self { shared, protocol, caller, requests, frames, state, stream_permit, _present: present }
     }
 
     pub(crate) fn into_body(self) -> impl Body<Data = Bytes, Error = Infallible> + Send + 'static {
         // Waited for once: to begin anew at each step would take a lock each time.
-        let over = self.admitted.over();
+        let over = self.stream_permit.over();
         StreamBody::new(stream::unfold((self, over), async |(mut stream, mut over)| {
             let frame = stream.next(&mut over).await?;
             Some((Ok(frame), (stream, over)))
@@ -136,8 +136,8 @@ impl AdsStream {
             // What opening needs is kept for as long as that takes, and not for as long as the stream does.
             State::New => Box::pin(self.open()).await,
             State::Serving(serving) => {
-                let Self { shared, admitted, requests, frames, .. } = self;
-                serving.step(shared, admitted, requests, frames).await
+                let Self { shared, stream_permit, requests, frames, .. } = self;
+                serving.step(shared, stream_permit, requests, frames).await
             }
             State::Ended => Ok(()),
         }
@@ -150,33 +150,33 @@ impl AdsStream {
         let name = fleet_of(&node)?;
         self.caller.admit(&name)?;
         let identity = self.caller.identity();
-        let who = Who {
+        let info = ClientInfo {
             node: node.id.chars().take(NODE_ID_LIMIT).collect(),
             claims: node.claims,
             namespace: identity.namespace().map(str::to_owned),
         };
-        let address = self.admitted.address();
-        let voter = self.caller.voter(address.ip(), &who.node);
+        let address = self.stream_permit.address();
+        let voter = self.caller.voter(address.ip(), &info.node);
         let (caller, clients) = (self.caller.clone(), &self.shared.clients);
-        let client = clients.join(self.protocol, name.clone(), who, caller, address);
-        let published = match self.shared.fleets.enter(&name).and_then(Published::now) {
+        let client = clients.join(self.protocol, name.clone(), info, caller, address);
+        let published = match self.shared.fleets.subscribe(&name).and_then(Published::now) {
             Some(published) => published,
             // Boxed, so that what is rare is not part of every stream.
             None => {
-                let longest = self.admitted.unpublished_timeout();
+                let longest = self.stream_permit.unpublished_timeout();
                 // A large request takes the room of others.
-                let longest = first.room.as_ref().map_or(longest, |_| LONG_WAIT);
-                let node = &client.who().node;
+                let longest = first.room.as_ref().map_or(longest, |_| LARGE_REQUEST_WAIT);
+                let node = &client.info().node;
                 let waiting = timeout(longest, wait_for(&self.shared, &name, node, &first.request));
                 let waited = Box::pin(self.requests.during(&first.request, waiting)).await?;
-                waited.map_err(|_| self.admitted.unpublished())??
+                waited.map_err(|_| self.stream_permit.unpublished())??
             }
         };
         let mut serving = Serving::new(published, client, self.protocol, voter);
-        tracing::debug!(fleet = %name, node = serving.client.who().node, %identity, "stream opened");
+        tracing::debug!(fleet = %name, node = serving.client.info().node, %identity, "stream opened");
         serving.compare(&self.shared, &first, &mut self.frames).await?;
-        let setup = self.admitted.set_up().await;
-        serving.hear(&self.shared, &self.admitted, &first, &mut self.frames).await?;
+        let setup = self.stream_permit.set_up().await;
+        serving.on_request(&self.shared, &self.stream_permit, &first, &mut self.frames).await?;
         drop(setup);
         self.state = State::Serving(Box::new(serving));
         Ok(())
@@ -184,17 +184,17 @@ impl AdsStream {
 
     /// Whoever opens a stream and says nothing takes the place of another.
     async fn first(&mut self) -> Result<Option<Incoming>, Status> {
-        let patience = self.admitted.first_request_timeout();
-        if patience.is_zero() {
+        let limit = self.stream_permit.first_request_timeout();
+        if limit.is_zero() {
             return self.requests.next().await;
         }
         let silent = |_| Status::deadline_exceeded("no request came in time");
-        timeout(patience, self.requests.next()).await.map_err(silent)?
+        timeout(limit, self.requests.next()).await.map_err(silent)?
     }
 
     fn end(&mut self, status: &Status) {
         if let State::Serving(serving) = &self.state {
-            let (fleet, node) = (&serving.fleet.name, &serving.client.who().node);
+            let (fleet, node) = (&serving.fleet.name, &serving.client.info().node);
             tracing::debug!(%fleet, node, code = ?status.code(), reason = status.message(), "stream ended");
         }
         if matches!(status.code(), tonic::Code::InvalidArgument | tonic::Code::ResourceExhausted) {
@@ -210,34 +210,34 @@ impl AdsStream {
 
 impl Published {
     /// `None` while the fleet is retired.
-    fn now((fleet, mut views): (Arc<Fleet>, News)) -> Option<Self> {
+    fn now((fleet, mut views): (Arc<Fleet>, ViewsReceiver)) -> Option<Self> {
         let newest = views.borrow_and_update().clone()?;
         Some(Self { fleet, views, newest })
     }
 
     /// Waits for a fleet that is retired to come back.
-    async fn wait((fleet, mut views): (Arc<Fleet>, News)) -> Result<Self, Status> {
+    async fn wait((fleet, mut views): (Arc<Fleet>, ViewsReceiver)) -> Result<Self, Status> {
         let newest = views.wait_for(Option::is_some).await.map_err(|_| closing())?.clone();
         Ok(Self { fleet, newest: newest.ok_or_else(closing)?, views })
     }
 }
 
 impl Serving {
-    fn new(published: Published, client: Entry, protocol: Protocol, voter: Voter) -> Self {
+    fn new(published: Published, client: ClientEntry, protocol: Protocol, voter: Voter) -> Self {
         let Published { fleet, views, newest } = published;
-        let mut seat = Seat::default();
-        let view = newest.of(client.who(), &mut seat);
+        let mut class_handle = ClassHandle::default();
+        let view = newest.of(client.info(), &mut class_handle);
         Self {
             client,
             views,
-            seat,
+            class_handle,
             session: Session::new(protocol, view, fleet.transitions.clone()),
             start: Instant::now(),
-            participant: Participant::join(fleet.clone(), voter),
-            awaited: Awaited::default(),
+            counter: StreamCounter::join(fleet.clone(), voter),
+            pending: PendingChanges::default(),
             fleet,
             compared: false,
-            kept: None,
+            absent_permit: None,
         }
     }
 
@@ -245,7 +245,7 @@ impl Serving {
     async fn step(
         &mut self,
         shared: &Shared,
-        admitted: &Admitted,
+        stream_permit: &StreamPermit,
         requests: &mut Requests,
         frames: &mut VecDeque<Frame<Bytes>>,
     ) -> Result<(), Status> {
@@ -256,7 +256,7 @@ impl Serving {
             biased;
             request = requests.next() => match request? {
                 Some(incoming) => {
-                    self.hear(shared, admitted, &incoming, frames).await?;
+                    self.on_request(shared, stream_permit, &incoming, frames).await?;
                     requests.charge(self.session.names(&incoming.request));
                     return Ok(());
                 }
@@ -264,28 +264,36 @@ impl Serving {
             },
             changed = self.views.changed() => {
                 changed.map_err(|_| closing())?;
-                self.look()
+                self.update_view()
             },
             () = sleep_until(deadline), if silence.is_some() => self.session.on_clock(self.now()),
         };
-        admitted.keep(&mut self.kept, &self.session.absent_memory(), Cause::Replica)?;
-        self.say(shared, output, frames);
+        stream_permit.keep(
+            &mut self.absent_permit,
+            &self.session.absent_memory(),
+            Cause::Replica,
+        )?;
+        self.send(shared, output, frames);
         Ok(())
     }
 
-    async fn hear(
+    async fn on_request(
         &mut self,
         shared: &Shared,
-        admitted: &Admitted,
+        stream_permit: &StreamPermit,
         incoming: &Incoming,
         frames: &mut VecDeque<Frame<Bytes>>,
     ) -> Result<(), Status> {
         self.compare(shared, incoming, frames).await?;
         let request = &incoming.request;
         let output = self.session.on_request(self.now(), request).map_err(refusal)?;
-        admitted.keep(&mut self.kept, &self.session.absent_memory(), Cause::Client)?;
-        self.hear_of(shared, output.event.as_ref(), request.nonce());
-        self.say(shared, output, frames);
+        stream_permit.keep(
+            &mut self.absent_permit,
+            &self.session.absent_memory(),
+            Cause::Client,
+        )?;
+        self.on_event(shared, output.event.as_ref(), request.nonce());
+        self.send(shared, output, frames);
         Ok(())
     }
 
@@ -299,24 +307,28 @@ impl Serving {
         if !self.compared && self.session.holds_other(&incoming.request).map_err(refusal)? {
             self.compared = true;
             // Once in a stream's life, and not to be kept for all of it.
-            Box::pin(self.leave_alone(shared, incoming)).await?;
-            let output = self.look();
-            self.say(shared, output, frames);
+            Box::pin(self.wait_for_comparison(shared, incoming)).await?;
+            let output = self.update_view();
+            self.send(shared, output, frames);
         }
         Ok(())
     }
 
     /// Waits for a comparison: for a bounded time if there was one since this replica started. Without any it may be behind by
     /// hours, and the client has something to go on with.
-    async fn leave_alone(&self, shared: &Shared, incoming: &Incoming) -> Result<(), Status> {
+    async fn wait_for_comparison(
+        &self,
+        shared: &Shared,
+        incoming: &Incoming,
+    ) -> Result<(), Status> {
         let (start, mut caught_up) = (Instant::now(), pin!(self.catch_up(shared)));
-        while timeout(LEFT_ALONE, &mut caught_up).await.is_err() {
+        while timeout(COMPARISON_TIMEOUT, &mut caught_up).await.is_err() {
             if !shared.comparisons.is_unconfirmed(&self.fleet) {
                 shared.metrics.uncompared();
                 break;
             }
             // A large request takes the room of others.
-            if incoming.room.is_some() && start.elapsed() >= LONG_WAIT {
+            if incoming.room.is_some() && start.elapsed() >= LARGE_REQUEST_WAIT {
                 return Err(uncompared());
             }
         }
@@ -334,17 +346,17 @@ impl Serving {
         let _ = self.views.clone().wait_for(arrived).await;
     }
 
-    /// Takes the newest view.
-    fn look(&mut self) -> Output {
+    /// Gives the newest view to the session.
+    fn update_view(&mut self) -> Output {
         let views = self.views.borrow_and_update().clone();
         match views {
             Some(views) => {
-                let view = views.of(self.client.who(), &mut self.seat);
+                let view = views.of(self.client.info(), &mut self.class_handle);
                 let output = self.session.on_view(self.now(), &view);
-                // What tells the client nothing is acknowledged already.
+                // A change that sends the client nothing is acknowledged already.
                 let acknowledged = self.session.acknowledged();
-                if let Some(arrival) = views.arrival().filter(|it| acknowledged < Some(it.head)) {
-                    self.awaited.arrived(arrival);
+                if let Some(change) = views.change().filter(|it| acknowledged < Some(it.head)) {
+                    self.pending.arrived(change);
                 }
                 output
             }
@@ -353,35 +365,35 @@ impl Serving {
         }
     }
 
-    fn hear_of(&mut self, shared: &Shared, event: Option<&Event>, nonce: &str) {
+    fn on_event(&mut self, shared: &Shared, event: Option<&Event>, nonce: &str) {
         let Some(event) = event else { return };
         shared.metrics.event(event);
         if let Event::Rejected(rejection) = event {
             self.client.rejected(rejection);
-            self.awaited.rejected();
-            self.tell(rejection, nonce);
+            self.pending.rejected();
+            self.log_rejection(rejection, nonce);
         }
     }
 
-    fn say(&mut self, shared: &Shared, output: Output, frames: &mut VecDeque<Frame<Bytes>>) {
+    fn send(&mut self, shared: &Shared, output: Output, frames: &mut VecDeque<Frame<Bytes>>) {
         for reply in &output.replies {
             let protocol = self.session.protocol();
             let message = self.fleet.encodings.message(protocol, reply, &shared.identifier);
             shared.metrics.response(reply.kind, message.size());
             frames.extend(framed(message).map(Frame::data));
         }
-        self.participant.at(self.session.acknowledged(), self.session.client_state());
-        let applied = self.awaited.at(self.session.acknowledged());
+        self.counter.at(self.session.acknowledged(), self.session.client_state());
+        let applied = self.pending.at(self.session.acknowledged());
         applied.into_iter().flatten().for_each(|time| shared.metrics.applied(time));
-        self.client.at(self.session.client_state(), &self.seat);
+        self.client.at(self.session.client_state(), &self.class_handle);
     }
 
-    /// Warns once of what ten thousand proxies may say, and once in a minute of what one may say in ever other words.
-    fn tell(&self, rejection: &Rejection, nonce: &str) {
+    /// Warns once of a rejection that ten thousand proxies may send, and once in a minute of those that one proxy sends in ever other words.
+    fn log_rejection(&self, rejection: &Rejection, nonce: &str) {
         let Rejection { kind, detail, resources: _, attributed: _ } = rejection;
         let detail = &detail[..detail.floor_char_boundary(LOGGED_DETAIL)];
-        let (fleet, node) = (&self.fleet.name, &self.client.who().node);
-        if let Some(suppressed) = self.participant.rejected(rejection) {
+        let (fleet, node) = (&self.fleet.name, &self.client.info().node);
+        if let Some(suppressed) = self.counter.rejected(rejection) {
             tracing::warn!(%fleet, node, %kind, nonce, detail, suppressed, "{REJECTED}");
         } else {
             tracing::debug!(%fleet, node, %kind, nonce, detail, "{REJECTED}");
@@ -429,15 +441,15 @@ fn framed(message: Message) -> impl Iterator<Item = Bytes> {
 }
 
 fn fleet_of(node: &NodeName) -> Result<FleetName, Status> {
-    let told = |error: &dyn Display| {
+    let invalid = |error: &dyn Display| {
         Status::invalid_argument(format!(
             "node.cluster must name the proxy's fleet: {error} (Envoy: --service-cluster NAMESPACE/NAME)"
         ))
     };
     // The name is kept while the stream waits for its fleet.
     match node.cluster.len() {
-        ..=FLEET_NAME_LIMIT => node.cluster.parse().map_err(|error| told(&error)),
-        length => Err(told(&format_args!("this name has {length} bytes"))),
+        ..=FLEET_NAME_LIMIT => node.cluster.parse().map_err(|error| invalid(&error)),
+        length => Err(invalid(&format_args!("this name has {length} bytes"))),
     }
 }
 

@@ -16,38 +16,38 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// A certificate with its key, and the authorities that sign those of clients.
+/// A certificate with its key, and the CAs that sign those of clients.
 #[derive(Debug)]
 pub(crate) struct Material {
     config: Arc<ServerConfig>,
     clients: Option<Arc<dyn ClientCertVerifier>>,
     expires: SystemTime,
-    authorities_expire: Option<SystemTime>,
+    ca_expires: Option<SystemTime>,
 }
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    #[error("the handshake was not done within {HANDSHAKE_PATIENCE:?}")]
+    #[error("the handshake was not done within {HANDSHAKE_TIMEOUT:?}")]
     Timeout,
-    /// Its certificate expired, or is not of our authorities.
+    /// Its certificate expired, or is not of our CAs.
     #[error("the client's certificate is refused: {0}")]
     Certificate(io::Error),
     #[error(transparent)]
     Other(io::Error),
 }
 
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a client that does not read holds of encrypted bytes, beside what HTTP/2 buffers: one record. The library's
 /// own limit is four times that.
 const RECORD_BUFFER: usize = 16 << 10;
 
 impl Material {
-    /// Of a certificate, its key, and where clients have certificates, their authorities; all in PEM.
+    /// Of a certificate, its key, and where clients have certificates, their CAs; all in PEM.
     pub(crate) fn parse(
         certificate: &Content,
         key: &Content,
-        authorities: Option<&Content>,
+        ca_bundle: Option<&Content>,
     ) -> Result<Self, FileError> {
         let provider = Arc::new(ring::default_provider());
         let chain = certificates(certificate)?;
@@ -57,12 +57,12 @@ impl Material {
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| certificate.wrong(error))?;
-        let (mut clients, mut authorities_expire) = (None, None);
-        let builder = match authorities {
+        let (mut clients, mut ca_expires) = (None, None);
+        let builder = match ca_bundle {
             None => builder.with_no_client_auth(),
-            Some(authorities) => {
-                let (verifier, until) = client_verifier(authorities, provider)?;
-                (clients, authorities_expire) = (Some(verifier.clone()), until);
+            Some(ca_bundle) => {
+                let (verifier, until) = client_verifier(ca_bundle, provider)?;
+                (clients, ca_expires) = (Some(verifier.clone()), until);
                 builder.with_client_cert_verifier(verifier)
             }
         };
@@ -71,11 +71,11 @@ impl Material {
             key.wrong(format!("not the key of {}: {error}", certificate.path.display()))
         })?;
         config.alpn_protocols = vec![b"h2".to_vec()];
-        // Nobody resumes: a session would bring back an identity that was verified against earlier authorities. It
+        // Nobody resumes: a session would bring back an identity that was verified against earlier CAs. It
         // also spares the tickets, and a store of them.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(Self { config: Arc::new(config), clients, expires, authorities_expire })
+        Ok(Self { config: Arc::new(config), clients, expires, ca_expires })
     }
 
     /// When the server's certificate ends.
@@ -83,12 +83,12 @@ impl Material {
         self.expires
     }
 
-    /// When the first of the clients' authorities ends.
-    pub(crate) fn authorities_expire(&self) -> Option<SystemTime> {
-        self.authorities_expire
+    /// When the first of the clients' CAs expires.
+    pub(crate) fn ca_expires(&self) -> Option<SystemTime> {
+        self.ca_expires
     }
 
-    /// Whether a chain, the client's own certificate first, is of one of the authorities.
+    /// Whether a chain, the client's own certificate first, is of one of the CAs.
     pub(crate) fn verify(
         &self,
         chain: &[CertificateDer<'_>],
@@ -108,7 +108,7 @@ impl Material {
         let acceptor = TlsAcceptor::from(self.config.clone());
         let handshake = acceptor
             .accept_with(stream, |connection| connection.set_buffer_limit(Some(RECORD_BUFFER)));
-        let outcome = timeout(HANDSHAKE_PATIENCE, handshake).await;
+        let outcome = timeout(HANDSHAKE_TIMEOUT, handshake).await;
         outcome.map_err(|_| HandshakeError::Timeout)?.map_err(|error| {
             let refused = error.get_ref().and_then(|cause| cause.downcast_ref());
             match refused {
@@ -121,19 +121,19 @@ impl Material {
 
 /// Who shows no certificate is let through here, and told in words what is missing; a wrong one ends the handshake.
 fn client_verifier(
-    authorities: &Content,
+    ca_bundle: &Content,
     provider: Arc<CryptoProvider>,
 ) -> Result<(Arc<dyn ClientCertVerifier>, Option<SystemTime>), FileError> {
-    let found = certificates(authorities)?;
+    let found = certificates(ca_bundle)?;
     let until = found.iter().filter_map(|certificate| expiry(certificate)).min();
     let mut roots = RootCertStore::empty();
     for certificate in found {
-        roots.add(certificate).map_err(|error| authorities.wrong(error))?;
+        roots.add(certificate).map_err(|error| ca_bundle.wrong(error))?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .allow_unauthenticated()
         .build()
-        .map_err(|error| authorities.wrong(error))?;
+        .map_err(|error| ca_bundle.wrong(error))?;
     Ok((verifier, until))
 }
 
@@ -187,10 +187,10 @@ mod tests {
         let year = |at: SystemTime| {
             at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 31_557_600
         };
-        assert_eq!((year(alone.expires()), alone.authorities_expire()), (2033 - 1970, None));
+        assert_eq!((year(alone.expires()), alone.ca_expires()), (2033 - 1970, None));
         assert!(alone.verify(&[], SystemTime::now()).is_err());
         let mutual = parse(&[&certificate, &key, &authority.pem()]).unwrap();
-        assert_eq!(mutual.authorities_expire().map(year), Some(2034 - 1970));
+        assert_eq!(mutual.ca_expires().map(year), Some(2034 - 1970));
         assert_eq!(mutual.config.alpn_protocols, [b"h2"]);
     }
 

@@ -1,4 +1,4 @@
-use super::{Views, Who};
+use super::{ClientInfo, Views};
 use heliograph_distributor_protocol::View;
 use heliograph_snapshot::{FleetName, Snapshot};
 use heliograph_views::{Class, advance, derive};
@@ -10,32 +10,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// The classes of a fleet's clients that are connected here.
 #[derive(Debug)]
 pub(crate) struct Classes {
-    seats: Mutex<Seats>,
+    table: Mutex<ClassTable>,
     eras: AtomicU64,
     /// Counts the clients for which there was no class left.
     unclassed: IntCounter,
 }
 
-/// A client's place in its class. The class is there as long as someone has one.
+/// A client's handle to its class. The class lives as long as a client has one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct ClassHandle {
     era: u64,
     /// `None`: the rules treat nothing, and all see the snapshot as it is.
-    class: Option<Arc<Seated>>,
+    class: Option<Arc<ActiveClass>>,
 }
 
 #[derive(Debug, Default)]
-struct Seats {
-    classes: BTreeMap<Class, Weak<Seated>>,
-    /// Whether it was said that there are too many: of those that clients claim, and of all.
-    told: [bool; 2],
+struct ClassTable {
+    classes: BTreeMap<Class, Weak<ActiveClass>>,
+    /// Whether it was logged that there are too many: of those that clients claim, and of all.
+    logged: [bool; 2],
 }
 
 /// A class with clients.
 #[derive(Debug)]
-struct Seated {
+struct ActiveClass {
     class: Class,
-    /// Whether someone had a seat in it whom the directory lists. All others only claim to be of it.
+    /// Whether a client was in it that the directory lists. All others only claim to be of it.
     is_listed: AtomicBool,
     /// Held while the view is derived: whoever else needs it would have to derive the same.
     derived: Mutex<Option<Derived>>,
@@ -53,97 +53,97 @@ struct Derived {
 
 /// A class costs what its rules change, in memory and in time at each change of the snapshot. A selector of labels that
 /// differ from proxy to proxy would make one for each.
-pub(super) const MOST: usize = 256;
+pub(super) const MAX_CLASSES: usize = 256;
 /// Classes that only clients are of whom the directory does not list. What these say of themselves must not keep anybody out
 /// whom it lists.
-pub(super) const MOST_CLAIMED: usize = MOST / 2;
+pub(super) const MAX_CLAIMED_CLASSES: usize = MAX_CLASSES / 2;
 
 impl Classes {
     pub(crate) fn new(unclassed: IntCounter) -> Self {
-        Self { seats: Mutex::default(), eras: AtomicU64::default(), unclassed }
+        Self { table: Mutex::default(), eras: AtomicU64::default(), unclassed }
     }
 
-    /// Never the same again, so that nobody keeps a seat of another time.
+    /// Never the same again, so that no client keeps a handle of another era.
     pub(super) fn new_era(&self) -> u64 {
         self.eras.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.seats).living().count()
+        lock(&self.table).living().count()
     }
 
     pub(super) fn views(&self) -> Vec<Arc<View>> {
-        let living: Vec<_> = lock(&self.seats).living().collect();
+        let living: Vec<_> = lock(&self.table).living().collect();
         living.iter().filter_map(|it| Some(lock(&it.derived).as_ref()?.view.clone())).collect()
     }
 
-    fn seat(&self, fleet: &FleetName, class: Class, is_listed: bool) -> Arc<Seated> {
-        let mut seats = lock(&self.seats);
-        if let Some(found) = seats.find(&class, is_listed) {
+    fn join(&self, fleet: &FleetName, class: Class, is_listed: bool) -> Arc<ActiveClass> {
+        let mut table = lock(&self.table);
+        if let Some(found) = table.find(&class, is_listed) {
             return found;
         }
-        seats.classes.retain(|_, seated| seated.strong_count() > 0);
-        let is_full = seats.classes.len() >= MOST;
-        let is_full_of_claims = !is_listed && seats.claimed() >= MOST_CLAIMED;
+        table.classes.retain(|_, active| active.strong_count() > 0);
+        let is_full = table.classes.len() >= MAX_CLASSES;
+        let is_full_of_claims = !is_listed && table.claimed() >= MAX_CLAIMED_CLASSES;
         if is_full || is_full_of_claims {
             self.unclassed.inc();
-            if !std::mem::replace(&mut seats.told[usize::from(is_full)], true) {
-                tell(fleet, is_full);
+            if !std::mem::replace(&mut table.logged[usize::from(is_full)], true) {
+                log_too_many(fleet, is_full);
             }
         }
         let is_full = is_full || is_full_of_claims;
         // Of no audience and without labels: what only some may see, it does not see.
         let class = if is_full { Class::default() } else { class };
-        if let Some(found) = seats.find(&class, is_listed) {
+        if let Some(found) = table.find(&class, is_listed) {
             return found;
         }
-        let told = class.to_string();
-        tracing::debug!(%fleet, class = ?told, "the first client of a class");
-        let seated = Arc::new(Seated {
+        let text = class.to_string();
+        tracing::debug!(%fleet, class = ?text, "the first client of a class");
+        let active = Arc::new(ActiveClass {
             class: class.clone(),
             is_listed: AtomicBool::new(is_listed),
             derived: Mutex::default(),
         });
-        seats.classes.insert(class, Arc::downgrade(&seated));
-        seated
+        table.classes.insert(class, Arc::downgrade(&active));
+        active
     }
 }
 
-impl Seat {
+impl ClassHandle {
     pub(crate) fn is(&self, other: &Self) -> bool {
-        let place = |seat: &Self| seat.class.as_ref().map(Arc::as_ptr);
-        self.era == other.era && place(self) == place(other)
+        let address = |class_handle: &Self| class_handle.class.as_ref().map(Arc::as_ptr);
+        self.era == other.era && address(self) == address(other)
     }
 
-    /// What its class is told by; `None` if all see the same.
+    /// The name of its class; `None` if all see the same.
     pub(crate) fn class(&self) -> Option<String> {
-        self.class.as_ref().map(|seated| seated.class.to_string())
+        self.class.as_ref().map(|active| active.class.to_string())
     }
 }
 
 impl Views {
-    /// The view of a client, which takes another seat if it is of another class now.
-    pub(crate) fn of(&self, who: &Who, seat: &mut Seat) -> Arc<View> {
+    /// The view of a client. Replaces its handle if it is of another class now.
+    pub(crate) fn of(&self, info: &ClientInfo, class_handle: &mut ClassHandle) -> Arc<View> {
         if self.rules.is_empty() {
-            *seat = Seat::default();
+            *class_handle = ClassHandle::default();
             return self.plain.clone();
         }
-        let seated = match &seat.class {
-            Some(seated) if seat.era == self.era => seated.clone(),
+        let active = match &class_handle.class {
+            Some(active) if class_handle.era == self.era => active.clone(),
             _ => {
-                let (client, is_listed) = who.client(&self.snapshot);
+                let (client, is_listed) = info.client(&self.snapshot);
                 let class = self.rules.class(&client);
-                self.classes.seat(&self.snapshot.fleet, class, is_listed)
+                self.classes.join(&self.snapshot.fleet, class, is_listed)
             }
         };
-        let view = seated.view(self);
-        *seat = Seat { era: self.era, class: Some(seated) };
+        let view = active.view(self);
+        *class_handle = ClassHandle { era: self.era, class: Some(active) };
         view
     }
 }
 
-impl Seated {
+impl ActiveClass {
     fn view(&self, views: &Views) -> Arc<View> {
         let mut derived = lock(&self.derived);
         let snapshot = match &*derived {
@@ -169,17 +169,17 @@ impl Seated {
     }
 }
 
-impl Seats {
-    fn living(&self) -> impl Iterator<Item = Arc<Seated>> {
+impl ClassTable {
+    fn living(&self) -> impl Iterator<Item = Arc<ActiveClass>> {
         self.classes.values().filter_map(Weak::upgrade)
     }
 
     fn claimed(&self) -> usize {
-        self.living().filter(|seated| !seated.is_listed.load(Ordering::Relaxed)).count()
+        self.living().filter(|active| !active.is_listed.load(Ordering::Relaxed)).count()
     }
 
-    /// A class that is there, for a client who is about to sit down.
-    fn find(&self, class: &Class, is_listed: bool) -> Option<Arc<Seated>> {
+    /// A class that is there, for a client that joins it.
+    fn find(&self, class: &Class, is_listed: bool) -> Option<Arc<ActiveClass>> {
         let found = self.classes.get(class).and_then(Weak::upgrade)?;
         if is_listed {
             found.is_listed.store(true, Ordering::Relaxed);
@@ -188,17 +188,17 @@ impl Seats {
     }
 }
 
-fn tell(fleet: &FleetName, is_full: bool) {
+fn log_too_many(fleet: &FleetName, is_full: bool) {
     if is_full {
         tracing::error!(
             %fleet,
-            "clients of more than {MOST} classes: the others see what a client sees that no ViewPolicy is for; \
+            "clients of more than {MAX_CLASSES} classes: the others see what a client sees that no ViewPolicy is for; \
              select by labels with fewer values"
         );
     } else {
         tracing::error!(
             %fleet,
-            "clients that no Proxy object lists claim to be of more than {MOST_CLAIMED} classes: the others of them see what a client \
+            "clients that no Proxy object lists claim to be of more than {MAX_CLAIMED_CLASSES} classes: the others of them see what a client \
              sees that no ViewPolicy is for; list them, or select by labels with fewer values"
         );
     }

@@ -3,20 +3,20 @@ use heliograph_snapshot::{Internal, Snapshot};
 use heliograph_views::{Client, EnvoyVersion, Proxy, REGION, SUBZONE, ZONE};
 use std::collections::BTreeMap;
 
-/// What a client says of itself, as far as rules may look at it. It is believed where nothing better is known, and never
+/// What the node of a client claims, as far as rules may look at it. It is believed where nothing better is known, and never
 /// where access is decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claims {
+pub(crate) struct NodeClaims {
     labels: BTreeMap<String, String>,
     version: Option<EnvoyVersion>,
 }
 
-/// Who a stream's client is.
+/// The client of a stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Who {
+pub(crate) struct ClientInfo {
     /// Its node id, under which the directory has it.
     pub(crate) node: String,
-    pub(crate) claims: Claims,
+    pub(crate) claims: NodeClaims,
     /// The namespace of its authenticated identity.
     pub(crate) namespace: Option<String>,
 }
@@ -24,18 +24,20 @@ pub(crate) struct Who {
 /// Labels are the client's to choose, so there are not many of them, nor long ones.
 const LONGEST: usize = 256;
 
-impl Claims {
+impl NodeClaims {
     pub(crate) fn of(node: &NodeFields<'_>) -> Self {
-        let said = node.labels.iter().filter_map(|(key, value)| Some((*key, (*value)?)));
-        let place = [(REGION, node.region), (ZONE, node.zone), (SUBZONE, node.sub_zone)];
-        let place = place.into_iter().filter(|(_, value)| !value.is_empty());
-        let labels = said.chain(place).filter(|(key, value)| key.len().max(value.len()) <= LONGEST);
+        let labels_given = node.labels.iter().filter_map(|(key, value)| Some((*key, (*value)?)));
+        let locality = [(REGION, node.region), (ZONE, node.zone), (SUBZONE, node.sub_zone)];
+        let locality = locality.into_iter().filter(|(_, value)| !value.is_empty());
+        let labels = labels_given
+            .chain(locality)
+            .filter(|(key, value)| key.len().max(value.len()) <= LONGEST);
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         Self { labels, version: node.version.and_then(version) }
     }
 }
 
-impl Who {
+impl ClientInfo {
     /// As the client says it.
     pub(crate) fn version(&self) -> Option<&EnvoyVersion> {
         self.claims.version.as_ref()

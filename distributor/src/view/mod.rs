@@ -7,8 +7,8 @@
 mod classes;
 mod client;
 
-pub(crate) use classes::{Classes, Seat};
-pub(crate) use client::{Claims, Who};
+pub(crate) use classes::{ClassHandle, Classes};
+pub(crate) use client::{ClientInfo, NodeClaims};
 
 use heliograph_distributor_protocol::{Substitute, View};
 use heliograph_snapshot::{Head, Internal, Snapshot};
@@ -30,12 +30,12 @@ pub(crate) struct Views {
     era: u64,
     classes: Arc<Classes>,
     /// What made it the newest, if streams may have waited for that.
-    arrival: Option<Arc<Arrival>>,
+    change: Option<Arc<FleetChange>>,
 }
 
-/// A change of a fleet.
+/// A change of a fleet's snapshot.
 #[derive(Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct FleetChange {
     pub(crate) head: Head,
     /// When the translator wrote it, by its clock.
     pub(crate) time: SystemTime,
@@ -61,8 +61,8 @@ impl Views {
         let era = if asks_other || lists_others { self.classes.new_era() } else { self.era };
         // One that comes again at its head, with more than before, is no change of that time.
         let head = snapshot.head;
-        let arrival = (head > self.head()).then(|| Arc::new(Arrival { head, time }));
-        Self::served(&snapshot, rules, era, self.classes.clone(), arrival)
+        let change = (head > self.head()).then(|| Arc::new(FleetChange { head, time }));
+        Self::served(&snapshot, rules, era, self.classes.clone(), change)
     }
 
     fn served(
@@ -70,20 +70,20 @@ impl Views {
         rules: Arc<Rules>,
         era: u64,
         classes: Arc<Classes>,
-        arrival: Option<Arc<Arrival>>,
+        change: Option<Arc<FleetChange>>,
     ) -> Self {
         let quarantined = Quarantined::all(snapshot);
         let snapshot = served(snapshot, &quarantined);
         let mut substitutes: Vec<_> = quarantined.iter().filter_map(substitute).collect();
-        let place = |it: &Substitute| (it.kind, it.rejected.name.clone());
-        substitutes.sort_unstable_by_key(place);
+        let key = |it: &Substitute| (it.kind, it.rejected.name.clone());
+        substitutes.sort_unstable_by_key(key);
         let substitutes: Arc<[_]> = substitutes.into();
         let plain = Arc::new(View::with(snapshot.clone(), substitutes.clone()));
-        Self { snapshot, quarantined, substitutes, plain, rules, era, classes, arrival }
+        Self { snapshot, quarantined, substitutes, plain, rules, era, classes, change }
     }
 
-    pub(crate) fn arrival(&self) -> Option<&Arc<Arrival>> {
-        self.arrival.as_ref()
+    pub(crate) fn change(&self) -> Option<&Arc<FleetChange>> {
+        self.change.as_ref()
     }
 
     /// What clients rejected so far, of what the snapshot has now.

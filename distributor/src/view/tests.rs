@@ -45,20 +45,20 @@ fn list(node: &str, rack: &str) -> Change {
     Change::SetInternal(Internal::Directory, Arc::new(proxy.resource(node)))
 }
 
-fn who(node: &str) -> Who {
-    Who { node: node.to_owned(), ..Who::default() }
+fn info(node: &str) -> ClientInfo {
+    ClientInfo { node: node.to_owned(), ..ClientInfo::default() }
 }
 
 /// Of a node that says which rack it is in.
-fn claims(rack: &str) -> Claims {
+fn claims(rack: &str) -> NodeClaims {
     let value = |kind| Value { kind: Some(kind) };
     let of = |key: &str, value| Struct { fields: [(key.to_owned(), value)].into() };
     let labels = value(Kind::StructValue(of("rack", value(Kind::StringValue(rack.to_owned())))));
     claims_of(&Node { metadata: Some(of("labels", labels)), ..Default::default() })
 }
 
-fn claims_of(node: &Node) -> Claims {
-    Claims::of(&NodeFields::scan(&node.encode_to_vec()).unwrap())
+fn claims_of(node: &Node) -> NodeClaims {
+    NodeClaims::of(&NodeFields::scan(&node.encode_to_vec()).unwrap())
 }
 
 fn snapshot(changes: Vec<Change>) -> Arc<Snapshot> {
@@ -75,9 +75,9 @@ fn clients_of_a_class_share_its_view_and_it_goes_with_the_last() {
     let (classes, _) = classes();
     let base = snapshot([racks(2), vec![list("a", "rack-0"), list("b", "rack-0")]].concat());
     let views = Views::new(base, classes.clone());
-    let (mut one, mut other) = (Seat::default(), Seat::default());
-    let [first, second] =
-        [("a", &mut one), ("b", &mut other)].map(|(node, seat)| views.of(&who(node), seat));
+    let (mut one, mut other) = (ClassHandle::default(), ClassHandle::default());
+    let [first, second] = [("a", &mut one), ("b", &mut other)]
+        .map(|(node, class_handle)| views.of(&info(node), class_handle));
     assert!(Arc::ptr_eq(&first, &second));
     assert_eq!(listeners(&first), ["rack-0"]);
     assert_eq!(classes.len(), 1);
@@ -96,7 +96,7 @@ fn a_class_sees_the_last_good_of_what_is_its_own() {
     let entry = Change::SetInternal(Internal::Quarantine, Arc::new(entry.resource()));
     let base = snapshot([racks(2), vec![list("a", "rack-0"), list("b", "rack-1"), entry]].concat());
     let views = Views::new(base, classes);
-    let [own, other] = ["a", "b"].map(|node| views.of(&who(node), &mut Seat::default()));
+    let [own, other] = ["a", "b"].map(|node| views.of(&info(node), &mut ClassHandle::default()));
     assert_eq!(own.version(kind, "rack-0"), Some(last));
     assert!(own.has(kind, "rack-0", Some(bad)), "who has it keeps it");
     assert!(!other.has(kind, "rack-0", Some(bad)) && other.version(kind, "rack-0").is_none());
@@ -107,16 +107,17 @@ fn who_is_listed_otherwise_sees_otherwise() {
     let (classes, _) = classes();
     let base = snapshot([racks(2), vec![list("a", "rack-0")]].concat());
     let views = Views::new(base.clone(), classes);
-    let mut seat = Seat::default();
-    assert_eq!(listeners(&views.of(&who("a"), &mut seat)), ["rack-0"]);
+    let mut class_handle = ClassHandle::default();
+    assert_eq!(listeners(&views.of(&info("a"), &mut class_handle)), ["rack-0"]);
     let moved = Arc::new(base.with(Head::default(), [list("a", "rack-1")]));
     let views = views.next(moved, SystemTime::UNIX_EPOCH);
-    assert_eq!(listeners(&views.of(&who("a"), &mut seat)), ["rack-1"]);
+    assert_eq!(listeners(&views.of(&info("a"), &mut class_handle)), ["rack-1"]);
     let without = Arc::new(
         base.with(Head::default(), [Change::RemoveInternal(Internal::Directory, "a".into())]),
     );
     assert!(
-        listeners(&views.next(without, SystemTime::UNIX_EPOCH).of(&who("a"), &mut seat)).is_empty()
+        listeners(&views.next(without, SystemTime::UNIX_EPOCH).of(&info("a"), &mut class_handle))
+            .is_empty()
     );
 }
 
@@ -125,58 +126,62 @@ fn the_directory_counts_before_what_a_client_says() {
     let (classes, _) = classes();
     let claims = claims("rack-1");
     let views = Views::new(snapshot([racks(2), vec![list("a", "rack-0")]].concat()), classes);
-    let listed = Who { node: "a".to_owned(), claims: claims.clone(), namespace: None };
-    let stranger = Who { node: "b".to_owned(), claims, namespace: None };
-    assert_eq!(listeners(&views.of(&listed, &mut Seat::default())), ["rack-0"]);
-    assert_eq!(listeners(&views.of(&stranger, &mut Seat::default())), ["rack-1"]);
+    let listed = ClientInfo { node: "a".to_owned(), claims: claims.clone(), namespace: None };
+    let stranger = ClientInfo { node: "b".to_owned(), claims, namespace: None };
+    assert_eq!(listeners(&views.of(&listed, &mut ClassHandle::default())), ["rack-0"]);
+    assert_eq!(listeners(&views.of(&stranger, &mut ClassHandle::default())), ["rack-1"]);
 }
 
 #[test]
 fn too_many_classes_leave_the_others_the_view_of_none() {
     let (classes, unclassed) = classes();
-    let count = classes::MOST + 1;
+    let count = classes::MAX_CLASSES + 1;
     let listed = (0..count).map(|rack| list(&rack.to_string(), &format!("rack-{rack}")));
     let base = snapshot([racks(count), listed.collect()].concat());
     let views = Views::new(base, classes);
-    let mut seats = Vec::new();
+    let mut class_handles = Vec::new();
     for rack in 0..count {
-        let mut seat = Seat::default();
-        let view = views.of(&who(&rack.to_string()), &mut seat);
+        let mut class_handle = ClassHandle::default();
+        let view = views.of(&info(&rack.to_string()), &mut class_handle);
         let own = view.version(ResourceType::Listener, &format!("rack-{rack}"));
-        assert_eq!(own.is_some(), rack < classes::MOST, "{rack}");
-        seats.push(seat);
+        assert_eq!(own.is_some(), rack < classes::MAX_CLASSES, "{rack}");
+        class_handles.push(class_handle);
     }
     assert_eq!(unclassed.get(), 1);
     // Whoever leaves makes room.
-    seats.drain(..2);
-    let last = classes::MOST;
-    let view = views.of(&who(&last.to_string()), &mut Seat::default());
+    class_handles.drain(..2);
+    let last = classes::MAX_CLASSES;
+    let view = views.of(&info(&last.to_string()), &mut ClassHandle::default());
     assert!(view.version(ResourceType::Listener, &format!("rack-{last}")).is_some());
 }
 
 #[test]
 fn who_claims_to_be_of_many_classes_keeps_nobody_out_who_is_listed() {
     let (classes, unclassed) = classes();
-    let half = classes::MOST_CLAIMED;
+    let half = classes::MAX_CLAIMED_CLASSES;
     let listed = (half..2 * half).map(|rack| list(&rack.to_string(), &format!("rack-{rack}")));
     let views = Views::new(snapshot([racks(3 * half), listed.collect()].concat()), classes);
-    let own = |who: &Who, rack: usize, seats: &mut Vec<Seat>| {
-        let mut seat = Seat::default();
-        let view = views.of(who, &mut seat);
-        seats.push(seat);
+    let own = |info: &ClientInfo, rack: usize, class_handles: &mut Vec<ClassHandle>| {
+        let mut class_handle = ClassHandle::default();
+        let view = views.of(info, &mut class_handle);
+        class_handles.push(class_handle);
         view.version(ResourceType::Listener, &format!("rack-{rack}")).is_some()
     };
-    let stranger = |rack: usize| Who { claims: claims(&format!("rack-{rack}")), ..who("stranger") };
-    let mut seats = Vec::new();
+    let stranger =
+        |rack: usize| ClientInfo { claims: claims(&format!("rack-{rack}")), ..info("stranger") };
+    let mut class_handles = Vec::new();
     for rack in 0..half {
-        assert!(own(&stranger(rack), rack, &mut seats), "{rack}");
+        assert!(own(&stranger(rack), rack, &mut class_handles), "{rack}");
     }
-    assert!(!own(&stranger(3 * half - 1), 3 * half - 1, &mut seats), "half of them is enough");
+    assert!(
+        !own(&stranger(3 * half - 1), 3 * half - 1, &mut class_handles),
+        "half of them is enough"
+    );
     assert_eq!(unclassed.get(), 1);
     // One place is that of those who have none.
     for rack in half..2 * half - 1 {
-        assert!(own(&who(&rack.to_string()), rack, &mut seats), "{rack}");
-        assert!(own(&stranger(rack), rack, &mut seats), "a class that is there is for all");
+        assert!(own(&info(&rack.to_string()), rack, &mut class_handles), "{rack}");
+        assert!(own(&stranger(rack), rack, &mut class_handles), "a class that is there is for all");
     }
     assert_eq!(unclassed.get(), 1);
 }
@@ -185,8 +190,8 @@ fn who_claims_to_be_of_many_classes_keeps_nobody_out_who_is_listed() {
 fn without_rules_nobody_has_a_class() {
     let (classes, _) = classes();
     let views = Views::new(snapshot(vec![list("a", "rack-0")]), classes.clone());
-    let (mut one, mut other) = (Seat::default(), Seat::default());
-    assert!(Arc::ptr_eq(&views.of(&who("a"), &mut one), &views.of(&who("b"), &mut other)));
+    let (mut one, mut other) = (ClassHandle::default(), ClassHandle::default());
+    assert!(Arc::ptr_eq(&views.of(&info("a"), &mut one), &views.of(&info("b"), &mut other)));
     assert_eq!(classes.len(), 0);
 }
 
@@ -199,7 +204,8 @@ fn a_version_and_a_place_are_taken_from_the_node() {
         user_agent_version_type: Some(UserAgentVersionType::UserAgentBuildVersion(build)),
         ..Default::default()
     };
-    let client = Who { claims: claims_of(&node), ..Who::default() }.client(&snapshot(vec![]));
+    let client =
+        ClientInfo { claims: claims_of(&node), ..ClientInfo::default() }.client(&snapshot(vec![]));
     let (client, is_listed) = client;
     assert!(!is_listed);
     assert_eq!(client.version, "1.31.2".parse().ok());

@@ -1,5 +1,5 @@
 use crate::calls::{METHODS, call};
-use crate::pki::Authority;
+use crate::pki::CertificateAuthority;
 use crate::site::*;
 use heliograph_client::Protocol;
 use tokio::io::AsyncReadExt;
@@ -9,7 +9,7 @@ use tonic::Code;
 #[tokio::test]
 async fn a_workload_reads_the_fleets_of_its_namespace() {
     let site = Site::start().await;
-    let envoy = site.authority.issue(ENVOY);
+    let envoy = site.ca.issue(ENVOY);
     for protocol in BOTH {
         serves(&site.shows(&envoy, protocol, "edge/gateway")).await;
     }
@@ -18,7 +18,7 @@ async fn a_workload_reads_the_fleets_of_its_namespace() {
 #[tokio::test]
 async fn another_fleets_node_is_denied_on_both_protocols() {
     let site = Site::start().await;
-    let envoy = site.authority.issue(ENVOY);
+    let envoy = site.ca.issue(ENVOY);
     for protocol in BOTH {
         // Also of a fleet that does not exist: who may not read it does not learn that either.
         for fleet in ["default/gateway", "elsewhere/gateway"] {
@@ -36,9 +36,9 @@ async fn another_fleets_node_is_denied_on_both_protocols() {
 #[tokio::test]
 async fn who_no_rule_names_is_denied_before_it_says_anything() {
     let site = Site::start().await;
-    let stranger = site.authority.issue("envoy.example.org");
+    let stranger = site.ca.issue("envoy.example.org");
     for method in METHODS {
-        let tls = site.authority.client(Some(&stranger));
+        let tls = site.ca.client(Some(&stranger));
         assert_eq!(call(&site, tls, method, &[]).await, Code::PermissionDenied, "{method}");
     }
 }
@@ -52,7 +52,7 @@ async fn a_host_reads_what_a_rule_gives_it() {
         args
     })
     .await;
-    let host = site.authority.issue("gateway.edge.example.org");
+    let host = site.ca.issue("gateway.edge.example.org");
     for protocol in BOTH {
         serves(&site.shows(&host, protocol, "edge/gateway")).await;
         let (code, _) = end(&site.shows(&host, protocol, "default/gateway")).await;
@@ -65,13 +65,13 @@ async fn every_method_denies_the_unauthenticated() {
     let site = Site::start().await;
     for method in METHODS {
         for authorization in [&[][..], &["Basic eDp5"], &["Bearer"], &["Bearer x", "Bearer y"]] {
-            let tls = site.authority.client(None);
+            let tls = site.ca.client(None);
             let code = call(&site, tls, method, authorization).await;
             assert_eq!(code, Code::Unauthenticated, "{method} {authorization:?}");
         }
     }
-    let envoy = site.authority.issue(ENVOY);
-    let known = site.authority.client(Some(&envoy));
+    let envoy = site.ca.issue(ENVOY);
+    let known = site.ca.client(Some(&envoy));
     assert_eq!(call(&site, known, METHODS[2], &[]).await, Code::Ok, "health is for who is known");
 }
 
@@ -80,7 +80,7 @@ async fn certificates_of_others_and_of_the_past_make_no_connection() {
     let site = Site::start().await;
     let failed = r#"heliograph_distributor_failed_handshakes_total{reason="certificate"}"#;
     let (of_others, expired) =
-        (Authority::new().issue(ENVOY), site.authority.issue_until(ENVOY, 2020));
+        (CertificateAuthority::new().issue(ENVOY), site.ca.issue_until(ENVOY, 2020));
     for (count, wrong) in [of_others, expired].iter().enumerate() {
         let (code, message) = end(&site.shows(wrong, Protocol::Delta, "edge/gateway")).await;
         assert_eq!(code, Code::Unavailable, "{message}");
@@ -91,9 +91,9 @@ async fn certificates_of_others_and_of_the_past_make_no_connection() {
 #[tokio::test]
 async fn an_envoy_with_its_own_settings_speaks_tls_1_2() {
     let site = Site::start().await;
-    let envoy = site.authority.issue(ENVOY);
+    let envoy = site.ca.issue(ENVOY);
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let tls = site.authority.client_of(Some(&envoy), &[version]);
+        let tls = site.ca.client_of(Some(&envoy), &[version]);
         serves(&site.client(tls, None, Protocol::Delta, "edge/gateway")).await;
     }
 }
@@ -105,7 +105,7 @@ async fn half_a_handshake_ends_and_nobody_waits_for_it() {
     for _ in 0..200 {
         silent.push(TcpStream::connect(&site.address).await.unwrap());
     }
-    let envoy = site.authority.issue(ENVOY);
+    let envoy = site.ca.issue(ENVOY);
     let client = site.shows(&envoy, Protocol::Delta, "edge/gateway");
     serves(&client).await;
     for stream in &mut silent {

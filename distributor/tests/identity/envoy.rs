@@ -1,6 +1,6 @@
 //! A real Envoy that shows a certificate, and follows its files as they are mounted; or that bears a token.
 
-use crate::pki::{Authority, Issued, Signer};
+use crate::pki::{CertificateAuthority, Issued, Signer};
 use crate::site::*;
 use heliograph_client::Protocol;
 use serde_json::{Value, json};
@@ -27,10 +27,10 @@ struct Mount {
 #[tokio::test]
 async fn an_envoy_is_known_by_its_certificate_and_all_certificates_are_rotated_under_way() {
     let site = Site::start().await;
-    let next = Authority::new();
-    let both = format!("{}{}", site.authority.pem(), next.pem());
+    let next = CertificateAuthority::new();
+    let both = format!("{}{}", site.ca.pem(), next.pem());
     let folder = tempfile::tempdir().unwrap();
-    let mut mount = Mount::new(&folder, &site.authority.issue(ENVOY), &both);
+    let mut mount = Mount::new(&folder, &site.ca.issue(ENVOY), &both);
     let envoy = Envoy::start(folder, &site.address, "edge/gateway");
     until("it has its cluster", async || envoy.get("/clusters").await.contains("backend::")).await;
     assert!(envoy.is_connected().await);
@@ -45,7 +45,7 @@ async fn an_envoy_is_known_by_its_certificate_and_all_certificates_are_rotated_u
     let back = async || envoy.is_connected().await && site.metric(streams) == 1;
     until("it comes back with the second", back).await;
     assert!(envoy.get("/clusters").await.contains("backend::"), "it went on meanwhile");
-    let of_before = site.authority.issue(ENVOY);
+    let of_before = site.ca.issue(ENVOY);
     let client = site.client(next.client(Some(&of_before)), None, Protocol::Delta, "edge/gateway");
     assert_eq!(end(&client).await.0, Code::Unavailable, "the first authority counts no more");
 }
@@ -54,7 +54,7 @@ async fn an_envoy_is_known_by_its_certificate_and_all_certificates_are_rotated_u
 async fn an_envoy_that_names_another_fleet_gets_nothing() {
     let site = Site::start().await;
     let folder = tempfile::tempdir().unwrap();
-    Mount::new(&folder, &site.authority.issue(ENVOY), &site.authority.pem());
+    Mount::new(&folder, &site.ca.issue(ENVOY), &site.ca.pem());
     let envoy = Envoy::start(folder, &site.address, "default/gateway");
     let denied = r#"heliograph_distributor_refused_calls_total{reason="not-allowed"}"#;
     until("it is denied, and tries again", async || site.metric(denied) > 1).await;
@@ -66,7 +66,7 @@ async fn an_envoy_is_known_by_its_token_for_as_long_as_its_issuer_is() {
     let site = Site::start().await;
     let folder = || {
         let folder = tempfile::tempdir().unwrap();
-        Mount::new(&folder, &site.authority.issue(ENVOY), &site.authority.pem());
+        Mount::new(&folder, &site.ca.issue(ENVOY), &site.ca.pem());
         folder
     };
     let token = |signer: &Signer| signer.token(ENVOY, 3600, &json!({}));

@@ -1,4 +1,4 @@
-use crate::pki::{Authority, ISSUER, Signer};
+use crate::pki::{CertificateAuthority, ISSUER, Signer};
 use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_shared::admin::Readiness;
 use heliograph_store::{DistributorStore, Embedded};
@@ -28,11 +28,11 @@ async fn what_does_not_fit_together_is_refused_in_one_line() {
         std::fs::write(&path, text).unwrap();
         Some(path)
     };
-    let authority = Authority::new();
-    let issued = authority.issue("127.0.0.1");
+    let ca = CertificateAuthority::new();
+    let issued = ca.issue("127.0.0.1");
     let cert = file("cert.pem", &issued.certificate);
     let key = file("key.pem", &issued.key);
-    let ca = file("ca.pem", &authority.pem());
+    let ca = file("ca.pem", &ca.pem());
     let jwks = file("jwks.json", &Signer::jwks(&[&Signer::new("one")]));
     let bad = file("bad", "bad");
     let none = || SecurityArgs::default();

@@ -33,7 +33,7 @@ impl Flood {
             let (site, shown, forge) = (site.clone(), shown.clone(), forge.clone());
             AbortOnDropHandle::new(tokio::spawn(async move {
                 loop {
-                    let tls = site.authority.client(None);
+                    let tls = site.ca.client(None);
                     let mut connection = Connection::from(FLOODING, &site, tls).await;
                     loop {
                         let number = shown.fetch_add(1, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Flood {
 }
 
 async fn code_from(address: IpAddr, site: &Site, token: &str) -> Code {
-    let mut connection = Connection::from(address, site, site.authority.client(None)).await;
+    let mut connection = Connection::from(address, site, site.ca.client(None)).await;
     connection.call(HEALTH, &[&format!("Bearer {token}")]).await.unwrap()
 }
 
@@ -147,7 +147,7 @@ async fn a_new_key_of_the_cluster_locks_nobody_out() {
 #[tokio::test]
 async fn a_connection_ends_after_some_refused_tokens() {
     let site = Site::start().await;
-    let tls = site.authority.client(None);
+    let tls = site.ca.client(None);
     let mut connection = Connection::from(FLOODING, &site, tls).await;
     let good = format!("Bearer {}", site.signer.token(ENVOY_ACCOUNT, 3600, &json!({})));
     assert_eq!(connection.call(HEALTH, &[&good]).await, Some(Code::Ok));

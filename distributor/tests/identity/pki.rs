@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 pub(crate) const ISSUER: &str = "https://issuer.example";
 
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct CertificateAuthority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key in PEM.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ pub(crate) struct Signer {
     id: &'static str,
 }
 
-impl Authority {
+impl CertificateAuthority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

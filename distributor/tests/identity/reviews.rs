@@ -63,7 +63,7 @@ async fn distributor_of(cluster: &Kubernetes, rate: Option<u32>) -> Site {
 }
 
 pub(crate) async fn code(site: &Site, method: &str, token: &str) -> Code {
-    call(site, site.authority.client(None), method, &[&format!("Bearer {token}")]).await
+    call(site, site.ca.client(None), method, &[&format!("Bearer {token}")]).await
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use crate::calls::{Call, METHODS};
-use crate::pki::Authority;
+use crate::pki::CertificateAuthority;
 use crate::site::*;
 use heliograph_client::Protocol;
 use heliograph_envoy::envoy::config::core::v3::Node;
@@ -17,13 +17,13 @@ const YEAR_2041: u64 = 2_240_611_200;
 #[tokio::test]
 async fn the_servers_certificate_is_replaced_under_way() {
     let site = Site::start().await;
-    let envoy = site.authority.issue(ENVOY);
+    let envoy = site.ca.issue(ENVOY);
     let before = site.shows(&envoy, Protocol::Delta, "edge/gateway");
     serves(&before).await;
     assert_eq!(site.metric(EXPIRY), YEAR_2040);
 
     // Of another authority, so that only who is served the new one connects.
-    let next = Authority::new();
+    let next = CertificateAuthority::new();
     site.place(&next.issue_until("127.0.0.1", 2041));
     until("the new one", async || site.metric(EXPIRY) == YEAR_2041).await;
     let after = site.client(next.client(Some(&envoy)), None, Protocol::Delta, "edge/gateway");
@@ -49,7 +49,7 @@ async fn a_mount_is_swapped_as_kubernetes_does() {
         args
     })
     .await;
-    let issued = site.authority.issue_until("127.0.0.1", 2041);
+    let issued = site.ca.issue_until("127.0.0.1", 2041);
     std::fs::create_dir(at("2")).unwrap();
     std::fs::write(at("2").join("cert.pem"), &issued.certificate).unwrap();
     std::fs::write(at("2").join("key.pem"), &issued.key).unwrap();
@@ -57,18 +57,18 @@ async fn a_mount_is_swapped_as_kubernetes_does() {
     std::fs::rename(at("swap"), at("data")).unwrap();
     std::fs::remove_dir_all(at("1")).unwrap();
     until("the new one", async || site.metric(EXPIRY) == YEAR_2041).await;
-    serves(&site.shows(&site.authority.issue(ENVOY), Protocol::Delta, "edge/gateway")).await;
+    serves(&site.shows(&site.ca.issue(ENVOY), Protocol::Delta, "edge/gateway")).await;
 }
 
 #[tokio::test]
 async fn a_broken_file_leaves_the_certificate_that_was_good() {
     let site = Site::start().await;
-    let envoy = site.authority.issue(ENVOY);
+    let envoy = site.ca.issue(ENVOY);
     site.write("cert.pem", "broken");
     until("noticed", async || site.metric(BAD) == 1).await;
     serves(&site.shows(&envoy, Protocol::Delta, "edge/gateway")).await;
     assert_eq!(site.metric(EXPIRY), YEAR_2040);
-    site.place(&site.authority.issue_until("127.0.0.1", 2041));
+    site.place(&site.ca.issue_until("127.0.0.1", 2041));
     until("mended", async || site.metric(BAD) == 0 && site.metric(EXPIRY) == YEAR_2041).await;
     serves(&site.shows(&envoy, Protocol::Delta, "edge/gateway")).await;
 }
@@ -76,9 +76,9 @@ async fn a_broken_file_leaves_the_certificate_that_was_good() {
 #[tokio::test]
 async fn an_authority_that_is_taken_away_ends_the_streams_of_its_clients() {
     let site = Site::start().await;
-    let other = Authority::new();
-    site.write("ca.pem", &format!("{}{}", site.authority.pem(), other.pem()));
-    let (ours, theirs) = (site.authority.issue(ENVOY), other.issue(ENVOY));
+    let other = CertificateAuthority::new();
+    site.write("ca.pem", &format!("{}{}", site.ca.pem(), other.pem()));
+    let (ours, theirs) = (site.ca.issue(ENVOY), other.issue(ENVOY));
     // The new authority is known as soon as one of its clients is.
     until("both are known", async || {
         let client = site.shows(&theirs, Protocol::Delta, "edge/gateway");
@@ -95,7 +95,7 @@ async fn an_authority_that_is_taken_away_ends_the_streams_of_its_clients() {
     for client in &clients {
         serves(client).await;
     }
-    site.write("ca.pem", &site.authority.pem());
+    site.write("ca.pem", &site.ca.pem());
     for client in &clients[1..] {
         assert_eq!(end(client).await.0, Code::Unauthenticated);
     }
@@ -113,7 +113,7 @@ async fn a_rule_that_is_taken_away_ends_the_streams_that_need_it() {
         args
     })
     .await;
-    let envoy = site.authority.issue(ENVOY);
+    let envoy = site.ca.issue(ENVOY);
     for protocol in BOTH {
         let (stays, goes) = (
             site.shows(&envoy, protocol, "edge/gateway"),
@@ -148,9 +148,8 @@ async fn a_rule_that_is_taken_away_before_a_fleet_is_named_counts() {
         args
     })
     .await;
-    let envoy = site.authority.issue(ENVOY);
-    let open =
-        async || Call::open(&site, site.authority.client(Some(&envoy)), METHODS[0], &[]).await;
+    let envoy = site.ca.issue(ENVOY);
+    let open = async || Call::open(&site, site.ca.client(Some(&envoy)), METHODS[0], &[]).await;
     let (stays, goes) = (open().await, open().await);
     let streams = "heliograph_distributor_streams{protocol=\"delta\"}";
     until("both are open", async || site.metric(streams) == 2).await;

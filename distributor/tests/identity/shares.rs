@@ -43,12 +43,12 @@ async fn fill(site: &Site, envoy: &Issued, fleet: &str) -> (Vec<Client>, String)
 #[tokio::test]
 async fn an_identity_that_takes_all_it_can_leaves_room_for_others() {
     let site = site().await;
-    let envoy = site.authority.issue(ENVOY);
+    let envoy = site.ca.issue(ENVOY);
     let (streams, message) = fill(&site, &envoy, "edge/gateway").await;
     assert_eq!(streams.len(), 18, "nine tenths");
     assert!(message.contains("--max-identity-share"), "{message}");
     assert_eq!(turned_away(&site, "identity"), 1);
-    let other = site.authority.issue(OTHER);
+    let other = site.ca.issue(OTHER);
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
     assert!(streams.iter().all(|client| client.state().ended.is_none()));
     let page = site.page("/limits").await;
@@ -63,14 +63,14 @@ async fn streams_that_wait_count_and_accounts_of_one_namespace_count_together() 
     let streams = "heliograph_distributor_streams{protocol=\"delta\"}";
     let mut waiting = Vec::new();
     for number in 0..4 {
-        let envoy = site.authority.issue(&format!("spiffe://example.org/ns/edge/sa/{number}"));
+        let envoy = site.ca.issue(&format!("spiffe://example.org/ns/edge/sa/{number}"));
         for _ in 0..4 {
             waiting.push(site.shows(&envoy, Protocol::Delta, "edge/nowhere"));
             let count = waiting.len() as u64;
             until("a stream", async || site.metric(streams) == count).await;
         }
     }
-    let last = site.authority.issue("spiffe://example.org/ns/edge/sa/last");
+    let last = site.ca.issue("spiffe://example.org/ns/edge/sa/last");
     for _ in 0..3 {
         waiting.push(site.shows(&last, Protocol::Delta, "edge/nowhere"));
         let count = waiting.len() as u64;
@@ -80,7 +80,7 @@ async fn streams_that_wait_count_and_accounts_of_one_namespace_count_together() 
     assert_eq!(code, Code::Unavailable);
     assert!(message.contains("--max-namespace-share"), "{message}");
     assert_eq!(turned_away(&site, "namespace"), 1);
-    let other = site.authority.issue(OTHER);
+    let other = site.ca.issue(OTHER);
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
 }
 
@@ -98,14 +98,14 @@ async fn accounts_of_one_namespace_together_leave_memory_to_others() {
     // As many streams as it may have; how many bytes are those?
     let mut fill = async |namespace: &str, name: usize| {
         let id = format!("spiffe://example.org/ns/{namespace}/sa/{name}");
-        let account = site.authority.issue(&id);
+        let account = site.ca.issue(&id);
         // A little less than what counts as a large request.
         let message = first_request(&format!("{namespace}/nowhere"), 740).encode_to_vec();
         let bytes = [&[0], &(message.len() as u32).to_be_bytes()[..], message.as_slice()].concat();
         let (before, refusals) = (kept(), refused());
         while refused() == refusals {
             let now = kept();
-            let call = Call::open(&site, site.authority.client(Some(&account)), METHODS[0], &[]);
+            let call = Call::open(&site, site.ca.client(Some(&account)), METHODS[0], &[]);
             waiting.push(call.await.begin(&bytes));
             until("it waits or is refused", async || kept() > now || refused() > refusals).await;
         }
@@ -130,14 +130,14 @@ async fn accounts_of_one_namespace_together_leave_memory_to_others() {
 async fn an_identity_cannot_take_all_connections_either() {
     let load = LoadArgs { max_connections: 10, ..LoadArgs::default() };
     let site = Site::under(load, |args| args).await;
-    let envoy = site.authority.issue(ENVOY);
+    let envoy = site.ca.issue(ENVOY);
     let (streams, message) = fill(&site, &envoy, "edge/gateway").await;
     assert_eq!(streams.len(), 9);
     assert!(message.contains("--max-identity-share"), "{message}");
     // Of health, too.
-    let tls = site.authority.client(Some(&envoy));
+    let tls = site.ca.client(Some(&envoy));
     assert_eq!(call(&site, tls, METHODS[2], &[]).await, Code::Unavailable);
-    let other = site.authority.issue(OTHER);
+    let other = site.ca.issue(OTHER);
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
     let open = "heliograph_distributor_connections";
     until("the others are closed", async || site.metric(open) == 10).await;
@@ -159,7 +159,7 @@ async fn half_sent(site: &Site, envoy: &Issued, count: usize, length: u32) -> Ve
     let bytes = [&[0], &length.to_be_bytes()[..], &[7]].concat();
     let mut calls = Vec::new();
     for _ in 0..count {
-        let tls = site.authority.client(Some(envoy));
+        let tls = site.ca.client(Some(envoy));
         calls.push(Call::open(site, tls, METHODS[0], &[]).await.begin(&bytes));
     }
     calls
@@ -169,14 +169,14 @@ async fn half_sent(site: &Site, envoy: &Issued, count: usize, length: u32) -> Ve
 async fn large_requests_that_one_identity_sends_slowly_leave_room_for_those_of_others() {
     let site = Site::start().await;
     let streams = "heliograph_distributor_streams{protocol=\"delta\"}";
-    let (hog, other) = (site.authority.issue(ENVOY), site.authority.issue(OTHER));
+    let (hog, other) = (site.ca.issue(ENVOY), site.ca.issue(OTHER));
     // Eight of 32 MiB would fill the room for all.
     let _half = half_sent(&site, &hog, 8, 32 << 20).await;
     until("half of them are refused", async || turned_away(&site, "receiving") == 4).await;
     until("the others are being received", async || site.metric(streams) == 4).await;
     // What an Envoy sends that comes back with 5,000 resources.
     for _ in 0..3 {
-        let call = Call::open(&site, site.authority.client(Some(&other)), METHODS[0], &[]).await;
+        let call = Call::open(&site, site.ca.client(Some(&other)), METHODS[0], &[]).await;
         assert_eq!(call.say(&first_request("default/gateway", 5000)).await, Ok(()));
     }
     assert_eq!(turned_away(&site, "receiving"), 4);
@@ -188,9 +188,9 @@ async fn an_identity_that_opens_streams_as_fast_as_it_can_keeps_no_other_out() {
     const RATE: u32 = 10;
     let load = LoadArgs { admission_rate: RATE, ..LoadArgs::default() };
     let site = Site::under(load, |args| args).await;
-    let (hog, other) = (site.authority.issue(ENVOY), site.authority.issue(OTHER));
+    let (hog, other) = (site.ca.issue(ENVOY), site.ca.issue(OTHER));
     let attempt = async |envoy: &Issued, fleet: &str| {
-        let call = Call::open(&site, site.authority.client(Some(envoy)), METHODS[0], &[]).await;
+        let call = Call::open(&site, site.ca.client(Some(envoy)), METHODS[0], &[]).await;
         call.say(&first_request(fleet, 0)).await
     };
     let admitted = Cell::new(0);

@@ -1,6 +1,6 @@
 //! A running distributor that asks who its clients are, and the files that it follows.
 
-use crate::pki::{Authority, ISSUER, Issued, Signer};
+use crate::pki::{CertificateAuthority, ISSUER, Issued, Signer};
 use heliograph_client::{Client, Options, Protocol, Server, State};
 use heliograph_distributor::{DistributorArgs, LoadArgs, SecurityArgs};
 use heliograph_envoy::Message;
@@ -30,7 +30,7 @@ pub(crate) struct Site {
     /// `127.0.0.1:PORT`.
     pub(crate) address: String,
     /// Of the server and of clients.
-    pub(crate) authority: Authority,
+    pub(crate) ca: CertificateAuthority,
     pub(crate) signer: Signer,
     /// The admin port.
     admin: SocketAddr,
@@ -56,7 +56,7 @@ impl Site {
         load: LoadArgs,
         change: impl FnOnce(SecurityArgs) -> SecurityArgs,
     ) -> Self {
-        let (authority, signer) = (Authority::new(), Signer::new("one"));
+        let (ca, signer) = (CertificateAuthority::new(), Signer::new("one"));
         let files = tempfile::tempdir().unwrap();
         let at = |name: &str| Some(files.path().join(name));
         let args = change(SecurityArgs {
@@ -70,8 +70,8 @@ impl Site {
             xds_recheck_seconds: Some(1),
             ..SecurityArgs::default()
         });
-        place(files.path(), &authority.issue("127.0.0.1"));
-        fs::write(files.path().join("ca.pem"), authority.pem()).unwrap();
+        place(files.path(), &ca.issue("127.0.0.1"));
+        fs::write(files.path().join("ca.pem"), ca.pem()).unwrap();
         fs::write(files.path().join("jwks.json"), Signer::jwks(&[&signer])).unwrap();
         if let Some(rules) = &args.xds_access
             && !rules.exists()
@@ -104,7 +104,7 @@ impl Site {
         tokio::spawn(bound.run(stop.clone()));
         tokio::time::timeout(DEADLINE, readiness.ready()).await.unwrap();
         let _stop = stop.drop_guard();
-        Self { address, authority, signer, admin, files, registry, store, _stop }
+        Self { address, ca, signer, admin, files, registry, store, _stop }
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -122,12 +122,12 @@ impl Site {
 
     /// A client that shows a certificate and names a fleet.
     pub(crate) fn shows(&self, issued: &Issued, protocol: Protocol, fleet: &str) -> Client {
-        self.client(self.authority.client(Some(issued)), None, protocol, fleet)
+        self.client(self.ca.client(Some(issued)), None, protocol, fleet)
     }
 
     /// A client that bears a token and names a fleet.
     pub(crate) fn bears(&self, token: &str, protocol: Protocol, fleet: &str) -> Client {
-        self.client(self.authority.client(None), Some(token), protocol, fleet)
+        self.client(self.ca.client(None), Some(token), protocol, fleet)
     }
 
     pub(crate) fn client(

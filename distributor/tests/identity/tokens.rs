@@ -27,7 +27,7 @@ async fn the_admin_port_tells_who_a_client_is_and_not_how_it_proved_that() {
     let token = site.signer.token(ACCOUNT, 3600, &json!({}));
     let client = site.bears(&token, Protocol::Delta, "edge/gateway");
     serves(&client).await;
-    let certificate = site.authority.issue(ENVOY);
+    let certificate = site.ca.issue(ENVOY);
     let other = site.shows(&certificate, Protocol::StateOfTheWorld, "edge/gateway");
     serves(&other).await;
     let signature = token.rsplit('.').next().unwrap();
@@ -53,7 +53,7 @@ async fn a_bad_token_is_refused_by_every_method() {
     for (what, token) in &bad {
         for method in METHODS {
             let bearer = format!("bearer {token}");
-            let code = call(&site, site.authority.client(None), method, &[&bearer]).await;
+            let code = call(&site, site.ca.client(None), method, &[&bearer]).await;
             assert_eq!(code, Code::Unauthenticated, "{what}: {method}");
         }
         let (_, message) = end(&site.bears(token, Protocol::Delta, "edge/gateway")).await;
@@ -66,9 +66,9 @@ async fn a_bad_token_is_refused_by_every_method() {
 #[tokio::test]
 async fn a_certificate_counts_before_a_token() {
     let site = Site::start().await;
-    let other = site.authority.issue("spiffe://example.org/ns/default/sa/envoy");
+    let other = site.ca.issue("spiffe://example.org/ns/default/sa/envoy");
     let token = site.signer.token(ACCOUNT, 3600, &json!({}));
-    let tls = || site.authority.client(Some(&other));
+    let tls = || site.ca.client(Some(&other));
     let client = site.client(tls(), Some(&token), Protocol::Delta, "edge/gateway");
     assert_eq!(end(&client).await.0, Code::PermissionDenied);
     serves(&site.client(tls(), Some(&token), Protocol::Delta, "default/gateway")).await;
@@ -106,7 +106,7 @@ async fn keys_are_rotated_under_way() {
     let token = next.token(ACCOUNT, 3600, &json!({}));
     let bearer = format!("Bearer {token}");
     until("the new key", async || {
-        call(&site, site.authority.client(None), METHODS[2], &[&bearer]).await == Code::Ok
+        call(&site, site.ca.client(None), METHODS[2], &[&bearer]).await == Code::Ok
     })
     .await;
     let of_next = site.bears(&token, Protocol::StateOfTheWorld, "edge/gateway");

@@ -12,7 +12,7 @@ const ACCOUNT: &str = "system:serviceaccount:edge:envoy";
 
 fn connect(site: &Site, token: &str, node: &str) -> Client {
     let address = format!("https://{}", site.address);
-    let server = Server::new(&address, Some(site.authority.client(None)), Some(token)).unwrap();
+    let server = Server::new(&address, Some(site.ca.client(None)), Some(token)).unwrap();
     let options = Options::new(address, Protocol::Delta, "edge/gateway");
     Client::connect_to(server, Options { node_id: node.to_owned(), ..options })
 }

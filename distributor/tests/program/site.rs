@@ -1,6 +1,6 @@
 //! A distributor with a fleet, and a proxy of it that behaves.
 
-use crate::pki::{Authority, Issued};
+use crate::pki::{CertificateAuthority, Issued};
 use crate::running::*;
 use heliograph_client::{Client, Options, Protocol, Received, Server, State};
 use heliograph_envoy::Message;
@@ -34,26 +34,26 @@ pub(crate) struct Site {
 
 /// Who signs for the server and for the proxy that behaves, with files for the former.
 pub(crate) struct Certificates {
-    authority: Authority,
+    ca: CertificateAuthority,
     proxy: Issued,
     files: TempDir,
 }
 
 impl Certificates {
     pub(crate) fn new() -> Self {
-        let (authority, files) = (Authority::new(), tempfile::tempdir().unwrap());
-        let server = authority.issue("127.0.0.1");
+        let (ca, files) = (CertificateAuthority::new(), tempfile::tempdir().unwrap());
+        let server = ca.issue("127.0.0.1");
         let write = |name: &str, text: &str| fs::write(files.path().join(name), text).unwrap();
         write("cert.pem", &server.certificate);
         write("key.pem", &server.key);
-        write("ca.pem", &authority.pem());
-        let proxy = authority.issue("spiffe://example.org/ns/default/sa/envoy");
-        Self { authority, proxy, files }
+        write("ca.pem", &ca.pem());
+        let proxy = ca.issue("spiffe://example.org/ns/default/sa/envoy");
+        Self { ca, proxy, files }
     }
 
     /// A client that shows no certificate.
     pub(crate) fn client(&self) -> ClientConfig {
-        self.authority.client(None)
+        self.ca.client(None)
     }
 
     /// A file beside those of the server.
@@ -88,8 +88,8 @@ impl Site {
         let options = Options::new(server.clone(), Protocol::Delta, FLEET);
         let client = match certificates {
             None => Client::connect(options).unwrap(),
-            Some(Certificates { authority, proxy, .. }) => {
-                let (address, tls) = (format!("https://{address}"), authority.client(Some(proxy)));
+            Some(Certificates { ca, proxy, .. }) => {
+                let (address, tls) = (format!("https://{address}"), ca.client(Some(proxy)));
                 Client::connect_to(Server::new(&address, Some(tls), None).unwrap(), options)
             }
         };

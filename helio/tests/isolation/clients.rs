@@ -2,7 +2,7 @@
 
 use super::DEADLINE;
 use super::objects::TENANT;
-use crate::pki::{Authority, Issued, Signer};
+use crate::pki::{CertificateAuthority, Issued, Signer};
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
@@ -27,7 +27,7 @@ use tokio_rustls::TlsConnector;
 pub(crate) struct Clients {
     /// `127.0.0.1:PORT`.
     pub(crate) address: String,
-    pub(crate) authority: Authority,
+    pub(crate) authority: CertificateAuthority,
     /// The hostile tenant's own.
     identity: Issued,
     /// A stolen one of an Envoy of the shared fleet.
@@ -53,7 +53,7 @@ pub(crate) const RESOURCE_EXHAUSTED: u32 = 8;
 pub(crate) const UNAUTHENTICATED: u32 = 16;
 
 impl Clients {
-    pub(crate) fn new(port: u16, authority: Authority, envoy: Issued) -> Self {
+    pub(crate) fn new(port: u16, authority: CertificateAuthority, envoy: Issued) -> Self {
         let identity = authority.issue(&format!("spiffe://example.org/ns/{TENANT}/sa/hostile"));
         Self { address: format!("127.0.0.1:{port}"), authority, identity, stolen: envoy }
     }

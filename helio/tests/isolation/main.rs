@@ -28,7 +28,7 @@ use self::clients::{Clients, RESOURCE_EXHAUSTED, UNAUTHENTICATED};
 use self::neighbour::{HOST, Neighbour, Round};
 use self::objects::{Condition, Hostile, LEFT_OUT, NAMESPACE, OVERLAID, REJECTED, TENANT};
 use crate::harness::{backend, gateway_with, replace, write};
-use crate::pki::{Authority, ISSUER, Signer};
+use crate::pki::{CertificateAuthority, ISSUER, Signer};
 use crate::redis_site::{FLEET, Program, Site, bootstrap};
 use crate::servers::{Server, until};
 use crate::traffic::Traffic;
@@ -96,7 +96,7 @@ impl Scene {
         replace(&site.manifests(), "gateway.yaml", &gateway(site.http));
         let own_port = Port::reserve().unwrap().number();
         write(&site.manifests(), "a-own.yaml", &objects::own(own_port));
-        let authority = Authority::new();
+        let authority = CertificateAuthority::new();
         let envoy = authority.issue("spiffe://example.org/ns/default/sa/envoy");
         let server = authority.issue("127.0.0.1");
         for (name, text) in [

@@ -1,16 +1,16 @@
 use super::*;
 use heliograph_snapshot::Resource;
 
-/// Where a stream stands, in a test.
+/// The state of a proxy, in a test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct TestState {
     id: u64,
     acknowledged: Option<Head>,
     rejected: Vec<Subject>,
     accepted: Vec<Subject>,
 }
 
-impl Answered for Place {
+impl VoterState for TestState {
     fn id(&self) -> u64 {
         self.id
     }
@@ -23,9 +23,9 @@ impl Answered for Place {
         self.rejected.iter().cloned()
     }
 
-    fn answer(&self, subject: &Subject) -> Option<Answer> {
-        let rejected = self.rejected.contains(subject).then_some(Answer::Rejected);
-        rejected.or_else(|| self.accepted.contains(subject).then_some(Answer::Accepted))
+    fn vote(&self, subject: &Subject) -> Option<Vote> {
+        let rejected = self.rejected.contains(subject).then_some(Vote::Rejected);
+        rejected.or_else(|| self.accepted.contains(subject).then_some(Vote::Accepted))
     }
 }
 
@@ -37,19 +37,29 @@ fn head(sequence: u64) -> Head {
     Head { epoch: 0, fence: 1, sequence }
 }
 
-fn start() -> Place {
-    Place { id: 1, ..Place::default() }
+fn start() -> TestState {
+    TestState { id: 1, ..TestState::default() }
 }
 
-fn accepting() -> Place {
-    Place { id: 2, accepted: vec![subject(0)], acknowledged: Some(head(2)), ..Place::default() }
+fn accepting() -> TestState {
+    TestState {
+        id: 2,
+        accepted: vec![subject(0)],
+        acknowledged: Some(head(2)),
+        ..TestState::default()
+    }
 }
 
-fn rejecting() -> Place {
-    Place { id: 3, rejected: vec![subject(0)], acknowledged: Some(head(1)), ..Place::default() }
+fn rejecting() -> TestState {
+    TestState {
+        id: 3,
+        rejected: vec![subject(0)],
+        acknowledged: Some(head(1)),
+        ..TestState::default()
+    }
 }
 
-fn counts(votes: &Votes<Place>) -> (u64, u64) {
+fn counts(votes: &Votes<TestState>) -> (u64, u64) {
     match &votes.disputes(&[])[..] {
         [] => (0, 0),
         [dispute] => (dispute.rejected, dispute.accepted),
@@ -103,7 +113,7 @@ fn what_a_proxy_answered_last_counts_until_its_last_stream_ends() {
     assert_eq!(votes.leave(Voter(1)), Some(rejecting()));
     assert_eq!(counts(&votes), (0, 0));
     assert_eq!(votes.connected(), Voters::default());
-    assert!(votes.voters.is_empty() && votes.places.is_empty());
+    assert!(votes.voters.is_empty() && votes.positions.is_empty());
     assert_eq!(votes.leave(Voter(1)), None, "there is none");
 }
 
@@ -112,13 +122,13 @@ fn what_is_kept_follows_the_proxies_that_are_there() {
     let mut votes = Votes::default();
     for voter in 0..10_000 {
         votes.join(Voter(voter));
-        votes.at(Voter(voter), Place { id: voter, ..start() });
+        votes.at(Voter(voter), TestState { id: voter, ..start() });
     }
     for voter in 1..10_000 {
         votes.leave(Voter(voter));
     }
-    assert_eq!((votes.voters.len(), votes.places.len()), (1, 1));
-    assert!(votes.voters.capacity() <= 64 && votes.places.capacity() <= 64);
+    assert_eq!((votes.voters.len(), votes.positions.len()), (1, 1));
+    assert!(votes.voters.capacity() <= 64 && votes.positions.capacity() <= 64);
     assert_eq!(votes.connected(), only(0));
 }
 
@@ -146,8 +156,8 @@ fn what_most_reject_is_told_first() {
     let mut votes = Votes::default();
     let everything = (0..2 * FleetReport::DISPUTES).map(subject).collect();
     votes.join(Voter(7));
-    votes.at(Voter(7), Place { id: 9, rejected: everything, ..Place::default() });
-    let last = Place { id: 10, rejected: vec![subject(90)], ..Place::default() };
+    votes.at(Voter(7), TestState { id: 9, rejected: everything, ..TestState::default() });
+    let last = TestState { id: 10, rejected: vec![subject(90)], ..TestState::default() };
     for voter in 1..=2 {
         votes.join(Voter(voter));
         votes.at(Voter(voter), last.clone());
@@ -190,7 +200,7 @@ fn what_is_on_record_leaves_room_for_what_is_not() {
         assert!(entries[..count.min(16)].iter().all(|it| is_there(&it.rejected.name)));
     }
     let everything = (0..100).map(subject).collect();
-    votes.at(Voter(1), Place { id: 4, rejected: everything, ..Place::default() });
+    votes.at(Voter(1), TestState { id: 4, rejected: everything, ..TestState::default() });
     for count in [0, 1, 64] {
         assert_eq!(votes.disputes(&entries[..count]).len(), FleetReport::DISPUTES);
     }

@@ -14,7 +14,7 @@ fn at(seconds: u64) -> Duration {
 fn budget(limit: u64, sizes: &[u64]) -> Budget {
     let mut budget = Budget::new(limit, IDLE);
     for (number, bytes) in sizes.iter().enumerate() {
-        budget.note(&name(number as u8), *bytes);
+        budget.set_size(&name(number as u8), *bytes);
     }
     budget
 }
@@ -29,9 +29,9 @@ fn the_smallest_are_loaded_ahead_as_long_as_they_fit() {
     assert_eq!(ahead(&mut budget, at(0)), [name(1), name(2)]);
     assert_eq!(budget.used(), 70);
     // One that shrinks, one that is new, and one that is too large.
-    budget.note(&name(3), 20);
-    budget.note(&name(4), 10);
-    budget.note(&name(5), 1);
+    budget.set_size(&name(3), 20);
+    budget.set_size(&name(4), 10);
+    budget.set_size(&name(5), 1);
     assert_eq!(ahead(&mut budget, at(1)), [name(5), name(4)]);
 }
 
@@ -102,7 +102,7 @@ fn a_fleet_that_comes_back_begins_anew() {
     assert_eq!(ahead(&mut budget, at(0)).len(), 1);
     budget.forget(&name(0));
     assert_eq!(budget.used(), 0);
-    budget.note(&name(0), 50);
+    budget.set_size(&name(0), 50);
     assert_eq!(ahead(&mut budget, at(1)), [name(0)]);
 }
 
@@ -152,7 +152,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Note(fleet, bytes) => {
-                    budget.note(&name(fleet), bytes);
+                    budget.set_size(&name(fleet), bytes);
                     model.bytes.insert(name(fleet), bytes);
                 }
                 Step::Forget(fleet) => {

@@ -1,9 +1,9 @@
-use super::pace::{Pace, Paces};
-use super::tenure::Tenure;
+use super::connection_handle::ConnectionHandle;
+use super::read_progress::{OpenStreams, ReadProgress};
 use crate::identity::Identity;
 use crate::load::{
-    Allowance, Cause, Ending, Gate, Key, LoadArgs, LoadMetrics, Owner, ReceivePermit, ReceiveQuota,
-    Refusal, SubscriptionPermit, SubscriptionQuota, Unauthenticated, Usage, age,
+    Admission, Cause, Ending, LoadArgs, LoadMetrics, Owner, QuotaKey, ReceivePermit, ReceiveQuota,
+    Refusal, RequestLimiter, SubscriptionPermit, SubscriptionQuota, Unauthenticated, Usage, age,
 };
 use crate::log_limit::LineLimit;
 use futures::future::BoxFuture;
@@ -20,15 +20,15 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-/// The gate at work: it is locked, told the time, and what it says is counted and logged.
+/// Applies the decisions of [`Admission`] to connections and streams: gives it the time, and counts and logs rejections.
 #[derive(Debug)]
-pub(crate) struct Door {
-    gate: Mutex<Gate>,
-    unauthenticated: Mutex<Unauthenticated<Tenure>>,
+pub(crate) struct AdmissionControl {
+    admission: Mutex<Admission>,
+    unauthenticated: Mutex<Unauthenticated<ConnectionHandle>>,
     subscriptions: Arc<SubscriptionQuota>,
     setups: Semaphore,
     receiving: Arc<ReceiveQuota>,
-    paces: Paces,
+    open_streams: OpenStreams,
     request_rate: u32,
     age: Duration,
     first_request_timeout: Duration,
@@ -39,54 +39,54 @@ pub(crate) struct Door {
     /// How many calls have waited until it was known whose they are.
     calls: AtomicU64,
     metrics: LoadMetrics,
-    /// A replica that turns away thousands says so now and then.
+    /// Limits the log lines of a replica that rejects thousands.
     lines: Mutex<BTreeMap<Refusal, LineLimit>>,
 }
 
-/// A connection that was let in. Its place is free again when this is dropped.
+/// An admitted connection. When this is dropped, another connection may be admitted.
 #[derive(Debug)]
-pub(crate) struct Visit {
-    pub(crate) tenure: Tenure,
-    door: Arc<Door>,
-    /// Among those of whom nobody knew who they were.
+pub(crate) struct ConnectionPermit {
+    pub(crate) handle: ConnectionHandle,
+    control: Arc<AdmissionControl>,
+    /// Its number among the unauthenticated connections.
     number: u64,
     from: IpAddr,
 }
 
-/// How a connection that was let in becomes that of somebody.
+/// The authentication of an admitted connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Authentication {
-    door: Arc<Door>,
-    tenure: Tenure,
+    control: Arc<AdmissionControl>,
+    handle: ConnectionHandle,
     number: u64,
 }
 
-/// A stream that was let in. Its place is free again when this is dropped.
+/// An admitted stream. When this is dropped, another stream may be admitted.
 #[derive(Debug)]
-pub(crate) struct Admitted {
-    door: Arc<Door>,
+pub(crate) struct StreamPermit {
+    control: Arc<AdmissionControl>,
     number: u64,
-    pace: Arc<Pace>,
+    read_progress: Arc<ReadProgress>,
     owner: Owner,
     was_set_up: AtomicBool,
 }
 
-/// How often they are looked at within the time that clients have to read. They may have a part more of it.
-const LOOKS: f64 = 4.0;
+/// How many times within the send timeout streams are checked for slow readers. A reader may have a part of it more.
+const CHECKS: f64 = 4.0;
 
-impl Door {
+impl AdmissionControl {
     pub(crate) fn new(args: &LoadArgs, metrics: LoadMetrics) -> Self {
         let setups = match args.max_setups {
             0 => Semaphore::MAX_PERMITS,
             some => some.min(Semaphore::MAX_PERMITS),
         };
         Self {
-            gate: Mutex::new(Gate::new(args)),
+            admission: Mutex::new(Admission::new(args)),
             unauthenticated: Mutex::new(Unauthenticated::new(args.max_unauthenticated)),
             subscriptions: SubscriptionQuota::new(args, metrics.clone()),
             setups: Semaphore::new(setups),
             receiving: ReceiveQuota::new(metrics.clone()),
-            paces: Paces::default(),
+            open_streams: OpenStreams::default(),
             request_rate: args.request_rate,
             age: args.connection_age,
             first_request_timeout: args.first_request_timeout,
@@ -104,85 +104,85 @@ impl Door {
         self.drain_time
     }
 
-    /// Lets a connection in, or says in the log why not.
-    pub(crate) fn connect(self: &Arc<Self>, address: SocketAddr) -> Option<Visit> {
-        let (from, tenure) = (address.ip(), Tenure::of(address));
-        let connected = self.gate().connect(from);
+    /// Admits a connection, or logs why not.
+    pub(crate) fn connect(self: &Arc<Self>, address: SocketAddr) -> Option<ConnectionPermit> {
+        let (from, handle) = (address.ip(), ConnectionHandle::of(address));
+        let connected = self.admission().connect(from);
         let decided = connected.and_then(|()| {
             let mut waiting = self.unauthenticated();
-            let entered = waiting.enter(from, self.start.elapsed(), tenure.clone());
+            let entered = waiting.enter(from, self.start.elapsed(), handle.clone());
             self.metrics.unauthenticated(waiting.len());
             drop(waiting);
-            entered.inspect_err(|_| self.gate().disconnect(from, None))
+            entered.inspect_err(|_| self.admission().disconnect(from, None))
         });
         match decided {
             Ok((number, oldest)) => {
                 if let Some(oldest) = oldest {
                     oldest.dismiss(Ending::Unauthenticated);
                 }
-                Some(Visit { tenure, door: self.clone(), number, from })
+                Some(ConnectionPermit { handle, control: self.clone(), number, from })
             }
             Err(refusal) => {
-                self.turn_away(refusal, &from);
+                self.reject(refusal, &from);
                 None
             }
         }
     }
 
-    /// A connection turns out to be of this one, or says what to tell its client, who is to come again.
+    /// Assigns a connection to this identity. Fails with the status for the client, which is to connect again.
     fn authenticate(
         &self,
-        tenure: &Tenure,
+        handle: &ConnectionHandle,
         number: u64,
         identity: &Identity,
     ) -> Result<(), Status> {
-        if tenure.owner().is_some() {
+        if handle.owner().is_some() {
             return Ok(());
         }
-        let owner = Owner::new(identity, tenure.from());
-        let decided = self.gate().authenticate(&owner);
+        let owner = Owner::new(identity, handle.from());
+        let decided = self.admission().authenticate(&owner);
         match decided {
-            Ok(()) if tenure.set_owner(owner.clone()) => {
+            Ok(()) if handle.set_owner(owner.clone()) => {
                 self.forget_unauthenticated(number);
                 Ok(())
             }
             // Another call of the connection was sooner.
             Ok(()) => {
-                self.gate().release(&owner);
+                self.admission().release(&owner);
                 Ok(())
             }
             Err(refusal) => {
-                self.turn_away(refusal, &owner);
-                tenure.send_elsewhere();
+                self.reject(refusal, &owner);
+                handle.request_reconnect();
                 Err(Status::unavailable(refusal.message()))
             }
         }
     }
 
-    /// Lets a stream in, or says what to tell its client, who is to come again.
+    /// Admits a stream. Fails with the status for the client, which is to connect again.
     pub(crate) fn admit(
         self: &Arc<Self>,
-        tenure: &Tenure,
+        handle: &ConnectionHandle,
         identity: &Identity,
-    ) -> Result<Admitted, Status> {
-        let owner = match tenure.owner() {
+    ) -> Result<StreamPermit, Status> {
+        let owner = match handle.owner() {
             // As nearly always: then it is kept once.
-            Some(owner) if *owner == Owner::new(identity, tenure.from()) => owner.clone(),
-            _ => Owner::new(identity, tenure.from()),
+            Some(owner) if *owner == Owner::new(identity, handle.from()) => owner.clone(),
+            _ => Owner::new(identity, handle.from()),
         };
-        let decided = self.gate().open_stream(tenure.from(), &owner, self.start.elapsed());
+        let decided = self.admission().open_stream(handle.from(), &owner, self.start.elapsed());
         match decided {
             Ok(()) => {
-                let (number, pace) = self.paces.join(tenure.clone(), self.start);
+                let (number, read_progress) = self.open_streams.join(handle.clone(), self.start);
                 let was_set_up = AtomicBool::new(false);
-                Ok(Admitted { door: self.clone(), number, pace, owner, was_set_up })
+                Ok(StreamPermit { control: self.clone(), number, read_progress, owner, was_set_up })
             }
             Err(refusal) => {
                 match refusal {
                     Refusal::Identity | Refusal::Namespace | Refusal::Rate => {
-                        self.turn_away(refusal, &owner);
+                        self.reject(refusal, &owner);
                     }
-                    _ => self.turn_away(refusal, &tenure.from()),
+                    _ => self.reject(refusal, &handle.from()),
                 }
                 let is_full = matches!(
                     refusal,
@@ -190,44 +190,44 @@ impl Door {
                 );
                 if is_full {
                     // Here it would be refused again, while another replica may have room.
-                    tenure.send_elsewhere();
+                    handle.request_reconnect();
                 }
                 Err(Status::unavailable(refusal.message()))
             }
         }
     }
 
-    /// How much is taken, and by whom.
+    /// How much is in use, and by whom.
     pub(crate) fn usage(&self) -> Usage {
-        let waiting = self.unauthenticated().taken();
+        let waiting = self.unauthenticated().usage();
         let kept = self.subscriptions.usage();
-        self.gate().usage(waiting, self.receiving.usage(), kept)
+        self.admission().usage(waiting, self.receiving.usage(), kept)
     }
 
     pub(crate) fn streams(&self) -> usize {
-        self.paces.len()
+        self.open_streams.len()
     }
 
-    /// Connections with so many streams, chosen by chance. They may be gone when they are asked to leave.
-    pub(crate) fn some(&self, streams: usize) -> Vec<Tenure> {
-        self.paces.some(streams)
+    /// The connections of so many streams, chosen at random. They may be gone when they are asked to end.
+    pub(crate) fn choose(&self, streams: usize) -> Vec<ConnectionHandle> {
+        self.open_streams.choose(streams)
     }
 
-    /// Gives up the clients that take nothing of what waits for them, unless they may leave it there for ever.
-    pub(crate) async fn watch(self: Arc<Self>) -> Infallible {
+    /// Closes connections whose clients do not read within the send timeout, if there is one.
+    pub(crate) async fn close_slow_readers(self: Arc<Self>) -> Infallible {
         if self.send_timeout.is_zero() {
             return std::future::pending().await;
         }
-        let mut look = interval(self.send_timeout.div_f64(LOOKS));
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticker = interval(self.send_timeout.div_f64(CHECKS));
+        ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            look.tick().await;
-            self.paces.stall(self.start.elapsed(), self.send_timeout);
+            ticker.tick().await;
+            self.open_streams.close_stalled(self.start.elapsed(), self.send_timeout);
         }
     }
 
-    fn turn_away(&self, refusal: Refusal, whom: &dyn Display) {
-        self.metrics.turned_away(refusal);
+    fn reject(&self, refusal: Refusal, whom: &dyn Display) {
+        self.metrics.rejected(refusal);
         if refusal == Refusal::Drain {
             return;
         }
@@ -246,60 +246,65 @@ impl Door {
         self.metrics.unauthenticated(waiting.len());
     }
 
-    fn unauthenticated(&self) -> MutexGuard<'_, Unauthenticated<Tenure>> {
+    fn unauthenticated(&self) -> MutexGuard<'_, Unauthenticated<ConnectionHandle>> {
         self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
-    fn gate(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    fn admission(&self) -> MutexGuard<'_, Admission> {
+        self.admission.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Visit {
+impl ConnectionPermit {
     /// How long the client may leave something unread.
     pub(crate) fn send_timeout(&self) -> Duration {
-        self.door.send_timeout
+        self.control.send_timeout
     }
 
     /// Resolves when the connection must go. To be waited for from its beginning.
     pub(crate) async fn departure(&self, stop: &CancellationToken) -> Ending {
         let silence = async {
-            passed(self.door.first_request_timeout).await;
-            if self.tenure.is_used() {
+            passed(self.control.first_request_timeout).await;
+            if self.handle.is_used() {
                 std::future::pending().await
             }
         };
         let drain = async {
             stop.cancelled().await;
-            let turn = self.door.gate().turn(self.door.drain_time, fastrand::f64());
+            let turn =
+                self.control.admission().drain_delay(self.control.drain_time, fastrand::f64());
             sleep(turn).await;
         };
         let ending = tokio::select! {
             () = silence => Ending::Silence,
-            () = passed(age(self.door.age, fastrand::f64())) => Ending::Age,
+            () = passed(age(self.control.age, fastrand::f64())) => Ending::Age,
             () = drain => Ending::Drain,
-            ending = self.tenure.dismissed() => ending,
+            ending = self.handle.dismissed() => ending,
         };
-        self.door.metrics.ended(ending);
+        self.control.metrics.ended(ending);
         ending
     }
 
     /// The same while nothing but the connection itself is known.
     pub(crate) async fn early_departure(&self) {
-        let ending = self.tenure.dismissed().await;
-        self.door.metrics.ended(ending);
+        let ending = self.handle.dismissed().await;
+        self.control.metrics.ended(ending);
     }
 
-    /// What is to be asked once it is known whose the connection is.
+    /// For the calls of the connection, once their caller is known.
     pub(crate) fn authentication(&self) -> Authentication {
-        Authentication { door: self.door.clone(), tenure: self.tenure.clone(), number: self.number }
+        Authentication {
+            control: self.control.clone(),
+            handle: self.handle.clone(),
+            number: self.number,
+        }
     }
 }
 
 impl Authentication {
-    pub(crate) fn tenure(&self) -> &Tenure {
-        &self.tenure
+    pub(crate) fn handle(&self) -> &ConnectionHandle {
+        &self.handle
     }
 
     /// Counts so many bytes that a call has sent of which it is not known yet whose it is, in the place of what `permit` was for. Or
@@ -310,78 +315,78 @@ impl Authentication {
         permit: &mut Option<SubscriptionPermit>,
         bytes: usize,
     ) -> Result<(), Status> {
-        let kept = [(Key::Call(number), bytes)];
-        let owner = match self.tenure.owner() {
+        let kept = [(QuotaKey::Call(number), bytes)];
+        let owner = match self.handle.owner() {
             Some(owner) => owner.clone(),
-            None => Owner::unauthenticated(self.tenure.from()),
+            None => Owner::unauthenticated(self.handle.from()),
         };
-        let charged = self.door.subscriptions.charge(permit, &owner, &kept, Cause::Client);
+        let charged = self.control.subscriptions.charge(permit, &owner, &kept, Cause::Client);
         charged.map_err(|_| {
-            self.door.turn_away(Refusal::Receiving, &owner);
+            self.control.reject(Refusal::Receiving, &owner);
             Status::unavailable(Refusal::Receiving.message())
         })
     }
 
     /// A number for a call that waits.
     pub(crate) fn number(&self) -> u64 {
-        self.door.calls.fetch_add(1, Ordering::Relaxed)
+        self.control.calls.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The connection is of this one, unless that has too many: then says what to tell it.
+    /// Assigns the connection to this identity. Fails with the status for the client if the identity has too many.
     pub(crate) fn succeeded(&self, identity: &Identity) -> Result<(), Status> {
-        self.door.authenticate(&self.tenure, self.number, identity)
+        self.control.authenticate(&self.handle, self.number, identity)
     }
 }
 
-impl Drop for Visit {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.door.forget_unauthenticated(self.number);
-        self.door.gate().disconnect(self.from, self.tenure.owner());
+        self.control.forget_unauthenticated(self.number);
+        self.control.admission().disconnect(self.from, self.handle.owner());
     }
 }
 
-impl Admitted {
-    /// Resolves when the stream must end, with what its client is told.
+impl StreamPermit {
+    /// Resolves when the stream must end, with the status for the client.
     pub(crate) fn over(&self) -> BoxFuture<'static, Status> {
-        let tenure = self.pace.tenure().clone();
-        Box::pin(async move { tenure.ended().await })
+        let handle = self.read_progress.handle().clone();
+        Box::pin(async move { handle.ended().await })
     }
 
     /// Where the client is.
     pub(crate) fn address(&self) -> SocketAddr {
-        self.pace.tenure().address()
+        self.read_progress.handle().address()
     }
 
-    /// Where it is noted what the client takes.
-    pub(crate) fn pace(&self) -> Arc<Pace> {
-        self.pace.clone()
+    /// Records when the client reads.
+    pub(crate) fn read_progress(&self) -> Arc<ReadProgress> {
+        self.read_progress.clone()
     }
 
-    /// How long the client may take to ask for something.
+    /// How long the client may take to send its first request.
     pub(crate) fn first_request_timeout(&self) -> Duration {
-        self.door.first_request_timeout
+        self.control.first_request_timeout
     }
 
-    /// How much the client may ask from now on.
-    pub(crate) fn allowance(&self) -> Allowance {
-        Allowance::new(self.door.request_rate, Instant::now())
+    /// The limit on the requests of the client from now on.
+    pub(crate) fn request_limiter(&self) -> RequestLimiter {
+        RequestLimiter::new(self.control.request_rate, Instant::now())
     }
 
-    /// The client asks for more than it may.
+    /// Counts a client that sends more requests than it may.
     pub(crate) fn slowed(&self) {
-        self.door.metrics.slowed();
+        self.control.metrics.slowed();
     }
 
-    /// It did so for too long. Says what to tell it.
+    /// The status for a client that sent more requests than it may for too long.
     pub(crate) fn flooded(&self) -> Status {
-        self.door.turn_away(Refusal::Requests, &self.pace.tenure().from());
+        self.control.reject(Refusal::Requests, &self.read_progress.handle().from());
         Status::resource_exhausted(Refusal::Requests.message())
     }
 
     /// Makes room for a request of so many bytes that begins to arrive, for as long as what is returned lives; a tiny one needs
     /// none. Or says what to tell the client, who is to come again.
     pub(crate) fn receive(&self, bytes: usize) -> Result<Option<ReceivePermit>, Status> {
-        let received = self.door.receiving.receive(&self.owner, bytes);
+        let received = self.control.receiving.receive(&self.owner, bytes);
         received.map_err(|refusal| self.no_room(refusal))
     }
 
@@ -396,21 +401,21 @@ impl Admitted {
     }
 
     fn no_room(&self, refusal: Refusal) -> Status {
-        self.door.turn_away(refusal, &self.owner);
+        self.control.reject(refusal, &self.owner);
         Status::unavailable(refusal.message())
     }
 
     /// How long the client may wait for a fleet that is not published. By chance, because those who wait for it came together.
     pub(crate) fn unpublished_timeout(&self) -> Duration {
-        match self.door.unpublished_timeout {
+        match self.control.unpublished_timeout {
             Duration::ZERO => Duration::MAX,
             timeout => age(timeout, fastrand::f64()),
         }
     }
 
-    /// It did so for too long. Says what to tell it.
+    /// The status for a client that waited too long.
     pub(crate) fn unpublished(&self) -> Status {
-        self.door.metrics.turned_away(Refusal::Unpublished);
+        self.control.metrics.rejected(Refusal::Unpublished);
         Status::unavailable(Refusal::Unpublished.message())
     }
 
@@ -423,7 +428,7 @@ impl Admitted {
         cause: Cause,
     ) -> Result<(), Status> {
         let kept: Vec<_> =
-            kept.iter().map(|(what, bytes)| (Key::Subscription(*what), *bytes)).collect();
+            kept.iter().map(|(what, bytes)| (QuotaKey::Subscription(*what), *bytes)).collect();
         self.charge(permit, &kept, cause)
     }
 
@@ -433,18 +438,18 @@ impl Admitted {
         permit: &mut Option<SubscriptionPermit>,
         bytes: usize,
     ) -> Result<(), Status> {
-        self.charge(permit, &[(Key::Request(self.number), bytes)], Cause::Client)
+        self.charge(permit, &[(QuotaKey::Request(self.number), bytes)], Cause::Client)
     }
 
     fn charge(
         &self,
         permit: &mut Option<SubscriptionPermit>,
-        kept: &[(Key, usize)],
+        kept: &[(QuotaKey, usize)],
         cause: Cause,
     ) -> Result<(), Status> {
-        let charged = self.door.subscriptions.charge(permit, &self.owner, kept, cause);
+        let charged = self.control.subscriptions.charge(permit, &self.owner, kept, cause);
         charged.map_err(|refusal| {
-            self.door.turn_away(refusal, &self.owner);
+            self.control.reject(refusal, &self.owner);
             Status::resource_exhausted(refusal.message())
         })
     }
@@ -459,16 +464,16 @@ impl Admitted {
     pub(crate) async fn set_up(&self) -> Option<SemaphorePermit<'_>> {
         self.answered();
         // It is never closed.
-        self.door.setups.acquire().await.ok()
+        self.control.setups.acquire().await.ok()
     }
 }
 
-impl Drop for Admitted {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
-        self.door.paces.leave(self.number);
-        let from = self.pace.tenure().from();
+        self.control.open_streams.leave(self.number);
+        let from = self.read_progress.handle().from();
         let was_set_up = self.was_set_up.load(Ordering::Relaxed);
-        self.door.gate().close_stream(from, &self.owner, was_set_up);
+        self.control.admission().close_stream(from, &self.owner, was_set_up);
     }
 }
 

@@ -3,50 +3,51 @@
 use super::cluster_keys::ClusterKeys;
 use super::jwt::TokenRefused;
 use super::metrics::{Review, SecurityMetrics};
-use super::shares::{Precheck, Shares, Withheld};
-use super::turns::{Turn, Turns};
+use super::review_queue::{ReviewQueue, ReviewSlot};
+use super::shares::{Precheck, ReviewShares, Withheld};
 use crate::load::network;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 
-/// Lets in those tokens, of all that this replica has not seen, that Kubernetes is to be asked about: `keys` refuse what
-/// is made up, `shares` say how many an address may bring, and `turns` how many are asked about at once.
-pub(super) struct Admission {
+/// Decides which of the tokens that this replica has not seen Kubernetes is asked about: `keys` refuse what is made up,
+/// `shares` limit how many an address may bring, and `queue` how many are asked about at once.
+pub(super) struct ReviewAdmission {
     audience: String,
     keys: Arc<ClusterKeys>,
-    shares: Mutex<Shares>,
-    turns: Arc<Turns>,
+    shares: Mutex<ReviewShares>,
+    queue: Arc<ReviewQueue>,
     start: Instant,
     metrics: SecurityMetrics,
 }
 
-/// A token that Kubernetes is asked about now.
-pub(super) struct Admitted<'a> {
-    admission: &'a Admission,
+/// The permission to ask Kubernetes about a token now.
+pub(super) struct ReviewPermit<'a> {
+    admission: &'a ReviewAdmission,
     from: IpAddr,
     precheck: Precheck,
-    _turn: Turn,
+    _slot: ReviewSlot,
 }
 
+/// Why Kubernetes is not asked about a token.
 #[derive(Debug)]
-pub(super) enum NotAdmitted {
+pub(super) enum NotReviewed {
     /// Its signature, its audience or its age is wrong.
     Refused(TokenRefused),
     /// It may be good.
     Later(&'static str),
 }
 
-const AT_ONCE: usize = 24;
+const MAX_CONCURRENT: usize = 24;
 /// How long a token waits for its turn.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 const TOO_MANY: &str =
     "too many unknown tokens come at once (--xds-token-review-rate), try again after a pause";
 const PENALTY: &str =
     "too many tokens from this address were refused, try again after some seconds";
 
-impl Admission {
+impl ReviewAdmission {
     /// `rate` is of questions per second.
     pub(super) fn new(
         audience: String,
@@ -54,8 +55,9 @@ impl Admission {
         rate: u32,
         metrics: SecurityMetrics,
     ) -> Self {
-        let (shares, turns) = (Mutex::new(Shares::new(rate)), Turns::new(AT_ONCE));
-        Self { audience, keys, shares, turns, start: Instant::now(), metrics }
+        let (shares, queue) =
+            (Mutex::new(ReviewShares::new(rate)), ReviewQueue::new(MAX_CONCURRENT));
+        Self { audience, keys, shares, queue, start: Instant::now(), metrics }
     }
 
     /// Waits until Kubernetes may be asked about this token, which is new.
@@ -63,16 +65,16 @@ impl Admission {
         &self,
         token: &str,
         from: IpAddr,
-    ) -> Result<Admitted<'_>, NotAdmitted> {
+    ) -> Result<ReviewPermit<'_>, NotReviewed> {
         let precheck = self.precheck(token).map_err(|refused| {
             self.metrics.reviewed(Review::Offline);
-            NotAdmitted::Refused(refused)
+            NotReviewed::Refused(refused)
         })?;
-        let taken = self.shares().take(from, precheck, self.start.elapsed());
+        let taken = self.shares().acquire(from, precheck, self.start.elapsed());
         taken.map_err(|withheld| self.later(withheld))?;
         let lane = (network(from), precheck == Precheck::Signed);
-        match timeout(LONGEST_WAIT, self.turns.wait(lane)).await {
-            Ok(Ok(turn)) => Ok(Admitted { admission: self, from, precheck, _turn: turn }),
+        match timeout(QUEUE_TIMEOUT, self.queue.wait(lane)).await {
+            Ok(Ok(slot)) => Ok(ReviewPermit { admission: self, from, precheck, _slot: slot }),
             Ok(Err(_)) | Err(_) => {
                 self.shares().give_back(from, precheck);
                 Err(self.later(Withheld::Share))
@@ -80,7 +82,7 @@ impl Admission {
         }
     }
 
-    /// Somebody at this address has shown a good token.
+    /// A client at this address has shown a good token.
     pub(super) fn accepted(&self, from: IpAddr) {
         self.shares().accepted(from);
     }
@@ -94,22 +96,22 @@ impl Admission {
         Ok(Precheck::UnknownKey)
     }
 
-    fn later(&self, withheld: Withheld) -> NotAdmitted {
+    fn later(&self, withheld: Withheld) -> NotReviewed {
         let (review, words) = match withheld {
             Withheld::Share => (Review::Withheld, TOO_MANY),
             Withheld::Penalty => (Review::Delayed, PENALTY),
         };
         self.metrics.reviewed(review);
-        NotAdmitted::Later(words)
+        NotReviewed::Later(words)
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
-    fn shares(&self) -> MutexGuard<'_, Shares> {
+    fn shares(&self) -> MutexGuard<'_, ReviewShares> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Admitted<'_> {
+impl ReviewPermit<'_> {
     /// Kubernetes need not be asked after all.
     pub(super) fn give_back(self) {
         self.admission.shares().give_back(self.from, self.precheck);

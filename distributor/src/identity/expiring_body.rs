@@ -9,19 +9,19 @@ use tonic::Status;
 
 /// The body of a response for as long as its caller may read it. Then it ends with a status that says why, and what it
 /// held is dropped.
-pub(crate) struct Guarded<B> {
+pub(crate) struct ExpiringBody<B> {
     /// `None` once it ended.
     body: Option<Pin<Box<B>>>,
     lapse: Pin<Box<dyn Future<Output = Status> + Send>>,
 }
 
-impl<B> Guarded<B> {
+impl<B> ExpiringBody<B> {
     pub(super) fn new(body: B, caller: Caller) -> Self {
         Self { body: Some(Box::pin(body)), lapse: Box::pin(caller.lapse()) }
     }
 }
 
-impl<B> Body for Guarded<B>
+impl<B> Body for ExpiringBody<B>
 where
     B: Body<Data = Bytes, Error = Infallible>,
 {

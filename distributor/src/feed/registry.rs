@@ -1,6 +1,6 @@
-//! Where streams find their fleet, in memory or not.
+//! The registry in which streams find their fleet, in memory or not.
 
-use super::{Fleet, FleetMap, News};
+use super::{Fleet, FleetMap, ViewsReceiver};
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Record, StoreError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,29 +12,29 @@ use tokio::time::timeout;
 /// The fleets there are. Clones are cheap, and all see the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Fleets {
-    pub(super) places: watch::Receiver<Places>,
+    pub(super) slots: watch::Receiver<FleetRegistry>,
     /// Those whose newest snapshot cannot be loaded.
     pub(super) damaged: watch::Receiver<BTreeMap<FleetName, Head>>,
     /// What was last read of those that the store has lost.
     pub(super) remembered: watch::Receiver<Vec<Arc<Record>>>,
-    /// Told when the sums of a fleet's answers may have changed.
+    /// Notified when the sums of a fleet's answers may have changed.
     pub(super) answers: Arc<Notify>,
-    pub(super) asked: Arc<Asked>,
+    pub(super) requested: Arc<RequestedFleets>,
 }
 
 /// Replaced when a fleet comes or goes, not when it is loaded or dropped, nor when its snapshot changes.
-pub(super) type Places = Arc<BTreeMap<FleetName, Arc<Place>>>;
+pub(super) type FleetRegistry = Arc<BTreeMap<FleetName, Arc<FleetSlot>>>;
 
-/// A fleet that there is. It is small: there may be many of them, and few in memory.
+/// The registry's entry of one fleet. It is small: there may be many fleets, and few in memory.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FleetSlot {
     /// The streams that wait for the fleet listen to it, so that each fleet wakes only its own.
-    stage: watch::Sender<Stage>,
+    state: watch::Sender<FleetState>,
 }
 
 /// How much of a fleet is here.
 #[derive(Clone, Debug)]
-pub(crate) enum Stage {
+pub(crate) enum FleetState {
     /// It is known by its record alone.
     Known {
         head: Head,
@@ -69,50 +69,50 @@ pub(crate) enum Unserved {
         "what the store holds of {0} cannot be used, which the translator mends: connect again"
     )]
     Damaged(FleetName),
-    #[error("{0} is not loaded within {PATIENCE:?}: connect again")]
+    #[error("{0} is not loaded within {LOAD_TIMEOUT:?}: connect again")]
     Late(FleetName),
 }
 
-/// The fleets that streams wait for. Only those that there are, so there is a bound on it.
+/// The fleets that streams wait for. Only known fleets are in it, so it is bounded.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct RequestedFleets {
     names: Mutex<BTreeSet<FleetName>>,
-    bell: Notify,
+    added: Notify,
 }
 
 /// How long a stream waits for a fleet that is there and not loaded. Envoy gives up waiting for its first configuration
 /// after 15 s, and another replica may be faster.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Fleets {
     /// All that are in memory.
     pub(crate) fn all(&self) -> FleetMap {
-        let places = self.places.borrow().clone();
-        let loaded = places.iter().filter_map(|(name, place)| Some((name.clone(), place.fleet()?)));
+        let slots = self.slots.borrow().clone();
+        let loaded = slots.iter().filter_map(|(name, slot)| Some((name.clone(), slot.fleet()?)));
         Arc::new(loaded.collect())
     }
 
     /// If it is in memory.
     pub(crate) fn get(&self, name: &FleetName) -> Option<Arc<Fleet>> {
-        self.places.borrow().get(name)?.fleet()
+        self.slots.borrow().get(name)?.fleet()
     }
 
-    pub(crate) fn stage(&self, name: &FleetName) -> Option<Stage> {
-        self.places.borrow().get(name).map(|place| place.stage())
+    pub(crate) fn state(&self, name: &FleetName) -> Option<FleetState> {
+        self.slots.borrow().get(name).map(|slot| slot.state())
     }
 
     /// Whether it is in the store, as far as is known here: one that is retired may be in memory all the same.
     pub(crate) fn is_published(&self, name: &FleetName) -> bool {
-        self.stage(name).is_some_and(|stage| match stage {
-            Stage::Loaded(fleet) => fleet.is_live(),
-            Stage::Known { .. } | Stage::Failed { .. } => true,
+        self.state(name).is_some_and(|state| match state {
+            FleetState::Loaded(fleet) => fleet.is_live(),
+            FleetState::Known { .. } | FleetState::Failed { .. } => true,
         })
     }
 
     /// All that there are.
-    pub(crate) fn stages(&self) -> BTreeMap<FleetName, Stage> {
-        let places = self.places.borrow().clone();
-        places.iter().map(|(name, place)| (name.clone(), place.stage())).collect()
+    pub(crate) fn states(&self) -> BTreeMap<FleetName, FleetState> {
+        let slots = self.slots.borrow().clone();
+        slots.iter().map(|(name, slot)| (name.clone(), slot.state())).collect()
     }
 
     pub(crate) fn damaged(&self) -> BTreeMap<FleetName, Head> {
@@ -128,23 +128,26 @@ impl Fleets {
         self.answers.notified().await;
     }
 
-    /// The fleet and its news, if it is in memory.
-    pub(crate) fn enter(&self, name: &FleetName) -> Option<(Arc<Fleet>, News)> {
-        self.places.borrow().get(name)?.enter()
+    /// The fleet and a receiver of its views, if it is in memory.
+    pub(crate) fn subscribe(&self, name: &FleetName) -> Option<(Arc<Fleet>, ViewsReceiver)> {
+        self.slots.borrow().get(name)?.subscribe()
     }
 
     /// The same once it is in memory: for a fleet that is not published that may take any time, and for one that is the time
     /// of a load.
-    pub(crate) async fn wait_for(&self, name: &FleetName) -> Result<(Arc<Fleet>, News), Unserved> {
-        let mut places = self.places.clone();
+    pub(crate) async fn wait_for(
+        &self,
+        name: &FleetName,
+    ) -> Result<(Arc<Fleet>, ViewsReceiver), Unserved> {
+        let mut slots = self.slots.clone();
         loop {
-            let stage = {
-                let known = places.wait_for(|places| places.contains_key(name)).await;
+            let state = {
+                let known = slots.wait_for(|slots| slots.contains_key(name)).await;
                 let known = known.map_err(|_| Unserved::Ended)?;
-                known.get(name).map(|place| place.stage.subscribe())
+                known.get(name).map(|slot| slot.state.subscribe())
             };
-            let Some(stage) = stage else { continue };
-            let loaded = timeout(PATIENCE, self.load(name, stage)).await;
+            let Some(state) = state else { continue };
+            let loaded = timeout(LOAD_TIMEOUT, self.load(name, state)).await;
             match loaded.map_err(|_| Unserved::Late(name.clone()))?? {
                 Some(entered) => return Ok(entered),
                 // It is retired, and may come back.
@@ -156,97 +159,97 @@ impl Fleets {
     async fn load(
         &self,
         name: &FleetName,
-        mut stage: watch::Receiver<Stage>,
-    ) -> Result<Option<(Arc<Fleet>, News)>, Unserved> {
+        mut state: watch::Receiver<FleetState>,
+    ) -> Result<Option<(Arc<Fleet>, ViewsReceiver)>, Unserved> {
         loop {
-            match &*stage.borrow_and_update() {
-                Stage::Loaded(fleet) => return Ok(Some((fleet.clone(), fleet.news()))),
-                Stage::Failed { reason: Failure::StoreAway, .. } => {
+            match &*state.borrow_and_update() {
+                FleetState::Loaded(fleet) => return Ok(Some((fleet.clone(), fleet.subscribe()))),
+                FleetState::Failed { reason: Failure::StoreAway, .. } => {
                     return Err(Unserved::StoreAway(name.clone()));
                 }
-                Stage::Failed { reason: Failure::Damaged, .. } => {
+                FleetState::Failed { reason: Failure::Damaged, .. } => {
                     return Err(Unserved::Damaged(name.clone()));
                 }
-                Stage::Known { .. } => self.asked.ask(name),
+                FleetState::Known { .. } => self.requested.request(name),
             }
-            if stage.changed().await.is_err() {
+            if state.changed().await.is_err() {
                 return Ok(None);
             }
         }
     }
 }
 
-impl Place {
+impl FleetSlot {
     pub(super) fn known(record: &Record) -> Self {
-        Self { stage: watch::Sender::new(Stage::of(record)) }
+        Self { state: watch::Sender::new(FleetState::of(record)) }
     }
 
     pub(super) fn loaded(fleet: Arc<Fleet>) -> Self {
-        Self { stage: watch::Sender::new(Stage::Loaded(fleet)) }
+        Self { state: watch::Sender::new(FleetState::Loaded(fleet)) }
     }
 
-    pub(super) fn stage(&self) -> Stage {
-        self.stage.borrow().clone()
+    pub(super) fn state(&self) -> FleetState {
+        self.state.borrow().clone()
     }
 
     pub(super) fn fleet(&self) -> Option<Arc<Fleet>> {
-        match &*self.stage.borrow() {
-            Stage::Loaded(fleet) => Some(fleet.clone()),
-            Stage::Known { .. } | Stage::Failed { .. } => None,
+        match &*self.state.borrow() {
+            FleetState::Loaded(fleet) => Some(fleet.clone()),
+            FleetState::Known { .. } | FleetState::Failed { .. } => None,
         }
     }
 
-    /// The news are taken while the stage cannot change: a fleet without listeners may be dropped, and this stream would wait
-    /// for news of a fleet that comes back as another.
-    fn enter(&self) -> Option<(Arc<Fleet>, News)> {
-        match &*self.stage.borrow() {
-            Stage::Loaded(fleet) => Some((fleet.clone(), fleet.news())),
-            Stage::Known { .. } | Stage::Failed { .. } => None,
+    /// Subscribes while the state cannot change: a fleet without receivers may be dropped, and this stream would wait for a
+    /// fleet that comes back as another.
+    fn subscribe(&self) -> Option<(Arc<Fleet>, ViewsReceiver)> {
+        match &*self.state.borrow() {
+            FleetState::Loaded(fleet) => Some((fleet.clone(), fleet.subscribe())),
+            FleetState::Known { .. } | FleetState::Failed { .. } => None,
         }
     }
 
-    /// Another record of a fleet that is not in memory.
-    pub(super) fn note(&self, record: &Record) {
+    /// Replaces the record of a fleet that is not in memory.
+    pub(super) fn update_record(&self, record: &Record) {
         // Nobody waits for this, so nobody is woken.
-        self.stage.send_if_modified(|stage| {
-            match stage {
-                Stage::Known { head, bytes } | Stage::Failed { head, bytes, .. } => {
+        self.state.send_if_modified(|state| {
+            match state {
+                FleetState::Known { head, bytes } | FleetState::Failed { head, bytes, .. } => {
                     (*head, *bytes) = (record.head, record.bytes);
                 }
-                Stage::Loaded(_) => {}
+                FleetState::Loaded(_) => {}
             }
             false
         });
     }
 
     pub(super) fn load(&self, fleet: Arc<Fleet>) {
-        self.stage.send_replace(Stage::Loaded(fleet));
+        self.state.send_replace(FleetState::Loaded(fleet));
     }
 
     pub(super) fn fail(&self, error: &StoreError) {
         let reason = if error.is_temporary() { Failure::StoreAway } else { Failure::Damaged };
-        self.stage.send_if_modified(|stage| match *stage {
-            Stage::Known { head, bytes } | Stage::Failed { head, bytes, .. } => {
-                *stage = Stage::Failed { head, bytes, reason };
+        self.state.send_if_modified(|state| match *state {
+            FleetState::Known { head, bytes } | FleetState::Failed { head, bytes, .. } => {
+                *state = FleetState::Failed { head, bytes, reason };
                 true
             }
-            Stage::Loaded(_) => false,
+            FleetState::Loaded(_) => false,
         });
     }
 
     /// Whether a stream is served from here, or waits to be.
     pub(super) fn is_in_use(&self) -> bool {
-        self.stage.receiver_count() > 0 || self.stage.borrow().has_streams()
+        self.state.receiver_count() > 0 || self.state.borrow().has_streams()
     }
 
     /// Lets go of the fleet unless someone uses it. Whether it did.
     pub(super) fn drop_unused(&self) -> bool {
         let mut dropped = None;
         // Who comes while this is decided waits for it, and asks for the fleet again.
-        self.stage.send_if_modified(|stage| {
-            if self.stage.receiver_count() == 0 && !stage.has_streams() {
-                let unloaded = stage.unloaded();
-                dropped = Some(std::mem::replace(stage, unloaded));
+        self.state.send_if_modified(|state| {
+            if self.state.receiver_count() == 0 && !state.has_streams() {
+                let unloaded = state.unloaded();
+                dropped = Some(std::mem::replace(state, unloaded));
             }
             false
         });
@@ -256,14 +259,14 @@ impl Place {
 
     /// Whether nothing is left of a fleet that is retired.
     pub(super) fn is_over(&self) -> bool {
-        match &*self.stage.borrow() {
-            Stage::Loaded(fleet) => !fleet.is_live() && !fleet.has_streams(),
-            Stage::Known { .. } | Stage::Failed { .. } => false,
+        match &*self.state.borrow() {
+            FleetState::Loaded(fleet) => !fleet.is_live() && !fleet.has_streams(),
+            FleetState::Known { .. } | FleetState::Failed { .. } => false,
         }
     }
 }
 
-impl Stage {
+impl FleetState {
     fn of(record: &Record) -> Self {
         Self::Known { head: record.head, bytes: record.bytes }
     }
@@ -287,17 +290,17 @@ impl Stage {
     }
 }
 
-impl Asked {
-    fn ask(&self, name: &FleetName) {
+impl RequestedFleets {
+    fn request(&self, name: &FleetName) {
         let is_news = self.names().insert(name.clone());
         if is_news {
-            self.bell.notify_one();
+            self.added.notify_one();
         }
     }
 
     /// Waits until someone asks. For one task.
     pub(super) async fn next(&self) -> BTreeSet<FleetName> {
-        self.bell.notified().await;
+        self.added.notified().await;
         std::mem::take(&mut *self.names())
     }
 

@@ -1,4 +1,4 @@
-use super::tenure::Tenure;
+use super::connection_handle::ConnectionHandle;
 use crate::load::Ending;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,40 +7,40 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A socket that waits so long for its peer to read, and no longer. Then its connection is given up: what is written to it
-/// stays pending, and the tenure tells.
+/// A socket with a limit on how long a write waits for the peer to read. After that it asks the connection to end, and the
+/// write stays pending.
 #[derive(Debug)]
-pub(super) struct Patient<IO> {
+pub(super) struct WriteTimeout<IO> {
     io: IO,
-    tenure: Tenure,
+    handle: ConnectionHandle,
     /// Zero: for ever.
-    patience: Duration,
+    timeout: Duration,
     /// While the peer takes nothing.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<IO> Patient<IO> {
-    pub(super) fn new(io: IO, tenure: Tenure, patience: Duration) -> Self {
-        Self { io, tenure, patience, waiting: None }
+impl<IO> WriteTimeout<IO> {
+    pub(super) fn new(io: IO, handle: ConnectionHandle, timeout: Duration) -> Self {
+        Self { io, handle, timeout, waiting: None }
     }
 
     /// What a write came to; a byte that is taken begins the time anew.
     fn timed<T>(&mut self, context: &mut Context<'_>, written: Poll<T>) -> Poll<T> {
         if written.is_ready() {
             self.waiting = None;
-        } else if !self.patience.is_zero() {
-            let patience = self.patience;
-            let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(patience)));
+        } else if !self.timeout.is_zero() {
+            let timeout = self.timeout;
+            let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(timeout)));
             if waiting.as_mut().poll(context).is_ready() {
                 self.waiting = None;
-                self.tenure.dismiss(Ending::SlowReader);
+                self.handle.dismiss(Ending::SlowReader);
             }
         }
         written
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Patient<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for WriteTimeout<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -50,7 +50,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Patient<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Patient<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -89,19 +89,19 @@ mod tests {
     use futures::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_is_given_up() {
         let (near, _far) = tokio::io::duplex(10);
-        let tenure = Tenure::default();
-        let mut socket = Patient::new(near, tenure.clone(), PATIENCE);
+        let handle = ConnectionHandle::default();
+        let mut socket = WriteTimeout::new(near, handle.clone(), WRITE_TIMEOUT);
         socket.write_all(&[0; 10]).await.unwrap();
         let begun = tokio::time::Instant::now();
         tokio::select! {
             _ = socket.write_all(&[0; 10]) => panic!("there is no room"),
-            ending = tenure.dismissed() => {
-                assert_eq!((ending, begun.elapsed()), (Ending::SlowReader, PATIENCE));
+            ending = handle.dismissed() => {
+                assert_eq!((ending, begun.elapsed()), (Ending::SlowReader, WRITE_TIMEOUT));
             }
         }
     }
@@ -109,14 +109,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_a_little_is_not() {
         let (near, mut far) = tokio::io::duplex(10);
-        let tenure = Tenure::default();
-        let mut socket = Patient::new(near, tenure.clone(), PATIENCE);
+        let handle = ConnectionHandle::default();
+        let mut socket = WriteTimeout::new(near, handle.clone(), WRITE_TIMEOUT);
         let writing = tokio::spawn(async move { socket.write_all(&[0; 30]).await });
         for _ in 0..30 {
-            tokio::time::advance(PATIENCE - Duration::from_secs(1)).await;
+            tokio::time::advance(WRITE_TIMEOUT - Duration::from_secs(1)).await;
             far.read_u8().await.unwrap();
         }
         writing.await.unwrap().unwrap();
-        assert!(tenure.dismissed().now_or_never().is_none());
+        assert!(handle.dismissed().now_or_never().is_none());
     }
 }

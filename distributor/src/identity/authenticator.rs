@@ -19,25 +19,25 @@ use tokio::time::Instant;
 use tonic::Status;
 use zeroize::Zeroizing;
 
-/// Asks everybody who calls who they are.
-pub(crate) struct Gate {
-    /// `None`: nobody is asked.
-    ways: Option<Ways>,
+/// Authenticates every caller.
+pub(crate) struct Authenticator {
+    /// `None`: callers are not authenticated.
+    methods: Option<AuthenticationMethods>,
     metrics: SecurityMetrics,
-    /// Lines about those who were turned away. They come in storms, and their count is in the metrics.
+    /// Limits the log lines about refused callers. They come in storms, and their count is in the metrics.
     lines: Mutex<LineLimit>,
 }
 
-/// How a client can show who it is, at least one, and what follows from it.
-pub(crate) struct Ways {
+/// The ways in which a client can authenticate, at least one, and the access rules.
+pub(crate) struct AuthenticationMethods {
     pub(super) certificates: Option<Arc<Followed<Material>>>,
     pub(super) tokens: Option<Tokens>,
     pub(super) rules: Arc<Followed<Rules>>,
-    /// How often who has a stream is looked at again.
+    /// How often the caller of an open stream is checked again.
     pub(super) recheck: Duration,
 }
 
-/// Who says whose a token is.
+/// How tokens are verified.
 pub(crate) enum Tokens {
     Keys { keys: Arc<Followed<KeySet>>, expected: Expected },
     Kubernetes(Box<Reviewer>),
@@ -54,8 +54,8 @@ pub(crate) enum Reason {
     Unavailable,
 }
 
-/// Somebody whose credential is good.
-struct Known {
+/// A caller whose credential is good.
+struct Authenticated {
     proven: Proven,
     grants: Grants,
     valid_until: SystemTime,
@@ -79,11 +79,11 @@ enum Refused {
     Denied(#[from] Denied),
 }
 
-const LONGEST_WORDS: usize = 1000;
+const MAX_WORDS: usize = 1000;
 
-impl Gate {
-    pub(super) fn new(ways: Option<Ways>, metrics: SecurityMetrics) -> Self {
-        Self { ways, metrics, lines: Mutex::default() }
+impl Authenticator {
+    pub(super) fn new(methods: Option<AuthenticationMethods>, metrics: SecurityMetrics) -> Self {
+        Self { methods, metrics, lines: Mutex::default() }
     }
 
     /// Who calls from there, by its certificate if it has one, else by its token.
@@ -93,7 +93,7 @@ impl Gate {
         headers: &HeaderMap,
         from: IpAddr,
     ) -> Result<Caller, Status> {
-        let Some(ways) = &self.ways else {
+        let Some(methods) = &self.methods else {
             return Ok(Caller::new(
                 self.clone(),
                 Identity::Anybody.into(),
@@ -102,48 +102,48 @@ impl Gate {
             ));
         };
         let status = |refused: Refused| self.status(&refused, peer.map(|peer| &**peer));
-        let credential = ways.credential(peer, headers, from).map_err(status)?;
-        let known = ways.know(&credential, SystemTime::now()).await;
-        let Known { proven, grants: _, valid_until } = known.map_err(status)?;
-        let next = ways.next_look(valid_until, SystemTime::now());
+        let credential = methods.credential(peer, headers, from).map_err(status)?;
+        let authenticated = methods.authenticate(&credential, SystemTime::now()).await;
+        let Authenticated { proven, grants: _, valid_until } = authenticated.map_err(status)?;
+        let next = methods.next_check(valid_until, SystemTime::now());
         Ok(Caller::new(self.clone(), proven, credential, Some(next)))
     }
 
-    /// Looks at a caller again: is what it showed still good, and may it still read what it reads? Says in how long
+    /// Checks a caller again: is its credential still good, and may it still read what it reads? Says in how long
     /// to ask again.
-    pub(super) async fn look_again(
+    pub(super) async fn check_again(
         &self,
         credential: &Credential,
         fleet: Option<&FleetName>,
     ) -> Result<Option<Duration>, Status> {
-        let Some(ways) = &self.ways else { return Ok(None) };
+        let Some(methods) = &self.methods else { return Ok(None) };
         let now = SystemTime::now();
-        let looked = ways.know(credential, now).await.and_then(|known| {
+        let checked = methods.authenticate(credential, now).await.and_then(|authenticated| {
             if let Some(fleet) = fleet {
-                known.grants.check(&known.proven.identity, fleet)?;
+                authenticated.grants.check(&authenticated.proven.identity, fleet)?;
             }
-            Ok(ways.next_look(known.valid_until, now))
+            Ok(methods.next_check(authenticated.valid_until, now))
         });
         let peer = match credential {
             Credential::Certificate(peer) => Some(&**peer),
             Credential::Nothing | Credential::Token(..) => None,
         };
-        looked.map(Some).map_err(|refused| self.status(&refused, peer))
+        checked.map(Some).map_err(|refused| self.status(&refused, peer))
     }
 
     /// Whether somebody who is known may read this fleet.
     pub(super) fn check(&self, identity: &Identity, fleet: &FleetName) -> Result<(), Status> {
-        let Some(ways) = &self.ways else { return Ok(()) };
-        let grants = ways.rules.current().grants(identity);
+        let Some(methods) = &self.methods else { return Ok(()) };
+        let grants = methods.rules.current().grants(identity);
         let checked = grants.and_then(|grants| grants.check(identity, fleet));
         checked.map_err(|denied| self.status(&denied.into(), None))
     }
 
     /// Counts a handshake that failed.
-    pub(crate) fn no_connection(&self, error: &HandshakeError) {
+    pub(crate) fn handshake_failed(&self, error: &HandshakeError) {
         self.metrics.handshake(error);
         if matches!(error, HandshakeError::Certificate(_)) {
-            self.tell(&error);
+            self.log_refusal(&error);
         } else {
             tracing::debug!(%error, "no TLS connection");
         }
@@ -153,8 +153,8 @@ impl Gate {
         let reason = refused.reason();
         self.metrics.refused(reason);
         // A certificate can have a thousand names, and a header cannot.
-        let words: String = refused.to_string().chars().take(LONGEST_WORDS).collect();
-        self.tell(&words);
+        let words: String = refused.to_string().chars().take(MAX_WORDS).collect();
+        self.log_refusal(&words);
         match (reason, peer) {
             (Reason::NotAllowed, _) => Status::permission_denied(words),
             (Reason::Unavailable, _) => Status::unavailable(words),
@@ -167,7 +167,7 @@ impl Gate {
         }
     }
 
-    fn tell(&self, refused: &dyn fmt::Display) {
+    fn log_refusal(&self, refused: &dyn fmt::Display) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let allowed = lines.allow(Instant::now());
         drop(lines);
@@ -179,7 +179,7 @@ impl Gate {
     }
 }
 
-impl Ways {
+impl AuthenticationMethods {
     fn credential(
         &self,
         peer: Option<&Arc<Peer>>,
@@ -209,9 +209,13 @@ impl Ways {
         }
     }
 
-    /// The same at the beginning of a call and while its stream lives, so that keys, authorities and rules that
+    /// The same at the beginning of a call and while its stream lives, so that keys, CAs and rules that
     /// changed meanwhile count.
-    async fn know(&self, credential: &Credential, now: SystemTime) -> Result<Known, Refused> {
+    async fn authenticate(
+        &self,
+        credential: &Credential,
+        now: SystemTime,
+    ) -> Result<Authenticated, Refused> {
         let (proven, valid_until) = match (credential, &self.certificates, &self.tokens) {
             (Credential::Certificate(peer), Some(certificates), _) => {
                 certificates.current().verify(peer.chain(), now)?;
@@ -230,11 +234,11 @@ impl Ways {
             _ => return Err(Refused::NoCredential("this way is not open")),
         };
         let grants = self.rules.current().grants(&proven.identity)?;
-        Ok(Known { proven, grants, valid_until })
+        Ok(Authenticated { proven, grants, valid_until })
     }
 
-    /// When the credential ends, or sooner. Spread, so that streams that began together are not looked at together.
-    fn next_look(&self, valid_until: SystemTime, now: SystemTime) -> Duration {
+    /// When the credential ends, or sooner. Spread, so that streams that began together are not checked together.
+    fn next_check(&self, valid_until: SystemTime, now: SystemTime) -> Duration {
         let left = valid_until.duration_since(now).unwrap_or_default();
         let recheck = self.recheck.mul_f64(0.75 + 0.5 * fastrand::f64());
         // Certificates end at the end of a second.
@@ -269,9 +273,13 @@ impl Refused {
     }
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.ways.is_some() { "Gate(guarded)" } else { "Gate(open)" })
+        f.write_str(if self.methods.is_some() {
+            "Authenticator(guarded)"
+        } else {
+            "Authenticator(open)"
+        })
     }
 }
 

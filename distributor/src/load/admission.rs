@@ -1,16 +1,16 @@
 use super::rate::AdmissionRate;
 use super::shares::Shares;
-use super::usage::{Holder, Holdings, Taken, Usage};
-use super::{LoadArgs, Owner, turn};
+use super::usage::{Holder, LimitUsage, Usage, UsageByHolder};
+use super::{LoadArgs, Owner, spread_delay};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-/// Who may come in: decides, and knows no clock and no socket. Everything that it lets in is told to it again when it
-/// leaves.
+/// Decides which connections and streams are admitted, without a clock and without sockets. The caller reports each admitted
+/// one again when it ends.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Admission {
     max_connections_per_address: usize,
     rate: Option<AdmissionRate>,
     /// All of them.
@@ -23,12 +23,12 @@ pub(crate) struct Gate {
     drain: Option<Drain>,
 }
 
-/// Why someone is turned away.
+/// Why a connection, a stream or a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Refusal {
     Connections,
     Address,
-    /// Too many connections of whom nobody knows who they are, all of which came just now.
+    /// Too many unauthenticated connections, all of which came just now.
     Unauthenticated,
     Streams,
     /// Its identity has too much of what there is.
@@ -36,17 +36,17 @@ pub(crate) enum Refusal {
     /// Its namespace has.
     Namespace,
     Rate,
-    /// A stream that was let in, and asked for too much.
+    /// An admitted stream that asked for too much.
     Requests,
-    /// A request of a stream that was let in, while many others are being received, or many of its identity.
+    /// A request of an admitted stream, while many others are being received, or many of its identity.
     Receiving,
-    /// A stream that was let in, and makes its identity keep too many names that its fleet does not have, or requests that wait.
+    /// An admitted stream that makes its identity keep too many names that its fleet does not have, or requests that wait.
     IdentityMemory,
     /// The same of all identities of a namespace.
     NamespaceMemory,
     /// And of all identities.
     ReplicaMemory,
-    /// A stream that was let in, and whose fleet was not published in time.
+    /// An admitted stream whose fleet was not published in time.
     Unpublished,
     Drain,
 }
@@ -62,10 +62,10 @@ struct Open {
 #[derive(Debug)]
 struct Drain {
     all: usize,
-    told: usize,
+    asked: usize,
 }
 
-impl Gate {
+impl Admission {
     pub(crate) fn new(args: &LoadArgs) -> Self {
         let bound = |count: usize| if count == 0 { usize::MAX } else { count };
         let shares = |limit| Shares::new(limit, args.max_identity_share, args.max_namespace_share);
@@ -138,7 +138,7 @@ impl Gate {
         if self.open(from).streams >= self.max_connections_per_address {
             return Err(Refusal::Address);
         }
-        if self.rate.as_mut().is_some_and(|rate| !rate.take(owner, now)) {
+        if self.rate.as_mut().is_some_and(|rate| !rate.acquire(owner, now)) {
             return Err(Refusal::Rate);
         }
         self.addresses.entry(from).or_default().streams += 1;
@@ -146,7 +146,7 @@ impl Gate {
         Ok(())
     }
 
-    /// A stream that never got as far as to be told something took nobody's turn: otherwise one client that opens streams
+    /// A stream that was sent nothing gives its token back: otherwise one client that opens streams
     /// and drops them would keep all others out.
     pub(crate) fn close_stream(&mut self, from: IpAddr, owner: &Owner, was_set_up: bool) {
         self.streams.remove(owner, 1);
@@ -159,15 +159,15 @@ impl Gate {
     /// How much is taken, and by whom. The rest of it is known elsewhere.
     pub(crate) fn usage(
         &self,
-        unauthenticated_connections: Taken,
-        [small_request_bytes, large_request_bytes]: [Taken; 2],
-        (subscription_bytes, [bytes, namespace_bytes]): (Taken, [Holdings; 2]),
+        unauthenticated_connections: LimitUsage,
+        [small_request_bytes, large_request_bytes]: [LimitUsage; 2],
+        (subscription_bytes, [bytes, namespace_bytes]): (LimitUsage, [UsageByHolder; 2]),
     ) -> Usage {
         let (streams, connections) = (&self.streams, &self.authenticated);
         let (identities, namespaces) = (streams.identities(), streams.namespaces());
         Usage {
-            streams: streams.taken(),
-            connections: connections.taken(),
+            streams: streams.usage(),
+            connections: connections.usage(),
             unauthenticated_connections,
             subscription_bytes,
             small_request_bytes,
@@ -177,13 +177,13 @@ impl Gate {
         }
     }
 
-    /// Nobody is let in from now on. How long the connection that asks may stay: each asks once, and gets another part of
-    /// the time. `luck` is from 0 to 1.
-    pub(crate) fn turn(&mut self, time: Duration, luck: f64) -> Duration {
-        let drain = self.drain.get_or_insert(Drain { all: self.connections, told: 0 });
-        let turn = turn(drain.told, drain.all, time, luck);
-        drain.told += 1;
-        turn
+    /// Admits nothing from now on. Returns how long the connection that asks may stay: each asks once, and gets another part
+    /// of the time. `jitter` is from 0 to 1.
+    pub(crate) fn drain_delay(&mut self, time: Duration, jitter: f64) -> Duration {
+        let drain = self.drain.get_or_insert(Drain { all: self.connections, asked: 0 });
+        let delay = spread_delay(drain.asked, drain.all, time, jitter);
+        drain.asked += 1;
+        delay
     }
 
     fn open(&self, from: IpAddr) -> Open {
@@ -303,10 +303,10 @@ mod tests {
     const ONE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const TWO: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    fn gate(change: impl FnOnce(&mut LoadArgs)) -> Gate {
+    fn admission(change: impl FnOnce(&mut LoadArgs)) -> Admission {
         let mut args = LoadArgs::default();
         change(&mut args);
-        Gate::new(&args)
+        Admission::new(&args)
     }
 
     fn of(address: IpAddr) -> Owner {
@@ -315,123 +315,123 @@ mod tests {
 
     #[test]
     fn so_many_connections_and_no_more() {
-        let mut gate = gate(|args| args.max_connections = 2);
+        let mut admission = admission(|args| args.max_connections = 2);
         // Three that nobody knows, of which two can be known.
-        (0..3).for_each(|_| gate.connect(ONE).unwrap());
-        assert_eq!(gate.authenticate(&of(ONE)), Ok(()));
-        assert_eq!(gate.authenticate(&of(ONE)), Ok(()));
-        assert_eq!(gate.authenticate(&of(ONE)), Err(Refusal::Connections));
-        assert_eq!(gate.connect(TWO), Err(Refusal::Connections), "in vain");
-        gate.disconnect(ONE, None);
-        assert_eq!(gate.connect(TWO), Err(Refusal::Connections), "it had no part in it");
-        gate.disconnect(ONE, Some(&of(ONE)));
-        assert_eq!(gate.connect(TWO), Ok(()));
-        assert_eq!(gate.authenticate(&of(TWO)), Ok(()));
+        (0..3).for_each(|_| admission.connect(ONE).unwrap());
+        assert_eq!(admission.authenticate(&of(ONE)), Ok(()));
+        assert_eq!(admission.authenticate(&of(ONE)), Ok(()));
+        assert_eq!(admission.authenticate(&of(ONE)), Err(Refusal::Connections));
+        assert_eq!(admission.connect(TWO), Err(Refusal::Connections), "in vain");
+        admission.disconnect(ONE, None);
+        assert_eq!(admission.connect(TWO), Err(Refusal::Connections), "it had no part in it");
+        admission.disconnect(ONE, Some(&of(ONE)));
+        assert_eq!(admission.connect(TWO), Ok(()));
+        assert_eq!(admission.authenticate(&of(TWO)), Ok(()));
     }
 
     #[test]
     fn one_address_cannot_take_all_connections() {
-        let mut gate = gate(|args| args.max_connections_per_address = 2);
-        assert_eq!(gate.connect(ONE), Ok(()));
-        assert_eq!(gate.connect(ONE), Ok(()));
-        assert_eq!(gate.connect(ONE), Err(Refusal::Address));
-        assert_eq!(gate.connect(TWO), Ok(()));
-        gate.disconnect(ONE, None);
-        assert_eq!(gate.connect(ONE), Ok(()));
+        let mut admission = admission(|args| args.max_connections_per_address = 2);
+        assert_eq!(admission.connect(ONE), Ok(()));
+        assert_eq!(admission.connect(ONE), Ok(()));
+        assert_eq!(admission.connect(ONE), Err(Refusal::Address));
+        assert_eq!(admission.connect(TWO), Ok(()));
+        admission.disconnect(ONE, None);
+        assert_eq!(admission.connect(ONE), Ok(()));
     }
 
     #[test]
     fn nor_all_streams_over_few_connections() {
-        let mut gate = gate(|args| args.max_connections_per_address = 2);
-        gate.connect(ONE).unwrap();
+        let mut admission = admission(|args| args.max_connections_per_address = 2);
+        admission.connect(ONE).unwrap();
         for _ in 0..2 {
-            assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+            assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
         }
-        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Address));
-        assert_eq!(gate.open_stream(TWO, &of(TWO), Duration::ZERO), Ok(()));
-        gate.close_stream(ONE, &of(ONE), true);
-        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+        assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Address));
+        assert_eq!(admission.open_stream(TWO, &of(TWO), Duration::ZERO), Ok(()));
+        admission.close_stream(ONE, &of(ONE), true);
+        assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
     }
 
     #[test]
     fn addresses_that_left_are_forgotten() {
-        let mut gate = gate(|_| {});
+        let mut admission = admission(|_| {});
         for last in 0..=255 {
             let address = IpAddr::from([192, 0, 2, last]);
-            gate.connect(address).unwrap();
-            gate.open_stream(address, &of(address), Duration::ZERO).unwrap();
-            gate.disconnect(address, None);
-            gate.close_stream(address, &of(address), true);
+            admission.connect(address).unwrap();
+            admission.open_stream(address, &of(address), Duration::ZERO).unwrap();
+            admission.disconnect(address, None);
+            admission.close_stream(address, &of(address), true);
         }
-        assert!(gate.addresses.is_empty());
+        assert!(admission.addresses.is_empty());
     }
 
     #[test]
     fn so_many_streams_and_no_more() {
-        let mut gate = gate(|args| args.max_streams = 1);
-        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
-        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Streams));
-        gate.close_stream(ONE, &of(ONE), true);
-        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+        let mut admission = admission(|args| args.max_streams = 1);
+        assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+        assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Streams));
+        admission.close_stream(ONE, &of(ONE), true);
+        assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
     }
 
     #[test]
     fn who_opens_streams_in_vain_keeps_nobody_out() {
-        let mut gate = gate(|args| args.admission_rate = 2);
+        let mut admission = admission(|args| args.admission_rate = 2);
         for _ in 0..1000 {
-            assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
-            gate.close_stream(ONE, &of(ONE), false);
+            assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+            admission.close_stream(ONE, &of(ONE), false);
         }
         for _ in 0..2 {
-            assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
-            gate.close_stream(ONE, &of(ONE), true);
+            assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+            admission.close_stream(ONE, &of(ONE), true);
         }
-        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Rate));
+        assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Rate));
     }
 
     #[test]
     fn a_stream_that_is_refused_takes_nothing() {
-        let mut gate = gate(|args| args.admission_rate = 1);
-        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
+        let mut admission = admission(|args| args.admission_rate = 1);
+        assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Ok(()));
         for _ in 0..100 {
-            assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Rate));
+            assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Rate));
         }
-        assert_eq!(gate.streams.taken().now, 1);
-        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::from_secs(1)), Ok(()));
+        assert_eq!(admission.streams.usage().now, 1);
+        assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::from_secs(1)), Ok(()));
     }
 
     #[test]
     fn zero_is_no_bound() {
-        let mut gate = gate(|args| {
+        let mut admission = admission(|args| {
             args.max_connections = 0;
             args.max_connections_per_address = 0;
             args.max_streams = 0;
             args.admission_rate = 0;
         });
         for _ in 0..50_000 {
-            gate.connect(ONE).unwrap();
-            gate.authenticate(&of(ONE)).unwrap();
-            gate.open_stream(ONE, &of(ONE), Duration::ZERO).unwrap();
+            admission.connect(ONE).unwrap();
+            admission.authenticate(&of(ONE)).unwrap();
+            admission.open_stream(ONE, &of(ONE), Duration::ZERO).unwrap();
         }
     }
 
     #[test]
     fn a_drain_lets_nobody_in_and_gives_each_its_own_turn() {
-        let mut gate = gate(|_| {});
+        let mut admission = admission(|_| {});
         for _ in 0..4 {
-            gate.connect(ONE).unwrap();
+            admission.connect(ONE).unwrap();
         }
         let time = Duration::from_secs(20);
         let mut turns: Vec<_> = (0..4)
             .map(|_| {
-                let turn = gate.turn(time, 0.5);
-                gate.disconnect(ONE, None);
+                let turn = admission.drain_delay(time, 0.5);
+                admission.disconnect(ONE, None);
                 turn.as_secs_f64()
             })
             .collect();
         turns.sort_by(f64::total_cmp);
         assert_eq!(turns, [2.5, 7.5, 12.5, 17.5]);
-        assert_eq!(gate.connect(TWO), Err(Refusal::Drain));
-        assert_eq!(gate.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Drain));
+        assert_eq!(admission.connect(TWO), Err(Refusal::Drain));
+        assert_eq!(admission.open_stream(ONE, &of(ONE), Duration::ZERO), Err(Refusal::Drain));
     }
 }

@@ -1,7 +1,7 @@
-use super::door::Authentication;
+use super::admission_control::Authentication;
 use super::early::{Resumed, receive_during};
-use crate::identity::{Caller, Gate, Peer};
-use crate::metrics::Present;
+use crate::identity::{Authenticator, Caller, Peer};
+use crate::metrics::GaugeCount;
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
@@ -15,42 +15,43 @@ use tonic::service::Routes;
 use tonic::{Code, Status};
 use tower::Service;
 
-/// All services of one connection, behind the gate. Whatever is called, also what does not exist and what is harmless,
+/// All services of one connection, behind the authenticator. Whatever is called, also what does not exist and what is harmless,
 /// an unknown caller learns nothing but that it is unknown.
-pub(super) struct Guard {
+pub(super) struct ConnectionService {
     pub(super) routes: Routes,
-    pub(super) gate: Arc<Gate>,
+    pub(super) authenticator: Arc<Authenticator>,
     pub(super) authentication: Authentication,
     /// The certificate of the connection.
     pub(super) peer: Option<Arc<Peer>>,
-    pub(super) _present: Present,
+    pub(super) _present: GaugeCount,
 }
 
 /// After so many the connection ends: whoever tries tokens pays for each few with a handshake. Streams that it has stay.
 const MOST_REFUSED: u32 = 8;
 
-impl hyper::service::Service<Request<Incoming>> for Guard {
+impl hyper::service::Service<Request<Incoming>> for ConnectionService {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (mut routes, gate, peer) = (self.routes.clone(), self.gate.clone(), self.peer.clone());
+        let (mut routes, authenticator, peer) =
+            (self.routes.clone(), self.authenticator.clone(), self.peer.clone());
         let authentication = self.authentication.clone();
-        let tenure = authentication.tenure().clone();
+        let handle = authentication.handle().clone();
         Box::pin(async move {
             let (mut head, mut body) = request.into_parts();
-            match admit(&gate, peer.as_ref(), &authentication, &head, &mut body).await {
+            match admit(&authenticator, peer.as_ref(), &authentication, &head, &mut body).await {
                 Ok((caller, early)) => {
                     if let Err(status) = authentication.succeeded(caller.identity()) {
                         return Ok(status.into_http());
                     }
-                    // Nobody behind the gate has use for a token.
+                    // The services behind the authenticator do not need the token.
                     head.headers.remove(AUTHORIZATION);
                     head.extensions.insert(caller);
                     // An unknown caller has asked for nothing, and the time until its connection is closed goes on.
-                    tenure.used();
-                    head.extensions.insert(tenure);
+                    handle.used();
+                    head.extensions.insert(handle);
                     let request = Request::from_parts(head, body);
                     // A stream keeps its body for as long as it lives.
                     match early.is_empty() {
@@ -59,8 +60,8 @@ impl hyper::service::Service<Request<Incoming>> for Guard {
                     }
                 }
                 Err(status) => {
-                    if status.code() == Code::Unauthenticated && tenure.refused() >= MOST_REFUSED {
-                        tenure.send_elsewhere();
+                    if status.code() == Code::Unauthenticated && handle.refused() >= MOST_REFUSED {
+                        handle.request_reconnect();
                     }
                     Ok(status.into_http())
                 }
@@ -69,9 +70,9 @@ impl hyper::service::Service<Request<Incoming>> for Guard {
     }
 }
 
-/// Asks who calls, and receives what it sends while that cannot be told yet.
+/// Authenticates the caller, and receives meanwhile what it sends.
 async fn admit(
-    gate: &Arc<Gate>,
+    authenticator: &Arc<Authenticator>,
     peer: Option<&Arc<Peer>>,
     authentication: &Authentication,
     head: &Parts,
@@ -86,7 +87,7 @@ async fn admit(
         let number = *waiting.get_or_insert_with(|| authentication.number());
         authentication.keep_call(number, &mut permit, bytes)
     };
-    let admitted = gate.admit(peer, &head.headers, authentication.tenure().from());
+    let admitted = authenticator.admit(peer, &head.headers, authentication.handle().from());
     let (caller, early) = receive_during(admitted, body, BytesMut::new(), charge).await?;
     Ok((caller?, early))
 }

@@ -6,9 +6,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-/// How long a connection stays, as it and its streams know. It travels with each request of the connection.
+/// Shared by a connection and its streams, to ask either of them to end. Each request of the connection carries it.
 #[derive(Clone, Debug)]
-pub(crate) struct Tenure {
+pub(crate) struct ConnectionHandle {
     inner: Arc<Inner>,
 }
 
@@ -22,24 +22,24 @@ struct Inner {
     refused: AtomicU32,
     /// Whose the connection is, once that is known.
     owner: OnceLock<Owner>,
-    /// Told when the next stream had better go to another replica.
-    elsewhere: Notify,
-    /// Told when somebody else than the connection wants it to end.
+    /// Notified when the next stream should go to another replica.
+    reconnect_requested: Notify,
+    /// Cancelled when the connection is asked to end.
     dismissed: CancellationToken,
-    /// Told when the streams must end.
+    /// Cancelled when the streams must end.
     over: CancellationToken,
-    /// Why; set before either is told, and never again.
+    /// Why; set once, before either is cancelled.
     ending: OnceLock<Ending>,
 }
 
-impl Tenure {
+impl ConnectionHandle {
     pub(crate) fn of(address: SocketAddr) -> Self {
         let inner = Inner {
             address,
             used: AtomicBool::default(),
             refused: AtomicU32::default(),
             owner: OnceLock::default(),
-            elsewhere: Notify::default(),
+            reconnect_requested: Notify::default(),
             dismissed: CancellationToken::default(),
             over: CancellationToken::default(),
             ending: OnceLock::default(),
@@ -60,7 +60,7 @@ impl Tenure {
         self.inner.owner.get()
     }
 
-    /// Whether this is the first that it is said.
+    /// Whether this is the first owner.
     pub(crate) fn set_owner(&self, owner: Owner) -> bool {
         self.inner.owner.set(owner).is_ok()
     }
@@ -79,13 +79,13 @@ impl Tenure {
     }
 
     /// Asks the client to open its next stream on another connection, which may lead to another replica.
-    pub(crate) fn send_elsewhere(&self) {
-        self.inner.elsewhere.notify_one();
+    pub(crate) fn request_reconnect(&self) {
+        self.inner.reconnect_requested.notify_one();
     }
 
-    /// For the connection: resolves when the client is to be asked.
-    pub(crate) async fn elsewhere(&self) {
-        self.inner.elsewhere.notified().await;
+    /// For the connection: resolves when the client is to be asked to reconnect.
+    pub(crate) async fn reconnect_requested(&self) {
+        self.inner.reconnect_requested.notified().await;
     }
 
     /// Asks the connection to end.
@@ -106,7 +106,7 @@ impl Tenure {
         self.inner.over.cancel();
     }
 
-    /// For the streams: resolves when they end, with what their clients are told.
+    /// For the streams: resolves when they end, with the status for their clients.
     pub(crate) async fn ended(&self) -> Status {
         self.inner.over.cancelled().await;
         Status::unavailable(self.inner.ending.get().map_or("connect again", |why| why.message()))
@@ -115,7 +115,7 @@ impl Tenure {
 
 /// For tests, which have no connections.
 #[cfg(test)]
-impl Default for Tenure {
+impl Default for ConnectionHandle {
     fn default() -> Self {
         Self::of((std::net::Ipv4Addr::LOCALHOST, 0).into())
     }

@@ -1,10 +1,10 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How much one stream may ask: so many requests per second for as long as it likes, and many more after a rest. A
+/// Limits the requests of one stream: so many per second for as long as it likes, and many more after a rest. A
 /// stream that asks for more is read slower, and who goes on with it for long has no good reason. It knows no clock.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct RequestLimiter {
     /// The time that one request takes of those that a stream has; zero for none.
     each: Duration,
     /// When all requests so far have had their time.
@@ -15,7 +15,7 @@ pub(crate) struct Allowance {
 
 /// Whether the next request may be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum NextRead {
     Now,
     /// Not before then. The first of a row is worth counting.
     At {
@@ -30,13 +30,13 @@ pub(crate) enum Turn {
 /// thousands of names one by one, is not slowed.
 const BURST: Duration = Duration::from_secs(10);
 /// How long a stream may ask for more than it may before it is ended.
-const PATIENCE: Duration = Duration::from_secs(60);
+const OVERUSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a request costs to read grows with it: so many bytes are as much as one more request.
 const PIECE: usize = 16 << 10;
 /// The same for names that the client asks for: each change of them costs as much as there are.
 const NAMES: usize = 4 << 10;
 
-impl Allowance {
+impl RequestLimiter {
     /// Zero is no bound.
     pub(crate) fn new(per_second: u32, now: Instant) -> Self {
         let each = match per_second {
@@ -46,32 +46,32 @@ impl Allowance {
         Self { each, even_at: now, over_since: None }
     }
 
-    /// A request of so many bytes was read.
-    pub(crate) fn take(&mut self, bytes: usize, now: Instant) {
+    /// Charges a request of so many bytes that was read.
+    pub(crate) fn charge_request(&mut self, bytes: usize, now: Instant) {
         self.even_at = self.even_at.max(now);
         self.add(1 + bytes / PIECE);
     }
 
-    /// The request that was read last was about so many names.
-    pub(crate) fn charge(&mut self, names: usize) {
+    /// Charges the names that the last request was about.
+    pub(crate) fn charge_names(&mut self, names: usize) {
         self.add(names / NAMES);
     }
 
-    pub(crate) fn turn(&mut self, now: Instant) -> Turn {
+    pub(crate) fn next_read(&mut self, now: Instant) -> NextRead {
         let debt = self.even_at.saturating_duration_since(now);
         if debt <= BURST {
             // Who waits for each turn is at the edge all the time; half of it is free only after a rest.
             if debt < BURST / 2 {
                 self.over_since = None;
             }
-            return Turn::Now;
+            return NextRead::Now;
         }
         let first = self.over_since.is_none();
         let since = *self.over_since.get_or_insert(now);
-        if now.duration_since(since) > PATIENCE {
-            return Turn::Never;
+        if now.duration_since(since) > OVERUSE_TIMEOUT {
+            return NextRead::Never;
         }
-        Turn::At { time: now + (debt - BURST), first }
+        NextRead::At { time: now + (debt - BURST), first }
     }
 
     fn add(&mut self, requests: usize) {
@@ -87,10 +87,10 @@ mod tests {
     const SMALL: usize = 100;
 
     /// How many requests are read at once.
-    fn at_once(allowance: &mut Allowance, bytes: usize, now: Instant) -> usize {
+    fn at_once(limiter: &mut RequestLimiter, bytes: usize, now: Instant) -> usize {
         let mut count = 0;
-        while count < 1_000_000 && allowance.turn(now) == Turn::Now {
-            allowance.take(bytes, now);
+        while count < 1_000_000 && limiter.next_read(now) == NextRead::Now {
+            limiter.charge_request(bytes, now);
             count += 1;
         }
         count
@@ -99,29 +99,29 @@ mod tests {
     #[test]
     fn many_may_come_at_once_and_then_so_many_per_second() {
         let start = Instant::now();
-        let mut allowance = Allowance::new(1000, start);
-        assert_eq!(at_once(&mut allowance, SMALL, start), 10_001);
-        assert_eq!(at_once(&mut allowance, SMALL, start + Duration::from_secs(1)), 1000);
+        let mut limiter = RequestLimiter::new(1000, start);
+        assert_eq!(at_once(&mut limiter, SMALL, start), 10_001);
+        assert_eq!(at_once(&mut limiter, SMALL, start + Duration::from_secs(1)), 1000);
         let rested = start + Duration::from_secs(3600);
-        assert_eq!(at_once(&mut allowance, SMALL, rested), 10_001, "rest is not saved up");
+        assert_eq!(at_once(&mut limiter, SMALL, rested), 10_001, "rest is not saved up");
     }
 
     #[test]
     fn large_requests_count_for_more() {
         let now = Instant::now();
-        assert_eq!(at_once(&mut Allowance::new(1000, now), 32 << 20, now), 5);
-        assert_eq!(at_once(&mut Allowance::new(1000, now), usize::MAX, now), 1);
+        assert_eq!(at_once(&mut RequestLimiter::new(1000, now), 32 << 20, now), 5);
+        assert_eq!(at_once(&mut RequestLimiter::new(1000, now), usize::MAX, now), 1);
     }
 
     #[test]
     fn requests_about_many_names_count_for_more() {
         let now = Instant::now();
         for (names, expected) in [(0, 10_001), (4000, 10_001), (5000, 5001), (200_000, 205)] {
-            let mut allowance = Allowance::new(1000, now);
+            let mut limiter = RequestLimiter::new(1000, now);
             let mut count = 0;
-            while allowance.turn(now) == Turn::Now {
-                allowance.take(SMALL, now);
-                allowance.charge(names);
+            while limiter.next_read(now) == NextRead::Now {
+                limiter.charge_request(SMALL, now);
+                limiter.charge_names(names);
                 count += 1;
             }
             assert_eq!(count, expected, "with {names} names");
@@ -131,43 +131,45 @@ mod tests {
     #[test]
     fn who_waits_for_each_turn_is_told_when_and_in_the_end_never() {
         let start = Instant::now();
-        let mut allowance = Allowance::new(10, start);
+        let mut limiter = RequestLimiter::new(10, start);
         let (mut now, mut firsts, mut read) = (start, 0, 0);
         loop {
-            match allowance.turn(now) {
-                Turn::Now => {
-                    allowance.take(SMALL, now);
+            match limiter.next_read(now) {
+                NextRead::Now => {
+                    limiter.charge_request(SMALL, now);
                     read += 1;
                 }
-                Turn::At { time, first } => {
+                NextRead::At { time, first } => {
                     assert!(time > now);
                     now = time;
                     firsts += u32::from(first);
                 }
-                Turn::Never => break,
+                NextRead::Never => break,
             }
         }
         assert_eq!(firsts, 1, "one row");
         assert!((700..=702).contains(&read), "{read} in the time that it had");
-        assert!(now - start > PATIENCE && now - start < PATIENCE + Duration::from_secs(1));
+        assert!(
+            now - start > OVERUSE_TIMEOUT && now - start < OVERUSE_TIMEOUT + Duration::from_secs(1)
+        );
     }
 
     #[test]
     fn a_rest_makes_good_what_was_too_much() {
         let start = Instant::now();
-        let mut allowance = Allowance::new(10, start);
+        let mut limiter = RequestLimiter::new(10, start);
         let mut now = start;
         for _ in 0..20 {
-            (0..=100).for_each(|_| allowance.take(SMALL, now));
-            assert!(matches!(allowance.turn(now), Turn::At { first: true, .. }));
+            (0..=100).for_each(|_| limiter.charge_request(SMALL, now));
+            assert!(matches!(limiter.next_read(now), NextRead::At { first: true, .. }));
             now += BURST;
-            assert_eq!(allowance.turn(now), Turn::Now);
+            assert_eq!(limiter.next_read(now), NextRead::Now);
         }
     }
 
     #[test]
     fn zero_is_no_bound() {
         let now = Instant::now();
-        assert_eq!(at_once(&mut Allowance::new(0, now), 32 << 20, now), 1_000_000);
+        assert_eq!(at_once(&mut RequestLimiter::new(0, now), 32 << 20, now), 1_000_000);
     }
 }

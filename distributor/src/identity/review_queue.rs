@@ -3,13 +3,13 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
-/// So many at once, and who waits is served by turns: each address that waits gets one before any gets another.
+/// Limits how many reviews run at once. Those that wait are served by turns: each address gets one before any gets another.
 #[derive(Debug)]
-pub(super) struct Turns(Mutex<Queue>);
+pub(super) struct ReviewQueue(Mutex<Queue>);
 
-/// Somebody's turn, until it is dropped.
+/// One of the reviews that run at once, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn(Arc<Turns>);
+pub(super) struct ReviewSlot(Arc<ReviewQueue>);
 
 /// Too many wait already.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,16 +21,16 @@ pub(super) type Lane = (IpAddr, bool);
 #[derive(Debug)]
 struct Queue {
     free: usize,
-    /// Lanes in which somebody waits, the next first.
+    /// Lanes in which a review waits, the next first.
     order: VecDeque<Lane>,
-    waiting: HashMap<Lane, VecDeque<oneshot::Sender<Turn>>>,
+    waiting: HashMap<Lane, VecDeque<oneshot::Sender<ReviewSlot>>>,
     count: usize,
 }
 
 /// How many may wait. A lane may have as many as there is room left, so there is always some for another.
 const MOST_WAITING: usize = 4_000;
 
-impl Turns {
+impl ReviewQueue {
     pub(super) fn new(at_once: usize) -> Arc<Self> {
         let queue =
             Queue { free: at_once, order: VecDeque::new(), waiting: HashMap::new(), count: 0 };
@@ -38,17 +38,17 @@ impl Turns {
     }
 
     /// Resolves when it is its turn. Who is dropped before gives it up.
-    pub(super) async fn wait(self: &Arc<Self>, lane: Lane) -> Result<Turn, Full> {
-        let turn = {
+    pub(super) async fn wait(self: &Arc<Self>, lane: Lane) -> Result<ReviewSlot, Full> {
+        let slot = {
             let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if queue.free > 0 {
                 queue.free -= 1;
-                return Ok(Turn(self.clone()));
+                return Ok(ReviewSlot(self.clone()));
             }
             queue.join(lane)?
         };
         // A waiter is never dropped before its turn, since the queue lives as long as anybody who waits.
-        turn.await.map_err(|_| Full)
+        slot.await.map_err(|_| Full)
     }
 
     fn give_back(self: &Arc<Self>) {
@@ -61,13 +61,13 @@ impl Turns {
         drop(queue);
         if let Some(next) = next {
             // If it is gone by now, the turn comes back and goes to another.
-            let _ = next.send(Turn(self.clone()));
+            let _ = next.send(ReviewSlot(self.clone()));
         }
     }
 }
 
 impl Queue {
-    fn join(&mut self, lane: Lane) -> Result<oneshot::Receiver<Turn>, Full> {
+    fn join(&mut self, lane: Lane) -> Result<oneshot::Receiver<ReviewSlot>, Full> {
         if !self.has_room(lane) {
             self.forget_those_who_left(lane);
             if !self.has_room(lane) {
@@ -97,7 +97,7 @@ impl Queue {
     }
 
     /// The next who still waits.
-    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+    fn next(&mut self) -> Option<oneshot::Sender<ReviewSlot>> {
         loop {
             let lane = self.order.pop_front()?;
             let Some(waiting) = self.waiting.get_mut(&lane) else { continue };
@@ -121,7 +121,7 @@ impl Queue {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ReviewSlot {
     fn drop(&mut self) {
         self.0.give_back();
     }
@@ -138,23 +138,23 @@ mod tests {
     }
 
     /// One who waits, and has asked for its turn.
-    fn waits(turns: &Arc<Turns>, lane: Lane) -> BoxFuture<'static, Result<Turn, Full>> {
-        let turns = turns.clone();
-        let mut waiting = async move { turns.wait(lane).await }.boxed();
+    fn waits(slots: &Arc<ReviewQueue>, lane: Lane) -> BoxFuture<'static, Result<ReviewSlot, Full>> {
+        let slots = slots.clone();
+        let mut waiting = async move { slots.wait(lane).await }.boxed();
         assert!((&mut waiting).now_or_never().is_none());
         waiting
     }
 
-    fn comes(waiting: &mut BoxFuture<'static, Result<Turn, Full>>) -> Option<Turn> {
+    fn comes(waiting: &mut BoxFuture<'static, Result<ReviewSlot, Full>>) -> Option<ReviewSlot> {
         waiting.now_or_never().map(Result::unwrap)
     }
 
     #[test]
     fn an_address_that_comes_new_waits_for_one_turn_of_others() {
-        let turns = Turns::new(1);
-        let first = turns.wait(lane(1)).now_or_never().unwrap().unwrap();
-        let mut flood: Vec<_> = (0..100).map(|_| waits(&turns, lane(1))).collect();
-        let (mut new, mut signed) = (waits(&turns, lane(2)), waits(&turns, (lane(1).0, true)));
+        let slots = ReviewQueue::new(1);
+        let first = slots.wait(lane(1)).now_or_never().unwrap().unwrap();
+        let mut flood: Vec<_> = (0..100).map(|_| waits(&slots, lane(1))).collect();
+        let (mut new, mut signed) = (waits(&slots, lane(2)), waits(&slots, (lane(1).0, true)));
         drop(first);
         assert!(comes(&mut new).is_none());
         drop(comes(&mut flood[0]).unwrap());
@@ -165,49 +165,49 @@ mod tests {
 
     #[test]
     fn so_many_at_once_and_no_more() {
-        let turns = Turns::new(2);
-        let both = [(); 2].map(|()| turns.wait(lane(1)).now_or_never().unwrap().unwrap());
-        let mut third = waits(&turns, lane(3));
+        let slots = ReviewQueue::new(2);
+        let both = [(); 2].map(|()| slots.wait(lane(1)).now_or_never().unwrap().unwrap());
+        let mut third = waits(&slots, lane(3));
         drop(both);
         let third = comes(&mut third).unwrap();
-        let fourth = turns.wait(lane(4)).now_or_never().unwrap().unwrap();
-        drop(waits(&turns, lane(5)));
+        let fourth = slots.wait(lane(4)).now_or_never().unwrap().unwrap();
+        drop(waits(&slots, lane(5)));
         drop((third, fourth));
-        assert_eq!(turns.0.lock().unwrap().free, 2);
-        assert_eq!(turns.0.lock().unwrap().count, 0);
+        assert_eq!(slots.0.lock().unwrap().free, 2);
+        assert_eq!(slots.0.lock().unwrap().count, 0);
     }
 
     #[test]
     fn who_left_keeps_nobody_waiting() {
-        let turns = Turns::new(1);
-        let first = turns.wait(lane(1)).now_or_never().unwrap().unwrap();
-        let (gone, mut later) = (waits(&turns, lane(2)), waits(&turns, lane(3)));
+        let slots = ReviewQueue::new(1);
+        let first = slots.wait(lane(1)).now_or_never().unwrap().unwrap();
+        let (gone, mut later) = (waits(&slots, lane(2)), waits(&slots, lane(3)));
         drop(gone);
         drop(first);
         // One who leaves with its turn gives it to the next.
-        let mut last = waits(&turns, lane(4));
-        let mut left = waits(&turns, lane(5));
+        let mut last = waits(&slots, lane(4));
+        let mut left = waits(&slots, lane(5));
         drop(comes(&mut later).unwrap());
         drop(last.as_mut().now_or_never());
         drop(last);
         drop(comes(&mut left).unwrap());
-        let queue = turns.0.lock().unwrap();
+        let queue = slots.0.lock().unwrap();
         assert!(queue.order.is_empty() && queue.waiting.is_empty() && queue.count == 0);
         assert_eq!(queue.free, 1);
     }
 
     #[test]
     fn there_is_room_to_wait_for_another_address() {
-        let turns = Turns::new(1);
-        let _first = turns.wait(lane(1)).now_or_never().unwrap().unwrap();
+        let slots = ReviewQueue::new(1);
+        let _first = slots.wait(lane(1)).now_or_never().unwrap().unwrap();
         let mut flood = Vec::new();
         for _ in 0..MOST_WAITING / 2 {
-            flood.push(waits(&turns, lane(1)));
+            flood.push(waits(&slots, lane(1)));
         }
-        assert_eq!(turns.wait(lane(1)).now_or_never().unwrap().unwrap_err(), Full);
-        let _new = waits(&turns, lane(2));
+        assert_eq!(slots.wait(lane(1)).now_or_never().unwrap().unwrap_err(), Full);
+        let _new = waits(&slots, lane(2));
         flood.clear();
-        let _again = waits(&turns, lane(1));
-        assert_eq!(turns.0.lock().unwrap().count, 2, "who left takes no room");
+        let _again = waits(&slots, lane(1));
+        assert_eq!(slots.0.lock().unwrap().count, 2, "who left takes no room");
     }
 }
