@@ -8,7 +8,7 @@ pub(crate) use registry::{FleetState, Fleets, Unserved};
 
 use crate::acks::FleetAcks;
 use crate::comparison::Comparison;
-use crate::metrics::{Metrics, Occasion};
+use crate::metrics::{LoadReason, Metrics};
 use crate::view::{Classes, Views};
 use heliograph_distributor_protocol::{Encodings, TransitionCache, TransitionCacheBudget};
 use heliograph_shared::admin::Guard;
@@ -171,7 +171,7 @@ impl Feed {
 
     fn load_ahead(&mut self, updates: &mut Subscription, metrics: &Metrics) {
         while let Some(name) = self.budget.next_ahead(self.start.elapsed()) {
-            metrics.load(Occasion::Ahead);
+            metrics.load(LoadReason::Ahead);
             updates.keep(&name);
         }
     }
@@ -184,7 +184,7 @@ impl Feed {
     ) {
         if self.budget.in_use(name, self.start.elapsed()) {
             tracing::debug!(fleet = %name, "loaded because a proxy asks for it");
-            metrics.load(Occasion::Asked);
+            metrics.load(LoadReason::Asked);
         }
         updates.keep_first(name);
     }

@@ -12,7 +12,6 @@ mod app;
 mod clients;
 mod comparison;
 mod feed;
-mod followed;
 mod identity;
 mod load;
 mod log_limit;
@@ -22,6 +21,7 @@ pub mod program;
 mod server;
 mod tls;
 mod view;
+mod watched_files;
 
 pub use acks::{Acks, AcksSummary, QuarantineSummary, RejectionSummary};
 pub use app::{Bound, DistributorArgs, DistributorError, build};

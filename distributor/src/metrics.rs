@@ -31,7 +31,7 @@ pub(crate) struct Metrics {
 
 /// Why a fleet is loaded, as a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Occasion {
+pub(crate) enum LoadReason {
     /// Because it fits.
     Ahead,
     /// Because a client asks for it.
@@ -145,7 +145,10 @@ impl Metrics {
         for by_type in [&metrics.responses, &metrics.acknowledgements, &metrics.rejections] {
             from_zero(by_type, ResourceType::ALL.map(|kind| [kind.as_str()]));
         }
-        from_zero(&metrics.fleet_loads, [Occasion::Ahead, Occasion::Asked].map(|it| [it.as_str()]));
+        from_zero(
+            &metrics.fleet_loads,
+            [LoadReason::Ahead, LoadReason::Asked].map(|it| [it.as_str()]),
+        );
         for protocol in [Protocol::Delta, Protocol::StateOfTheWorld] {
             metrics.streams.with_label_values(&[label_of(protocol)]);
         }
@@ -165,8 +168,8 @@ impl Metrics {
         self.fleet_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn load(&self, occasion: Occasion) {
-        self.fleet_loads.with_label_values(&[occasion.as_str()]).inc();
+    pub(crate) fn load(&self, reason: LoadReason) {
+        self.fleet_loads.with_label_values(&[reason.as_str()]).inc();
     }
 
     pub(crate) fn dropped(&self) {
@@ -220,7 +223,7 @@ impl Metrics {
     }
 }
 
-impl Occasion {
+impl LoadReason {
     fn as_str(self) -> &'static str {
         match self {
             Self::Ahead => "ahead",

@@ -105,10 +105,10 @@ fn fleet() -> FleetName {
 }
 
 async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let mut look = tokio::time::interval(Duration::from_millis(20));
+    let mut ticker = tokio::time::interval(Duration::from_millis(20));
     let looking = async {
         while !condition().await {
-            look.tick().await;
+            ticker.tick().await;
         }
     };
     assert!(tokio::time::timeout(DEADLINE, looking).await.is_ok(), "not in time: {what}");
@@ -122,14 +122,14 @@ async fn proxy(number: usize, mut servers: watch::Receiver<Vec<String>>) {
     let mut options = Options::new(first, protocol, fleet().as_str());
     options.node_id = format!("proxy-{number}");
     let mut client = Client::connect(options.clone()).unwrap();
-    let mut told =
+    let mut expected =
         client.until("warm client", DEADLINE, State::is_warm).await.unwrap().received.len();
     loop {
         let ended = |state: &State| state.ended.is_some();
         let state = tokio::select! {
             state = client.until("end", 2 * DEADLINE, ended) => state.unwrap(),
             _ = servers.wait_for(Vec::is_empty) => {
-                assert_eq!(client.state().received.len(), told, "it holds all that there is");
+                assert_eq!(client.state().received.len(), expected, "it holds all that there is");
                 return;
             }
         };
@@ -143,7 +143,7 @@ async fn proxy(number: usize, mut servers: watch::Receiver<Vec<String>>) {
         client.move_to(server).unwrap();
         let back = |state: &State| state.ended.is_none();
         client.until("new stream", DEADLINE, back).await.unwrap();
-        told = 0;
+        expected = 0;
     }
 }
 
@@ -152,19 +152,19 @@ async fn a_second_replica_gets_its_share_and_nobody_loses_anything() {
     let redis = Redis::start();
     redis.publish().await;
     let first = redis.replica("first").await;
-    let (told, servers) = watch::channel(vec![first.server.clone()]);
+    let (sender, servers) = watch::channel(vec![first.server.clone()]);
     let proxies: Vec<_> =
         (0..CLIENTS).map(|number| tokio::spawn(proxy(number, servers.clone()))).collect();
     until("all at the first", async || first.streams() == CLIENTS).await;
 
     let second = redis.replica("second").await;
-    told.send_replace(vec![first.server.clone(), second.server.clone()]);
+    sender.send_replace(vec![first.server.clone(), second.server.clone()]);
     // The mean is 40, and ten more are not worth a reconnect.
     let even = || (30..=50).contains(&first.streams()) && (30..=50).contains(&second.streams());
     until("even counts", async || even() && first.streams() + second.streams() == CLIENTS).await;
     // What one replica hears of another is seconds old, so there may be a few too many.
     assert!((30..=50).contains(&first.shed()), "{} were let go", first.shed());
-    told.send_replace(Vec::new());
+    sender.send_replace(Vec::new());
     for proxy in proxies {
         proxy.await.unwrap();
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// One client's stream. Times are durations since some fixed moment of the caller's choosing.
 ///
 /// What is decided depends only on the position of the stream, which is shared with all others at the same position: the
-/// stream's own are its nonces and its clocks.
+/// stream's own are its nonces and its timers.
 #[derive(Debug)]
 pub struct Session {
     transitions: Arc<TransitionCache>,
@@ -27,7 +27,7 @@ pub struct Session {
     older: Vec<(ResourceType, Sent)>,
     /// Past this many, those that are not awaited any more are swept out.
     sweep_at: usize,
-    clocks: Clocks,
+    timers: Timers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +51,7 @@ struct Sent {
 
 /// Since when the client is waited for.
 #[derive(Debug, Default)]
-struct Clocks {
+struct Timers {
     /// The reply in flight, by type.
     flights: [Duration; ResourceType::ALL.len()],
     /// The last progress with the endpoints that are owed.
@@ -78,7 +78,7 @@ impl Session {
             last: [None; ResourceType::ALL.len()],
             older: Vec::new(),
             sweep_at: SMALLEST_SWEEP,
-            clocks: Clocks::default(),
+            timers: Timers::default(),
         }
     }
 
@@ -184,10 +184,10 @@ impl Session {
         let resumed = self.position.state().is_resuming();
         self.position = transition.to.clone();
         if transition.progress {
-            self.clocks.owed = now;
+            self.timers.owed = now;
         }
         if !resumed && self.position.state().is_resuming() {
-            self.clocks.resuming = now;
+            self.timers.resuming = now;
         }
         let mut replies = Vec::with_capacity(transition.responses.len());
         for response in &transition.responses {
@@ -195,7 +195,7 @@ impl Session {
             let reply_number =
                 transition.to.state().watch(kind).map(Watch::reply_number).unwrap_or_default();
             let nonce = self.nonces.next(response.head);
-            self.clocks.flights[kind as usize] = now;
+            self.timers.flights[kind as usize] = now;
             let before = self.last[kind as usize].replace(Sent { nonce, reply_number });
             self.remember(kind, before, reply_number);
             replies.push(Reply { nonce: nonce.to_string(), response: response.clone() });
@@ -225,7 +225,7 @@ impl Session {
         let passed = |until: Option<Duration>| until.is_some_and(|until| now >= until);
         Expired {
             flights: ResourceType::ALL.map(|kind| passed(self.awaited_until(kind))),
-            owed: self.position.state().owes() && now >= self.clocks.owed + ANSWER_TIMEOUT,
+            owed: self.position.state().owes() && now >= self.timers.owed + ANSWER_TIMEOUT,
             resuming: passed(self.resuming_until()),
         }
     }
@@ -240,16 +240,16 @@ impl Session {
             Some(_) => WARMING_TIMEOUT,
             None => ANSWER_TIMEOUT,
         };
-        self.is_in_flight(kind).then(|| self.clocks.flights[kind as usize] + timeout)
+        self.is_in_flight(kind).then(|| self.timers.flights[kind as usize] + timeout)
     }
 
     /// When the endpoints that are owed are given up.
     fn owed_until(&self) -> Option<Duration> {
-        self.position.state().awaits_endpoints().then(|| self.clocks.owed + ANSWER_TIMEOUT)
+        self.position.state().awaits_endpoints().then(|| self.timers.owed + ANSWER_TIMEOUT)
     }
 
     /// Until when a client that was connected before may be slow to name the types it asks for.
     fn resuming_until(&self) -> Option<Duration> {
-        self.position.state().is_resuming().then(|| self.clocks.resuming + ANSWER_TIMEOUT)
+        self.position.state().is_resuming().then(|| self.timers.resuming + ANSWER_TIMEOUT)
     }
 }

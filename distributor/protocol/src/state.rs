@@ -342,7 +342,7 @@ impl State {
             && self.watches.are_at(&self.target, self.is_resuming());
         if begins {
             self.target = self.latest.clone();
-            self.watches.iter_mut().for_each(|watch| watch.aim(&self.target));
+            self.watches.iter_mut().for_each(|watch| watch.set_target(&self.target));
             self.forget_missing_owed();
         }
         begins

@@ -1,4 +1,4 @@
-use crate::followed::{Content, FileError, Followed};
+use crate::watched_files::{Content, FileError, WatchedFiles};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::{Authority, Scheme, Uri};
@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub(super) struct Api {
     authority: Authority,
     name: ServerName<'static>,
-    trust: Arc<Followed<Trust>>,
+    trust: Arc<WatchedFiles<Trust>>,
 }
 
 /// How the two know each other, from files that Kubernetes renews.
@@ -57,7 +57,7 @@ const LARGEST_ANSWER: usize = 1 << 20;
 
 impl Api {
     /// `url` is `https://HOST[:PORT]`; `None` if it is something else.
-    pub(super) fn new(url: &str, trust: Arc<Followed<Trust>>) -> Option<Self> {
+    pub(super) fn new(url: &str, trust: Arc<WatchedFiles<Trust>>) -> Option<Self> {
         let parts = url.parse::<Uri>().ok()?.into_parts();
         if parts.scheme != Some(Scheme::HTTPS)
             || parts.path_and_query.is_some_and(|path| path != "/")

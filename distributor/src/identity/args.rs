@@ -6,8 +6,8 @@ use super::metrics::SecurityMetrics;
 use super::review::Reviewer;
 use super::review_admission::ReviewAdmission;
 use super::rules::{CONVENTION, Rules};
-use crate::followed::{FileError, Followed, RefreshOutcome};
 use crate::tls::Material;
+use crate::watched_files::{FileError, RefreshOutcome, WatchedFiles};
 use prometheus::Registry;
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -119,11 +119,11 @@ pub enum SecurityError {
 /// What was made of the flags.
 pub(crate) struct Security {
     pub(crate) authenticator: Arc<Authenticator>,
-    pub(crate) tls: Option<Arc<Followed<Material>>>,
-    keys: Option<Arc<Followed<KeySet>>>,
+    pub(crate) tls: Option<Arc<WatchedFiles<Material>>>,
+    keys: Option<Arc<WatchedFiles<KeySet>>>,
     cluster_keys: Option<Arc<ClusterKeys>>,
-    trust: Option<Arc<Followed<Trust>>>,
-    rules: Arc<Followed<Rules>>,
+    trust: Option<Arc<WatchedFiles<Trust>>>,
+    rules: Arc<WatchedFiles<Rules>>,
     metrics: SecurityMetrics,
 }
 
@@ -215,26 +215,26 @@ impl SecurityArgs {
         }
     }
 
-    fn tls(&self) -> Result<Option<Followed<Material>>, SecurityError> {
+    fn tls(&self) -> Result<Option<WatchedFiles<Material>>, SecurityError> {
         let Some((certificate, key)) = self.xds_cert.clone().zip(self.xds_key.clone()) else {
             return Ok(None);
         };
         let paths = [certificate, key].into_iter().chain(self.xds_client_ca.clone()).collect();
-        let followed = Followed::open("the certificate of the xDS port", paths, |contents| {
+        let watched = WatchedFiles::open("the certificate of the xDS port", paths, |contents| {
             Material::parse(&contents[0], &contents[1], contents.get(2))
         });
-        followed.map(Some).map_err(of_flag("--xds-cert, --xds-key or --xds-client-ca"))
+        watched.map(Some).map_err(of_flag("--xds-cert, --xds-key or --xds-client-ca"))
     }
 
-    fn keys(&self) -> Result<Option<Followed<KeySet>>, SecurityError> {
+    fn keys(&self) -> Result<Option<WatchedFiles<KeySet>>, SecurityError> {
         let Some(path) = self.xds_jwks.clone() else { return Ok(None) };
-        let followed = Followed::open("the key set of tokens", vec![path], |contents| {
+        let watched = WatchedFiles::open("the key set of tokens", vec![path], |contents| {
             KeySet::parse(&contents[0].bytes).map_err(|error| contents[0].wrong(error))
         });
-        followed.map(Some).map_err(of_flag("--xds-jwks"))
+        watched.map(Some).map_err(of_flag("--xds-jwks"))
     }
 
-    fn trust(&self) -> Result<Option<Followed<Trust>>, SecurityError> {
+    fn trust(&self) -> Result<Option<WatchedFiles<Trust>>, SecurityError> {
         if !self.xds_token_review {
             return Ok(None);
         }
@@ -243,13 +243,13 @@ impl SecurityArgs {
         };
         let paths =
             vec![in_pod(&self.kubernetes_ca, "ca.crt"), in_pod(&self.kubernetes_token, "token")];
-        let followed = Followed::open("the access to the Kubernetes API", paths, |contents| {
+        let watched = WatchedFiles::open("the access to the Kubernetes API", paths, |contents| {
             Trust::parse(&contents[0], &contents[1])
         });
-        followed.map(Some).map_err(of_flag("--kubernetes-ca or --kubernetes-token"))
+        watched.map(Some).map_err(of_flag("--kubernetes-ca or --kubernetes-token"))
     }
 
-    fn api(&self, trust: Arc<Followed<Trust>>) -> Result<Api, SecurityError> {
+    fn api(&self, trust: Arc<WatchedFiles<Trust>>) -> Result<Api, SecurityError> {
         let in_pod = || {
             let host = std::env::var("KUBERNETES_SERVICE_HOST").ok()?;
             let port = std::env::var("KUBERNETES_SERVICE_PORT").ok()?;
@@ -260,17 +260,17 @@ impl SecurityArgs {
         Api::new(&url, trust).ok_or(SecurityError::Api(url))
     }
 
-    fn rules(&self) -> Result<Followed<Rules>, SecurityError> {
+    fn rules(&self) -> Result<WatchedFiles<Rules>, SecurityError> {
         let paths = self.xds_access.iter().cloned().collect();
-        let followed =
-            Followed::open("the file of access rules", paths, |contents| match contents {
+        let watched =
+            WatchedFiles::open("the file of access rules", paths, |contents| match contents {
                 [file, ..] => Rules::parse(file.text()?).map_err(|error| file.wrong(error)),
                 [] => Rules::parse(CONVENTION).map_err(|error| FileError::Wrong {
                     path: "convention".into(),
                     cause: error.to_string(),
                 }),
             });
-        followed.map_err(of_flag("--xds-access"))
+        watched.map_err(of_flag("--xds-access"))
     }
 }
 

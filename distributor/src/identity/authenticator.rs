@@ -5,9 +5,9 @@ use super::metrics::SecurityMetrics;
 use super::review::{ReviewRefused, Reviewer};
 use super::rules::{Denied, Grants, Rules};
 use super::{Identity, Proven};
-use crate::followed::Followed;
 use crate::log_limit::LineLimit;
 use crate::tls::{HandshakeError, Material};
+use crate::watched_files::WatchedFiles;
 use heliograph_snapshot::FleetName;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -30,16 +30,16 @@ pub(crate) struct Authenticator {
 
 /// The ways in which a client can authenticate, at least one, and the access rules.
 pub(crate) struct AuthenticationMethods {
-    pub(super) certificates: Option<Arc<Followed<Material>>>,
+    pub(super) certificates: Option<Arc<WatchedFiles<Material>>>,
     pub(super) tokens: Option<Tokens>,
-    pub(super) rules: Arc<Followed<Rules>>,
+    pub(super) rules: Arc<WatchedFiles<Rules>>,
     /// How often the caller of an open stream is checked again.
     pub(super) recheck: Duration,
 }
 
 /// How tokens are verified.
 pub(crate) enum Tokens {
-    Keys { keys: Arc<Followed<KeySet>>, expected: Expected },
+    Keys { keys: Arc<WatchedFiles<KeySet>>, expected: Expected },
     Kubernetes(Box<Reviewer>),
 }
 

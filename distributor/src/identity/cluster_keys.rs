@@ -14,8 +14,8 @@ use tokio::time::{sleep, timeout};
 pub(super) struct ClusterKeys {
     api: Arc<Api>,
     current: Mutex<Option<Arc<KeySet>>>,
-    /// Told when a token names a key that is not there.
-    wanted: Notify,
+    /// Notified when a token names a key that is not there.
+    refresh_requested: Notify,
     metrics: SecurityMetrics,
 }
 
@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 impl ClusterKeys {
     pub(super) fn new(api: Arc<Api>, metrics: SecurityMetrics) -> Self {
-        Self { api, current: Mutex::default(), wanted: Notify::new(), metrics }
+        Self { api, current: Mutex::default(), refresh_requested: Notify::new(), metrics }
     }
 
     pub(super) fn current(&self) -> Option<Arc<KeySet>> {
@@ -44,8 +44,8 @@ impl ClusterKeys {
     }
 
     /// A token names a key that is not there: the cluster may have a new one.
-    pub(super) fn want(&self) {
-        self.wanted.notify_one();
+    pub(super) fn request_refresh(&self) {
+        self.refresh_requested.notify_one();
     }
 
     /// Keeps them up to date.
@@ -60,7 +60,7 @@ impl ClusterKeys {
             last = Some(fetched);
             sleep(PAUSE).await;
             // Whoever asked meanwhile is heard now.
-            let _ = timeout(wait, self.wanted.notified()).await;
+            let _ = timeout(wait, self.refresh_requested.notified()).await;
         }
     }
 

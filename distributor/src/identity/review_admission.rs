@@ -92,7 +92,7 @@ impl ReviewAdmission {
         if keys.screen(token, &self.audience, SystemTime::now())? {
             return Ok(Precheck::Signed);
         }
-        self.keys.want();
+        self.keys.request_refresh();
         Ok(Precheck::UnknownKey)
     }
 

@@ -41,7 +41,7 @@ pub(crate) enum RulesError {
     #[error("not a file of access rules: {0}")]
     Malformed(String),
     #[error("rule {0} must have exactly one of spiffe, dns, serviceAccount and subject")]
-    Who(usize),
+    Matcher(usize),
     #[error("rule {0} names no fleets")]
     NoFleets(usize),
     #[error(
@@ -56,12 +56,12 @@ pub(crate) enum RulesError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    who: Who,
+    matcher: Matcher,
     fleets: Vec<Template>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Who {
+enum Matcher {
     Spiffe(Pattern),
     Dns(Pattern),
     /// Of `NAMESPACE/NAME`.
@@ -119,7 +119,7 @@ impl Rules {
         }
         let mut grants: Vec<Grant> = Vec::new();
         for rule in &self.0 {
-            for words in rule.who.matched(identity) {
+            for words in rule.matcher.matched(identity) {
                 for grant in rule.fleets.iter().filter_map(|fleets| fleets.filled(&words)) {
                     if !grants.contains(&grant) {
                         grants.push(grant);
@@ -164,18 +164,18 @@ impl Rule {
         let pattern = |text: String| {
             Pattern::parse(&text).map_err(|error| RulesError::Pattern(number, error))
         };
-        let who = match (spiffe, dns, service_account, subject) {
-            (Some(text), None, None, None) => Who::Spiffe(pattern(text)?),
+        let matcher = match (spiffe, dns, service_account, subject) {
+            (Some(text), None, None, None) => Matcher::Spiffe(pattern(text)?),
             // Names of hosts have no case.
-            (None, Some(text), None, None) => Who::Dns(pattern(text.to_ascii_lowercase())?),
-            (None, None, Some(text), None) => Who::ServiceAccount(pattern(text)?),
-            (None, None, None, Some(text)) => Who::Subject(pattern(text)?),
-            _ => return Err(RulesError::Who(number)),
+            (None, Some(text), None, None) => Matcher::Dns(pattern(text.to_ascii_lowercase())?),
+            (None, None, Some(text), None) => Matcher::ServiceAccount(pattern(text)?),
+            (None, None, None, Some(text)) => Matcher::Subject(pattern(text)?),
+            _ => return Err(RulesError::Matcher(number)),
         };
         if fleets.is_empty() {
             return Err(RulesError::NoFleets(number));
         }
-        let known: Vec<_> = who.pattern().names().collect();
+        let known: Vec<_> = matcher.pattern().names().collect();
         let mut templates = Vec::new();
         for text in fleets {
             let Some((namespace, name)) =
@@ -195,11 +195,11 @@ impl Rule {
             }
             templates.push(template);
         }
-        Ok(Self { who, fleets: templates })
+        Ok(Self { matcher, fleets: templates })
     }
 }
 
-impl Who {
+impl Matcher {
     fn pattern(&self) -> &Pattern {
         let (Self::Spiffe(pattern)
         | Self::Dns(pattern)

@@ -156,7 +156,7 @@ impl Selection {
         Ok(Self { kinds, name, after, limit: limit(query.limit, USUAL, MOST)?, content })
     }
 
-    fn takes(&self, kind: ResourceType, name: &str) -> bool {
+    fn matches(&self, kind: ResourceType, name: &str) -> bool {
         let later = self.after.as_ref().is_none_or(|(of, last)| (kind, name) > (*of, &**last));
         later && self.name.as_ref().is_none_or(|wanted| wanted == name)
     }
@@ -167,7 +167,7 @@ impl Selection {
         for kind in &self.kinds {
             // A snapshot has no order of names, and to sort all of them for each page would take more.
             for resource in snapshot.tree(*kind).iter() {
-                if self.takes(*kind, &resource.name) {
+                if self.matches(*kind, &resource.name) {
                     first.insert((*kind, resource.name.clone()), resource.clone());
                 }
                 if first.len() > self.limit {

@@ -118,7 +118,7 @@ impl AdmissionControl {
         match decided {
             Ok((number, oldest)) => {
                 if let Some(oldest) = oldest {
-                    oldest.dismiss(Ending::Unauthenticated);
+                    oldest.close(Ending::Unauthenticated);
                 }
                 Some(ConnectionPermit { handle, control: self.clone(), number, from })
             }
@@ -263,7 +263,7 @@ impl ConnectionPermit {
     }
 
     /// Resolves when the connection must go. To be waited for from its beginning.
-    pub(crate) async fn departure(&self, stop: &CancellationToken) -> Ending {
+    pub(crate) async fn wait_for_end(&self, stop: &CancellationToken) -> Ending {
         let silence = async {
             passed(self.control.first_request_timeout).await;
             if self.handle.is_used() {
@@ -280,15 +280,15 @@ impl ConnectionPermit {
             () = silence => Ending::Silence,
             () = passed(age(self.control.age, fastrand::f64())) => Ending::Age,
             () = drain => Ending::Drain,
-            ending = self.handle.dismissed() => ending,
+            ending = self.handle.closed() => ending,
         };
         self.control.metrics.ended(ending);
         ending
     }
 
     /// The same while nothing but the connection itself is known.
-    pub(crate) async fn early_departure(&self) {
-        let ending = self.handle.dismissed().await;
+    pub(crate) async fn wait_for_early_end(&self) {
+        let ending = self.handle.closed().await;
         self.control.metrics.ended(ending);
     }
 
@@ -307,9 +307,9 @@ impl Authentication {
         &self.handle
     }
 
-    /// Counts so many bytes that a call has sent of which it is not known yet whose it is, in the place of what `permit` was for. Or
-    /// says what to tell the client, who is to come again.
-    pub(crate) fn keep_call(
+    /// Counts so many bytes that a call has sent of which it is not known yet whose it is, in the place of what `permit` was for. Fails
+    /// with the status for the client, which is to connect again.
+    pub(crate) fn charge_call(
         &self,
         number: u64,
         permit: &mut Option<SubscriptionPermit>,
@@ -347,7 +347,7 @@ impl Drop for ConnectionPermit {
 
 impl StreamPermit {
     /// Resolves when the stream must end, with the status for the client.
-    pub(crate) fn over(&self) -> BoxFuture<'static, Status> {
+    pub(crate) fn ended(&self) -> BoxFuture<'static, Status> {
         let handle = self.read_progress.handle().clone();
         Box::pin(async move { handle.ended().await })
     }
@@ -384,7 +384,7 @@ impl StreamPermit {
     }
 
     /// Makes room for a request of so many bytes that begins to arrive, for as long as what is returned lives; a tiny one needs
-    /// none. Or says what to tell the client, who is to come again.
+    /// none. Fails with the status for the client, which is to connect again.
     pub(crate) fn receive(&self, bytes: usize) -> Result<Option<ReceivePermit>, Status> {
         let received = self.control.receiving.receive(&self.owner, bytes);
         received.map_err(|refusal| self.no_room(refusal))
@@ -419,9 +419,9 @@ impl StreamPermit {
         Status::unavailable(Refusal::Unpublished.message())
     }
 
-    /// Counts what the stream keeps for names that its fleet does not have, in the place of what `permit` was for. Or says what to
-    /// tell the client; then the stream is to end.
-    pub(crate) fn keep(
+    /// Counts what the stream keeps for names that its fleet does not have, in the place of what `permit` was for. Fails with the
+    /// status for the client; then the stream is to end.
+    pub(crate) fn charge_absent_memory(
         &self,
         permit: &mut Option<SubscriptionPermit>,
         kept: &[(Allocation, usize)],
@@ -433,7 +433,7 @@ impl StreamPermit {
     }
 
     /// The same for so many bytes of requests of the stream that wait. There is one permit for them at a time.
-    pub(crate) fn keep_request(
+    pub(crate) fn charge_waiting_request(
         &self,
         permit: &mut Option<SubscriptionPermit>,
         bytes: usize,

@@ -54,13 +54,13 @@ where
     async move {
         let handle = &permit.handle;
         let mut left = std::pin::pin!(leave.cancelled().fuse());
-        let mut departure = std::pin::pin!(permit.departure(&stop));
+        let mut end = std::pin::pin!(permit.wait_for_end(&stop));
         let ending = loop {
             tokio::select! {
                 outcome = &mut connection => return ended(outcome),
                 () = handle.reconnect_requested() => connection.as_mut().graceful_shutdown(),
                 () = &mut left => connection.as_mut().graceful_shutdown(),
-                ending = &mut departure => break ending,
+                ending = &mut end => break ending,
             }
         };
         if matches!(ending, Ending::Silence | Ending::Unauthenticated | Ending::SlowReader) {

@@ -25,9 +25,9 @@ struct Inner {
     /// Notified when the next stream should go to another replica.
     reconnect_requested: Notify,
     /// Cancelled when the connection is asked to end.
-    dismissed: CancellationToken,
+    closed: CancellationToken,
     /// Cancelled when the streams must end.
-    over: CancellationToken,
+    streams_ended: CancellationToken,
     /// Why; set once, before either is cancelled.
     ending: OnceLock<Ending>,
 }
@@ -40,8 +40,8 @@ impl ConnectionHandle {
             refused: AtomicU32::default(),
             owner: OnceLock::default(),
             reconnect_requested: Notify::default(),
-            dismissed: CancellationToken::default(),
-            over: CancellationToken::default(),
+            closed: CancellationToken::default(),
+            streams_ended: CancellationToken::default(),
             ending: OnceLock::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -89,26 +89,26 @@ impl ConnectionHandle {
     }
 
     /// Asks the connection to end.
-    pub(crate) fn dismiss(&self, ending: Ending) {
+    pub(crate) fn close(&self, ending: Ending) {
         let _ = self.inner.ending.set(ending);
-        self.inner.dismissed.cancel();
+        self.inner.closed.cancel();
     }
 
     /// For the connection: resolves when it is asked to end.
-    pub(crate) async fn dismissed(&self) -> Ending {
-        self.inner.dismissed.cancelled().await;
+    pub(crate) async fn closed(&self) -> Ending {
+        self.inner.closed.cancelled().await;
         self.inner.ending.get().copied().unwrap_or(Ending::Drain)
     }
 
     /// Ends the streams.
     pub(crate) fn end(&self, ending: Ending) {
         let _ = self.inner.ending.set(ending);
-        self.inner.over.cancel();
+        self.inner.streams_ended.cancel();
     }
 
     /// For the streams: resolves when they end, with the status for their clients.
     pub(crate) async fn ended(&self) -> Status {
-        self.inner.over.cancelled().await;
+        self.inner.streams_ended.cancelled().await;
         Status::unavailable(self.inner.ending.get().map_or("connect again", |why| why.message()))
     }
 }

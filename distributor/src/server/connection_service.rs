@@ -85,7 +85,7 @@ async fn admit(
             return Ok(());
         }
         let number = *waiting.get_or_insert_with(|| authentication.number());
-        authentication.keep_call(number, &mut permit, bytes)
+        authentication.charge_call(number, &mut permit, bytes)
     };
     let admitted = authenticator.admit(peer, &head.headers, authentication.handle().from());
     let (caller, early) = receive_during(admitted, body, BytesMut::new(), charge).await?;

@@ -21,11 +21,11 @@ pub(crate) use rebalancer::Rebalancer;
 use crate::clients::Clients;
 use crate::comparison::Comparisons;
 use crate::feed::Fleets;
-use crate::followed::Followed;
 use crate::identity::{Authenticator, Peer};
 use crate::log_limit::FleetLimits;
 use crate::metrics::{GaugeCount, Metrics};
 use crate::tls::Material;
+use crate::watched_files::WatchedFiles;
 use admission_control::ConnectionPermit;
 use ads::Ads;
 use connection_service::ConnectionService;
@@ -66,7 +66,7 @@ pub(crate) struct Server {
 #[derive(Clone)]
 pub(crate) struct ServerSecurity {
     /// `None`: plaintext.
-    pub(crate) tls: Option<Arc<Followed<Material>>>,
+    pub(crate) tls: Option<Arc<WatchedFiles<Material>>>,
     pub(crate) authenticator: Arc<Authenticator>,
 }
 
@@ -118,7 +118,7 @@ impl Server {
                     };
                     match self.security.tls.clone() {
                         None => connections.spawn(connection.serve(stream)),
-                        Some(tls) => connections.spawn(connection.shake_hands(stream, tls)),
+                        Some(tls) => connections.spawn(connection.accept_tls(stream, tls)),
                     };
                 }
                 Err(error) if is_of_one_connection(&error) => {}
@@ -148,12 +148,12 @@ impl AcceptedConnection {
     }
 
     /// What a handshake needs is kept for as long as it takes, and not for as long as the connection does.
-    async fn shake_hands(self, stream: TcpStream, tls: Arc<Followed<Material>>) {
-        let shaken: BoxFuture<'_, Option<BoxFuture<'_, ()>>> = Box::pin(async move {
+    async fn accept_tls(self, stream: TcpStream, tls: Arc<WatchedFiles<Material>>) {
+        let accepted_tls: BoxFuture<'_, Option<BoxFuture<'_, ()>>> = Box::pin(async move {
             let accepted = async {
                 tokio::select! {
                     accepted = async { tls.current().accept(stream).await } => Some(accepted),
-                    () = self.permit.early_departure() => None,
+                    () = self.permit.wait_for_early_end() => None,
                 }
             };
             match self.stop.clone().run_until_cancelled(accepted).await?? {
@@ -170,7 +170,7 @@ impl AcceptedConnection {
                 }
             }
         });
-        if let Some(serving) = shaken.await {
+        if let Some(serving) = accepted_tls.await {
             serving.await;
         }
     }

@@ -90,7 +90,7 @@ impl OpenStreams {
             read_progress.waiting_since().is_some_and(|since| now.saturating_sub(since) > limit)
         };
         let late: Vec<_> = self.all().values().filter(late).cloned().collect();
-        late.iter().for_each(|read_progress| read_progress.handle.dismiss(Ending::SlowReader));
+        late.iter().for_each(|read_progress| read_progress.handle.close(Ending::SlowReader));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -169,12 +169,12 @@ mod tests {
         quick_progress.mark_ready();
         tokio::time::advance(limit).await;
         open_streams.close_stalled(start.elapsed(), limit);
-        assert!(slow.dismissed().now_or_never().is_none(), "not late yet");
+        assert!(slow.closed().now_or_never().is_none(), "not late yet");
         tokio::time::advance(Duration::from_millis(1)).await;
         open_streams.close_stalled(start.elapsed(), limit);
-        assert!(slow.dismissed().now_or_never().is_some());
-        assert!(quick.dismissed().now_or_never().is_none());
-        assert!(idle.dismissed().now_or_never().is_none());
+        assert!(slow.closed().now_or_never().is_some());
+        assert!(quick.closed().now_or_never().is_none());
+        assert!(idle.closed().now_or_never().is_none());
     }
 
     #[tokio::test]

@@ -86,7 +86,7 @@ impl Rebalancer {
         for (index, handle) in self.admission_control.choose(count).into_iter().enumerate() {
             sleep_until(begun + spread_delay(index, count, BALANCE_INTERVAL, fastrand::f64()))
                 .await;
-            handle.dismiss(Ending::Excess);
+            handle.close(Ending::Excess);
         }
     }
 }

@@ -94,7 +94,8 @@ impl Requests {
         work: impl Future<Output = T>,
     ) -> Result<T, Status> {
         let (mut permit, stream_permit) = (None, &self.stream_permit);
-        let charge = |bytes| stream_permit.keep_request(&mut permit, request.size() + bytes);
+        let charge =
+            |bytes| stream_permit.charge_waiting_request(&mut permit, request.size() + bytes);
         // A copy, because the rest may be a small part of what was received with it.
         let early = BytesMut::from(&self.frames.take_rest()[..]);
         let (outcome, early) = receive_during(work, &mut self.body, early, charge).await?;
@@ -142,7 +143,7 @@ impl Requests {
     /// Reads nothing until then, while HTTP/2 may keep a whole window.
     async fn pause(&mut self, until: Instant) -> Result<(), Status> {
         let mut permit = None;
-        self.stream_permit.keep_request(&mut permit, RECEIVE_WINDOW as usize)?;
+        self.stream_permit.charge_waiting_request(&mut permit, RECEIVE_WINDOW as usize)?;
         sleep_until(until).await;
         Ok(())
     }

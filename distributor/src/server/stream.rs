@@ -103,15 +103,15 @@ impl AdsStream {
 
     pub(crate) fn into_body(self) -> impl Body<Data = Bytes, Error = Infallible> + Send + 'static {
         // Waited for once: to begin anew at each step would take a lock each time.
-        let over = self.stream_permit.over();
-        StreamBody::new(stream::unfold((self, over), async |(mut stream, mut over)| {
-            let frame = stream.next(&mut over).await?;
-            Some((Ok(frame), (stream, over)))
+        let ended = self.stream_permit.ended();
+        StreamBody::new(stream::unfold((self, ended), async |(mut stream, mut ended)| {
+            let frame = stream.next(&mut ended).await?;
+            Some((Ok(frame), (stream, ended)))
         }))
     }
 
-    /// `over` resolves when the stream must end.
-    async fn next(&mut self, over: &mut BoxFuture<'_, Status>) -> Option<Frame<Bytes>> {
+    /// `ended` resolves when the stream must end.
+    async fn next(&mut self, ended: &mut BoxFuture<'_, Status>) -> Option<Frame<Bytes>> {
         loop {
             if let Some(frame) = self.frames.pop_front() {
                 return Some(frame);
@@ -122,7 +122,7 @@ impl AdsStream {
             let outcome = tokio::select! {
                 biased;
                 // What was half done is lost with the stream. A message that was begun is not: its frames are above.
-                status = &mut *over => Err(status),
+                status = &mut *ended => Err(status),
                 outcome = self.work() => outcome,
             };
             if let Err(status) = outcome {
@@ -268,7 +268,7 @@ impl Serving {
             },
             () = sleep_until(deadline), if silence.is_some() => self.session.on_clock(self.now()),
         };
-        stream_permit.keep(
+        stream_permit.charge_absent_memory(
             &mut self.absent_permit,
             &self.session.absent_memory(),
             Cause::Replica,
@@ -287,7 +287,7 @@ impl Serving {
         self.compare(shared, incoming, frames).await?;
         let request = &incoming.request;
         let output = self.session.on_request(self.now(), request).map_err(refusal)?;
-        stream_permit.keep(
+        stream_permit.charge_absent_memory(
             &mut self.absent_permit,
             &self.session.absent_memory(),
             Cause::Client,

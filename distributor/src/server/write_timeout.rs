@@ -33,7 +33,7 @@ impl<IO> WriteTimeout<IO> {
             let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(timeout)));
             if waiting.as_mut().poll(context).is_ready() {
                 self.waiting = None;
-                self.handle.dismiss(Ending::SlowReader);
+                self.handle.close(Ending::SlowReader);
             }
         }
         written
@@ -100,7 +100,7 @@ mod tests {
         let begun = tokio::time::Instant::now();
         tokio::select! {
             _ = socket.write_all(&[0; 10]) => panic!("there is no room"),
-            ending = handle.dismissed() => {
+            ending = handle.closed() => {
                 assert_eq!((ending, begun.elapsed()), (Ending::SlowReader, WRITE_TIMEOUT));
             }
         }
@@ -117,6 +117,6 @@ mod tests {
             far.read_u8().await.unwrap();
         }
         writing.await.unwrap().unwrap();
-        assert!(handle.dismissed().now_or_never().is_none());
+        assert!(handle.closed().now_or_never().is_none());
     }
 }

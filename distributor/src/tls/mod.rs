@@ -1,7 +1,7 @@
 //! TLS on the xDS port: what is made of the operator's files, and the handshake.
 
-use crate::followed::{Content, FileError};
 use crate::identity::expiry;
+use crate::watched_files::{Content, FileError};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};

@@ -108,9 +108,9 @@ async fn is_left_alone(
     let fresh = behind.client(protocol);
     let has_all = |state: &State| held_by(state) == names_in(cached);
     fresh.until("all that is cached", DEADLINE, has_all).await.unwrap();
-    let told = |state: &State| !state.received.is_empty() || state.ended.is_some();
-    let told = client.until("anything", LONGER, told).await;
-    assert!(told.is_err(), "{protocol:?}: told from an older snapshot: {told:?}");
+    let answered = |state: &State| !state.received.is_empty() || state.ended.is_some();
+    let outcome = client.until("anything", LONGER, answered).await;
+    assert!(outcome.is_err(), "{protocol:?}: told from an older snapshot: {outcome:?}");
     assert_eq!(held_by(&client.state()), held, "{protocol:?}");
     assert_eq!(behind.metric(UNCOMPARED), 0);
 

@@ -34,7 +34,7 @@ pub(crate) struct Faults {
 struct Slow {
     inner: Box<dyn Watch>,
     faults: watch::Receiver<Faults>,
-    heard: Option<Notice>,
+    received: Option<Notice>,
 }
 
 impl Faulty {
@@ -65,7 +65,7 @@ impl Faulty {
 impl Reader for Faulty {
     fn watch(&self) -> Box<dyn Watch> {
         let faults = self.faults.subscribe();
-        Box::new(Slow { inner: self.inner.watch(), faults, heard: None })
+        Box::new(Slow { inner: self.inner.watch(), faults, received: None })
     }
 
     fn load(&self, record: Arc<Record>, known: Option<Arc<Snapshot>>) -> StoreFuture<'_, Loaded> {
@@ -110,11 +110,11 @@ impl Watch for Slow {
         Box::pin(async move {
             loop {
                 // Kept until it is told, since this may be dropped while it waits.
-                if self.heard.is_none() {
-                    self.heard = Some(self.inner.next().await);
+                if self.received.is_none() {
+                    self.received = Some(self.inner.next().await);
                 }
                 let _ = self.faults.wait_for(|faults| !faults.silent).await;
-                if let Some(notice) = self.heard.take() {
+                if let Some(notice) = self.received.take() {
                     return notice;
                 }
             }

@@ -47,13 +47,13 @@ async fn get_json(world: &World, path: &str) -> Value {
 
 /// The one client that a query finds, once it is as wanted.
 async fn client_that(world: &World, query: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let mut look = tokio::time::interval(Duration::from_millis(20));
+    let mut ticker = tokio::time::interval(Duration::from_millis(20));
     let looking = async {
         loop {
             let page = get_json(world, &format!("/clients?format=json&{query}")).await;
             match page["clients"].as_array().unwrap().as_slice() {
                 [client] if wanted(client) => return client.clone(),
-                _ => look.tick().await,
+                _ => ticker.tick().await,
             };
         }
     };
@@ -111,9 +111,9 @@ async fn every_client_is_listed_page_by_page_until_it_leaves() {
     }
     let numbers: Vec<_> = found.iter().map(|client| client["stream"].as_u64().unwrap()).collect();
     assert!(numbers.len() == 5 && numbers.is_sorted(), "{numbers:?}");
-    let mut told: Vec<_> = found.iter().map(|client| client["node"].as_str().unwrap()).collect();
-    told.sort_unstable();
-    assert_eq!(told, nodes);
+    let mut shown: Vec<_> = found.iter().map(|client| client["node"].as_str().unwrap()).collect();
+    shown.sort_unstable();
+    assert_eq!(shown, nodes);
     for client in &found {
         assert_eq!(client["fleet"], "default/gateway", "{client}");
         assert_eq!(client["state"], "synced", "{client}");
@@ -151,10 +151,10 @@ async fn every_client_is_listed_page_by_page_until_it_leaves() {
     refused(&world, 400, "/clients?after=x", "invalid digit").await;
 
     drop(clients);
-    let mut look = tokio::time::interval(Duration::from_millis(20));
+    let mut ticker = tokio::time::interval(Duration::from_millis(20));
     let gone = async {
         while get_json(&world, "/clients?format=json").await["clients"] != Value::Array(vec![]) {
-            look.tick().await;
+            ticker.tick().await;
         }
     };
     tokio::time::timeout(DEADLINE, gone).await.expect("a stream that ended is listed");
@@ -275,10 +275,10 @@ async fn a_snapshot_is_shown_resource_by_resource_and_without_secrets() {
     }
     world.retire().await;
     // Retired and without a stream it is none of the fleets.
-    let mut look = tokio::time::interval(Duration::from_millis(20));
+    let mut ticker = tokio::time::interval(Duration::from_millis(20));
     let gone = async {
         while get(&world, "/snapshot/default/gateway").await.0 != 404 {
-            look.tick().await;
+            ticker.tick().await;
         }
     };
     tokio::time::timeout(DEADLINE, gone).await.expect("a retired fleet is shown");

@@ -37,7 +37,7 @@ fn rejections(state: &State) -> usize {
 
 /// Waits until so many proxies reject this resource, by the report, and so many have it.
 async fn counted(world: &World, name: &str, counts: (u64, u64)) {
-    let mut look = tokio::time::interval(std::time::Duration::from_millis(5));
+    let mut ticker = tokio::time::interval(std::time::Duration::from_millis(5));
     let mut found = Vec::new();
     let looking = async {
         loop {
@@ -50,7 +50,7 @@ async fn counted(world: &World, name: &str, counts: (u64, u64)) {
                 assert_eq!(named, counts, "few are named");
                 return;
             }
-            look.tick().await;
+            ticker.tick().await;
         }
     };
     let in_time = tokio::time::timeout(DEADLINE, looking).await.is_ok();
@@ -148,10 +148,10 @@ async fn a_proxy_has_one_vote_however_many_streams_it_has() {
         counted(&world, "table", (1, 3)).await;
         drop(rejecting);
         assert!(comes_true(|| world.acks.of(&fleet()).is_some_and(|it| it.connected == 3)).await);
-        let mut look = tokio::time::interval(std::time::Duration::from_millis(5));
+        let mut ticker = tokio::time::interval(std::time::Duration::from_millis(5));
         let over = async {
             while !disputes(&world).await.is_empty() {
-                look.tick().await;
+                ticker.tick().await;
             }
         };
         tokio::time::timeout(DEADLINE, over).await.unwrap();

@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(ACKS_EXPIRY.as_secs() / 4);
 
 /// The report of the fleet, once it is as wanted.
 async fn reported(world: &World, wanted: impl Fn(&FleetReport) -> bool) -> (String, FleetReport) {
-    let mut look = tokio::time::interval(Duration::from_millis(5));
+    let mut ticker = tokio::time::interval(Duration::from_millis(5));
     let looking = async {
         loop {
             let reports = world.store.inner().read_reports().await.unwrap();
@@ -23,7 +23,7 @@ async fn reported(world: &World, wanted: impl Fn(&FleetReport) -> bool) -> (Stri
                     return (replica, report);
                 }
             }
-            look.tick().await;
+            ticker.tick().await;
         }
     };
     tokio::time::timeout(SOON, looking).await.unwrap()

@@ -96,8 +96,8 @@ async fn each_zone_has_its_own_priorities_and_who_is_relabelled_moves_without_a_
         world.publish_with(&zoned(), rules).await;
         let moved = &clients[0].1;
         let state = moved.until("priorities of zone b", DEADLINE, prefers("b")).await.unwrap();
-        let told: Vec<_> = state.received[before[0]..].iter().map(|it| it.kind).collect();
-        assert_eq!(told, [Endpoints], "{protocol:?}: all that it is told, on the same stream");
+        let kinds: Vec<_> = state.received[before[0]..].iter().map(|it| it.kind).collect();
+        assert_eq!(kinds, [Endpoints], "{protocol:?}: all that it is told, on the same stream");
         world.acknowledged(4).await;
         for (at, (zone, client)) in clients.iter().enumerate().skip(1) {
             let state = client.state();

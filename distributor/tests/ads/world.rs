@@ -184,10 +184,10 @@ impl World {
 
 /// Whether the condition holds before the deadline.
 pub(crate) async fn comes_true(condition: impl Fn() -> bool) -> bool {
-    let mut look = tokio::time::interval(Duration::from_millis(2));
+    let mut ticker = tokio::time::interval(Duration::from_millis(2));
     let looking = async {
         while !condition() {
-            look.tick().await;
+            ticker.tick().await;
         }
     };
     tokio::time::timeout(DEADLINE, looking).await.is_ok()

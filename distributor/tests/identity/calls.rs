@@ -105,7 +105,7 @@ impl Call {
     }
 
     /// Says this, and waits for the first words of an answer, or for how the stream ends without.
-    pub(crate) async fn say(mut self, message: &impl Message) -> Result<(), Code> {
+    pub(crate) async fn send(mut self, message: &impl Message) -> Result<(), Code> {
         let message = message.encode_to_vec();
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();
         self.body.send_data([&[0], &length[..], &message].concat().into(), false).unwrap();

@@ -156,13 +156,13 @@ async fn tokens_that_are_made_up_do_not_flood_the_api() {
     assert_eq!(reviews(&site, "refused"), 1);
 
     let (begun, before) = (std::time::Instant::now(), reviews(&site, "known"));
-    let mut told = Vec::new();
+    let mut codes = Vec::new();
     for n in 1..=200 {
-        told.push(code(&site, METHODS[n % METHODS.len()], &forged(n)).await);
+        codes.push(code(&site, METHODS[n % METHODS.len()], &forged(n)).await);
     }
-    let refused = told.iter().filter(|code| **code == Code::Unauthenticated).count() as u64;
-    let later = told.iter().filter(|code| **code == Code::Unavailable).count() as u64;
-    assert_eq!(refused + later, 200, "{told:?}");
+    let refused = codes.iter().filter(|code| **code == Code::Unauthenticated).count() as u64;
+    let later = codes.iter().filter(|code| **code == Code::Unavailable).count() as u64;
+    assert_eq!(refused + later, 200, "{codes:?}");
     let most = 5 * (begun.elapsed().as_secs() + 2);
     assert!(refused <= most, "{refused} questions, at most {most} in that time");
     assert_eq!(reviews(&site, "refused"), 1 + refused);

@@ -169,6 +169,6 @@ async fn a_rule_that_is_taken_away_before_a_fleet_is_named_counts() {
         type_url: ResourceType::Cluster.type_url().to_owned(),
         ..Default::default()
     };
-    assert_eq!(goes.say(&names("default/gateway")).await, Err(Code::PermissionDenied));
-    assert_eq!(stays.say(&names("edge/gateway")).await, Ok(()));
+    assert_eq!(goes.send(&names("default/gateway")).await, Err(Code::PermissionDenied));
+    assert_eq!(stays.send(&names("edge/gateway")).await, Ok(()));
 }

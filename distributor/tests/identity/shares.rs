@@ -177,7 +177,7 @@ async fn large_requests_that_one_identity_sends_slowly_leave_room_for_those_of_o
     // What an Envoy sends that comes back with 5,000 resources.
     for _ in 0..3 {
         let call = Call::open(&site, site.ca.client(Some(&other)), METHODS[0], &[]).await;
-        assert_eq!(call.say(&first_request("default/gateway", 5000)).await, Ok(()));
+        assert_eq!(call.send(&first_request("default/gateway", 5000)).await, Ok(()));
     }
     assert_eq!(turned_away(&site, "receiving"), 4);
 }
@@ -191,7 +191,7 @@ async fn an_identity_that_opens_streams_as_fast_as_it_can_keeps_no_other_out() {
     let (hog, other) = (site.ca.issue(ENVOY), site.ca.issue(OTHER));
     let attempt = async |envoy: &Issued, fleet: &str| {
         let call = Call::open(&site, site.ca.client(Some(envoy)), METHODS[0], &[]).await;
-        call.say(&first_request(fleet, 0)).await
+        call.send(&first_request(fleet, 0)).await
     };
     let admitted = Cell::new(0);
     let hammer = async || -> () {
@@ -203,8 +203,8 @@ async fn an_identity_that_opens_streams_as_fast_as_it_can_keeps_no_other_out() {
     let others = async {
         until("refusals", async || turned_away(&site, "rate") > 100).await;
         for number in 0..3 {
-            let asked = attempt(&other, "default/gateway").await;
-            assert_eq!(asked, Ok(()), "the {number}. stream of another identity");
+            let outcome = attempt(&other, "default/gateway").await;
+            assert_eq!(outcome, Ok(()), "the {number}. stream of another identity");
             // After so many more, what this one took is free again: tokens are refilled in the order in which they were taken.
             let before = admitted.get();
             until("its token is refilled", async || admitted.get() >= before + RATE).await;

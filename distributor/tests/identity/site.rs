@@ -174,10 +174,10 @@ pub(crate) async fn end(client: &Client) -> (Code, String) {
 
 /// Waits until it is so.
 pub(crate) async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let mut look = tokio::time::interval(Duration::from_millis(20));
+    let mut ticker = tokio::time::interval(Duration::from_millis(20));
     let looking = async {
         while !condition().await {
-            look.tick().await;
+            ticker.tick().await;
         }
     };
     assert!(tokio::time::timeout(DEADLINE, looking).await.is_ok(), "not in time: {what}");

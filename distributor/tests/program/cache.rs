@@ -38,8 +38,9 @@ async fn without_redis_it_serves_what_it_had_and_says_so() {
     let mut site = ended(&cache).await;
     site.replace_distributor(&flags(&cache));
     let distributor = &site.distributor;
-    let said = "serving 1 fleet from the snapshot cache, not confirmed by Redis since the start";
-    until("ready", async || distributor.says("/readyz", said).await).await;
+    let expected =
+        "serving 1 fleet from the snapshot cache, not confirmed by Redis since the start";
+    until("ready", async || distributor.responds_with("/readyz", expected).await).await;
     let ready = distributor.get("/readyz").await.unwrap();
     assert!(ready.contains("200 OK") && ready.contains(" s old"), "{ready}");
     assert_eq!(distributor.metric(UNCONFIRMED).await, 1);
@@ -56,7 +57,7 @@ async fn without_redis_it_serves_what_it_had_and_says_so() {
     site.refill_redis().await;
     let distributor = &site.distributor;
     until("confirmed", async || distributor.metric(UNCONFIRMED).await == 0).await;
-    assert!(!distributor.says("/readyz", "cache").await);
+    assert!(!distributor.responds_with("/readyz", "cache").await);
     site.goes_on().await;
     let name = site.newest_cluster();
     let has_all = |state: &State| state.body(ResourceType::Cluster, &name).is_some();
@@ -75,10 +76,10 @@ async fn a_damaged_file_is_one_line_and_redis_is_waited_for() {
     site.replace_distributor(&flags(&cache));
     let distributor = &site.distributor;
     until("a line", async || distributor.log().contains("the snapshot cache ignores")).await;
-    assert!(distributor.says("/readyz", "not ready, awaiting: snapshots").await);
+    assert!(distributor.responds_with("/readyz", "not ready, awaiting: snapshots").await);
     site.refill_redis().await;
     let distributor = &site.distributor;
-    until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+    until("ready", async || distributor.responds_with("/readyz", "200 OK").await).await;
     let log = distributor.log();
     assert_eq!(log.matches("the snapshot cache ignores").count(), 1, "{log}");
     assert!(log.contains("it is damaged"), "{log}");
@@ -101,7 +102,7 @@ async fn a_cache_that_was_put_back_sends_nobody_back() {
     let then = site.newest_cluster();
     site.replace_distributor(&flags(&cache));
     let distributor = &site.distributor;
-    until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+    until("ready", async || distributor.responds_with("/readyz", "200 OK").await).await;
     site.move_proxy();
     site.goes_on().await;
     assert!(site.distributor.end().await.success());
@@ -110,7 +111,7 @@ async fn a_cache_that_was_put_back_sends_nobody_back() {
     copy(&older, &cache);
     site.replace_distributor(&flags(&cache));
     let distributor = &site.distributor;
-    until("ready", async || distributor.says("/readyz", "snapshot cache").await).await;
+    until("ready", async || distributor.responds_with("/readyz", "snapshot cache").await).await;
     site.move_proxy();
     let has_then = |state: &State| state.body(ResourceType::Cluster, &then).is_some();
     let new = site.new_proxy();
@@ -152,7 +153,7 @@ async fn with_a_disk_that_is_full_at_the_start_proxies_are_served() {
     let mut site = Site::start(&["--drain-time", "0"], None).await;
     let _pipe = start_with_a_full_disk(&mut site, &cache);
     let distributor = &site.distributor;
-    until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+    until("ready", async || distributor.responds_with("/readyz", "200 OK").await).await;
     site.move_proxy();
     site.goes_on().await;
     is_one_line(&site.distributor).await;
@@ -167,7 +168,7 @@ async fn with_a_disk_that_is_full_at_the_start_and_no_redis_proxies_are_served()
     let mut site = ended(&cache).await;
     let _pipe = start_with_a_full_disk(&mut site, &cache);
     let distributor = &site.distributor;
-    until("ready", async || distributor.says("/readyz", "snapshot cache").await).await;
+    until("ready", async || distributor.responds_with("/readyz", "snapshot cache").await).await;
     let name = site.newest_cluster();
     let has_all = |state: &State| state.body(ResourceType::Cluster, &name).is_some();
     site.new_proxy().until("the newest, from the disk", DEADLINE, has_all).await.unwrap();
@@ -186,7 +187,7 @@ async fn other_files_are_left_alone() {
     fs::write(&other, "not ours").unwrap();
     fs::create_dir(cache.path().join("lost+found")).unwrap();
     let distributor = Distributor::start(Port::reserve().unwrap().number(), &flags(&cache));
-    until("it serves", async || distributor.says("/livez", "200 OK").await).await;
+    until("it serves", async || distributor.responds_with("/livez", "200 OK").await).await;
     let log = distributor.log();
     assert_eq!(log.matches("notes.txt").count(), 1, "{log}");
     assert!(!log.contains("lost+found"), "{log}");

@@ -23,22 +23,22 @@ async fn it_starts_without_redis_and_is_ready_once_it_is_there() {
     let port = Port::reserve().unwrap().number();
     let mut distributor = Distributor::start(port, &[]);
     let awaits = "not ready, awaiting: snapshots";
-    until("not ready", async || distributor.says("/readyz", awaits).await).await;
-    assert!(distributor.says("/livez", "200 OK").await);
+    until("not ready", async || distributor.responds_with("/readyz", awaits).await).await;
+    assert!(distributor.responds_with("/livez", "200 OK").await);
     let place = format!("127.0.0.1:{port}");
     until("a line", async || distributor.log().contains(&place)).await;
     assert_eq!(distributor.log().matches(&place).count(), 1, "{}", distributor.log());
 
     let server = redis(port);
-    until("ready", async || distributor.says("/readyz", "200 OK").await).await;
-    assert!(distributor.says("/fleets", "{}").await);
+    until("ready", async || distributor.responds_with("/readyz", "200 OK").await).await;
+    assert!(distributor.responds_with("/fleets", "{}").await);
     drop(server);
     let away = format!("Redis at {place} is away");
     until("a line about this outage", async || {
         distributor.log().split_once(" is back ").is_some_and(|(_, since)| since.contains(&away))
     })
     .await;
-    assert!(distributor.says("/readyz", "200 OK").await, "what it has it can serve");
+    assert!(distributor.responds_with("/readyz", "200 OK").await, "what it has it can serve");
     assert!(distributor.end().await.success(), "{}", distributor.log());
 }
 
@@ -49,20 +49,21 @@ async fn while_it_drains_it_is_not_ready_and_takes_nobody() {
     // Otherwise silent connections would be gone sooner.
     let flags = ["--drain-time", "8s", "--first-request-timeout", "60s"];
     let mut distributor = Distributor::start(port, &flags);
-    until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+    until("ready", async || distributor.responds_with("/readyz", "200 OK").await).await;
     let xds = distributor.address("xds=").unwrap();
     let mut connections = Vec::new();
     for _ in 0..20 {
         connections.push(TcpStream::connect(&xds).await.unwrap());
     }
     let open = "heliograph_distributor_connections 20";
-    until("connections", async || distributor.says("/metrics", open).await).await;
+    until("connections", async || distributor.responds_with("/metrics", open).await).await;
     distributor.terminate();
-    until("not ready", async || distributor.says("/readyz", "awaiting: shutdown").await).await;
-    assert!(distributor.says("/livez", "200 OK").await);
+    until("not ready", async || distributor.responds_with("/readyz", "awaiting: shutdown").await)
+        .await;
+    assert!(distributor.responds_with("/livez", "200 OK").await);
     // Two tasks hear of it, either one first.
     until("nobody listens any more", async || TcpStream::connect(&xds).await.is_err()).await;
-    assert!(distributor.says("/readyz", "awaiting: shutdown").await, "it has not ended");
+    assert!(distributor.responds_with("/readyz", "awaiting: shutdown").await, "it has not ended");
     assert!(distributor.end().await.success(), "{}", distributor.log());
 }
 
@@ -72,7 +73,7 @@ async fn it_may_have_as_many_files_open_as_it_is_let() {
     let streams = format!("--max-streams={most}");
     let distributor =
         Distributor::start_after("ulimit -Sn 100;", Port::reserve().unwrap().number(), &[&streams]);
-    until("it serves", async || distributor.says("/livez", "200 OK").await).await;
+    until("it serves", async || distributor.responds_with("/livez", "200 OK").await).await;
     assert_eq!(distributor.metric("process_max_fds ").await, most);
     let log = distributor.log();
     assert!(log.contains(&format!("open_files={most}")), "{log}");
@@ -81,7 +82,7 @@ async fn it_may_have_as_many_files_open_as_it_is_let() {
     // Soft and hard.
     let distributor =
         Distributor::start_after("ulimit -n 100;", Port::reserve().unwrap().number(), &[]);
-    until("it serves", async || distributor.says("/livez", "200 OK").await).await;
+    until("it serves", async || distributor.responds_with("/livez", "200 OK").await).await;
     let log = distributor.log();
     assert!(log.contains("open_files=100"), "{log}");
     let lines: Vec<_> = log.lines().filter(|line| line.contains("--max-streams=20000")).collect();

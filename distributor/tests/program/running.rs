@@ -74,7 +74,7 @@ impl Distributor {
         Some(answer)
     }
 
-    pub(crate) async fn says(&self, path: &str, expected: &str) -> bool {
+    pub(crate) async fn responds_with(&self, path: &str, expected: &str) -> bool {
         self.get(path).await.is_some_and(|answer| answer.contains(expected))
     }
 
@@ -110,10 +110,10 @@ impl Distributor {
     pub(crate) async fn end(&mut self) -> ExitStatus {
         self.terminate();
         let mut status = None;
-        let mut look = tokio::time::interval(Duration::from_millis(5));
+        let mut ticker = tokio::time::interval(Duration::from_millis(5));
         let ending = async {
             while status.is_none() {
-                look.tick().await;
+                ticker.tick().await;
                 status = self.program.0.try_wait().unwrap();
             }
         };
@@ -145,10 +145,10 @@ pub(crate) fn redis(port: u16) -> Running {
 }
 
 pub(crate) async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let mut look = tokio::time::interval(Duration::from_millis(10));
+    let mut ticker = tokio::time::interval(Duration::from_millis(10));
     let looking = async {
         while !condition().await {
-            look.tick().await;
+            ticker.tick().await;
         }
     };
     assert!(tokio::time::timeout(DEADLINE, looking).await.is_ok(), "not in time: {what}");

@@ -2,7 +2,7 @@
 
 use crate::running::*;
 use crate::site::{Certificates, FLEET, Site};
-use crate::wire::talker::{self, Talker, framed};
+use crate::wire::raw_stream::{self, RawStream, framed};
 use crate::wire::{CHECK, WATCH, raw};
 use bytes::Bytes;
 use heliograph_client::{Client, Options, Protocol, State};
@@ -92,7 +92,7 @@ async fn five_hundred_half_received_requests_take_a_bounded_room() {
     let before = site.distributor.memory();
     // A message of 8 MiB, of which half comes.
     let half: Bytes = [vec![0, 0, 0x80, 0, 0], vec![7; 4 << 20]].concat().into();
-    let talkers = half_received(&mut site, half, 500, 4).await;
+    let raw_streams = half_received(&mut site, half, 500, 4).await;
     // 32 of them fill the room.
     until("refusals", async || turned_away(&site, "receiving").await == 500 - 32).await;
     let taken = site.distributor.memory().saturating_sub(before);
@@ -102,13 +102,13 @@ async fn five_hundred_half_received_requests_take_a_bounded_room() {
     let names = |count| (0..count).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();
     let large: Bytes = framed(&request(names(10_000))).into();
     let ask = async |words: &Bytes| {
-        let mut talker = Talker::open(&site.server).await;
-        let _ = talker.say(words.clone()).await;
-        talker.hear_once().await
+        let mut raw_stream = RawStream::open(&site.server).await;
+        let _ = raw_stream.send(words.clone()).await;
+        raw_stream.receive_once().await
     };
     assert!(ask(&framed(&request(names(100))).into()).await.is_ok());
     assert_eq!(ask(&large).await.unwrap_err().code(), Code::Unavailable);
-    drop(talkers);
+    drop(raw_streams);
     until("room", async || ask(&large).await.is_ok()).await;
     site.goes_on().await;
 }
@@ -121,7 +121,7 @@ async fn thousands_of_half_received_small_requests_take_a_bounded_room() {
     let before = site.distributor.memory();
     // A message of 96 KiB, of which nearly all comes.
     let half: Bytes = [vec![0, 0, 1, 0x80, 0], vec![7; 95 << 10]].concat().into();
-    let talkers = half_received(&mut site, half, 6000, 8).await;
+    let raw_streams = half_received(&mut site, half, 6000, 8).await;
     // So many of them fill the room.
     let room = (256 << 20) / (96 << 10);
     until("refusals", async || turned_away(&site, "receiving").await == 6000 - room).await;
@@ -130,13 +130,13 @@ async fn thousands_of_half_received_small_requests_take_a_bounded_room() {
     // An acknowledgement needs no room, and when they are gone there is room again.
     let ask = async |count| {
         let names = (0..count).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();
-        let mut talker = Talker::open(&site.server).await;
-        let _ = talker.say(framed(&request(names)).into()).await;
-        talker.hear_once().await
+        let mut raw_stream = RawStream::open(&site.server).await;
+        let _ = raw_stream.send(framed(&request(names)).into()).await;
+        raw_stream.receive_once().await
     };
     assert!(ask(100).await.is_ok());
     assert_eq!(ask(2500).await.unwrap_err().code(), Code::Unavailable);
-    drop(talkers);
+    drop(raw_streams);
     until("room", async || ask(2500).await.is_ok()).await;
     site.goes_on().await;
 }
@@ -150,21 +150,21 @@ async fn calls_of_health_take_no_memory() {
     let half: Bytes = [vec![0, 0, 0x3d, 9, 0], vec![7; 3_900_000]].concat().into();
     let mut calls = Vec::new();
     for _ in 0..100 {
-        let opener = talker::connect(&site.server).await;
+        let opener = raw_stream::connect(&site.server).await;
         for number in 0..8 {
             let method = if number % 2 == 0 { CHECK } else { WATCH };
-            let mut call = Talker::call(opener.clone(), method, &[]).await.unwrap();
+            let mut call = RawStream::call(opener.clone(), method, &[]).await.unwrap();
             let half = half.clone();
             calls.push(tokio::spawn(async move {
                 // It is refused under way.
-                let _ = call.say(half).await;
+                let _ = call.send(half).await;
                 call
             }));
         }
     }
     for call in calls {
         let call = tokio::time::timeout(DEADLINE, call).await.unwrap().unwrap();
-        let answer = tokio::time::timeout(DEADLINE, call.hear_once()).await.unwrap();
+        let answer = tokio::time::timeout(DEADLINE, call.receive_once()).await.unwrap();
         assert_eq!(answer.unwrap_err().code(), Code::OutOfRange);
     }
     let taken = site.distributor.peak_memory().saturating_sub(before);
@@ -177,14 +177,14 @@ async fn calls_of_health_are_streams_and_end() {
     // One of them is of the proxy that behaves.
     let mut site = Site::start(&[&OPEN[..], &["--max-streams", "3"]].concat(), None).await;
     let call = async |method: &'static str| {
-        let opener = talker::connect(&site.server).await;
-        let mut call = Talker::call(opener, method, &[]).await.unwrap();
+        let opener = raw_stream::connect(&site.server).await;
+        let mut call = RawStream::call(opener, method, &[]).await.unwrap();
         // A message of 1 KiB, of which one byte comes.
-        let _ = call.say(Bytes::from_static(&[0, 0, 0, 4, 0, 7])).await;
+        let _ = call.send(Bytes::from_static(&[0, 0, 0, 4, 0, 7])).await;
         call
     };
     let answer =
-        async |call: Talker| tokio::time::timeout(DEADLINE, call.hear_once()).await.unwrap();
+        async |call: RawStream| tokio::time::timeout(DEADLINE, call.receive_once()).await.unwrap();
     let streams = async |count: usize| {
         let page = site.distributor.get("/limits").await.unwrap_or_default();
         let page: String = page.split_whitespace().collect();
@@ -205,28 +205,33 @@ async fn calls_of_health_are_streams_and_end() {
 }
 
 /// Streams, some on each connection, that say this and no more.
-async fn half_received(site: &mut Site, half: Bytes, count: usize, on_each: usize) -> Vec<Talker> {
+async fn half_received(
+    site: &mut Site,
+    half: Bytes,
+    count: usize,
+    on_each: usize,
+) -> Vec<RawStream> {
     let mut streams = Vec::new();
     for _ in 0..count / on_each {
-        let opener = talker::connect(&site.server).await;
+        let opener = raw_stream::connect(&site.server).await;
         for _ in 0..on_each {
-            let mut talker = Talker::open_on(opener.clone()).await.unwrap();
+            let mut raw_stream = RawStream::open_on(opener.clone()).await.unwrap();
             let half = half.clone();
             streams.push(tokio::spawn(async move {
                 // Those for which there is no room are told so under way.
-                let _ = talker.say(half).await;
-                talker
+                let _ = raw_stream.send(half).await;
+                raw_stream
             }));
         }
     }
-    let mut talkers = Vec::new();
+    let mut raw_streams = Vec::new();
     for stream in streams {
-        talkers.push(tokio::time::timeout(DEADLINE, stream).await.unwrap().unwrap());
-        if talkers.len() % 100 == 0 {
+        raw_streams.push(tokio::time::timeout(DEADLINE, stream).await.unwrap().unwrap());
+        if raw_streams.len() % 100 == 0 {
             site.goes_on().await;
         }
     }
-    talkers
+    raw_streams
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -243,8 +248,8 @@ async fn floods_of_resets_and_of_headers_take_no_memory() {
             };
             // It is hung up on under way.
             let _ = stream.write_all(&words).await;
-            let mut said = Vec::new();
-            let _ = stream.read_to_end(&mut said).await;
+            let mut received = Vec::new();
+            let _ = stream.read_to_end(&mut received).await;
         }));
         if number % 50 == 0 {
             site.goes_on().await;
@@ -285,12 +290,12 @@ async fn requests_of_millions_of_empty_parts_take_little() {
         let length = u32::try_from(words.len()).unwrap().to_be_bytes();
         let mut site = Site::start(&OPEN, None).await;
         let before = site.distributor.peak_memory();
-        let mut talker = Talker::open(&site.server).await;
-        talker.say([&[0], &length[..], &words].concat().into()).await.unwrap();
-        let heard = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap();
+        let mut raw_stream = RawStream::open(&site.server).await;
+        raw_stream.send([&[0], &length[..], &words].concat().into()).await.unwrap();
+        let outcome = tokio::time::timeout(DEADLINE, raw_stream.receive_once()).await.unwrap();
         let taken = site.distributor.peak_memory().saturating_sub(before);
         assert!(taken < 100, "{path:?}: {taken} MiB");
-        let status = heard.unwrap_err();
+        let status = outcome.unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted, "{path:?}: {status}");
         site.goes_on().await;
     }
@@ -339,14 +344,14 @@ async fn names_that_no_fleet_has_take_a_bounded_memory() {
     // More than any stream may name of what there is not.
     let names: Vec<_> = (0..190_000).map(|n| n.to_string()).collect();
     let many = ResourceType::ALL.map(|kind| ask(kind, names.clone()));
-    let mut talkers = Vec::new();
+    let mut raw_streams = Vec::new();
     for number in 0..STREAMS {
-        let mut talker = Talker::open(&site.server).await;
+        let mut raw_stream = RawStream::open(&site.server).await;
         for words in &many {
             // It may have ended meanwhile.
-            let _ = talker.say(words.clone()).await;
+            let _ = raw_stream.send(words.clone()).await;
         }
-        talkers.push(talker);
+        raw_streams.push(raw_stream);
         if number % 10 == 0 {
             site.goes_on().await;
         }
@@ -354,21 +359,22 @@ async fn names_that_no_fleet_has_take_a_bounded_memory() {
     site.goes_on().await;
     let taken = site.distributor.peak_memory().saturating_sub(before);
     assert!(taken < 300, "{taken} MiB, by streams that name too much each");
-    for talker in talkers {
-        let status = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap().unwrap_err();
+    for raw_stream in raw_streams {
+        let status =
+            tokio::time::timeout(DEADLINE, raw_stream.receive_once()).await.unwrap().unwrap_err();
         assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
         assert!(status.message().contains("190000 names"), "{status}");
     }
 
     // As many as a stream may name, and so it is too much for all of them together.
-    let mut talkers = Vec::new();
+    let mut raw_streams = Vec::new();
     for number in 0..STREAMS {
-        let mut talker = Talker::open(&site.server).await;
+        let mut raw_stream = RawStream::open(&site.server).await;
         for kind in ResourceType::ALL {
             let names = (0..9_000).map(|n| format!("{number}-{n}")).collect();
-            let _ = talker.say(ask(kind, names)).await;
+            let _ = raw_stream.send(ask(kind, names)).await;
         }
-        talkers.push(talker);
+        raw_streams.push(raw_stream);
         if number % 10 == 0 {
             site.goes_on().await;
         }
@@ -385,7 +391,7 @@ async fn names_that_no_fleet_has_take_a_bounded_memory() {
     let newest = site.newest_cluster();
     let there = move |state: &State| state.body(ResourceType::Cluster, &newest).is_some();
     site.new_proxy().until("the newest cluster", DEADLINE, there).await.unwrap();
-    drop(talkers);
+    drop(raw_streams);
     until("nothing is kept", async || site.distributor.metric(kept).await == 0).await;
 }
 
@@ -400,17 +406,17 @@ async fn replies_that_are_not_read_are_in_memory_once() {
     // 4 MB together.
     site.changes_to(names.clone(), &"x".repeat(8_000)).await;
     let before = site.distributor.peak_memory();
-    let mut talkers = Vec::new();
+    let mut raw_streams = Vec::new();
     for number in 0..STREAMS {
         let names = names.iter().cloned().chain([format!("own-{number}")]).collect();
-        let opener = talker::connect_narrow(&site.server).await;
-        let mut talker = Talker::open_on(opener).await.unwrap();
-        talker.say(framed(&request(names)).into()).await.unwrap();
-        talkers.push(talker.answered().await);
+        let opener = raw_stream::connect_narrow(&site.server).await;
+        let mut raw_stream = RawStream::open_on(opener).await.unwrap();
+        raw_stream.send(framed(&request(names)).into()).await.unwrap();
+        raw_streams.push(raw_stream.answered().await);
     }
     let taken = site.distributor.peak_memory().saturating_sub(before);
     assert!(taken < 200, "{taken} MiB, and a reply for each would be 1200");
-    drop(talkers);
+    drop(raw_streams);
     site.goes_on().await;
 }
 

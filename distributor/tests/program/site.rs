@@ -75,7 +75,7 @@ impl Site {
         let tls = certificates.map(Certificates::flags).into_iter().flatten().collect::<Vec<_>>();
         let all: Vec<&str> = flags.iter().copied().chain(tls.iter().map(String::as_str)).collect();
         let distributor = Distributor::start(port, &all);
-        until("ready", async || distributor.says("/readyz", "200 OK").await).await;
+        until("ready", async || distributor.responds_with("/readyz", "200 OK").await).await;
         let link = Link::new(format!("redis://127.0.0.1:{port}").parse().unwrap());
         let keys = KeyFile::open(distributor.keys.clone()).unwrap();
         let store = RedisStore::new(link, keys, RedisOptions::default(), &Registry::new()).unwrap();

@@ -4,7 +4,7 @@ use crate::pki::Signer;
 use crate::running::*;
 use crate::siege::*;
 use crate::site::{Certificates, Site};
-use crate::wire::talker::{self, Talker, framed};
+use crate::wire::raw_stream::{self, RawStream, framed};
 use bytes::Bytes;
 use heliograph_envoy::envoy::config::core::v3::Node;
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
@@ -29,16 +29,16 @@ async fn streams_that_wait_for_a_fleet_take_a_bounded_memory() {
     let first = framed(&DeltaDiscoveryRequest { node: Some(node), ..request(Vec::new()) });
     // Empty messages, which nobody reads yet.
     let words: Bytes = [first, vec![0; UNREAD]].concat().into();
-    let mut talkers = Vec::new();
+    let mut raw_streams = Vec::new();
     for _ in 0..STREAMS / ON_EACH {
-        let opener = talker::connect(&site.server).await;
+        let opener = raw_stream::connect(&site.server).await;
         for _ in 0..ON_EACH {
-            let mut talker = Talker::open_on(opener.clone()).await.unwrap();
+            let mut raw_stream = RawStream::open_on(opener.clone()).await.unwrap();
             // Those for which there is no room are ended under way.
-            let _ = talker.say(words.clone()).await;
-            talkers.push(talker);
+            let _ = raw_stream.send(words.clone()).await;
+            raw_streams.push(raw_stream);
         }
-        if talkers.len() % 400 == 0 {
+        if raw_streams.len() % 400 == 0 {
             site.goes_on().await;
         }
     }
@@ -48,11 +48,11 @@ async fn streams_that_wait_for_a_fleet_take_a_bounded_memory() {
     let refused = async || turned_away(&site, "identity_memory").await as usize;
     until("refusals", async || refused().await > STREAMS - 150).await;
     // Envoys that wait for it have sent little.
-    let mut envoy = Talker::open(&site.server).await;
+    let mut envoy = RawStream::open(&site.server).await;
     let waits = "heliograph_distributor_subscription_bytes";
-    drop(talkers);
+    drop(raw_streams);
     until("nothing is kept", async || site.distributor.metric(waits).await == 0).await;
-    envoy.say(words.slice(..words.len() - UNREAD)).await.unwrap();
+    envoy.send(words.slice(..words.len() - UNREAD)).await.unwrap();
     until("it waits", async || site.distributor.metric(waits).await > 0).await;
     site.goes_on().await;
 }
@@ -85,7 +85,7 @@ async fn calls_that_wait_for_a_token_review_take_a_bounded_memory() {
     for _ in 0..CONNECTIONS {
         let tcp = TcpStream::connect(&address).await.unwrap();
         let tls = connector.connect("127.0.0.1".try_into().unwrap(), tcp).await.unwrap();
-        openers.push(talker::connect_over(tls).await);
+        openers.push(raw_stream::connect_over(tls).await);
     }
     let bearer = Signer::new("one").token("system:serviceaccount:edge:envoy", 3600, &json!({}));
     let headers = [("authorization", format!("Bearer {bearer}"))];
@@ -97,21 +97,21 @@ async fn calls_that_wait_for_a_token_review_take_a_bounded_memory() {
             let (opener, headers, words) = (opener.clone(), headers.clone(), words.clone());
             sent.push(tokio::spawn(async move {
                 let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
-                let mut talker = Talker::open_with(opener, &headers).await?;
-                talker.say(words).await?;
-                Ok::<_, h2::Error>(talker)
+                let mut raw_stream = RawStream::open_with(opener, &headers).await?;
+                raw_stream.send(words).await?;
+                Ok::<_, h2::Error>(raw_stream)
             }));
         }
     }
-    let mut talkers = Vec::new();
+    let mut raw_streams = Vec::new();
     for sent in sent {
-        talkers.extend(tokio::time::timeout(DEADLINE, sent).await.unwrap().unwrap());
+        raw_streams.extend(tokio::time::timeout(DEADLINE, sent).await.unwrap().unwrap());
     }
     site.goes_on().await;
     let taken = site.distributor.peak_memory().saturating_sub(before);
     let all = (CONNECTIONS * ON_EACH * UNREAD) >> 20;
     assert!(taken < 100, "{taken} MiB, and all of them have sent {all} MiB");
     assert!(turned_away(&site, "receiving").await > 0);
-    drop(talkers);
+    drop(raw_streams);
     site.goes_on().await;
 }

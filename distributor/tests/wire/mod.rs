@@ -1,7 +1,7 @@
 //! HTTP/2 for what no client of this project would say.
 
 pub(crate) mod raw;
-pub(crate) mod talker;
+pub(crate) mod raw_stream;
 
 pub(crate) const DELTA: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";

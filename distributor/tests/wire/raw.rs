@@ -23,13 +23,13 @@ pub(crate) async fn connect(address: &str) -> TcpStream {
 }
 
 /// The reason that a server gave for its hanging up, in all that it said.
-pub(crate) fn farewell(mut said: &[u8]) -> Option<u32> {
-    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = said {
+pub(crate) fn goaway_error(mut bytes: &[u8]) -> Option<u32> {
+    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
         let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
         if *kind == GOAWAY {
             return Some(u32::from_be_bytes(rest.get(4..8)?.try_into().ok()?));
         }
-        said = rest.get(length..)?;
+        bytes = rest.get(length..)?;
     }
     None
 }
@@ -59,7 +59,7 @@ pub(crate) fn cancel(stream: u32) -> Vec<u8> {
 }
 
 /// A gRPC message.
-pub(crate) fn say(stream: u32, message: &impl Message) -> Vec<u8> {
+pub(crate) fn message_frame(stream: u32, message: &impl Message) -> Vec<u8> {
     let message = message.encode_to_vec();
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     frame(DATA, 0, stream, &[&[0], &length[..], &message].concat())

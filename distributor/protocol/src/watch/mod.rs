@@ -342,7 +342,7 @@ impl Watch {
         self.end_search();
     }
 
-    pub(crate) fn aim(&mut self, target: &Arc<View>) {
+    pub(crate) fn set_target(&mut self, target: &Arc<View>) {
         self.target = target.clone();
     }
 

@@ -41,8 +41,8 @@ impl Watch {
             Some(error) => {
                 self.confirmed.take_if(|confirmed| *confirmed >= head);
                 let sent = match flight {
-                    Some(flight) => self.take_sent(flight),
-                    None => self.take_back(reply_number),
+                    Some(flight) => self.drain_sent(flight),
+                    None => self.revert_presumed(reply_number),
                 };
                 self.reject(error, sent)
             }
@@ -107,7 +107,7 @@ impl Watch {
         content.as_ref().is_some_and(|resource| !self.kind.may_be_shown(resource))
     }
 
-    fn take_sent(&mut self, flight: Flight) -> Vec<(Arc<str>, Content)> {
+    fn drain_sent(&mut self, flight: Flight) -> Vec<(Arc<str>, Content)> {
         let mut sent = Vec::new();
         for name in flight.names {
             let Some(exception) = self.exceptions.get_mut(&name) else { continue };
@@ -118,7 +118,7 @@ impl Watch {
     }
 
     /// The client was presumed to hold this and does not.
-    fn take_back(&mut self, reply_number: ReplyNumber) -> Vec<(Arc<str>, Content)> {
+    fn revert_presumed(&mut self, reply_number: ReplyNumber) -> Vec<(Arc<str>, Content)> {
         let mut sent = Vec::new();
         for (name, exception) in &mut self.exceptions {
             let presumed =

@@ -82,10 +82,10 @@ impl Talk {
             _ => {
                 let message: Bytes = input.message(self.protocol, &self.nonces).into();
                 let Ok((request, _)) = Request::scan(self.protocol, message) else { return false };
-                let asked = self.session.holds_other(&request);
+                let outcome = self.session.holds_other(&request);
                 match self.session.on_request(self.now, &request) {
                     Ok(output) => {
-                        assert!(asked.is_ok(), "one says what the other says");
+                        assert!(outcome.is_ok(), "one says what the other says");
                         output
                     }
                     Err(_) => return false,
@@ -120,19 +120,19 @@ impl Talk {
         let count = reply.resources.len();
         let names: BTreeSet<_> = reply.resources.iter().map(|resource| &resource.name).collect();
         assert_eq!(names.len(), count, "no name twice");
-        let said = match self.protocol {
+        let decoded = match self.protocol {
             Protocol::Delta => {
-                let said = DeltaDiscoveryResponse::decode(bytes).unwrap();
-                assert_eq!(said.removed_resources.len(), reply.removed.len());
+                let decoded = DeltaDiscoveryResponse::decode(bytes).unwrap();
+                assert_eq!(decoded.removed_resources.len(), reply.removed.len());
                 assert!(reply.removed.iter().all(|name| !names.contains(name)));
-                (said.nonce, said.resources.len())
+                (decoded.nonce, decoded.resources.len())
             }
             Protocol::StateOfTheWorld => {
-                let said = DiscoveryResponse::decode(bytes).unwrap();
-                (said.nonce, said.resources.len())
+                let decoded = DiscoveryResponse::decode(bytes).unwrap();
+                (decoded.nonce, decoded.resources.len())
             }
         };
-        assert_eq!(said, (reply.nonce.clone(), count));
+        assert_eq!(decoded, (reply.nonce.clone(), count));
     }
 }
 

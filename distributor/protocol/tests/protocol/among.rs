@@ -49,13 +49,13 @@ fn act() -> impl Strategy<Value = Act> {
 struct Client {
     stream: Stream,
     inbox: VecDeque<Reply>,
-    told: Vec<Reply>,
+    received: Vec<Reply>,
 }
 
 impl Client {
     fn new(transitions: &Arc<TransitionCache>, protocol: Protocol, view: &Arc<View>) -> Self {
         let stream = Stream::among(transitions.clone(), protocol, view.clone());
-        Self { stream, inbox: VecDeque::new(), told: Vec::new() }
+        Self { stream, inbox: VecDeque::new(), received: Vec::new() }
     }
 
     fn act(&mut self, act: Act, transitions: &Arc<TransitionCache>, newest: &Arc<View>) {
@@ -93,7 +93,7 @@ impl Client {
             }
         };
         self.inbox.extend(replies.iter().cloned());
-        self.told.extend(replies);
+        self.received.extend(replies);
     }
 }
 
@@ -126,7 +126,7 @@ proptest! {
                 }
             }
             for (one, other) in together.iter().zip(&alone) {
-                prop_assert_eq!(&one.told, &other.told);
+                prop_assert_eq!(&one.received, &other.received);
                 prop_assert_eq!(&one.stream.events, &other.stream.events);
                 let (one, other) = (&one.stream.session, &other.stream.session);
                 prop_assert_eq!(one.wake_at(), other.wake_at());
@@ -140,10 +140,10 @@ proptest! {
 fn connect(transitions: &Arc<TransitionCache>, view: &Arc<View>) -> (Stream, Vec<Reply>) {
     let mut stream = Stream::among(transitions.clone(), Delta, view.clone());
     let clusters = stream.ask(Cluster, &[]);
-    let mut told = stream.settle(clusters);
+    let mut received = stream.settle(clusters);
     let endpoints = stream.ask(Endpoints, &["a", "b"]);
-    told.extend(stream.settle(endpoints));
-    (stream, told)
+    received.extend(stream.settle(endpoints));
+    (stream, received)
 }
 
 /// One after the other, and nobody is left where the next begins: what the first was told is what all are told.

@@ -33,7 +33,7 @@ struct Client {
     freed: bool,
     inbox: VecDeque<Reply>,
     held: BTreeMap<ResourceType, BTreeMap<String, Arc<Resource>>>,
-    asked: BTreeMap<ResourceType, BTreeSet<String>>,
+    subscribed: BTreeMap<ResourceType, BTreeSet<String>>,
     /// What this client refused on this stream and at which view, until it takes something else of that name.
     rejected: BTreeMap<(ResourceType, String, String), u64>,
     /// All that it ever refused on this stream: a skipped view may have hidden that the name was gone meanwhile.
@@ -80,7 +80,7 @@ impl Client {
             freed: false,
             inbox: VecDeque::new(),
             held: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            subscribed: BTreeMap::new(),
             rejected: BTreeMap::new(),
             refused: BTreeSet::new(),
             doubtful: BTreeSet::new(),
@@ -125,7 +125,11 @@ impl Client {
             }
             Act::AskAgain(n) => {
                 let name = format!("c{n}");
-                if self.asked.get(&Endpoints).is_some_and(|asked| asked.contains(&name)) {
+                if self
+                    .subscribed
+                    .get(&Endpoints)
+                    .is_some_and(|subscribed| subscribed.contains(&name))
+                {
                     let replies = self.stream.ask(Endpoints, &[&name]);
                     self.receive(replies);
                 }
@@ -163,15 +167,15 @@ impl Client {
         let versions = self.stream.accepted_versions();
         self.stream = Stream::new(self.stream.protocol, view);
         for kind in SERVED {
-            let asked: Vec<_> =
-                self.asked.get(&kind).into_iter().flatten().map(String::as_str).collect();
+            let subscribed: Vec<_> =
+                self.subscribed.get(&kind).into_iter().flatten().map(String::as_str).collect();
             let held = self.held.get(&kind).into_iter().flatten();
             let held: Vec<_> =
                 held.map(|(name, resource)| (name.as_str(), resource.version.as_str())).collect();
             let whole = kind == Cluster || (kind == Listener && self.listening);
-            if whole || !asked.is_empty() {
+            if whole || !subscribed.is_empty() {
                 let version = versions.get(&kind).map_or("", String::as_str);
-                let replies = self.stream.resume(kind, &asked, &held, version);
+                let replies = self.stream.resume(kind, &subscribed, &held, version);
                 self.receive(replies);
             }
         }
@@ -224,9 +228,9 @@ impl Client {
             let gone =
                 before.keys().filter(|name| whole && !names(&reply).contains(&name.as_str()));
             // With others around it, nobody can tell yet which one is to blame, and all may come again.
-            let told = new.len() + reply.removed.len() + gone.count();
+            let count = new.len() + reply.removed.len() + gone.count();
             // To a server that presumed something, more may have been in it.
-            let alone = told == 1 && !self.freed;
+            let alone = count == 1 && !self.freed;
             self.reject(&reply, new.iter().filter(|_| alone));
             if self.freed {
                 self.rejected.retain(|(kind, name, _), _| {
@@ -271,11 +275,12 @@ impl Client {
             held.retain(|name, _| names(reply).contains(&name.as_str()));
         }
         // "The client will silently ignore any supplied resources that were not explicitly requested."
-        let asked = self.asked.get(&reply.kind);
-        let asked = |resource: &Resource| {
-            whole || asked.is_some_and(|asked| asked.contains(&*resource.name))
+        let subscribed = self.subscribed.get(&reply.kind);
+        let subscribed = |resource: &Resource| {
+            whole || subscribed.is_some_and(|subscribed| subscribed.contains(&*resource.name))
         };
-        for resource in reply.resources.iter().filter(|resource| takes(resource) && asked(resource))
+        for resource in
+            reply.resources.iter().filter(|resource| takes(resource) && subscribed(resource))
         {
             held.insert(resource.name.to_string(), resource.clone());
             self.rejected
@@ -298,9 +303,9 @@ impl Client {
             [(Endpoints, clusters), (ExtensionConfig, extension_configs), (Route, routes)]
         {
             let needed: BTreeSet<String> = needed;
-            let asked = self.asked.insert(kind, needed.clone()).unwrap_or_default();
-            let more: Vec<_> = needed.difference(&asked).map(String::as_str).collect();
-            let fewer: Vec<_> = asked.difference(&needed).map(String::as_str).collect();
+            let subscribed = self.subscribed.insert(kind, needed.clone()).unwrap_or_default();
+            let more: Vec<_> = needed.difference(&subscribed).map(String::as_str).collect();
+            let fewer: Vec<_> = subscribed.difference(&needed).map(String::as_str).collect();
             if !fewer.is_empty() {
                 let held = self.held.entry(kind).or_default();
                 held.retain(|name, _| !fewer.contains(&name.as_str()));
@@ -318,7 +323,7 @@ impl Client {
         }
         let endpoints = self.held.get(&Endpoints);
         let warm = |cluster| endpoints.is_some_and(|held| held.contains_key(cluster));
-        if !self.listening && self.asked.get(&Endpoints).into_iter().flatten().all(warm) {
+        if !self.listening && self.subscribed.get(&Endpoints).into_iter().flatten().all(warm) {
             self.listen();
         }
     }
@@ -422,8 +427,9 @@ impl Client {
         let untold = self.lenient && self.names_culprits;
         for ((kind, name), resource) in &wanted {
             let whole = matches!(kind, Cluster | Listener);
-            let asked = self.asked.get(kind).is_some_and(|asked| asked.contains(name));
-            if untold || (!whole && (!asked || self.lenient)) {
+            let subscribed =
+                self.subscribed.get(kind).is_some_and(|subscribed| subscribed.contains(name));
+            if untold || (!whole && (!subscribed || self.lenient)) {
                 continue;
             }
             let refused = (*kind, name.clone(), resource.version.to_string());

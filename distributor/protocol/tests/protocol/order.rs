@@ -351,9 +351,9 @@ fn row_12_an_extension_config_is_never_removed_from_a_client() {
         let again = view(3, &[(ExtensionConfig, "x", "1"), (ExtensionConfig, "later", "1")]);
         let replies = stream.view(&again);
         let seen = stream.settle(replies);
-        let told = seen.iter().filter(|reply| reply.kind == ExtensionConfig);
-        let told: Vec<_> = told.flat_map(content).collect();
-        assert_eq!(told, [("later", "1"), ("x", "1")]);
+        let received = seen.iter().filter(|reply| reply.kind == ExtensionConfig);
+        let received: Vec<_> = received.flat_map(content).collect();
+        assert_eq!(received, [("later", "1"), ("x", "1")]);
     }
 }
 

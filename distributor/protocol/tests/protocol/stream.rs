@@ -173,13 +173,13 @@ impl Stream {
 
     pub(crate) fn view(&mut self, view: &Arc<View>) -> Vec<Reply> {
         let output = self.session.on_view(self.now, view);
-        self.take(output)
+        self.record(output)
     }
 
     pub(crate) fn wait(&mut self, time: Duration) -> Vec<Reply> {
         self.now += time;
         let output = self.session.on_clock(self.now);
-        self.take(output)
+        self.record(output)
     }
 
     /// Acknowledges what comes until nothing comes, and gives it in order.
@@ -235,10 +235,10 @@ impl Stream {
     ) -> Result<Vec<Reply>, RequestError> {
         let request = Request::new(type_url, nonce, error, subscription_request);
         let output = self.session.on_request(self.now, &request)?;
-        Ok(self.take(output))
+        Ok(self.record(output))
     }
 
-    fn take(&mut self, output: Output) -> Vec<Reply> {
+    fn record(&mut self, output: Output) -> Vec<Reply> {
         self.events.extend(output.event);
         output.replies
     }

@@ -15,17 +15,17 @@ async fn hung_up_on(stream: TcpStream, mut next: impl FnMut() -> Vec<u8>) -> Opt
         let _ = answers.read_to_end(&mut all).await;
         all
     });
-    let mut said = 0;
-    while said < ENOUGH {
+    let mut sent_bytes = 0;
+    while sent_bytes < ENOUGH {
         let more: Vec<u8> = (0..100).flat_map(|_| next()).collect();
         let sent = tokio::time::timeout(DEADLINE, stream.write_all(&more)).await;
         match sent.expect("the server reads or hangs up") {
-            Ok(()) => said += more.len(),
+            Ok(()) => sent_bytes += more.len(),
             Err(_) => break,
         }
     }
-    assert!(said < ENOUGH, "it goes on reading");
-    raw::farewell(&tokio::time::timeout(DEADLINE, reading).await.unwrap().unwrap())
+    assert!(sent_bytes < ENOUGH, "it goes on reading");
+    raw::goaway_error(&tokio::time::timeout(DEADLINE, reading).await.unwrap().unwrap())
 }
 
 /// ENHANCE_YOUR_CALM.

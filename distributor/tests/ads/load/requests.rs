@@ -1,6 +1,6 @@
 use super::*;
 use crate::errors::request;
-use crate::wire::talker::{Talker, framed};
+use crate::wire::raw_stream::{RawStream, framed};
 use bytes::Bytes;
 use heliograph_client::{Options, Protocol};
 use heliograph_envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
@@ -19,12 +19,12 @@ fn stale() -> DeltaDiscoveryRequest {
 
 /// A stream that acknowledges without an end, and as fast as it is read.
 async fn flood(world: &World) -> JoinHandle<Result<(), h2::Error>> {
-    let mut talker = Talker::open(&world.server).await;
-    talker.say(framed(&request(fleet().as_str())).into()).await.unwrap();
+    let mut raw_stream = RawStream::open(&world.server).await;
+    raw_stream.send(framed(&request(fleet().as_str())).into()).await.unwrap();
     let words: Bytes = framed(&stale()).repeat(1000).into();
     tokio::spawn(async move {
         loop {
-            talker.say(words.clone()).await?;
+            raw_stream.send(words.clone()).await?;
         }
     })
 }
@@ -75,7 +75,7 @@ async fn thousands_of_names_one_by_one_are_not_slowed() {
     let count = 2000;
     let all: Vec<_> = (0..count).map(|n| endpoints(&format!("name-{n}"))).collect();
     world.publish(&[gateway("blue"), all].concat()).await;
-    let mut talker = Talker::open(&world.server).await;
+    let mut raw_stream = RawStream::open(&world.server).await;
     let ask = |n: usize| DeltaDiscoveryRequest {
         node: request(fleet().as_str()).node.filter(|_| n == 0),
         type_url: ResourceType::Endpoints.type_url().to_owned(),
@@ -83,14 +83,14 @@ async fn thousands_of_names_one_by_one_are_not_slowed() {
         ..Default::default()
     };
     for n in 0..count {
-        talker.say(framed(&ask(n)).into()).await.unwrap();
+        raw_stream.send(framed(&ask(n)).into()).await.unwrap();
     }
     let answers = "heliograph_distributor_responses_total{type=\"endpoints\"}";
     assert!(comes_true(|| world.metric(answers) > 0).await);
     // What is asked meanwhile is answered together with the next acknowledgement. That all of it was read is told by the
     // last of it: an answer to what is asked in vain at the end.
     let vain = DeltaDiscoveryRequest { type_url: "of nobody".into(), ..ask(1) };
-    talker.say(framed(&vain).into()).await.unwrap();
+    raw_stream.send(framed(&vain).into()).await.unwrap();
     let read = "heliograph_distributor_unknown_types_total";
     assert!(comes_true(|| world.metric(read) == 1).await);
     assert_eq!(slowed(&world), 0);
@@ -108,11 +108,11 @@ async fn names_one_by_one_beside_very_many_are_slowed_sooner() {
         resource_names_subscribe: names,
         ..request(fleet().as_str())
     };
-    let mut talker = Talker::open(&world.server).await;
+    let mut raw_stream = RawStream::open(&world.server).await;
     let many = (0..10 << 12).map(|n| format!("name-{n}")).collect();
-    talker.say(framed(&ask(many)).into()).await.unwrap();
+    raw_stream.send(framed(&ask(many)).into()).await.unwrap();
     for n in 0..8 {
-        talker.say(framed(&ask(vec![format!("another-{n}")])).into()).await.unwrap();
+        raw_stream.send(framed(&ask(vec![format!("another-{n}")])).into()).await.unwrap();
     }
     assert!(comes_true(|| slowed(&world) == 1).await);
 }
@@ -122,11 +122,12 @@ async fn a_large_request_for_a_fleet_that_is_not_published_does_not_wait_for_lon
     let world = world(|_| {}).await;
     let names = (0..10_000).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();
     let large = DeltaDiscoveryRequest { resource_names_subscribe: names, ..request("not/there") };
-    let mut talker = Talker::open(&world.server).await;
-    talker.say(framed(&large).into()).await.unwrap();
-    let told = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap().unwrap_err();
-    assert_eq!(told.code(), Code::Unavailable);
-    assert!(told.message().contains("not published"), "{told}");
+    let mut raw_stream = RawStream::open(&world.server).await;
+    raw_stream.send(framed(&large).into()).await.unwrap();
+    let status =
+        tokio::time::timeout(DEADLINE, raw_stream.receive_once()).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(status.message().contains("not published"), "{status}");
 }
 
 #[tokio::test]
@@ -174,11 +175,12 @@ async fn a_large_request_for_a_fleet_that_is_retired_does_not_wait_for_long() {
     let names = (0..10_000).map(|n| format!("a-name-that-is-rather-long-{n}")).collect();
     let large = request(fleet().as_str());
     let large = DeltaDiscoveryRequest { resource_names_subscribe: names, ..large };
-    let mut talker = Talker::open(&world.server).await;
-    talker.say(framed(&large).into()).await.unwrap();
-    let told = tokio::time::timeout(DEADLINE, talker.hear_once()).await.unwrap().unwrap_err();
-    assert_eq!(told.code(), Code::Unavailable);
-    assert!(told.message().contains("not published"), "{told}");
+    let mut raw_stream = RawStream::open(&world.server).await;
+    raw_stream.send(framed(&large).into()).await.unwrap();
+    let status =
+        tokio::time::timeout(DEADLINE, raw_stream.receive_once()).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(status.message().contains("not published"), "{status}");
     // Who waits while it comes back is served.
     let waiting = world.client(Protocol::Delta);
     assert!(comes_true(|| kept(&world) > 0).await);
@@ -193,19 +195,19 @@ async fn requests_that_wait_for_a_fleet_are_counted() {
     let names = (0..1000).map(|n| format!("a-name-that-is-rather-long-{n:020}")).collect();
     let waiting = DeltaDiscoveryRequest { resource_names_subscribe: names, ..request("not/there") };
     let waiting: Bytes = framed(&waiting).into();
-    let mut talkers = Vec::new();
+    let mut raw_streams = Vec::new();
     // 50 KB each.
     for number in 1..3 {
-        let mut talker = Talker::open(&world.server).await;
-        talker.say(waiting.clone()).await.unwrap();
-        talkers.push(talker);
+        let mut raw_stream = RawStream::open(&world.server).await;
+        raw_stream.send(waiting.clone()).await.unwrap();
+        raw_streams.push(raw_stream);
         assert!(comes_true(|| kept(&world) > number * 45_000).await);
     }
-    let mut third = Talker::open(&world.server).await;
-    third.say(waiting).await.unwrap();
-    let told = tokio::time::timeout(DEADLINE, third.hear_once()).await.unwrap().unwrap_err();
-    assert_eq!(told.code(), Code::ResourceExhausted);
-    assert!(told.message().contains("--subscription-memory-per-identity"), "{told}");
+    let mut third = RawStream::open(&world.server).await;
+    third.send(waiting).await.unwrap();
+    let status = tokio::time::timeout(DEADLINE, third.receive_once()).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("--subscription-memory-per-identity"), "{status}");
     assert_eq!(turned_away(&world, "identity_memory"), 1);
     // Envoys ask for little before they have something.
     let options = Options::new(world.server.clone(), Protocol::Delta, "not/there");
@@ -213,7 +215,7 @@ async fn requests_that_wait_for_a_fleet_are_counted() {
     let before = kept(&world);
     assert!(comes_true(|| kept(&world) > before).await);
     assert!(kept(&world) < before + 200);
-    drop((talkers, envoy));
+    drop((raw_streams, envoy));
     assert!(comes_true(|| kept(&world) == 0).await);
 }
 
@@ -234,8 +236,8 @@ async fn names_that_no_fleet_has_are_counted_and_refused_beyond_a_bound() {
         let client = world.client(Protocol::Delta);
         warm(&client).await;
         assert_eq!(kept(&world), 0);
-        let mut told = Vec::new();
-        let mut talkers = Vec::new();
+        let mut statuses = Vec::new();
+        let mut raw_streams = Vec::new();
         for number in 0..3 {
             let names = (0..2000).map(|n| format!("{number}-{n}")).collect();
             let ask = DeltaDiscoveryRequest {
@@ -243,26 +245,26 @@ async fn names_that_no_fleet_has_are_counted_and_refused_beyond_a_bound() {
                 resource_names_subscribe: names,
                 ..request(fleet().as_str())
             };
-            let mut talker = Talker::open(&world.server).await;
-            talker.say(framed(&ask).into()).await.unwrap();
+            let mut raw_stream = RawStream::open(&world.server).await;
+            raw_stream.send(framed(&ask).into()).await.unwrap();
             // 600 KB for each, which stay because it does not answer.
             match number {
                 0 => {
                     assert!(comes_true(|| kept(&world) > 500_000).await);
-                    talkers.push(talker);
+                    raw_streams.push(raw_stream);
                 }
-                _ => told.push(talker.hear_once().await.unwrap_err()),
+                _ => statuses.push(raw_stream.receive_once().await.unwrap_err()),
             }
         }
-        for told in told {
-            assert_eq!(told.code(), Code::ResourceExhausted);
-            assert!(told.message().contains(flag), "{told}");
+        for status in statuses {
+            assert_eq!(status.code(), Code::ResourceExhausted);
+            assert!(status.message().contains(flag), "{status}");
         }
         assert_eq!(turned_away(&world, reason), 2);
         // Those who ask for what there is are served.
         warm(&world.client(Protocol::StateOfTheWorld)).await;
         assert_eq!(client.state().ended, None);
-        drop(talkers);
+        drop(raw_streams);
         assert!(comes_true(|| kept(&world) == 0).await);
     }
 }

@@ -21,7 +21,7 @@ async fn large_world(size: usize) -> World {
 /// Sends the first request of a client, which does not read the answer by itself.
 async fn ask(world: &World) -> TcpStream {
     let mut stream = raw::connect(&world.server).await;
-    let first = raw::say(1, &request(fleet().as_str()));
+    let first = raw::message_frame(1, &request(fleet().as_str()));
     stream.write_all(&[raw::open(1), first].concat()).await.unwrap();
     stream
 }
@@ -55,7 +55,7 @@ async fn a_client_that_does_not_read_is_given_up() {
     // Its windows are as wide as they can be, so that only its socket is full.
     let settings = [&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4][..], &0x7fff_ffff_u32.to_be_bytes()];
     let update = [&[0, 0, 4, 8, 0, 0, 0, 0, 0][..], &0x7fff_0000_u32.to_be_bytes()];
-    let first = raw::say(1, &request(fleet().as_str()));
+    let first = raw::message_frame(1, &request(fleet().as_str()));
     let all = [settings.concat(), update.concat(), raw::open(1), first].concat();
     deaf.write_all(&all).await.unwrap();
     assert!(comes_true(|| ended(&world, "slow_reader") == 1).await);

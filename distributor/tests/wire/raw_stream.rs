@@ -1,4 +1,4 @@
-//! A stream that says what no client of this project would, and keeps to the rules of HTTP/2.
+//! A stream that sends what no client of this project would, and keeps to the rules of HTTP/2.
 
 use super::DELTA;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tonic::Status;
 
-pub(crate) struct Talker {
+pub(crate) struct RawStream {
     requests: SendStream<Bytes>,
     answers: ResponseFuture,
 }
@@ -53,7 +53,7 @@ pub(crate) fn framed(message: &impl Message) -> Vec<u8> {
     [&[0], &length[..], &message].concat()
 }
 
-impl Talker {
+impl RawStream {
     /// A stream of its own connection.
     pub(crate) async fn open(address: &str) -> Self {
         Self::open_on(connect(address).await).await.unwrap()
@@ -88,20 +88,20 @@ impl Talker {
         Ok(Self { requests, answers })
     }
 
-    /// Says it as the windows have room for it. An error once the stream has ended.
-    pub(crate) async fn say(&mut self, mut words: Bytes) -> Result<(), h2::Error> {
-        while !words.is_empty() {
-            self.requests.reserve_capacity(words.len());
+    /// Sends it as the windows have room for it. An error once the stream has ended.
+    pub(crate) async fn send(&mut self, mut bytes: Bytes) -> Result<(), h2::Error> {
+        while !bytes.is_empty() {
+            self.requests.reserve_capacity(bytes.len());
             let room = poll_fn(|context| self.requests.poll_capacity(context)).await;
             let room = room.ok_or(h2::Reason::STREAM_CLOSED)??;
-            self.requests.send_data(words.split_to(room.min(words.len())), false)?;
+            self.requests.send_data(bytes.split_to(room.min(bytes.len())), false)?;
         }
         Ok(())
     }
 
-    /// Waits for the server's first words, good or bad.
-    pub(crate) async fn hear_once(self) -> Result<(), Status> {
-        let (_requests, mut answers) = self.hear().await?;
+    /// Waits for the first answer of the server, good or bad.
+    pub(crate) async fn receive_once(self) -> Result<(), Status> {
+        let (_requests, mut answers) = self.receive().await?;
         match answers.data().await {
             Some(Ok(_)) => Ok(()),
             Some(Err(error)) => Err(Status::unavailable(error.to_string())),
@@ -115,12 +115,12 @@ impl Talker {
 
     /// Waits for the first piece of an answer. No more of it is read for as long as what is returned lives.
     pub(crate) async fn answered(self) -> (SendStream<Bytes>, RecvStream) {
-        let (requests, mut answers) = self.hear().await.unwrap();
+        let (requests, mut answers) = self.receive().await.unwrap();
         answers.data().await.unwrap().unwrap();
         (requests, answers)
     }
 
-    async fn hear(self) -> Result<(SendStream<Bytes>, RecvStream), Status> {
+    async fn receive(self) -> Result<(SendStream<Bytes>, RecvStream), Status> {
         let answer = self.answers.await.map_err(|error| Status::unavailable(error.to_string()))?;
         if let Some(status) = Status::from_header_map(answer.headers()) {
             return Err(status);

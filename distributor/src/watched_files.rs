@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use zeroize::Zeroizing;
 
-/// A value that is made of files and follows them, without a restart. Files that are no longer good change nothing.
-pub(crate) struct Followed<T> {
+/// A value that is read from files, and read again when they change, without a restart. Files that are no longer good change
+/// nothing.
+pub(crate) struct WatchedFiles<T> {
     /// For people: "the access rules".
     what: &'static str,
     paths: Vec<PathBuf>,
@@ -54,7 +55,7 @@ struct FileChecks {
 /// A large CA bundle has a quarter of it.
 const LARGEST: u64 = 1 << 20;
 
-impl<T> Followed<T> {
+impl<T> WatchedFiles<T> {
     pub(crate) fn open(
         what: &'static str,
         paths: Vec<PathBuf>,
@@ -160,9 +161,9 @@ mod tests {
     use tempfile::TempDir;
 
     /// Two numbers that must be the same, as a certificate and its key must fit.
-    fn pair(folder: &TempDir) -> Result<Followed<u32>, FileError> {
+    fn pair(folder: &TempDir) -> Result<WatchedFiles<u32>, FileError> {
         let paths = vec![folder.path().join("one"), folder.path().join("two")];
-        Followed::open("the pair", paths, |contents| {
+        WatchedFiles::open("the pair", paths, |contents| {
             let number =
                 |content: &Content| content.text()?.parse().map_err(|_| content.wrong("no number"));
             let (one, two): (u32, u32) = (number(&contents[0])?, number(&contents[1])?);
@@ -180,11 +181,11 @@ mod tests {
         let folder = TempDir::new().unwrap();
         assert!(matches!(pair(&folder), Err(FileError::Unreadable { .. })));
         write(&folder, "1", "1");
-        let followed = pair(&folder).unwrap();
-        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Same, 1));
+        let watched = pair(&folder).unwrap();
+        assert_eq!((watched.refresh(), *watched.current()), (RefreshOutcome::Same, 1));
         write(&folder, "2", "2");
-        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Changed, 2));
-        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Same, 2));
+        assert_eq!((watched.refresh(), *watched.current()), (RefreshOutcome::Changed, 2));
+        assert_eq!((watched.refresh(), *watched.current()), (RefreshOutcome::Same, 2));
     }
 
     /// As Kubernetes does it: the files are links through a folder that is a link, and the latter is swapped.
@@ -200,35 +201,35 @@ mod tests {
         symlink("1", at("data")).unwrap();
         symlink("data/one", at("one")).unwrap();
         symlink("data/two", at("two")).unwrap();
-        let followed = pair(&folder).unwrap();
+        let watched = pair(&folder).unwrap();
         symlink("2", at("swap")).unwrap();
         fs::rename(at("swap"), at("data")).unwrap();
         fs::remove_dir_all(at("1")).unwrap();
-        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Changed, 2));
+        assert_eq!((watched.refresh(), *watched.current()), (RefreshOutcome::Changed, 2));
     }
 
     #[test]
     fn bad_files_leave_what_was_good() {
         let folder = TempDir::new().unwrap();
         write(&folder, "1", "1");
-        let followed = pair(&folder).unwrap();
+        let watched = pair(&folder).unwrap();
         write(&folder, "2", "1");
-        assert_eq!(followed.refresh(), RefreshOutcome::Same, "they may be just being swapped");
-        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Bad, 1));
+        assert_eq!(watched.refresh(), RefreshOutcome::Same, "they may be just being swapped");
+        assert_eq!((watched.refresh(), *watched.current()), (RefreshOutcome::Bad, 1));
         write(&folder, "x", &"9".repeat(LARGEST as usize + 1));
         assert_eq!(
-            (followed.refresh(), followed.refresh()),
+            (watched.refresh(), watched.refresh()),
             (RefreshOutcome::Same, RefreshOutcome::Bad)
         );
         fs::remove_file(folder.path().join("two")).unwrap();
         assert_eq!(
-            (followed.refresh(), followed.refresh()),
+            (watched.refresh(), watched.refresh()),
             (RefreshOutcome::Same, RefreshOutcome::Bad)
         );
-        assert_eq!(*followed.current(), 1);
+        assert_eq!(*watched.current(), 1);
         write(&folder, "1", "1");
-        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Same, 1));
+        assert_eq!((watched.refresh(), *watched.current()), (RefreshOutcome::Same, 1));
         write(&folder, "3", "3");
-        assert_eq!((followed.refresh(), *followed.current()), (RefreshOutcome::Changed, 3));
+        assert_eq!((watched.refresh(), *watched.current()), (RefreshOutcome::Changed, 3));
     }
 }
