@@ -8,7 +8,7 @@ use crate::log_limit::FleetLimits;
 use crate::metrics::Metrics;
 use crate::pages;
 use crate::server::{AdmissionControl, Rebalancer, Server, ServerSecurity, Shared};
-use heliograph_shared::admin::{Guard, Pages, Readiness};
+use heliograph_shared::admin::{Pages, Readiness, ReadinessToken};
 use heliograph_shared::net::{self, BindError};
 use heliograph_store::{DistributorStore, Subscription};
 use prometheus::Registry;
@@ -84,7 +84,7 @@ pub struct Bound {
     rebalancer: Rebalancer,
     replica: String,
     readiness: Readiness,
-    synced: Guard,
+    synced: ReadinessToken,
 }
 
 /// Everything that can be refused is refused here.
@@ -118,7 +118,7 @@ pub async fn build(
     let rate = args.load.rebalance_rate;
     let rebalancer =
         Rebalancer::new(store.replicas.clone(), admission_control.clone(), &replica, rate);
-    let synced = readiness.guard("snapshots");
+    let synced = readiness.token("snapshots");
     let readiness = readiness.clone();
     Ok(Bound {
         listener,
@@ -212,7 +212,7 @@ impl Bound {
 async fn unready(readiness: Readiness, stop: CancellationToken) -> Infallible {
     stop.cancelled().await;
     // Never done.
-    let _leaving = readiness.guard("shutdown");
+    let _leaving = readiness.token("shutdown");
     std::future::pending().await
 }
 

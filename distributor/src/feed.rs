@@ -11,7 +11,7 @@ use crate::comparison::Comparison;
 use crate::metrics::{LoadReason, Metrics};
 use crate::view::{Classes, Views};
 use heliograph_distributor_protocol::{Encodings, TransitionCache, TransitionCacheBudget};
-use heliograph_shared::admin::Guard;
+use heliograph_shared::admin::ReadinessToken;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use heliograph_store::{Record, Subscription, Update};
 use prometheus::IntCounter;
@@ -99,7 +99,7 @@ impl Feed {
     pub(crate) async fn run(
         mut self,
         mut updates: Subscription,
-        synced: Guard,
+        synced: ReadinessToken,
         metrics: Metrics,
     ) -> Infallible {
         let mut synced = Some(synced);
@@ -125,7 +125,7 @@ impl Feed {
                             self.budget.forget(&fleet);
                             self.retire(&fleet);
                         }
-                        Update::Synced => synced.take().map_or((), Guard::done),
+                        Update::Synced => synced.take().map_or((), ReadinessToken::done),
                     }
                     // A newer snapshot may heal what was rejected.
                     self.answers.notify_one();

@@ -76,7 +76,7 @@ impl Program {
         tracing::info!(%xds, admin = %admin_address, "serving");
         let served = cache.clone();
         let pages = Pages::new(registry, readiness).logging(logging);
-        let pages = pages.note(move || served.served().map(|it| it.to_string()));
+        let pages = pages.ready_note(move || served.served().map(|it| it.to_string()));
         let pages = distributor.add_pages(pages);
         let mut tasks = Tasks::new(stop.clone()).with_longer_end(distributor.drain_time());
         // The port says that this replica is not ready for as long as it drains.

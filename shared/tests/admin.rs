@@ -58,7 +58,7 @@ async fn ask(address: SocketAddr, method: &str, path: &str) -> (u16, String, Str
 #[tokio::test]
 async fn readyz_names_what_is_awaited_and_then_agrees() {
     let readiness = Readiness::new();
-    let (feed, xds) = (readiness.guard("first snapshot"), readiness.guard("xDS port"));
+    let (feed, xds) = (readiness.token("first snapshot"), readiness.token("xDS port"));
     let admin = start(readiness).await;
     let (status, _, body) = fetch(admin.address, "/readyz").await;
     assert_eq!((status, &*body), (503, "not ready, awaiting: first snapshot, xDS port\n"));

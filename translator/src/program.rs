@@ -134,7 +134,7 @@ impl Program {
         let admin = admin::bind(self.admin.admin_address).await?;
 
         // The fence of a term comes with it; without an election the store finds one above all it has seen.
-        let guard = readiness.guard(source.awaited());
+        let guard = readiness.token(source.awaited());
         let translator =
             Translator::new(store.clone(), None, metrics, guard).with_limits(self.limits.limits());
         let report = translator.report();

@@ -16,7 +16,7 @@ use crate::standby::{Remembered, Standby};
 use heliograph_gateway::objects::{Kind, ObjectKey};
 use heliograph_gateway::status::Status;
 use heliograph_gateway::{Event, Limits, Outcome, World};
-use heliograph_shared::admin::Guard;
+use heliograph_shared::admin::ReadinessToken;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Record, TranslatorStore};
 use log::{tell_decision, tell_pins, tell_wrong};
@@ -54,7 +54,7 @@ pub struct Translator {
     /// When it was last decided what is left out.
     isolated: Option<Instant>,
     /// Done once every fleet is out, or once there is nothing to do but stand by.
-    unready: Option<Guard>,
+    unready: Option<ReadinessToken>,
     /// Whether statuses of objects tell what is wrong with them, so that the log need not.
     has_statuses: bool,
 }
@@ -74,7 +74,7 @@ impl Translator {
         store: TranslatorStore,
         fence: Option<u128>,
         metrics: TranslatorMetrics,
-        unready: Guard,
+        unready: ReadinessToken,
     ) -> Self {
         Self {
             store,

@@ -181,7 +181,7 @@ impl Site {
         let metrics = Metrics::register(&Registry::new()).unwrap();
         let feed = feed.within(Budget::new(1, Duration::ZERO));
         let updates = Subscription::choosing(store.clone());
-        tokio::spawn(feed.run(updates, readiness.guard("snapshots"), metrics));
+        tokio::spawn(feed.run(updates, readiness.token("snapshots"), metrics));
         readiness.ready().await;
         Self { store, fleets, head: None }
     }

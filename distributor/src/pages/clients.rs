@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use futures::{Stream, stream};
 use heliograph_distributor_protocol::{ClientState, Progress, Protocol};
-use heliograph_shared::admin::Asked;
+use heliograph_shared::admin::QueryParams;
 use heliograph_shared::table::columns;
 use heliograph_snapshot::{FleetName, Head, ResourceType};
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ const MOST: usize = 1000;
 const BATCH: usize = 256;
 
 pub(super) fn page(fleets: Fleets, clients: Clients) -> MethodRouter {
-    get(async move |Asked(query): Asked<Query>| respond(&fleets, &clients, query).await)
+    get(async move |QueryParams(query): QueryParams<Query>| respond(&fleets, &clients, query).await)
 }
 
 async fn respond(fleets: &Fleets, clients: &Clients, query: Query) -> Result<Response, PageError> {

@@ -6,7 +6,7 @@ use axum::extract::Path;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use heliograph_envoy::{Any, json::to_json};
-use heliograph_shared::admin::Asked;
+use heliograph_shared::admin::QueryParams;
 use heliograph_snapshot::{FleetName, Resource, ResourceType, Snapshot, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -90,11 +90,14 @@ const BATCH: usize = 256;
 pub(super) fn page(fleets: Fleets, clients: Clients) -> MethodRouter {
     // One at a time: text of a large snapshot takes time and memory, which are for proxies.
     let turn = Arc::new(Semaphore::new(1));
-    get(async move |Path((namespace, name)): Path<(String, String)>, Asked(query): Asked<Query>| {
-        let _turn = turn.acquire().await;
-        let fleet = FleetName::new(&namespace, &name);
-        respond(&fleets, &clients, fleet, query).await
-    })
+    get(
+        async move |Path((namespace, name)): Path<(String, String)>,
+                    QueryParams(query): QueryParams<Query>| {
+            let _turn = turn.acquire().await;
+            let fleet = FleetName::new(&namespace, &name);
+            respond(&fleets, &clients, fleet, query).await
+        },
+    )
 }
 
 async fn respond(

@@ -87,7 +87,7 @@ async fn start(args: &Args, logging: Logging) -> anyhow::Result<Tasks> {
     let metrics = TranslatorMetrics::register(&registry)?;
     let translating = TranslatorStore::new(store.clone());
     let acks = translating.feedback.clone();
-    let guard = readiness.guard("translation");
+    let guard = readiness.token("translation");
     let translator =
         Translator::new(translating, None, metrics, guard).with_limits(args.limits.limits());
     let report = translator.report();

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use envoy::Envoy;
 use heliograph_gateway::infra::Infra;
 use heliograph_model::InfraPort;
-use heliograph_shared::admin::{Guard, Readiness};
+use heliograph_shared::admin::{Readiness, ReadinessToken};
 use heliograph_snapshot::FleetName;
 use heliograph_translator::Report;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,7 @@ impl Envoys {
         stop: CancellationToken,
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send + 'static> {
         let readiness = readiness.clone();
-        let unready = readiness.guard("envoys");
+        let unready = readiness.token("envoys");
         let (done, outcome) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("envoys".to_owned()).spawn(move || {
@@ -84,7 +84,7 @@ impl Envoys {
         self,
         mut report: watch::Receiver<Report>,
         readiness: &Readiness,
-        unready: Guard,
+        unready: ReadinessToken,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         let mut unready = Some(unready);
@@ -129,14 +129,14 @@ impl Envoys {
                     });
                     continue;
                 }
-                let guard = unready.as_ref().map(|_| readiness.guard("envoys"));
+                let token = unready.as_ref().map(|_| readiness.token("envoys"));
                 let (sender, receiver) = watch::channel(infra);
                 let stop = stop.child_token();
-                tasks.spawn(self.station(&fleet).keep(receiver, guard, stop.clone()));
+                tasks.spawn(self.station(&fleet).keep(receiver, token, stop.clone()));
                 running.insert(fleet, Running { infra: sender, stop });
             }
-            if let Some(guard) = unready.take() {
-                guard.done();
+            if let Some(token) = unready.take() {
+                token.done();
             }
         }
         // Each stops its Envoy, which takes a bounded time.
@@ -161,7 +161,7 @@ impl Station {
     async fn keep(
         self,
         mut infra: watch::Receiver<Arc<Infra>>,
-        mut unready: Option<Guard>,
+        mut unready: Option<ReadinessToken>,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
         let mut pause = FIRST_PAUSE;
@@ -174,8 +174,8 @@ impl Station {
             };
             let Some(status) = ended else {
                 // Nobody waits for an Envoy that is not wanted any more.
-                if let Some(guard) = unready.take() {
-                    guard.done();
+                if let Some(token) = unready.take() {
+                    token.done();
                 }
                 envoy.stop().await;
                 return Ok(());
@@ -201,15 +201,15 @@ impl Station {
         &self,
         envoy: &mut Envoy,
         infra: &mut watch::Receiver<Arc<Infra>>,
-        unready: &mut Option<Guard>,
+        unready: &mut Option<ReadinessToken>,
     ) -> anyhow::Result<std::process::ExitStatus> {
         let live = envoy.live(LATE, &self.fleet);
         tokio::select! {
             ended = envoy.ended() => return Ok(ended?),
             () = live => {}
         }
-        if let Some(guard) = unready.take() {
-            guard.done();
+        if let Some(token) = unready.take() {
+            token.done();
         }
         loop {
             let ports = infra.borrow_and_update().ports.clone();

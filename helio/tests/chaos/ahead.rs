@@ -22,7 +22,7 @@ async fn a_proxy_that_is_ahead_of_its_replica_is_not_sent_back(site: Site) {
         }
         let streams = || world.replicas[1].metric("heliograph_distributor_streams");
         comes_true("they are connected", || streams() == 8.0).await;
-        world.replicas[1].way.mend();
+        world.replicas[1].way.repair();
         world.settle().await;
         // Home again.
         let home = world.replicas[0].server.clone();

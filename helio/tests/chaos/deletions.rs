@@ -25,7 +25,7 @@ async fn a_deletion_that_is_lost_with_redis_and_the_leader_is_written_again(site
     world.way.cut();
     site.empty().await;
     drop(world.succeed().await);
-    world.replicas[0].way.mend();
+    world.replicas[0].way.repair();
     world.replicas[0].until_knows(&guest, false).await;
     assert_eq!(world.log.responses(None), responses, "no Envoy is sent anything");
     world.churn(3);

@@ -56,7 +56,7 @@ async fn plant(site: &Site, world: &mut World, value: &[u8], head: Head, reason:
         refused(world).iter().zip(&before).all(|(now, before)| now > before)
     })
     .await;
-    world.way.mend();
+    world.way.repair();
     comes_true("the leader replaces it", || world.log.newest(&fleet("edge")) > newest).await;
     assert_eq!(world.log.responses(None), responses, "no Envoy is sent anything");
     world.settle().await;

@@ -58,10 +58,10 @@ impl Leader {
     {
         let store = recorded.inner.clone();
         let metrics = TranslatorMetrics::register(&registry).unwrap();
-        let guard = Readiness::new().guard("translation");
+        let token = Readiness::new().token("translation");
         let recorded = TranslatorStore::new(Arc::new(recorded));
         let feedback = recorded.feedback.clone();
-        let translator = Translator::new(recorded, fence, metrics, guard);
+        let translator = Translator::new(recorded, fence, metrics, token);
         let reports = AckReader::new(feedback, &translator);
         let (inputs, receiver) = mpsc::channel(INPUTS);
         let (running, stop) = (run(translator, receiver), CancellationToken::new());

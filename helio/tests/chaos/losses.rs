@@ -49,7 +49,7 @@ async fn a_redis_that_went_back_takes_nobody_with_it(site: Site) {
     let lost = newest(&world);
     assert!(lost.iter().zip(&old).all(|(lost, old)| lost > old));
     let responses = world.log.responses(None);
-    // Not mended before everybody has looked. The shards of a Cluster go back one after the other, and who looked before
+    // Not repaired before everybody has looked. The shards of a Cluster go back one after the other, and who looked before
     // a fleet's shard did has no reason to look again: a late doorbell makes them.
     world.way.cut();
     site.go_back().await;
@@ -66,7 +66,7 @@ async fn a_redis_that_went_back_takes_nobody_with_it(site: Site) {
     };
     let all = tokio::time::timeout(DEADLINE, ringing).await;
     assert!(all.is_ok(), "not in time: every replica and its reader refuse to go back");
-    world.way.mend();
+    world.way.repair();
     comes_true("the leader repairs it", || {
         let now = newest(&world);
         now.iter().zip(&lost).all(|(now, lost)| now > lost)
@@ -123,7 +123,7 @@ async fn spoil(site: &Site, world: &mut World, harm: Harm) {
     }
 
     let before = world.replicas[0].metric(DAMAGED);
-    world.replicas[0].way.mend();
+    world.replicas[0].way.repair();
     comes_true("it is counted", || world.replicas[0].metric(DAMAGED) >= before + 2.0).await;
     world.add_envoys(0);
     let own = world.envoys.split_off(world.envoys.len() - 4);
@@ -138,7 +138,7 @@ async fn spoil(site: &Site, world: &mut World, harm: Harm) {
         assert!(tables.all(|table| !marked(&table.body, mark)), "{} has it", envoy.name);
     }
     drop(own);
-    world.way.mend();
+    world.way.repair();
 
     if harm == Harm::Garbage {
         // The next master has the same.

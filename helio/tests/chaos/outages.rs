@@ -34,7 +34,7 @@ async fn a_leader_that_is_cut_off_publishes_each_change_once(site: Site) {
     let first = failures();
     comes_true("it was tried several times", || failures() >= first + 3.0).await;
     site.fail_over().await;
-    world.way.mend();
+    world.way.repair();
     world.settle().await;
     assert_once_each(&world, before);
     assert_eq!(repairs(&world), repaired);
@@ -92,7 +92,7 @@ async fn replicas_that_are_cut_off_serve_what_they_have(site: Site) {
     }
     assert_eq!(world.lost_streams(), lost, "no stream was dropped");
     assert!(world.replicas.iter().all(|replica| replica.is_ready()));
-    world.replicas.iter().for_each(|replica| replica.way.mend());
+    world.replicas.iter().for_each(|replica| replica.way.repair());
     comes_true("the gauge shows it", || {
         world.replicas.iter().all(|replica| replica.metric(STALENESS) < 3.0)
     })
@@ -113,10 +113,10 @@ async fn an_idle_subscriber_catches_up_after_a_long_outage(site: Site) {
     site.fail_over().await;
     let mark = world.mark();
     comes_true("it is published", || world.leader.metric(PENDING) == 0.0).await;
-    let mended = Stopwatch::start();
-    world.replicas.iter().for_each(|replica| replica.way.mend());
+    let repaired = Stopwatch::start();
+    world.replicas.iter().for_each(|replica| replica.way.repair());
     world.until_marked(&[0, 1, 2], mark).await;
-    assert!(mended.elapsed() < SOON, "{:?}", mended.elapsed());
+    assert!(repaired.elapsed() < SOON, "{:?}", repaired.elapsed());
     world.end().await;
 }
 
@@ -146,7 +146,7 @@ async fn a_redis_that_takes_no_writes_harms_no_reader_and_recovers(site: Site) {
 
     site.break_disks().await;
     until_writes_fail(&site, &mut world).await;
-    site.mend_disks().await;
+    site.repair_disks().await;
     world.settle().await;
 
     site.forbid_writes("edge").await;

@@ -5,7 +5,7 @@ use heliograph_checker::{Content, Event, Outcome};
 use heliograph_snapshot::{Address, FleetName, Head, Section, Snapshot};
 use heliograph_store::redis::RedisStore;
 use heliograph_store::{
-    AckReport, Claim, Cleaned, FeedbackReader, Inspection, Inspector, Loaded, PinOrder,
+    AckReport, ClaimedTerm, Cleaned, FeedbackReader, Inspection, Inspector, Loaded, PinOrder,
     Publication, Published, Reader, Record, Retirement, StoreError, StoreFuture, Watch, Writer,
 };
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ impl Recorded {
 }
 
 impl Writer for Recorded {
-    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, ClaimedTerm> {
         self.inner.claim(fence)
     }
 

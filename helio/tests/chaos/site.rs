@@ -198,10 +198,10 @@ impl Site {
         }
     }
 
-    pub(crate) async fn mend_disks(&self) {
+    pub(crate) async fn repair_disks(&self) {
         for server in self.servers() {
             if server.is_disk_broken() {
-                server.mend_disk().await;
+                server.repair_disk().await;
             }
         }
     }

@@ -81,13 +81,13 @@ async fn storm(seed: u64) {
         println!("{:?}: {changes} changes, {fault:?}", started.elapsed());
         world.churn(changes);
         strike(fault, &mut world, &mut server, &mut random).await;
-        // Sometimes long enough for a fault to be noticed, sometimes for it to be mended.
+        // Sometimes long enough for a fault to be noticed, sometimes for it to be repaired.
         let mark = world.mark();
         let replica = &world.replicas[random.usize(0..world.replicas.len())];
         let patience = Duration::from_millis(random.u64(20..1000));
         let _ = timeout(patience, replica.until_read(&world.fleets(), mark)).await;
     }
-    mend(&world);
+    repair(&world);
     world.end().await;
 }
 
@@ -112,11 +112,11 @@ async fn strike(fault: Fault, world: &mut World, server: &mut Server, random: &m
             let protocol = [Protocol::Delta, Protocol::StateOfTheWorld][envoy / 2 % 2];
             world.add_envoy(replica, GATEWAYS[envoy % 2], protocol);
         }
-        Fault::Mend => mend(world),
+        Fault::Mend => repair(world),
     }
 }
 
-fn mend(world: &World) {
-    world.way.mend();
-    world.replicas.iter().for_each(|replica| replica.way.mend());
+fn repair(world: &World) {
+    world.way.repair();
+    world.replicas.iter().for_each(|replica| replica.way.repair());
 }

@@ -48,7 +48,7 @@ async fn an_upgrade_and_the_way_back_take_nobody_back(site: Site) {
     assert_eq!(world.log.responses(None), responses, "all keep what they have");
 
     let (former, former_way) = world.succeed().await;
-    former_way.mend();
+    former_way.repair();
     let reason = former.until_ended().await;
     assert!(reason.contains("a newer term has begun"), "{reason}");
     world.churn(5);

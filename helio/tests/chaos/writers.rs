@@ -29,7 +29,7 @@ async fn a_writer_that_was_paused_before_its_commit_is_refused(site: Site) {
     site.fail_over().await;
     world.settle().await;
     let before = published_by(&world, own);
-    paused_way.mend();
+    paused_way.repair();
     let reason = paused.until_ended().await;
     assert!(reason.contains("a newer term has begun"), "{reason}");
     assert_eq!(published_by(&world, own), before, "nothing of the paused one's was taken");

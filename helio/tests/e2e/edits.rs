@@ -59,7 +59,7 @@ async fn edits_take_effect_within_a_second_and_no_request_fails() {
     .unwrap();
     assert_eq!(answer(port, "/").await, "blue web.test /");
     write(&helio.directory(), "route.yaml", &route(&[("/", "green")]));
-    until("the file is mended", || async { answer(port, "/").await == "green web.test /" })
+    until("the file is repaired", || async { answer(port, "/").await == "green web.test /" })
         .await
         .unwrap();
 

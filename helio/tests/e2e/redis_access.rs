@@ -1,11 +1,11 @@
-//! No Redis, a wrong password, a wrong authority: said in one line, tried again, and gone once it is mended.
+//! No Redis, a wrong password, a wrong authority: said in one line, tried again, and gone once it is repaired.
 
 use crate::redis_site::{LOADED, Program, Site};
 use crate::servers::{Certificates, Server, until};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// How soon the programs do their work once the fault is mended. They try again every two seconds at least.
+/// How soon the programs do their work once the fault is repaired. They try again every two seconds at least.
 const RECOVERY: Duration = Duration::from_secs(10);
 /// How often a program asks for something in vain before its log is looked at: a line for each time would show.
 const TRIES: f64 = 10.0;
@@ -85,12 +85,12 @@ fn assert_said_once(program: &Program, fault: &str) {
 }
 
 async fn recover([translator, distributor]: [Program; 2], fault: &str) {
-    let mended = Instant::now();
+    let repaired = Instant::now();
     for program in [&translator, &distributor] {
         program.until_ready().await;
     }
     until("the fleet is served", async || distributor.page("/fleets").await.contains(LOADED)).await;
-    let took = mended.elapsed();
+    let took = repaired.elapsed();
     assert!(took < RECOVERY, "it took {took:?}");
     for program in [&translator, &distributor] {
         assert_said_once(program, fault);

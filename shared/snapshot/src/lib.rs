@@ -17,4 +17,6 @@ pub use head::{Head, InvalidHead};
 pub use resource::{Address, InvalidVersion, Resource, Version};
 pub use section::{Internal, Section};
 pub use snapshot::{Change, Snapshot};
-pub use tree::{Assembly, Difference, Entry, Fresh, Malformed, Missing, Part, Sound, Tree};
+pub use tree::{
+    Additions, Assembly, Difference, Entry, Malformed, Missing, Part, Tree, VerifiedPart,
+};

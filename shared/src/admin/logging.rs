@@ -1,4 +1,4 @@
-use super::Asked;
+use super::QueryParams;
 use crate::duration;
 use crate::telemetry::Logging;
 use axum::http::StatusCode;
@@ -8,23 +8,23 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wish {
+struct LevelRequest {
     level: Option<String>,
     r#for: Option<String>,
 }
 
 pub(super) fn page(logging: Logging) -> MethodRouter {
-    let told = logging.clone();
-    get(async move || format!("{told}\n"))
-        .put(async move |Asked(wish): Asked<Wish>| set(&logging, &wish))
+    let shown = logging.clone();
+    get(async move || format!("{shown}\n"))
+        .put(async move |QueryParams(request): QueryParams<LevelRequest>| set(&logging, &request))
 }
 
-fn set(logging: &Logging, wish: &Wish) -> Response {
+fn set(logging: &Logging, request: &LevelRequest) -> Response {
     let refused = |why: String| (StatusCode::BAD_REQUEST, why + "\n").into_response();
-    let Some(level) = &wish.level else {
+    let Some(level) = &request.level else {
         return refused("say which: PUT /logging?level=debug, for a time with &for=10m".to_owned());
     };
-    let time = match wish.r#for.as_deref().map(duration::parse).transpose() {
+    let time = match request.r#for.as_deref().map(duration::parse).transpose() {
         Ok(time) => time,
         Err(error) => return refused(format!("for: {error}")),
     };

@@ -1,14 +1,14 @@
 //! The admin port of every program: is it alive, is it ready, what does it count.
 
-mod asked;
 mod connections;
 mod host;
 mod logging;
+mod query;
 mod readiness;
 mod server;
 
-pub use asked::Asked;
-pub use readiness::{Guard, Readiness};
+pub use query::QueryParams;
+pub use readiness::{Readiness, ReadinessToken};
 
 use crate::net::{self, BindError};
 use crate::table::columns;
@@ -44,14 +44,14 @@ pub struct AdminArgs {
 pub struct Pages {
     registry: Registry,
     readiness: Readiness,
-    note: Note,
+    note: ReadyNote,
     added: Router,
     /// Path and purpose, for the page at `/`.
     index: Vec<(&'static str, &'static str)>,
 }
 
-/// What there is to say of a program that is ready, if anything.
-type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+/// The line that `/readyz` adds when the program is ready, if any.
+type ReadyNote = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// An admin port that listens and does not answer yet.
 #[derive(Debug)]
@@ -84,9 +84,9 @@ impl Pages {
         self.page("/logging", purpose, logging::page(logging))
     }
 
-    /// What `/readyz` says besides, on the line after "ready".
+    /// Adds a line after "ready" to the answer of `/readyz`.
     #[must_use]
-    pub fn note(self, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+    pub fn ready_note(self, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         Self { note: Arc::new(note), ..self }
     }
 
@@ -145,8 +145,8 @@ async fn nothing(uri: Uri) -> (StatusCode, String) {
 }
 
 async fn not_so(method: Method, uri: Uri) -> (StatusCode, String) {
-    let said = format!("{} does not take {method}: / says what it takes\n", uri.path());
-    (StatusCode::METHOD_NOT_ALLOWED, said)
+    let message = format!("{} does not take {method}: / says what it takes\n", uri.path());
+    (StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
 /// `/snapshot/NAMESPACE/NAME` for `/snapshot/{namespace}/{name}`.
@@ -156,7 +156,7 @@ fn shown(path: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-async fn readyz(State((readiness, note)): State<(Readiness, Note)>) -> Response {
+async fn readyz(State((readiness, note)): State<(Readiness, ReadyNote)>) -> Response {
     let awaited = readiness.awaited();
     if awaited.is_empty() {
         return note()

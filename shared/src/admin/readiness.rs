@@ -1,20 +1,20 @@
 use std::collections::BTreeMap;
 use tokio::sync::watch;
 
-/// Whether a program can do its work: once every [`Guard`] is done, for good.
+/// Whether a program can do its work: once every [`ReadinessToken`] is done, for good.
 ///
-/// Take the guards before the admin port is served; a program that awaits nothing is ready.
+/// Take the tokens before the admin port is served; a program that awaits nothing is ready.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
-    /// How many guards of each name are left.
+    /// How many tokens of each name are left.
     awaited: watch::Sender<BTreeMap<&'static str, usize>>,
 }
 
-/// Something the program must do first. One that is dropped and not [`Guard::done`] stays awaited: whoever held it has
+/// Something the program must do first. One that is dropped and not [`ReadinessToken::done`] stays awaited: whoever held it has
 /// failed, and a program that fails must not look ready on its way out.
 #[derive(Debug)]
-#[must_use = "a guard that is dropped is awaited for ever"]
-pub struct Guard {
+#[must_use = "a token that is dropped is awaited for ever"]
+pub struct ReadinessToken {
     name: &'static str,
     awaited: watch::Sender<BTreeMap<&'static str, usize>>,
 }
@@ -24,10 +24,10 @@ impl Readiness {
         Self::default()
     }
 
-    /// Holds readiness back until the guard is done. `name` tells people what is awaited.
-    pub fn guard(&self, name: &'static str) -> Guard {
+    /// Holds readiness back until the token is done. `name` tells people what is awaited.
+    pub fn token(&self, name: &'static str) -> ReadinessToken {
         self.awaited.send_modify(|awaited| *awaited.entry(name).or_default() += 1);
-        Guard { name, awaited: self.awaited.clone() }
+        ReadinessToken { name, awaited: self.awaited.clone() }
     }
 
     /// The names of what is still awaited, in order. Empty means ready.
@@ -46,7 +46,7 @@ impl Readiness {
     }
 }
 
-impl Guard {
+impl ReadinessToken {
     pub fn done(self) {
         self.awaited.send_modify(|awaited| {
             if let Some(left) = awaited.get_mut(self.name) {
@@ -65,13 +65,13 @@ mod tests {
     use futures::FutureExt;
 
     #[test]
-    fn ready_once_every_guard_is_done() {
+    fn ready_once_every_token_is_done() {
         let readiness = Readiness::new();
         let (feed, first, second) =
-            (readiness.guard("feed"), readiness.guard("xds"), readiness.guard("xds"));
+            (readiness.token("feed"), readiness.token("xds"), readiness.token("xds"));
         assert_eq!(readiness.awaited(), ["feed", "xds"]);
         first.done();
-        assert_eq!(readiness.awaited(), ["feed", "xds"], "one of two guards is left");
+        assert_eq!(readiness.awaited(), ["feed", "xds"], "one of two tokens is left");
         second.done();
         assert_eq!(readiness.awaited(), ["feed"]);
         assert!(!readiness.is_ready());
@@ -80,19 +80,19 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_whose_holder_failed_stays_awaited() {
+    fn a_token_whose_holder_failed_stays_awaited() {
         let readiness = Readiness::new();
-        drop(readiness.guard("feed"));
+        drop(readiness.token("feed"));
         assert_eq!(readiness.awaited(), ["feed"]);
     }
 
     #[tokio::test]
     async fn readiness_can_be_waited_for() {
         let readiness = Readiness::new();
-        let guard = readiness.guard("feed");
+        let token = readiness.token("feed");
         let mut wait = Box::pin(readiness.ready());
         assert!((&mut wait).now_or_never().is_none());
-        tokio::spawn(async move { guard.done() });
+        tokio::spawn(async move { token.done() });
         tokio::time::timeout(std::time::Duration::from_secs(10), wait).await.unwrap();
     }
 }

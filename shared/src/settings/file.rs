@@ -135,8 +135,8 @@ pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
         .action(ArgAction::Set)
         .num_args(1)
         .value_parser(key.parser.clone());
-    let asked = Command::new("check").no_binary_name(true).arg(flag);
-    let Err(error) = asked.try_get_matches_from([format!("--value={value}")]) else {
+    let check = Command::new("check").no_binary_name(true).arg(flag);
+    let Err(error) = check.try_get_matches_from([format!("--value={value}")]) else {
         return Ok(());
     };
     let reason = match (error.kind(), error.get(ContextKind::ValidValue), error.source()) {

@@ -74,19 +74,19 @@ pub fn parse<T: Parser>(
 ) -> Result<Parsed<T>, SettingsError> {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
     let command = keys::with_switch_values(keys::without_empty_variables(T::command()));
-    let asked = Asked::of(command.clone(), &args)?;
-    let keys = keys::known(&command, &asked.commands);
-    let file = match asked.config {
+    let command_line = CommandLine::of(command.clone(), &args)?;
+    let keys = keys::known(&command, &command_line.commands);
+    let file = match command_line.config {
         Some(path) => File::load(path, &keys)?,
         None => File::default(),
     };
 
     // A value of the file becomes the default of its flag: clap lets variables and flags win over it.
-    let mut command = keys::with_defaults(command, &asked.commands, &file);
+    let mut command = keys::with_defaults(command, &command_line.commands, &file);
     let matches = command.try_get_matches_from_mut(&args);
     let matches = matches.map_err(|error| blame_variable(error, &keys, &args))?;
     let settings = T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
-    if asked.print_config {
+    if command_line.print_config {
         return Ok(Parsed::Print(print::effective(&keys, &matches, &file)));
     }
     Ok(Parsed::Run(settings))
@@ -110,15 +110,15 @@ pub fn parse_or_exit<T: Parser>() -> T {
     }
 }
 
-/// What must be known of the command line before the file can be read.
-struct Asked {
+/// The part of the command line that is needed before the settings file can be read.
+struct CommandLine {
     config: Option<PathBuf>,
     print_config: bool,
     /// The subcommands that were called, outermost first.
     commands: Vec<String>,
 }
 
-impl Asked {
+impl CommandLine {
     fn of(command: Command, args: &[OsString]) -> Result<Self, clap::Error> {
         // Flags may be missing here that the file will give, so what is wrong is found the second time.
         let matches = command.ignore_errors(true).try_get_matches_from(args)?;

@@ -16,9 +16,9 @@ pub(super) struct Footprint {
 /// In which the kernel tells times, on every machine that we build for.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What is told of a process, as far as it can be read.
+/// What the kernel reports about a process, as far as it can be read.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct ProcessStats {
     cpu_seconds: Option<f64>,
     memory_bytes: Option<i64>,
     most_files: Option<i64>,
@@ -49,18 +49,18 @@ impl Footprint {
 
     fn read(&self) {
         let text = |name: &str| fs::read_to_string(format!("/proc/{name}")).unwrap_or_default();
-        let told = Told::read(
+        let stats = ProcessStats::read(
             &text("self/stat"),
             &text("self/status"),
             &text("self/limits"),
             &text("stat"),
         );
         // Two who ask at once may both add: what is then too much, the next one does not add.
-        let more = told.cpu_seconds.unwrap_or_default() - self.cpu.get();
+        let more = stats.cpu_seconds.unwrap_or_default() - self.cpu.get();
         self.cpu.inc_by(more.max(0.0));
-        told.memory_bytes.into_iter().for_each(|bytes| self.memory.set(bytes));
-        told.most_files.into_iter().for_each(|count| self.most_files.set(count));
-        told.started.into_iter().for_each(|at| self.started.set(at));
+        stats.memory_bytes.into_iter().for_each(|bytes| self.memory.set(bytes));
+        stats.most_files.into_iter().for_each(|count| self.most_files.set(count));
+        stats.started.into_iter().for_each(|at| self.started.set(at));
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
             // The look itself is one of them.
             let count = open.count().saturating_sub(1);
@@ -80,7 +80,7 @@ impl Collector for Footprint {
     }
 }
 
-impl Told {
+impl ProcessStats {
     /// From the kernel's files of these names.
     fn read(stat: &str, status: &str, limits: &str, machine: &str) -> Self {
         // The second field is the program's name in parentheses, and may itself have spaces and parentheses; user time is
@@ -116,19 +116,19 @@ mod tests {
         let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
         let limits = "Max processes             100   100   processes\n\
                       Max open files            1024                 20000                files\n";
-        let told = Told::read(stat, status, limits, "cpu 1 2 3\nbtime 1000\n");
-        let expected = Told {
+        let stats = ProcessStats::read(stat, status, limits, "cpu 1 2 3\nbtime 1000\n");
+        let expected = ProcessStats {
             cpu_seconds: Some(3.0),
             memory_bytes: Some(1 << 20),
             most_files: Some(1024),
             started: Some(1012.0),
         };
-        assert_eq!(told, expected);
-        assert_eq!(Told::read("42 (short) S 1", "", "", ""), Told::default());
+        assert_eq!(stats, expected);
+        assert_eq!(ProcessStats::read("42 (short) S 1", "", "", ""), ProcessStats::default());
     }
 
     #[test]
-    fn this_process_is_told_of() {
+    fn this_process_is_measured() {
         let process = Footprint::new().unwrap();
         let families = process.collect();
         assert_eq!(families.len(), process.desc().len());

@@ -11,7 +11,7 @@ use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snaps
 use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::{Link, RedisArgs, RedisSettings};
 use heliograph_store::redis::{RedisOptions, RedisStore};
-use heliograph_store::{Claim, Notice, PinState, Publication, Reader, Record, Watch, Writer};
+use heliograph_store::{ClaimedTerm, Notice, PinState, Publication, Reader, Record, Watch, Writer};
 use prometheus::Registry;
 use prost::Message;
 use redis::aio::MultiplexedConnection;
@@ -169,7 +169,7 @@ async fn unchanged(server: &Server, keys: &Path) {
     );
 }
 
-async fn publish_fleets(store: &RedisStore, claim: &Claim) -> Vec<Arc<Snapshot>> {
+async fn publish_fleets(store: &RedisStore, claim: &ClaimedTerm) -> Vec<Arc<Snapshot>> {
     let mut snapshots = Vec::new();
     for number in 0..FLEETS {
         let fleet = FleetName::new("bench", &format!("fleet-{number}"));
@@ -189,7 +189,7 @@ async fn publish_fleets(store: &RedisStore, claim: &Claim) -> Vec<Arc<Snapshot>>
 struct Ours {
     store: RedisStore,
     watch: Box<dyn Watch>,
-    claim: Claim,
+    claim: ClaimedTerm,
     published: Option<Arc<Snapshot>>,
     applied: Option<Arc<Snapshot>>,
     record: Option<Arc<Record>>,
@@ -347,7 +347,7 @@ async fn commands(server: &Server) -> u64 {
 }
 
 async fn stat(server: &Server, field: &str) -> u64 {
-    server.told(&["INFO", "stats"], field).await.unwrap().parse().unwrap()
+    server.field(&["INFO", "stats"], field).await.unwrap().parse().unwrap()
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

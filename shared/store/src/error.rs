@@ -20,7 +20,7 @@ pub enum StoreError {
     /// The store is out of memory. The same may succeed once the garbage collection has deleted what nothing leads to.
     #[error("{0}")]
     Full(String),
-    /// What the store holds of a fleet cannot be used: missing, damaged or forged. Written again whole, it is mended: a
+    /// What the store holds of a fleet cannot be used: missing, damaged or forged. Written again whole, it is repaired: a
     /// newer snapshot alone writes only what changed.
     #[error("{fleet}: {reason}")]
     Damaged { fleet: FleetName, reason: String },

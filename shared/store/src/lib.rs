@@ -35,6 +35,6 @@ pub use roles::{
 };
 pub use subscription::{Subscription, Update};
 pub use values::{
-    Claim, Cleaned, Inspection, Loaded, Notice, Publication, Published, Record, Retirement, State,
-    Term,
+    ClaimedTerm, Cleaned, Inspection, Loaded, Notice, Publication, Published, Record, Retirement,
+    State, Term,
 };

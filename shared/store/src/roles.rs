@@ -4,7 +4,7 @@
 //! A store is a cache that can be rebuilt: what it loses, the translator publishes again.
 
 use crate::{
-    AckReport, Claim, Cleaned, Inspection, Loaded, Notice, PinOrder, Presence, Publication,
+    AckReport, ClaimedTerm, Cleaned, Inspection, Loaded, Notice, PinOrder, Presence, Publication,
     Published, Record, Retirement, StoreError, Term,
 };
 use futures::future::BoxFuture;
@@ -22,7 +22,7 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 pub trait Writer: Inspector {
     /// Begins a term. `fence` is the token of whatever elected the writer, refused if a newer term has begun;
     /// without an election the store finds one above all it has seen.
-    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim>;
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, ClaimedTerm>;
 
     /// Where a body that is sealed is kept, and so what its version is: a store that others can read has a key for that, so
     /// that the address reveals nothing of the content.

@@ -52,9 +52,9 @@ pub struct Term {
     pub fence: u128,
 }
 
-/// What a writer holds for one term.
+/// What a writer gets when it claims a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ClaimedTerm {
     pub term: Term,
     /// What the store holds: live fleets and retired ones.
     pub records: BTreeMap<FleetName, Arc<Record>>,

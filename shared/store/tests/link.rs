@@ -6,7 +6,7 @@ mod servers;
 
 use futures::future::join_all;
 use heliograph_store::redis::link::{
-    Heard, Link, LinkError, LinkErrorKind, Listener, RedisArgs, RedisSettings,
+    Link, LinkError, LinkErrorKind, Listener, ListenerEvent, RedisArgs, RedisSettings,
 };
 use redis::cmd;
 use servers::{Certificates, Cluster, Proxy, Sentinels, Server, until, until_found};
@@ -56,12 +56,12 @@ async fn until_refused(link: &Link, kind: LinkErrorKind) -> LinkError {
     until_found(&format!("a write fails: {kind}"), refused).await
 }
 
-async fn next(listener: &mut Listener) -> Heard {
+async fn next(listener: &mut Listener) -> ListenerEvent {
     timeout(LONG, listener.next()).await.expect("nothing is heard")
 }
 
 async fn until_subscribed(listener: &mut Listener) {
-    while next(listener).await != Heard::Subscribed {}
+    while next(listener).await != ListenerEvent::Subscribed {}
 }
 
 /// A hint may be lost, so it is given until it is heard.
@@ -70,7 +70,7 @@ async fn until_heard(listener: &mut Listener, ring: impl AsyncFn()) {
         loop {
             ring().await;
             let wait = timeout(Duration::from_millis(100), listener.next()).await;
-            if wait == Ok(Heard::Message("flash".into())) {
+            if wait == Ok(ListenerEvent::Message("flash".into())) {
                 return;
             }
         }
@@ -79,7 +79,7 @@ async fn until_heard(listener: &mut Listener, ring: impl AsyncFn()) {
 }
 
 async fn connections_made(server: &Server) -> u64 {
-    let told = server.told(&["INFO", "stats"], "total_connections_received").await;
+    let told = server.field(&["INFO", "stats"], "total_connections_received").await;
     told.unwrap().parse().unwrap()
 }
 
@@ -160,11 +160,11 @@ async fn a_cut_or_silent_network_heals() {
     set(&link, "key", "value").await.unwrap();
     proxy.cut();
     until_refused(&link, LinkErrorKind::Unavailable).await;
-    proxy.mend();
+    proxy.repair();
     until_set(&link, "key", "value").await;
     proxy.stall();
     until_refused(&link, LinkErrorKind::Unavailable).await;
-    proxy.mend();
+    proxy.repair();
     until_set(&link, "key", "value").await;
 }
 
@@ -299,7 +299,7 @@ async fn refusals_are_told_apart_and_cost_no_connection() {
     let disk = set(&any, "key", "value").await.unwrap_err();
     assert_eq!(disk.kind, LinkErrorKind::DiskFull, "{disk}");
     assert_eq!(get(&any, "key").await.unwrap().as_deref(), Some("value"));
-    server.mend_disk().await;
+    server.repair_disk().await;
     set(&any, "key", "value").await.unwrap();
     for error in [denied, full, disk] {
         assert!(!error.outcome_unknown, "{error}");
@@ -330,9 +330,9 @@ async fn a_listener_hears_and_says_when_it_may_have_missed_something() {
     let mut server = Server::start(&[]).await;
     let proxy = Proxy::start(server.port()).await;
     let mut listener = hasty_link(&proxy.url()).listen("bell");
-    assert_eq!(next(&mut listener).await, Heard::Subscribed);
+    assert_eq!(next(&mut listener).await, ListenerEvent::Subscribed);
     server.query::<u64>(&["PUBLISH", "bell", "flash"]).await.unwrap();
-    assert_eq!(next(&mut listener).await, Heard::Message("flash".into()));
+    assert_eq!(next(&mut listener).await, ListenerEvent::Message("flash".into()));
 
     server.restart().await;
     until_subscribed(&mut listener).await;
@@ -341,15 +341,15 @@ async fn a_listener_hears_and_says_when_it_may_have_missed_something() {
     let before = proxy.accepted();
     proxy.stall();
     until("the listener tries again", async || proxy.accepted() > before).await;
-    proxy.mend();
+    proxy.repair();
     until_subscribed(&mut listener).await;
 
     proxy.cut();
     until("the listener has gone", async || listeners(&server).await == 0).await;
-    proxy.mend();
+    proxy.repair();
     until_subscribed(&mut listener).await;
     server.query::<u64>(&["PUBLISH", "bell", "flash"]).await.unwrap();
-    assert_eq!(next(&mut listener).await, Heard::Message("flash".into()));
+    assert_eq!(next(&mut listener).await, ListenerEvent::Message("flash".into()));
 
     drop(listener);
     until("the listener has gone", async || listeners(&server).await == 0).await;
@@ -364,7 +364,7 @@ async fn listeners(server: &Server) -> u64 {
 async fn a_listener_that_is_not_read_holds_little_and_goes_on() {
     let server = Server::start(&[]).await;
     let mut listener = link(&server.url()).listen("bell");
-    assert_eq!(next(&mut listener).await, Heard::Subscribed);
+    assert_eq!(next(&mut listener).await, ListenerEvent::Subscribed);
     let mut connection = server.connect().await.unwrap();
     for _ in 0..100 {
         let mut many = redis::pipe();

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(Quarantined::all(&current), std::slice::from_ref(&entry));
         let served = served(&current, &Quarantined::all(&current));
         assert_eq!(served.get(kind, "default/web:80").unwrap().body, "good");
-        assert_eq!(Quarantined::all(&snapshot(kind, "mended", &entry)), []);
+        assert_eq!(Quarantined::all(&snapshot(kind, "repaired", &entry)), []);
     }
 
     #[test]

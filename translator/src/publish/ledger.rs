@@ -9,7 +9,7 @@ use super::step::Step;
 pub(super) use super::survey::{Found, Survey};
 use crate::standby::Remembered;
 use heliograph_snapshot::{Change, FleetName, Head};
-use heliograph_store::{Claim, Inspection, Loaded, PinOrder, Pinned, StoreError, Term};
+use heliograph_store::{ClaimedTerm, Inspection, Loaded, PinOrder, Pinned, StoreError, Term};
 use retention::Retention;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -218,8 +218,8 @@ impl Ledger {
     }
 
     /// The term has begun, or begun again in a store that had lost it.
-    pub(super) fn claimed(&mut self, claim: Claim) -> Result<Found, StoreError> {
-        let Claim { term, records, orders } = claim;
+    pub(super) fn claimed(&mut self, claim: ClaimedTerm) -> Result<Found, StoreError> {
+        let ClaimedTerm { term, records, orders } = claim;
         self.fence = Some(term.fence);
         self.claim = Some(term);
         self.term = self.term.max(term);

@@ -23,7 +23,7 @@ use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use crate::standby::Remembered;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, Section};
-use heliograph_store::{Claim, Inspection, Loaded, Reader, StoreError, Writer};
+use heliograph_store::{ClaimedTerm, Inspection, Loaded, Reader, StoreError, Writer};
 use ledger::{Found, Ledger, Reply, Survey, Verdict};
 use outage::Outage;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +95,7 @@ pub enum TermError {
 
 enum Done {
     Step(FleetName, Box<Step>, Result<Reply, StoreError>),
-    Claim(Result<Claim, StoreError>),
+    Claim(Result<ClaimedTerm, StoreError>),
     Inspect(Result<Inspection, StoreError>),
     Rested(FleetName),
 }

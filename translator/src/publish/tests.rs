@@ -13,7 +13,8 @@ use super::news::News;
 use super::step::Step;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
 use heliograph_store::{
-    Claim, Inspection, Loaded, PinOrder, PinState, Publication, Record, State, StoreError, Term,
+    ClaimedTerm, Inspection, Loaded, PinOrder, PinState, Publication, Record, State, StoreError,
+    Term,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,9 +86,9 @@ fn claimed(records: &[&Arc<Record>]) -> Ledger {
     ledger
 }
 
-fn claim(records: &[&Arc<Record>]) -> Claim {
+fn claim(records: &[&Arc<Record>]) -> ClaimedTerm {
     let records = records.iter().map(|record| (record.fleet.clone(), (*record).clone()));
-    Claim { term: TERM, records: records.collect(), orders: BTreeMap::new() }
+    ClaimedTerm { term: TERM, records: records.collect(), orders: BTreeMap::new() }
 }
 
 fn step(ledger: &mut Ledger) -> Step {
@@ -416,7 +417,7 @@ fn a_store_that_lost_the_term_is_claimed_again_before_it_is_written_to() {
 fn an_epoch_that_the_store_lost_is_kept() {
     let ours = Term { epoch: 3, fence: 7 };
     let mut ledger = Ledger::new(Some(7));
-    ledger.claimed(Claim { term: ours, ..claim(&[]) }).unwrap();
+    ledger.claimed(ClaimedTerm { term: ours, ..claim(&[]) }).unwrap();
     ledger.survey();
     assert_eq!(ledger.inspected(Inspection::default()), Ok(Found::default()));
     ledger.survey();

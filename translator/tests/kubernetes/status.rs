@@ -75,8 +75,8 @@ impl Stage {
     ) -> Self {
         let (registry, stop) = (Registry::new(), CancellationToken::new());
         let metrics = TranslatorMetrics::register(&registry).unwrap();
-        let guard = Readiness::new().guard("translation");
-        let translator = Translator::new(TranslatorStore::new(store.clone()), None, metrics, guard);
+        let token = Readiness::new().token("translation");
+        let translator = Translator::new(TranslatorStore::new(store.clone()), None, metrics, token);
         let (report, observed) = (translator.report(), Observed::default());
         let metrics = StatusMetrics::register(&registry).unwrap();
         let writer = StatusWriter::new(client.clone(), report.clone(), observed.clone(), metrics);

@@ -1,7 +1,8 @@
 use heliograph_snapshot::{Address, FleetName, Head, ResourceType, Section, Snapshot};
 use heliograph_store::{
-    AckReport, Claim, Cleaned, Embedded, FeedbackReader, Inspection, Inspector, Loaded, PinOrder,
-    Publication, Published, Reader, Record, Retirement, StoreError, StoreFuture, Watch, Writer,
+    AckReport, ClaimedTerm, Cleaned, Embedded, FeedbackReader, Inspection, Inspector, Loaded,
+    PinOrder, Publication, Published, Reader, Record, Retirement, StoreError, StoreFuture, Watch,
+    Writer,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -120,7 +121,7 @@ fn no_answer() -> StoreError {
 }
 
 impl Writer for Faulty {
-    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, ClaimedTerm> {
         self.state().noted.claims += 1;
         Box::pin(async move { self.reach()?.claim(fence).await })
     }

@@ -65,7 +65,7 @@ impl Term {
     fn begin(store: Arc<Faulty>, fence: u128) -> Self {
         let (readiness, registry) = (Readiness::new(), Registry::new());
         let metrics = TranslatorMetrics::register(&registry).unwrap();
-        let guard = readiness.guard("translation");
+        let guard = readiness.token("translation");
         let translator = Translator::new(TranslatorStore::new(store), Some(fence), metrics, guard);
         let (report, damage) = (translator.report(), translator.damage());
         let (inputs, receiver) = mpsc::channel(16);
@@ -253,7 +253,7 @@ async fn an_elected_one_publishes_in_its_terms_only() {
     let store = Faulty::new();
     let (readiness, registry) = (Readiness::new(), Registry::new());
     let metrics = TranslatorMetrics::register(&registry).unwrap();
-    let guard = readiness.guard("objects");
+    let guard = readiness.token("objects");
     let translator = Translator::new(TranslatorStore::new(store.clone()), None, metrics, guard);
     let (mut report, stop) = (translator.report(), CancellationToken::new());
     let (inputs, receiver) = mpsc::channel(16);

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use heliograph_snapshot::{Address, Change, FleetName, ResourceType, Section, Snapshot};
 use heliograph_store::{
-    Claim, Cleaned, Embedded, Inspection, Inspector, Loaded, Notice, PinOrder, Publication,
+    ClaimedTerm, Cleaned, Embedded, Inspection, Inspector, Loaded, Notice, PinOrder, Publication,
     Published, Reader, Record, Retirement, StoreError, StoreFuture, Term, Watch, Writer,
 };
 use std::collections::BTreeMap;
@@ -76,14 +76,14 @@ impl Liar {
 }
 
 impl Writer for Liar {
-    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, ClaimedTerm> {
         Box::pin(async move {
             let earlier = self.state().claimed;
             if let Some(fence) = earlier.filter(|_| self.lie == Lie::Forgets) {
                 self.state().inner = Arc::default();
                 self.inner().claim(earlier).await?;
                 let term = Term { epoch: 0, fence };
-                return Ok(Claim { term, records: BTreeMap::new(), orders: BTreeMap::new() });
+                return Ok(ClaimedTerm { term, records: BTreeMap::new(), orders: BTreeMap::new() });
             }
             let claim = self.inner().claim(fence).await?;
             self.state().claimed = Some(claim.term.fence);

@@ -1,4 +1,4 @@
-use super::parts::{Content, Kept, Malformed, Sound};
+use super::parts::{Content, Kept, Malformed, VerifiedPart};
 use super::{DEEPEST, FANOUT, Node, Shape, Tree};
 use crate::{Address, Resource};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ pub struct Assembly {
     /// The parts that came. A parent comes before its children.
     nodes: Vec<Arrived>,
     /// The parts that are asked for, and where they belong.
-    wanted: BTreeMap<Address, Place>,
+    wanted: BTreeMap<Address, WantedPart>,
     /// The resources whose bodies did not come with their leaves.
     missing: Vec<Missing>,
     /// How many of them have no body yet.
@@ -51,7 +51,7 @@ enum Arrived {
 
 /// Where a part belongs, and what the tree at hand has there.
 #[derive(Debug)]
-struct Place {
+struct WantedPart {
     /// A node and a slot of it. `None`: it is the root.
     parent: Option<(usize, usize)>,
     known: Option<Arc<Node>>,
@@ -70,8 +70,8 @@ impl Assembly {
             known,
         };
         if let Some(root) = root {
-            let place = Place { parent: None, known: assembly.known.root.clone(), depth: 0 };
-            assembly.root = assembly.want(root, place);
+            let part = WantedPart { parent: None, known: assembly.known.root.clone(), depth: 0 };
+            assembly.root = assembly.want(root, part);
         }
         assembly
     }
@@ -87,8 +87,11 @@ impl Assembly {
     }
 
     /// Takes a part, which leads to others or to bodies.
-    pub fn part(&mut self, Sound { address, content }: Sound) -> Result<(), Malformed> {
-        let place = self.wanted.remove(&address).ok_or(Malformed(address))?;
+    pub fn part(
+        &mut self,
+        VerifiedPart { address, content }: VerifiedPart,
+    ) -> Result<(), Malformed> {
+        let part = self.wanted.remove(&address).ok_or(Malformed(address))?;
         let index = self.nodes.len();
         match content {
             Content::Leaf(entries) => {
@@ -97,20 +100,21 @@ impl Assembly {
                     entries.map(|(at, entry)| self.resource(entry, (index, at))).collect();
                 self.nodes.push(Arrived::Leaf(address, resources));
             }
-            Content::Branch(_) if place.depth >= DEEPEST => return Err(Malformed(address)),
+            Content::Branch(_) if part.depth >= DEEPEST => return Err(Malformed(address)),
             Content::Branch(children) => {
                 let empty = Box::new([const { Child::Nothing }; FANOUT]);
                 self.nodes.push(Arrived::Branch(address, empty));
                 for (slot, child) in children.into_iter().enumerate() {
                     let Some(child) = child else { continue };
-                    let known = place.known.as_deref().and_then(|node| node.child(slot)).cloned();
+                    let known = part.known.as_deref().and_then(|node| node.child(slot)).cloned();
                     let parent = Some((index, slot));
-                    let child = self.want(child, Place { parent, known, depth: place.depth + 1 });
-                    self.place(parent, child);
+                    let child =
+                        self.want(child, WantedPart { parent, known, depth: part.depth + 1 });
+                    self.attach(parent, child);
                 }
             }
         }
-        self.place(place.parent, Child::Arrived(index));
+        self.attach(part.parent, Child::Arrived(index));
         Ok(())
     }
 
@@ -140,11 +144,11 @@ impl Assembly {
         tree.iter().cloned().collect()
     }
 
-    fn want(&mut self, address: Address, place: Place) -> Child {
-        match &place.known {
+    fn want(&mut self, address: Address, part: WantedPart) -> Child {
+        match &part.known {
             Some(known) if known.address() == address => Child::Known(known.clone()),
             _ => {
-                self.wanted.insert(address, place);
+                self.wanted.insert(address, part);
                 Child::Wanted
             }
         }
@@ -170,18 +174,18 @@ impl Assembly {
         }
     }
 
-    /// Whether the place was empty.
+    /// Whether it was missing.
     fn fill(&mut self, missing: &Missing, resource: Arc<Resource>) -> bool {
         match self.nodes.get_mut(missing.leaf) {
             Some(Arrived::Leaf(_, resources)) => match resources.get_mut(missing.entry) {
-                Some(place) => place.replace(resource).is_none(),
+                Some(entry) => entry.replace(resource).is_none(),
                 None => false,
             },
             _ => false,
         }
     }
 
-    fn place(&mut self, parent: Option<(usize, usize)>, child: Child) {
+    fn attach(&mut self, parent: Option<(usize, usize)>, child: Child) {
         match parent {
             None => self.root = child,
             Some((parent, slot)) => {

@@ -2,7 +2,7 @@ mod assembly;
 mod parts;
 
 pub use assembly::{Assembly, Missing};
-pub use parts::{Entry, Fresh, Malformed, Part, Sound};
+pub use parts::{Additions, Entry, Malformed, Part, VerifiedPart};
 
 use crate::{Address, Resource};
 use std::sync::{Arc, LazyLock, OnceLock};

@@ -20,11 +20,11 @@ pub struct Entry {
     pub body: Option<Bytes>,
 }
 
-/// A part that is what its address says, and so are the bodies in it.
+/// A part whose address was checked, and those of the bodies in it.
 ///
 /// To find that out is nearly all the work of a large load, and can be done for many parts side by side.
 #[derive(Debug)]
-pub struct Sound {
+pub struct VerifiedPart {
     pub(super) address: Address,
     pub(super) content: Content,
 }
@@ -49,7 +49,7 @@ pub struct Malformed(pub Address);
 
 /// What a tree has and another has not.
 #[derive(Debug, Default)]
-pub struct Fresh<'a> {
+pub struct Additions<'a> {
     pub leaves: Vec<(Address, &'a [Arc<Resource>])>,
     pub branches: Vec<(Address, Box<[Option<Address>; FANOUT]>)>,
     /// The resources in those leaves that the other has not.
@@ -58,7 +58,7 @@ pub struct Fresh<'a> {
 
 impl Part {
     /// Makes sure that it is what is to be found at `address`.
-    pub fn verified(self, address: Address) -> Result<Sound, Malformed> {
+    pub fn verified(self, address: Address) -> Result<VerifiedPart, Malformed> {
         if self.address() != address {
             return Err(Malformed(address));
         }
@@ -68,7 +68,7 @@ impl Part {
                 Content::Leaf(entries.into_iter().map(Entry::verified).collect::<Result<_, _>>()?)
             }
         };
-        Ok(Sound { address, content })
+        Ok(VerifiedPart { address, content })
     }
 
     /// Where it is kept, if it is what it should be.
@@ -99,14 +99,14 @@ impl Entry {
 
 impl Tree {
     /// What a store that holds `base` needs to hold this tree too, at a cost in proportion to that.
-    pub fn beyond<'a>(&'a self, base: &Tree) -> Fresh<'a> {
-        let mut fresh = Fresh::default();
-        fresh.collect(self.root.as_ref(), base.root.as_ref(), base);
-        fresh
+    pub fn beyond<'a>(&'a self, base: &Tree) -> Additions<'a> {
+        let mut additions = Additions::default();
+        additions.collect(self.root.as_ref(), base.root.as_ref(), base);
+        additions
     }
 }
 
-impl<'a> Fresh<'a> {
+impl<'a> Additions<'a> {
     fn collect(&mut self, node: Option<&'a Arc<Node>>, before: Option<&Arc<Node>>, base: &Tree) {
         let Some(found) = node else { return };
         if same(node, before) {

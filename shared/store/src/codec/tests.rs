@@ -1,5 +1,5 @@
 use super::*;
-use crate::keys::{KeyRing, Place};
+use crate::keys::{KeyRing, SealContext};
 use crate::{Dispute, FleetReport, PinState, RejectionReport, State, Voter, Voters};
 use heliograph_snapshot::{Entry, FleetName, Head, ResourceType, Version};
 use proptest::prelude::*;
@@ -118,11 +118,11 @@ const SECRET: &[u8] = b"-----BEGIN PRIVATE KEY-----";
 
 fn sealed_secret() -> (Sealed, [u8; 32]) {
     let hash = keys().sealed_hash("secret", "default/tls", SECRET);
-    (keys().seal(&place(&hash), SECRET).unwrap(), hash)
+    (keys().seal(&seal_context(&hash), SECRET).unwrap(), hash)
 }
 
-fn place(hash: &[u8; 32]) -> Place<'_> {
-    Place { fleet: "default/edge", kind: "secret", name: "default/tls", hash }
+fn seal_context(hash: &[u8; 32]) -> SealContext<'_> {
+    SealContext { fleet: "default/edge", kind: "secret", name: "default/tls", hash }
 }
 
 fn report() -> AckReport {
@@ -205,7 +205,7 @@ fn values_of_format_1() {
         panic!("a sealed body")
     };
     let (ours, hash) = sealed_secret();
-    assert_eq!(keys.open(&place(&hash), &found).unwrap(), SECRET);
+    assert_eq!(keys.open(&seal_context(&hash), &found).unwrap(), SECRET);
     assert_eq!(hex(&sealed(&ours)), hex(&stored!("format1/sealed")));
 }
 

@@ -8,9 +8,9 @@ mod table;
 use self::changes::EmbeddedWatch;
 use self::table::Table;
 use crate::{
-    AckReport, Claim, Cleaned, FeedbackReader, FeedbackSender, History, Inspection, Inspector,
-    Loaded, PinOrder, Presence, Publication, Published, Reader, Record, Replicas, Retirement,
-    StoreError, StoreFuture, Term, Watch, Writer,
+    AckReport, ClaimedTerm, Cleaned, FeedbackReader, FeedbackSender, History, Inspection,
+    Inspector, Loaded, PinOrder, Presence, Publication, Published, Reader, Record, Replicas,
+    Retirement, StoreError, StoreFuture, Term, Watch, Writer,
 };
 use heliograph_snapshot::{Address, FleetName, Section, Snapshot};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl Default for Embedded {
 }
 
 impl Writer for Embedded {
-    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, ClaimedTerm> {
         Box::pin(async move { self.table().claim(fence, unix_milliseconds()) })
     }
 

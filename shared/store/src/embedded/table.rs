@@ -1,6 +1,6 @@
 use crate::{
-    ACKS_EXPIRY, AckReport, Claim, Inspection, PRESENCE_EXPIRY, PinOrder, Presence, Publication,
-    Record, Retirement, StoreError, Term,
+    ACKS_EXPIRY, AckReport, ClaimedTerm, Inspection, PRESENCE_EXPIRY, PinOrder, Presence,
+    Publication, Record, Retirement, StoreError, Term,
 };
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use std::collections::{BTreeMap, VecDeque};
@@ -71,14 +71,18 @@ impl Table {
         self.term
     }
 
-    pub(super) fn claim(&mut self, fence: Option<u128>, now: u128) -> Result<Claim, StoreError> {
+    pub(super) fn claim(
+        &mut self,
+        fence: Option<u128>,
+        now: u128,
+    ) -> Result<ClaimedTerm, StoreError> {
         let fence = fence.unwrap_or_else(|| now.max(self.term.fence.saturating_add(1)));
         let term = Term { fence, ..self.term };
         self.admit(term)?;
         self.term = term;
         let records = self.fleets.iter();
         let records = records.map(|(fleet, entry)| (fleet.clone(), entry.record.clone())).collect();
-        Ok(Claim { term, records, orders: self.orders() })
+        Ok(ClaimedTerm { term, records, orders: self.orders() })
     }
 
     pub(super) fn adopt(&mut self, from: Term) -> Result<Term, StoreError> {

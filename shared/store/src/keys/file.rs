@@ -13,7 +13,7 @@ pub struct KeyFile {
     path: PathBuf,
     ring: RwLock<KeyRing>,
     /// What was last wrong with the file, and said.
-    said: Mutex<Option<KeyError>>,
+    last_logged: Mutex<Option<KeyError>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +58,7 @@ impl KeyFile {
                 "anybody may read the key ring: `chmod 600`, or `defaultMode: 0440` of its volume"
             );
         }
-        Ok(Self { path, ring: RwLock::new(ring), said: Mutex::new(None) })
+        Ok(Self { path, ring: RwLock::new(ring), last_logged: Mutex::new(None) })
     }
 
     /// The ring as it was last good.
@@ -67,14 +67,14 @@ impl KeyFile {
     }
 
     /// Reads the file again, and says whether the ring changed. A file that is no longer good changes nothing; that
-    /// is logged once, and returned until it is mended. To be called every second or two.
+    /// is logged once, and returned until it is repaired. To be called every second or two.
     ///
     /// The file is read each time and no stamp of it trusted: it is small, and two versions of it can have the same
     /// length within one tick of the clock.
     pub fn refresh(&self) -> Result<bool, KeyError> {
         let outcome = self.read_again();
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_news(&mut said, outcome.as_ref().err()) {
+        let mut last_logged = self.last_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_news(&mut last_logged, outcome.as_ref().err()) {
             match &outcome {
                 Err(error) => tracing::warn!(%error, "the key ring stays as it was"),
                 Ok(_) => tracing::info!(file = %self.path.display(), "the key ring is good again"),
@@ -121,10 +121,10 @@ fn is_open_to_all(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o007 != 0)
 }
 
-/// Whether it is not what was said last.
-fn is_news(said: &mut Option<KeyError>, error: Option<&KeyError>) -> bool {
-    let news = said.as_ref() != error;
-    *said = error.cloned();
+/// Whether it differs from what was logged last.
+fn is_news(last_logged: &mut Option<KeyError>, error: Option<&KeyError>) -> bool {
+    let news = last_logged.as_ref() != error;
+    *last_logged = error.cloned();
     news
 }
 
@@ -199,7 +199,7 @@ mod tests {
         ] {
             fs::write(&path, bad).unwrap();
             assert_eq!(file.refresh(), Err(error.clone()));
-            assert_eq!(file.refresh(), Err(error), "until it is mended");
+            assert_eq!(file.refresh(), Err(error), "until it is repaired");
             assert_eq!(file.current(), good);
         }
         fs::remove_file(&path).unwrap();
@@ -214,13 +214,13 @@ mod tests {
     fn a_fault_is_said_once() {
         let missing = KeyError::Missing { path: "keys.yaml".into() };
         let large = KeyError::TooLarge { path: "keys.yaml".into() };
-        let mut said = None;
-        assert!(!is_news(&mut said, None));
-        assert!(is_news(&mut said, Some(&missing)));
-        assert!(!is_news(&mut said, Some(&missing)));
-        assert!(is_news(&mut said, Some(&large)));
-        assert!(is_news(&mut said, None));
-        assert!(!is_news(&mut said, None));
+        let mut last_logged = None;
+        assert!(!is_news(&mut last_logged, None));
+        assert!(is_news(&mut last_logged, Some(&missing)));
+        assert!(!is_news(&mut last_logged, Some(&missing)));
+        assert!(is_news(&mut last_logged, Some(&large)));
+        assert!(is_news(&mut last_logged, None));
+        assert!(!is_news(&mut last_logged, None));
     }
 
     #[test]

@@ -26,6 +26,6 @@ mod signer;
 mod text;
 
 pub use file::{KeyError, KeyFile};
-pub use ring::{KeyRing, OpenError, Place, SealError, Sealed};
+pub use ring::{KeyRing, OpenError, SealContext, SealError, Sealed};
 pub(crate) use signer::Signer;
 pub use text::RingError;

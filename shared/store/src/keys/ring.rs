@@ -10,9 +10,9 @@ use zeroize::Zeroizing;
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyRing(Arc<Keys>);
 
-/// Where something sealed belongs. Sealed for one place, it opens in no other.
+/// What a sealed body is bound to: sealed for one fleet, kind, name and hash, it opens for no other.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct SealContext<'a> {
     pub fleet: &'a str,
     pub kind: &'a str,
     pub name: &'a str,
@@ -126,23 +126,31 @@ impl KeyRing {
         hasher.update(plaintext).finalize()
     }
 
-    /// Seals with the active key. The same content in the same place gives the same bytes.
-    pub fn seal(&self, place: &Place<'_>, plaintext: &[u8]) -> Result<Sealed, SealError> {
+    /// Seals with the active key. The same content in the same context gives the same bytes.
+    pub fn seal(
+        &self,
+        seal_context: &SealContext<'_>,
+        plaintext: &[u8],
+    ) -> Result<Sealed, SealError> {
         let key = self.0.seal.first().ok_or(SealError::NoKey)?;
-        if self.hash(place.kind, place.name, plaintext) != *place.hash {
+        if self.hash(seal_context.kind, seal_context.name, plaintext) != *seal_context.hash {
             return Err(SealError::ForeignHash);
         }
-        let place = place.encode();
-        let nonce = key.nonce_of(&place, plaintext);
+        let seal_context = seal_context.encode();
+        let nonce = key.nonce_of(&seal_context, plaintext);
         let ciphertext = key
             .cipher()
-            .encrypt(&nonce.into(), Payload { msg: plaintext, aad: &place })
+            .encrypt(&nonce.into(), Payload { msg: plaintext, aad: &seal_context })
             .map_err(|_| SealError::TooLong)?;
         Ok(Sealed { key_id: key.id.clone(), nonce, ciphertext: ciphertext.into() })
     }
 
     /// The plaintext is wiped when its last reader drops it.
-    pub fn open(&self, place: &Place<'_>, sealed: &Sealed) -> Result<Bytes, OpenError> {
+    pub fn open(
+        &self,
+        seal_context: &SealContext<'_>,
+        sealed: &Sealed,
+    ) -> Result<Bytes, OpenError> {
         let id = &sealed.key_id;
         let key = self.0.seal.iter().find(|key| key.id == *id).ok_or_else(|| {
             // Whoever wrote it may have made up the id; only one that could be real is worth showing.
@@ -152,12 +160,12 @@ impl KeyRing {
             .cipher()
             .decrypt(
                 &sealed.nonce.into(),
-                Payload { msg: &sealed.ciphertext, aad: &place.encode() },
+                Payload { msg: &sealed.ciphertext, aad: &seal_context.encode() },
             )
             .map(Zeroizing::new)
             .map_err(|_| OpenError::Forged)?;
         // The cipher alone would let the owner of two keys make bytes that both of them open.
-        if self.hash(place.kind, place.name, &plaintext) != *place.hash {
+        if self.hash(seal_context.kind, seal_context.name, &plaintext) != *seal_context.hash {
             return Err(OpenError::Forged);
         }
         Ok(Bytes::from_owner(plaintext))
@@ -185,8 +193,8 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-impl Place<'_> {
-    /// With the length before each part, so that no two places read alike.
+impl SealContext<'_> {
+    /// With the length before each part, so that no two contexts encode alike.
     fn encode(&self) -> Vec<u8> {
         let parts = [self.fleet.as_bytes(), self.kind.as_bytes(), self.name.as_bytes(), self.hash];
         let mut encoded = Vec::new();
@@ -203,14 +211,14 @@ impl SealKey {
         XChaCha20Poly1305::new(self.cipher.bytes().into())
     }
 
-    /// A function of all that is sealed: a nonce comes back only with the same message. `place` ends where it says,
+    /// A function of all that is sealed: a nonce comes back only with the same message. `seal_context` ends where it says,
     /// so the plaintext cannot pass for a part of it.
-    fn nonce_of(&self, place: &[u8], plaintext: &[u8]) -> [u8; 24] {
+    fn nonce_of(&self, seal_context: &[u8], plaintext: &[u8]) -> [u8; 24] {
         let mut nonce = [0; 24];
         blake3::Hasher::new_keyed(self.nonce.bytes())
             .update(&(self.id.len() as u64).to_le_bytes())
             .update(self.id.as_bytes())
-            .update(place)
+            .update(seal_context)
             .update(plaintext)
             .finalize_xof()
             .fill(&mut nonce);
@@ -259,8 +267,8 @@ mod tests {
         KeyRing::derive(&Key::new([root; 32]), &seal)
     }
 
-    fn place(hash: &[u8; 32]) -> Place<'_> {
-        Place { fleet: FLEET, kind: KIND, name: NAME, hash }
+    fn seal_context(hash: &[u8; 32]) -> SealContext<'_> {
+        SealContext { fleet: FLEET, kind: KIND, name: NAME, hash }
     }
 
     proptest! {
@@ -268,24 +276,24 @@ mod tests {
         fn what_is_sealed_opens(plaintext: Vec<u8>, fleet: String, kind: String, name: String) {
             let ring = ring(1, &[("new", 2), ("old", 3)]);
             let hash = ring.sealed_hash(&kind, &name, &plaintext);
-            let place = Place { fleet: &fleet, kind: &kind, name: &name, hash: &hash };
-            let sealed = ring.seal(&place, &plaintext).unwrap();
+            let seal_context = SealContext { fleet: &fleet, kind: &kind, name: &name, hash: &hash };
+            let sealed = ring.seal(&seal_context, &plaintext).unwrap();
             prop_assert_eq!(&sealed.key_id, "new");
-            prop_assert_eq!(ring.open(&place, &sealed).unwrap(), plaintext);
+            prop_assert_eq!(ring.open(&seal_context, &sealed).unwrap(), plaintext);
         }
 
         #[test]
         fn two_leaders_seal_alike(plaintext: Vec<u8>) {
             let hash = ring(1, &[]).sealed_hash(KIND, NAME, &plaintext);
-            let sealed = ring(1, &[("a", 2), ("old", 3)]).seal(&place(&hash), &plaintext);
-            prop_assert_eq!(sealed, ring(1, &[("a", 2)]).seal(&place(&hash), &plaintext));
+            let sealed = ring(1, &[("a", 2), ("old", 3)]).seal(&seal_context(&hash), &plaintext);
+            prop_assert_eq!(sealed, ring(1, &[("a", 2)]).seal(&seal_context(&hash), &plaintext));
         }
 
         #[test]
         fn one_flipped_bit_is_refused(plaintext: Vec<u8>, at: prop::sample::Index, bit in 0..8u32) {
             let ring = ring(1, &[("a", 2)]);
             let hash = ring.sealed_hash(KIND, NAME, &plaintext);
-            let sealed = ring.seal(&place(&hash), &plaintext).unwrap();
+            let sealed = ring.seal(&seal_context(&hash), &plaintext).unwrap();
             let flip = |bytes: &mut [u8]| {
                 let at = at.index(bytes.len());
                 bytes[at] ^= 1 << bit;
@@ -294,19 +302,19 @@ mod tests {
             let mut ciphertext = sealed.ciphertext.to_vec();
             flip(&mut ciphertext);
             let forged = Sealed { ciphertext: ciphertext.into(), ..sealed.clone() };
-            prop_assert_eq!(ring.open(&place(&hash), &forged), Err(OpenError::Forged));
+            prop_assert_eq!(ring.open(&seal_context(&hash), &forged), Err(OpenError::Forged));
 
             let mut forged = sealed.clone();
             flip(&mut forged.nonce);
-            prop_assert_eq!(ring.open(&place(&hash), &forged), Err(OpenError::Forged));
+            prop_assert_eq!(ring.open(&seal_context(&hash), &forged), Err(OpenError::Forged));
 
             let mut other = hash;
             flip(&mut other);
-            prop_assert_eq!(ring.open(&place(&other), &sealed), Err(OpenError::Forged));
+            prop_assert_eq!(ring.open(&seal_context(&other), &sealed), Err(OpenError::Forged));
 
             let cut = at.index(sealed.ciphertext.len());
             let cut = Sealed { ciphertext: sealed.ciphertext.slice(..cut), ..sealed.clone() };
-            prop_assert_eq!(ring.open(&place(&hash), &cut), Err(OpenError::Forged));
+            prop_assert_eq!(ring.open(&seal_context(&hash), &cut), Err(OpenError::Forged));
         }
 
         #[test]
@@ -315,8 +323,8 @@ mod tests {
             let ring = ring(1, &[("a", 2)]);
             let (first, second) = (ring.sealed_hash(KIND, NAME, &one), ring.sealed_hash(KIND, NAME, &other));
             prop_assert_ne!(
-                ring.seal(&place(&first), &one).unwrap().nonce,
-                ring.seal(&place(&second), &other).unwrap().nonce
+                ring.seal(&seal_context(&first), &one).unwrap().nonce,
+                ring.seal(&seal_context(&second), &other).unwrap().nonce
             );
         }
 
@@ -350,7 +358,7 @@ mod tests {
         ) {
             let ring = ring(1, &[("a", 2)]);
             let sealed = Sealed { key_id, nonce, ciphertext: ciphertext.into() };
-            match ring.open(&place(&[0; 32]), &sealed) {
+            match ring.open(&seal_context(&[0; 32]), &sealed) {
                 Err(OpenError::UnknownKey { id }) => prop_assert!(is_id(&id)),
                 outcome => prop_assert_eq!(outcome, Err(OpenError::Forged)),
             }
@@ -361,29 +369,29 @@ mod tests {
     fn a_secret_does_not_open_elsewhere() {
         let ring = ring(1, &[("a", 2)]);
         let hash = ring.sealed_hash(KIND, NAME, b"pem");
-        let sealed = ring.seal(&place(&hash), b"pem").unwrap();
+        let sealed = ring.seal(&seal_context(&hash), b"pem").unwrap();
         let elsewhere = [
-            Place { fleet: "default/api", ..place(&hash) },
-            Place { kind: "cluster", ..place(&hash) },
-            Place { name: "shop/tls2", ..place(&hash) },
+            SealContext { fleet: "default/api", ..seal_context(&hash) },
+            SealContext { kind: "cluster", ..seal_context(&hash) },
+            SealContext { name: "shop/tls2", ..seal_context(&hash) },
             // The same text, cut elsewhere.
-            Place { fleet: "default/webs", kind: "ecret", ..place(&hash) },
-            Place { kind: "secretshop", name: "/tls", ..place(&hash) },
+            SealContext { fleet: "default/webs", kind: "ecret", ..seal_context(&hash) },
+            SealContext { kind: "secretshop", name: "/tls", ..seal_context(&hash) },
         ];
-        for place in elsewhere {
-            assert_eq!(ring.open(&place, &sealed), Err(OpenError::Forged), "{place:?}");
+        for other in elsewhere {
+            assert_eq!(ring.open(&other, &sealed), Err(OpenError::Forged), "{other:?}");
         }
     }
 
     #[test]
     fn the_same_content_has_another_hash_under_another_name() {
         let ring = ring(1, &[]);
-        let places = [("cluster", "a"), ("cluster", "ab"), ("clustera", "b"), ("route", "a")];
-        let hashes = places.map(|(kind, name)| ring.sealed_hash(kind, name, b"password"));
+        let names = [("cluster", "a"), ("cluster", "ab"), ("clustera", "b"), ("route", "a")];
+        let hashes = names.map(|(kind, name)| ring.sealed_hash(kind, name, b"password"));
         let mut differing: Vec<_> = hashes.to_vec();
         differing.sort_unstable();
         differing.dedup();
-        assert_eq!(differing.len(), places.len());
+        assert_eq!(differing.len(), names.len());
         assert!(!hashes.contains(blake3::hash(b"password").as_bytes()));
     }
 
@@ -391,14 +399,14 @@ mod tests {
     fn another_ring_does_not_open() {
         let ours = ring(1, &[("a", 2)]);
         let hash = ours.sealed_hash(KIND, NAME, b"pem");
-        let sealed = ours.seal(&place(&hash), b"pem").unwrap();
+        let sealed = ours.seal(&seal_context(&hash), b"pem").unwrap();
         for (other, error) in [
             (ring(1, &[("a", 7)]), OpenError::Forged),
             (ring(8, &[("a", 2)]), OpenError::Forged),
             (ring(1, &[("b", 2)]), OpenError::UnknownKey { id: "a".to_owned() }),
             (ring(1, &[]), OpenError::UnknownKey { id: "a".to_owned() }),
         ] {
-            assert_eq!(other.open(&place(&hash), &sealed), Err(error));
+            assert_eq!(other.open(&seal_context(&hash), &sealed), Err(error));
         }
     }
 
@@ -407,14 +415,14 @@ mod tests {
         let ring = ring(1, &[]);
         let hash = ring.sealed_hash(KIND, NAME, b"pem");
         assert_eq!(ring.active_id(), None);
-        assert_eq!(ring.seal(&place(&hash), b"pem"), Err(SealError::NoKey));
+        assert_eq!(ring.seal(&seal_context(&hash), b"pem"), Err(SealError::NoKey));
     }
 
     #[test]
     fn a_plain_hash_is_not_let_out() {
         let ring = ring(1, &[("a", 2)]);
         let hash = blake3::hash(b"pem");
-        assert_eq!(ring.seal(&place(hash.as_bytes()), b"pem"), Err(SealError::ForeignHash));
+        assert_eq!(ring.seal(&seal_context(hash.as_bytes()), b"pem"), Err(SealError::ForeignHash));
     }
 
     #[test]
@@ -439,7 +447,7 @@ mod tests {
     fn every_release_makes_the_same_bytes() {
         let ring = ring(1, &[("a", 2)]);
         let hash = ring.sealed_hash(KIND, NAME, b"pem");
-        let sealed = ring.seal(&place(&hash), b"pem").unwrap();
+        let sealed = ring.seal(&seal_context(&hash), b"pem").unwrap();
         let other = ring.sealed_hash("cluster", "shop", b"password");
         let mac = Signer::new(ring, "heliograph".into()).sign(b"message");
         let stored = [&mac[..], &hash, &sealed.nonce, &sealed.ciphertext, &other];

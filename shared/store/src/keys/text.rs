@@ -213,7 +213,7 @@ fn random() -> Result<Key, RingError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{OpenError, Place};
+    use crate::keys::{OpenError, SealContext};
     use proptest::prelude::*;
 
     const ROOT: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
@@ -262,16 +262,17 @@ mod tests {
         let both = KeyRing::rotate(&first, "b").unwrap();
         let last = KeyRing::forget(&both, "a").unwrap();
         let hash = parse(&first).sealed_hash("secret", "tls", b"pem");
-        let place = Place { fleet: "default/web", kind: "secret", name: "tls", hash: &hash };
+        let seal_context =
+            SealContext { fleet: "default/web", kind: "secret", name: "tls", hash: &hash };
 
-        let old = parse(&first).seal(&place, b"pem").unwrap();
-        assert_eq!(parse(&both).open(&place, &old).unwrap(), "pem");
+        let old = parse(&first).seal(&seal_context, b"pem").unwrap();
+        assert_eq!(parse(&both).open(&seal_context, &old).unwrap(), "pem");
         // Under the same hash: nobody is told of a new version.
-        let new = parse(&both).seal(&place, b"pem").unwrap();
+        let new = parse(&both).seal(&seal_context, b"pem").unwrap();
         assert_eq!(new.key_id, "b");
-        assert_eq!(parse(&last).open(&place, &new).unwrap(), "pem");
+        assert_eq!(parse(&last).open(&seal_context, &new).unwrap(), "pem");
         let forgotten = OpenError::UnknownKey { id: "a".to_owned() };
-        assert_eq!(parse(&last).open(&place, &old), Err(forgotten));
+        assert_eq!(parse(&last).open(&seal_context, &old), Err(forgotten));
     }
 
     #[test]

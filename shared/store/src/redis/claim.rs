@@ -2,7 +2,7 @@ use super::metrics::{Operation, RefusedWrite};
 use super::records;
 use super::scripts::{self, Call, Reply, detail, word};
 use super::{Shared, lock};
-use crate::{Claim, Inspection, Record, StoreError, Term};
+use crate::{ClaimedTerm, Inspection, Record, StoreError, Term};
 use futures::future::try_join_all;
 use heliograph_snapshot::{FleetName, Head};
 use redis::cmd;
@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const TOMBSTONES: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Shared {
-    pub(super) async fn claim(&self, fence: Option<u128>) -> Result<Claim, StoreError> {
+    pub(super) async fn claim(&self, fence: Option<u128>) -> Result<ClaimedTerm, StoreError> {
         self.refresh_keys();
         if self.keys().active_id().is_none() {
             return Err(StoreError::Refused(
@@ -48,7 +48,7 @@ impl Shared {
         }
         self.cleaning().clear();
         *lock(&self.claimed) = Some(term);
-        Ok(Claim { term, records, orders })
+        Ok(ClaimedTerm { term, records, orders })
     }
 
     pub(super) async fn inspect(&self, known: Vec<FleetName>) -> Result<Inspection, StoreError> {

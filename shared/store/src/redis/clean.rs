@@ -5,7 +5,7 @@ use super::claim::term_in;
 use super::metrics::Operation;
 use super::scripts::{self, detail, word};
 use super::sweep::{Retained, TOGETHER};
-use super::write::place;
+use super::write::seal_context;
 use crate::codec::{self, Body};
 use crate::{Cleaned, StoreError};
 use heliograph_snapshot::{Address, Entry, Part, Resource, Section, Snapshot};
@@ -25,7 +25,7 @@ impl Shared {
         let mut cleaned = Cleaned::default();
         let fleet = &newest.fleet;
         let active = self.keys().active_id().map(str::to_owned);
-        let between = self.options.spare.between_sweeps(newest.bytes() as u64);
+        let between = self.options.retention.between_sweeps(newest.bytes() as u64);
         let full = self.full();
         let (sweep, seal) = {
             let mut cleaning = self.cleaning();
@@ -54,7 +54,7 @@ impl Shared {
     ) -> Result<usize, StoreError> {
         let (fleet, ours) = (&newest.fleet, self.term_for(newest));
         let stored = self.perhaps_sealed(newest, retained).await?;
-        let addresses: Vec<Address> = stored.keys().map(|place| place.address).collect();
+        let addresses: Vec<Address> = stored.keys().map(|stored| stored.address).collect();
         let objects = self.objects(Operation::Clean, fleet, &addresses).await?;
         let keys = self.keys();
         let mut sealed = Vec::new();
@@ -68,7 +68,7 @@ impl Shared {
             let Stored { section, address, name } = at;
             let body = match known {
                 Some(resource) => resource.body.clone(),
-                None => match keys.open(&place(fleet, section, &name, &address), &before) {
+                None => match keys.open(&seal_context(fleet, section, &name, &address), &before) {
                     Ok(body) => body,
                     Err(error) => {
                         tracing::warn!(%fleet, %section, %name, %error, "an earlier version cannot be sealed again");

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Bounds, in bytes, of what is stored of a fleet beside its newest snapshot. One fleet must not fill a Redis that all share.
 #[derive(Clone, Copy, Debug)]
-pub struct Spare {
+pub struct RetentionLimits {
     /// The history of a fleet may take twice the size of its newest snapshot, but at least this much, and so may its garbage.
     pub least: u64,
     /// The same, and at most this much.
@@ -41,13 +41,13 @@ pub(super) enum Urgency {
     OutOfMemory,
 }
 
-impl Default for Spare {
+impl Default for RetentionLimits {
     fn default() -> Self {
         Self { least: 8 << 20, most: 64 << 20, grace: Duration::from_secs(1) }
     }
 }
 
-impl Spare {
+impl RetentionLimits {
     /// How much the history may take, and how much the garbage may, beside a snapshot of this size.
     pub(super) fn of(self, snapshot: u64) -> u64 {
         snapshot.saturating_mul(2).min(self.most).max(self.least)
@@ -220,9 +220,9 @@ mod tests {
 
     #[test]
     fn bounds_follow_the_size_of_the_snapshot() {
-        let spare = Spare { least: 8, most: 64, grace: SECOND };
-        assert_eq!([0, 4, 10, 40, u64::MAX].map(|size| spare.of(size)), [8, 8, 20, 64, 64]);
-        let is_room = |garbage, bytes| spare.is_room(garbage, 10, bytes);
+        let retention = RetentionLimits { least: 8, most: 64, grace: SECOND };
+        assert_eq!([0, 4, 10, 40, u64::MAX].map(|size| retention.of(size)), [8, 8, 20, 64, 64]);
+        let is_room = |garbage, bytes| retention.is_room(garbage, 10, bytes);
         assert!(is_room(20, 1000) && !is_room(21, 1000));
         assert!(is_room(30, 9) && !is_room(32, 9), "what was replaced, and some more");
     }

@@ -1,14 +1,14 @@
 use super::Shared;
 use super::cache::{Cache, Objects};
 use super::metrics::Operation;
-use super::write::place;
+use super::write::seal_context;
 use crate::codec::{self, Body, CodecError};
 use crate::keys::OpenError;
 use crate::{Loaded, Record, StoreError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use heliograph_snapshot::{
-    Address, Assembly, FleetName, Malformed, Missing, Part, Section, Snapshot, Sound, Tree,
+    Address, Assembly, FleetName, Malformed, Missing, Part, Section, Snapshot, Tree, VerifiedPart,
 };
 use redis::cmd;
 use std::collections::BTreeMap;
@@ -165,7 +165,7 @@ impl Shared {
         &self,
         source: &Source<'_>,
         wanted: &[(Section, Address)],
-    ) -> Result<Vec<(Section, Sound)>, LoadError> {
+    ) -> Result<Vec<(Section, VerifiedPart)>, LoadError> {
         let addresses: Vec<_> = wanted.iter().map(|(_, address)| *address).collect();
         let objects = source.read(&addresses).await?;
         let length: usize = objects.iter().flatten().map(Bytes::len).sum();
@@ -232,7 +232,10 @@ impl Shared {
             }
             // No other body has an address that was made with the key.
             Body::Sealed(sealed) => {
-                match self.keys().open(&place(source.fleet, section, name, &address), &sealed) {
+                match self
+                    .keys()
+                    .open(&seal_context(source.fleet, section, name, &address), &sealed)
+                {
                     Ok(body) => Ok(Opened::Confidential(body)),
                     Err(OpenError::UnknownKey { .. }) => Ok(Opened::WithoutKey),
                     Err(error) => Err(source.damaged(address, &error)),
@@ -351,7 +354,7 @@ impl From<LoadError> for StoreError {
 
 fn verified(
     came: Vec<((Section, Address), Option<Bytes>)>,
-) -> Result<Vec<(Section, Sound)>, (Address, Fault)> {
+) -> Result<Vec<(Section, VerifiedPart)>, (Address, Fault)> {
     let sound = |((section, address), object)| match part(section, address, object) {
         Ok(part) => Ok((section, part)),
         Err(fault) => Err((address, fault)),
@@ -359,7 +362,7 @@ fn verified(
     came.into_iter().map(sound).collect()
 }
 
-fn part(section: Section, address: Address, object: Option<Bytes>) -> Result<Sound, Fault> {
+fn part(section: Section, address: Address, object: Option<Bytes>) -> Result<VerifiedPart, Fault> {
     let part = codec::read_part(&object.ok_or(Fault::Missing)?)?;
     if section.is_always_sealed() && has_bodies(&part) {
         return Err(Fault::Unsealed);

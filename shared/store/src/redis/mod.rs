@@ -15,16 +15,16 @@ pub mod link;
 mod load;
 mod metrics;
 mod names;
+mod outage;
 mod presence;
 mod records;
 mod scripts;
 mod sweep;
-mod trouble;
 mod watch;
 mod write;
 
 pub use args::{OpenError, StoreArgs};
-pub use garbage::Spare;
+pub use garbage::RetentionLimits;
 pub use names::InvalidPrefix;
 
 use self::cache::{Cache, CacheOptions, ServedFromCache};
@@ -34,9 +34,9 @@ use self::metrics::{Metrics, Operation};
 use self::names::Names;
 use crate::keys::{KeyFile, KeyRing, Signer};
 use crate::{
-    AckReport, Claim, Cleaned, FeedbackReader, FeedbackSender, History, Inspection, Inspector,
-    Loaded, PinOrder, Presence, Publication, Published, Reader, Record, Replicas, Retirement,
-    StoreError, StoreFuture, Term, Watch, Writer,
+    AckReport, ClaimedTerm, Cleaned, FeedbackReader, FeedbackSender, History, Inspection,
+    Inspector, Loaded, PinOrder, Presence, Publication, Published, Reader, Record, Replicas,
+    Retirement, StoreError, StoreFuture, Term, Watch, Writer,
 };
 use bytes::Bytes;
 use heliograph_snapshot::{Address, FleetName, Section, Snapshot};
@@ -69,7 +69,7 @@ pub struct RedisOptions {
     /// How long an object that nothing leads to stays, so that a slow reader can finish.
     pub grace: std::time::Duration,
     /// How much of a fleet is kept beside its newest snapshot, in bytes.
-    pub spare: Spare,
+    pub retention: RetentionLimits,
 }
 
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Default for RedisOptions {
             prefix: "heliograph".to_owned(),
             history: 10,
             grace: std::time::Duration::from_secs(60),
-            spare: Spare::default(),
+            retention: RetentionLimits::default(),
         }
     }
 }
@@ -176,7 +176,7 @@ impl RedisStore {
 }
 
 impl Writer for RedisStore {
-    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, Claim> {
+    fn claim(&self, fence: Option<u128>) -> StoreFuture<'_, ClaimedTerm> {
         Box::pin(self.shared.claim(fence))
     }
 

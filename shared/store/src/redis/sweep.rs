@@ -22,8 +22,8 @@ pub(super) struct CleaningState {
     /// Objects written since the last sweep, and their bytes.
     written: usize,
     written_bytes: u64,
-    /// What leads on from the parts of earlier snapshots, each of which is read once. An address means the same forever.
-    parts: HashMap<Address, Arc<Onward>>,
+    /// The links of the parts of earlier snapshots, each of which is read once. An address means the same forever.
+    parts: HashMap<Address, Arc<Links>>,
     /// How large the objects are that the newest snapshot does not have. Each is asked for once.
     sizes: HashMap<Address, u64>,
     /// When the last sweep was.
@@ -33,9 +33,9 @@ pub(super) struct CleaningState {
     pub(super) sealed_with: Option<String>,
 }
 
-/// Where a part of a tree leads.
+/// What a part of a tree links to.
 #[derive(Debug, Default)]
-struct Onward {
+struct Links {
     parts: Vec<Address>,
     bodies: Vec<Address>,
 }
@@ -49,12 +49,12 @@ pub(super) struct Retained {
     steps: Vec<Option<Record>>,
 }
 
-/// What a sweep has found to be led to, and what it knows of the parts.
-struct Reach {
+/// What a sweep has found to be reachable, and what it knows of the parts.
+struct Reachable {
     addresses: HashSet<Address>,
     /// From the sweep before.
-    known: HashMap<Address, Arc<Onward>>,
-    parts: HashMap<Address, Arc<Onward>>,
+    known: HashMap<Address, Arc<Links>>,
+    parts: HashMap<Address, Arc<Links>>,
 }
 
 /// So many objects are always worth a sweep. Fewer wait for [`LONGEST_WAIT`] times the grace.
@@ -96,7 +96,7 @@ impl CleaningState {
     }
 }
 
-impl From<Part> for Onward {
+impl From<Part> for Links {
     fn from(part: Part) -> Self {
         match part {
             Part::Branch(children) => {
@@ -118,11 +118,11 @@ impl Retained {
 
 impl Shared {
     /// Sweeps before so much is written that the fleet could have more in Redis than it may. Where too much of the garbage is
-    /// too young to be deleted, this waits until it is not: less than [`super::Spare::grace`].
+    /// too young to be deleted, this waits until it is not: less than [`super::RetentionLimits::grace`].
     pub(super) async fn make_room(&self, held: &Snapshot, bytes: u64) -> Result<(), StoreError> {
-        let (spare, size) = (self.options.spare, held.bytes() as u64);
+        let (retention, size) = (self.options.retention, held.bytes() as u64);
         let written = self.cleaning().entry(held.fleet.clone()).or_default().written_bytes;
-        if written.saturating_add(bytes) <= spare.between_sweeps(size) {
+        if written.saturating_add(bytes) <= retention.between_sweeps(size) {
             return Ok(());
         }
         loop {
@@ -131,7 +131,7 @@ impl Shared {
             let ripe_at = {
                 let mut cleaning = self.cleaning();
                 let garbage = &cleaning.entry(held.fleet.clone()).or_default().garbage;
-                let is_room = spare.is_room(garbage.bytes(), size, bytes);
+                let is_room = retention.is_room(garbage.bytes(), size, bytes);
                 let oldest = garbage.oldest().filter(|_| !is_room);
                 oldest.map(|oldest| oldest + self.least_grace())
             };
@@ -149,7 +149,7 @@ impl Shared {
     }
 
     fn least_grace(&self) -> Duration {
-        self.options.spare.grace.min(self.options.grace)
+        self.options.retention.grace.min(self.options.grace)
     }
 
     /// The term of the writer. What it found unchanged is of an earlier term, and still its own to clean; and where Redis was
@@ -198,7 +198,7 @@ impl Shared {
         // What is no address is none of ours and is left alone.
         let stored: HashSet<_> =
             fields.iter().filter_map(|field| field.as_ref().try_into().ok().map(Address)).collect();
-        let bound = self.options.spare.of(newest.bytes() as u64);
+        let bound = self.options.retention.of(newest.bytes() as u64);
         let (reachable, kept) = self.reachable(newest, retained, &stored, bound).await?;
         let unreachable = stored.iter().filter(|found| !reachable.contains(found)).copied();
         let unreachable: Vec<_> = unreachable.collect();
@@ -308,27 +308,27 @@ impl Shared {
         }
         let fleet = &newest.fleet;
         let known = std::mem::take(&mut self.cleaning().entry(fleet.clone()).or_default().parts);
-        let mut reach = Reach { addresses, known, parts: HashMap::new() };
+        let mut reachable = Reachable { addresses, known, parts: HashMap::new() };
         for record in [&retained.head].into_iter().chain(&retained.pinned) {
-            self.reach(fleet, record, &mut reach).await?;
+            self.reach(fleet, record, &mut reachable).await?;
         }
         let mut budget = StepBudget::new(bound);
         for step in &retained.steps {
             let mut fresh = match step {
-                Some(step) => self.reach(fleet, step, &mut reach).await?,
+                Some(step) => self.reach(fleet, step, &mut reachable).await?,
                 None => Vec::new(),
             };
             // Small bodies are in their leaves.
             fresh.retain(|address| stored.contains(address));
             if !budget.admit(self.sizes(fleet, &fresh).await.into_iter().sum()) {
                 fresh.iter().for_each(|address| {
-                    reach.addresses.remove(address);
+                    reachable.addresses.remove(address);
                 });
                 break;
             }
         }
-        self.cleaning().entry(fleet.clone()).or_default().parts = reach.parts;
-        Ok((reach.addresses, budget.kept()))
+        self.cleaning().entry(fleet.clone()).or_default().parts = reachable.parts;
+        Ok((reachable.addresses, budget.kept()))
     }
 
     /// Follows a record. Returns what only this leads to. Records share most of their parts with the newest snapshot, and only
@@ -337,33 +337,33 @@ impl Shared {
         &self,
         fleet: &FleetName,
         record: &Record,
-        reach: &mut Reach,
+        reachable: &mut Reachable,
     ) -> Result<Vec<Address>, StoreError> {
         let mut fresh = Vec::new();
         let mut wanted: BTreeSet<Address> = record.roots().into_values().collect();
         while !wanted.is_empty() {
-            wanted.retain(|address| reach.addresses.insert(*address));
+            wanted.retain(|address| reachable.addresses.insert(*address));
             fresh.extend(&wanted);
             let level = std::mem::take(&mut wanted);
             let (here, unread): (Vec<_>, Vec<_>) =
-                level.into_iter().partition(|address| reach.known.contains_key(address));
-            let known = |at| Some((at, reach.known.get(&at)?.clone()));
+                level.into_iter().partition(|address| reachable.known.contains_key(address));
+            let known = |at| Some((at, reachable.known.get(&at)?.clone()));
             let mut found: Vec<_> = here.into_iter().filter_map(known).collect();
             let objects = self.objects(Operation::Clean, fleet, &unread).await?;
             for (address, object) in unread.into_iter().zip(objects) {
                 // What is missing or damaged leads nowhere; whoever wants to go back there is told.
                 match object.as_ref().map(codec::read_part) {
                     Some(Ok(part)) if part.address() == address => {
-                        found.push((address, Arc::new(Onward::from(part))));
+                        found.push((address, Arc::new(Links::from(part))));
                     }
                     _ => {}
                 }
             }
-            for (address, onward) in found {
-                wanted.extend(&onward.parts);
-                let bodies = onward.bodies.iter().filter(|body| reach.addresses.insert(**body));
+            for (address, links) in found {
+                wanted.extend(&links.parts);
+                let bodies = links.bodies.iter().filter(|body| reachable.addresses.insert(**body));
                 fresh.extend(bodies);
-                reach.parts.insert(address, onward);
+                reachable.parts.insert(address, links);
             }
         }
         Ok(fresh)

@@ -1,9 +1,9 @@
 use super::Shared;
 use super::cache::CachedRecord;
-use super::link::{Heard, Listener};
+use super::link::{Listener, ListenerEvent};
 use super::metrics::{Operation, RefusedRecord};
+use super::outage::OutageReporter;
 use super::records;
-use super::trouble::Trouble;
 use crate::{Notice, Record, StoreError, Watch};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -14,36 +14,36 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// A reader's place in the store. It hears the doorbell, and because messages get lost it compares anyway, every second or
-/// two.
+/// A reader's position in the store. It listens to the doorbell, and because messages get lost it compares anyway, every
+/// second or two.
 pub(super) struct RedisWatch {
     shared: Arc<Shared>,
     bell: Listener,
-    /// The question that is on its way to Redis, if there is one. It is kept here, and not in the future of `next`, so that
-    /// a reader who gives up waiting does not take it back.
-    asked: Option<BoxFuture<'static, Result<Answered, StoreError>>>,
-    /// What was told of each fleet last.
-    told: BTreeMap<FleetName, Told>,
+    /// The query that is in flight to Redis, if there is one. It is kept here, and not in the future of `next`, so that a
+    /// reader who gives up waiting does not take it back.
+    query: Option<BoxFuture<'static, Result<QueryResult, StoreError>>>,
+    /// What was last delivered of each fleet.
+    delivered: BTreeMap<FleetName, Delivered>,
     /// The records of the fleets that are believed live.
     live: BTreeMap<FleetName, Arc<Record>>,
     /// Those of them that Redis has lost, or has without the order that holds or released them.
     lost: BTreeSet<FleetName>,
-    /// What is to be told.
+    /// Records to deliver.
     pending: VecDeque<Arc<Record>>,
     /// The fleets whose records are to be read.
-    rung: BTreeSet<FleetName>,
-    /// What the clock showed when all fleets were last compared.
-    clock: Option<Bytes>,
+    changed: BTreeSet<FleetName>,
+    /// The change token at the last comparison of all fleets.
+    change_token: Option<Bytes>,
     /// When to compare all, at the latest.
     due: Instant,
     compared: Option<Instant>,
     started: Instant,
     start: Start,
-    trouble: Trouble,
+    outage: OutageReporter,
     /// The records that were refused last, so that each is counted once.
     refused: BTreeMap<FleetName, Bytes>,
     cache_start: CacheStart,
-    /// The cache is ahead of Redis, and what it has is told from there if it can be.
+    /// The cache is ahead of Redis, and what it has is delivered from there if it can be.
     is_behind: bool,
 }
 
@@ -56,34 +56,34 @@ enum CacheStart {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Told {
+struct Delivered {
     head: Head,
     /// The number of the last order of an operator that the record obeys.
     order: u64,
 }
 
-impl Told {
+impl Delivered {
     /// Whether a record knows less of what operators ordered. A fleet that is deleted is so whatever was ordered.
     fn outranks(&self, record: &Record) -> bool {
         record.is_live() && record.pin.number < self.order
     }
 }
 
-enum Answered {
-    /// What the clock shows, and the index if that is news.
+enum QueryResult {
+    /// The change token, and the index if the token changed.
     Compared(Option<Bytes>, Option<BTreeMap<FleetName, Option<Head>>>),
     /// The records of these fleets.
     Read(Vec<FleetName>, Vec<Option<Bytes>>),
 }
 
-/// How far the reader is in hearing of what was there when it began.
+/// How far the reader is with what was there when it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Comparing,
     /// The records of all fleets are asked for.
     Reading,
     Read,
-    Told,
+    Delivered,
 }
 
 /// Between two comparisons, in milliseconds.
@@ -103,34 +103,34 @@ impl RedisWatch {
         Self {
             bell: shared.link.listen(shared.names.bell()),
             shared,
-            asked: None,
-            told: BTreeMap::new(),
+            query: None,
+            delivered: BTreeMap::new(),
             live: BTreeMap::new(),
             lost: BTreeSet::new(),
             pending: VecDeque::new(),
-            rung: BTreeSet::new(),
-            clock: None,
+            changed: BTreeSet::new(),
+            change_token: None,
             due: now,
             compared: None,
             started: now,
             start: Start::Comparing,
-            trouble: Trouble::default(),
+            outage: OutageReporter::default(),
             refused: BTreeMap::new(),
             cache_start,
             is_behind: false,
         }
     }
 
-    /// What there is to tell now.
-    fn tell(&mut self) -> Option<Notice> {
+    /// The next notice that is ready now.
+    fn next_notice(&mut self) -> Option<Notice> {
         if let Some(record) = self.pending.pop_front() {
             return Some(Notice::Fleet(record));
         }
         if self.start == Start::Read {
-            // What Redis lacks is told, too.
+            // What Redis lacks is delivered, too.
             self.read_cache();
             if !matches!(self.cache_start, CacheStart::Reading(_)) {
-                self.start = Start::Told;
+                self.start = Start::Delivered;
                 return Some(Notice::Synced);
             }
         }
@@ -139,20 +139,20 @@ impl RedisWatch {
 
     /// Asks Redis what there is a reason to ask, one thing at a time.
     fn ask(&mut self) {
-        if self.asked.is_some() {
+        if self.query.is_some() {
             return;
         }
         let shared = self.shared.clone();
-        // First, so that no flood of messages keeps it from finding out what they did not tell.
+        // First, so that no flood of messages keeps it from finding what they did not report.
         if self.due <= Instant::now() {
             self.wait();
-            let before = self.clock.clone();
-            self.asked = Some(Box::pin(async move { shared.compare(before).await }));
-        } else if !self.rung.is_empty() {
-            let fleets: Vec<_> = std::mem::take(&mut self.rung).into_iter().collect();
-            self.asked = Some(Box::pin(async move {
+            let before = self.change_token.clone();
+            self.query = Some(Box::pin(async move { shared.compare(before).await }));
+        } else if !self.changed.is_empty() {
+            let fleets: Vec<_> = std::mem::take(&mut self.changed).into_iter().collect();
+            self.query = Some(Box::pin(async move {
                 let values = shared.values(Operation::Compare, &fleets).await?;
-                Ok(Answered::Read(fleets, values))
+                Ok(QueryResult::Read(fleets, values))
             }));
         }
     }
@@ -162,49 +162,49 @@ impl RedisWatch {
         self.due = Instant::now() + Duration::from_millis(fastrand::u64(PAUSE));
     }
 
-    fn hear(&mut self, heard: Heard) {
-        match heard {
-            Heard::Message(message) => match fleet_in(&message) {
+    fn handle_event(&mut self, event: ListenerEvent) {
+        match event {
+            ListenerEvent::Message(message) => match fleet_in(&message) {
                 Some(fleet) => {
-                    self.rung.insert(fleet);
+                    self.changed.insert(fleet);
                 }
                 None => self.due = Instant::now(),
             },
             // Something may have been missed before.
-            Heard::Subscribed => self.due = Instant::now(),
+            ListenerEvent::Subscribed => self.due = Instant::now(),
         }
     }
 
-    fn learn(&mut self, answered: Result<Answered, StoreError>) {
-        self.asked = None;
-        match answered {
-            Ok(Answered::Compared(clock, index)) => {
+    fn apply_result(&mut self, result: Result<QueryResult, StoreError>) {
+        self.query = None;
+        match result {
+            Ok(QueryResult::Compared(change_token, index)) => {
                 // Without the index nothing was compared: a comparison that was asked for meanwhile stays due.
                 if let Some(index) = index {
                     self.compare_index(index);
-                    self.clock = clock;
+                    self.change_token = change_token;
                 }
                 self.compared = Some(Instant::now());
-                if self.rung.is_empty() {
-                    self.relax();
+                if self.changed.is_empty() {
+                    self.report_success();
                 }
                 if self.start == Start::Comparing {
-                    self.start = if self.rung.is_empty() { Start::Read } else { Start::Reading };
+                    self.start = if self.changed.is_empty() { Start::Read } else { Start::Reading };
                 }
             }
-            Ok(Answered::Read(fleets, values)) => {
+            Ok(QueryResult::Read(fleets, values)) => {
                 self.read(&fleets, values);
-                self.relax();
+                self.report_success();
                 if self.start == Start::Reading {
                     self.start = Start::Read;
                 }
             }
             Err(error) => {
                 self.read_cache();
-                self.complain(&error);
+                self.report_failure(&error);
                 // What was asked for is found by the next comparison.
-                self.clock = None;
-                self.rung.clear();
+                self.change_token = None;
+                self.changed.clear();
                 if self.start == Start::Reading {
                     self.start = Start::Comparing;
                 }
@@ -218,14 +218,14 @@ impl RedisWatch {
         }
     }
 
-    /// Reads what the cache has of the fleets that Redis did not tell of: that it lacks one does not mean that there is
+    /// Reads what the cache has of the fleets that Redis did not deliver: that it lacks one does not mean that there is
     /// none. Once, at the start.
     fn read_cache(&mut self) {
         if let (CacheStart::Until(_), Some(cache)) = (&self.cache_start, self.shared.cache.clone())
         {
-            let told = self.told.keys().cloned().collect();
+            let delivered = self.delivered.keys().cloned().collect();
             self.cache_start =
-                CacheStart::Reading(Box::pin(async move { cache.records(told).await }));
+                CacheStart::Reading(Box::pin(async move { cache.records(delivered).await }));
         }
     }
 
@@ -234,10 +234,10 @@ impl RedisWatch {
         let cache =
             self.shared.cache.as_ref().filter(|_| !matches!(self.cache_start, CacheStart::Over));
         cache.is_some_and(|cache| cache.is_ahead_of(record))
-            && !self.told.contains_key(&record.fleet)
+            && !self.delivered.contains_key(&record.fleet)
     }
 
-    /// What the cache has is told as if it came from Redis, and remembered as not confirmed.
+    /// What the cache has is delivered as if it came from Redis, and remembered as not confirmed.
     fn apply_cached(&mut self, records: Vec<CachedRecord>) {
         self.cache_start = CacheStart::Over;
         let Some(cache) = self.shared.cache.clone() else { return };
@@ -246,10 +246,10 @@ impl RedisWatch {
         for cached in records {
             let fleet = &cached.fleet;
             match cached.verified(&signer) {
-                Ok(record) if !record.is_live() || self.told.contains_key(fleet) => {}
+                Ok(record) if !record.is_live() || self.delivered.contains_key(fleet) => {}
                 Ok(record) => {
                     cache.mark_unconfirmed(fleet);
-                    self.take(record, &cached.value);
+                    self.accept(record, &cached.value);
                     count += 1;
                 }
                 Err(error) => cache.reject(fleet, &error),
@@ -258,7 +258,7 @@ impl RedisWatch {
         if std::mem::take(&mut self.is_behind) || count > 0 {
             // What Redis has is refused now, or accepted because the cache could not be read; and what it lacks of these
             // fleets is found by a comparison with all of them, although nothing has changed there since the last one.
-            (self.clock, self.due) = (None, Instant::now());
+            (self.change_token, self.due) = (None, Instant::now());
         }
         if count == 0 {
             return;
@@ -273,7 +273,7 @@ impl RedisWatch {
             age,
             "served from the snapshot cache, because Redis {reason}: proxies that may have something newer are left alone"
         );
-        if self.start != Start::Told {
+        if self.start != Start::Delivered {
             self.start = Start::Read;
         }
     }
@@ -284,32 +284,32 @@ impl RedisWatch {
         self.lost.extend(unlisted.cloned());
         let cache = self.shared.cache.as_ref().filter(|cache| cache.has_unconfirmed());
         for (fleet, head) in index {
-            if self.told.get(&fleet).map(|told| told.head) != head
+            if self.delivered.get(&fleet).map(|delivered| delivered.head) != head
                 || self.lost.contains(&fleet)
                 || cache.is_some_and(|cache| cache.is_unconfirmed(&fleet))
             {
-                self.rung.insert(fleet);
+                self.changed.insert(fleet);
             }
         }
     }
 
     /// The link says when Redis is away. If it is there and answers nothing but errors, that is said here.
-    fn complain(&mut self, error: &StoreError) {
-        if self.trouble.failed(Instant::now(), self.shared.link.is_away()) {
+    fn report_failure(&mut self, error: &StoreError) {
+        if self.outage.failed(Instant::now(), self.shared.link.is_away()) {
             tracing::warn!("what is new in Redis cannot be read: {error}; trying again");
         }
     }
 
-    fn relax(&mut self) {
+    fn report_success(&mut self) {
         if let Some(cache) = &self.shared.cache {
             cache.compared();
         }
-        if self.trouble.worked() {
+        if self.outage.worked() {
             tracing::info!("what is new in Redis can be read again");
         }
     }
 
-    /// Notes the records that are newer than what was told.
+    /// Accepts the records that are newer than what was delivered.
     fn read(&mut self, fleets: &[FleetName], values: Vec<Option<Bytes>>) {
         let signer = self.shared.signer();
         for (fleet, value) in fleets.iter().zip(values) {
@@ -323,13 +323,13 @@ impl RedisWatch {
                 Ok(record) if self.is_behind_cache(&record) => self.is_behind = true,
                 Ok(record) => {
                     if let Some(cache) = &self.shared.cache
-                        && let Some(told) = self.told.get(fleet)
-                        && record.head >= told.head
-                        && !told.outranks(&record)
+                        && let Some(delivered) = self.delivered.get(fleet)
+                        && record.head >= delivered.head
+                        && !delivered.outranks(&record)
                     {
-                        cache.confirm(fleet, record.head, record.head > told.head);
+                        cache.confirm(fleet, record.head, record.head > delivered.head);
                     }
-                    self.take(record, &value);
+                    self.accept(record, &value);
                 }
                 Err(error) => {
                     if self.refused.insert(fleet.clone(), value.clone()) != Some(value) {
@@ -340,15 +340,17 @@ impl RedisWatch {
         }
     }
 
-    fn take(&mut self, record: Record, value: &Bytes) {
+    fn accept(&mut self, record: Record, value: &Bytes) {
         let (fleet, head) = (record.fleet.clone(), record.head);
-        match self.told.get(&fleet) {
-            Some(told) if head == told.head => {
+        match self.delivered.get(&fleet) {
+            Some(delivered) if head == delivered.head => {
                 self.lost.remove(&fleet);
                 return;
             }
-            Some(told) if head < told.head => return self.refuse_older(&fleet, head),
-            Some(told) if told.outranks(&record) => return self.refuse_unordered(&record),
+            Some(delivered) if head < delivered.head => return self.refuse_older(&fleet, head),
+            Some(delivered) if delivered.outranks(&record) => {
+                return self.refuse_unordered(&record);
+            }
             _ => {}
         }
         self.refused.remove(&fleet);
@@ -356,8 +358,8 @@ impl RedisWatch {
         let record = Arc::new(record);
         // A fleet that comes back under the name of one that was deleted has no order.
         let order = if record.is_live() { record.pin.number } else { 0 };
-        if self.told.insert(fleet.clone(), Told { head, order }).is_some() {
-            // Only the newest is told.
+        if self.delivered.insert(fleet.clone(), Delivered { head, order }).is_some() {
+            // Only the newest is delivered.
             self.pending.retain(|waiting| waiting.fleet != fleet);
         }
         if let Some(cache) = &self.shared.cache {
@@ -367,7 +369,7 @@ impl RedisWatch {
                 cache.retire(&fleet)
             }
         }
-        // A fleet that was never told of need not be taken away.
+        // A fleet that was never delivered need not be retired.
         let known = if record.is_live() {
             self.live.insert(fleet, record.clone());
             true
@@ -400,10 +402,11 @@ impl RedisWatch {
         let value = Bytes::from(head.to_string());
         if self.refused.insert(fleet.clone(), value.clone()) != Some(value) {
             self.shared.metrics.refused_record(RefusedRecord::Older);
-            let told = self.told.get(fleet).map(|told| told.head).unwrap_or_default();
+            let delivered =
+                self.delivered.get(fleet).map(|delivered| delivered.head).unwrap_or_default();
             tracing::warn!(
                 %fleet,
-                "Redis went back to {head}, and {told} stays. The translator publishes again within seconds; if it is \
+                "Redis went back to {head}, and {delivered} stays. The translator publishes again within seconds; if it is \
                  of a lower epoch, `helio store adopt` lets it go on"
             );
         }
@@ -418,15 +421,15 @@ impl Watch for RedisWatch {
     fn next(&mut self) -> BoxFuture<'_, Notice> {
         Box::pin(async move {
             loop {
-                if let Some(notice) = self.tell() {
+                if let Some(notice) = self.next_notice() {
                     return notice;
                 }
                 self.ask();
-                let Self { asked, bell, due, cache_start, .. } = self;
-                let idle = asked.is_none();
+                let Self { query, bell, due, cache_start, .. } = self;
+                let idle = query.is_none();
                 let answer = async {
-                    match asked {
-                        Some(asked) => asked.await,
+                    match query {
+                        Some(query) => query.await,
                         None => std::future::pending().await,
                     }
                 };
@@ -441,8 +444,8 @@ impl Watch for RedisWatch {
                     }
                 };
                 tokio::select! {
-                    answered = answer => self.learn(answered),
-                    heard = bell.next() => self.hear(heard),
+                    result = answer => self.apply_result(result),
+                    event = bell.next() => self.handle_event(event),
                     read = cached => match read {
                         Some(records) => self.apply_cached(records),
                         None => self.read_cache(),
@@ -455,16 +458,16 @@ impl Watch for RedisWatch {
 }
 
 impl Shared {
-    /// What the clock shows; and the index, if it showed something else before, or nothing.
-    async fn compare(&self, before: Option<Bytes>) -> Result<Answered, StoreError> {
+    /// The change token; and the index, if the token was another before, or is missing.
+    async fn compare(&self, before: Option<Bytes>) -> Result<QueryResult, StoreError> {
         self.refresh_keys();
         let command = cmd("GET").arg(self.names.change_token()).take();
-        let clock: Option<Bytes> = self.query(Operation::Compare, &command).await?;
-        if clock.is_some() && clock == before {
-            return Ok(Answered::Compared(clock, None));
+        let change_token: Option<Bytes> = self.query(Operation::Compare, &command).await?;
+        if change_token.is_some() && change_token == before {
+            return Ok(QueryResult::Compared(change_token, None));
         }
         let index = self.index(Operation::Compare).await?;
-        Ok(Answered::Compared(clock, Some(index)))
+        Ok(QueryResult::Compared(change_token, Some(index)))
     }
 }
 

@@ -4,7 +4,7 @@ use super::metrics::{Operation, RefusedWrite};
 use super::records;
 use super::scripts::{self, detail, word};
 use crate::codec;
-use crate::keys::{Place, SealError};
+use crate::keys::{SealContext, SealError};
 use crate::{Publication, Published, Record, Retirement, StoreError, Term};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -156,8 +156,8 @@ impl Shared {
         if !section.seals(resource) {
             return Ok(codec::body(&resource.body));
         }
-        let place = place(fleet, section, resource.name.as_ref(), &resource.address);
-        let sealed = self.keys().seal(&place, &resource.body);
+        let context = seal_context(fleet, section, resource.name.as_ref(), &resource.address);
+        let sealed = self.keys().seal(&context, &resource.body);
         let refused = |error: SealError| {
             StoreError::Refused(format!("{fleet}: the {section} {}: {error}", resource.name))
         };
@@ -295,14 +295,14 @@ fn change_token() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
-/// The place that a resource is sealed for.
-pub(super) fn place<'a>(
+/// What a resource is sealed for.
+pub(super) fn seal_context<'a>(
     fleet: &'a FleetName,
     section: Section,
     name: &'a str,
     address: &'a Address,
-) -> Place<'a> {
-    Place { fleet: fleet.as_str(), kind: section.as_str(), name, hash: &address.0 }
+) -> SealContext<'a> {
+    SealContext { fleet: fleet.as_str(), kind: section.as_str(), name, hash: &address.0 }
 }
 
 fn batches(objects: Vec<Object>) -> Vec<Vec<Object>> {

@@ -1,13 +1,13 @@
 //! Whole snapshots in order, over any store.
 //!
-//! [`Board`] decides what to load next and what to yield, without IO and without a clock; here it is told what
+//! [`LoadScheduler`] decides what to load next and what to yield, without IO and without a clock; here it receives what
 //! happened, and what it asks for is done.
 
-mod board;
+mod scheduler;
 #[cfg(test)]
 mod tests;
 
-use self::board::{Board, Outcome, Request};
+use self::scheduler::{LoadScheduler, Outcome, Request};
 use crate::{Reader, Record, StoreError, Watch};
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -28,7 +28,7 @@ pub struct Subscription {
     reader: Arc<dyn Reader>,
     watch: Box<dyn Watch>,
     loads: FuturesUnordered<BoxFuture<'static, Outcome>>,
-    board: Board,
+    scheduler: LoadScheduler,
     /// How often the keys had changed when it was last looked.
     key_changes: u64,
 }
@@ -52,66 +52,66 @@ pub enum Update {
     Failed(FleetName, StoreError),
 }
 
-/// Between two looks whether the key of a secret has come.
-const KEY_LOOK: Duration = Duration::from_secs(1);
+/// How often to check whether the key of a secret has come.
+const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Subscription {
     pub fn new(reader: Arc<dyn Reader>) -> Self {
-        Self::with(reader, Board::default())
+        Self::with(reader, LoadScheduler::default())
     }
 
     /// For a reader that chooses the fleets whose snapshots it has. Of the others it is told that they are there, which
     /// costs no load however often they change.
     pub fn choosing(reader: Arc<dyn Reader>) -> Self {
-        Self::with(reader, Board::choosing())
+        Self::with(reader, LoadScheduler::choosing())
     }
 
-    fn with(reader: Arc<dyn Reader>, board: Board) -> Self {
+    fn with(reader: Arc<dyn Reader>, scheduler: LoadScheduler) -> Self {
         let watch = reader.watch();
         let key_changes = reader.key_changes();
-        Self { reader, watch, loads: FuturesUnordered::new(), board, key_changes }
+        Self { reader, watch, loads: FuturesUnordered::new(), scheduler, key_changes }
     }
 
     /// The next update. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Update {
         loop {
-            if let Some(update) = self.board.take() {
+            if let Some(update) = self.scheduler.next_update() {
                 return update;
             }
             let key_changes = self.reader.key_changes();
             if key_changes != std::mem::replace(&mut self.key_changes, key_changes) {
-                self.board.keys_changed();
+                self.scheduler.keys_changed();
             }
-            while let Some(request) = self.board.begin_load(Instant::now()) {
+            while let Some(request) = self.scheduler.begin_load(Instant::now()) {
                 self.loads.push(load(self.reader.clone(), request));
             }
-            let due = self.board.next_retry();
+            let due = self.scheduler.next_retry();
             tokio::select! {
-                notice = self.watch.next() => self.board.hear(notice),
+                notice = self.watch.next() => self.scheduler.receive(notice),
                 Some(outcome) = self.loads.next() => {
-                    self.board.settle(outcome, Instant::now(), fastrand::f64());
+                    self.scheduler.settle(outcome, Instant::now(), fastrand::f64());
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-                () = sleep(KEY_LOOK), if self.board.unopened() > 0 => {}
+                () = sleep(KEY_CHECK_INTERVAL), if self.scheduler.unopened() > 0 => {}
             }
         }
     }
 
     /// Loads a known fleet, and goes on to whenever it changes.
     pub fn keep(&mut self, fleet: &FleetName) {
-        self.board.keep(fleet);
+        self.scheduler.keep(fleet);
     }
 
     /// The same for one that somebody waits for: it is loaded before those that wait for their turn.
     pub fn keep_first(&mut self, fleet: &FleetName) {
-        self.board.keep(fleet);
-        self.board.hurry(fleet);
+        self.scheduler.keep(fleet);
+        self.scheduler.prioritise(fleet);
     }
 
     /// Forgets the snapshot of a fleet, and only hears of it from now on. If it is kept again it is loaded anew, at no older
     /// head.
     pub fn let_go(&mut self, fleet: &FleetName) {
-        self.board.let_go(fleet);
+        self.scheduler.let_go(fleet);
         self.reader.mark_dropped(fleet);
     }
 
@@ -127,12 +127,12 @@ impl Subscription {
 
     /// How many fleets stay at an older snapshot because what the store holds of their newest cannot be used.
     pub fn damaged(&self) -> usize {
-        self.board.damaged()
+        self.scheduler.damaged()
     }
 
     /// Which of them could be loaded if the translator wrote all of them again, and at which heads.
     pub fn damaged_fleets(&self) -> BTreeMap<FleetName, Head> {
-        self.board.damaged_fleets()
+        self.scheduler.damaged_fleets()
     }
 
     /// What the store has lost, and this reader last heard of it.
@@ -142,7 +142,7 @@ impl Subscription {
 
     /// How many fleets lack secrets that this process has no key for.
     pub fn unopened(&self) -> usize {
-        self.board.unopened()
+        self.scheduler.unopened()
     }
 }
 

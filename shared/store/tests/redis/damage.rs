@@ -91,8 +91,8 @@ async fn a_reader_keeps_what_it_has_until_a_newer_snapshot_mends_it() {
     }
 
     leader.held.remove(&one);
-    let mended = leader.publish(&one, content(&leader)).await.unwrap();
-    assert_eq!(mended.objects, addresses(&leader.held[&one]).len(), "all of it is written again");
+    let repaired = leader.publish(&one, content(&leader)).await.unwrap();
+    assert_eq!(repaired.objects, addresses(&leader.held[&one]).len(), "all of it is written again");
     loop {
         let Update::Published(snapshot, _) = next_update(&mut subscription).await else { panic!() };
         if snapshot.fleet == one {

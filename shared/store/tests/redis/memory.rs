@@ -4,7 +4,7 @@ use crate::raw::Raw;
 use crate::servers::{Server, until};
 use crate::world::{Keys, LONG, Leader, Program, cluster, endpoints, fleet, set, settings};
 use heliograph_snapshot::{Change, FleetName, Head, ResourceType};
-use heliograph_store::redis::{RedisOptions, Spare};
+use heliograph_store::redis::{RedisOptions, RetentionLimits};
 use heliograph_store::{History, Reader, StoreError, Update, Writer};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -26,7 +26,7 @@ async fn small_server() -> Server {
 }
 
 async fn used(server: &Server) -> usize {
-    server.told(&["INFO", "memory"], "used_memory").await.unwrap().parse().unwrap()
+    server.field(&["INFO", "memory"], "used_memory").await.unwrap().parse().unwrap()
 }
 
 /// Samples the memory of a server until `is_over`. Returns the most that it used.
@@ -108,8 +108,9 @@ async fn read_on(program: &Program, heads: &Mutex<Option<BTreeMap<FleetName, Hea
 async fn a_fleet_that_writes_much_does_not_fill_redis() {
     let (server, keys) = (small_server().await, Keys::new());
     // The least grace is what the fleet that writes much waits for.
-    let spare = Spare { grace: Duration::from_millis(200), ..Spare::default() };
-    let options = RedisOptions { spare, ..RedisOptions::default() };
+    let retention =
+        RetentionLimits { grace: Duration::from_millis(200), ..RetentionLimits::default() };
+    let options = RedisOptions { retention, ..RedisOptions::default() };
     let program = Program::open_with(settings(&server.url()), &keys, options);
     let reader = Program::open(&server.url(), &keys);
     let claim = program.store.claim(Some(1)).await.unwrap();
@@ -146,8 +147,9 @@ async fn a_fleet_that_writes_much_does_not_fill_redis() {
 async fn a_redis_that_is_full_is_swept_at_once() {
     let (server, keys) = (small_server().await, Keys::new());
     // No bounds: what is left is the grace.
-    let spare = Spare { least: 1 << 40, most: 1 << 40, grace: Duration::from_secs(60) };
-    let options = RedisOptions { history: 1, spare, ..RedisOptions::default() };
+    let retention =
+        RetentionLimits { least: 1 << 40, most: 1 << 40, grace: Duration::from_secs(60) };
+    let options = RedisOptions { history: 1, retention, ..RedisOptions::default() };
     let program = Program::open_with(settings(&server.url()), &keys, options);
     let mut leader = program.lead(1).await;
     let (one, other) = (fleet("one"), fleet("other"));
@@ -180,8 +182,9 @@ async fn a_redis_that_is_full_is_swept_at_once() {
 #[tokio::test]
 async fn a_history_is_bounded_by_bytes() {
     let (server, keys) = (Server::start(&[]).await, Keys::new());
-    let spare = Spare { least: MIB as u64, most: 2 * MIB as u64, grace: Duration::ZERO };
-    let options = RedisOptions { grace: Duration::ZERO, spare, ..RedisOptions::default() };
+    let retention =
+        RetentionLimits { least: MIB as u64, most: 2 * MIB as u64, grace: Duration::ZERO };
+    let options = RedisOptions { grace: Duration::ZERO, retention, ..RedisOptions::default() };
     let program = Program::open_with(settings(&server.url()), &keys, options.clone());
     let mut leader = program.lead(1).await;
     let mut raw = Raw::of(&server).await;
@@ -202,11 +205,11 @@ async fn a_history_is_bounded_by_bytes() {
         assert_eq!(raw.addresses(objects).await.len(), 2 * steps);
     }
     // Another leader asks Redis how large they are.
-    let small = Spare { least: 0, most: 0, ..options.spare };
+    let small = RetentionLimits { least: 0, most: 0, ..options.retention };
     let next = Program::open_with(
         settings(&server.url()),
         &keys,
-        RedisOptions { spare: small, ..options },
+        RedisOptions { retention: small, ..options },
     );
     let mut second = next.lead(2).await;
     second.held = leader.held.clone();
@@ -222,8 +225,8 @@ async fn a_history_is_bounded_by_bytes() {
 async fn a_publication_waits_where_there_is_too_much_young_garbage() {
     let (server, keys) = (Server::start(&[]).await, Keys::new());
     let grace = Duration::from_secs(2);
-    let spare = Spare { least: MIB as u64, most: MIB as u64, grace };
-    let options = RedisOptions { history: 1, spare, ..RedisOptions::default() };
+    let retention = RetentionLimits { least: MIB as u64, most: MIB as u64, grace };
+    let options = RedisOptions { history: 1, retention, ..RedisOptions::default() };
     let program = Program::open_with(settings(&server.url()), &keys, options);
     let mut leader = program.lead(1).await;
     let one = fleet("one");

@@ -231,7 +231,7 @@ async fn a_reader_that_was_cut_off_catches_up() {
             proxy.cut()
         }
         leader.publish(&one, [cluster(&sequence.to_string())]).await.unwrap();
-        proxy.mend();
+        proxy.repair();
         assert_eq!(next_record(&mut *watch).await.head, leader.head(sequence));
     }
 }
@@ -249,7 +249,7 @@ async fn a_leader_that_was_cut_off_publishes_once() {
     for _ in 0..3 {
         unavailable(leader.store.publish(draft.clone()).await);
     }
-    proxy.mend();
+    proxy.repair();
     leader.insist(draft).await;
     assert_eq!(next_record(&mut *watch).await.head, leader.head(1));
     assert_eq!(leader.store.history(one).await.unwrap().len(), 1);

@@ -22,8 +22,8 @@ async fn a_redis_that_is_out_of_memory() {
 async fn a_redis_whose_disk_is_full() {
     let server = Server::start(&["save 3600 1"]).await;
     let broken = async || server.break_disk().await;
-    let mended = async || server.mend_disk().await;
-    refuses(&server, broken, mended, "disk_full", "free or mend its disk").await;
+    let repaired = async || server.repair_disk().await;
+    refuses(&server, broken, repaired, "disk_full", "free or mend its disk").await;
 }
 
 #[tokio::test]
@@ -31,14 +31,14 @@ async fn a_redis_that_became_a_replica() {
     let server = Server::start(&[]).await;
     // Of a server that is away, so that it keeps what it has.
     let broken = async || server.query::<()>(&["REPLICAOF", "127.0.0.1", "1"]).await.unwrap();
-    let mended = async || server.query::<()>(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
-    refuses(&server, broken, mended, "read_only", "point --store at the master").await;
+    let repaired = async || server.query::<()>(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
+    refuses(&server, broken, repaired, "read_only", "point --store at the master").await;
 }
 
 async fn refuses(
     server: &Server,
     broken: impl AsyncFnOnce(),
-    mended: impl AsyncFnOnce(),
+    repaired: impl AsyncFnOnce(),
     outcome: &str,
     advice: &str,
 ) {
@@ -67,7 +67,7 @@ async fn refuses(
     let snapshot = reader.read(&one).await.unwrap();
     assert!(snapshot.same_content(&leader.held[&one]));
 
-    mended().await;
+    repaired().await;
     leader.insist(change).await;
     assert_eq!(next_record(&mut *watch).await.head, leader.head(2));
 }

@@ -8,7 +8,7 @@ use crate::world::{
     set, settings,
 };
 use heliograph_snapshot::{Change, FleetName, ResourceType};
-use heliograph_store::redis::{RedisOptions, RedisStore, Spare};
+use heliograph_store::redis::{RedisOptions, RedisStore, RetentionLimits};
 use heliograph_store::{History, Inspector, PinState, Reader, Record, State, StoreError, Writer};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -73,12 +73,13 @@ struct Walk {
 }
 
 impl Walk {
-    /// `spare` is how many bytes the history may take, and the garbage.
-    async fn new(spare: u64) -> Self {
+    /// `retention` is how many bytes the history may take, and the garbage.
+    async fn new(retention: u64) -> Self {
         let keys = Keys::new();
         let prefix = shared::fresh_prefix();
-        let spare = Spare { least: spare, most: spare, grace: Duration::ZERO };
-        let options = RedisOptions { prefix, history: HISTORY, grace: Duration::ZERO, spare };
+        let retention =
+            RetentionLimits { least: retention, most: retention, grace: Duration::ZERO };
+        let options = RedisOptions { prefix, history: HISTORY, grace: Duration::ZERO, retention };
         let program = Program::open_with(settings(shared::server()), &keys, options.clone());
         let mut leader = program.lead(1).await;
         let one = fleet("one");
@@ -209,10 +210,10 @@ impl Walk {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_time: 60_000, ..ProptestConfig::default() })]
     #[test]
-    fn all_that_can_be_gone_to_stays_and_nothing_else_does(steps in steps(), spare in prop_oneof![Just(0), Just(2_000), Just(1 << 20)]) {
+    fn all_that_can_be_gone_to_stays_and_nothing_else_does(steps in steps(), retention in prop_oneof![Just(0), Just(2_000), Just(1 << 20)]) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut walk = Walk::new(spare).await;
+            let mut walk = Walk::new(retention).await;
             for step in steps {
                 walk.take(step).await;
             }

@@ -148,7 +148,7 @@ impl<'a> Stage<'a> {
         until("somebody listens", async || self.is_heard().await).await;
         until("somebody pings", async || {
             for server in &self.servers {
-                if server.told(&["INFO", "commandstats"], "cmdstat_ping").await.is_some() {
+                if server.field(&["INFO", "commandstats"], "cmdstat_ping").await.is_some() {
                     return true;
                 }
             }

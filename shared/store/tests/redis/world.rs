@@ -9,7 +9,7 @@ use heliograph_store::keys::{KeyFile, KeyRing};
 use heliograph_store::redis::link::{Link, RedisSettings};
 use heliograph_store::redis::{RedisOptions, RedisStore};
 use heliograph_store::{
-    Claim, Inspector, Notice, PinOrder, PinState, Publication, Published, Reader, Record,
+    ClaimedTerm, Inspector, Notice, PinOrder, PinState, Publication, Published, Reader, Record,
     Retirement, StoreError, Subscription, Term, Update, Watch, Writer,
 };
 use prometheus::{Registry, TextEncoder};
@@ -115,7 +115,7 @@ impl Program {
 }
 
 impl Leader {
-    pub(crate) fn of(store: &RedisStore, claim: Claim) -> Self {
+    pub(crate) fn of(store: &RedisStore, claim: ClaimedTerm) -> Self {
         let expected = claim.records.iter().map(|(fleet, record)| (fleet.clone(), record.head));
         Self {
             store: store.clone(),

@@ -113,7 +113,7 @@ impl Cluster {
     async fn replicas(&self) -> Vec<&Server> {
         let mut replicas = Vec::new();
         for node in &self.nodes {
-            if node.told(&["INFO", "replication"], "role").await.as_deref() == Some("slave") {
+            if node.field(&["INFO", "replication"], "role").await.as_deref() == Some("slave") {
                 replicas.push(node);
             }
         }
@@ -154,7 +154,7 @@ impl Cluster {
         let mut owners = Vec::new();
         for node in &self.nodes {
             let Ok(slot) = node.query::<u16>(&["CLUSTER", "KEYSLOT", key]).await else { continue };
-            let state = node.told(&["CLUSTER", "INFO"], "cluster_state").await?;
+            let state = node.field(&["CLUSTER", "INFO"], "cluster_state").await?;
             if state != "ok" {
                 return None;
             }
@@ -245,7 +245,7 @@ fn is_known(map: &str, port: u16) -> bool {
 }
 
 async fn whole(node: &Server) -> Option<bool> {
-    let state = node.told(&["CLUSTER", "INFO"], "cluster_state").await?;
+    let state = node.field(&["CLUSTER", "INFO"], "cluster_state").await?;
     let map: String = node.query(&["CLUSTER", "NODES"]).await.ok()?;
     let joined = map.lines().filter(|line| line.contains(" connected")).count();
     let replicas = map.lines().filter(|line| line.contains("slave")).count();

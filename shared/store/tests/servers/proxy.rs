@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 /// Sentinels and the nodes of a Cluster tell their clients of each other. Where they name a server that this way leads to,
 /// it is handed on as a place on this way, so that a client which follows them stays on it.
 pub(crate) struct Proxy {
-    places: Arc<Places>,
+    ports: Arc<PortMap>,
     way: watch::Sender<Way>,
     accepted: Arc<AtomicUsize>,
-    doom: Arc<Doom>,
+    faults: Arc<FaultPlan>,
     _tasks: JoinSet<()>,
 }
 
@@ -29,16 +29,16 @@ enum Way {
 }
 
 /// The port of each server, and the one that leads to it.
-struct Places(Vec<(u16, u16)>);
+struct PortMap(Vec<(u16, u16)>);
 
 /// What happens to requests and replies that hold some bytes.
-struct Doom {
+struct FaultPlan {
     /// The request whose reply is to be lost.
     pattern: Mutex<Option<Vec<u8>>>,
     /// The request before which nothing passes any more.
     snag: Mutex<Option<Vec<u8>>>,
     /// The replies that never arrive.
-    unheard: Mutex<Option<Vec<u8>>>,
+    lost_reply: Mutex<Option<Vec<u8>>>,
     way: watch::Sender<Way>,
     lost: watch::Sender<usize>,
 }
@@ -58,35 +58,35 @@ impl Proxy {
             listeners.push(TcpListener::bind(("127.0.0.1", port)).await.unwrap());
         }
         let ports = listeners.iter().map(|listener| listener.local_addr().unwrap().port());
-        let places = Arc::new(Places(targets.iter().copied().zip(ports).collect()));
+        let ports = Arc::new(PortMap(targets.iter().copied().zip(ports).collect()));
         let (way, ways) = watch::channel(Way::Open);
         let (lost, _) = watch::channel(0);
-        let doom = Arc::new(Doom {
+        let faults = Arc::new(FaultPlan {
             pattern: Mutex::default(),
             snag: Mutex::default(),
-            unheard: Mutex::default(),
+            lost_reply: Mutex::default(),
             way: way.clone(),
             lost,
         });
         let accepted = Arc::new(AtomicUsize::new(0));
         let mut tasks = JoinSet::new();
         for (listener, target) in listeners.into_iter().zip(targets) {
-            let (places, doom) = (places.clone(), doom.clone());
-            tasks.spawn(accept(listener, *target, ways.clone(), places, doom, accepted.clone()));
+            let (ports, faults) = (ports.clone(), faults.clone());
+            tasks.spawn(accept(listener, *target, ways.clone(), ports, faults, accepted.clone()));
         }
-        Self { places, way, accepted, doom, _tasks: tasks }
+        Self { ports, way, accepted, faults, _tasks: tasks }
     }
 
     /// A URL of the servers, as it is on this way.
     pub(crate) fn along(&self, url: &str) -> String {
-        self.places.0.iter().fold(url.to_owned(), |url, (target, port)| {
+        self.ports.0.iter().fold(url.to_owned(), |url, (target, port)| {
             url.replace(&format!("127.0.0.1:{target}"), &format!("127.0.0.1:{port}"))
         })
     }
 
     /// Of the first server.
     pub(crate) fn port(&self) -> u16 {
-        self.places.0[0].1
+        self.ports.0[0].1
     }
 
     pub(crate) fn url(&self) -> String {
@@ -98,29 +98,29 @@ impl Proxy {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Closes every connection, until it is mended.
+    /// Closes every connection, until it is repaired.
     pub(crate) fn cut(&self) {
         self.way.send_replace(Way::Cut);
     }
 
-    /// Lets nothing pass, without a word, until it is mended: as a network that drops all packets.
+    /// Lets nothing pass, without a word, until it is repaired: as a network that drops all packets.
     pub(crate) fn stall(&self) {
         self.way.send_replace(Way::Stalled);
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         self.way.send_replace(Way::Open);
     }
 
     /// Closes the connection instead of handing on the reply to the next request that holds these bytes. The server has
     /// obeyed it by then.
     pub(crate) fn lose_reply_to(&self, pattern: &[u8]) {
-        *self.doom.pattern.lock().unwrap() = Some(pattern.to_vec());
+        *self.faults.pattern.lock().unwrap() = Some(pattern.to_vec());
     }
 
     /// Stalls at the next request that holds these bytes: the server has obeyed all before it.
     pub(crate) fn stall_at(&self, pattern: &[u8]) {
-        *self.doom.snag.lock().unwrap() = Some(pattern.to_vec());
+        *self.faults.snag.lock().unwrap() = Some(pattern.to_vec());
     }
 
     pub(crate) async fn until_stalled(&self) {
@@ -129,12 +129,12 @@ impl Proxy {
 
     /// Swallows every reply that holds these bytes, and keeps the connection.
     pub(crate) fn drop_replies_with(&self, pattern: &[u8]) {
-        *self.doom.unheard.lock().unwrap() = Some(pattern.to_vec());
+        *self.faults.lost_reply.lock().unwrap() = Some(pattern.to_vec());
     }
 
     /// Until so many replies have been lost in all.
     pub(crate) async fn until_lost(&self, count: usize) {
-        self.doom.lost.subscribe().wait_for(|lost| *lost >= count).await.unwrap();
+        self.faults.lost.subscribe().wait_for(|lost| *lost >= count).await.unwrap();
     }
 }
 
@@ -142,15 +142,15 @@ async fn accept(
     listener: TcpListener,
     target: u16,
     ways: watch::Receiver<Way>,
-    places: Arc<Places>,
-    doom: Arc<Doom>,
+    ports: Arc<PortMap>,
+    faults: Arc<FaultPlan>,
     accepted: Arc<AtomicUsize>,
 ) {
     let mut connections = JoinSet::new();
     loop {
         let (client, _) = listener.accept().await.unwrap();
         accepted.fetch_add(1, Ordering::Relaxed);
-        connections.spawn(join(client, target, ways.clone(), places.clone(), doom.clone()));
+        connections.spawn(join(client, target, ways.clone(), ports.clone(), faults.clone()));
     }
 }
 
@@ -158,8 +158,8 @@ async fn join(
     client: TcpStream,
     target: u16,
     mut ways: watch::Receiver<Way>,
-    places: Arc<Places>,
-    doom: Arc<Doom>,
+    ports: Arc<PortMap>,
+    faults: Arc<FaultPlan>,
 ) {
     // Whatever ends one direction ends the connection.
     let mut cut = ways.clone();
@@ -170,8 +170,8 @@ async fn join(
         let (client_in, client_out) = client.into_split();
         let (server_in, server_out) = server.into_split();
         tokio::select! {
-            ended = requests(client_in, server_out, ways.clone(), &doom, doomed) => ended,
-            ended = replies(server_in, client_out, ways, &places, &doom, of_replies) => ended,
+            ended = requests(client_in, server_out, ways.clone(), &faults, doomed) => ended,
+            ended = replies(server_in, client_out, ways, &ports, &faults, of_replies) => ended,
         }
     };
     tokio::select! {
@@ -184,7 +184,7 @@ async fn requests(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut ways: watch::Receiver<Way>,
-    doom: &Doom,
+    faults: &FaultPlan,
     doomed: watch::Sender<bool>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
@@ -196,11 +196,11 @@ async fn requests(
             return Ok(());
         }
         tail.extend_from_slice(&buffer[..length]);
-        if take_if_found(&doom.snag, &tail) {
-            doom.way.send_replace(Way::Stalled);
+        if take_if_found(&faults.snag, &tail) {
+            faults.way.send_replace(Way::Stalled);
         }
         pass(&mut ways).await;
-        if take_if_found(&doom.pattern, &tail) {
+        if take_if_found(&faults.pattern, &tail) {
             doomed.send_replace(true);
         }
         tail.drain(..tail.len().saturating_sub(256));
@@ -212,8 +212,8 @@ async fn replies(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut ways: watch::Receiver<Way>,
-    places: &Places,
-    doom: &Doom,
+    ports: &PortMap,
+    faults: &FaultPlan,
     doomed: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
@@ -226,23 +226,24 @@ async fn replies(
         }
         let length = kept + read;
         if *doomed.borrow() {
-            doom.lost.send_modify(|lost| *lost += 1);
+            faults.lost.send_modify(|lost| *lost += 1);
             return Ok(());
         }
-        if doom.unheard.lock().unwrap().as_ref().is_some_and(|it| holds(&buffer[..length], it)) {
-            doom.lost.send_modify(|lost| *lost += 1);
+        if faults.lost_reply.lock().unwrap().as_ref().is_some_and(|it| holds(&buffer[..length], it))
+        {
+            faults.lost.send_modify(|lost| *lost += 1);
             kept = 0;
             continue;
         }
         pass(&mut ways).await;
-        let whole = places.rename(&mut buffer[..length]);
+        let whole = ports.rename(&mut buffer[..length]);
         to.write_all(&buffer[..whole]).await?;
         buffer.copy_within(whole..length, 0);
         kept = length - whole;
     }
 }
 
-impl Places {
+impl PortMap {
     /// Puts the ports that lead to the servers in the place of their own, wherever one ends a line of a reply: after a
     /// colon in the map of a Cluster and in the error that a key has moved, and alone in a Sentinel's answer. All have
     /// five digits, so no length changes.
@@ -262,9 +263,9 @@ impl Places {
                 return start - 1;
             }
             if digits == DIGITS && rest[digits..].starts_with(b"\r\n") {
-                let told = std::str::from_utf8(&rest[..digits]).unwrap();
-                let place = self.0.iter().find(|(target, _)| target.to_string() == told);
-                if let Some((_, port)) = place {
+                let port = std::str::from_utf8(&rest[..digits]).unwrap();
+                let target = self.0.iter().find(|(target, _)| target.to_string() == port);
+                if let Some((_, port)) = target {
                     reply[start..start + digits].copy_from_slice(port.to_string().as_bytes());
                 }
             }

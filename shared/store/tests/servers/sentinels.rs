@@ -192,7 +192,7 @@ impl Sentinels {
         }
         for sentinel in &self.sentinels {
             until("the Sentinel knows all others", async || {
-                let told = sentinel.told(&["INFO", "sentinel"], "master0").await;
+                let told = sentinel.field(&["INFO", "sentinel"], "master0").await;
                 told.is_some_and(|told| told.contains("slaves=2,sentinels=3"))
             })
             .await;

@@ -31,7 +31,7 @@ pub(crate) struct Server {
 /// The user that the test itself is; it may do everything, whatever the test does to other users.
 const TESTER: &str = "tester";
 /// How long a server may take to answer. The client's own limits are too short for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Server {
     /// An empty server that writes nothing to disk. `lines` go into its configuration, for example `maxmemory 3mb`,
@@ -154,7 +154,7 @@ impl Server {
         self.directory.path().join("dump.rdb").is_dir()
     }
 
-    pub(crate) async fn mend_disk(&self) {
+    pub(crate) async fn repair_disk(&self) {
         fs::remove_dir_all(self.directory.path().join("dump.rdb")).unwrap();
         self.save_until("ok").await;
     }
@@ -163,7 +163,7 @@ impl Server {
         until("saving ends as expected", async || {
             // Refused while one is under way.
             let _ = self.query::<()>(&["BGSAVE"]).await;
-            let told = self.told(&["INFO", "persistence"], "rdb_last_bgsave_status").await;
+            let told = self.field(&["INFO", "persistence"], "rdb_last_bgsave_status").await;
             told.as_deref() == Some(status)
         })
         .await;
@@ -213,7 +213,7 @@ impl Server {
     }
 
     pub(crate) async fn is_master(&self) -> bool {
-        self.told(&["INFO", "replication"], "role").await.as_deref() == Some("master")
+        self.field(&["INFO", "replication"], "role").await.as_deref() == Some("master")
     }
 
     async fn replication(&self) -> Option<HashMap<String, String>> {
@@ -236,7 +236,7 @@ impl Server {
     }
 
     /// A line of the answer to a command such as INFO, by what it begins with.
-    pub(crate) async fn told(&self, words: &[&str], field: &str) -> Option<String> {
+    pub(crate) async fn field(&self, words: &[&str], field: &str) -> Option<String> {
         let text: String = self.query(words).await.ok()?;
         let mut lines = text.lines();
         lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::to_owned))
@@ -274,8 +274,8 @@ impl Drop for Server {
 /// A connection that waits for a busy machine.
 pub(crate) async fn connect(to: impl IntoConnectionInfo) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(PATIENCE))
-        .set_response_timeout(Some(PATIENCE));
+        .set_connection_timeout(Some(RESPONSE_TIMEOUT))
+        .set_response_timeout(Some(RESPONSE_TIMEOUT));
     Client::open(to)?.get_multiplexed_async_connection_with_config(&config).await
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Draft {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
-    Heard,
+    Received,
     Lost,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let draft = (0..WRITERS, 0..FLEETS, prop_oneof![1 => Just(0), 9 => 1..3u64], kind)
         .prop_map(|(writer, fleet, advance, kind)| Draft { writer, fleet, advance, kind })
         .boxed();
-    let reply = prop_oneof![4 => Just(Reply::Heard), 1 => Just(Reply::Lost)].boxed();
+    let reply = prop_oneof![4 => Just(Reply::Received), 1 => Just(Reply::Lost)].boxed();
     let send = (0..WRITERS, any::<usize>(), reply.clone());
     let step = prop_oneof![
         3 => (0..WRITERS).prop_map(|writer| Step::Claim { writer }),
@@ -210,7 +210,7 @@ impl Walk {
                 reader.owed.remove(&retirement.fleet);
             });
         }
-        if let Reply::Heard = reply {
+        if let Reply::Received = reply {
             drafts.remove(place);
             // What it is told of an earlier term, it does not mistake for its own.
             if outcome.is_ok() && writer.term == write.record().head.into() {

@@ -3,7 +3,7 @@
 use crate::Store;
 use bytes::Bytes;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType, Snapshot};
-use heliograph_store::{Claim, PinState, Publication, Record, Retirement, StoreError, Term};
+use heliograph_store::{ClaimedTerm, PinState, Publication, Record, Retirement, StoreError, Term};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -36,7 +36,7 @@ impl Writer {
         Self::of(store, store.claim(None).await.unwrap())
     }
 
-    pub(crate) fn of(store: &Arc<dyn Store>, claim: Claim) -> Self {
+    pub(crate) fn of(store: &Arc<dyn Store>, claim: ClaimedTerm) -> Self {
         let records = claim.records.into_iter();
         Self {
             store: store.clone(),

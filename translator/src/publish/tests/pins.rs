@@ -164,7 +164,7 @@ fn pinned_before() -> (Ledger, Arc<Snapshot>) {
     let newest = Record { pin: pin.state(earlier(1)), ..(*record(&held)).clone() };
     let orders = BTreeMap::from([(fleet("edge"), pin)]);
     let mut ledger = Ledger::new(Some(TERM.fence));
-    ledger.claimed(Claim { orders, ..claim(&[&Arc::new(newest)]) }).unwrap();
+    ledger.claimed(ClaimedTerm { orders, ..claim(&[&Arc::new(newest)]) }).unwrap();
     let live = vec![set("a", "2"), set_of(ResourceType::Endpoints, "a", "pods")];
     ledger.want(&fleet("edge"), live, 1);
     ledger.complete();
@@ -414,7 +414,7 @@ fn what_a_fleet_is_held_at_is_read_when_the_term_begins() {
     let newest = Arc::new(Record { pin: order.state(earlier(1)), ..(*record(&held)).clone() });
     let mut ledger = Ledger::new(Some(TERM.fence));
     let orders = BTreeMap::from([(fleet("edge"), order)]);
-    ledger.claimed(Claim { orders, ..claim(&[&newest]) }).unwrap();
+    ledger.claimed(ClaimedTerm { orders, ..claim(&[&newest]) }).unwrap();
     let load = step(&mut ledger);
     assert!(matches!(load, Step::LoadHeld { .. }), "{load:?}");
     let loaded = Loaded { snapshot: held, unopened: vec![] };
@@ -439,6 +439,6 @@ fn what_a_standby_has_loaded_is_not_loaded_again() {
     ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
     ledger.complete();
     let orders = BTreeMap::from([(fleet("edge"), order)]);
-    ledger.claimed(Claim { orders, ..claim(&[&newest]) }).unwrap();
+    ledger.claimed(ClaimedTerm { orders, ..claim(&[&newest]) }).unwrap();
     assert!(ledger.next(NOW).is_none(), "it is held where it is");
 }

@@ -47,8 +47,8 @@ pub(in crate::redis) enum FileError {
     OlderOrder { found: u64, known: u64 },
     #[error("has a record that {0}")]
     RefusedRecord(CodecError),
-    #[error("has the record of {found}, and says that it has the one of {told}")]
-    OtherRecord { found: Head, told: Head },
+    #[error("has the record of {found}, and says that it has the one of {declared}")]
+    OtherRecord { found: Head, declared: Head },
 }
 
 /// What comes before the objects of a fleet's file.
@@ -255,11 +255,11 @@ pub(super) fn layout(kind: Kind, frame: &[u8], length: u64) -> Result<Layout, Fi
     if frame.kind != kind as u8 {
         return Err(FileError::Foreign);
     }
-    let told = [frame.index, frame.record, frame.objects];
-    let told = told.iter().try_fold(FRAME as u64, |sum, length| sum.checked_add(*length));
-    match told.ok_or(FileError::Damaged)? {
-        told if told > length => return Err(FileError::Truncated),
-        told if told < length => return Err(FileError::Damaged),
+    let lengths = [frame.index, frame.record, frame.objects];
+    let declared = lengths.iter().try_fold(FRAME as u64, |sum, length| sum.checked_add(*length));
+    match declared.ok_or(FileError::Damaged)? {
+        declared if declared > length => return Err(FileError::Truncated),
+        declared if declared < length => return Err(FileError::Damaged),
         _ => {}
     }
     let header = frame.index + frame.record;
@@ -342,7 +342,7 @@ impl CachedRecord {
         let record = records::read(&self.fleet, &self.value, signer);
         let record = record.map_err(FileError::RefusedRecord)?;
         if (record.head, record.pin.number) != (self.head, self.order) {
-            return Err(FileError::OtherRecord { found: record.head, told: self.head });
+            return Err(FileError::OtherRecord { found: record.head, declared: self.head });
         }
         Ok(record)
     }

@@ -1,6 +1,6 @@
 //! One try to get a connection, with everything looked up anew.
 
-use super::error::{self, LinkError, LinkErrorKind, Place};
+use super::error::{self, ConnectTarget, LinkError, LinkErrorKind};
 use super::settings::{LoginSource, RedisSettings, Source, TlsFiles};
 use super::url::{Address, Mode};
 use futures::stream::{FuturesUnordered, StreamExt as _};
@@ -48,7 +48,7 @@ const CLUSTER_WAIT_MS: (u64, u64) = (20, 200);
 /// Of Redis' list of nodes one may be dead, which is found out only after the first has answered.
 const CLUSTER_ROUNDS: u32 = 3;
 
-/// A connection for commands, and the place it leads to.
+/// A connection for commands, and the server it leads to.
 pub(super) async fn open(settings: &RedisSettings) -> Result<(Connection, Arc<str>), LinkError> {
     let access = Access::read(settings).await?;
     match settings.mode() {
@@ -57,8 +57,8 @@ pub(super) async fn open(settings: &RedisSettings) -> Result<(Connection, Arc<st
             Ok((Connection::Cluster(connection), settings.to_string().into()))
         }
         Mode::Single | Mode::Sentinel => {
-            let (connection, place) = open_master(settings, &access, None).await?;
-            Ok((Connection::Node(connection), place))
+            let (connection, server) = open_master(settings, &access, None).await?;
+            Ok((Connection::Node(connection), server))
         }
     }
 }
@@ -94,7 +94,7 @@ pub(super) async fn open_node(
         None => config,
     };
     let redis = access.login.identify(settings.database);
-    connect(settings, access, server, redis, config, &Place::server(server)).await
+    connect(settings, access, server, redis, config, &ConnectTarget::server(server)).await
 }
 
 /// Asks all Sentinels at once. A Sentinel may be behind, so each master that one of them names is asked for its role, and
@@ -125,8 +125,8 @@ async fn open_named_by_sentinels(
         };
         match open_if_master(settings, access, &master, pushes.clone()).await {
             Ok(connection) => {
-                let place = format!("{master} (Sentinel, master {})", settings.master);
-                return Ok((connection, place.into()));
+                let name = format!("{master} (Sentinel, master {})", settings.master);
+                return Ok((connection, name.into()));
             }
             Err(error) => reason = error,
         }
@@ -140,14 +140,14 @@ async fn ask_sentinel(
     access: &Access,
     sentinel: &Address,
 ) -> Result<Address, LinkError> {
-    let place = Place { address: sentinel, is_sentinel: true };
+    let target = ConnectTarget { address: sentinel, is_sentinel: true };
     let redis = access.sentinel_login.identify(0);
     let mut connection =
-        connect(settings, access, sentinel, redis, config(settings), &place).await?;
+        connect(settings, access, sentinel, redis, config(settings), &target).await?;
     let mut command = redis::cmd("SENTINEL");
     command.arg("GET-MASTER-ADDR-BY-NAME").arg(&settings.master);
     let answer: RedisResult<Option<(String, u16)>> =
-        within(settings, &place, command.query_async(&mut connection)).await?;
+        within(settings, &target, command.query_async(&mut connection)).await?;
     match answer {
         Ok(Some((host, port))) => Ok(Address { host, port }),
         Ok(None) => Err(LinkError::before_sending(
@@ -157,7 +157,7 @@ async fn ask_sentinel(
                 settings.master
             ),
         )),
-        Err(error) => Err(error::of_connecting(&error, &place)),
+        Err(error) => Err(error::of_connecting(&error, &target)),
     }
 }
 
@@ -169,12 +169,12 @@ async fn open_if_master(
     pushes: Option<Arc<dyn AsyncPushSender>>,
 ) -> Result<MultiplexedConnection, LinkError> {
     let mut connection = open_node(settings, access, server, pushes).await?;
-    let place = Place::server(server);
+    let target = ConnectTarget::server(server);
     let hello = redis::cmd("HELLO");
     let answer: RedisResult<HashMap<String, Value>> =
-        within(settings, &place, hello.query_async(&mut connection)).await?;
-    let told = answer.map_err(|error| error::of_connecting(&error, &place))?;
-    match told.get("role") {
+        within(settings, &target, hello.query_async(&mut connection)).await?;
+    let reply = answer.map_err(|error| error::of_connecting(&error, &target))?;
+    match reply.get("role") {
         Some(Value::BulkString(role)) if role != b"master" => Err(LinkError::before_sending(
             LinkErrorKind::Unavailable,
             format_args!(
@@ -212,10 +212,10 @@ async fn open_cluster(
     }
     let limit = settings.connect_timeout * CLUSTER_ROUNDS;
     let opened = async { builder.build()?.get_async_connection().await };
-    let place = Place::server(settings);
+    let target = ConnectTarget::server(settings);
     match timeout(limit, opened).await {
-        Ok(opened) => opened.map_err(|error| error::of_connecting(&error, &place)),
-        Err(_) => Err(error::of_silence(&place, limit)),
+        Ok(opened) => opened.map_err(|error| error::of_connecting(&error, &target)),
+        Err(_) => Err(error::of_silence(&target, limit)),
     }
 }
 
@@ -225,20 +225,20 @@ async fn connect(
     server: &Address,
     redis: RedisConnectionInfo,
     config: AsyncConnectionConfig,
-    place: &Place<'_>,
+    target: &ConnectTarget<'_>,
 ) -> Result<MultiplexedConnection, LinkError> {
     let client = access.client(server, redis);
     let opened = async { client?.get_multiplexed_async_connection_with_config(&config).await };
-    within(settings, place, opened).await?.map_err(|error| error::of_connecting(&error, place))
+    within(settings, target, opened).await?.map_err(|error| error::of_connecting(&error, target))
 }
 
 async fn within<T>(
     settings: &RedisSettings,
-    place: &Place<'_>,
+    target: &ConnectTarget<'_>,
     work: impl Future<Output = T>,
 ) -> Result<T, LinkError> {
     let limit = settings.connect_timeout;
-    timeout(limit, work).await.map_err(|_| error::of_silence(place, limit))
+    timeout(limit, work).await.map_err(|_| error::of_silence(target, limit))
 }
 
 /// Without a limit for connecting: ours goes around it, and has better words.

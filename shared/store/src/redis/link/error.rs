@@ -1,4 +1,4 @@
-//! What went wrong, for the code that has to decide and for the people who have to mend it.
+//! What went wrong, for the code that has to decide and for the people who have to repair it.
 
 use super::url::Mode;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -37,20 +37,20 @@ pub enum LinkErrorKind {
     Other,
 }
 
-/// An error, and what it says about the connection that it came over.
-pub(super) struct Judgement {
+/// An error, and what to do with the connection it came over.
+pub(super) struct ClassifiedError {
     pub(super) error: LinkError,
-    pub(super) connection: Fate,
+    pub(super) connection: ConnectionAction,
 }
 
-/// Whom a connection was to be made to, for people.
-pub(super) struct Place<'a> {
+/// The server that a connection was to be made to, for messages.
+pub(super) struct ConnectTarget<'a> {
     pub(super) address: &'a (dyn fmt::Display + Sync),
     pub(super) is_sentinel: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ConnectionAction {
     /// Nothing is wrong with it.
     Keep,
     /// It still answers, but a new one may lead to a better server: replace it as soon as there is one.
@@ -101,7 +101,7 @@ impl LinkErrorKind {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> ConnectTarget<'a> {
     pub(super) fn server(address: &'a (dyn fmt::Display + Sync)) -> Self {
         Self { address, is_sentinel: false }
     }
@@ -131,7 +131,7 @@ impl LinkError {
 }
 
 /// An error while a connection was being made.
-pub(super) fn of_connecting(error: &RedisError, place: &Place<'_>) -> LinkError {
+pub(super) fn of_connecting(error: &RedisError, target: &ConnectTarget<'_>) -> LinkError {
     let (kind, reason) = (kind_of(error), reason_of(error));
     let kind = match kind {
         // What rustls says comes as text only, and so does all that a node of a Cluster says.
@@ -139,49 +139,54 @@ pub(super) fn of_connecting(error: &RedisError, place: &Place<'_>) -> LinkError 
         LinkErrorKind::Unavailable if is_about_login(&reason) => LinkErrorKind::Auth,
         kind => kind,
     };
-    LinkError { kind, outcome_unknown: false, message: away(place, kind, &reason) }
+    LinkError { kind, outcome_unknown: false, message: away(target, kind, &reason) }
 }
 
 /// Nothing came back in time while a connection was being made.
-pub(super) fn of_silence(place: &Place<'_>, after: Duration) -> LinkError {
+pub(super) fn of_silence(target: &ConnectTarget<'_>, after: Duration) -> LinkError {
     let kind = LinkErrorKind::Unavailable;
     let reason = format!("no answer within {} ms", after.as_millis());
-    LinkError { kind, outcome_unknown: false, message: away(place, kind, &reason) }
+    LinkError { kind, outcome_unknown: false, message: away(target, kind, &reason) }
 }
 
-/// An error while a connection to the server at `place` was in use.
-pub(super) fn judge(error: &RedisError, place: &str, mode: Mode) -> Judgement {
+/// An error while a connection to `server` was in use.
+pub(super) fn classify(error: &RedisError, server: &str, mode: Mode) -> ClassifiedError {
     let (kind, reason) = (kind_of(error), reason_of(error));
     let lost = is_lost(error);
     let connection = match kind {
         // A Cluster's connection is many; the others still work.
-        _ if lost && mode == Mode::Cluster => Fate::Doubt,
-        _ if lost => Fate::Drop,
-        LinkErrorKind::Auth if mode != Mode::Cluster => Fate::Drop,
-        LinkErrorKind::Auth | LinkErrorKind::Unavailable | LinkErrorKind::ReadOnly => Fate::Doubt,
-        _ => Fate::Keep,
+        _ if lost && mode == Mode::Cluster => ConnectionAction::Doubt,
+        _ if lost => ConnectionAction::Drop,
+        LinkErrorKind::Auth if mode != Mode::Cluster => ConnectionAction::Drop,
+        LinkErrorKind::Auth | LinkErrorKind::Unavailable | LinkErrorKind::ReadOnly => {
+            ConnectionAction::Doubt
+        }
+        _ => ConnectionAction::Keep,
     };
     // The client of a Cluster tries again by itself: what failed last is not all that happened.
-    let repeated = mode == Mode::Cluster && connection == Fate::Doubt;
+    let repeated = mode == Mode::Cluster && connection == ConnectionAction::Doubt;
     let message = match (kind, error.kind()) {
         (LinkErrorKind::Unavailable | LinkErrorKind::Auth, _) => {
-            away(&Place::server(&place), kind, &reason)
+            away(&ConnectTarget::server(&server), kind, &reason)
         }
         (_, ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask))
             if mode != Mode::Cluster =>
         {
             format!(
-                "Redis at {place} is a Cluster; let the URL of --store begin with redis+cluster"
+                "Redis at {server} is a Cluster; let the URL of --store begin with redis+cluster"
             )
             .into()
         }
-        _ => format!("Redis at {place} refused: {reason}{}", kind.advice(false)).into(),
+        _ => format!("Redis at {server} refused: {reason}{}", kind.advice(false)).into(),
     };
-    Judgement { error: LinkError { kind, outcome_unknown: lost || repeated, message }, connection }
+    ClassifiedError {
+        error: LinkError { kind, outcome_unknown: lost || repeated, message },
+        connection,
+    }
 }
 
-fn away(place: &Place<'_>, kind: LinkErrorKind, reason: &str) -> Arc<str> {
-    let Place { address, is_sentinel } = place;
+fn away(target: &ConnectTarget<'_>, kind: LinkErrorKind, reason: &str) -> Arc<str> {
+    let ConnectTarget { address, is_sentinel } = target;
     let who = if *is_sentinel { "the Sentinel" } else { "Redis" };
     format!("{who} at {address} is away: {reason}{}", kind.advice(*is_sentinel)).into()
 }

@@ -1,5 +1,5 @@
 use super::connect::{self, Access};
-use super::error::{self, LinkError, LinkErrorKind, Place};
+use super::error::{self, ConnectTarget, LinkError, LinkErrorKind};
 use super::settings::RedisSettings;
 use super::state::{LONGEST_PAUSE, pause};
 use super::url::{Address, Mode};
@@ -20,15 +20,15 @@ use tracing::warn;
 /// that broke without a word is found out within the time that a reply may take plus the time that connecting may take.
 #[derive(Debug)]
 pub struct Listener {
-    heard: mpsc::Receiver<Heard>,
+    events: mpsc::Receiver<ListenerEvent>,
     /// The one that connects; it ends with the listener.
     _task: JoinSet<()>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ListenerEvent {
     Message(Bytes),
-    /// From here on messages are heard again, or for the first time. What was sent before may have been missed.
+    /// From here on messages arrive again, or for the first time. What was sent before may have been missed.
     Subscribed,
 }
 
@@ -39,43 +39,43 @@ const MOVES: usize = 4;
 
 impl Listener {
     pub(super) fn start(settings: RedisSettings, channel: String) -> Self {
-        let (heard, receiver) = mpsc::channel(ROOM);
+        let (events, receiver) = mpsc::channel(ROOM);
         let mut task = JoinSet::new();
-        task.spawn(listen(settings, channel, heard));
-        Self { heard: receiver, _task: task }
+        task.spawn(listen(settings, channel, events));
+        Self { events: receiver, _task: task }
     }
 
-    /// What is heard next. Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Heard {
-        match self.heard.recv().await {
-            Some(heard) => heard,
-            // The task ends only with the runtime, and then nothing more is heard.
+    /// The next event. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> ListenerEvent {
+        match self.events.recv().await {
+            Some(event) => event,
+            // The task ends only with the runtime, and then no event follows.
             None => std::future::pending().await,
         }
     }
 }
 
-async fn listen(settings: RedisSettings, channel: String, heard: mpsc::Sender<Heard>) {
+async fn listen(settings: RedisSettings, channel: String, events: mpsc::Sender<ListenerEvent>) {
     let mut failures: u32 = 0;
-    let mut told = None;
+    let mut logged = None;
     loop {
         match subscribe(&settings, &channel).await {
             Ok(subscription) => {
-                told = None;
-                if heard.send(Heard::Subscribed).await.is_err() {
+                logged = None;
+                if events.send(ListenerEvent::Subscribed).await.is_err() {
                     return;
                 }
                 let since = Instant::now();
-                subscription.relay(&settings, &heard).await;
+                subscription.relay(&settings, &events).await;
                 failures =
                     if since.elapsed() < LONGEST_PAUSE { failures.saturating_add(1) } else { 0 };
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
-                // That Redis is away is told by the link; here is what only a listener finds out.
+                // That Redis is away is reported by the link; here is what only a listener finds out.
                 let ours = matches!(error.kind, LinkErrorKind::NoPermission | LinkErrorKind::Other);
-                if ours && told != Some(error.kind) {
-                    told = Some(error.kind);
+                if ours && logged != Some(error.kind) {
+                    logged = Some(error.kind);
                     warn!("cannot listen to {channel}, so changes are seen later: {error}");
                 }
             }
@@ -95,7 +95,7 @@ struct Subscription {
 
 impl Subscription {
     /// Until the connection is of no more use.
-    async fn relay(mut self, settings: &RedisSettings, heard: &mpsc::Sender<Heard>) {
+    async fn relay(mut self, settings: &RedisSettings, events: &mpsc::Sender<ListenerEvent>) {
         loop {
             let message = async {
                 tokio::select! {
@@ -106,7 +106,7 @@ impl Subscription {
             match timeout(settings.response_timeout, message).await {
                 Ok(Some(message)) => {
                     // Full: the reader has enough hints to wake up for.
-                    let _ = heard.try_send(Heard::Message(message));
+                    let _ = events.try_send(ListenerEvent::Message(message));
                 }
                 Ok(None) => return,
                 // Silent for long: does it still live?
@@ -130,11 +130,11 @@ async fn subscribe(settings: &RedisSettings, channel: &str) -> Result<Subscripti
     let sender: Arc<dyn AsyncPushSender> = Arc::new(move |push| keep(&sender, &move_on, push));
     let connection = match settings.mode() {
         Mode::Single | Mode::Sentinel => {
-            let (mut connection, place) =
+            let (mut connection, server) =
                 connect::open_master(settings, &access, Some(sender)).await?;
             let command = command("SUBSCRIBE", channel);
-            let answer = send(settings, &command, &mut connection, &place).await?;
-            answer.map_err(|error| error::judge(&error, &place, settings.mode()).error)?;
+            let answer = send(settings, &command, &mut connection, &server).await?;
+            answer.map_err(|error| error::classify(&error, &server, settings.mode()).error)?;
             connection
         }
         Mode::Cluster => subscribe_shard(settings, &access, channel, sender).await?,
@@ -162,11 +162,11 @@ async fn subscribe_shard(
                     break;
                 }
             };
-            let place = server.to_string();
-            match send(settings, &command, &mut connection, &place).await? {
+            let name = server.to_string();
+            match send(settings, &command, &mut connection, &name).await? {
                 Ok(()) => return Ok(connection),
                 Err(error) => {
-                    reason = error::judge(&error, &place, Mode::Cluster).error;
+                    reason = error::classify(&error, &name, Mode::Cluster).error;
                     let Some(next) = moved_to(&error, &server) else { break };
                     server = next;
                 }
@@ -187,19 +187,19 @@ async fn send(
     settings: &RedisSettings,
     command: &Cmd,
     connection: &mut MultiplexedConnection,
-    place: &str,
+    server: &str,
 ) -> Result<Result<(), RedisError>, LinkError> {
     let limit = settings.connect_timeout;
     match timeout(limit, command.query_async::<Value>(connection)).await {
         Ok(answer) => Ok(answer.map(|_| ())),
-        Err(_) => Err(error::of_silence(&Place::server(&place), limit)),
+        Err(_) => Err(error::of_silence(&ConnectTarget::server(&server), limit)),
     }
 }
 
 /// A node that does not know its own host leaves it out; it is the one that was asked.
 fn moved_to(error: &RedisError, asked: &Address) -> Option<Address> {
-    let (place, _) = error.redirect_node()?;
-    let (host, port) = place.rsplit_once(':')?;
+    let (server, _) = error.redirect_node()?;
+    let (host, port) = server.rsplit_once(':')?;
     let port = port.parse().ok()?;
     let host = match host.trim_matches(['[', ']']) {
         "" | "?" => asked.host.clone(),

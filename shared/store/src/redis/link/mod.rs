@@ -2,7 +2,7 @@
 //!
 //! A [`Link`] is opened by its first use and whenever it is of no more use, with everything looked up anew: credentials,
 //! certificates, the master that the Sentinels name, the nodes of the Cluster. So a rotated password, a failover or a
-//! mended server needs no restart. A [`Listener`] does the same for a channel.
+//! repaired server needs no restart. A [`Listener`] does the same for a channel.
 
 mod connect;
 mod error;
@@ -13,12 +13,12 @@ mod url;
 
 pub use connect::Connection;
 pub use error::{LinkError, LinkErrorKind};
-pub use listener::{Heard, Listener};
+pub use listener::{Listener, ListenerEvent};
 pub use settings::{RedisArgs, RedisSettings, SettingsError, StoreUrl};
 pub use url::{Address, Mode, UrlError};
 
-use self::error::Judgement;
-use self::state::{Attempt, Held, Notice, State, Step};
+use self::error::ClassifiedError;
+use self::state::{Attempt, ConnectionState, OpenConnection, OutageEvent, Step};
 use futures::FutureExt as _;
 use redis::{Cmd, FromRedisValue, RedisError, RedisResult};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ pub struct Link {
 #[derive(Debug)]
 struct Shared {
     settings: RedisSettings,
-    state: Mutex<State<Connection>>,
+    state: Mutex<ConnectionState<Connection>>,
 }
 
 impl Link {
@@ -44,7 +44,9 @@ impl Link {
     pub fn new(settings: RedisSettings) -> Self {
         // rustls panics if it has to guess a provider; whoever installed one first has won.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        Self { shared: Arc::new(Shared { settings, state: Mutex::new(State::default()) }) }
+        Self {
+            shared: Arc::new(Shared { settings, state: Mutex::new(ConnectionState::default()) }),
+        }
     }
 
     pub fn mode(&self) -> Mode {
@@ -55,7 +57,7 @@ impl Link {
         &self.shared.settings
     }
 
-    /// Whether the operator was told that Redis is away, and not yet that it is back.
+    /// Whether an outage of Redis was reported, and not its end yet.
     pub fn is_away(&self) -> bool {
         self.shared.state().is_away()
     }
@@ -73,13 +75,13 @@ impl Link {
         W: FnOnce(Connection) -> F,
         F: Future<Output = RedisResult<T>>,
     {
-        let held = self.shared.connection().await?;
-        match work(held.connection.clone()).await {
+        let open = self.shared.connection().await?;
+        match work(open.connection.clone()).await {
             Ok(value) => {
-                self.shared.worked(&held);
+                self.shared.worked(&open);
                 Ok(value)
             }
-            Err(error) => Err(self.shared.failed(&held, &error)),
+            Err(error) => Err(self.shared.failed(&open, &error)),
         }
     }
 
@@ -95,11 +97,11 @@ impl Link {
 }
 
 impl Shared {
-    async fn connection(self: &Arc<Self>) -> Result<Held<Connection>, LinkError> {
+    async fn connection(self: &Arc<Self>) -> Result<OpenConnection<Connection>, LinkError> {
         let attempt = {
             let mut state = self.state();
             match state.next_step(Instant::now()) {
-                Step::Use(held) => return Ok(held),
+                Step::Use(open) => return Ok(open),
                 Step::Refuse(error) => return Err(error),
                 Step::Join(attempt) => attempt,
                 Step::Open => {
@@ -117,39 +119,39 @@ impl Shared {
         let shared = self.clone();
         let task = tokio::spawn(async move {
             let outcome = connect::open(&shared.settings).await;
-            let (outcome, notice) = shared.state().opened(outcome, Instant::now(), fastrand::f64());
-            shared.tell(notice);
+            let (outcome, event) = shared.state().opened(outcome, Instant::now(), fastrand::f64());
+            shared.report(event);
             outcome
         });
         let ended = |_| Err(LinkError::ended());
         task.map(move |joined| joined.unwrap_or_else(ended)).boxed().shared()
     }
 
-    fn worked(&self, held: &Held<Connection>) {
-        let notice = self.state().worked(held, Instant::now());
-        self.tell(notice);
+    fn worked(&self, open: &OpenConnection<Connection>) {
+        let event = self.state().worked(open, Instant::now());
+        self.report(event);
     }
 
-    fn failed(&self, held: &Held<Connection>, error: &RedisError) -> LinkError {
-        let Judgement { error, connection } =
-            error::judge(error, &held.place, self.settings.mode());
-        let notice = self.state().failed(held, &error, connection, Instant::now(), fastrand::f64());
-        self.tell(notice);
+    fn failed(&self, open: &OpenConnection<Connection>, error: &RedisError) -> LinkError {
+        let ClassifiedError { error, connection } =
+            error::classify(error, &open.server, self.settings.mode());
+        let event = self.state().failed(open, &error, connection, Instant::now(), fastrand::f64());
+        self.report(event);
         error
     }
 
-    fn tell(&self, notice: Option<Notice>) {
-        match notice {
+    fn report(&self, event: Option<OutageEvent>) {
+        match event {
             None => {}
-            Some(Notice::Away(error)) => warn!("{error}; trying again"),
-            Some(Notice::Back(after)) => {
+            Some(OutageEvent::Away(error)) => warn!("{error}; trying again"),
+            Some(OutageEvent::Back(after)) => {
                 info!("Redis at {} is back after {} s", self.settings, after.as_secs());
             }
         }
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
-    fn state(&self) -> MutexGuard<'_, State<Connection>> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState<Connection>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,25 +1,25 @@
-//! When to connect, what to tell those who ask meanwhile, and what to tell the operator: decisions, without IO and with
-//! time and chance as values.
+//! When to connect, what callers get meanwhile, and what to report to the operator: decisions, without IO and with
+//! time and jitter as values.
 
-use super::error::{Fate, LinkError, LinkErrorKind};
+use super::error::{ConnectionAction, LinkError, LinkErrorKind};
 use futures::future::{BoxFuture, Shared};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A connection, its number and the server that it leads to.
 #[derive(Clone, Debug)]
-pub(super) struct Held<C> {
+pub(super) struct OpenConnection<C> {
     pub(super) connection: C,
-    pub(super) place: Arc<str>,
+    pub(super) server: Arc<str>,
     number: u64,
 }
 
 /// A connection that is being made; all who wait for it share it.
-pub(super) type Attempt<C> = Shared<BoxFuture<'static, Result<Held<C>, LinkError>>>;
+pub(super) type Attempt<C> = Shared<BoxFuture<'static, Result<OpenConnection<C>, LinkError>>>;
 
 /// What a caller who needs a connection is to do.
 pub(super) enum Step<C> {
-    Use(Held<C>),
+    Use(OpenConnection<C>),
     Join(Attempt<C>),
     /// Begin an attempt, and join it.
     Open,
@@ -27,19 +27,19 @@ pub(super) enum Step<C> {
     Refuse(LinkError),
 }
 
-/// What the operator is to be told: once for an outage, not once for a try.
+/// What is reported to the operator: once for an outage, not once for an attempt.
 #[derive(Debug)]
-pub(super) enum Notice {
+pub(super) enum OutageEvent {
     Away(LinkError),
     Back(Duration),
 }
 
 #[derive(Debug)]
-pub(super) struct State<C> {
-    held: Option<Held<C>>,
+pub(super) struct ConnectionState<C> {
+    open: Option<OpenConnection<C>>,
     /// When it was opened.
     since: Option<Instant>,
-    /// A better one is wanted, see [`Fate::Doubt`].
+    /// A better one is wanted, see [`ConnectionAction::Doubt`].
     doubted: bool,
     attempt: Option<Attempt<C>>,
     opened: u64,
@@ -55,25 +55,25 @@ pub(super) struct State<C> {
 #[derive(Debug)]
 struct Outage {
     began: Instant,
-    /// What the operator knows of it.
-    told: LinkErrorKind,
+    /// The last error that was reported.
+    reported: LinkErrorKind,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long to wait after so many failures, at least one, in a row: doubled each time, and somewhere in its upper half,
-/// so that many programs do not come back at once. `chance` is between 0 and 1.
-pub(super) fn pause(failures: u32, chance: f64) -> Duration {
+/// so that many programs do not come back at once. `jitter` is between 0 and 1.
+pub(super) fn pause(failures: u32, jitter: f64) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let whole = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-    whole.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))
+    whole.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
 }
 
-impl<C> Default for State<C> {
+impl<C> Default for ConnectionState<C> {
     fn default() -> Self {
         Self {
-            held: None,
+            open: None,
             since: None,
             doubted: false,
             attempt: None,
@@ -86,13 +86,13 @@ impl<C> Default for State<C> {
     }
 }
 
-impl<C: Clone> State<C> {
+impl<C: Clone> ConnectionState<C> {
     pub(super) fn next_step(&self, now: Instant) -> Step<C> {
         let early = self.not_before.is_some_and(|at| now < at);
-        match (&self.held, &self.attempt) {
-            (Some(held), _) if !self.doubted || early => Step::Use(held.clone()),
+        match (&self.open, &self.attempt) {
+            (Some(open), _) if !self.doubted || early => Step::Use(open.clone()),
             // Somebody looks for a better one.
-            (Some(held), Some(_)) => Step::Use(held.clone()),
+            (Some(open), Some(_)) => Step::Use(open.clone()),
             (None, Some(attempt)) => Step::Join(attempt.clone()),
             (_, None) if !early => Step::Open,
             (_, None) => Step::Refuse(match &self.last_error {
@@ -111,29 +111,29 @@ impl<C: Clone> State<C> {
         &mut self,
         outcome: Result<(C, Arc<str>), LinkError>,
         now: Instant,
-        chance: f64,
-    ) -> (Result<Held<C>, LinkError>, Option<Notice>) {
+        jitter: f64,
+    ) -> (Result<OpenConnection<C>, LinkError>, Option<OutageEvent>) {
         self.attempt = None;
         match outcome {
-            Ok((connection, place)) => {
+            Ok((connection, server)) => {
                 self.opened += 1;
-                let held = Held { connection, place, number: self.opened };
-                self.held = Some(held.clone());
+                let open = OpenConnection { connection, server, number: self.opened };
+                self.open = Some(open.clone());
                 self.since = Some(now);
                 self.doubted = false;
                 // Not yet a success: see `worked` and `failed`.
                 self.not_before = None;
-                (Ok(held), None)
+                (Ok(open), None)
             }
             Err(error) => {
-                self.wait(now, chance);
+                self.wait(now, jitter);
                 self.last_error = Some(error.clone());
-                let notice = self.away(&error, now);
-                let outcome = match &self.held {
+                let event = self.away(&error, now);
+                let outcome = match &self.open {
                     Some(doubted) => Ok(doubted.clone()),
                     None => Err(error),
                 };
-                (outcome, notice)
+                (outcome, event)
             }
         }
     }
@@ -143,70 +143,70 @@ impl<C: Clone> State<C> {
     }
 
     /// A command was obeyed over this connection.
-    pub(super) fn worked(&mut self, held: &Held<C>, now: Instant) -> Option<Notice> {
-        if !self.is_current(held) || self.doubted {
+    pub(super) fn worked(&mut self, open: &OpenConnection<C>, now: Instant) -> Option<OutageEvent> {
+        if !self.is_current(open) || self.doubted {
             return None;
         }
         let outage = self.outage.take()?;
-        Some(Notice::Back(now.saturating_duration_since(outage.began)))
+        Some(OutageEvent::Back(now.saturating_duration_since(outage.began)))
     }
 
     /// A command failed over this connection.
     pub(super) fn failed(
         &mut self,
-        held: &Held<C>,
+        open: &OpenConnection<C>,
         error: &LinkError,
-        fate: Fate,
+        action: ConnectionAction,
         now: Instant,
-        chance: f64,
-    ) -> Option<Notice> {
+        jitter: f64,
+    ) -> Option<OutageEvent> {
         // Others who used it have said so already.
-        let known = !self.is_current(held) || self.doubted && fate == Fate::Doubt;
-        if fate == Fate::Keep || known {
+        let known = !self.is_current(open) || self.doubted && action == ConnectionAction::Doubt;
+        if action == ConnectionAction::Keep || known {
             return None;
         }
         // A connection that breaks as soon as it is made counts as one that was not made, or a server that lets
         // everybody in and serves nobody would be hammered.
         let lived = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         if lived < LONGEST_PAUSE {
-            self.wait(now, chance);
+            self.wait(now, jitter);
         } else {
             self.failures = 0;
             self.not_before = None;
         }
         self.last_error = Some(error.clone());
-        match fate {
-            Fate::Keep => None,
-            Fate::Doubt => {
+        match action {
+            ConnectionAction::Keep => None,
+            ConnectionAction::Doubt => {
                 self.doubted = true;
                 None
             }
-            Fate::Drop => {
-                self.held = None;
+            ConnectionAction::Drop => {
+                self.open = None;
                 self.away(error, now)
             }
         }
     }
 
-    fn is_current(&self, held: &Held<C>) -> bool {
-        self.held.as_ref().is_some_and(|current| current.number == held.number)
+    fn is_current(&self, open: &OpenConnection<C>) -> bool {
+        self.open.as_ref().is_some_and(|current| current.number == open.number)
     }
 
-    fn wait(&mut self, now: Instant, chance: f64) {
+    fn wait(&mut self, now: Instant, jitter: f64) {
         self.failures = self.failures.saturating_add(1);
-        self.not_before = Some(now + pause(self.failures, chance));
+        self.not_before = Some(now + pause(self.failures, jitter));
     }
 
-    /// Told once, and again if it is something else that has to be mended.
-    fn away(&mut self, error: &LinkError, now: Instant) -> Option<Notice> {
-        let told = error.kind;
+    /// Reports an outage once, and again if it is something else that has to be repaired.
+    fn away(&mut self, error: &LinkError, now: Instant) -> Option<OutageEvent> {
+        let reported = error.kind;
         let began = match &self.outage {
-            Some(outage) if outage.told == told => return None,
+            Some(outage) if outage.reported == reported => return None,
             Some(outage) => outage.began,
             None => now,
         };
-        self.outage = Some(Outage { began, told });
-        Some(Notice::Away(error.not_sent()))
+        self.outage = Some(Outage { began, reported });
+        Some(OutageEvent::Away(error.not_sent()))
     }
 }
 
@@ -215,11 +215,11 @@ mod tests {
     use super::*;
     use futures::FutureExt as _;
 
-    /// A state, a clock, and what the operator was told.
+    /// A state, a clock, and what was reported to the operator.
     struct Story {
-        state: State<u32>,
+        state: ConnectionState<u32>,
         now: Instant,
-        told: Vec<String>,
+        reported: Vec<String>,
     }
 
     fn error(kind: LinkErrorKind) -> LinkError {
@@ -228,7 +228,7 @@ mod tests {
 
     impl Story {
         fn new() -> Self {
-            Self { state: State::default(), now: Instant::now(), told: Vec::new() }
+            Self { state: ConnectionState::default(), now: Instant::now(), reported: Vec::new() }
         }
 
         fn pass(&mut self, ms: u64) {
@@ -237,7 +237,7 @@ mod tests {
 
         fn step(&self) -> String {
             match self.state.next_step(self.now) {
-                Step::Use(held) => format!("use {}", held.connection),
+                Step::Use(open) => format!("use {}", open.connection),
                 Step::Join(_) => "join".to_owned(),
                 Step::Open => "open".to_owned(),
                 Step::Refuse(error) => format!("refuse {error}"),
@@ -249,40 +249,45 @@ mod tests {
             self.state.begin(std::future::pending().boxed().shared());
         }
 
-        fn open(&mut self, outcome: Result<u32, LinkErrorKind>) -> Option<Held<u32>> {
+        fn open(&mut self, outcome: Result<u32, LinkErrorKind>) -> Option<OpenConnection<u32>> {
             self.begin();
             let outcome = outcome.map(|number| (number, "here".into())).map_err(error);
-            let (outcome, notice) = self.state.opened(outcome, self.now, 1.0);
-            self.tell(notice);
+            let (outcome, event) = self.state.opened(outcome, self.now, 1.0);
+            self.report(event);
             outcome.ok()
         }
 
-        fn work(&mut self, held: &Held<u32>) {
-            let notice = self.state.worked(held, self.now);
-            self.tell(notice);
+        fn work(&mut self, open: &OpenConnection<u32>) {
+            let event = self.state.worked(open, self.now);
+            self.report(event);
         }
 
-        fn fail(&mut self, held: &Held<u32>, kind: LinkErrorKind, fate: Fate) {
-            let notice = self.state.failed(held, &error(kind), fate, self.now, 1.0);
-            self.tell(notice);
+        fn fail(
+            &mut self,
+            open: &OpenConnection<u32>,
+            kind: LinkErrorKind,
+            action: ConnectionAction,
+        ) {
+            let event = self.state.failed(open, &error(kind), action, self.now, 1.0);
+            self.report(event);
         }
 
-        fn tell(&mut self, notice: Option<Notice>) {
-            self.told.extend(notice.map(|notice| match notice {
-                Notice::Away(error) => format!("away: {error}"),
-                Notice::Back(after) => format!("back after {} ms", after.as_millis()),
+        fn report(&mut self, event: Option<OutageEvent>) {
+            self.reported.extend(event.map(|event| match event {
+                OutageEvent::Away(error) => format!("away: {error}"),
+                OutageEvent::Back(after) => format!("back after {} ms", after.as_millis()),
             }));
         }
     }
 
     #[test]
     fn pauses_double_up_to_a_limit_and_spread() {
-        let ms = |failures, chance| pause(failures, chance).as_millis();
+        let ms = |failures, jitter| pause(failures, jitter).as_millis();
         assert_eq!(
             [1, 2, 3, 6, 7, u32::MAX].map(|failures| ms(failures, 1.0)),
             [50, 100, 200, 1600, 2000, 2000]
         );
-        assert_eq!([0.0, 0.5].map(|chance| ms(2, chance)), [50, 75]);
+        assert_eq!([0.0, 0.5].map(|jitter| ms(2, jitter)), [50, 75]);
     }
 
     #[test]
@@ -293,36 +298,36 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_told_of_once_and_tried_ever_less() {
+    fn an_outage_is_reported_once_and_tried_ever_less() {
         let mut story = Story::new();
         for pause in [50, 100, 200] {
             assert!(story.open(Err(LinkErrorKind::Unavailable)).is_none());
             assert_eq!(story.step(), "refuse unavailable");
             story.pass(pause);
         }
-        let held = story.open(Ok(1)).unwrap();
-        assert_eq!(story.told, ["away: unavailable"], "a connection alone is not worth a word");
-        story.work(&held);
-        story.work(&held);
-        assert_eq!(story.told, ["away: unavailable", "back after 350 ms"]);
+        let open = story.open(Ok(1)).unwrap();
+        assert_eq!(story.reported, ["away: unavailable"], "a connection alone is not worth a word");
+        story.work(&open);
+        story.work(&open);
+        assert_eq!(story.reported, ["away: unavailable", "back after 350 ms"]);
     }
 
     #[test]
-    fn another_reason_is_told_of_too() {
+    fn another_reason_is_reported_too() {
         let mut story = Story::new();
         for kind in [LinkErrorKind::Unavailable, LinkErrorKind::Auth, LinkErrorKind::Auth] {
             story.open(Err(kind));
             story.pass(2000);
         }
-        assert_eq!(story.told, ["away: unavailable", "away: auth"]);
+        assert_eq!(story.reported, ["away: unavailable", "away: auth"]);
     }
 
     #[test]
     fn a_connection_that_lasted_is_replaced_at_once() {
         let mut story = Story::new();
-        let held = story.open(Ok(1)).unwrap();
+        let open = story.open(Ok(1)).unwrap();
         story.pass(2000);
-        story.fail(&held, LinkErrorKind::Unavailable, Fate::Drop);
+        story.fail(&open, LinkErrorKind::Unavailable, ConnectionAction::Drop);
         assert_eq!(story.step(), "open");
     }
 
@@ -330,20 +335,20 @@ mod tests {
     fn connections_that_do_not_last_are_replaced_ever_less() {
         let mut story = Story::new();
         for pause in [50, 100, 200] {
-            let held = story.open(Ok(1)).unwrap();
-            story.fail(&held, LinkErrorKind::Unavailable, Fate::Drop);
+            let open = story.open(Ok(1)).unwrap();
+            story.fail(&open, LinkErrorKind::Unavailable, ConnectionAction::Drop);
             story.pass(pause - 1);
             assert_eq!(story.step(), "refuse unavailable");
             story.pass(1);
         }
-        assert_eq!(story.told, ["away: unavailable"]);
+        assert_eq!(story.reported, ["away: unavailable"]);
     }
 
     #[test]
     fn a_doubted_connection_serves_until_there_is_a_better_one() {
         let mut story = Story::new();
         let first = story.open(Ok(1)).unwrap();
-        story.fail(&first, LinkErrorKind::ReadOnly, Fate::Doubt);
+        story.fail(&first, LinkErrorKind::ReadOnly, ConnectionAction::Doubt);
         assert_eq!(story.step(), "use 1");
         story.pass(50);
         story.begin();
@@ -353,25 +358,25 @@ mod tests {
         story.pass(100);
         story.open(Ok(2));
         assert_eq!(story.step(), "use 2");
-        story.fail(&first, LinkErrorKind::Unavailable, Fate::Drop);
+        story.fail(&first, LinkErrorKind::Unavailable, ConnectionAction::Drop);
         assert_eq!(story.step(), "use 2", "late news of the first");
     }
 
     #[test]
     fn a_doubted_connection_may_still_break() {
         let mut story = Story::new();
-        let held = story.open(Ok(1)).unwrap();
-        story.fail(&held, LinkErrorKind::ReadOnly, Fate::Doubt);
-        story.fail(&held, LinkErrorKind::Unavailable, Fate::Drop);
+        let open = story.open(Ok(1)).unwrap();
+        story.fail(&open, LinkErrorKind::ReadOnly, ConnectionAction::Doubt);
+        story.fail(&open, LinkErrorKind::Unavailable, ConnectionAction::Drop);
         assert_eq!(story.step(), "refuse unavailable");
     }
 
     #[test]
     fn a_refusal_says_nothing_about_the_connection() {
         let mut story = Story::new();
-        let held = story.open(Ok(1)).unwrap();
-        story.fail(&held, LinkErrorKind::OutOfMemory, Fate::Keep);
+        let open = story.open(Ok(1)).unwrap();
+        story.fail(&open, LinkErrorKind::OutOfMemory, ConnectionAction::Keep);
         assert_eq!(story.step(), "use 1");
-        assert!(story.told.is_empty());
+        assert!(story.reported.is_empty());
     }
 }

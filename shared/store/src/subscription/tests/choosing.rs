@@ -72,7 +72,7 @@ async fn what_is_let_go_and_kept_again_comes_at_its_newest_head() {
 #[tokio::test(start_paused = true)]
 async fn what_is_let_go_while_it_is_loaded_is_not_yielded() {
     let (mut bench, _) = listed(&["one"]).await;
-    bench.store.hold(Held::BeforeTheyRead);
+    bench.store.hold(HoldPoint::BeforeRead);
     bench.subscription.keep(&fleet("one"));
     bench.expect_nothing_for(1).await;
     bench.subscription.let_go(&fleet("one"));
@@ -130,7 +130,7 @@ async fn a_fleet_that_retires_was_known_and_is_no_longer_kept() {
 #[tokio::test(start_paused = true)]
 async fn what_was_retired_while_it_was_loaded_cannot_be_kept_before_it_is_back() {
     let (mut bench, _) = listed(&["one"]).await;
-    bench.store.hold(Held::BeforeTheyRead);
+    bench.store.hold(HoldPoint::BeforeRead);
     bench.subscription.keep(&fleet("one"));
     bench.expect_nothing_for(1).await;
     let tombstone = bench.retire("one").await;
@@ -147,16 +147,16 @@ async fn what_was_retired_while_it_was_loaded_cannot_be_kept_before_it_is_back()
 /// Those that someone waits for come in their own order, before the others.
 #[test]
 fn who_is_waited_for_goes_first() {
-    let (mut board, now) = (Board::choosing(), Instant::now());
+    let (mut scheduler, now) = (LoadScheduler::choosing(), Instant::now());
     let names: Vec<_> = (0..6).map(|number| number.to_string()).collect();
     for name in &names {
-        board.hear(Notice::Fleet(record(name, 1)));
-        board.keep(&fleet(name));
+        scheduler.receive(Notice::Fleet(record(name, 1)));
+        scheduler.keep(&fleet(name));
     }
     for hurried in ["4", "2", "4"] {
-        board.hurry(&fleet(hurried));
+        scheduler.prioritise(&fleet(hurried));
     }
-    let order = std::iter::from_fn(|| board.begin_load(now));
+    let order = std::iter::from_fn(|| scheduler.begin_load(now));
     let order: Vec<_> = order.map(|request| request.record.fleet.to_string()).collect();
     assert_eq!(order, ["4", "2", "0", "1", "3", "5"].map(|name| format!("default/{name}")));
 }

@@ -10,7 +10,7 @@ pub(super) struct Faulty {
     pub(super) inner: Embedded,
     faults: Mutex<BTreeMap<FleetName, Fault>>,
     /// Where loads wait.
-    held: watch::Sender<Held>,
+    hold_at: watch::Sender<HoldPoint>,
     pub(super) loading: watch::Sender<Loading>,
 }
 
@@ -22,11 +22,11 @@ pub(super) enum Fault {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum HoldPoint {
     #[default]
     Nowhere,
-    BeforeTheyRead,
-    AfterTheyRead,
+    BeforeRead,
+    AfterRead,
 }
 
 /// How many loads there were and are.
@@ -48,16 +48,16 @@ impl Faulty {
         self.faults.lock().unwrap().clear();
     }
 
-    pub(super) fn hold(&self, at: Held) {
-        self.held.send_replace(at);
+    pub(super) fn hold(&self, at: HoldPoint) {
+        self.hold_at.send_replace(at);
     }
 
     pub(super) fn let_go(&self) {
-        self.held.send_replace(Held::Nowhere);
+        self.hold_at.send_replace(HoldPoint::Nowhere);
     }
 
-    async fn pass(&self, at: Held) {
-        self.held.subscribe().wait_for(|held| *held != at).await.unwrap();
+    async fn pass(&self, at: HoldPoint) {
+        self.hold_at.subscribe().wait_for(|current| *current != at).await.unwrap();
     }
 
     /// What it reads of a snapshot, with the faults it has.
@@ -92,9 +92,9 @@ impl Reader for Faulty {
                 loading.most = loading.most.max(loading.now);
                 loading.known = known.as_ref().map(|known| known.head);
             });
-            self.pass(Held::BeforeTheyRead).await;
+            self.pass(HoldPoint::BeforeRead).await;
             let loaded = self.read(record, known).await;
-            self.pass(Held::AfterTheyRead).await;
+            self.pass(HoldPoint::AfterRead).await;
             self.loading.send_modify(|loading| loading.now -= 1);
             loaded
         })

@@ -3,8 +3,8 @@
 mod choosing;
 mod faulty;
 
-use self::faulty::{Fault, Faulty, Held};
-use super::board::{BACKOFF, LOADS, PATIENCE, backoff};
+use self::faulty::{Fault, Faulty, HoldPoint};
+use super::scheduler::{BACKOFF, LOADS, START_ATTEMPTS, backoff};
 use super::*;
 use crate::{
     Inspector, Loaded, Notice, PinState, Publication, Record, Retirement, State, StoreError, Writer,
@@ -231,7 +231,7 @@ async fn a_fleet_whose_loads_never_get_through_does_not_hold_up_the_start_for_ev
     bench.subscribe();
     bench.store.break_fleet(fleet("one"), away());
     assert_eq!(bench.next().await, "synced");
-    assert_eq!(bench.store.loading.borrow().begun, PATIENCE as usize);
+    assert_eq!(bench.store.loading.borrow().begun, START_ATTEMPTS as usize);
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,7 +258,7 @@ async fn many_fleets_are_loaded_at_once_but_not_all() {
         bench.publish(&number.to_string()).await;
     }
     bench.subscribe();
-    bench.store.hold(Held::BeforeTheyRead);
+    bench.store.hold(HoldPoint::BeforeRead);
     bench.expect_nothing_for(10).await;
     assert_eq!(bench.store.loading.borrow().begun, LOADS);
     bench.store.let_go();
@@ -273,7 +273,7 @@ async fn many_fleets_are_loaded_at_once_but_not_all() {
 #[tokio::test(start_paused = true)]
 async fn a_fleet_is_loaded_once_at_a_time_and_the_newest_next() {
     let mut bench = Bench::new();
-    bench.store.hold(Held::BeforeTheyRead);
+    bench.store.hold(HoldPoint::BeforeRead);
     let first = bench.publish("one").await;
     bench.subscribe();
     bench.expect_nothing_for(1).await;
@@ -295,7 +295,7 @@ async fn a_fleet_is_loaded_once_at_a_time_and_the_newest_next() {
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_that_was_replaced_while_it_was_loaded_is_no_damage() {
     let mut bench = Bench::new();
-    bench.store.hold(Held::BeforeTheyRead);
+    bench.store.hold(HoldPoint::BeforeRead);
     bench.publish_types("one", &[ResourceType::Endpoints]).await;
     bench.subscribe();
     bench.expect_nothing_for(1).await;
@@ -308,7 +308,7 @@ async fn a_snapshot_that_was_replaced_while_it_was_loaded_is_no_damage() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_loaded_when_its_fleet_retires_is_not_yielded() {
-    for held in [Held::BeforeTheyRead, Held::AfterTheyRead] {
+    for held in [HoldPoint::BeforeRead, HoldPoint::AfterRead] {
         let mut bench = Bench::new();
         assert_eq!(bench.next().await, "synced");
         bench.store.hold(held);
@@ -329,7 +329,7 @@ async fn a_reader_that_gives_up_waiting_keeps_the_loads_that_it_began() {
     let mut bench = Bench::new();
     let one = bench.publish("one").await;
     bench.subscribe();
-    bench.store.hold(Held::BeforeTheyRead);
+    bench.store.hold(HoldPoint::BeforeRead);
     for _ in 0..10 {
         bench.expect_nothing();
     }
@@ -341,39 +341,40 @@ async fn a_reader_that_gives_up_waiting_keeps_the_loads_that_it_began() {
 
 #[test]
 fn an_older_record_is_not_wanted_and_an_equal_one_not_again() {
-    let (mut board, now) = (Board::default(), Instant::now());
+    let (mut scheduler, now) = (LoadScheduler::default(), Instant::now());
     for sequence in [5, 4, 5] {
-        board.hear(Notice::Fleet(record("one", sequence)));
+        scheduler.receive(Notice::Fleet(record("one", sequence)));
     }
-    assert_eq!(board.begin_load(now).unwrap().record.head.sequence, 5);
+    assert_eq!(scheduler.begin_load(now).unwrap().record.head.sequence, 5);
     for sequence in [4, 5] {
-        board.hear(Notice::Fleet(record("one", sequence)));
+        scheduler.receive(Notice::Fleet(record("one", sequence)));
     }
     let away = StoreError::Unavailable("the store is away".into());
-    board.settle(Outcome { record: record("one", 5), loaded: Err(away) }, now, 0.0);
-    assert!(board.begin_load(now).is_none());
-    let due = board.next_retry().unwrap();
-    assert_eq!(board.begin_load(due).unwrap().record.head.sequence, 5);
+    scheduler.settle(Outcome { record: record("one", 5), loaded: Err(away) }, now, 0.0);
+    assert!(scheduler.begin_load(now).is_none());
+    let due = scheduler.next_retry().unwrap();
+    assert_eq!(scheduler.begin_load(due).unwrap().record.head.sequence, 5);
 }
 
 #[test]
 fn nothing_is_left_of_a_fleet_that_retires_before_its_turn() {
-    let (mut board, now) = (Board::default(), Instant::now());
+    let (mut scheduler, now) = (LoadScheduler::default(), Instant::now());
     for number in 0..=LOADS {
-        board.hear(Notice::Fleet(record(&number.to_string(), 1)));
+        scheduler.receive(Notice::Fleet(record(&number.to_string(), 1)));
     }
-    let loads: Vec<_> = std::iter::from_fn(|| board.begin_load(now)).collect();
+    let loads: Vec<_> = std::iter::from_fn(|| scheduler.begin_load(now)).collect();
     assert_eq!(loads.len(), LOADS);
     let last = record(&LOADS.to_string(), 2);
-    board.hear(Notice::Fleet(Arc::new(Record { state: State::Retired, ..Record::clone(&last) })));
+    scheduler
+        .receive(Notice::Fleet(Arc::new(Record { state: State::Retired, ..Record::clone(&last) })));
     for Request { record, .. } in loads {
         let snapshot = Arc::new(Snapshot::empty(record.fleet.clone()).at(record.head));
         let loaded = Ok(Loaded { snapshot, unopened: Vec::new() });
-        board.settle(Outcome { record, loaded }, now, 0.0);
-        assert!(board.begin_load(now).is_none());
+        scheduler.settle(Outcome { record, loaded }, now, 0.0);
+        assert!(scheduler.begin_load(now).is_none());
     }
-    board.hear(Notice::Synced);
-    assert_eq!(board.fleets(), LOADS);
+    scheduler.receive(Notice::Synced);
+    assert_eq!(scheduler.fleets(), LOADS);
 }
 
 #[test]
@@ -395,54 +396,58 @@ fn incomplete(record: Arc<Record>) -> Outcome {
 /// Who has no key at all must not read the same again and again, and who gets one must not wait.
 #[test]
 fn sealed_secrets_are_looked_at_ever_less_and_at_once_with_another_key() {
-    let (mut board, mut now) = (Board::default(), Instant::now());
-    board.hear(Notice::Fleet(record("one", 1)));
-    let load = |board: &mut Board, now| {
-        let record = board.begin_load(now).unwrap().record;
-        board.settle(incomplete(record), now, 1.0);
-        board.next_retry().unwrap().duration_since(now)
+    let (mut scheduler, mut now) = (LoadScheduler::default(), Instant::now());
+    scheduler.receive(Notice::Fleet(record("one", 1)));
+    let load = |scheduler: &mut LoadScheduler, now| {
+        let record = scheduler.begin_load(now).unwrap().record;
+        scheduler.settle(incomplete(record), now, 1.0);
+        scheduler.next_retry().unwrap().duration_since(now)
     };
     let mut pauses = Vec::new();
     for _ in 0..6 {
-        let pause = load(&mut board, now);
+        let pause = load(&mut scheduler, now);
         pauses.push(pause.as_secs());
         now += pause;
     }
     assert_eq!(pauses, [4, 8, 16, 32, 60, 60]);
 
-    load(&mut board, now);
-    assert!(board.begin_load(now).is_none());
-    board.keys_changed();
-    assert_eq!(load(&mut board, now).as_secs(), 4);
+    load(&mut scheduler, now);
+    assert!(scheduler.begin_load(now).is_none());
+    scheduler.keys_changed();
+    assert_eq!(load(&mut scheduler, now).as_secs(), 4);
 
     // While it is being loaded with the keys from before.
-    now += load(&mut board, now + Duration::from_secs(4));
+    now += load(&mut scheduler, now + Duration::from_secs(4));
     now += Duration::from_secs(60);
-    let record = board.begin_load(now).unwrap().record;
-    board.keys_changed();
-    assert!(board.begin_load(now).is_none());
-    board.settle(incomplete(record), now, 1.0);
-    assert_eq!(board.next_retry().unwrap().duration_since(now).as_secs(), 4);
+    let record = scheduler.begin_load(now).unwrap().record;
+    scheduler.keys_changed();
+    assert!(scheduler.begin_load(now).is_none());
+    scheduler.settle(incomplete(record), now, 1.0);
+    assert_eq!(scheduler.next_retry().unwrap().duration_since(now).as_secs(), 4);
 }
 
 #[test]
 fn the_fleets_that_cannot_be_loaded_are_named_until_they_can() {
-    let (mut board, mut now) = (Board::default(), Instant::now());
-    board.hear(Notice::Fleet(record("one", 1)));
+    let (mut scheduler, mut now) = (LoadScheduler::default(), Instant::now());
+    scheduler.receive(Notice::Fleet(record("one", 1)));
     let head = record("one", 1).head;
     for named in [BTreeMap::new(), BTreeMap::from([(fleet("one"), head)])] {
-        let record = board.begin_load(now).unwrap().record;
+        let record = scheduler.begin_load(now).unwrap().record;
         let loaded = Err(StoreError::Damaged { fleet: fleet("one"), reason: "gone".into() });
-        board.settle(Outcome { record, loaded }, now, 0.0);
-        assert_eq!(board.damaged_fleets(), named);
-        now = board.next_retry().unwrap();
+        scheduler.settle(Outcome { record, loaded }, now, 0.0);
+        assert_eq!(scheduler.damaged_fleets(), named);
+        now = scheduler.next_retry().unwrap();
     }
-    let record = board.begin_load(now).unwrap().record;
+    let record = scheduler.begin_load(now).unwrap().record;
     let loaded = Err(StoreError::Refused("this program is too old".into()));
-    board.settle(Outcome { record, loaded }, now, 0.0);
-    assert_eq!((board.damaged_fleets().len(), board.damaged()), (0, 1), "nobody can repair that");
-    now = board.next_retry().unwrap();
-    let record = board.begin_load(now).unwrap().record;
-    board.settle(incomplete(record), now, 0.0);
-    assert_eq!(board.damaged(), 0);
+    scheduler.settle(Outcome { record, loaded }, now, 0.0);
+    assert_eq!(
+        (scheduler.damaged_fleets().len(), scheduler.damaged()),
+        (0, 1),
+        "nobody can repair that"
+    );
+    now = scheduler.next_retry().unwrap();
+    let record = scheduler.begin_load(now).unwrap().record;
+    scheduler.settle(incomplete(record), now, 0.0);
+    assert_eq!(scheduler.damaged(), 0);
 }

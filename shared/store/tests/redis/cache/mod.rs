@@ -106,7 +106,7 @@ async fn a_start_while_redis_does_not_answer() {
     assert!(started.elapsed() >= Duration::from_secs(2), "Redis has a moment to answer");
     assert!(reader.program.store.is_unconfirmed(&scene.one));
     scene.leader.publish(&scene.one, [cluster("third")]).await.unwrap();
-    way.mend();
+    way.repair();
     until_at(&mut reader.subscription, scene.leader.head(3)).await;
     assert!(!reader.program.store.is_unconfirmed(&scene.one));
 }
@@ -230,7 +230,7 @@ async fn a_fleet_that_was_retired_while_the_reader_had_no_redis_goes() {
     let mut reader = scene.disk.open(&way.url(), &scene.keys);
     assert_eq!(reader.start().await.len(), 1);
     scene.leader.retire(&scene.one, SystemTime::now()).await.unwrap();
-    way.mend();
+    way.repair();
     assert!(matches!(next_update(&mut reader.subscription).await, Update::Retired(..)));
     assert!(!reader.program.store.is_unconfirmed(&scene.one));
     until("its file is gone", async || scene.disk.files().is_empty()).await;
@@ -253,7 +253,7 @@ async fn a_fleet_that_was_dropped_from_memory_is_confirmed_by_redis() {
                 reader.subscription.let_go(&snapshot.fleet);
                 assert!(reader.program.store.is_unconfirmed(&snapshot.fleet));
                 scene.leader.publish(&scene.one, [cluster("third")]).await.unwrap();
-                way.mend();
+                way.repair();
             }
             Update::Listed | Update::Synced => {}
             other => panic!("{other:?}"),

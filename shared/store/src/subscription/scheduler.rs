@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is known, wanted and owed. Its memory is bounded by the number of live fleets.
+/// Schedules loads: what is known, wanted and owed. Its memory is bounded by the number of live fleets.
 #[derive(Debug, Default)]
-pub(super) struct Board {
-    /// The reader says which fleets are kept. Otherwise all are.
+pub(super) struct LoadScheduler {
+    /// The reader chooses which fleets are kept. Otherwise all are.
     is_choosing: bool,
     fleets: BTreeMap<FleetName, Fleet>,
     /// Fleets to load, each once, in the order in which they were asked for.
@@ -19,14 +19,14 @@ pub(super) struct Board {
     /// Fleets to load again at a later time.
     retries: BTreeSet<(Instant, FleetName)>,
     loading: usize,
-    /// What the reader gets next. It is emptied before anything more is heard.
+    /// What the reader gets next. It is emptied before another notice is received.
     ready: VecDeque<Update>,
     start: Start,
     /// The fleets of the start that were neither yielded nor given up.
     owed: BTreeSet<FleetName>,
-    /// The fleets whose newest record cannot be loaded, as was said.
+    /// The fleets whose newest record cannot be loaded, as was logged.
     damaged: BTreeMap<FleetName, Damage>,
-    /// The fleets with secrets that cannot be opened, and which that are, as was said.
+    /// The fleets with secrets that cannot be opened, and which that are, as was logged.
     unopened: BTreeMap<FleetName, Vec<Arc<str>>>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Outcome {
 
 #[derive(Debug, Default)]
 struct Fleet {
-    /// The newest head that was told, loaded or not.
+    /// The newest head that the watch reported, loaded or not.
     newest: Option<Head>,
     /// The record of that head, unless it says that the fleet is retired.
     live: Option<Arc<Record>>,
@@ -69,7 +69,7 @@ struct Fleet {
 struct Damage {
     head: Head,
     /// It helps to write it again. It does not where this program is too old.
-    is_mendable: bool,
+    is_repairable: bool,
 }
 
 /// What is under way for a fleet.
@@ -84,11 +84,11 @@ enum Task {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Start {
-    /// The watch has not told all fleets yet.
+    /// The watch has not listed all fleets yet.
     #[default]
-    Telling,
+    Listing,
     /// It has, and some of them are owed.
-    Told,
+    Listed,
     Synced,
 }
 
@@ -100,21 +100,21 @@ pub(super) const BACKOFF: (Duration, Duration) =
 /// The same for a load that left secrets out. When this process gets their key it is tried at once; this is for secrets
 /// that the translator seals again with a key that is here.
 pub(super) const RESEALED: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
-/// How often a load fails before it is called damage: once may be a record that was replaced meanwhile.
-const DAMAGE: u32 = 2;
-/// How often a store that is away fails a fleet of the start before the others go ahead without it.
-pub(super) const PATIENCE: u32 = 5;
+/// After how many failed loads a record counts as damaged: once may be a record that was replaced meanwhile.
+const DAMAGE_ATTEMPTS: u32 = 2;
+/// After how many attempts a fleet of the start no longer holds up the others while the store is away.
+pub(super) const START_ATTEMPTS: u32 = 5;
 /// How many secrets a line of the log names.
 const NAMED: usize = 10;
 
-impl Board {
+impl LoadScheduler {
     pub(super) fn choosing() -> Self {
         Self { is_choosing: true, ..Self::default() }
     }
 
-    /// What the reader gets next. It says that all of the start is told once nothing of that is left to say, so that the
+    /// What the reader gets next. `Synced` comes after everything of the start, so that the
     /// reader may have asked for more meanwhile.
-    pub(super) fn take(&mut self) -> Option<Update> {
+    pub(super) fn next_update(&mut self) -> Option<Update> {
         self.ready.pop_front().or_else(|| self.sync())
     }
 
@@ -123,8 +123,8 @@ impl Board {
     }
 
     pub(super) fn damaged_fleets(&self) -> BTreeMap<FleetName, Head> {
-        let mendable = self.damaged.iter().filter(|(_, damage)| damage.is_mendable);
-        mendable.map(|(name, damage)| (name.clone(), damage.head)).collect()
+        let repairable = self.damaged.iter().filter(|(_, damage)| damage.is_repairable);
+        repairable.map(|(name, damage)| (name.clone(), damage.head)).collect()
     }
 
     pub(super) fn unopened(&self) -> usize {
@@ -166,12 +166,12 @@ impl Board {
         }
     }
 
-    pub(super) fn hear(&mut self, notice: Notice) {
+    pub(super) fn receive(&mut self, notice: Notice) {
         match notice {
             Notice::Fleet(record) if record.is_live() => self.want(record),
             Notice::Fleet(record) => self.retire(&record),
-            Notice::Synced if self.start == Start::Telling => {
-                self.start = Start::Told;
+            Notice::Synced if self.start == Start::Listing => {
+                self.start = Start::Listed;
                 if self.is_choosing {
                     self.ready.push_back(Update::Listed);
                 }
@@ -195,7 +195,7 @@ impl Board {
     }
 
     /// A fleet that waits for its turn goes before those that nobody is in a hurry for.
-    pub(super) fn hurry(&mut self, name: &FleetName) {
+    pub(super) fn prioritise(&mut self, name: &FleetName) {
         let is_queued = self.fleets.get(name).is_some_and(|fleet| fleet.task == Task::Queued);
         if is_queued && !self.front.contains(name) {
             self.queue.retain(|queued| queued != name);
@@ -213,16 +213,16 @@ impl Board {
         self.cancel_retry(name);
     }
 
-    /// `luck`, from 0 to 1, spreads what is tried again over time.
-    pub(super) fn settle(&mut self, outcome: Outcome, now: Instant, luck: f64) {
+    /// `jitter`, from 0 to 1, spreads what is tried again over time.
+    pub(super) fn settle(&mut self, outcome: Outcome, now: Instant, jitter: f64) {
         let Outcome { record, loaded } = outcome;
         self.loading = self.loading.saturating_sub(1);
         let Some(fleet) = self.fleets.get_mut(&record.fleet) else { return };
         fleet.task = Task::None;
         if fleet.kept && fleet.retired < Some(record.head) {
             match loaded {
-                Ok(loaded) => self.arrived(&record, loaded, now, luck),
-                Err(error) => self.failed(&record, &error, now, luck),
+                Ok(loaded) => self.arrived(&record, loaded, now, jitter),
+                Err(error) => self.failed(&record, &error, now, jitter),
             }
         }
         self.enqueue_wanted(&record.fleet);
@@ -258,7 +258,7 @@ impl Board {
         fleet.wanted = Some(record);
         self.cancel_retry(&name);
         self.enqueue_wanted(&name);
-        if self.start == Start::Telling {
+        if self.start == Start::Listing {
             self.owed.insert(name);
         }
     }
@@ -271,17 +271,17 @@ impl Board {
         }
         fleet.newest = Some(record.head);
         fleet.retired = Some(record.head);
-        // Who chooses was told of every fleet that lived.
-        let was_told = fleet.known.is_some() || (self.is_choosing && fleet.live.is_some());
+        // Who chooses has received every fleet that lived.
+        let was_reported = fleet.known.is_some() || (self.is_choosing && fleet.live.is_some());
         fleet.live = None;
-        if was_told {
+        if was_reported {
             self.ready.push_back(Update::Retired(name.clone(), record.head));
         }
         self.let_go(name);
         self.forget_if_gone(name);
     }
 
-    fn arrived(&mut self, record: &Arc<Record>, loaded: Loaded, now: Instant, luck: f64) {
+    fn arrived(&mut self, record: &Arc<Record>, loaded: Loaded, now: Instant, jitter: f64) {
         let name = &record.fleet;
         let Some(fleet) = self.fleets.get_mut(name) else { return };
         let Loaded { snapshot, unopened } = loaded;
@@ -300,7 +300,7 @@ impl Board {
             tracing::info!(fleet = %name, head = %record.head, "can be loaded again");
         }
         fleet.incomplete = if unopened.is_empty() { 0 } else { fleet.incomplete.saturating_add(1) };
-        let due = now + backoff(RESEALED, fleet.incomplete, luck);
+        let due = now + backoff(RESEALED, fleet.incomplete, jitter);
         if unopened.is_empty() {
             if self.unopened.remove(name).is_some() {
                 tracing::info!(fleet = %name, head = %record.head, "all secrets can be opened");
@@ -320,7 +320,7 @@ impl Board {
         self.retry(record, due);
     }
 
-    fn failed(&mut self, record: &Arc<Record>, error: &StoreError, now: Instant, luck: f64) {
+    fn failed(&mut self, record: &Arc<Record>, error: &StoreError, now: Instant, jitter: f64) {
         let name = &record.fleet;
         let Some(fleet) = self.fleets.get_mut(name) else { return };
         if fleet.wanted.is_some() {
@@ -330,18 +330,18 @@ impl Board {
         fleet.failures = fleet.failures.saturating_add(1);
         let failures = fleet.failures;
         tracing::debug!(fleet = %name, head = %record.head, failures, %error, "cannot be loaded");
-        let is_mendable = matches!(error, StoreError::Damaged { .. });
-        let damage = Damage { head: record.head, is_mendable };
-        if failures >= if error.is_temporary() { PATIENCE } else { DAMAGE } {
+        let is_repairable = matches!(error, StoreError::Damaged { .. });
+        let damage = Damage { head: record.head, is_repairable };
+        if failures >= if error.is_temporary() { START_ATTEMPTS } else { DAMAGE_ATTEMPTS } {
             self.owed.remove(name);
         }
-        let is_certain = error.is_temporary() || failures >= DAMAGE;
+        let is_certain = error.is_temporary() || failures >= DAMAGE_ATTEMPTS;
         if self.is_choosing && fleet.known.is_none() && is_certain {
             self.ready.push_back(Update::Failed(name.clone(), error.clone()));
         }
         // Who is away says so itself, once and not for each fleet.
         if !error.is_temporary()
-            && failures >= DAMAGE
+            && failures >= DAMAGE_ATTEMPTS
             && self.damaged.insert(name.clone(), damage) != Some(damage)
         {
             tracing::warn!(
@@ -351,7 +351,7 @@ impl Board {
                 "the newest snapshot cannot be loaded: the one before stays, and this is tried again"
             );
         }
-        self.retry(record, now + backoff(BACKOFF, failures, luck));
+        self.retry(record, now + backoff(BACKOFF, failures, jitter));
     }
 
     /// Loads a record again later, unless there is a newer one.
@@ -395,9 +395,9 @@ impl Board {
         }
     }
 
-    /// Tells that all of the start is told, once.
+    /// Returns `Synced` once, when everything of the start was returned.
     fn sync(&mut self) -> Option<Update> {
-        let is_due = self.start == Start::Told && self.owed.is_empty();
+        let is_due = self.start == Start::Listed && self.owed.is_empty();
         is_due.then(|| {
             self.start = Start::Synced;
             Update::Synced
@@ -415,9 +415,9 @@ impl Fleet {
     }
 }
 
-pub(super) fn backoff((least, most): (Duration, Duration), failures: u32, luck: f64) -> Duration {
+pub(super) fn backoff((least, most): (Duration, Duration), failures: u32, jitter: f64) -> Duration {
     let most = least.saturating_mul(2u32.saturating_pow(failures)).min(most);
-    least + most.saturating_sub(least).mul_f64(luck)
+    least + most.saturating_sub(least).mul_f64(jitter)
 }
 
 fn in_words(names: &[Arc<str>]) -> String {

@@ -3,16 +3,16 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
-/// What the query of a page asks for. One that cannot be read is answered with a line that says why.
+/// The query parameters of a page. A query that cannot be decoded gets a 400 with the reason.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<T>(pub T);
+pub struct QueryParams<T>(pub T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
     type Rejection = (StatusCode, String);
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         match Query::from_request_parts(parts, state).await {
-            Ok(Query(asked)) => Ok(Self(asked)),
+            Ok(Query(params)) => Ok(Self(params)),
             Err(rejection) => Err((StatusCode::BAD_REQUEST, rejection.body_text() + "\n")),
         }
     }
