@@ -4,7 +4,7 @@ use crate::run::{Changes, Finished, Options, Plan, Run, RunError, Scale};
 use crate::scenario::{Restart, Scenario, Step};
 use crate::servers::{Stop, Target};
 use crate::worker::Excuse;
-use heliograph_report::Scenario as Told;
+use heliograph_report::Scenario as ScenarioInfo;
 use std::time::Duration;
 
 /// Plays a scenario against a target. An error before there is anything to report is returned; one after that is in the
@@ -29,7 +29,7 @@ pub async fn play(
 }
 
 fn plan(scenario: &Scenario, fleet: Option<String>, command: Vec<String>) -> Plan {
-    let told = Told {
+    let info = ScenarioInfo {
         name: scenario.name.clone(),
         about: scenario.about.clone(),
         text: scenario.text.clone(),
@@ -42,7 +42,7 @@ fn plan(scenario: &Scenario, fleet: Option<String>, command: Vec<String>) -> Pla
         protocols: scenario.protocol,
         streams_per_connection: scenario.streams_per_connection,
         population: scenario.population.clone(),
-        ..Plan::new(told, scenario.clients, scenario.resources.clone())
+        ..Plan::new(info, scenario.clients, scenario.resources.clone())
     }
 }
 

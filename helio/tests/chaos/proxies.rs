@@ -4,7 +4,7 @@ use crate::log::Log;
 use crate::scene::{contains, marked};
 use crate::world::DEADLINE;
 use heliograph_checker::{Event, Order, ResourceId, Response, Sent};
-use heliograph_client::{Client, Held, Options, Protocol, Received, State, references};
+use heliograph_client::{Client, HeldResource, Options, Protocol, Received, State, references};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::Writer;
 use heliograph_store::redis::RedisStore;
@@ -117,11 +117,11 @@ fn has_mark(state: &State, mark: u32) -> bool {
 fn response(
     client: Arc<str>,
     received: &Received,
-    resources: &[(String, Held)],
+    resources: &[(String, HeldResource)],
     store: &RedisStore,
 ) -> Response {
     let kind = received.kind;
-    let sent = |(name, held): &(String, Held)| {
+    let sent = |(name, held): &(String, HeldResource)| {
         let version = match kind {
             ResourceType::Secret => store.address_of_sealed(kind.into(), name, &held.body).into(),
             _ => Version::of(&held.body),

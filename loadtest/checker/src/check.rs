@@ -34,7 +34,7 @@ pub fn check(events: &[Event]) -> Vec<Violation> {
             }
             Event::Responded(response) => {
                 if let Some(proxy) = proxies.get_mut(&response.client) {
-                    proxy.take(&response.client, response, &publishes, &mut violations);
+                    proxy.receive(&response.client, response, &publishes, &mut violations);
                 }
             }
             Event::Leaves { who } => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct History {
     /// What may be in the store, oldest first. A position is one in this list.
-    standing: Vec<Standing>,
+    heads: Vec<PublishedHead>,
     refused: BTreeSet<Head>,
     /// The newest that a writer was told is published.
     newest: Option<usize>,
@@ -22,7 +22,7 @@ pub(crate) struct History {
 pub(crate) struct Timeline(Vec<Turn>);
 
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+struct PublishedHead {
     head: Head,
     /// Otherwise the fleet is retired here.
     is_live: bool,
@@ -44,8 +44,8 @@ impl History {
         is_acknowledged: bool,
         changes: impl IntoIterator<Item = (ResourceId, Option<Version>)>,
     ) {
-        let at = self.standing.len();
-        self.standing.push(Standing { head, is_live });
+        let at = self.heads.len();
+        self.heads.push(PublishedHead { head, is_live });
         if is_acknowledged {
             self.newest = Some(at);
         }
@@ -68,23 +68,23 @@ impl History {
     }
 
     pub(crate) fn position(&self, head: Head) -> Option<usize> {
-        self.standing.binary_search_by_key(&head, |standing| standing.head).ok()
+        self.heads.binary_search_by_key(&head, |published| published.head).ok()
     }
 
     pub(crate) fn head(&self, at: usize) -> Head {
-        self.standing.get(at).map(|standing| standing.head).unwrap_or_default()
+        self.heads.get(at).map(|published| published.head).unwrap_or_default()
     }
 
     pub(crate) fn is_live(&self, at: usize) -> bool {
-        self.standing.get(at).is_some_and(|standing| standing.is_live)
+        self.heads.get(at).is_some_and(|published| published.is_live)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.standing.len()
+        self.heads.len()
     }
 
     pub(crate) fn last(&self) -> Option<Head> {
-        self.standing.last().map(|standing| standing.head)
+        self.heads.last().map(|published| published.head)
     }
 
     pub(crate) fn newest(&self) -> Option<usize> {

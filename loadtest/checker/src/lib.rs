@@ -20,12 +20,12 @@
 mod asks;
 mod check;
 mod event;
+mod held_resources;
 mod history;
 mod proxy;
 mod publishes;
 mod reader;
 mod rejections;
-mod shelf;
 mod violation;
 
 pub use check::check;

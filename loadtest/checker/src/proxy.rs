@@ -1,8 +1,8 @@
 use crate::event::{Order, ResourceId, Response};
+use crate::held_resources::HeldResources;
 use crate::history::History;
 use crate::publishes::Publishes;
 use crate::rejections::Rejections;
-use crate::shelf::Holding;
 use crate::violation::Violation;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +10,14 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A proxy, and what it holds as far as its responses and answers tell. A copy is cheap, so that a crowd can work out once
-/// what happens to all that are in the same place and are sent the same.
+/// what happens to all that hold the same and are sent the same.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     fleet: FleetName,
-    held: Holding,
+    held: HeldResources,
     rejected: Rejections,
     /// From which snapshot it was last sent something. By type: endpoints run ahead of what they belong to.
-    places: BTreeMap<ResourceType, Head>,
+    heads: BTreeMap<ResourceType, Head>,
     /// The types of which this stream has had no whole list yet, while the proxy holds some from before.
     unknown: BTreeSet<ResourceType>,
 }
@@ -34,9 +34,9 @@ impl Proxy {
     pub fn new(fleet: FleetName) -> Self {
         Self {
             fleet,
-            held: Holding::default(),
+            held: HeldResources::default(),
             rejected: Rejections::default(),
-            places: BTreeMap::new(),
+            heads: BTreeMap::new(),
             unknown: BTreeSet::new(),
         }
     }
@@ -48,7 +48,7 @@ impl Proxy {
     }
 
     /// It was sent a response, and has answered it. `who` is how it is called in what is found.
-    pub fn take(
+    pub fn receive(
         &mut self,
         who: &Arc<str>,
         response: &Response,
@@ -58,18 +58,18 @@ impl Proxy {
         let kind = response.kind;
         let case = Case { who, proxy: self, response };
         violations.extend(case.resent());
-        let head = match case.place(publishes, violations) {
-            Ok(place) => {
-                violations.extend(place.and_then(|to| case.went_back(to)));
-                place
+        let head = match case.find_head(publishes, violations) {
+            Ok(found) => {
+                violations.extend(found.and_then(|to| case.went_back(to)));
+                found
             }
             Err(violation) => {
                 violations.push(*violation);
                 None
             }
         };
-        self.places.extend(head.map(|head| (kind, head)));
-        let head = self.places.get(&kind).copied();
+        self.heads.extend(head.map(|head| (kind, head)));
+        let head = self.heads.get(&kind).copied();
         // In state of the world only the proxy knows what it holds from before, so the first list of a stream cannot
         // have in it what awaits its removal.
         let unknown = self.unknown.remove(&kind) && response.whole;
@@ -104,16 +104,16 @@ impl Proxy {
         violations.push(Violation::Behind {
             who: who.clone(),
             fleet: self.fleet.clone(),
-            at: self.places.values().max().copied(),
+            at: self.heads.values().max().copied(),
             newest: head,
             difference: first,
         });
     }
 
-    /// Proxies that are in the same place have the same.
+    /// Proxies that hold the same have the same digest.
     pub fn digest(&self, hasher: &mut impl Hasher) {
-        let Self { fleet, held, rejected, places, unknown } = self;
-        (fleet, places, unknown).hash(hasher);
+        let Self { fleet, held, rejected, heads, unknown } = self;
+        (fleet, heads, unknown).hash(hasher);
         rejected.digest(hasher);
         held.digest(hasher);
     }
@@ -226,13 +226,13 @@ impl Case<'_> {
     }
 
     fn went_back(&self, to: Head) -> Option<Violation> {
-        let from = self.proxy.places.get(&self.response.kind).copied();
+        let from = self.proxy.heads.get(&self.response.kind).copied();
         let from = from.filter(|from| to < *from)?;
         Some(self.back(from, to))
     }
 
     /// From which snapshot a response is, if that can be known. Where it is not what that says goes to `violations`.
-    fn place(
+    fn find_head(
         &self,
         publishes: &Publishes,
         violations: &mut Vec<Violation>,
@@ -262,18 +262,18 @@ impl Case<'_> {
     /// comes later, so an honest server is never accused.
     fn search(&self, history: &History) -> Result<Head, Box<Violation>> {
         let kind = self.response.kind;
-        let place = self.proxy.places.get(&kind).copied();
-        let from = place.and_then(|head| history.position(head)).unwrap_or_default();
+        let last = self.proxy.heads.get(&kind).copied();
+        let from = last.and_then(|head| history.position(head)).unwrap_or_default();
         if let Some(at) = self.first_fit(history, from) {
             return Ok(history.head(history.turn(kind, at)));
         }
-        Err(Box::new(match (place, self.first_fit(history, 0)) {
+        Err(Box::new(match (last, self.first_fit(history, 0)) {
             (Some(from), Some(to)) => self.back(from, history.head(to)),
-            _ => self.mixed(place),
+            _ => self.mixed(last),
         }))
     }
 
-    /// Each resource tells from where on it fits; the first place that all agree on is found by going on to the next of
+    /// Each resource tells from where on it fits; the first position that all agree on is found by going on to the next of
     /// each in turn.
     fn first_fit(&self, history: &History, from: usize) -> Option<usize> {
         let Response { kind, resources, removed, whole, .. } = self.response;

@@ -10,18 +10,18 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Reader {
     name: Arc<str>,
-    places: BTreeMap<FleetName, Place>,
+    positions: BTreeMap<FleetName, ReadPosition>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ReadPosition {
     head: Head,
     is_live: bool,
 }
 
 impl Reader {
     pub(crate) fn new(name: Arc<str>) -> Self {
-        Self { name, places: BTreeMap::new() }
+        Self { name, positions: BTreeMap::new() }
     }
 
     pub(crate) fn read(
@@ -33,8 +33,8 @@ impl Reader {
         violations: &mut Vec<Violation>,
     ) {
         let (who, fleet_name) = (self.name.clone(), fleet.clone());
-        let place = Place { head, is_live: content.is_some() };
-        let before = self.places.insert(fleet.clone(), place);
+        let last = ReadPosition { head, is_live: content.is_some() };
+        let before = self.positions.insert(fleet.clone(), last);
         if let Some(before) = before.filter(|before| head < before.head) {
             let (what, from) = ("snapshots".to_owned(), before.head);
             let (who, fleet) = (who.clone(), fleet.clone());
@@ -65,17 +65,17 @@ impl Reader {
         violations: &mut Vec<Violation>,
     ) {
         for (fleet, history) in publishes.fleets() {
-            let place = self.places.get(fleet);
+            let last = self.positions.get(fleet);
             if unwanted.contains(fleet) {
-                let kept = place.filter(|place| place.is_live).map(|place| place.head);
+                let kept = last.filter(|last| last.is_live).map(|last| last.head);
                 let (who, fleet) = (self.name.clone(), fleet.clone());
                 violations.extend(kept.map(|head| Violation::Kept { who, fleet, head }));
                 continue;
             }
             let Some(position) = history.newest() else { continue };
-            let (at, newest) = (place.map(|place| place.head), history.head(position));
-            // Who has nothing of a fleet need not hear that it is gone.
-            let is_owed = history.is_live(position) || place.is_some_and(|place| place.is_live);
+            let (at, newest) = (last.map(|last| last.head), history.head(position));
+            // A reader without the fleet need not learn that it is gone.
+            let is_owed = history.is_live(position) || last.is_some_and(|last| last.is_live);
             if at < Some(newest) && is_owed {
                 let (who, fleet) = (self.name.clone(), fleet.clone());
                 violations.push(Violation::Behind { who, fleet, at, newest, difference: None });

@@ -108,7 +108,7 @@ async fn run(server: &str, clients: usize, seconds: u64, protocol: Protocol, str
         cpu_seconds(),
         count.bytes.load(Ordering::Relaxed) / 1_000_000,
         peak / 1024,
-        crowd.places(),
+        crowd.distinct_states(),
     );
     let after = proportional_kib();
     println!("{} MiB, {:.1} KiB a client", after / 1024, (after - before) as f64 / clients as f64);
@@ -121,7 +121,7 @@ async fn run(server: &str, clients: usize, seconds: u64, protocol: Protocol, str
         from.elapsed(),
         cpu * 1e6 / answered as f64,
         proportional_kib() / 1024,
-        crowd.places(),
+        crowd.distinct_states(),
         count.ended.load(Ordering::Relaxed),
     );
 }

@@ -1,5 +1,5 @@
+use crate::cache::Validator;
 use crate::crowd::Backoff;
-use crate::holdings::Verdict;
 use crate::request::Request;
 use crate::response::Response;
 use crate::state::{State, Summary, Witness};
@@ -30,7 +30,7 @@ pub struct Options {
     /// `NAMESPACE/NAME` of its Gateway.
     pub fleet: String,
     /// Which resources it rejects, and with which words.
-    pub rejects: Arc<Verdict>,
+    pub rejects: Arc<Validator>,
     pub witness: Arc<Witness>,
     /// Hears of each stream that the client opens on its own after it lost one, as an Envoy does. Without it, a client whose
     /// stream has ended has none until it is told to reconnect.
@@ -174,7 +174,7 @@ async fn converse(server: &Server, options: &Options, state: &watch::Sender<Stat
             Ok(Some(response)) => {
                 stream.nonces().set(response.kind, &message.nonce);
                 state.send_modify(|state| {
-                    asks = state.take(response, &*options.rejects, &*options.witness);
+                    asks = state.receive(response, &*options.rejects, &*options.witness);
                 });
             }
             Err(error) => return Ended::Unreadable(error.to_string()),

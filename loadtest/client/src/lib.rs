@@ -1,13 +1,13 @@
 //! A simulated Envoy that speaks xDS to any server: one, for tests, and crowds.
 //!
-//! [`Holdings`] decides as Envoy does what to ask for and what to answer; it does no IO. [`Client`] carries one of
+//! [`ResourceCache`] decides as Envoy does what to ask for and what to answer; it does no IO. [`Client`] carries one of
 //! them, [`Crowd`] thousands, cheaply: those that hold the same share it, and what comes of a response is worked out
 //! once for all of them.
 
+mod cache;
 mod client;
 mod crowd;
 mod digest;
-mod holdings;
 mod references;
 mod request;
 mod resources;
@@ -17,11 +17,11 @@ mod samples;
 mod state;
 mod wire;
 
+pub use cache::{ResourceCache, Validator};
 pub use client::{Client, ClientError, Options};
-pub use crowd::{Backoff, Conduct, Crowd, Follower, Member, Observer, Place, Step};
-pub use holdings::{Holdings, Verdict};
+pub use crowd::{Backoff, Conduct, Crowd, Follower, Member, Observer, SharedState, Step};
 pub use references::references;
-pub use resources::{Held, Resources};
+pub use resources::{HeldResource, Resources};
 pub use response::Received;
 pub use state::{State, Witness};
 pub use wire::{Ended, Protocol, Server, ServerError};

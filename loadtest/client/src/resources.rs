@@ -9,13 +9,13 @@ use std::sync::Arc;
 /// The resources of one type that a client holds, by name. A copy costs nothing until it is changed.
 #[derive(Clone, Default)]
 pub struct Resources {
-    by_name: Arc<BTreeMap<Arc<str>, Held>>,
+    by_name: Arc<BTreeMap<Arc<str>, HeldResource>>,
     /// The sum over all resources, so that a change costs no more than what changed.
     digest: u128,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldResource {
     /// Its own in delta, that of its type in state of the world.
     pub version: Arc<str>,
     pub body: Bytes,
@@ -23,7 +23,7 @@ pub struct Held {
 
 impl Resources {
     /// Whether it was held just so before.
-    pub(crate) fn insert(&mut self, name: &str, held: Held) -> bool {
+    pub(crate) fn insert(&mut self, name: &str, held: HeldResource) -> bool {
         if self.by_name.get(name) == Some(&held) {
             return true;
         }
@@ -49,7 +49,7 @@ impl Resources {
 }
 
 impl Deref for Resources {
-    type Target = BTreeMap<Arc<str>, Held>;
+    type Target = BTreeMap<Arc<str>, HeldResource>;
 
     fn deref(&self) -> &Self::Target {
         &self.by_name
@@ -57,8 +57,8 @@ impl Deref for Resources {
 }
 
 impl<'a> IntoIterator for &'a Resources {
-    type Item = (&'a Arc<str>, &'a Held);
-    type IntoIter = btree_map::Iter<'a, Arc<str>, Held>;
+    type Item = (&'a Arc<str>, &'a HeldResource);
+    type IntoIter = btree_map::Iter<'a, Arc<str>, HeldResource>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.by_name.iter()
@@ -86,7 +86,7 @@ impl fmt::Debug for Resources {
     }
 }
 
-fn digest(name: &str, held: &Held) -> u128 {
+fn digest(name: &str, held: &HeldResource) -> u128 {
     let mut digester = Digester::default();
     (name, &held.version, &held.body).hash(&mut digester);
     u128::from_le_bytes(digester.digest())

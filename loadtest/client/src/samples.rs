@@ -1,4 +1,4 @@
-//! What a server may say, for tests.
+//! Responses that a server may send, for tests.
 
 use crate::wire::{Assembly, Message, Pool, Protocol};
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
@@ -22,7 +22,7 @@ use proptest::prelude::*;
 
 /// A response before it is put into the words of a protocol.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct SampleResponse {
     kind: ResourceType,
     /// Name and version.
     resources: Vec<(String, usize)>,
@@ -30,7 +30,7 @@ pub(crate) struct Said {
 }
 
 /// Any response about a few names.
-pub(crate) fn said() -> impl Strategy<Value = Said> {
+pub(crate) fn any_response() -> impl Strategy<Value = SampleResponse> {
     let kind = proptest::sample::select(vec![
         ResourceType::Cluster,
         ResourceType::Endpoints,
@@ -40,14 +40,14 @@ pub(crate) fn said() -> impl Strategy<Value = Said> {
     ]);
     let resources = proptest::collection::vec(("[abc]", 0..3_usize), 0..4);
     let removed = proptest::collection::vec("[abc]", 0..2);
-    (kind, resources, removed).prop_map(|(kind, resources, removed)| Said {
+    (kind, resources, removed).prop_map(|(kind, resources, removed)| SampleResponse {
         kind,
         resources,
         removed,
     })
 }
 
-impl Said {
+impl SampleResponse {
     pub(crate) fn cluster(name: &str, version: usize) -> Self {
         let resources = vec![(name.to_owned(), version)];
         Self { kind: ResourceType::Cluster, resources, removed: Vec::new() }

@@ -57,7 +57,7 @@ pub struct Row {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RowStatus {
     Within,
     Regressed,
     /// It was measured before and is not any more, so nobody can say that it did not get worse.
@@ -162,7 +162,9 @@ impl FromStr for Bounds {
 
 impl Comparison {
     pub fn regressed(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row.verdict(), Verdict::Regressed | Verdict::Missing))
+        self.rows
+            .iter()
+            .any(|row| matches!(row.status(), RowStatus::Regressed | RowStatus::Missing))
     }
 }
 
@@ -173,10 +175,10 @@ impl Row {
         Some(if before == after { 1.0 } else { after / before })
     }
 
-    pub fn verdict(&self) -> Verdict {
+    pub fn status(&self) -> RowStatus {
         match (self.before, self.after) {
-            (Some(_), None) => Verdict::Missing,
-            (None, _) => Verdict::New,
+            (Some(_), None) => RowStatus::Missing,
+            (None, _) => RowStatus::New,
             // Products, not ratios: a slope can be zero or below.
             (Some(before), Some(after)) => {
                 let (better, worse) = match self.measure.worse {
@@ -184,7 +186,7 @@ impl Row {
                     Worse::Less => (after, before),
                 };
                 let within = worse <= better || worse <= better * self.bound;
-                if within { Verdict::Within } else { Verdict::Regressed }
+                if within { RowStatus::Within } else { RowStatus::Regressed }
             }
         }
     }
@@ -192,23 +194,23 @@ impl Row {
     fn cells(&self) -> Vec<String> {
         let none = || "-".to_owned();
         let shown = |value: f64| self.measure.unit.show(value);
-        let verdict = match self.verdict() {
-            Verdict::Within => String::new(),
-            Verdict::Regressed => format!("worse than {}", self.bound),
-            Verdict::Missing => "not measured any more".to_owned(),
-            Verdict::New => "new".to_owned(),
+        let status = match self.status() {
+            RowStatus::Within => String::new(),
+            RowStatus::Regressed => format!("worse than {}", self.bound),
+            RowStatus::Missing => "not measured any more".to_owned(),
+            RowStatus::New => "new".to_owned(),
         };
         vec![
             self.measure.name.to_owned(),
             self.before.map_or_else(none, shown),
             self.after.map_or_else(none, shown),
             self.ratio().map_or_else(none, |ratio| format!("{ratio:.2}")),
-            verdict,
+            status,
         ]
     }
 }
 
-/// A table, the notes, and the verdict in the last line.
+/// A table, the notes, and the result in the last line.
 impl fmt::Display for Comparison {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heads = ["", "before", "after", "ratio", ""].map(str::to_owned).to_vec();
@@ -220,7 +222,7 @@ impl fmt::Display for Comparison {
         let bad = self
             .rows
             .iter()
-            .filter(|row| matches!(row.verdict(), Verdict::Regressed | Verdict::Missing));
+            .filter(|row| matches!(row.status(), RowStatus::Regressed | RowStatus::Missing));
         let bad: Vec<_> = bad.map(|row| row.measure.name).collect();
         match bad.as_slice() {
             [] => writeln!(out, "no regression"),

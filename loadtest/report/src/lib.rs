@@ -26,9 +26,10 @@ mod samples;
 mod units;
 
 pub use clients::Clients;
-pub use compare::{Bounds, BoundsError, Comparison, Measure, Row, Verdict, Worse, compare};
+pub use compare::{Bounds, BoundsError, Comparison, Measure, Row, RowStatus, Worse, compare};
 pub use figures::{
-    Answer, Counters, Figures, Latencies, Point, Push, Pushes, Received, Series, Summary, Tally,
+    Counters, Figures, Latencies, Point, Push, Pushes, Received, RequestKind, Series, Summary,
+    Tally,
 };
 pub use live::{Live, Progress, line};
 pub use machine::Machine;

@@ -120,7 +120,7 @@ fn rate(amount: f64, apart: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Answer, Received};
+    use crate::{Received, RequestKind};
 
     #[test]
     fn a_line_says_what_is_going_on_and_what_is_wrong_only_if_it_is() {
@@ -155,7 +155,7 @@ mod tests {
         let mut now = begun.clone();
         now.opened(1, Duration::ZERO);
         now.received(1, Received::default());
-        now.sent(1, 10, Answer::Ack);
+        now.sent(1, 10, RequestKind::Ack);
         now.receipt(Duration::from_millis(1));
         let live = Live::between(&begun, &now, &begun, Duration::from_millis(500));
         assert_eq!((live.streams, live.responses_per_second), (1, 2.0));

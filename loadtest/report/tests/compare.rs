@@ -5,7 +5,7 @@
 mod fixed;
 
 use heliograph_report::{
-    Bounds, BoundsError, Comparison, Measure, Report, Row, Verdict, Worse, compare,
+    Bounds, BoundsError, Comparison, Measure, Report, Row, RowStatus, Worse, compare,
 };
 
 #[test]
@@ -23,9 +23,9 @@ fn twice_as_slow_is_a_regression_and_twice_as_fast_is_none() {
     let (fast, slow) = (fixed::report(1), fixed::report(2));
     let worse = compare(&fast, &slow, &bounds("1.5"));
     assert!(worse.regressed());
-    assert_eq!(row(&worse, "receipt-p99").verdict(), Verdict::Regressed);
+    assert_eq!(row(&worse, "receipt-p99").status(), RowStatus::Regressed);
     assert!((row(&worse, "connect-p50").ratio().unwrap() - 2.0).abs() < 0.01);
-    assert_eq!(row(&worse, "received").verdict(), Verdict::Within);
+    assert_eq!(row(&worse, "received").status(), RowStatus::Within);
     let text = worse.to_string();
     assert!(text.contains("worse than 1.5\n"), "{text}");
     assert!(text.lines().last().unwrap().starts_with("regressed: connect-p50, "), "{text}");
@@ -44,9 +44,9 @@ fn fewer_streams_are_worse() {
     }
     let comparison = compare(&report, &fewer, &bounds("1.9"));
     assert_eq!(row(&comparison, "streams").measure.worse, Worse::Less);
-    assert_eq!(row(&comparison, "streams").verdict(), Verdict::Regressed);
+    assert_eq!(row(&comparison, "streams").status(), RowStatus::Regressed);
     let comparison = compare(&fewer, &report, &bounds("1.9"));
-    assert_eq!(row(&comparison, "streams").verdict(), Verdict::Within);
+    assert_eq!(row(&comparison, "streams").status(), RowStatus::Within);
 }
 
 #[test]
@@ -63,10 +63,10 @@ fn what_is_not_measured_any_more_cannot_pass() {
     let report = fixed::report(1);
     let unwatched = Report { servers: Vec::new(), per_stream: None, ..report.clone() };
     let comparison = compare(&report, &unwatched, &bounds("10"));
-    assert_eq!(row(&comparison, "cpu").verdict(), Verdict::Missing);
+    assert_eq!(row(&comparison, "cpu").status(), RowStatus::Missing);
     assert!(comparison.regressed());
     let comparison = compare(&unwatched, &report, &bounds("10"));
-    assert_eq!(row(&comparison, "cpu").verdict(), Verdict::New);
+    assert_eq!(row(&comparison, "cpu").status(), RowStatus::New);
     assert!(!comparison.regressed(), "{comparison}");
 }
 
@@ -85,8 +85,8 @@ fn runs_that_differ_in_more_than_the_server_are_noted() {
 fn a_bound_may_be_for_one_figure() {
     let (fast, slow) = (fixed::report(1), fixed::report(2));
     let comparison = compare(&fast, &slow, &bounds("1.5, receipt-p99=2.5"));
-    assert_eq!(row(&comparison, "receipt-p99").verdict(), Verdict::Within);
-    assert_eq!(row(&comparison, "receipt-p50").verdict(), Verdict::Regressed);
+    assert_eq!(row(&comparison, "receipt-p99").status(), RowStatus::Within);
+    assert_eq!(row(&comparison, "receipt-p50").status(), RowStatus::Regressed);
 }
 
 #[test]

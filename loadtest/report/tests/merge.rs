@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use heliograph_report::{Answer, Figures, Received};
+use heliograph_report::{Figures, Received, RequestKind};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::time::Duration;
@@ -22,7 +22,7 @@ enum Event {
     Failed(u64, &'static str),
     FirstState(u64, Duration),
     Received(u64, Received),
-    Sent(u64, u64, Answer),
+    Sent(u64, u64, RequestKind),
     Receipt(Duration),
     Answered(u32, Duration),
     Violation(&'static str),
@@ -155,7 +155,8 @@ fn event() -> impl Strategy<Value = Event> {
     let second = 0..20_000_u64;
     let latency = (0..5_000_000_000_u64).prop_map(Duration::from_micros);
     let kind = proptest::sample::select(KINDS.as_slice());
-    let answer = proptest::sample::select(vec![Answer::Ack, Answer::Nack, Answer::Ask]);
+    let answer =
+        proptest::sample::select(vec![RequestKind::Ack, RequestKind::Nack, RequestKind::Ask]);
     let response = (0..1_000_000_u64, 0..1000_u64, 0..10_u64);
     let response =
         response.prop_map(|(bytes, resources, resent)| Received { bytes, resources, resent });

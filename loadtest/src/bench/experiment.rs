@@ -38,7 +38,7 @@ struct Stand {
 }
 
 /// Long enough for the slowest peer; nothing waits for it but one that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// A server that used less than this part of a core for so long has nothing left to do.
 const QUIET: f64 = 0.1;
 const QUIET_FOR: Duration = Duration::from_secs(2);
@@ -228,7 +228,7 @@ impl Stand {
             let before = self.sample().await?;
             let begun = self.run.figures().await?;
             self.run.change(Changes::one(UpdateKind::Endpoint)).await?;
-            self.run.settle(PATIENCE).await?;
+            self.run.settle(SETTLE_TIMEOUT).await?;
             self.doubt("a change", before.at_ms).await?;
             self.until_quiet().await?;
             let after = self.sample().await?;
@@ -245,7 +245,7 @@ impl Stand {
         let coming = newcomers(self.streams);
         self.run.begin_to_connect(self.streams + coming, Some(coming as f64)).await?;
         self.run.change(Changes::one(UpdateKind::Endpoint)).await?;
-        self.run.settle(PATIENCE).await?;
+        self.run.settle(SETTLE_TIMEOUT).await?;
         self.until_quiet().await?;
         let waited = self.run.figures().await?.since(&begun).first_state;
         Ok(vec![
@@ -301,7 +301,7 @@ impl Stand {
         let peak = Peak::from_now(self.run.target()).ok_or_else(untold)?;
         let before = self.sample().await?;
         self.run.change(Changes::one(UpdateKind::Clusters)).await?;
-        self.run.settle(PATIENCE).await?;
+        self.run.settle(SETTLE_TIMEOUT).await?;
         self.doubt("the push", before.at_ms).await?;
         self.until_quiet().await?;
         let after = self.sample().await?;
@@ -338,7 +338,7 @@ impl Stand {
         while self.run.clients() < streams {
             let clients = streams.min(self.run.clients() + AT_ONCE);
             self.run.connect(clients, None).await?;
-            self.run.settle(PATIENCE).await?;
+            self.run.settle(SETTLE_TIMEOUT).await?;
         }
         self.until_quiet().await?;
         Ok(())
@@ -363,8 +363,8 @@ impl Stand {
             if used > QUIET * now.at_ms.saturating_sub(before.at_ms) as f64 * 1e3 {
                 busy = Instant::now();
             }
-            if begun.elapsed() > PATIENCE {
-                return Err(BenchError::Busy(PATIENCE));
+            if begun.elapsed() > SETTLE_TIMEOUT {
+                return Err(BenchError::Busy(SETTLE_TIMEOUT));
             }
             before = now;
         }

@@ -16,7 +16,7 @@ pub struct Table {
 
 /// Whether a target is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum TargetStatus {
     Reached,
     Missed,
     /// There is a target, and ours or the peer was not measured.
@@ -54,15 +54,14 @@ impl Table {
                 Target::Own(most) => format!("at most {}", shown_value(line, Some(most))),
                 Target::None => "–".to_owned(),
             };
-            let verdict = match self.verdict(line) {
-                Verdict::Reached => "reached",
-                Verdict::Missed => "**missed**",
-                Verdict::NotMeasured => "not measured",
-                Verdict::Open => "",
+            let status = match self.status(line) {
+                TargetStatus::Reached => "reached",
+                TargetStatus::Missed => "**missed**",
+                TargetStatus::NotMeasured => "not measured",
+                TargetStatus::Open => "",
             };
             let (row, what) = (line.row, line.what);
-            let _ =
-                writeln!(text, "| {row} | {what} | {values} | {ratio} | {target} | {verdict} |");
+            let _ = writeln!(text, "| {row} | {what} | {values} | {ratio} | {target} | {status} |");
         }
         text.push_str(&self.circumstances());
         text
@@ -70,8 +69,9 @@ impl Table {
 
     /// The lines that miss their targets, or are not known to reach them.
     pub fn missed(&self) -> usize {
-        let missed =
-            |line: &&Line| matches!(self.verdict(line), Verdict::Missed | Verdict::NotMeasured);
+        let missed = |line: &&Line| {
+            matches!(self.status(line), TargetStatus::Missed | TargetStatus::NotMeasured)
+        };
         self.lines().filter(missed).count()
     }
 
@@ -118,7 +118,7 @@ impl Table {
         ratio.is_finite().then_some(ratio)
     }
 
-    fn verdict(&self, line: &Line) -> Verdict {
+    fn status(&self, line: &Line) -> TargetStatus {
         let reached = match line.target {
             Target::AtMost(most) => self.ratio(line).map(|ratio| ratio <= most),
             Target::AtLeast(least) => self.ratio(line).map(|ratio| ratio >= least),
@@ -126,10 +126,10 @@ impl Table {
             Target::None => None,
         };
         match reached {
-            Some(true) => Verdict::Reached,
-            Some(false) => Verdict::Missed,
-            None if matches!(line.target, Target::None) => Verdict::Open,
-            None => Verdict::NotMeasured,
+            Some(true) => TargetStatus::Reached,
+            Some(false) => TargetStatus::Missed,
+            None if matches!(line.target, Target::None) => TargetStatus::Open,
+            None => TargetStatus::NotMeasured,
         }
     }
 }

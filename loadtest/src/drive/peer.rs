@@ -22,7 +22,7 @@ pub struct PeerDriver {
 }
 
 /// The peer answers once its caches are set; with one snapshot for each of many clients that takes a while.
-const PATIENCE: Duration = Duration::from_secs(300);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(300);
 /// How much of a refusal is shown.
 const REFUSAL: usize = 300;
 
@@ -74,10 +74,12 @@ impl PeerDriver {
         path: &'static str,
         body: Bytes,
     ) -> Result<(), DriveError> {
-        let answer = tokio::time::timeout(PATIENCE, self.exchange(method, path, body));
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, self.exchange(method, path, body));
         let (status, text) = match answer.await {
             Ok(answer) => answer?,
-            Err(_) => return Err(self.silent(format!("nothing in {} s", PATIENCE.as_secs()))),
+            Err(_) => {
+                return Err(self.silent(format!("nothing in {} s", REQUEST_TIMEOUT.as_secs())));
+            }
         };
         if status.is_success() {
             return Ok(());

@@ -16,13 +16,13 @@ use std::time::SystemTime;
 pub struct StoreDriver {
     store: RedisStore,
     /// What is there of each fleet.
-    published: BTreeMap<FleetName, Place>,
+    published: BTreeMap<FleetName, PublishedSnapshot>,
     /// The secrets as this store knows them. They never change.
     secrets: Tree,
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct PublishedSnapshot {
     head: Head,
     snapshot: Option<Arc<Snapshot>>,
 }
@@ -53,11 +53,11 @@ impl StoreDriver {
         let last = claim.records.values().map(|record| record.head.sequence).max();
         let sequence = last.unwrap_or_default().saturating_add(1);
         workload.start_at(Head { epoch, fence, sequence });
-        let places = claim.records.into_iter().map(|(fleet, record)| {
-            let place = Place { head: record.head, snapshot: None };
-            (fleet, place)
+        let published = claim.records.into_iter().map(|(fleet, record)| {
+            let published = PublishedSnapshot { head: record.head, snapshot: None };
+            (fleet, published)
         });
-        self.published = places.collect();
+        self.published = published.collect();
         if let Some(first) = workload.snapshots().first() {
             let secrets = first.tree(ResourceType::Secret).iter();
             self.secrets = secrets.map(|secret| self.addressed(secret)).collect();
@@ -80,18 +80,19 @@ impl StoreDriver {
             .buffer_unordered(CONCURRENCY);
         let published: Vec<_> = published.try_collect().await?;
         for snapshot in published {
-            let place = Place { head: snapshot.head, snapshot: Some(snapshot.clone()) };
-            self.published.insert(snapshot.fleet.clone(), place);
+            let published =
+                PublishedSnapshot { head: snapshot.head, snapshot: Some(snapshot.clone()) };
+            self.published.insert(snapshot.fleet.clone(), published);
         }
         Ok(())
     }
 
     fn publication(&self, snapshot: &Arc<Snapshot>) -> Publication {
-        let place = self.published.get(&snapshot.fleet);
+        let published = self.published.get(&snapshot.fleet);
         Publication {
             snapshot: self.with_own_secrets(snapshot),
-            expected: place.map(|place| place.head),
-            held: place.and_then(|place| place.snapshot.clone()),
+            expected: published.map(|published| published.head),
+            held: published.and_then(|published| published.snapshot.clone()),
             time: SystemTime::now(),
             cause: "load test".into(),
             pin: PinState::default(),

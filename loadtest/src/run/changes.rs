@@ -35,7 +35,7 @@ impl Run {
             during(&self.stop, self.workers.answered()).await??;
             let begin = start.unwrap_or_else(|| SystemTime::now() + LEAD);
             let schedule = Schedule { start: begin, interval, first, count, kind, reach };
-            self.workers.tell(&Order::Schedule(schedule.clone())).await?;
+            self.workers.send(&Order::Schedule(schedule.clone())).await?;
             for update in schedule.updates() {
                 self.make(&schedule, update).await?;
             }
@@ -50,9 +50,9 @@ impl Run {
         let early = due.duration_since(SystemTime::now()).unwrap_or_default();
         self.during(tokio::time::sleep(early)).await?;
         self.changes = update.number;
-        let Self { target, workload, stop, board, .. } = self;
+        let Self { target, workload, stop, reports, .. } = self;
         let change = target.driver.change(workload, update);
-        Ok(during_or_failed(stop, board, change).await??)
+        Ok(during_or_failed(stop, reports, change).await??)
     }
 }
 

@@ -13,9 +13,9 @@ pub struct Finished {
 /// Clients that use more of a core than this are what is measured, not the server.
 const BUSY: f64 = 0.8;
 /// For the last look at all clients.
-const PATIENCE: Duration = Duration::from_secs(30);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(30);
 /// Who interrupts a run does not want to wait.
-const IMPATIENCE: Duration = Duration::from_secs(1);
+const INTERRUPTED_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Finished {
     /// Nothing was wrong, as far as it came.
@@ -36,7 +36,7 @@ impl Run {
     /// Ends the run. Every client has to have everything, unless the run was interrupted.
     pub async fn finish(mut self) -> Finished {
         let interrupted = self.stop.is_cancelled();
-        let within = if interrupted { IMPATIENCE } else { PATIENCE };
+        let within = if interrupted { INTERRUPTED_TIMEOUT } else { FINISH_TIMEOUT };
         // The last look at the servers comes before the clients leave.
         if !interrupted && let Err(error) = self.watch.look().await {
             self.errors.push(error.to_string());
@@ -44,7 +44,7 @@ impl Run {
         if let Err(error) = self.workers.finish(!interrupted, within).await {
             self.errors.push(error.to_string());
         }
-        let figures = self.board.figures();
+        let figures = self.reports.figures();
         self.close_phase(&figures);
         drop(self.tasks);
         let mut report = self.report;
@@ -52,8 +52,8 @@ impl Run {
         report.per_stream = self.cost.per_stream();
         report.figures = figures;
         self.errors.iter().for_each(|_| report.figures.errors.add("run ended early"));
-        report.violations = self.board.violations().into();
-        report.errors = self.board.errors().into_iter().chain(self.errors).collect();
+        report.violations = self.reports.violations().into();
+        report.errors = self.reports.errors().into_iter().chain(self.errors).collect();
         report.clients = Clients {
             processes: self.workers.count() as u64,
             cpus: self.clients_cpus as u64,

@@ -1,4 +1,4 @@
-use super::board::Board;
+use super::reports::WorkerReports;
 use super::watch::Watch;
 use heliograph_report::{Figures, Live, Metrics, Progress, Sample, total};
 use std::io::{self, IsTerminal, Stderr};
@@ -51,7 +51,7 @@ impl Stage {
 
 /// Looks at servers, and tells people and Prometheus how it goes, until it is dropped.
 pub(super) async fn follow(
-    board: Arc<Board>,
+    reports: Arc<WorkerReports>,
     watch: Arc<Watch>,
     stage: Arc<Stage>,
     metrics: Option<Metrics>,
@@ -65,7 +65,7 @@ pub(super) async fn follow(
         // A server that is gone shows elsewhere too; there is nobody to tell it here.
         let _ = watch.look().await;
         let samples = total(&watch.servers());
-        let (figures, now) = (board.figures(), Instant::now());
+        let (figures, now) = (reports.figures(), Instant::now());
         if let Some(metrics) = &metrics {
             metrics.set(&figures);
             samples.last().into_iter().for_each(|sample| metrics.set_servers(sample));
@@ -77,7 +77,7 @@ pub(super) async fn follow(
             if let [.., earlier, latest] = recent(&samples) {
                 live = live.with_servers(earlier, latest);
             }
-            live.streams = board.standing().up as u64;
+            live.streams = reports.totals().up as u64;
             (live.elapsed, live.phase) = (now.duration_since(started), scene.phase);
             live.wanted = scene.wanted as u64;
             let _ = lock(progress).show(&live);

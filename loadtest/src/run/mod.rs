@@ -3,13 +3,13 @@
 //! [`Run`] is the door for whoever decides what happens: a scenario, or a benchmark. Its methods do one thing each and
 //! return when it is done; what happens between two calls of [`Run::phase`] is a phase of the report.
 
-mod board;
 mod changes;
 mod cost;
 mod error;
 mod finish;
 mod live;
 mod metrics;
+mod reports;
 mod scale;
 mod watch;
 mod workers;
@@ -22,12 +22,12 @@ pub use scale::Scale;
 use crate::population::{Conduct, Group};
 use crate::scenario::{Protocols, Share, Span};
 use crate::servers::{Programs, Stop, Target};
-use crate::worker::{Begin, Excuse, Order, Spread, Standing};
+use crate::worker::{Begin, ClientTotals, Excuse, Order, Spread};
 use crate::workload::{Resources, Workload};
-use board::Board;
 use cost::Cost;
 use heliograph_report::{Figures, Phase, Report, Sample, Scenario, Watched};
 use live::Stage;
+use reports::WorkerReports;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub struct Run {
     target: Target,
     workload: Workload,
     workers: Workers,
-    board: Arc<Board>,
+    reports: Arc<WorkerReports>,
     watch: Arc<Watch>,
     stage: Arc<Stage>,
     report: Report,
@@ -134,10 +134,11 @@ impl Run {
         let mut workload = Workload::new(&plan.resources, plan.fleets);
         during(&stop, target.driver.set_up(&mut workload)).await??;
         let crowd = plan.newcomers.unwrap_or(plan.clients);
-        let count = board::processes(crowd, plan.processes) + usize::from(plan.newcomers.is_some());
-        let board = Arc::new(Board::new(count));
+        let count =
+            reports::processes(crowd, plan.processes) + usize::from(plan.newcomers.is_some());
+        let reports = Arc::new(WorkerReports::new(count));
         let spread = Spread { workers: count, newcomers: plan.newcomers };
-        let mut workers = Workers::start(&programs, count, clients_cpu, board.clone())?;
+        let mut workers = Workers::start(&programs, count, clients_cpu, reports.clone())?;
         let begin = Begin {
             worker: 0,
             spread,
@@ -153,7 +154,7 @@ impl Run {
             base: workload.base().to_string(),
         };
         during(&stop, workers.begin(&begin)).await??;
-        let watch = Arc::new(Watch::new(board.clone(), target.watched(), workers.pids()));
+        let watch = Arc::new(Watch::new(reports.clone(), target.watched(), workers.pids()));
         watch.look().await?;
         let mut report = Report::new(plan.scenario, plan.command, unix_ms());
         report.versions = during(&stop, target.versions()).await?;
@@ -168,13 +169,13 @@ impl Run {
             }
             None => None,
         };
-        let follow = live::follow(board.clone(), watch.clone(), stage.clone(), metrics);
+        let follow = live::follow(reports.clone(), watch.clone(), stage.clone(), metrics);
         tasks.handles.push(tokio::spawn(follow).abort_handle());
         Ok(Self {
             target,
             workload,
             workers,
-            board,
+            reports,
             watch,
             stage,
             report,
@@ -217,7 +218,7 @@ impl Run {
         clients: usize,
         rate: Option<f64>,
     ) -> Result<(), RunError> {
-        let (needed, processes) = (board::processes(clients, 1), self.workers.count());
+        let (needed, processes) = (reports::processes(clients, 1), self.workers.count());
         if needed > processes {
             return Err(RunError::TooMany { clients, needed, processes });
         }
@@ -229,7 +230,7 @@ impl Run {
         self.settled = false;
         self.stage.set(|scene| scene.wanted = clients);
         let rate = rate.map(|rate| rate / self.spread.workers_of(first) as f64);
-        self.workers.tell(&Order::Connect { clients, rate }).await
+        self.workers.send(&Order::Connect { clients, rate }).await
     }
 
     /// Waits until every client that behaves is connected and has everything, the newest change too.
@@ -256,21 +257,21 @@ impl Run {
     pub async fn reconnect(&mut self, share: Share, over: Duration) -> Result<(), RunError> {
         self.cost.close();
         self.sync().await?;
-        let before = self.board.standing();
-        let coming: usize = self.board.clients().iter().map(|count| share.of(*count)).sum();
-        self.workers.tell(&Order::Reconnect { share, over: Span(over) }).await?;
-        let back = |it: &Standing| it.opened >= before.opened + coming as u64;
+        let before = self.reports.totals();
+        let coming: usize = self.reports.clients().iter().map(|count| share.of(*count)).sum();
+        self.workers.send(&Order::Reconnect { share, over: Span(over) }).await?;
+        let back = |it: &ClientTotals| it.opened >= before.opened + coming as u64;
         self.until(over + STEP, |it| back(it) && it.lacking == 0).await
     }
 
     pub async fn behave(&mut self, share: Share, conduct: Conduct) -> Result<(), RunError> {
         self.cost.close();
-        self.workers.tell(&Order::Behave { share, conduct }).await
+        self.workers.send(&Order::Behave { share, conduct }).await
     }
 
     /// From now on streams may end like that without being errors.
     pub async fn excuse(&mut self, excuse: Excuse) -> Result<(), RunError> {
-        self.workers.tell(&Order::Excuse(excuse)).await
+        self.workers.send(&Order::Excuse(excuse)).await
     }
 
     /// Stops a server and starts it again. Its streams may end meanwhile, see [`Run::excuse`].
@@ -294,14 +295,14 @@ impl Run {
     /// More servers. Clients that connect from now on choose among all.
     pub async fn add_servers(&mut self, count: usize) -> Result<(), RunError> {
         self.cost.close();
-        during_or_failed(&self.stop, &self.board, self.target.add(count)).await??;
+        during_or_failed(&self.stop, &self.reports, self.target.add(count)).await??;
         let known = self.watch.names();
         for (name, sampler) in self.target.watched() {
             if !known.contains(&name) {
                 self.watch.add(name, sampler);
             }
         }
-        self.workers.tell(&Order::Servers(self.target.addresses())).await
+        self.workers.send(&Order::Servers(self.target.addresses())).await
     }
 
     /// What all servers use now, together. None if nobody said which processes they are.
@@ -318,11 +319,11 @@ impl Run {
     /// All figures up to now.
     pub async fn figures(&mut self) -> Result<Figures, RunError> {
         self.sync().await?;
-        Ok(self.board.figures())
+        Ok(self.reports.figures())
     }
 
-    pub fn standing(&self) -> Standing {
-        self.board.standing()
+    pub fn totals(&self) -> ClientTotals {
+        self.reports.totals()
     }
 
     /// How many were told to connect.
@@ -346,12 +347,12 @@ impl Run {
         // What it used up to now stays counted.
         self.watch.look().await?;
         self.watch.leaves(&name);
-        during_or_failed(&self.stop, &self.board, self.target.stop(server, stop)).await??;
+        during_or_failed(&self.stop, &self.reports, self.target.stop(server, stop)).await??;
         Ok(pid)
     }
 
     async fn start_server(&mut self, server: usize, old: Option<u32>) -> Result<(), RunError> {
-        during_or_failed(&self.stop, &self.board, self.target.restart(server)).await??;
+        during_or_failed(&self.stop, &self.reports, self.target.restart(server)).await??;
         let name = self.server_name(server);
         if let (Some(old), Some(new)) = (old, self.pid(&name)) {
             self.watch.returns(&name, old, new);
@@ -369,30 +370,30 @@ impl Run {
 
     fn close_phase(&mut self, figures: &Figures) {
         let Some((name, started_ms, begun)) = self.phase.take() else { return };
-        let (ended_ms, streams) = (unix_ms(), self.board.standing().up as u64);
+        let (ended_ms, streams) = (unix_ms(), self.reports.totals().up as u64);
         let figures = figures.since(&begun);
         self.report.phases.push(Phase { name, started_ms, ended_ms, streams, figures });
     }
 
-    /// All orders are carried out, and the board shows where clients are after that.
+    /// All orders are carried out, and the reports show the clients after that.
     async fn sync(&mut self) -> Result<(), RunError> {
         self.workers.ask(&Order::Tell).await?;
         during(&self.stop, self.workers.answered()).await?
     }
 
     async fn during<T>(&self, future: impl Future<Output = T>) -> Result<T, RunError> {
-        during_or_failed(&self.stop, &self.board, future).await
+        during_or_failed(&self.stop, &self.reports, future).await
     }
 
     async fn until(
         &self,
         within: Duration,
-        condition: impl Fn(&Standing) -> bool,
+        condition: impl Fn(&ClientTotals) -> bool,
     ) -> Result<(), RunError> {
-        let mut changes = self.board.changes();
+        let mut changes = self.reports.changes();
         let met = async {
-            while !condition(&self.board.standing()) {
-                if let Some(reason) = self.board.no_server() {
+            while !condition(&self.reports.totals()) {
+                if let Some(reason) = self.reports.no_server() {
                     return Err(RunError::NoServer(reason));
                 }
                 // Also without a change: patience with a server that is none ends by the clock.
@@ -407,7 +408,7 @@ impl Run {
     }
 
     fn unsettled(&self, within: Duration) -> RunError {
-        let Standing { clients, up, warm, lacking, .. } = self.board.standing();
+        let ClientTotals { clients, up, warm, lacking, .. } = self.reports.totals();
         let missing = if clients < self.clients {
             format!("only {clients} of {} have begun to connect", self.clients)
         } else if up < clients {
@@ -448,13 +449,13 @@ async fn during<T>(
 
 async fn during_or_failed<T>(
     stop: &CancellationToken,
-    board: &Board,
+    reports: &WorkerReports,
     future: impl Future<Output = T>,
 ) -> Result<T, RunError> {
-    let mut changes = board.changes();
+    let mut changes = reports.changes();
     let failed = async {
         loop {
-            if let Some(reason) = board.failure() {
+            if let Some(reason) = reports.failure() {
                 return reason;
             }
             let _ = changes.changed().await;

@@ -62,8 +62,8 @@ impl Run {
         self.watch.look().await?;
         let retired = self.target.retire(count)?;
         retired.names().for_each(|name| self.watch.retires(name));
-        self.workers.tell(&Order::Servers(self.target.addresses())).await?;
-        Ok(during_or_failed(&self.stop, &self.board, retired.end()).await??)
+        self.workers.send(&Order::Servers(self.target.addresses())).await?;
+        Ok(during_or_failed(&self.stop, &self.reports, retired.end()).await??)
     }
 
     async fn until_even(&mut self, within: Duration) -> Result<Vec<u64>, RunError> {

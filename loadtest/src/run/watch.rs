@@ -1,4 +1,4 @@
-use super::board::Board;
+use super::reports::WorkerReports;
 use heliograph_report::{Sample, SampleError, Sampler, Watched, total};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 /// Looks at what servers and clients use, now and then and when asked to.
 #[derive(Debug)]
 pub(super) struct Watch {
-    board: Arc<Board>,
+    reports: Arc<WorkerReports>,
     seen: Mutex<Seen>,
 }
 
@@ -28,7 +28,7 @@ struct Server {
 
 impl Watch {
     pub(super) fn new(
-        board: Arc<Board>,
+        reports: Arc<WorkerReports>,
         servers: Vec<(String, Sampler)>,
         clients: Vec<u32>,
     ) -> Self {
@@ -37,13 +37,13 @@ impl Watch {
         // That one has ended is told by others, and better.
         clients.away = true;
         let seen = Seen { servers: servers.collect(), clients };
-        Self { board, seen: Mutex::new(seen) }
+        Self { reports, seen: Mutex::new(seen) }
     }
 
     /// Looks at all servers at once. The sum, if all are there and there is any.
     pub(super) async fn look(self: &Arc<Self>) -> Result<Option<Sample>, SampleError> {
         let at = unix_ms();
-        let streams = self.board.standing().up as u64;
+        let streams = self.reports.totals().up as u64;
         let samplers: Vec<_> = {
             let seen = self.seen();
             let all = seen.servers.iter().chain([&seen.clients]);
@@ -164,9 +164,9 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_comes_later_used_nothing_before() {
         let me = std::process::id();
-        let board = Arc::new(Board::new(1));
+        let reports = Arc::new(WorkerReports::new(1));
         let servers = vec![("one".to_owned(), Sampler::pids([me]))];
-        let watch = Arc::new(Watch::new(board, servers, vec![me]));
+        let watch = Arc::new(Watch::new(reports, servers, vec![me]));
         let first = watch.look().await.unwrap().unwrap();
         watch.add("two".to_owned(), Sampler::pids([me]));
         assert_eq!(total(&watch.servers()), [first]);
@@ -177,7 +177,7 @@ mod tests {
     async fn a_look_that_is_overtaken_by_another_still_sees() {
         let me = std::process::id();
         let servers = vec![("one".to_owned(), Sampler::pids([me]))];
-        let watch = Arc::new(Watch::new(Arc::new(Board::new(1)), servers, vec![me]));
+        let watch = Arc::new(Watch::new(Arc::new(WorkerReports::new(1)), servers, vec![me]));
         let later = Sample { at_ms: unix_ms() + 60_000, ..Sample::default() };
         watch.each("one", |server| server.push(later));
         assert_eq!(watch.look().await.unwrap(), Some(later));
@@ -186,9 +186,9 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_is_gone_is_a_mistake_unless_it_is_being_restarted() {
         let nobody = u32::MAX;
-        let board = Arc::new(Board::new(1));
+        let reports = Arc::new(WorkerReports::new(1));
         let servers = vec![("one".to_owned(), Sampler::pids([nobody]))];
-        let watch = Arc::new(Watch::new(board, servers, vec![nobody]));
+        let watch = Arc::new(Watch::new(reports, servers, vec![nobody]));
         assert!(matches!(watch.look().await, Err(SampleError::Gone(_))));
         watch.leaves("one");
         assert_eq!(watch.look().await.unwrap(), None);

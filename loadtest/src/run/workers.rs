@@ -1,7 +1,7 @@
 use super::RunError;
-use super::board::Board;
+use super::reports::WorkerReports;
 use crate::servers::Programs;
-use crate::worker::{Begin, Order, Tiding};
+use crate::worker::{Begin, Order, WorkerMessage};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio::process::{Child, ChildStdin};
 pub(super) struct Workers {
     children: Vec<Child>,
     orders: Vec<ChildStdin>,
-    board: Arc<Board>,
+    reports: Arc<WorkerReports>,
     /// How many orders were given that are answered.
     asked: u64,
 }
 
 /// For an answer to an order; a worker whose clients are in the middle of a push gets time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Workers {
     /// Each on this CPU, if it is said.
@@ -27,7 +27,7 @@ impl Workers {
         programs: &Programs,
         count: usize,
         cpu: Option<usize>,
-        board: Arc<Board>,
+        reports: Arc<WorkerReports>,
     ) -> Result<Self, RunError> {
         let (mut children, mut orders) = (Vec::new(), Vec::new());
         for worker in 0..count {
@@ -36,11 +36,11 @@ impl Workers {
             let mut child = command.spawn().map_err(RunError::Start)?;
             orders.extend(child.stdin.take());
             if let Some(output) = child.stdout.take() {
-                tokio::spawn(listen(worker, output, board.clone()));
+                tokio::spawn(listen(worker, output, reports.clone()));
             }
             children.push(child);
         }
-        Ok(Self { children, orders, board, asked: 0 })
+        Ok(Self { children, orders, reports, asked: 0 })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -60,7 +60,7 @@ impl Workers {
         self.answered().await
     }
 
-    pub(super) async fn tell(&mut self, order: &Order) -> Result<(), RunError> {
+    pub(super) async fn send(&mut self, order: &Order) -> Result<(), RunError> {
         for worker in 0..self.count() {
             self.give(worker, order).await?;
         }
@@ -69,7 +69,7 @@ impl Workers {
 
     /// Gives an order that is answered, without waiting for the answer.
     pub(super) async fn ask(&mut self, order: &Order) -> Result<(), RunError> {
-        self.tell(order).await?;
+        self.send(order).await?;
         self.asked += 1;
         Ok(())
     }
@@ -77,24 +77,24 @@ impl Workers {
     /// Waits for all answers.
     pub(super) async fn answered(&self) -> Result<(), RunError> {
         let asked = self.asked;
-        self.until(PATIENCE, |board| board.answers() >= asked).await
+        self.until(ANSWER_TIMEOUT, |reports| reports.answers() >= asked).await
     }
 
     /// Lets the workers end.
     pub(super) async fn finish(&mut self, check: bool, within: Duration) -> Result<(), RunError> {
-        self.tell(&Order::Finish { check }).await?;
-        self.until(within, Board::is_done).await
+        self.send(&Order::Finish { check }).await?;
+        self.until(within, WorkerReports::is_done).await
     }
 
     async fn until(
         &self,
         within: Duration,
-        condition: impl Fn(&Board) -> bool,
+        condition: impl Fn(&WorkerReports) -> bool,
     ) -> Result<(), RunError> {
-        let mut changes = self.board.changes();
+        let mut changes = self.reports.changes();
         let met = async {
-            while !condition(&self.board) {
-                if let Some(reason) = self.board.failure() {
+            while !condition(&self.reports) {
+                if let Some(reason) = self.reports.failure() {
                     return Err(RunError::Worker(reason));
                 }
                 // The sender is ours.
@@ -107,7 +107,7 @@ impl Workers {
 
     async fn give(&mut self, worker: usize, order: &Order) -> Result<(), RunError> {
         let failed = |cause: std::io::Error| {
-            RunError::Worker(self.board.failure().unwrap_or_else(|| cause.to_string()))
+            RunError::Worker(self.reports.failure().unwrap_or_else(|| cause.to_string()))
         };
         let mut line = serde_json::to_vec(order).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
@@ -118,18 +118,18 @@ impl Workers {
     }
 }
 
-/// Puts what a worker tells on the board, until it ends.
-async fn listen(worker: usize, output: impl AsyncRead + Unpin, board: Arc<Board>) {
+/// Collects what a worker reports, until it ends.
+async fn listen(worker: usize, output: impl AsyncRead + Unpin, reports: Arc<WorkerReports>) {
     let mut lines = BufReader::new(output).lines();
     let reason = loop {
         match lines.next_line().await {
-            Ok(Some(line)) => match serde_json::from_str::<Tiding>(&line) {
-                Ok(tiding) => board.take(worker, tiding),
+            Ok(Some(line)) => match serde_json::from_str::<WorkerMessage>(&line) {
+                Ok(message) => reports.receive(worker, message),
                 Err(error) => break format!("it told something that is no tiding: {error}"),
             },
             Ok(None) => break "it has ended; was it killed for its memory?".to_owned(),
             Err(error) => break error.to_string(),
         }
     };
-    board.ended(worker, reason);
+    reports.ended(worker, reason);
 }

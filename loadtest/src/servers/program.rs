@@ -50,7 +50,7 @@ struct Log {
 
 const KEPT: usize = 100;
 /// For what takes moments; a busy machine gets time.
-const PATIENCE: Duration = Duration::from_secs(30);
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between being asked to end and being killed.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -210,7 +210,7 @@ impl Program {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 Err(ServersError::Ended { name: self.name.clone(), line: self.log.last() })
             }
-            () = tokio::time::sleep(PATIENCE) => {
+            () = tokio::time::sleep(STARTUP_TIMEOUT) => {
                 Err(ServersError::Late { name: self.name.clone(), what, line: self.log.last() })
             }
         }

@@ -1,6 +1,6 @@
-use super::book::Book;
-use super::desk::Desk;
-use super::order::{Begin, Excuse, Spread, Standing, Trouble};
+use super::order::{Begin, ClientTotals, Excuse, Spread, StreamFailure};
+use super::publish_log::PublishLog;
+use super::tracker::ClientTracker;
 use super::watcher::Watcher;
 use crate::population::{Conduct, Population};
 use crate::scenario::Share;
@@ -20,9 +20,9 @@ pub(super) struct Crew {
     worker: usize,
     spread: Spread,
     security: Security,
-    book: Arc<Book>,
-    desk: Arc<Desk>,
-    crowd: Arc<Crowd<Watcher, Desk>>,
+    log: Arc<PublishLog>,
+    tracker: Arc<ClientTracker>,
+    crowd: Arc<Crowd<Watcher, ClientTracker>>,
     recruits: Arc<Mutex<Recruits>>,
 }
 
@@ -48,18 +48,18 @@ impl Crew {
                 (fleets.iter().map(ToString::to_string).collect(), fleets)
             }
         };
-        let book = Arc::new(Book::new(workload, begin.knowledge, base));
-        let desk = Arc::new(Desk::new(book.clone()));
+        let log = Arc::new(PublishLog::new(workload, begin.knowledge, base));
+        let tracker = Arc::new(ClientTracker::new(log.clone()));
         let servers = servers(&begin.security, &begin.servers)?;
         let streams = begin.streams_per_connection;
-        let crowd = Crowd::new(servers, streams, Backoff::default(), desk.clone());
+        let crowd = Crowd::new(servers, streams, Backoff::default(), tracker.clone());
         let population = Population::new(begin.population, begin.protocols, names);
         Ok(Self {
             worker: begin.worker,
             spread: begin.spread,
             security: begin.security,
-            book,
-            desk,
+            log,
+            tracker,
             crowd: Arc::new(crowd),
             recruits: Arc::new(Mutex::new(Recruits { population, fleets, seen: 0 })),
         })
@@ -68,7 +68,7 @@ impl Crew {
     /// Returns at once; clients arrive by and by.
     pub(super) fn connect(&self, clients: usize, rate: Option<f64>) {
         let (worker, spread) = (self.worker, self.spread);
-        let (book, desk, crowd) = (self.book.clone(), self.desk.clone(), self.crowd.clone());
+        let (log, tracker, crowd) = (self.log.clone(), self.tracker.clone(), self.crowd.clone());
         let recruits = self.recruits.clone();
         let next = move || {
             let mut recruits = recruits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,14 +80,14 @@ impl Crew {
                     continue;
                 }
                 let Some(fleet) = recruits.fleets.get(person.fleet).cloned() else { return false };
-                desk.arrive(person.name.clone(), person.fleet, person.conduct.clone());
+                tracker.arrive(person.name.clone(), person.fleet, person.conduct.clone());
                 crowd.add(Member {
                     name: person.name,
                     node: person.node,
                     protocol: person.protocol,
                     server: number,
                     conduct: (&person.conduct).into(),
-                    follower: Watcher::new(book.clone(), person.fleet, fleet),
+                    follower: Watcher::new(log.clone(), person.fleet, fleet),
                 });
                 return true;
             }
@@ -97,11 +97,11 @@ impl Crew {
     }
 
     pub(super) fn expect(&self, updates: &[Update]) {
-        self.book.expect(updates);
+        self.log.expect(updates);
     }
 
     pub(super) fn schedule(&self, schedule: Schedule) {
-        self.book.schedule(schedule);
+        self.log.schedule(schedule);
     }
 
     /// Returns at once.
@@ -121,7 +121,7 @@ impl Crew {
 
     pub(super) fn behave(&self, share: Share, conduct: &Conduct) {
         for client in self.chosen(share) {
-            self.desk.behave(client, conduct);
+            self.tracker.behave(client, conduct);
             self.crowd.behave(client..client + 1, conduct.into());
         }
     }
@@ -132,42 +132,42 @@ impl Crew {
     }
 
     pub(super) fn excuse(&self, excuse: Excuse) {
-        self.desk.excuse(excuse);
+        self.tracker.excuse(excuse);
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        self.desk.standing()
+    pub(super) fn totals(&self) -> ClientTotals {
+        self.tracker.totals()
     }
 
     pub(super) fn figures(&self) -> Figures {
-        self.desk.figures()
+        self.tracker.figures()
     }
 
-    pub(super) fn troubles(&self) -> Vec<Trouble> {
-        self.desk.troubles()
+    pub(super) fn failures(&self) -> Vec<StreamFailure> {
+        self.tracker.failures()
     }
 
     /// Examples of what the checker found since the last time; all is counted in the figures.
     pub(super) fn found(&self) -> Vec<String> {
-        let (counts, texts) = self.book.found();
-        self.desk.count(&counts);
+        let (counts, texts) = self.log.found();
+        self.tracker.count(&counts);
         texts
     }
 
-    pub(super) fn note(&self, violations: Vec<Violation>) {
-        self.book.note(violations);
+    pub(super) fn record(&self, violations: Vec<Violation>) {
+        self.log.record(violations);
     }
 
-    /// What is wrong with where clients are: each place is looked at once, whoever is there.
+    /// What is wrong with where clients are: each state is checked once, whoever has it.
     pub(super) fn violations_at_the_end(&self) -> Vec<Violation> {
-        let mut places = HashSet::new();
+        let mut states = HashSet::new();
         let mut violations = Vec::new();
         for client in 0..self.crowd.members() {
-            let Some(place) = self.crowd.place(client) else { continue };
-            if self.desk.is_excused(client) || !places.insert(Arc::as_ptr(&place)) {
+            let Some(state) = self.crowd.state(client) else { continue };
+            if self.tracker.is_excused(client) || !states.insert(Arc::as_ptr(&state)) {
                 continue;
             }
-            violations.extend(self.book.end(place.follower().proxy(), &self.desk.name(client)));
+            violations.extend(self.log.end(state.follower().proxy(), &self.tracker.name(client)));
         }
         violations
     }

@@ -1,15 +1,15 @@
-//! A process full of clients: it takes orders on stdin and tells on stdout how they fare.
+//! A process full of clients: it reads orders from stdin and writes to stdout how its clients fare.
 //!
-//! A worker knows the workload by itself, so that orders stay small: it needs only be told which changes there will be,
+//! A worker knows the workload by itself, so that orders stay small: it only needs to know which changes there will be,
 //! and when they are due.
 
-mod book;
 mod crew;
-mod desk;
 mod order;
+mod publish_log;
+mod tracker;
 mod watcher;
 
-pub use order::{Begin, Excuse, Order, Spread, Standing, Tiding, Trouble};
+pub use order::{Begin, ClientTotals, Excuse, Order, Spread, StreamFailure, WorkerMessage};
 
 use anyhow::{Context, bail};
 use crew::Crew;
@@ -20,25 +20,25 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 /// How many clients one process takes.
 pub const MOST_CLIENTS: usize = 15_000;
 
-/// How often a worker looks at where its clients are, and every how many looks it sends all its figures.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often a worker looks at where its clients are, and after how many checks it sends all its figures.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const FIGURES: u32 = 10;
 /// At the end, for those whose last response is on its way.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LAST_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The two ends of the pipes to the coordinator.
 struct Pipes {
     orders: Lines<BufReader<Stdin>>,
-    tidings: Stdout,
+    messages: Stdout,
 }
 
 /// Serves a coordinator until it says that this is all, or is gone.
 pub async fn run() -> anyhow::Result<()> {
     let orders = BufReader::new(tokio::io::stdin()).lines();
-    let mut pipes = Pipes { orders, tidings: tokio::io::stdout() };
+    let mut pipes = Pipes { orders, messages: tokio::io::stdout() };
     match work(&mut pipes).await {
         Ok(()) => Ok(()),
-        Err(error) => pipes.tell(&Tiding::Failed(format!("{error:#}"))).await,
+        Err(error) => pipes.send(&WorkerMessage::Failed(format!("{error:#}"))).await,
     }
 }
 
@@ -48,10 +48,10 @@ async fn work(pipes: &mut Pipes) -> anyhow::Result<()> {
         Some(_) => bail!("the first order is to begin"),
         None => return Ok(()),
     };
-    pipes.tell(&Tiding::Ready).await?;
-    let mut looks = ticks(LOOK);
+    pipes.send(&WorkerMessage::Ready).await?;
+    let mut checks = ticks(CHECK_INTERVAL);
     let mut count = 0_u32;
-    let mut last = Standing::default();
+    let mut last = ClientTotals::default();
     loop {
         tokio::select! {
             order = pipes.next() => match order? {
@@ -59,15 +59,15 @@ async fn work(pipes: &mut Pipes) -> anyhow::Result<()> {
                 Some(Order::Finish { check }) => return finish(&crew, pipes, check).await,
                 Some(order) => carry_out(&crew, pipes, order).await?,
             },
-            _ = looks.tick() => {
+            _ = checks.tick() => {
                 count = count.wrapping_add(1);
-                let standing = crew.standing();
-                if standing != last {
-                    last = standing;
-                    pipes.tell(&Tiding::Standing(standing)).await?;
+                let totals = crew.totals();
+                if totals != last {
+                    last = totals;
+                    pipes.send(&WorkerMessage::Standing(totals)).await?;
                 }
                 if count.is_multiple_of(FIGURES) {
-                    tell_all(&crew, pipes).await?;
+                    send_all(&crew, pipes).await?;
                 }
             }
         }
@@ -80,8 +80,8 @@ async fn carry_out(crew: &Crew, pipes: &mut Pipes, order: Order) -> anyhow::Resu
         Order::Expect(updates) => {
             crew.expect(&updates);
             // What lacks these now is to be known with the answer.
-            pipes.tell(&Tiding::Standing(crew.standing())).await?;
-            pipes.tell(&Tiding::Ready).await?;
+            pipes.send(&WorkerMessage::Standing(crew.totals())).await?;
+            pipes.send(&WorkerMessage::Ready).await?;
         }
         Order::Schedule(schedule) => crew.schedule(schedule),
         Order::Reconnect { share, over } => crew.reconnect(share, over.0),
@@ -89,9 +89,9 @@ async fn carry_out(crew: &Crew, pipes: &mut Pipes, order: Order) -> anyhow::Resu
         Order::Servers(servers) => crew.set_servers(&servers)?,
         Order::Excuse(excuse) => crew.excuse(excuse),
         Order::Tell => {
-            pipes.tell(&Tiding::Standing(crew.standing())).await?;
-            tell_all(crew, pipes).await?;
-            pipes.tell(&Tiding::Ready).await?;
+            pipes.send(&WorkerMessage::Standing(crew.totals())).await?;
+            send_all(crew, pipes).await?;
+            pipes.send(&WorkerMessage::Ready).await?;
         }
         Order::Begin(_) => bail!("it has begun already"),
         Order::Finish { .. } => {}
@@ -101,31 +101,31 @@ async fn carry_out(crew: &Crew, pipes: &mut Pipes, order: Order) -> anyhow::Resu
 
 async fn finish(crew: &Crew, pipes: &mut Pipes, check: bool) -> anyhow::Result<()> {
     if check {
-        let deadline = Instant::now() + PATIENCE;
-        let mut looks = ticks(LOOK);
+        let deadline = Instant::now() + LAST_RESPONSE_TIMEOUT;
+        let mut checks = ticks(CHECK_INTERVAL);
         loop {
-            looks.tick().await;
+            checks.tick().await;
             let violations = crew.violations_at_the_end();
             let over = Instant::now() >= deadline;
             if over || !violations.iter().any(heliograph_checker::Violation::may_pass) {
-                crew.note(violations);
+                crew.record(violations);
                 break;
             }
         }
     }
-    tell_all(crew, pipes).await?;
-    pipes.tell(&Tiding::Done(Box::new(crew.figures()))).await
+    send_all(crew, pipes).await?;
+    pipes.send(&WorkerMessage::Done(Box::new(crew.figures()))).await
 }
 
 /// What was found, and the figures.
-async fn tell_all(crew: &Crew, pipes: &mut Pipes) -> anyhow::Result<()> {
-    for trouble in crew.troubles() {
-        pipes.tell(&Tiding::Trouble(trouble)).await?;
+async fn send_all(crew: &Crew, pipes: &mut Pipes) -> anyhow::Result<()> {
+    for failure in crew.failures() {
+        pipes.send(&WorkerMessage::Trouble(failure)).await?;
     }
     for violation in crew.found() {
-        pipes.tell(&Tiding::Violation(violation)).await?;
+        pipes.send(&WorkerMessage::Violation(violation)).await?;
     }
-    pipes.tell(&Tiding::Figures(Box::new(crew.figures()))).await
+    pipes.send(&WorkerMessage::Figures(Box::new(crew.figures()))).await
 }
 
 impl Pipes {
@@ -135,11 +135,11 @@ impl Pipes {
         Ok(Some(serde_json::from_str(&line).context("an order that is none")?))
     }
 
-    async fn tell(&mut self, tiding: &Tiding) -> anyhow::Result<()> {
-        let mut line = serde_json::to_vec(tiding)?;
+    async fn send(&mut self, message: &WorkerMessage) -> anyhow::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        self.tidings.write_all(&line).await?;
-        Ok(self.tidings.flush().await?)
+        self.messages.write_all(&line).await?;
+        Ok(self.messages.flush().await?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a coordinator says to its workers and what they say to it: lines of JSON on stdin and stdout.
+//! The messages between a coordinator and its workers: lines of JSON on stdin and stdout.
 
 use crate::drive::Knowledge;
 use crate::population::{Conduct, Group};
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Order {
-    /// The first, and only once. Answered with [`Tiding::Ready`].
+    /// The first, and only once. Answered with [`WorkerMessage::Ready`].
     Begin(Box<Begin>),
     /// Clients are to connect until there are so many in all workers together, this worker's at so many a second.
     Connect {
         clients: usize,
         rate: Option<f64>,
     },
-    /// Changes that will be made. Answered with [`Tiding::Ready`]; before that none of them may be.
+    /// Changes that will be made. Answered with [`WorkerMessage::Ready`]; before that none of them may be.
     Expect(Vec<Update>),
     /// When they are due.
     Schedule(Schedule),
@@ -33,9 +33,9 @@ pub enum Order {
     Servers(Vec<String>),
     /// From now on streams may end like that.
     Excuse(Excuse),
-    /// Sends all figures now. Answered with [`Tiding::Figures`], then [`Tiding::Ready`].
+    /// Sends all figures now. Answered with [`WorkerMessage::Figures`], then [`WorkerMessage::Ready`].
     Tell,
-    /// Answered with [`Tiding::Done`], and then the worker ends. `check`: all clients have to have everything.
+    /// Answered with [`WorkerMessage::Done`], and then the worker ends. `check`: all clients have to have everything.
     Finish {
         check: bool,
     },
@@ -81,14 +81,14 @@ pub struct Begin {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Tiding {
+pub enum WorkerMessage {
     Ready,
     /// As soon as it changed, more or less.
-    Standing(Standing),
+    Standing(ClientTotals),
     /// All since the start, now and then.
     Figures(Box<Figures>),
-    /// Something that should not be, with an example of it. A few of each kind are told.
-    Trouble(Trouble),
+    /// Something that should not be, with an example of it. A few of each kind are reported.
+    Trouble(StreamFailure),
     Violation(String),
     Done(Box<Figures>),
     /// The worker cannot go on.
@@ -97,7 +97,7 @@ pub enum Tiding {
 
 /// Where the clients of a worker are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct ClientTotals {
     pub clients: usize,
     pub up: usize,
     /// Have had everything that a proxy needs, since they first connected.
@@ -110,7 +110,7 @@ pub struct Standing {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct StreamFailure {
     pub text: String,
     /// It will be the same next time: the server is not there, or not one.
     pub lasting: bool,
@@ -134,7 +134,7 @@ impl Spread {
     }
 }
 
-impl Standing {
+impl ClientTotals {
     pub fn add(&mut self, other: &Self) {
         let Self { clients, up, warm, lacking, opened, responses } = other;
         self.clients += clients;

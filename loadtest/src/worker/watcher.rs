@@ -1,16 +1,16 @@
-use super::book::{Book, Marks};
+use super::publish_log::{Marks, PublishLog};
 use crate::workload::mark;
 use heliograph_checker::{Proxy, ResourceId, Response, Sent};
-use heliograph_client::{Follower, Held, Received, references};
+use heliograph_client::{Follower, HeldResource, Received, references};
 use heliograph_snapshot::FleetName;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Follows what clients are sent: the checker looks at it, and the changes in it are noticed. Once for all clients that
-/// are in the same place.
+/// have the same state.
 #[derive(Clone, Debug)]
 pub(super) struct Watcher {
-    book: Arc<Book>,
+    log: Arc<PublishLog>,
     fleet: usize,
     proxy: Proxy,
     marks: Marks,
@@ -19,8 +19,8 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    pub(super) fn new(book: Arc<Book>, fleet: usize, name: FleetName) -> Self {
-        Self { book, fleet, proxy: Proxy::new(name), marks: Marks::default(), had: 0 }
+    pub(super) fn new(log: Arc<PublishLog>, fleet: usize, name: FleetName) -> Self {
+        Self { log, fleet, proxy: Proxy::new(name), marks: Marks::default(), had: 0 }
     }
 
     pub(super) fn had(&self) -> u32 {
@@ -33,31 +33,31 @@ impl Watcher {
 }
 
 impl Follower for Watcher {
-    fn take(&mut self, client: &str, received: &Received, resources: &[(String, Held)]) {
+    fn receive(&mut self, client: &str, received: &Received, resources: &[(String, HeldResource)]) {
         let who: Arc<str> = client.into();
         let kind = received.kind;
         let sent = resources.iter().map(|(name, held)| {
             let references = references(kind, &held.body).into_iter();
             Sent {
                 name: name.as_str().into(),
-                version: self.book.version(kind, &held.body),
+                version: self.log.version(kind, &held.body),
                 references: references.map(|(kind, name)| ResourceId::new(kind, name)).collect(),
             }
         });
         let response = Response {
             client: who.clone(),
             kind,
-            order: self.book.order(&received.nonce),
+            order: self.log.order(&received.nonce),
             resources: sent.collect(),
             removed: received.removed.iter().map(|name| name.as_str().into()).collect(),
             whole: received.whole,
             accepted: received.accepted,
         };
-        self.book.take(&mut self.proxy, &who, &response);
+        self.log.check(&mut self.proxy, &who, &response);
         if received.accepted {
             let seen: Vec<_> =
                 resources.iter().filter_map(|(_, held)| mark(kind, &held.body)).collect();
-            self.had = self.book.mark(&mut self.marks, self.fleet, self.had, (kind, &seen));
+            self.had = self.log.mark(&mut self.marks, self.fleet, self.had, (kind, &seen));
         }
     }
 
@@ -66,11 +66,11 @@ impl Follower for Watcher {
     }
 
     fn order_in<'a>(&self, nonce: &'a str) -> &'a str {
-        self.book.order_in(nonce)
+        self.log.order_in(nonce)
     }
 
     fn digest(&self, hasher: &mut impl Hasher) {
-        let Self { book: _, fleet, proxy, marks, had } = self;
+        let Self { log: _, fleet, proxy, marks, had } = self;
         proxy.digest(hasher);
         (fleet, marks, had).hash(hasher);
     }

@@ -209,7 +209,7 @@ impl Run {
         for event in &self.events {
             if let Event::Responded(response) = event {
                 let before = (proxy.clone(), digest(&proxy));
-                proxy.take(&who, response, &publishes, &mut violations);
+                proxy.receive(&who, response, &publishes, &mut violations);
                 assert_eq!(digest(&before.0), before.1, "the copy is another");
             }
         }
@@ -340,11 +340,11 @@ fn proxies_that_came_different_ways_to_the_same_place_have_the_same_digest() {
             let all = [(Cluster, &["a", "b"][..]), (Listener, &["http"]), (Route, &["table"])];
             for (kind, names) in all {
                 let response = run.response(first, kind, names);
-                proxy.take(&WHO.into(), &response, &publishes, &mut violations);
+                proxy.receive(&WHO.into(), &response, &publishes, &mut violations);
             }
             for number in numbers {
                 let response = run.response(*number, Endpoints, &["a", "b"]);
-                proxy.take(&WHO.into(), &response, &publishes, &mut violations);
+                proxy.receive(&WHO.into(), &response, &publishes, &mut violations);
             }
             assert_eq!(violations, []);
             digest(&proxy)
@@ -400,7 +400,7 @@ fn a_long_history_of_much_is_checked_in_time() {
     };
     for kind in [Cluster, Endpoints] {
         let response = answer(kind, snapshot.tree(kind).iter().collect());
-        proxy.take(&who, &response, &publishes, &mut violations);
+        proxy.receive(&who, &response, &publishes, &mut violations);
     }
     // As a crowd has it, whose other members have not come along yet.
     let mut behind = proxy.clone();
@@ -410,7 +410,7 @@ fn a_long_history_of_much_is_checked_in_time() {
         snapshot = snapshot.with(head(sequence), [Change::Set(Endpoints, changed.clone())]);
         publishes.publish(&snapshot).unwrap();
         behind = proxy.clone();
-        proxy.take(&who, &answer(Endpoints, vec![&changed]), &publishes, &mut violations);
+        proxy.receive(&who, &answer(Endpoints, vec![&changed]), &publishes, &mut violations);
         assert!(started.elapsed() < Duration::from_secs(60), "at {change}");
     }
     proxy.end(&who, &publishes, &mut violations);

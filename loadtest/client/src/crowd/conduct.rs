@@ -1,4 +1,4 @@
-use crate::holdings::Holdings;
+use crate::cache::ResourceCache;
 use heliograph_snapshot::ResourceType;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub(super) const FLOOD_TICK: Duration = Duration::from_millis(10);
 pub(super) const GARBAGE_TICK: Duration = Duration::from_secs(1);
 
 /// A gRPC message, or what looks like the start of one, that no xDS server can make sense of.
-pub(super) fn garbage(holdings: &Holdings) -> Vec<u8> {
+pub(super) fn garbage(cache: &ResourceCache) -> Vec<u8> {
     let noise: Vec<u8> = (0..fastrand::usize(1..512)).map(|_| fastrand::u8(..)).collect();
     let framed = |length: u32, content: &[u8]| {
         let mut bytes = vec![0];
@@ -88,7 +88,7 @@ pub(super) fn garbage(holdings: &Holdings) -> Vec<u8> {
         2 => [vec![1], framed(noise.len() as u32, &noise).split_off(1)].concat(),
         // A request for a type that nobody has, without a node.
         _ => {
-            let tag = match holdings.protocol() {
+            let tag = match cache.protocol() {
                 crate::Protocol::Delta => 2,
                 crate::Protocol::StateOfTheWorld => 4,
             };

@@ -1,8 +1,8 @@
 use super::conduct::{self, Conduct, FLOOD_TICK, GARBAGE_TICK, Rejection};
+use super::handle::{MemberHandle, Orders};
 use super::lines::Lines;
-use super::memo::Memo;
-use super::place::{Follower, Place};
-use super::seat::{Orders, Seat};
+use super::shared_state::{Follower, SharedState};
+use super::transitions::TransitionCache;
 use super::{Backoff, Member, Observer};
 use crate::request::Request;
 use crate::wire::{Ended, Message, Pool, Server, Stream};
@@ -17,9 +17,9 @@ use tonic::Code;
 /// What all members of a crowd share.
 pub(super) struct Inner<F, O> {
     servers: RwLock<(Arc<[Server]>, u64)>,
-    seats: RwLock<Vec<Arc<Seat<F>>>>,
+    handles: RwLock<Vec<Arc<MemberHandle<F>>>>,
     lines: Lines,
-    memo: Memo<F>,
+    transitions: TransitionCache<F>,
     pool: Pool,
     backoff: Backoff,
     observer: Arc<O>,
@@ -29,16 +29,16 @@ pub(super) struct Inner<F, O> {
 struct Conversation<'a, F, O> {
     crowd: &'a Inner<F, O>,
     member: usize,
-    seat: &'a Seat<F>,
+    handle: &'a MemberHandle<F>,
     stream: Stream,
-    place: Arc<Place<F>>,
+    state: Arc<SharedState<F>>,
     conduct: Conduct,
     rejection: Option<Arc<Rejection>>,
     /// When the conduct asks for something next.
     due: Option<Pin<Box<Sleep>>>,
     flood: f64,
     reads: bool,
-    heard: bool,
+    has_answered: bool,
 }
 
 impl<F: Follower, O: Observer<F>> Inner<F, O> {
@@ -50,16 +50,16 @@ impl<F: Follower, O: Observer<F>> Inner<F, O> {
     ) -> Self {
         Self {
             servers: RwLock::new((servers.into(), 0)),
-            seats: RwLock::default(),
+            handles: RwLock::default(),
             lines: Lines::new(streams_per_connection),
-            memo: Memo::default(),
+            transitions: TransitionCache::default(),
             pool: Pool::default(),
             backoff,
             observer,
         }
     }
 
-    /// A seat for a member, and its life.
+    /// The handle of a member, and its task.
     pub(super) fn admit(
         self: Arc<Self>,
         member: Member<F>,
@@ -67,14 +67,14 @@ impl<F: Follower, O: Observer<F>> Inner<F, O> {
         let Member { name, node, protocol, server, conduct, follower } = member;
         let servers = self.servers().1;
         let orders = Orders { conduct, server, servers, reconnects: 0, leaves: false };
-        let place = self.memo.start(protocol, follower);
-        let seat = Arc::new(Seat::new(name, node, orders, place));
+        let state = self.transitions.start(protocol, follower);
+        let handle = Arc::new(MemberHandle::new(name, node, orders, state));
         let number = {
-            let mut seats = self.seats.write().unwrap_or_else(PoisonError::into_inner);
-            seats.push(seat.clone());
-            seats.len() - 1
+            let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+            handles.push(handle.clone());
+            handles.len() - 1
         };
-        (number, async move { self.live(number, &seat).await })
+        (number, async move { self.live(number, &handle).await })
     }
 
     pub(super) fn servers(&self) -> (Arc<[Server]>, u64) {
@@ -86,45 +86,45 @@ impl<F: Follower, O: Observer<F>> Inner<F, O> {
         *known = (servers.into(), known.1 + 1);
     }
 
-    pub(super) fn seats(&self, members: Range<usize>) -> Vec<Arc<Seat<F>>> {
-        let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
-        let end = members.end.min(seats.len());
-        seats.get(members.start..end).unwrap_or_default().to_vec()
+    pub(super) fn handles(&self, members: Range<usize>) -> Vec<Arc<MemberHandle<F>>> {
+        let handles = self.handles.read().unwrap_or_else(PoisonError::into_inner);
+        let end = members.end.min(handles.len());
+        handles.get(members.start..end).unwrap_or_default().to_vec()
     }
 
-    pub(super) fn places(&self) -> usize {
-        self.memo.places()
+    pub(super) fn distinct_states(&self) -> usize {
+        self.transitions.distinct_states()
     }
 
-    async fn live(&self, member: usize, seat: &Seat<F>) {
+    async fn live(&self, member: usize, handle: &MemberHandle<F>) {
         let mut failures = 0_u32;
         let mut elsewhere = false;
         loop {
-            let orders = seat.orders();
+            let orders = handle.orders();
             if orders.leaves {
                 return;
             }
-            let Some(server) = self.choose(seat, &orders, elsewhere) else { return };
-            let (ended, heard) = self.attend(member, seat, &server, &orders).await;
+            let Some(server) = self.choose(handle, &orders, elsewhere) else { return };
+            let (ended, has_answered) = self.attend(member, handle, &server, &orders).await;
             self.observer.ended(member, &ended);
             elsewhere = false;
-            if matches!(ended, Ended::Told) {
+            if matches!(ended, Ended::Requested) {
                 continue;
             }
             // As Envoy, which begins anew once a server has answered.
-            failures = if heard { 0 } else { failures.saturating_add(1) };
+            failures = if has_answered { 0 } else { failures.saturating_add(1) };
             let wait = self.backoff.wait(failures.saturating_sub(1));
             let sent_away = matches!(ended, Ended::Status { code: Code::Unavailable, .. });
             tokio::select! {
-                () = told(seat, &orders) => {}
-                () = tokio::time::sleep(wait) => elsewhere = !heard || sent_away,
+                () = end_requested(handle, &orders) => {}
+                () = tokio::time::sleep(wait) => elsewhere = !has_answered || sent_away,
             }
         }
     }
 
-    /// The server that it was told; any, as a load balancer has it, if there are other servers than before, or if that one
-    /// does not answer or sends clients away.
-    fn choose(&self, seat: &Seat<F>, orders: &Orders, elsewhere: bool) -> Option<Server> {
+    /// The server that it was ordered to use; any, as a load balancer has it, if there are other servers than before, or if
+    /// that one does not answer or sends clients away.
+    fn choose(&self, handle: &MemberHandle<F>, orders: &Orders, elsewhere: bool) -> Option<Server> {
         let (servers, list) = self.servers();
         if servers.is_empty() {
             return None;
@@ -132,27 +132,27 @@ impl<F: Follower, O: Observer<F>> Inner<F, O> {
         let mut server = orders.server % servers.len();
         if elsewhere || orders.servers != list {
             server = fastrand::usize(..servers.len());
-            seat.choose(server, list);
+            handle.choose(server, list);
         }
         servers.get(server).cloned()
     }
 
-    /// One stream, until it ends. Whether the server has said anything.
+    /// One stream, until it ends. Whether the server has answered.
     async fn attend(
         &self,
         member: usize,
-        seat: &Seat<F>,
+        handle: &MemberHandle<F>,
         server: &Server,
         begun: &Orders,
     ) -> (Ended, bool) {
-        let place = seat.place();
+        let state = handle.state();
         // In a box, as it is large and soon over.
-        let connecting = Box::pin(self.lines.stream(server, place.holdings().protocol(), || {
+        let connecting = Box::pin(self.lines.stream(server, state.cache().protocol(), || {
             self.observer.connected(member);
         }));
         let connected = tokio::select! {
             connected = connecting => connected,
-            () = told(seat, begun) => Err(Ended::Told),
+            () = end_requested(handle, begun) => Err(Ended::Requested),
         };
         let (stream, line) = match connected {
             Ok(connected) => connected,
@@ -161,32 +161,32 @@ impl<F: Follower, O: Observer<F>> Inner<F, O> {
         let mut conversation = Conversation {
             crowd: self,
             member,
-            seat,
+            handle,
             stream,
-            place,
+            state,
             rejection: None,
             conduct: Conduct::Well,
             due: None,
             flood: 0.0,
             reads: true,
-            heard: false,
+            has_answered: false,
         };
-        conversation.behave(seat.orders().conduct);
+        conversation.behave(handle.orders().conduct);
         conversation.open().await;
         let ended = conversation.run(begun).await;
         drop(line);
-        (ended, conversation.heard)
+        (ended, conversation.has_answered)
     }
 }
 
 impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
     async fn open(&mut self) {
-        let opening = self.crowd.memo.open(&self.place, Instant::now());
-        self.stand(opening.to.clone());
+        let opening = self.crowd.transitions.open(&self.state, Instant::now());
+        self.set_state(opening.to.clone());
         if self.conduct == Conduct::Garbage {
-            self.stream.send_bytes(conduct::garbage(self.place.holdings()).into());
+            self.stream.send_bytes(conduct::garbage(self.state.cache()).into());
         } else {
-            let mut introduction = Some((&*self.seat.node, &*self.seat.name));
+            let mut introduction = Some((&*self.handle.node, &*self.handle.name));
             for request in &opening.requests {
                 let bytes = self.stream.send(request, introduction.take());
                 self.crowd.observer.asked(self.member, bytes, Instant::now());
@@ -205,10 +205,10 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
             };
             tokio::select! {
                 biased;
-                () = self.seat.ordered() => {
-                    let orders = self.seat.orders();
+                () = self.handle.ordered() => {
+                    let orders = self.handle.orders();
                     if orders.is_to_end(begun) {
-                        return Ended::Told;
+                        return Ended::Requested;
                     }
                     if orders.conduct != self.conduct {
                         self.behave(orders.conduct);
@@ -216,15 +216,15 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
                 }
                 () = due => {
                     if self.misbehave().await {
-                        return Ended::Told;
+                        return Ended::Requested;
                     }
                 }
                 message = self.stream.next(&self.crowd.pool), if self.reads => {
-                    let taken = match message {
-                        Ok(message) => self.take(message).await,
+                    let received = match message {
+                        Ok(message) => self.receive(message).await,
                         Err(ended) => Err(ended),
                     };
-                    if let Err(ended) = taken {
+                    if let Err(ended) = received {
                         return ended;
                     }
                 }
@@ -232,11 +232,17 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
         }
     }
 
-    async fn take(&mut self, message: Message) -> Result<(), Ended> {
+    async fn receive(&mut self, message: Message) -> Result<(), Ended> {
         let now = Instant::now();
-        self.heard = true;
+        self.has_answered = true;
         let rejection = self.rejection.as_ref();
-        let step = self.crowd.memo.take(&self.place, &message, rejection, &self.seat.name, now);
+        let step = self.crowd.transitions.receive(
+            &self.state,
+            &message,
+            rejection,
+            &self.handle.name,
+            now,
+        );
         let step = step.map_err(|error| Ended::Unreadable(error.to_string()))?;
         let Some(step) = step else { return Ok(()) };
         self.crowd.observer.received(self.member, &step, message.length, now);
@@ -249,14 +255,14 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
         }
         self.stream.flush().await;
         self.crowd.observer.answered(self.member, &step, answer, Instant::now());
-        self.stand(step.to.clone());
+        self.set_state(step.to.clone());
         Ok(())
     }
 
-    fn stand(&mut self, place: Arc<Place<F>>) {
-        if !Arc::ptr_eq(&place, &self.place) {
-            self.seat.stand(place.clone());
-            self.place = place;
+    fn set_state(&mut self, state: Arc<SharedState<F>>) {
+        if !Arc::ptr_eq(&state, &self.state) {
+            self.handle.set_state(state.clone());
+            self.state = state;
         }
     }
 
@@ -274,8 +280,8 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
             Conduct::StopsReading { .. } => (self.reads, self.due) = (false, None),
             Conduct::Reconnects { .. } => return true,
             Conduct::Floods { .. } => {
-                let again = self.place.holdings().acknowledged();
-                let again = Request::new(self.place.holdings().protocol(), again);
+                let again = self.state.cache().acknowledged();
+                let again = Request::new(self.state.cache().protocol(), again);
                 for _ in 0..self.conduct.flood(&mut self.flood) {
                     // A server that does not read must not fill the memory of the client.
                     if self.stream.has_room_for(&again) {
@@ -287,7 +293,7 @@ impl<F: Follower, O: Observer<F>> Conversation<'_, F, O> {
                 self.again_after(FLOOD_TICK);
             }
             Conduct::Garbage => {
-                let bytes = conduct::garbage(self.place.holdings());
+                let bytes = conduct::garbage(self.state.cache());
                 self.stream.send_bytes(bytes.into());
                 self.stream.flush().await;
                 self.again_after(GARBAGE_TICK);
@@ -310,10 +316,10 @@ impl Orders {
     }
 }
 
-async fn told<F>(seat: &Seat<F>, begun: &Orders) {
+async fn end_requested<F>(handle: &MemberHandle<F>, begun: &Orders) {
     loop {
-        seat.ordered().await;
-        if seat.orders().is_to_end(begun) {
+        handle.ordered().await;
+        if handle.orders().is_to_end(begun) {
             return;
         }
     }

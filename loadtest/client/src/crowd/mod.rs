@@ -1,20 +1,20 @@
 //! Many simulated Envoys in one process, each with its own stream.
 //!
-//! A client is a pointer to its [`Place`] and a connection. A response costs it a digest and a lookup.
+//! A client is a pointer to its [`SharedState`] and a connection. A response costs it a digest and a lookup.
 
 mod conduct;
+mod handle;
 mod life;
 mod lines;
-mod memo;
-mod place;
-mod seat;
+mod shared_state;
+mod transitions;
 
 use crate::wire::{Ended, Protocol, Server};
 pub use conduct::Conduct;
+use handle::Orders;
 use heliograph_envoy::envoy::config::core::v3::Node;
 use life::Inner;
-pub use place::{Follower, Place, Step};
-use seat::Orders;
+pub use shared_state::{Follower, SharedState, Step};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub struct Backoff {
     pub max: Duration,
 }
 
-/// Hears of what happens to the members of a crowd, on the tasks of the members: it must be quick.
+/// Observes the members of a crowd, on the tasks of the members: it must be quick.
 pub trait Observer<F>: Send + Sync + 'static {
     /// The connection is up: the server has answered on it.
     fn connected(&self, member: usize);
@@ -59,7 +59,7 @@ pub trait Observer<F>: Send + Sync + 'static {
     /// A request that answers nothing: the first of a type, or one for other names.
     fn asked(&self, member: usize, bytes: usize, at: Instant);
 
-    /// The member has no stream any more. It comes back, unless it was told to leave.
+    /// The member has no stream any more. It comes back, unless it was ordered to leave.
     fn ended(&self, member: usize, how: &Ended);
 }
 
@@ -109,22 +109,22 @@ impl<F: Follower, O: Observer<F>> Crowd<F, O> {
         self.order(members, |orders| orders.leaves = true);
     }
 
-    /// Where a member is, or was when it left.
-    pub fn place(&self, member: usize) -> Option<Arc<Place<F>>> {
-        self.inner.seats(member..member.saturating_add(1)).first().map(|seat| seat.place())
+    /// The state of a member, or its last one when it left.
+    pub fn state(&self, member: usize) -> Option<Arc<SharedState<F>>> {
+        self.inner.handles(member..member.saturating_add(1)).first().map(|handle| handle.state())
     }
 
     pub fn members(&self) -> usize {
-        self.inner.seats(0..usize::MAX).len()
+        self.inner.handles(0..usize::MAX).len()
     }
 
-    /// How many different places there are.
-    pub fn places(&self) -> usize {
-        self.inner.places()
+    /// How many different states the members have.
+    pub fn distinct_states(&self) -> usize {
+        self.inner.distinct_states()
     }
 
     fn order(&self, members: Range<usize>, change: impl Fn(&mut Orders)) {
-        self.inner.seats(members).iter().for_each(|seat| seat.order(&change));
+        self.inner.handles(members).iter().for_each(|handle| handle.order(&change));
     }
 }
 

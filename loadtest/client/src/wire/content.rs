@@ -3,52 +3,52 @@ use bytes::{Bytes, BytesMut};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The bytes of a message as they come, in pieces that are shared with all others who are sent the same: thousands
+/// The bytes of a message as they come, in chunks that are shared with all others who are sent the same: thousands
 /// of clients that wait for the rest of the same large message hold it once.
 ///
-/// A field is a piece of its own, so that a server may list its resources in another order every time. A large one is
+/// A field is a chunk of its own, so that a server may list its resources in another order every time. A large one is
 /// several.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
-    pieces: Vec<Arc<Piece>>,
+    chunks: Vec<Arc<Chunk>>,
     rest: Vec<u8>,
-    /// Of the field that has begun, up to the last whole piece.
+    /// Of the field that has begun, up to the last whole chunk.
     field: Option<Digest>,
     /// The sum over all fields.
     digest: u128,
 }
 
-/// The pieces that somebody holds.
+/// The chunks that somebody holds.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    pieces: Mutex<Pieces>,
+    chunks: Mutex<Chunks>,
 }
 
 #[derive(Debug)]
-struct Piece {
+struct Chunk {
     digest: Digest,
     bytes: Box<[u8]>,
 }
 
 #[derive(Debug, Default)]
-struct Pieces {
-    by_digest: HashMap<Digest, Weak<Piece>>,
+struct Chunks {
+    by_digest: HashMap<Digest, Weak<Chunk>>,
     /// With more than this, those that nobody holds any more are swept out.
     enough: usize,
 }
 
 /// What one client alone holds of a message that is not complete.
-const PIECE: usize = 4096;
+const CHUNK: usize = 4096;
 const FEW: usize = 1024;
 
 impl Content {
     pub(crate) fn push(&mut self, mut bytes: &[u8], pool: &Pool) {
         while !bytes.is_empty() {
-            let room = PIECE - self.rest.len();
+            let room = CHUNK - self.rest.len();
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             self.rest.extend_from_slice(now);
             bytes = later;
-            if self.rest.len() == PIECE {
+            if self.rest.len() == CHUNK {
                 self.cut(pool);
             }
         }
@@ -70,37 +70,37 @@ impl Content {
     }
 
     pub(crate) fn bytes(&self) -> Bytes {
-        let length = self.pieces.iter().map(|piece| piece.bytes.len()).sum();
+        let length = self.chunks.iter().map(|chunk| chunk.bytes.len()).sum();
         let mut whole = BytesMut::with_capacity(length);
-        for piece in &self.pieces {
-            whole.extend_from_slice(&piece.bytes);
+        for chunk in &self.chunks {
+            whole.extend_from_slice(&chunk.bytes);
         }
         whole.freeze()
     }
 
     fn cut(&mut self, pool: &Pool) {
-        let piece = pool.share(&self.rest);
+        let chunk = pool.share(&self.rest);
         self.rest.clear();
         self.field = Some(match self.field {
-            None => piece.digest,
-            Some(before) => digest::of(&[before, piece.digest].concat()),
+            None => chunk.digest,
+            Some(before) => digest::of(&[before, chunk.digest].concat()),
         });
-        self.pieces.push(piece);
+        self.chunks.push(chunk);
     }
 }
 
 impl Pool {
-    fn share(&self, bytes: &[u8]) -> Arc<Piece> {
+    fn share(&self, bytes: &[u8]) -> Arc<Chunk> {
         let digest = digest::of(bytes);
-        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = pieces.by_digest.get(&digest).and_then(Weak::upgrade) {
+        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = chunks.by_digest.get(&digest).and_then(Weak::upgrade) {
             return known;
         }
-        let new = Arc::new(Piece { digest, bytes: bytes.into() });
-        pieces.by_digest.insert(digest, Arc::downgrade(&new));
-        if pieces.by_digest.len() > pieces.enough {
-            pieces.by_digest.retain(|_, piece| piece.strong_count() > 0);
-            pieces.enough = (pieces.by_digest.len() * 2).max(FEW);
+        let new = Arc::new(Chunk { digest, bytes: bytes.into() });
+        chunks.by_digest.insert(digest, Arc::downgrade(&new));
+        if chunks.by_digest.len() > chunks.enough {
+            chunks.by_digest.retain(|_, chunk| chunk.strong_count() > 0);
+            chunks.enough = (chunks.by_digest.len() * 2).max(FEW);
         }
         new
     }
@@ -110,7 +110,7 @@ impl Pool {
 impl Content {
     /// Whether all but the last few bytes are in memory once.
     pub(super) fn shares_with(&self, other: &Self) -> bool {
-        let mut pairs = self.pieces.iter().zip(&other.pieces);
-        self.pieces.len() == other.pieces.len() && pairs.all(|(a, b)| Arc::ptr_eq(a, b))
+        let mut pairs = self.chunks.iter().zip(&other.chunks);
+        self.chunks.len() == other.chunks.len() && pairs.all(|(a, b)| Arc::ptr_eq(a, b))
     }
 }

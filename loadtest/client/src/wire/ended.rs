@@ -26,7 +26,7 @@ pub enum Ended {
     #[error("the server sent what is no discovery response: {0}")]
     Unreadable(String),
     #[error("the client was told to")]
-    Told,
+    Requested,
 }
 
 impl Ended {

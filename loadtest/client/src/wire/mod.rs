@@ -3,7 +3,7 @@
 mod assembly;
 mod content;
 mod ended;
-mod pieces;
+mod frames;
 mod server;
 mod stream;
 

@@ -1,5 +1,5 @@
 use super::Ended;
-use super::pieces::{Greeted, Pieces};
+use super::frames::{Greeted, SplitFrames};
 use super::stream::of_opening_end;
 use bytes::Bytes;
 use http::HeaderValue;
@@ -39,7 +39,7 @@ pub enum ServerError {
 }
 
 pub(crate) type Opener = h2::client::SendRequest<Bytes>;
-pub(crate) type Connection = h2::client::Connection<Pieces<Io>, Bytes>;
+pub(crate) type Connection = h2::client::Connection<SplitFrames<Io>, Bytes>;
 type Io = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// For all that comes before a stream. A server that is slow under a storm is waited for, one that is dead is not.
@@ -110,7 +110,7 @@ impl Server {
             // Headers are few: a table of earlier ones is not worth its memory.
             .header_table_size(0)
             .max_concurrent_reset_streams(1)
-            .handshake(Pieces::new(self.io().await?, greeted.clone()))
+            .handshake(SplitFrames::new(self.io().await?, greeted.clone()))
             .await
             .map_err(|error| Ended::Closed(error.to_string()))?;
         // The library is content with what it has sent itself.

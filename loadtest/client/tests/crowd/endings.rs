@@ -56,7 +56,7 @@ async fn tls_and_a_token() {
         World::over(vec![Server::new(&peer.address, Some(trust), Some("secret")).unwrap()], 1);
     let member = world.join("me", Protocol::Delta, Conduct::Well);
     world.warm(member).await;
-    assert_eq!(peer.heard(|heard| heard.tokens.clone()), ["Bearer secret"]);
+    assert_eq!(peer.recorded(|recorded| recorded.tokens.clone()), ["Bearer secret"]);
 }
 
 #[tokio::test]

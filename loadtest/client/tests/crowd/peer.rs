@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(crate) address: String,
-    pub(crate) heard: Arc<Mutex<Heard>>,
+    pub(crate) recorded: Arc<Mutex<Recorded>>,
     orders: Arc<watch::Sender<Orders>>,
 }
 
@@ -37,7 +37,7 @@ struct Orders {
 }
 
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct Recorded {
     pub(crate) connections: usize,
     pub(crate) streams: usize,
     pub(crate) tokens: Vec<String>,
@@ -65,7 +65,7 @@ impl Peer {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let peer = Self {
             address: format!("{scheme}://{}", listener.local_addr().unwrap()),
-            heard: Arc::default(),
+            recorded: Arc::default(),
             orders: Arc::new(watch::Sender::default()),
         };
         let served = peer.clone();
@@ -74,7 +74,7 @@ impl Peer {
                 let (socket, _) = listener.accept().await.unwrap();
                 let (peer, tls) = (served.clone(), tls.clone());
                 tokio::spawn(async move {
-                    peer.heard.lock().unwrap().connections += 1;
+                    peer.recorded.lock().unwrap().connections += 1;
                     match tls {
                         None => peer.connection(socket, refusal).await,
                         Some(tls) => {
@@ -90,7 +90,7 @@ impl Peer {
 
     /// Ends all streams there are.
     pub(crate) fn end_streams(&self) {
-        let streams = self.heard.lock().unwrap().streams;
+        let streams = self.recorded.lock().unwrap().streams;
         self.orders.send_modify(|orders| orders.ended = streams);
     }
 
@@ -104,8 +104,8 @@ impl Peer {
         self.orders.send_modify(|orders| (orders.busy, orders.changes) = (true, 1));
     }
 
-    pub(crate) fn heard<T>(&self, look: impl Fn(&Heard) -> T) -> T {
-        look(&self.heard.lock().unwrap())
+    pub(crate) fn recorded<T>(&self, look: impl Fn(&Recorded) -> T) -> T {
+        look(&self.recorded.lock().unwrap())
     }
 
     async fn connection(&self, io: impl AsyncRead + AsyncWrite + Unpin, refusal: Refusal) {
@@ -122,11 +122,11 @@ impl Peer {
         let delta = request.uri().path().ends_with("/DeltaAggregatedResources");
         let protocol = if delta { Protocol::Delta } else { Protocol::StateOfTheWorld };
         let number = {
-            let mut heard = self.heard.lock().unwrap();
+            let mut recorded = self.recorded.lock().unwrap();
             let token = request.headers().get("authorization");
-            heard.tokens.extend(token.map(|token| token.to_str().unwrap().to_owned()));
-            heard.streams += 1;
-            heard.streams
+            recorded.tokens.extend(token.map(|token| token.to_str().unwrap().to_owned()));
+            recorded.streams += 1;
+            recorded.streams
         };
         let headers = Response::builder().header("content-type", "application/grpc").body(());
         let mut voice = Voice {
@@ -170,24 +170,24 @@ impl Peer {
         voice: &mut Voice,
         busy: bool,
     ) -> Option<()> {
-        let mut heard = self.heard.lock().unwrap();
+        let mut recorded = self.recorded.lock().unwrap();
         let (url, nonce, names) = match protocol {
             Protocol::Delta => {
                 let request = DeltaDiscoveryRequest::decode(message).ok();
-                heard.unreadable += usize::from(request.is_none());
-                heard.delta.extend(request.clone());
+                recorded.unreadable += usize::from(request.is_none());
+                recorded.delta.extend(request.clone());
                 let request = request?;
                 (request.type_url, request.response_nonce, request.resource_names_subscribe)
             }
             Protocol::StateOfTheWorld => {
                 let request = DiscoveryRequest::decode(message).ok();
-                heard.unreadable += usize::from(request.is_none());
-                heard.whole.extend(request.clone());
+                recorded.unreadable += usize::from(request.is_none());
+                recorded.whole.extend(request.clone());
                 let request = request?;
                 (request.type_url, request.response_nonce, request.resource_names)
             }
         };
-        drop(heard);
+        drop(recorded);
         let kind = ResourceType::from_type_url(&url)?;
         if nonce.is_empty() {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();

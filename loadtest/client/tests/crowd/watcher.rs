@@ -1,8 +1,8 @@
 //! A crowd and what was observed of it.
 
 use heliograph_client::{
-    Backoff, Conduct, Crowd, Ended, Follower, Held, Member, Observer, Place, Protocol, Received,
-    Server, Step,
+    Backoff, Conduct, Crowd, Ended, Follower, HeldResource, Member, Observer, Protocol, Received,
+    Server, SharedState, Step,
 };
 use heliograph_envoy::envoy::config::core::v3::Node;
 use std::hash::{Hash, Hasher};
@@ -25,7 +25,7 @@ pub(crate) enum Seen {
     Ended(String),
 }
 
-/// Counts what was taken on the way to a place.
+/// Counts what was taken on the way to a state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Tally {
     pub(crate) responses: usize,
@@ -61,13 +61,13 @@ impl World {
         })
     }
 
-    pub(crate) fn place(&self, member: usize) -> Arc<Place<Tally>> {
-        self.crowd.place(member).unwrap()
+    pub(crate) fn state(&self, member: usize) -> Arc<SharedState<Tally>> {
+        self.crowd.state(member).unwrap()
     }
 
-    pub(crate) async fn warm(&self, member: usize) -> Arc<Place<Tally>> {
-        comes_true("warm", || self.place(member).is_warm()).await;
-        self.place(member)
+    pub(crate) async fn warm(&self, member: usize) -> Arc<SharedState<Tally>> {
+        comes_true("warm", || self.state(member).is_warm()).await;
+        self.state(member)
     }
 
     /// The first end that somebody's stream had.
@@ -120,7 +120,7 @@ impl Observer<Tally> for Watcher {
 }
 
 impl Follower for Tally {
-    fn take(&mut self, _: &str, _: &Received, _: &[(String, Held)]) {
+    fn receive(&mut self, _: &str, _: &Received, _: &[(String, HeldResource)]) {
         self.responses += 1;
     }
 

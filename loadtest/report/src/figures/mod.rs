@@ -64,10 +64,10 @@ pub struct Received {
 
 /// What a request of a client was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum RequestKind {
     Ack,
     Nack,
-    /// No answer but a question: the first request of a type, or one for more names.
+    /// Not an answer: the first request of a type, or one for more names.
     Ask,
 }
 
@@ -109,13 +109,13 @@ impl Figures {
         });
     }
 
-    pub fn sent(&mut self, second: u64, bytes: u64, answer: Answer) {
+    pub fn sent(&mut self, second: u64, bytes: u64, kind: RequestKind) {
         self.counters.requests += 1;
         self.counters.bytes_out += bytes;
-        match answer {
-            Answer::Ack => self.counters.acks += 1,
-            Answer::Nack => self.counters.nacks += 1,
-            Answer::Ask => {}
+        match kind {
+            RequestKind::Ack => self.counters.acks += 1,
+            RequestKind::Nack => self.counters.nacks += 1,
+            RequestKind::Ask => {}
         }
         self.at(second, |point| {
             point.requests += 1;

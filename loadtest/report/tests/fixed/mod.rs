@@ -1,7 +1,7 @@
 //! A small report in which every part has something.
 
 use heliograph_report::{
-    Answer, Clients, Figures, Machine, PerStream, Phase, Received, Report, Sample, Scenario,
+    Clients, Figures, Machine, PerStream, Phase, Received, Report, RequestKind, Sample, Scenario,
     Watched,
 };
 use std::collections::BTreeMap;
@@ -62,10 +62,10 @@ fn connect(slower: u32) -> Figures {
     for client in 0..100_u64 {
         let second = START + client / 25;
         figures.opened(second, Duration::from_micros(900 + client * 10) * slower);
-        figures.sent(second, 120, Answer::Ask);
+        figures.sent(second, 120, RequestKind::Ask);
         figures.received(second, Received { bytes: 50_000, resources: 200, resent: 0 });
         figures.first_state(second, Duration::from_micros(4_000 + client * 100) * slower);
-        figures.sent(second, 80, Answer::Ack);
+        figures.sent(second, 80, RequestKind::Ack);
     }
     figures
 }
@@ -77,7 +77,7 @@ fn change(figures: &mut Figures, slower: u32) {
             let late = Duration::from_micros(u64::from(change * 100 + client * 20)) * slower;
             figures.received(second, Received { bytes: 250, resources: 1, resent: 0 });
             figures.receipt(late);
-            let answer = if client == 99 { Answer::Nack } else { Answer::Ack };
+            let answer = if client == 99 { RequestKind::Nack } else { RequestKind::Ack };
             figures.sent(second, 80, answer);
             figures.answered(change, late + Duration::from_micros(50));
         }

@@ -1,5 +1,5 @@
 use super::objects::{self, App, GATEWAY};
-use super::stand::{PATIENCE, Stand, World};
+use super::stand::{CONTROL_PLANE_TIMEOUT, Stand, World};
 use super::status;
 use crate::bench::{Bench, BenchError, Contender, Figure, Results};
 use crate::servers::{Kubernetes, ServersError};
@@ -70,8 +70,8 @@ async fn settled(
     let (mut accepted, mut attached, mut changes) = (BTreeSet::new(), 0, 0);
     let mut at = None;
     loop {
-        let patience = if at.is_some() { LAST } else { PATIENCE };
-        let event = match tokio::time::timeout(patience, events.next()).await {
+        let limit = if at.is_some() { LAST } else { CONTROL_PLANE_TIMEOUT };
+        let event = match tokio::time::timeout(limit, events.next()).await {
             Ok(Some(Ok(event))) => event,
             Err(_) | Ok(None) => break,
             Ok(Some(Err(error))) => return Err(ServersError::Api(error.to_string())),

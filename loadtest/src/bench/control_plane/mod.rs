@@ -17,7 +17,7 @@ use heliograph_snapshot::ResourceType;
 use heliograph_store::{Notice, Watch};
 use objects::{App, GATEWAY};
 use proxy::Proxy;
-use stand::{PATIENCE, Stand, World};
+use stand::{CONTROL_PLANE_TIMEOUT, Stand, World};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -164,9 +164,11 @@ impl Changes<'_> {
                 }
             }
         };
-        let (synced, published) =
-            tokio::join!(ours.synced(PATIENCE), tokio::time::timeout(PATIENCE, published));
-        let published = published.map_err(|_| BenchError::Busy(PATIENCE))?;
+        let (synced, published) = tokio::join!(
+            ours.synced(CONTROL_PLANE_TIMEOUT),
+            tokio::time::timeout(CONTROL_PLANE_TIMEOUT, published)
+        );
+        let published = published.map_err(|_| BenchError::Busy(CONTROL_PLANE_TIMEOUT))?;
         let took = published.saturating_duration_since(synced?).as_secs_f64();
         self.note(vec![(Figure::ColdStart, took)]);
         Ok(())
@@ -182,10 +184,10 @@ impl Changes<'_> {
             let (app, backend) = stand.next_move();
             let (path, change) = app.moved(backend);
             let begun = Instant::now();
-            let published = tokio::time::timeout(PATIENCE, published(&mut *watch));
+            let published = tokio::time::timeout(CONTROL_PLANE_TIMEOUT, published(&mut *watch));
             let (changed, at) = tokio::join!(stand.kubernetes.patch(&path, &change), published);
             changed?;
-            let at = at.map_err(|_| BenchError::Busy(PATIENCE))?;
+            let at = at.map_err(|_| BenchError::Busy(CONTROL_PLANE_TIMEOUT))?;
             times.push(at.duration_since(begun).as_secs_f64());
             stand.until_quiet(Duration::from_millis(500)).await?;
         }
@@ -231,9 +233,9 @@ async fn burst(stand: &mut Stand, proxy: &Proxy) -> Result<f64, BenchError> {
         kubernetes.create(&path, &route).await
     });
     try_join_all(creating).await?;
-    proxy.found(PATIENCE).await?;
+    proxy.found(CONTROL_PLANE_TIMEOUT).await?;
     stand.until_quiet(Duration::from_secs(3)).await?;
-    Ok(proxy.heard().tables as f64)
+    Ok(proxy.observed().tables as f64)
 }
 
 /// How many fleets are published when a route of one of many Gateways changes.

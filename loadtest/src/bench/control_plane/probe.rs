@@ -1,5 +1,5 @@
 use super::objects::{App, Backend, GATEWAY, fleet};
-use super::stand::{PATIENCE, Stand, World, quantile};
+use super::stand::{CONTROL_PLANE_TIMEOUT, Stand, World, quantile};
 use crate::bench::{Bench, BenchError, Contender, Figure, Results};
 use crate::security::Security;
 use crate::servers::{Program, Start, reserve_port};
@@ -118,7 +118,7 @@ impl Requests {
                     wrong.push(error);
                 }
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > CONTROL_PLANE_TIMEOUT {
                 return Err(BenchError::Proxy(format!("{} never answers", app.host())));
             }
             tokio::time::sleep(AGAIN).await;

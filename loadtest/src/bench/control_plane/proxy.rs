@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// A simulated Envoy that remembers when it was told what.
+/// A simulated Envoy that remembers when it received what.
 #[derive(Debug)]
 pub(super) struct Proxy {
     client: Client,
-    heard: Arc<watch::Sender<Heard>>,
+    observed: Arc<watch::Sender<Observed>>,
 }
 
-/// What a proxy was told since it was last asked.
+/// What a proxy received since it was last asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Observed {
     /// What to look for: of which type, and which text is in it.
     wanted: Option<(ResourceType, String)>,
     pub(super) found: Option<Instant>,
@@ -37,27 +37,27 @@ impl Proxy {
     ) -> Result<Self, BenchError> {
         let server =
             security.server(address).map_err(|error| BenchError::Proxy(error.to_string()))?;
-        let heard = Arc::new(watch::Sender::new(Heard::default()));
-        let told = Mutex::new(heard.clone());
+        let observed = Arc::new(watch::Sender::new(Observed::default()));
+        let sender = Mutex::new(observed.clone());
         let mut options = Options::new(address, Protocol::Delta, fleet);
         options.witness = Arc::new(move |received, resources| {
             let now = Instant::now();
-            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.send_modify(|heard| {
-                heard.tables += u64::from(received.kind == ResourceType::Route);
-                heard.bytes +=
+            let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+            sender.send_modify(|observed| {
+                observed.tables += u64::from(received.kind == ResourceType::Route);
+                observed.bytes +=
                     resources.iter().map(|(_, held)| held.body.len() as u64).sum::<u64>();
-                let Some((kind, text)) = &heard.wanted else { return };
+                let Some((kind, text)) = &observed.wanted else { return };
                 let mut bodies = resources.iter().map(|(_, held)| &held.body);
-                if heard.found.is_none()
+                if observed.found.is_none()
                     && received.kind == *kind
                     && bodies.any(|body| contains(body, text.as_bytes()))
                 {
-                    heard.found = Some(now);
+                    observed.found = Some(now);
                 }
             });
         });
-        let mut proxy = Self { client: Client::connect_to(server, options), heard };
+        let mut proxy = Self { client: Client::connect_to(server, options), observed };
         let begun = Instant::now();
         loop {
             let left = within.saturating_sub(begun.elapsed());
@@ -78,23 +78,23 @@ impl Proxy {
     /// From now on it is looked for a text in resources of a type.
     pub(super) fn look_for(&self, kind: ResourceType, text: String) {
         let wanted = Some((kind, text));
-        self.heard.send_replace(Heard { wanted, ..Heard::default() });
+        self.observed.send_replace(Observed { wanted, ..Observed::default() });
     }
 
-    pub(super) fn heard(&self) -> Heard {
-        self.heard.borrow().clone()
+    pub(super) fn observed(&self) -> Observed {
+        self.observed.borrow().clone()
     }
 
-    /// What it heard, and when, once it has what was looked for.
-    pub(super) async fn found(&self, within: Duration) -> Result<(Heard, Instant), BenchError> {
-        let mut heard = self.heard.subscribe();
-        let found = heard.wait_for(|heard| heard.found.is_some());
-        if let Ok(Ok(heard)) = tokio::time::timeout(within, found).await
-            && let Some(at) = heard.found
+    /// What it observed, and when, once it has what was looked for.
+    pub(super) async fn found(&self, within: Duration) -> Result<(Observed, Instant), BenchError> {
+        let mut observed = self.observed.subscribe();
+        let found = observed.wait_for(|observed| observed.found.is_some());
+        if let Ok(Ok(observed)) = tokio::time::timeout(within, found).await
+            && let Some(at) = observed.found
         {
-            return Ok((heard.clone(), at));
+            return Ok((observed.clone(), at));
         }
-        let wanted = self.heard.borrow().wanted.clone();
+        let wanted = self.observed.borrow().wanted.clone();
         let ended = self.client.state().ended;
         Err(BenchError::Proxy(format!("no {wanted:?} within {within:?}; its stream: {ended:?}")))
     }

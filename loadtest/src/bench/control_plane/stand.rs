@@ -43,7 +43,7 @@ pub(super) struct Cost {
 }
 
 /// Long enough for the slowest; nothing waits for it but one that hangs.
-pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+pub(super) const CONTROL_PLANE_TIMEOUT: Duration = Duration::from_secs(600);
 /// A control plane that used less than this part of a core for so long has nothing left to do.
 const QUIET: f64 = 0.1;
 const QUIET_FOR: Duration = Duration::from_secs(3);
@@ -101,7 +101,7 @@ impl Stand {
 
     pub(super) async fn proxy(&self) -> Result<Proxy, BenchError> {
         let (address, security) = (self.plane.address(), self.plane.security());
-        Proxy::connect(&address, &security, &objects::fleet(GATEWAY), PATIENCE).await
+        Proxy::connect(&address, &security, &objects::fleet(GATEWAY), CONTROL_PLANE_TIMEOUT).await
     }
 
     /// So many routes, one after the other.
@@ -149,11 +149,11 @@ impl Stand {
         let mut cost = Cost::default();
         for _ in 0..count {
             let changed = change(self).await?;
-            let (_, found) = proxy.found(PATIENCE).await?;
+            let (_, found) = proxy.found(CONTROL_PLANE_TIMEOUT).await?;
             cost.times.push(found.duration_since(changed).as_secs_f64());
             self.until_quiet(CALM_FOR).await?;
             // What belongs to the change may come after what was looked for.
-            cost.bytes += proxy.heard().bytes as f64;
+            cost.bytes += proxy.observed().bytes as f64;
         }
         self.until_quiet(QUIET_FOR).await?;
         let used = (self.sample()?.cpu_us - before.cpu_us) as f64 / 1e6;
@@ -200,8 +200,8 @@ impl Stand {
             if share > QUIET {
                 since = Instant::now();
             }
-            if begun.elapsed() > PATIENCE {
-                return Err(BenchError::Busy(PATIENCE));
+            if begun.elapsed() > CONTROL_PLANE_TIMEOUT {
+                return Err(BenchError::Busy(CONTROL_PLANE_TIMEOUT));
             }
         }
         Ok(())

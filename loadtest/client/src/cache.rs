@@ -1,6 +1,6 @@
 use crate::references;
 use crate::request::Ask;
-use crate::resources::{Held, Resources};
+use crate::resources::{HeldResource, Resources};
 use crate::response::{Received, Response};
 use crate::wire::Protocol;
 use bytes::Bytes;
@@ -8,9 +8,9 @@ use heliograph_snapshot::ResourceType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a simulated Envoy holds. A value that many clients share: it decides what to say, and others say it.
+/// The resources that a simulated Envoy holds. Many clients share one: it decides what to request, and others send it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holdings {
+pub struct ResourceCache {
     protocol: Protocol,
     /// By type and name.
     pub held: BTreeMap<ResourceType, Resources>,
@@ -24,19 +24,19 @@ pub struct Holdings {
     answered: BTreeSet<ResourceType>,
 }
 
-/// What to think of a resource: `Some` is why it is rejected.
-pub type Verdict = dyn Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync;
+/// Validates a resource: `Some` is why it is rejected.
+pub type Validator = dyn Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync;
 
-/// What came of a response.
-pub(crate) struct Taken {
+/// What a response changed.
+pub(crate) struct Effect {
     pub(crate) received: Received,
-    pub(crate) resources: Vec<(String, Held)>,
+    pub(crate) resources: Vec<(String, HeldResource)>,
     /// How many of the resources were held just so before.
     pub(crate) resent: usize,
     pub(crate) asks: Vec<Ask>,
 }
 
-impl Holdings {
+impl ResourceCache {
     pub(crate) fn new(protocol: Protocol) -> Self {
         Self {
             protocol,
@@ -81,8 +81,8 @@ impl Holdings {
         asks
     }
 
-    /// Takes a response: what to answer, and what to ask for because of it.
-    pub(crate) fn take(&mut self, response: Response, verdict: &Verdict) -> Taken {
+    /// Applies a response. Returns what to answer, and what to request because of it.
+    pub(crate) fn receive(&mut self, response: Response, validator: &Validator) -> Effect {
         let kind = response.kind;
         let mut resources = Vec::with_capacity(response.resources.len());
         let mut errors = Vec::new();
@@ -91,10 +91,10 @@ impl Holdings {
             match references::name(kind, &body) {
                 None => errors.push("a resource that cannot be read".to_owned()),
                 Some(name) => {
-                    errors.extend(verdict(kind, &name, &body));
+                    errors.extend(validator(kind, &name, &body));
                     let version =
                         if version.is_empty() { whole_version.clone() } else { version.into() };
-                    resources.push((name, Held { version, body }));
+                    resources.push((name, HeldResource { version, body }));
                 }
             }
         }
@@ -111,7 +111,7 @@ impl Holdings {
         self.answered.insert(kind);
         if !errors.is_empty() {
             let asks = vec![Ask { error: Some(errors.join("; ")), ..self.acknowledgement(kind) }];
-            return Taken { received, resources, resent: 0, asks };
+            return Effect { received, resources, resent: 0, asks };
         }
         if self.protocol == Protocol::StateOfTheWorld {
             self.versions.insert(kind, whole_version);
@@ -119,7 +119,7 @@ impl Holdings {
         let resent = self.apply(&received, &resources);
         let mut asks = vec![self.acknowledgement(kind)];
         asks.extend(self.follow(kind));
-        Taken { received, resources, resent, asks }
+        Effect { received, resources, resent, asks }
     }
 
     /// The last acknowledgement of clusters once more.
@@ -127,7 +127,7 @@ impl Holdings {
         self.acknowledgement(ResourceType::Cluster)
     }
 
-    fn apply(&mut self, received: &Received, resources: &[(String, Held)]) -> usize {
+    fn apply(&mut self, received: &Received, resources: &[(String, HeldResource)]) -> usize {
         let kind = received.kind;
         let held = self.held.entry(kind).or_default();
         if received.whole {

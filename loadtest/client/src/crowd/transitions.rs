@@ -1,7 +1,7 @@
 use super::conduct::Rejection;
-use super::place::{Follower, Opening, Place, Step};
+use super::shared_state::{Follower, Opening, SharedState, Step};
+use crate::cache::ResourceCache;
 use crate::digest::{self, Digest};
-use crate::holdings::Holdings;
 use crate::request::{Ask, Request};
 use crate::response::Response;
 use crate::wire::{Message, Protocol};
@@ -11,24 +11,24 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// What comes of a response in a place: worked out for the first client, looked up for the others.
-pub(super) struct Memo<F> {
+/// What a response leads to in a state: computed for the first client, looked up for the others.
+pub(super) struct TransitionCache<F> {
     known: Mutex<Known<F>>,
 }
 
 struct Known<F> {
     /// By content, so that clients which took different ways to the same share again.
-    places: HashMap<Digest, Weak<Place<F>>>,
-    /// With more places than this, those that nobody is in any more are swept out.
+    states: HashMap<Digest, Weak<SharedState<F>>>,
+    /// With more states than this, those without clients are removed.
     enough: usize,
     steps: Recent<StepKey, Arc<Step<F>>>,
     openings: Recent<Digest, Arc<Opening<F>>>,
 }
 
-/// Place, response, what its nonce says of its order, and what the client rejects.
+/// State, response, what its nonce says of its order, and what the client rejects.
 type StepKey = (Digest, Digest, Digest, Option<Arc<Rejection>>);
 
-/// What was used lately. What is not there is worked out again.
+/// What was used lately. What is missing is computed again.
 struct Recent<K, V> {
     entries: HashMap<K, (V, Instant)>,
     swept: Option<Instant>,
@@ -39,31 +39,31 @@ const FEW: usize = 256;
 const LATELY: Duration = Duration::from_secs(20);
 const MANY: usize = 16 * 1024;
 
-impl<F: Follower> Memo<F> {
-    /// Where a client is that was never connected.
-    pub(super) fn start(&self, protocol: Protocol, follower: F) -> Arc<Place<F>> {
-        self.known().place(Place::new(Holdings::new(protocol), follower))
+impl<F: Follower> TransitionCache<F> {
+    /// The state of a client that was never connected.
+    pub(super) fn start(&self, protocol: Protocol, follower: F) -> Arc<SharedState<F>> {
+        self.known().intern(SharedState::new(ResourceCache::new(protocol), follower))
     }
 
-    pub(super) fn open(&self, from: &Place<F>, now: Instant) -> Arc<Opening<F>> {
+    pub(super) fn open(&self, from: &SharedState<F>, now: Instant) -> Arc<Opening<F>> {
         let mut known = self.known();
         if let Some(opening) = known.openings.get(&from.digest, now) {
             return opening;
         }
-        let (mut holdings, mut follower) = (from.holdings().clone(), from.follower().clone());
-        let asks = holdings.open();
+        let (mut cache, mut follower) = (from.cache().clone(), from.follower().clone());
+        let asks = cache.open();
         follower.reconnect();
-        let requests = requests(holdings.protocol(), asks);
-        let to = known.place(Place::new(holdings, follower));
+        let requests = requests(cache.protocol(), asks);
+        let to = known.intern(SharedState::new(cache, follower));
         let opening = Arc::new(Opening { to, requests });
         known.openings.insert(from.digest, opening.clone(), now);
         opening
     }
 
     /// `None`: a response of a type that no client here asks for.
-    pub(super) fn take(
+    pub(super) fn receive(
         &self,
-        from: &Place<F>,
+        from: &SharedState<F>,
         message: &Message,
         rejection: Option<&Arc<Rejection>>,
         client: &str,
@@ -77,30 +77,30 @@ impl<F: Follower> Memo<F> {
         if let Some(step) = known.steps.get(&key, now) {
             return Ok(Some(step));
         }
-        let protocol = from.holdings().protocol();
+        let protocol = from.cache().protocol();
         let response = Response::read(protocol, &message.nonce, message.content.bytes())?;
         let Some(response) = response else { return Ok(None) };
-        let (mut holdings, mut follower) = (from.holdings().clone(), from.follower().clone());
+        let (mut cache, mut follower) = (from.cache().clone(), from.follower().clone());
         let rejection = rejection.cloned();
-        let taken =
-            holdings.take(response, &move |kind, name, _| rejection.as_ref()?.of(kind, name));
-        follower.take(client, &taken.received, &taken.resources);
+        let effect =
+            cache.receive(response, &move |kind, name, _| rejection.as_ref()?.of(kind, name));
+        follower.receive(client, &effect.received, &effect.resources);
         let step = Arc::new(Step {
-            kind: taken.received.kind,
-            resources: taken.resources.len(),
-            removed: taken.received.removed.len(),
-            resent: taken.resent,
-            accepted: taken.received.accepted,
-            requests: requests(protocol, taken.asks),
-            to: known.place(Place::new(holdings, follower)),
+            kind: effect.received.kind,
+            resources: effect.resources.len(),
+            removed: effect.received.removed.len(),
+            resent: effect.resent,
+            accepted: effect.received.accepted,
+            requests: requests(protocol, effect.asks),
+            to: known.intern(SharedState::new(cache, follower)),
         });
         known.steps.insert(key, step.clone(), now);
         Ok(Some(step))
     }
 
-    /// How many places somebody may be in.
-    pub(super) fn places(&self) -> usize {
-        self.known().places.values().filter(|place| place.strong_count() > 0).count()
+    /// How many states have clients.
+    pub(super) fn distinct_states(&self) -> usize {
+        self.known().states.values().filter(|state| state.strong_count() > 0).count()
     }
 
     fn known(&self) -> MutexGuard<'_, Known<F>> {
@@ -108,10 +108,10 @@ impl<F: Follower> Memo<F> {
     }
 }
 
-impl<F> Default for Memo<F> {
+impl<F> Default for TransitionCache<F> {
     fn default() -> Self {
         let known = Known {
-            places: HashMap::new(),
+            states: HashMap::new(),
             enough: FEW,
             steps: Recent::default(),
             openings: Recent::default(),
@@ -121,17 +121,17 @@ impl<F> Default for Memo<F> {
 }
 
 impl<F> Known<F> {
-    fn place(&mut self, place: Place<F>) -> Arc<Place<F>> {
-        if let Some(known) = self.places.get(&place.digest).and_then(Weak::upgrade) {
+    fn intern(&mut self, state: SharedState<F>) -> Arc<SharedState<F>> {
+        if let Some(known) = self.states.get(&state.digest).and_then(Weak::upgrade) {
             return known;
         }
-        if self.places.len() >= self.enough {
-            self.places.retain(|_, place| place.strong_count() > 0);
-            self.enough = (self.places.len() * 2).max(FEW);
+        if self.states.len() >= self.enough {
+            self.states.retain(|_, state| state.strong_count() > 0);
+            self.enough = (self.states.len() * 2).max(FEW);
         }
-        let place = Arc::new(place);
-        self.places.insert(place.digest, Arc::downgrade(&place));
-        place
+        let state = Arc::new(state);
+        self.states.insert(state.digest, Arc::downgrade(&state));
+        state
     }
 }
 
@@ -148,7 +148,7 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
             self.swept = Some(now);
             self.entries.retain(|_, (_, used)| now.saturating_duration_since(*used) < LATELY);
         }
-        // Nobody sends as many different ones to a place that they would be worth more memory.
+        // Nobody sends as many different ones to a state that they would be worth more memory.
         if self.entries.len() >= MANY {
             self.entries.clear();
         }
@@ -170,19 +170,19 @@ fn requests(protocol: Protocol, asks: Vec<Ask>) -> Vec<Request> {
 mod tests {
     use super::*;
     use crate::Conduct;
-    use crate::samples::{self, Said};
+    use crate::samples::{self, SampleResponse};
     use proptest::prelude::*;
 
     /// What a client does, one after another.
     #[derive(Clone, Debug)]
     enum Act {
-        Hears(Said),
+        Receives(SampleResponse),
         Reconnects,
     }
 
     fn acts() -> impl Strategy<Value = Vec<Act>> {
         let act = prop_oneof![
-            6 => samples::said().prop_map(Act::Hears),
+            6 => samples::any_response().prop_map(Act::Receives),
             1 => Just(Act::Reconnects),
         ];
         proptest::collection::vec(act, 0..25)
@@ -193,11 +193,11 @@ mod tests {
     struct Path(Vec<String>);
 
     impl Follower for Path {
-        fn take(
+        fn receive(
             &mut self,
             _: &str,
             response: &crate::Received,
-            resources: &[(String, crate::Held)],
+            resources: &[(String, crate::HeldResource)],
         ) {
             self.0.push(format!("{response:?} {resources:?}"));
         }
@@ -216,53 +216,53 @@ mod tests {
         protocol: Protocol,
         acts: &[Act],
         rejection: Option<&Rejection>,
-    ) -> (Holdings, Vec<Request>) {
-        let mut holdings = Holdings::new(protocol);
-        let mut asked = requests(protocol, holdings.open());
+    ) -> (ResourceCache, Vec<Request>) {
+        let mut cache = ResourceCache::new(protocol);
+        let mut asked = requests(protocol, cache.open());
         let rejection = rejection.cloned();
-        let verdict = move |kind, name: &str, _: &[u8]| rejection.as_ref()?.of(kind, name);
+        let validator = move |kind, name: &str, _: &[u8]| rejection.as_ref()?.of(kind, name);
         for act in acts {
             let asks = match act {
-                Act::Reconnects => holdings.open(),
-                Act::Hears(said) => {
-                    let message = said.message(protocol, "n");
+                Act::Reconnects => cache.open(),
+                Act::Receives(sample) => {
+                    let message = sample.message(protocol, "n");
                     let read = Response::read(protocol, b"n", message.content.bytes());
-                    holdings.take(read.unwrap().unwrap(), &verdict).asks
+                    cache.receive(read.unwrap().unwrap(), &validator).asks
                 }
             };
             asked.extend(requests(protocol, asks));
         }
-        (holdings, asked)
+        (cache, asked)
     }
 
     /// The same in a crowd.
     fn together<F: Follower>(
-        memo: &Memo<F>,
+        transitions: &TransitionCache<F>,
         (protocol, follower): (Protocol, F),
         acts: &[Act],
         rejection: Option<&Arc<Rejection>>,
         nonce: &str,
-    ) -> (Arc<Place<F>>, Vec<Request>) {
+    ) -> (Arc<SharedState<F>>, Vec<Request>) {
         let now = Instant::now();
-        let opening = memo.open(&memo.start(protocol, follower), now);
-        let (mut place, mut asked) = (opening.to.clone(), opening.requests.clone());
+        let opening = transitions.open(&transitions.start(protocol, follower), now);
+        let (mut state, mut asked) = (opening.to.clone(), opening.requests.clone());
         for act in acts {
             let (to, requests) = match act {
                 Act::Reconnects => {
-                    let opening = memo.open(&place, now);
+                    let opening = transitions.open(&state, now);
                     (opening.to.clone(), opening.requests.clone())
                 }
-                Act::Hears(said) => {
-                    let message = said.message(protocol, nonce);
-                    let step = memo.take(&place, &message, rejection, "client", now);
+                Act::Receives(sample) => {
+                    let message = sample.message(protocol, nonce);
+                    let step = transitions.receive(&state, &message, rejection, "client", now);
                     let step = step.unwrap().unwrap();
                     (step.to.clone(), step.requests.clone())
                 }
             };
-            place = to;
+            state = to;
             asked.extend(requests);
         }
-        (place, asked)
+        (state, asked)
     }
 
     proptest! {
@@ -277,15 +277,15 @@ mod tests {
             let name = |name| Conduct::Rejects { kind: None, name: Some(name) };
             let rejection = rejects.map(name).and_then(|conduct| conduct.rejection());
             let rejection = rejection.as_ref();
-            let memo = Memo::<()>::default();
+            let transitions = TransitionCache::<()>::default();
             for protocol in [Protocol::Delta, Protocol::StateOfTheWorld] {
-                // Two ways through the same places, each twice, with other nonces.
+                // Two ways through the same states, each twice, with other nonces.
                 for (acts, nonce) in [(&one, "1"), (&other, "2"), (&one, "3"), (&other, "44")] {
                     for rejection in [None, rejection] {
-                        let (place, asked) = together(&memo, (protocol, ()), acts, rejection, nonce);
+                        let (state, asked) = together(&transitions, (protocol, ()), acts, rejection, nonce);
                         let expected = alone(protocol, acts, rejection.map(|one| &**one));
-                        prop_assert_eq!(place.holdings(), &expected.0);
-                        prop_assert_eq!(place.is_warm(), expected.0.is_warm());
+                        prop_assert_eq!(state.cache(), &expected.0);
+                        prop_assert_eq!(state.is_warm(), expected.0.is_warm());
                         prop_assert_eq!(asked, expected.1);
                     }
                 }
@@ -294,9 +294,9 @@ mod tests {
 
         #[test]
         fn equal_places_are_one(acts in acts(), more in acts()) {
-            let memo = Memo::<Path>::default();
+            let transitions = TransitionCache::<Path>::default();
             let go = |acts: &[Act]| {
-                together(&memo, (Protocol::Delta, Path::default()), acts, None, "n").0
+                together(&transitions, (Protocol::Delta, Path::default()), acts, None, "n").0
             };
             let one = go(&acts);
             prop_assert!(Arc::ptr_eq(&one, &go(&acts)));
@@ -307,9 +307,9 @@ mod tests {
 
     #[test]
     fn different_ways_to_the_same_lead_to_one_place() {
-        let memo = Memo::<()>::default();
-        let cluster = |name, version| Act::Hears(Said::cluster(name, version));
-        let go = |acts: &[Act]| together(&memo, (Protocol::Delta, ()), acts, None, "n").0;
+        let transitions = TransitionCache::<()>::default();
+        let cluster = |name, version| Act::Receives(SampleResponse::cluster(name, version));
+        let go = |acts: &[Act]| together(&transitions, (Protocol::Delta, ()), acts, None, "n").0;
         let direct = go(&[cluster("a", 2)]);
         let detour = go(&[cluster("a", 1), cluster("a", 2)]);
         assert!(Arc::ptr_eq(&direct, &detour));
@@ -324,7 +324,12 @@ mod tests {
     }
 
     impl Follower for Judge {
-        fn take(&mut self, client: &str, response: &crate::Received, _: &[(String, crate::Held)]) {
+        fn receive(
+            &mut self,
+            client: &str,
+            response: &crate::Received,
+            _: &[(String, crate::HeldResource)],
+        ) {
             let order = self.order_in(&response.nonce).to_owned();
             let went_back = order < self.newest;
             self.judged.lock().unwrap().push((client.to_owned(), went_back));
@@ -345,16 +350,18 @@ mod tests {
     #[test]
     fn who_is_sent_the_same_from_another_time_is_looked_at() {
         for protocol in [Protocol::StateOfTheWorld, Protocol::Delta] {
-            let (memo, judge, now) = (Memo::default(), Judge::default(), Instant::now());
-            let place = memo.open(&memo.start(protocol, judge.clone()), now).to.clone();
-            let hear = |from: &Place<Judge>, version, nonce: &str, client: &str| {
-                let message = Said::cluster("a", version).message(protocol, nonce);
-                memo.take(from, &message, None, client, now).unwrap().unwrap().to.clone()
+            let (transitions, judge, now) =
+                (TransitionCache::default(), Judge::default(), Instant::now());
+            let state =
+                transitions.open(&transitions.start(protocol, judge.clone()), now).to.clone();
+            let receive = |from: &SharedState<Judge>, version, nonce: &str, client: &str| {
+                let message = SampleResponse::cluster("a", version).message(protocol, nonce);
+                transitions.receive(from, &message, None, client, now).unwrap().unwrap().to.clone()
             };
-            let place = hear(&place, 1, "head-5-1", "first");
-            hear(&place, 2, "head-6-2", "first");
-            hear(&place, 2, "head-6-7", "second");
-            hear(&place, 2, "head-4-2", "third");
+            let state = receive(&state, 1, "head-5-1", "first");
+            receive(&state, 2, "head-6-2", "first");
+            receive(&state, 2, "head-6-7", "second");
+            receive(&state, 2, "head-4-2", "third");
             let judged = judge.judged.lock().unwrap().clone();
             let expected = [("first", false), ("first", false), ("third", true)];
             assert_eq!(judged, expected.map(|(client, back)| (client.to_owned(), back)));
@@ -363,27 +370,33 @@ mod tests {
 
     #[test]
     fn what_nobody_needs_is_forgotten() {
-        let memo = Memo::<()>::default();
+        let transitions = TransitionCache::<()>::default();
         let start = Instant::now();
-        let first = memo.open(&memo.start(Protocol::Delta, ()), start).to.clone();
-        let mut place = first.clone();
+        let first = transitions.open(&transitions.start(Protocol::Delta, ()), start).to.clone();
+        let mut state = first.clone();
         // Changes without an end, one each second.
         for change in 0..2000 {
             let now = start + Duration::from_secs(change);
-            let message = Said::cluster("a", change as usize).message(Protocol::Delta, "n");
-            place = memo.take(&place, &message, None, "client", now).unwrap().unwrap().to.clone();
+            let message =
+                SampleResponse::cluster("a", change as usize).message(Protocol::Delta, "n");
+            state = transitions
+                .receive(&state, &message, None, "client", now)
+                .unwrap()
+                .unwrap()
+                .to
+                .clone();
         }
-        let known = memo.known();
+        let known = transitions.known();
         assert!(known.steps.entries.len() < 100, "{} steps", known.steps.entries.len());
-        assert!(known.places.len() < 2 * FEW, "{} places", known.places.len());
-        assert_eq!(first.holdings().names(heliograph_snapshot::ResourceType::Cluster).len(), 0);
+        assert!(known.states.len() < 2 * FEW, "{} places", known.states.len());
+        assert_eq!(first.cache().names(heliograph_snapshot::ResourceType::Cluster).len(), 0);
     }
 
     #[test]
     fn what_cannot_be_read_is_said() {
-        let memo = Memo::<()>::default();
-        let place = memo.start(Protocol::Delta, ());
+        let transitions = TransitionCache::<()>::default();
+        let state = transitions.start(Protocol::Delta, ());
         let message = samples::message(&[0xff; 9]);
-        assert!(memo.take(&place, &message, None, "client", Instant::now()).is_err());
+        assert!(transitions.receive(&state, &message, None, "client", Instant::now()).is_err());
     }
 }

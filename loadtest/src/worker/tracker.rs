@@ -1,30 +1,30 @@
-use super::book::{Book, Tally};
-use super::order::{Excuse, Standing, Trouble};
+use super::order::{ClientTotals, Excuse, StreamFailure};
+use super::publish_log::{PublishLog, Tally};
 use super::watcher::Watcher;
 use crate::population::Conduct;
 use heliograph_client::{Ended, Observer, Step};
-use heliograph_report::{Answer, Figures, Received};
+use heliograph_report::{Figures, Received, RequestKind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where everything is noted that happens to the clients of a worker.
+/// Records everything that happens to the clients of a worker.
 #[derive(Debug)]
-pub(super) struct Desk {
-    book: Arc<Book>,
+pub(super) struct ClientTracker {
+    log: Arc<PublishLog>,
     /// The same moment on both clocks.
     origin: (Instant, SystemTime),
-    notes: Mutex<Notes>,
+    records: Mutex<Records>,
 }
 
 #[derive(Debug, Default)]
-struct Notes {
+struct Records {
     figures: Figures,
     clients: Vec<Client>,
     excuse: Excuse,
-    /// How often each kind of trouble was told.
-    told: BTreeMap<&'static str, usize>,
-    troubles: Vec<Trouble>,
+    /// How often each kind of failure was reported.
+    counts: BTreeMap<&'static str, usize>,
+    failures: Vec<StreamFailure>,
 }
 
 #[derive(Debug)]
@@ -43,52 +43,52 @@ struct Client {
     answered: u32,
 }
 
-/// Of each kind of trouble so many are told.
+/// How many failures of each kind are reported.
 const EXAMPLES: usize = 3;
 
 const UNAVAILABLE: &str = "unavailable";
 
-impl Desk {
-    pub(super) fn new(book: Arc<Book>) -> Self {
+impl ClientTracker {
+    pub(super) fn new(log: Arc<PublishLog>) -> Self {
         let origin = (Instant::now(), SystemTime::now());
-        Self { book, origin, notes: Mutex::default() }
+        Self { log, origin, records: Mutex::default() }
     }
 
     /// A client begins to connect. Clients are numbered in this order.
     pub(super) fn arrive(&self, name: Arc<str>, fleet: usize, conduct: Conduct) {
-        self.notes().clients.push(Client::new(name, fleet, conduct, Instant::now()));
+        self.records().clients.push(Client::new(name, fleet, conduct, Instant::now()));
     }
 
     pub(super) fn behave(&self, client: usize, conduct: &Conduct) {
-        if let Some(client) = self.notes().clients.get_mut(client) {
+        if let Some(client) = self.records().clients.get_mut(client) {
             client.conduct = conduct.clone();
         }
     }
 
     pub(super) fn excuse(&self, excuse: Excuse) {
-        self.notes().excuse = excuse;
+        self.records().excuse = excuse;
     }
 
     pub(super) fn is_excused(&self, client: usize) -> bool {
-        self.notes().clients.get(client).is_some_and(|client| client.conduct.is_excused())
+        self.records().clients.get(client).is_some_and(|client| client.conduct.is_excused())
     }
 
     pub(super) fn name(&self, client: usize) -> Arc<str> {
-        self.notes().clients.get(client).map(|client| client.name.clone()).unwrap_or_default()
+        self.records().clients.get(client).map(|client| client.name.clone()).unwrap_or_default()
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        let last = self.book.last();
-        let notes = self.notes();
-        let mut standing = Standing {
-            clients: notes.clients.len(),
-            opened: notes.figures.counters.opened,
-            responses: notes.figures.counters.responses,
-            ..Standing::default()
+    pub(super) fn totals(&self) -> ClientTotals {
+        let last = self.log.last();
+        let records = self.records();
+        let mut totals = ClientTotals {
+            clients: records.clients.len(),
+            opened: records.figures.counters.opened,
+            responses: records.figures.counters.responses,
+            ..ClientTotals::default()
         };
-        for client in &notes.clients {
-            standing.up += usize::from(client.up);
-            standing.warm += usize::from(client.warm);
+        for client in &records.clients {
+            totals.up += usize::from(client.up);
+            totals.warm += usize::from(client.warm);
             let last = last.get(client.fleet).copied().unwrap_or(0);
             let lacks = match &client.conduct {
                 conduct if conduct.is_excused() => false,
@@ -97,28 +97,28 @@ impl Desk {
                 }
                 _ => !client.up,
             };
-            standing.lacking += usize::from(lacks);
+            totals.lacking += usize::from(lacks);
         }
-        standing
+        totals
     }
 
     /// All since the start.
     pub(super) fn figures(&self) -> Figures {
-        self.notes().figures.clone()
+        self.records().figures.clone()
     }
 
     pub(super) fn count(&self, violations: &Tally) {
-        let mut notes = self.notes();
-        violations.iter().for_each(|(kind, count)| notes.figures.violations.add_n(kind, *count));
+        let mut records = self.records();
+        violations.iter().for_each(|(kind, count)| records.figures.violations.add_n(kind, *count));
     }
 
     /// Since the last time.
-    pub(super) fn troubles(&self) -> Vec<Trouble> {
-        std::mem::take(&mut self.notes().troubles)
+    pub(super) fn failures(&self) -> Vec<StreamFailure> {
+        std::mem::take(&mut self.records().failures)
     }
 
-    fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn records(&self) -> MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn time(&self, at: Instant) -> SystemTime {
@@ -131,28 +131,28 @@ impl Desk {
     }
 
     /// The changes that have come to a client beyond `known`, and how late each is. Only of one that was warm: what a
-    /// client is told at first is no push.
+    /// client receives at first is no push.
     fn pushes(&self, client: &Client, known: u32, had: u32, at: Instant) -> Vec<(u32, Duration)> {
         if !client.warm || had <= known {
             return Vec::new();
         }
-        self.book.late(client.fleet, known + 1..=had, self.time(at))
+        self.log.late(client.fleet, known + 1..=had, self.time(at))
     }
 }
 
-impl Observer<Watcher> for Desk {
+impl Observer<Watcher> for ClientTracker {
     fn connected(&self, member: usize) {
         let now = Instant::now();
-        let mut notes = self.notes();
-        let Some(client) = notes.clients.get_mut(member) else { return };
+        let mut records = self.records();
+        let Some(client) = records.clients.get_mut(member) else { return };
         let took = client.connected(now);
-        notes.figures.opened(self.second(now), took);
+        records.figures.opened(self.second(now), took);
     }
 
     fn received(&self, member: usize, step: &Step<Watcher>, bytes: usize, at: Instant) {
         let (second, had) = (self.second(at), step.to.follower().had());
-        let mut notes = self.notes();
-        let Notes { figures, clients, .. } = &mut *notes;
+        let mut records = self.records();
+        let Records { figures, clients, .. } = &mut *records;
         let Some(client) = clients.get_mut(member) else { return };
         let (resources, resent) = (step.resources as u64, step.resent as u64);
         figures.received(second, Received { bytes: bytes as u64, resources, resent });
@@ -163,15 +163,15 @@ impl Observer<Watcher> for Desk {
     }
 
     fn asked(&self, _: usize, bytes: usize, at: Instant) {
-        self.notes().figures.sent(self.second(at), bytes as u64, Answer::Ask);
+        self.records().figures.sent(self.second(at), bytes as u64, RequestKind::Ask);
     }
 
     fn answered(&self, member: usize, step: &Step<Watcher>, bytes: usize, at: Instant) {
         let (second, had) = (self.second(at), step.to.follower().had());
-        let mut notes = self.notes();
-        let Notes { figures, clients, .. } = &mut *notes;
+        let mut records = self.records();
+        let Records { figures, clients, .. } = &mut *records;
         let Some(client) = clients.get_mut(member) else { return };
-        let answer = if step.accepted { Answer::Ack } else { Answer::Nack };
+        let answer = if step.accepted { RequestKind::Ack } else { RequestKind::Nack };
         figures.sent(second, bytes as u64, answer);
         for (number, late) in self.pushes(client, client.answered, had, at) {
             figures.answered(number, late);
@@ -185,14 +185,14 @@ impl Observer<Watcher> for Desk {
     fn ended(&self, member: usize, how: &Ended) {
         let now = Instant::now();
         let second = self.second(now);
-        let mut notes = self.notes();
-        let Notes { figures, clients, excuse, told, troubles } = &mut *notes;
+        let mut records = self.records();
+        let Records { figures, clients, excuse, counts, failures } = &mut *records;
         let Some(client) = clients.get_mut(member) else { return };
         let was_up = client.ended(now);
         if was_up {
             figures.closed(second);
         }
-        if matches!(how, Ended::Told) {
+        if matches!(how, Ended::Requested) {
             return;
         }
         let (kind, lasting) = describe(how);
@@ -207,10 +207,10 @@ impl Observer<Watcher> for Desk {
             (true, false) => figures.error(second, kind),
             (false, false) => figures.failed(second, kind),
         }
-        let count = told.entry(kind).or_default();
+        let count = counts.entry(kind).or_default();
         *count += 1;
         if *count <= EXAMPLES {
-            troubles.push(Trouble { text: format!("{}: {how}", client.name), lasting });
+            failures.push(StreamFailure { text: format!("{}: {how}", client.name), lasting });
         }
     }
 }
@@ -265,7 +265,7 @@ fn describe(ended: &Ended) -> (&'static str, bool) {
         },
         Ended::Closed(_) => ("connection lost", false),
         Ended::Unreadable(_) => ("unreadable response", true),
-        Ended::Told => ("told", false),
+        Ended::Requested => ("told", false),
     }
 }
 

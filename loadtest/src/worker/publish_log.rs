@@ -13,19 +13,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-/// What a worker knows of what servers are given to serve: enough to tell by itself whether what a client is sent is
+/// What a worker knows of what servers are given to serve: enough to check by itself whether what a client is sent is
 /// right, and since when it was due.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct PublishLog {
     knowledge: Knowledge,
     /// The head of the first snapshots.
     base: Head,
-    ledger: RwLock<Ledger>,
+    state: RwLock<LogState>,
     found: Mutex<Found>,
 }
 
 #[derive(Debug)]
-struct Ledger {
+struct LogState {
     workload: Workload,
     publishes: Publishes,
     /// Change `n` is at `n - 1`.
@@ -36,7 +36,7 @@ struct Ledger {
     last: Vec<u32>,
 }
 
-/// What the checker found: everything is counted, some is told.
+/// What the checker found: everything is counted, some is reported.
 #[derive(Debug, Default)]
 struct Found {
     counts: Tally,
@@ -62,10 +62,10 @@ struct Mark {
     whole: u32,
 }
 
-/// Of each kind of violation so many are told.
+/// How many violations of each kind are reported.
 const EXAMPLES: u64 = 5;
 
-impl Book {
+impl PublishLog {
     pub(super) fn new(mut workload: Workload, knowledge: Knowledge, base: Head) -> Self {
         workload.start_at(base);
         let mut publishes = Publishes::default();
@@ -75,14 +75,14 @@ impl Book {
         }
         let last = vec![0; workload.fleets().len()];
         let (updates, schedules) = (Vec::new(), Vec::new());
-        let ledger = RwLock::new(Ledger { workload, publishes, updates, schedules, last });
-        Self { knowledge, base, ledger, found: Mutex::default() }
+        let state = RwLock::new(LogState { workload, publishes, updates, schedules, last });
+        Self { knowledge, base, state, found: Mutex::default() }
     }
 
     /// These will be published.
     pub(super) fn expect(&self, updates: &[Update]) {
-        let mut ledger = self.ledger.write().unwrap_or_else(PoisonError::into_inner);
-        let Ledger { workload, publishes, updates: known, last, .. } = &mut *ledger;
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let LogState { workload, publishes, updates: known, last, .. } = &mut *state;
         for update in updates {
             for fleet in workload.touched(*update).fleets {
                 if let Some(last) = last.get_mut(fleet) {
@@ -98,7 +98,7 @@ impl Book {
     }
 
     pub(super) fn schedule(&self, schedule: Schedule) {
-        self.ledger.write().unwrap_or_else(PoisonError::into_inner).schedules.push(schedule);
+        self.state.write().unwrap_or_else(PoisonError::into_inner).schedules.push(schedule);
     }
 
     /// The last change that a client of each fleet has to have.
@@ -113,12 +113,12 @@ impl Book {
         numbers: std::ops::RangeInclusive<u32>,
         now: SystemTime,
     ) -> Vec<(u32, Duration)> {
-        let ledger = self.read();
+        let state = self.read();
         let late = |number: u32| {
-            let update = ledger.update(number)?;
-            let after = ledger.schedules.partition_point(|schedule| schedule.first <= number);
-            let schedule = ledger.schedules.get(after.checked_sub(1)?)?;
-            let concerns = ledger.workload.touched(*update).fleets.contains(&fleet);
+            let update = state.update(number)?;
+            let after = state.schedules.partition_point(|schedule| schedule.first <= number);
+            let schedule = state.schedules.get(after.checked_sub(1)?)?;
+            let concerns = state.workload.touched(*update).fleets.contains(&fleet);
             Some((number, schedule.late(number, now).filter(|_| concerns)?))
         };
         numbers.filter_map(late).collect()
@@ -153,10 +153,10 @@ impl Book {
         }
     }
 
-    pub(super) fn take(&self, proxy: &mut Proxy, who: &Arc<str>, response: &Response) {
+    pub(super) fn check(&self, proxy: &mut Proxy, who: &Arc<str>, response: &Response) {
         let mut violations = Vec::new();
-        proxy.take(who, response, &self.read().publishes, &mut violations);
-        self.note(violations);
+        proxy.receive(who, response, &self.read().publishes, &mut violations);
+        self.record(violations);
     }
 
     /// What is wrong with where a proxy is at the end.
@@ -166,7 +166,7 @@ impl Book {
         violations
     }
 
-    pub(super) fn note(&self, violations: Vec<Violation>) {
+    pub(super) fn record(&self, violations: Vec<Violation>) {
         if violations.is_empty() {
             return;
         }
@@ -197,20 +197,20 @@ impl Book {
         had: u32,
         (kind, seen): (ResourceType, &[u32]),
     ) -> u32 {
-        let ledger = self.read();
-        let whole = |number| self.extent(&ledger, number, kind);
+        let state = self.read();
+        let whole = |number| self.extent(&state, number, kind);
         // Others are left from an earlier run.
-        let known = seen.iter().copied().filter(|number| *number as usize <= ledger.updates.len());
+        let known = seen.iter().copied().filter(|number| *number as usize <= state.updates.len());
         if let Some(mark) = marks.0.get_mut(kind as usize) {
-            mark.take(&known.collect::<Vec<_>>(), whole);
+            mark.observe(&known.collect::<Vec<_>>(), whole);
         }
         let mut had = had;
-        while let Some(update) = ledger.update(had.saturating_add(1)) {
-            let touched = ledger.workload.touched(*update);
+        while let Some(update) = state.update(had.saturating_add(1)) {
+            let touched = state.workload.touched(*update);
             let concerns = touched.fleets.contains(&fleet);
             let lacks = |kind: &ResourceType| {
                 let whole = marks.0.get(*kind as usize).map_or(0, |mark| mark.whole);
-                self.extent(&ledger, update.number, *kind) > 0 && whole < update.number
+                self.extent(&state, update.number, *kind) > 0 && whole < update.number
             };
             if concerns && update.kind.seen_in().iter().any(lacks) {
                 break;
@@ -221,9 +221,9 @@ impl Book {
     }
 
     /// In how many resources of a type a change can be seen.
-    fn extent(&self, ledger: &Ledger, number: u32, kind: ResourceType) -> usize {
-        let Some(update) = ledger.update(number) else { return 0 };
-        let touched = ledger.workload.touched(*update);
+    fn extent(&self, state: &LogState, number: u32, kind: ResourceType) -> usize {
+        let Some(update) = state.update(number) else { return 0 };
+        let touched = state.workload.touched(*update);
         let extent = match kind {
             ResourceType::Cluster => touched.clusters.len(),
             ResourceType::Endpoints => touched.endpoints.len(),
@@ -234,19 +234,19 @@ impl Book {
         if self.knowledge == Knowledge::Nothing { extent.min(1) } else { extent }
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Ledger> {
-        self.ledger.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, LogState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ledger {
+impl LogState {
     fn update(&self, number: u32) -> Option<&Update> {
         self.updates.get(number.checked_sub(1)? as usize)
     }
 }
 
 impl Mark {
-    fn take(&mut self, seen: &[u32], extent: impl Fn(u32) -> usize) {
+    fn observe(&mut self, seen: &[u32], extent: impl Fn(u32) -> usize) {
         let Some(newest) = seen.iter().copied().max().filter(|newest| *newest >= self.newest)
         else {
             return;
@@ -306,9 +306,9 @@ mod tests {
     use crate::workload::{Reach, Resources, UpdateKind};
     use ResourceType::{Endpoints, Route};
 
-    fn book(knowledge: Knowledge, fleets: usize) -> Book {
+    fn log(knowledge: Knowledge, fleets: usize) -> PublishLog {
         let resources = Resources { clusters: 3, listeners: 1, routes: 3, ..Resources::default() };
-        Book::new(Workload::new(&resources, fleets), knowledge, Head::default())
+        PublishLog::new(Workload::new(&resources, fleets), knowledge, Head::default())
     }
 
     fn update(number: u32, kind: UpdateKind, reach: Reach) -> Update {
@@ -317,39 +317,39 @@ mod tests {
 
     #[test]
     fn a_change_has_come_once_all_of_it_has() {
-        let book = book(Knowledge::Heads, 1);
+        let log = log(Knowledge::Heads, 1);
         let all = Reach::EveryFleet;
-        book.expect(&[update(1, UpdateKind::Full, all), update(2, UpdateKind::Endpoint, all)]);
+        log.expect(&[update(1, UpdateKind::Full, all), update(2, UpdateKind::Endpoint, all)]);
         let mut marks = Marks::default();
         let mut had = 0;
         let mut see = |kind, seen: &[u32]| {
-            had = book.mark(&mut marks, 0, had, (kind, seen));
+            had = log.mark(&mut marks, 0, had, (kind, seen));
             had
         };
         assert_eq!(see(ResourceType::Cluster, &[1, 1]), 0, "one cluster is missing");
         assert_eq!(see(ResourceType::Cluster, &[1]), 0);
         assert_eq!(see(Endpoints, &[1, 2]), 0, "the routes are missing");
         assert_eq!(see(Route, &[1]), 2, "what skipped a change has it too");
-        assert_eq!(book.last(), [2]);
+        assert_eq!(log.last(), [2]);
     }
 
     #[test]
     fn changes_of_other_fleets_are_not_waited_for() {
-        let book = book(Knowledge::Contents, 3);
+        let log = log(Knowledge::Contents, 3);
         let updates: Vec<_> =
             (1..=4).map(|n| update(n, UpdateKind::Endpoint, Reach::OneFleet)).collect();
-        book.expect(&updates);
-        assert_eq!(book.last(), [3, 4, 2]);
+        log.expect(&updates);
+        assert_eq!(log.last(), [3, 4, 2]);
         let mut marks = Marks::default();
-        assert_eq!(book.mark(&mut marks, 1, 0, (Endpoints, &[])), 0);
-        assert_eq!(book.mark(&mut marks, 1, 0, (Endpoints, &[1])), 3);
-        assert_eq!(book.mark(&mut marks, 1, 3, (Endpoints, &[4])), 4);
+        assert_eq!(log.mark(&mut marks, 1, 0, (Endpoints, &[])), 0);
+        assert_eq!(log.mark(&mut marks, 1, 0, (Endpoints, &[1])), 3);
+        assert_eq!(log.mark(&mut marks, 1, 3, (Endpoints, &[4])), 4);
         let start = SystemTime::UNIX_EPOCH;
         let (interval, kind) = (Duration::from_secs(1), UpdateKind::Endpoint);
         let schedule =
             Schedule { start, interval, first: 1, count: 4, kind, reach: Reach::OneFleet };
-        book.schedule(schedule);
-        let late = book.late(1, 1..=4, start + Duration::from_secs(5));
+        log.schedule(schedule);
+        let late = log.late(1, 1..=4, start + Duration::from_secs(5));
         assert_eq!(late, [(1, Duration::from_secs(5)), (4, Duration::from_secs(2))]);
     }
 
@@ -357,34 +357,34 @@ mod tests {
     fn what_is_left_from_an_earlier_run_is_no_change_of_this_one() {
         let resources = Resources { clusters: 3, ..Resources::default() };
         let base = Head { epoch: 0, fence: 9, sequence: 20 };
-        let book = Book::new(Workload::new(&resources, 1), Knowledge::Heads, base);
+        let log = PublishLog::new(Workload::new(&resources, 1), Knowledge::Heads, base);
         let earlier = Head { sequence: 19, ..base };
-        assert_eq!(book.order("0.9.19-1"), Order::Observed(Some(earlier)));
-        assert_eq!(book.order("0.9.20-2"), Order::Nonce(base));
-        assert_eq!(book.order("something"), Order::Nonce(Head::default()));
-        assert_eq!(book.order_in("0.9.20-2"), "0.9.20");
-        assert_eq!(book.order_in("1b4e28ba-2fa1-11d2"), "", "nothing that another client has too");
+        assert_eq!(log.order("0.9.19-1"), Order::Observed(Some(earlier)));
+        assert_eq!(log.order("0.9.20-2"), Order::Nonce(base));
+        assert_eq!(log.order("something"), Order::Nonce(Head::default()));
+        assert_eq!(log.order_in("0.9.20-2"), "0.9.20");
+        assert_eq!(log.order_in("1b4e28ba-2fa1-11d2"), "", "nothing that another client has too");
         let mut marks = Marks::default();
-        assert_eq!(book.mark(&mut marks, 0, 0, (Endpoints, &[2, 5])), 0);
-        book.expect(&[update(1, UpdateKind::Endpoint, Reach::EveryFleet)]);
-        assert_eq!(book.mark(&mut marks, 0, 0, (Endpoints, &[0])), 0);
-        assert_eq!(book.mark(&mut marks, 0, 0, (Endpoints, &[1])), 1);
+        assert_eq!(log.mark(&mut marks, 0, 0, (Endpoints, &[2, 5])), 0);
+        log.expect(&[update(1, UpdateKind::Endpoint, Reach::EveryFleet)]);
+        assert_eq!(log.mark(&mut marks, 0, 0, (Endpoints, &[0])), 0);
+        assert_eq!(log.mark(&mut marks, 0, 0, (Endpoints, &[1])), 1);
     }
 
     #[test]
     fn what_is_found_is_counted_and_some_of_it_told() {
-        let book = book(Knowledge::Heads, 1);
+        let log = log(Knowledge::Heads, 1);
         let violation = |at: usize| Violation::Mixed {
             who: format!("client-{at}").into(),
             fleet: heliograph_snapshot::FleetName::new("a", "b"),
             kind: ResourceType::Cluster,
             at: None,
         };
-        book.note((0..20).map(violation).collect());
-        let (counts, texts) = book.found();
+        log.record((0..20).map(violation).collect());
+        let (counts, texts) = log.found();
         assert_eq!((counts, texts.len()), ([("of no snapshot", 20)].into(), EXAMPLES as usize));
         assert!(texts[0].contains("client-0"));
-        book.note(vec![violation(20)]);
-        assert_eq!(book.found(), ([("of no snapshot", 1)].into(), vec![]));
+        log.record(vec![violation(20)]);
+        assert_eq!(log.found(), ([("of no snapshot", 1)].into(), vec![]));
     }
 }

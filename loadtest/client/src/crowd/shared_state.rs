@@ -1,16 +1,16 @@
+use crate::cache::ResourceCache;
 use crate::digest::{Digest, Digester};
-use crate::holdings::Holdings;
 use crate::request::Request;
-use crate::resources::Held;
+use crate::resources::HeldResource;
 use crate::response::Received;
 use heliograph_snapshot::ResourceType;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// What is worked out once for all clients that are in the same place and are sent the same.
+/// What is computed once for all clients that have the same state and are sent the same.
 pub trait Follower: Clone + Send + Sync + 'static {
     /// `client` is the name of the one that came here first. Must not call the crowd.
-    fn take(&mut self, client: &str, response: &Received, resources: &[(String, Held)]);
+    fn receive(&mut self, client: &str, response: &Received, resources: &[(String, HeldResource)]);
 
     /// A stream begins, with what is held.
     fn reconnect(&mut self);
@@ -25,11 +25,11 @@ pub trait Follower: Clone + Send + Sync + 'static {
     fn digest(&self, hasher: &mut impl Hasher);
 }
 
-/// All that there is to say of a client but for its name and its connection. Clients that hold the same and have come
+/// The state of a client without its name and its connection. Clients that hold the same and have come
 /// as far share one.
 #[derive(Debug)]
-pub struct Place<F> {
-    holdings: Holdings,
+pub struct SharedState<F> {
+    cache: ResourceCache,
     follower: F,
     warm: bool,
     pub(super) digest: Digest,
@@ -44,28 +44,28 @@ pub struct Step<F> {
     /// Resources that were held just so before.
     pub resent: usize,
     pub accepted: bool,
-    pub to: Arc<Place<F>>,
+    pub to: Arc<SharedState<F>>,
     pub(super) requests: Vec<Request>,
 }
 
 /// What the beginning of a stream does to a client.
 pub(super) struct Opening<F> {
-    pub(super) to: Arc<Place<F>>,
+    pub(super) to: Arc<SharedState<F>>,
     pub(super) requests: Vec<Request>,
 }
 
-impl<F: Follower> Place<F> {
-    pub(super) fn new(holdings: Holdings, follower: F) -> Self {
+impl<F: Follower> SharedState<F> {
+    pub(super) fn new(cache: ResourceCache, follower: F) -> Self {
         let mut digester = Digester::default();
-        holdings.hash(&mut digester);
+        cache.hash(&mut digester);
         follower.digest(&mut digester);
-        Self { warm: holdings.is_warm(), digest: digester.digest(), holdings, follower }
+        Self { warm: cache.is_warm(), digest: digester.digest(), cache, follower }
     }
 }
 
-impl<F> Place<F> {
-    pub fn holdings(&self) -> &Holdings {
-        &self.holdings
+impl<F> SharedState<F> {
+    pub fn cache(&self) -> &ResourceCache {
+        &self.cache
     }
 
     pub fn follower(&self) -> &F {
@@ -79,7 +79,7 @@ impl<F> Place<F> {
 }
 
 impl Follower for () {
-    fn take(&mut self, _: &str, _: &Received, _: &[(String, Held)]) {}
+    fn receive(&mut self, _: &str, _: &Received, _: &[(String, HeldResource)]) {}
 
     fn reconnect(&mut self) {}
 

@@ -7,21 +7,21 @@ use std::sync::Arc;
 /// What a proxy holds. A copy costs nothing, and shares with the original all that stays the same: a crowd has a copy for
 /// each place that one of its proxies is in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Holding {
-    kinds: BTreeMap<ResourceType, Shelf<Held>>,
+pub(crate) struct HeldResources {
+    kinds: BTreeMap<ResourceType, SharedMap<HeldVersion>>,
     /// How many of the held refer to a resource, held or not.
-    referrers: BTreeMap<ResourceType, Shelf<usize>>,
+    referrers: BTreeMap<ResourceType, SharedMap<usize>>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldVersion {
     pub(crate) version: Version,
     pub(crate) references: Arc<[ResourceId]>,
 }
 
 /// A map by name in parts, of which a change copies one.
 #[derive(Clone, Debug)]
-struct Shelf<V> {
+struct SharedMap<V> {
     parts: Arc<Vec<Arc<Part<V>>>>,
     length: usize,
     /// Of all that is held, in any order: the sum of a hash of each.
@@ -34,8 +34,8 @@ type Part<V> = Vec<(Arc<str>, V)>;
 /// With 6,000 resources a part has about a hundred.
 const PARTS: usize = 64;
 
-impl Holding {
-    pub(crate) fn get(&self, id: &ResourceId) -> Option<&Held> {
+impl HeldResources {
+    pub(crate) fn get(&self, id: &ResourceId) -> Option<&HeldVersion> {
         self.kinds.get(&id.kind)?.get(&id.name)
     }
 
@@ -44,19 +44,22 @@ impl Holding {
     }
 
     /// In no order.
-    pub(crate) fn of_kind(&self, kind: ResourceType) -> impl Iterator<Item = (&Arc<str>, &Held)> {
-        self.kinds.get(&kind).into_iter().flat_map(Shelf::iter)
+    pub(crate) fn of_kind(
+        &self,
+        kind: ResourceType,
+    ) -> impl Iterator<Item = (&Arc<str>, &HeldVersion)> {
+        self.kinds.get(&kind).into_iter().flat_map(SharedMap::iter)
     }
 
     /// All, in no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ResourceId, &Held)> {
-        self.kinds.iter().flat_map(|(kind, shelf)| {
-            shelf.iter().map(|(name, held)| (ResourceId::new(*kind, name.clone()), held))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ResourceId, &HeldVersion)> {
+        self.kinds.iter().flat_map(|(kind, map)| {
+            map.iter().map(|(name, held)| (ResourceId::new(*kind, name.clone()), held))
         })
     }
 
     pub(crate) fn is_referred_to(&self, id: &ResourceId) -> bool {
-        self.referrers.get(&id.kind).is_some_and(|shelf| shelf.get(&id.name).is_some())
+        self.referrers.get(&id.kind).is_some_and(|map| map.get(&id.name).is_some())
     }
 
     /// Who refers to it, the first in order.
@@ -67,21 +70,21 @@ impl Holding {
 
     pub(crate) fn set(&mut self, kind: ResourceType, sent: &Sent) {
         let Sent { name, version, references } = sent;
-        let shelf = self.kinds.entry(kind).or_default();
+        let map = self.kinds.entry(kind).or_default();
         // The same again, as servers send it when they do not know what a proxy has.
-        if shelf.get(name).is_some_and(|held| held.version == *version) {
+        if map.get(name).is_some_and(|held| held.version == *version) {
             return;
         }
-        let held = Held { version: *version, references: references.as_slice().into() };
-        shelf.digest = shelf.digest.wrapping_add(hash(name, *version));
-        let before = shelf.insert(name.clone(), held.clone());
+        let held = HeldVersion { version: *version, references: references.as_slice().into() };
+        map.digest = map.digest.wrapping_add(hash(name, *version));
+        let before = map.insert(name.clone(), held.clone());
         if let Some(before) = &before {
-            shelf.digest = shelf.digest.wrapping_sub(hash(name, before.version));
+            map.digest = map.digest.wrapping_sub(hash(name, before.version));
         }
         for id in &*held.references {
-            let shelf = self.referrers.entry(id.kind).or_default();
-            let count = shelf.get(&id.name).copied().unwrap_or_default();
-            shelf.insert(id.name.clone(), count + 1);
+            let map = self.referrers.entry(id.kind).or_default();
+            let count = map.get(&id.name).copied().unwrap_or_default();
+            map.insert(id.name.clone(), count + 1);
         }
         if let Some(before) = before {
             self.release(&before);
@@ -91,28 +94,28 @@ impl Holding {
 
     /// Whether it was held.
     pub(crate) fn remove(&mut self, id: &ResourceId) -> bool {
-        let Some(shelf) = self.kinds.get_mut(&id.kind) else { return false };
-        let Some(removed) = shelf.remove(&id.name) else { return false };
-        shelf.digest = shelf.digest.wrapping_sub(hash(&id.name, removed.version));
+        let Some(map) = self.kinds.get_mut(&id.kind) else { return false };
+        let Some(removed) = map.remove(&id.name) else { return false };
+        map.digest = map.digest.wrapping_sub(hash(&id.name, removed.version));
         self.release(&removed);
         true
     }
 
     pub(crate) fn digest(&self, hasher: &mut impl Hasher) {
-        for (kind, shelf) in self.kinds.iter().filter(|(_, shelf)| shelf.length > 0) {
-            (kind, shelf.length, shelf.digest).hash(hasher);
+        for (kind, map) in self.kinds.iter().filter(|(_, map)| map.length > 0) {
+            (kind, map.length, map.digest).hash(hasher);
         }
     }
 
-    fn release(&mut self, gone: &Held) {
+    fn release(&mut self, gone: &HeldVersion) {
         for id in &*gone.references {
-            let Some(shelf) = self.referrers.get_mut(&id.kind) else { continue };
-            match shelf.get(&id.name).copied() {
+            let Some(map) = self.referrers.get_mut(&id.kind) else { continue };
+            match map.get(&id.name).copied() {
                 Some(count) if count > 1 => {
-                    shelf.insert(id.name.clone(), count - 1);
+                    map.insert(id.name.clone(), count - 1);
                 }
                 _ => {
-                    shelf.remove(&id.name);
+                    map.remove(&id.name);
                     self.drop_if_unneeded(id.clone());
                 }
             }
@@ -127,7 +130,7 @@ impl Holding {
     }
 }
 
-impl<V: Clone> Shelf<V> {
+impl<V: Clone> SharedMap<V> {
     fn get(&self, name: &str) -> Option<&V> {
         let part = self.parts.get(part_of(name))?;
         let at = position(part, name).ok()?;
@@ -160,7 +163,7 @@ impl<V: Clone> Shelf<V> {
     }
 }
 
-impl<V> Default for Shelf<V> {
+impl<V> Default for SharedMap<V> {
     fn default() -> Self {
         Self { parts: Arc::new(vec![Arc::default(); PARTS]), length: 0, digest: 0 }
     }
@@ -196,21 +199,21 @@ mod tests {
         ResourceId::new(ResourceType::Endpoints, name)
     }
 
-    fn digest(holding: &Holding) -> u64 {
+    fn digest(held: &HeldResources) -> u64 {
         let mut hasher = DefaultHasher::new();
-        holding.digest(&mut hasher);
+        held.digest(&mut hasher);
         hasher.finish()
     }
 
     #[test]
     fn a_copy_shares_all_but_what_changes() {
-        let mut one = Holding::default();
+        let mut one = HeldResources::default();
         for at in 0..1_000 {
             one.set(ResourceType::Cluster, &sent(&format!("app-{at}"), "first", &[]));
         }
         let mut other = one.clone();
         other.set(ResourceType::Cluster, &sent("app-7", "second", &[]));
-        let parts = |holding: &Holding| holding.kinds[&ResourceType::Cluster].parts.clone();
+        let parts = |held: &HeldResources| held.kinds[&ResourceType::Cluster].parts.clone();
         let (ours, theirs) = (parts(&one), parts(&other));
         let shared = ours.iter().zip(&*theirs).filter(|(one, other)| Arc::ptr_eq(one, other));
         assert_eq!(shared.count(), PARTS - 1);
@@ -221,43 +224,43 @@ mod tests {
 
     #[test]
     fn the_configuration_of_a_filter_goes_with_its_listener_and_what_it_needs_with_it() {
-        let mut holding = Holding::default();
-        let empty = digest(&holding);
+        let mut held = HeldResources::default();
+        let empty = digest(&held);
         let filter = ResourceId::new(ResourceType::ExtensionConfig, "filter");
         let secret = ResourceId::new(ResourceType::Secret, "key");
         let cluster = ResourceId::new(ResourceType::Cluster, "authorizer");
         let needs = [secret.clone(), cluster.clone()];
-        holding.set(ResourceType::Listener, &sent("http", "1", std::slice::from_ref(&filter)));
-        holding.set(ResourceType::ExtensionConfig, &sent("filter", "1", &needs));
-        holding.set(ResourceType::Secret, &sent("key", "1", &[]));
-        assert!(holding.contains(&secret) && holding.is_referred_to(&cluster));
-        holding.set(
+        held.set(ResourceType::Listener, &sent("http", "1", std::slice::from_ref(&filter)));
+        held.set(ResourceType::ExtensionConfig, &sent("filter", "1", &needs));
+        held.set(ResourceType::Secret, &sent("key", "1", &[]));
+        assert!(held.contains(&secret) && held.is_referred_to(&cluster));
+        held.set(
             ResourceType::ExtensionConfig,
             &sent("filter", "2", std::slice::from_ref(&secret)),
         );
-        assert!(!holding.is_referred_to(&cluster));
-        assert!(holding.remove(&ResourceId::new(ResourceType::Listener, "http")));
-        assert!(!holding.contains(&filter) && !holding.contains(&secret));
-        assert_eq!(digest(&holding), empty);
+        assert!(!held.is_referred_to(&cluster));
+        assert!(held.remove(&ResourceId::new(ResourceType::Listener, "http")));
+        assert!(!held.contains(&filter) && !held.contains(&secret));
+        assert_eq!(digest(&held), empty);
     }
 
     #[test]
     fn what_nothing_refers_to_is_dropped() {
-        let mut holding = Holding::default();
-        let empty = digest(&holding);
+        let mut held = HeldResources::default();
+        let empty = digest(&held);
         let needs = |name: &str| [endpoints(name)];
-        holding.set(ResourceType::Endpoints, &sent("a", "endpoints", &[]));
-        assert!(!holding.contains(&endpoints("a")), "nobody asked for it");
-        holding.set(ResourceType::Cluster, &sent("one", "cluster", &needs("a")));
-        holding.set(ResourceType::Cluster, &sent("two", "cluster", &needs("a")));
-        holding.set(ResourceType::Endpoints, &sent("a", "endpoints", &[]));
-        holding.set(ResourceType::Cluster, &sent("one", "changed", &needs("b")));
-        assert!(holding.contains(&endpoints("a")), "one still needs it");
-        assert!(holding.is_referred_to(&endpoints("b")));
-        assert!(holding.remove(&ResourceId::new(ResourceType::Cluster, "two")));
-        assert!(!holding.contains(&endpoints("a")));
-        assert!(holding.remove(&ResourceId::new(ResourceType::Cluster, "one")));
-        assert!(!holding.is_referred_to(&endpoints("b")));
-        assert_eq!(digest(&holding), empty);
+        held.set(ResourceType::Endpoints, &sent("a", "endpoints", &[]));
+        assert!(!held.contains(&endpoints("a")), "nobody asked for it");
+        held.set(ResourceType::Cluster, &sent("one", "cluster", &needs("a")));
+        held.set(ResourceType::Cluster, &sent("two", "cluster", &needs("a")));
+        held.set(ResourceType::Endpoints, &sent("a", "endpoints", &[]));
+        held.set(ResourceType::Cluster, &sent("one", "changed", &needs("b")));
+        assert!(held.contains(&endpoints("a")), "one still needs it");
+        assert!(held.is_referred_to(&endpoints("b")));
+        assert!(held.remove(&ResourceId::new(ResourceType::Cluster, "two")));
+        assert!(!held.contains(&endpoints("a")));
+        assert!(held.remove(&ResourceId::new(ResourceType::Cluster, "one")));
+        assert!(!held.is_referred_to(&endpoints("b")));
+        assert_eq!(digest(&held), empty);
     }
 }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// response that is most of what a client costs from then on. A frame is only a way to cut a stream of bytes, so nobody
 /// else can tell the difference.
 #[derive(Debug)]
-pub(crate) struct Pieces<T> {
+pub(crate) struct SplitFrames<T> {
     io: T,
     /// The header of the frame that arrives, as far as it has arrived, and then that of its piece.
     header: [u8; HEADER],
@@ -56,7 +56,7 @@ impl Greeted {
     }
 }
 
-impl<T> Pieces<T> {
+impl<T> SplitFrames<T> {
     pub(crate) fn new(io: T, greeted: Greeted) -> Self {
         Self {
             io,
@@ -107,7 +107,7 @@ impl<T> Pieces<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> Pieces<T> {
+impl<T: AsyncRead + Unpin> SplitFrames<T> {
     /// Reads into the header. Nothing: the connection is at its end.
     fn poll_header(&mut self, cx: &mut Context<'_>, arrived: usize) -> Poll<io::Result<usize>> {
         let mut rest = ReadBuf::new(self.header.get_mut(arrived..).unwrap_or_default());
@@ -131,7 +131,7 @@ impl<T: AsyncRead + Unpin> Pieces<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Pieces<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for SplitFrames<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -192,7 +192,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Pieces<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Pieces<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for SplitFrames<T> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -271,7 +271,7 @@ mod tests {
     fn through(portions: &[&[u8]], size: usize) -> Vec<u8> {
         let portions = portions.iter().filter(|portion| !portion.is_empty());
         let portions = Portions(portions.map(|portion| portion.to_vec()).collect());
-        let mut pieces = Pieces::new(portions, Greeted::default());
+        let mut pieces = SplitFrames::new(portions, Greeted::default());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let (mut all, mut buffer) = (Vec::new(), vec![0; size]);
