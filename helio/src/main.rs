@@ -13,7 +13,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     cli::run().unwrap_or_else(|error| {
         // Each cause in turn, in one line; the next one often says what to do.
-        output::note(&format!("error: {error:#}"));
+        output::message(&format!("error: {error:#}"));
         ExitCode::FAILURE
     })
 }

@@ -11,8 +11,8 @@ pub fn result(text: &str) -> io::Result<()> {
     }
 }
 
-/// Tells people something that is not the result.
-pub fn note(text: &str) {
-    // Who does not listen any more is no reason to end.
+/// Prints a message that is not part of the result, on stderr.
+pub fn message(text: &str) {
+    // A closed stderr is no reason to end.
     let _ = writeln!(io::stderr(), "{text}");
 }

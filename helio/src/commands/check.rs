@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         None => {}
     }
-    output::note(&findings.in_words());
+    output::message(&findings.in_words());
     let is_fine = findings.problems.is_empty();
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,7 @@
 use crate::output::{self, Cell, Format, Table, cell};
 use crate::sources::{
-    ClientRow, Connection, ResourceRow, Sources, SourcesArgs, Told, encoded, tell,
+    ClientRow, Connection, ResourceRow, SnapshotContent, Sources, SourcesArgs, encoded,
+    report_silent,
 };
 use anyhow::bail;
 use heliograph_snapshot::FleetName;
@@ -41,7 +42,7 @@ struct Configuration {
     proxy: ClientRow,
     /// What it is to have.
     #[serde(flatten)]
-    told: Told,
+    content: SnapshotContent,
 }
 
 /// A page of `/clients`.
@@ -56,9 +57,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let (distributor, proxy) = args.find(&sources).await?;
         let query = args.query(&proxy);
         let asked = sources.only(|name| name == distributor).patient();
-        let told = asked.ask(async |_, port| Told::from(port, &proxy.fleet, &query).await);
-        let Some((_, told)) = told.await?.given.pop() else { bail!("nobody answered") };
-        let configuration = Configuration { distributor, proxy, told };
+        let content =
+            asked.ask(async |_, port| SnapshotContent::from(port, &proxy.fleet, &query).await);
+        let Some((_, content)) = content.await?.given.pop() else { bail!("nobody answered") };
+        let configuration = Configuration { distributor, proxy, content };
         output::result(&match args.output {
             Some(format) => format.render(&configuration)?,
             None => configuration.tables(output::colour()),
@@ -78,7 +80,7 @@ impl Args {
         // A translator has no such page.
         let ask = async |_: &_, port: &mut Connection| port.json_if_there::<Clients>(&path).await;
         let answers = sources.ask(ask).await?;
-        tell(&answers.silent);
+        report_silent(&answers.silent);
         let mut found: Vec<(String, ClientRow)> = Vec::new();
         for (distributor, page) in answers.given {
             let clients = page.into_iter().flat_map(|page| page.clients);
@@ -120,7 +122,7 @@ impl Configuration {
             "{node} of {fleet} is {state}, at {}{}; the newest head is {}",
             self.distributor,
             class.unwrap_or_default(),
-            self.told.head
+            self.content.head
         );
         let mut text = output::one_line(&title).into_owned() + "\n";
         if let Some(error) = self.proxy.last_error.as_ref().filter(|_| state != "synced") {
@@ -150,7 +152,7 @@ impl Configuration {
 
     fn resources(&self) -> Table<5> {
         let mut table = Table::new(["TYPE", "NAME", "VERSION", "BYTES", "HAS IT"]);
-        for it in &self.told.resources {
+        for it in &self.content.resources {
             table.push([
                 Cell::from(&it.r#type),
                 Cell::from(&it.name),

@@ -1,5 +1,7 @@
 use crate::output::{self, Cell, Format, Table, cell};
-use crate::sources::{Acks, Answers, ClientRow, FleetRow, Silent, SourcesArgs, encoded, tell};
+use crate::sources::{
+    Acks, Answers, ClientRow, FleetRow, Silent, SourcesArgs, encoded, report_silent,
+};
 use clap::ValueEnum;
 use heliograph_snapshot::{FleetName, Head};
 use serde::{Deserialize, Serialize};
@@ -85,9 +87,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             None => listing.table().render(output::colour()),
         })?;
         if args.output.is_none() {
-            output::note(&listing.in_words());
+            output::message(&listing.in_words());
         }
-        tell(&listing.silent);
+        report_silent(&listing.silent);
         Ok(if listing.silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

@@ -57,17 +57,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     output::result(&args.output.render(&Translation::of(&world)?)?)?;
 
     for problem in world.problems() {
-        output::note(&format!("problem: {}", in_words(&problem)));
+        output::message(&format!("problem: {}", in_words(&problem)));
     }
     let mut code = ExitCode::SUCCESS;
     for remark in &remarks {
         match remark.kind {
             RemarkKind::Fault => {
-                output::note(&format!("error: {remark}"));
+                output::message(&format!("error: {remark}"));
                 code = ExitCode::FAILURE;
             }
             RemarkKind::Duplicate | RemarkKind::Ignored => {
-                output::note(&format!("ignored: {remark}"))
+                output::message(&format!("ignored: {remark}"))
             }
         }
     }

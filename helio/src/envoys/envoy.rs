@@ -68,7 +68,9 @@ impl Envoy {
         let (admin, log, fleet) = (self.admin.clone(), self.log.clone(), fleet.clone());
         let live = async move {
             // 200 if it is live, 503 while it initialises.
-            while !ask(&admin, "/ready").await.is_some_and(|said| said.starts_with("HTTP/1.1 200"))
+            while !ask(&admin, "/ready")
+                .await
+                .is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
             {
                 sleep(ASK_EVERY).await;
             }
@@ -83,15 +85,15 @@ impl Envoy {
         }
     }
 
-    /// Waits until it listens on all of `ports`, but no longer than `patience` if it answers. Returns those on which it says
+    /// Waits until it listens on all of `ports`, but no longer than `limit` if it answers. Returns those on which it says
     /// that it does not.
     pub(super) fn closed_ports(
         &self,
         ports: &[InfraPort],
-        patience: Duration,
+        limit: Duration,
     ) -> impl Future<Output = BTreeSet<u16>> + use<> {
         let ports = ports.iter().map(|port| port.bind_port).collect();
-        closed_ports(self.admin.clone(), ports, patience)
+        closed_ports(self.admin.clone(), ports, limit)
     }
 
     /// Resolves when it ends by itself.
@@ -102,7 +104,7 @@ impl Envoy {
     /// Asks it to end, and does not take no for an answer.
     pub(super) async fn stop(mut self) {
         lifeline::terminate(&self.child);
-        if timeout(PATIENCE, self.child.wait()).await.is_err() {
+        if timeout(EXIT_TIMEOUT, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
     }
@@ -112,8 +114,8 @@ impl Envoy {
     }
 }
 
-async fn closed_ports(admin: PathBuf, ports: BTreeSet<u16>, patience: Duration) -> BTreeSet<u16> {
-    let deadline = Instant::now() + patience;
+async fn closed_ports(admin: PathBuf, ports: BTreeSet<u16>, limit: Duration) -> BTreeSet<u16> {
+    let deadline = Instant::now() + limit;
     loop {
         let answer = ask(&admin, "/listeners").await;
         // No answer in time is not the answer that it listens nowhere.
@@ -128,10 +130,10 @@ async fn closed_ports(admin: PathBuf, ports: BTreeSet<u16>, patience: Duration) 
 }
 
 const ASK_EVERY: Duration = Duration::from_millis(50);
-const ANSWER: Duration = Duration::from_secs(1);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_ANSWER: u64 = 1024 * 1024;
-const VERSION: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(5);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_LINES: usize = 3;
 const LAST_BYTES: u64 = 4096;
 
@@ -163,7 +165,7 @@ async fn ask(admin: &Path, path: &str) -> Option<String> {
         stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
         std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
     };
-    timeout(ANSWER, exchange).await.ok()?.ok()
+    timeout(REQUEST_TIMEOUT, exchange).await.ok()?.ok()
 }
 
 /// The ports in an Envoy's answer to `/listeners`, which has lines such as `NAME::0.0.0.0:8080`.
@@ -174,7 +176,7 @@ fn listening(answer: &str) -> BTreeSet<u16> {
 
 /// Fails unless the program says of itself that it is an Envoy.
 pub(super) async fn check_program(program: &Path) -> anyhow::Result<()> {
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let child = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
@@ -186,9 +188,9 @@ pub(super) async fn check_program(program: &Path) -> anyhow::Result<()> {
     if let Ok(mut child) = child
         && let Some(stdout) = child.stdout.take()
     {
-        let _ = timeout(VERSION, stdout.take(LAST_BYTES).read_to_end(&mut said)).await;
+        let _ = timeout(VERSION_TIMEOUT, stdout.take(LAST_BYTES).read_to_end(&mut output)).await;
     }
-    if !is_version_of_envoy(&String::from_utf8_lossy(&said)) {
+    if !is_version_of_envoy(&String::from_utf8_lossy(&output)) {
         bail!("{} is not an Envoy: point --envoy-binary or ENVOY at one", program.display());
     }
     Ok(())
@@ -202,19 +204,19 @@ fn is_version_of_envoy(text: &str) -> bool {
 }
 
 /// Finds the program to run: as told, or on the path.
-pub(super) fn find_program(told: Option<&Path>, path: Option<&OsStr>) -> anyhow::Result<PathBuf> {
-    let told_or_name = told.unwrap_or(Path::new("envoy"));
+pub(super) fn find_program(given: Option<&Path>, path: Option<&OsStr>) -> anyhow::Result<PathBuf> {
+    let given_or_name = given.unwrap_or(Path::new("envoy"));
     // As a shell does: a name without a slash is looked up.
-    let found = if told_or_name.components().count() > 1 || told_or_name.is_absolute() {
-        is_program(told_or_name).then(|| told_or_name.to_owned())
+    let found = if given_or_name.components().count() > 1 || given_or_name.is_absolute() {
+        is_program(given_or_name).then(|| given_or_name.to_owned())
     } else {
         let directories = path.map(std::env::split_paths).into_iter().flatten();
-        directories.map(|directory| directory.join(told_or_name)).find(|path| is_program(path))
+        directories.map(|directory| directory.join(given_or_name)).find(|path| is_program(path))
     };
-    found.with_context(|| match told {
-        Some(told) => format!(
+    found.with_context(|| match given {
+        Some(given) => format!(
             "{} is not a program: point --envoy-binary or ENVOY at an Envoy",
-            told.display()
+            given.display()
         ),
         None => "there is no envoy on PATH: install it, or point --envoy-binary or ENVOY at one"
             .to_owned(),
@@ -263,7 +265,7 @@ mod tests {
         fs::write(&admin, listener.local_addr().unwrap().to_string()).unwrap();
         let asked = tokio::spawn(closed_ports(admin, BTreeSet::from([443, 8080]), Duration::ZERO));
         drop(listener.accept().await.unwrap());
-        let again = timeout(VERSION, listener.accept()).await.expect("it asks again");
+        let again = timeout(VERSION_TIMEOUT, listener.accept()).await.expect("it asks again");
         let (mut connection, _) = again.unwrap();
         let answer = b"HTTP/1.1 200 OK\r\n\r\nweb::0.0.0.0:8080\n";
         connection.write_all(answer).await.unwrap();

@@ -3,7 +3,7 @@
 mod progress;
 mod table;
 
-pub(crate) use heliograph_shared::output::{note, result};
+pub(crate) use heliograph_shared::output::{message, result};
 pub(crate) use progress::with_progress;
 pub(crate) use table::{Cell, Table, cell, one_line};
 
@@ -49,7 +49,7 @@ pub(crate) fn shown_time(time: SystemTime) -> String {
 pub(crate) fn confirm(question: &str) -> io::Result<bool> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
-        note("there is nobody to ask here: --yes answers");
+        message("there is nobody to ask here: --yes answers");
         return Ok(false);
     }
     let _ = write!(io::stderr(), "{question} [y/N] ");

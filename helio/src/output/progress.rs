@@ -2,8 +2,8 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 use tokio::time::{Instant, interval_at};
 
-/// What takes less is not worth a word.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Work that takes less time shows no progress line.
+const SHOW_AFTER: Duration = Duration::from_secs(1);
 const REDRAW: Duration = Duration::from_millis(250);
 
 /// Does the work. If it takes longer than a moment, and somebody looks, a line on stderr says what is waited for; it
@@ -26,7 +26,7 @@ async fn drawn_on<T>(
 ) -> T {
     let started = Instant::now();
     let mut work = std::pin::pin!(work);
-    let mut redraw = interval_at(started + PATIENCE, REDRAW);
+    let mut redraw = interval_at(started + SHOW_AFTER, REDRAW);
     let mut is_drawn = false;
     loop {
         tokio::select! {

@@ -1,21 +1,23 @@
 //! Whom a command asks: the admin ports of translators and distributors, all at once and each for a bounded time.
 
+mod admin_address;
 mod cluster;
 mod connection;
 mod metrics;
 mod pages;
-mod place;
 
 pub(crate) use cluster::Pod;
 pub(crate) use connection::Connection;
 pub(crate) use metrics::Metrics;
-pub(crate) use pages::{Acks, ClientRow, FleetRow, PinRow, ResourceRow, Told, encoded, parsed};
+pub(crate) use pages::{
+    Acks, ClientRow, FleetRow, PinRow, ResourceRow, SnapshotContent, encoded, parsed,
+};
 
 use crate::output::{self, with_progress};
+use admin_address::AdminAddress;
 use anyhow::bail;
 use futures::future::join_all;
 use heliograph_shared::duration;
-use place::Place;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -30,7 +32,7 @@ pub(crate) struct SourcesArgs {
     /// The admin port of a translator, a distributor or `helio standalone`, http://HOST:PORT; may be repeated. Without it,
     /// the pods of a cluster are asked, through its API server
     #[arg(long, env = "HELIO_ADMIN", value_name = "URL", value_delimiter = ',')]
-    admin: Vec<Place>,
+    admin: Vec<AdminAddress>,
 
     /// The namespace in which Heliograph is installed
     #[arg(
@@ -80,7 +82,7 @@ pub(crate) struct Source {
 
 #[derive(Clone, Debug)]
 enum Way {
-    Direct(Place),
+    Direct(AdminAddress),
     Pod(Box<Pod>),
 }
 
@@ -134,8 +136,10 @@ impl SourcesArgs {
     }
 
     async fn found(&self, with_ended: bool) -> anyhow::Result<Sources> {
-        let direct =
-            |place: &Place| Source { name: place.to_string(), way: Way::Direct(place.clone()) };
+        let direct = |address: &AdminAddress| Source {
+            name: address.to_string(),
+            way: Way::Direct(address.clone()),
+        };
         let (mut all, ended): (Vec<Source>, Vec<Pod>) = match self.admin.is_empty() {
             false => (self.admin.iter().map(direct).collect(), Vec::new()),
             true => {
@@ -172,7 +176,7 @@ impl Source {
 
     async fn connect(&self) -> anyhow::Result<Connection> {
         match &self.way {
-            Way::Direct(place) => place.connect().await,
+            Way::Direct(address) => address.connect().await,
             Way::Pod(pod) => pod.connect().await,
         }
     }
@@ -220,7 +224,7 @@ impl Sources {
     ) -> anyhow::Result<Answers<T>> {
         let answers = self.try_to_ask(question).await;
         if answers.given.is_empty() {
-            tell(&answers.silent);
+            report_silent(&answers.silent);
             bail!("nobody answered");
         }
         Ok(answers)
@@ -290,8 +294,8 @@ impl Port<'_> {
 }
 
 /// Names those who did not answer.
-pub(crate) fn tell(silent: &[Silent]) {
+pub(crate) fn report_silent(silent: &[Silent]) {
     for Silent { name, why } in silent {
-        output::note(&format!("{name} did not answer: {}", output::one_line(why)));
+        output::message(&format!("{name} did not answer: {}", output::one_line(why)));
     }
 }

@@ -105,9 +105,9 @@ pub(crate) struct OfType {
     pub(crate) silent: bool,
 }
 
-/// What a fleet, or one of its proxies, is told: all pages of `/snapshot`.
+/// The snapshot of a fleet, or of one of its proxies: all pages of `/snapshot`.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct SnapshotContent {
     pub(crate) head: String,
     /// How many resources there are of each type.
     pub(crate) counts: BTreeMap<String, u64>,
@@ -145,7 +145,7 @@ struct SnapshotPage {
     next: Option<String>,
 }
 
-impl Told {
+impl SnapshotContent {
     /// `query` says of whom and how much. A snapshot that is replaced meanwhile is read on in the new one.
     pub(crate) async fn from(
         port: &mut Connection,

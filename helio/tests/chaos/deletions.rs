@@ -10,7 +10,7 @@ at_every_site! {
 async fn a_deletion_that_is_lost_with_redis_and_the_leader_is_written_again(site: Site) {
     let mut world = site.world().await;
     let guest = fleet("guest");
-    world.tell(|scene| scene.toggle_guest());
+    world.change(|scene| scene.toggle_guest());
     for replica in &world.replicas {
         replica.until_knows(&guest, true).await;
     }
@@ -18,7 +18,7 @@ async fn a_deletion_that_is_lost_with_redis_and_the_leader_is_written_again(site
     let responses = world.log.responses(None);
 
     world.replicas[0].way.cut();
-    world.tell(|scene| scene.toggle_guest());
+    world.change(|scene| scene.toggle_guest());
     for replica in &world.replicas[1..] {
         replica.until_knows(&guest, false).await;
     }

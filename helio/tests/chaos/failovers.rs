@@ -1,7 +1,7 @@
 //! Sentinels and a Cluster that make another server the master, while everything changes.
 
 use crate::servers::{Cluster, Sentinels, ask};
-use crate::world::{Place, World};
+use crate::world::{RedisLocation, World};
 use redis::cmd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,6 +45,6 @@ async fn a_storm_of_changes_goes_on_through_failovers_of_a_cluster() {
 }
 
 /// Everybody connects to the servers themselves.
-fn directly(url: String) -> Place {
-    Place { url, ports: Vec::new() }
+fn directly(url: String) -> RedisLocation {
+    RedisLocation { url, ports: Vec::new() }
 }

@@ -78,12 +78,12 @@ impl Leader {
 
     /// All objects, at the start.
     pub(crate) fn introduce(&self, events: Vec<Event>) {
-        self.tell(events);
+        self.send_events(events);
         let _ = self.inputs.try_send(Input::Synced);
     }
 
     /// A translator whose term has ended does not listen any more.
-    pub(crate) fn tell(&self, events: Vec<Event>) {
+    pub(crate) fn send_events(&self, events: Vec<Event>) {
         let _ = self.inputs.try_send(Input::Batch(events));
     }
 

@@ -59,7 +59,7 @@ impl Log {
         Kept(self.clone())
     }
 
-    pub(crate) fn note(&self, event: Event) {
+    pub(crate) fn record(&self, event: Event) {
         let mut history = self.history();
         let time = history.started.elapsed();
         history.times.push(time);

@@ -28,7 +28,7 @@ async fn a_leader_that_is_cut_off_publishes_each_change_once(site: Site) {
     let repaired = repairs(&world);
     world.way.cut();
     for _ in 0..10 {
-        world.tell(|scene| scene.change_endpoints());
+        world.change(|scene| scene.change_endpoints());
     }
     let failures = || world.leader.metric("heliograph_translator_store_failures_total");
     let first = failures();

@@ -32,17 +32,17 @@ impl Envoy {
         log: Log,
     ) -> Self {
         let name: Arc<str> = name.into();
-        log.note(Event::Connects { client: name.clone(), fleet: fleet.clone() });
+        log.record(Event::Connects { client: name.clone(), fleet: fleet.clone() });
         let mut options = Options::new(server, protocol, fleet.as_str());
         options.node_id = name.to_string();
         let (client, events) = (name.clone(), log.clone());
         options.witness = Arc::new(move |received, resources| {
-            events.note(Event::Responded(response(client.clone(), received, resources, &store)));
+            events.record(Event::Responded(response(client.clone(), received, resources, &store)));
         });
         let reconnects = Arc::new(AtomicUsize::new(0));
         let (client, events, count) = (name.clone(), log.clone(), reconnects.clone());
         options.reconnects = Some(Arc::new(move || {
-            events.note(Event::Reconnects { client: client.clone() });
+            events.record(Event::Reconnects { client: client.clone() });
             count.fetch_add(1, Ordering::Relaxed);
         }));
         Self { name, client: Client::connect(options).unwrap(), at, reconnects, log }
@@ -51,7 +51,7 @@ impl Envoy {
     /// Ends its stream and opens another: at the same replica, or at another one.
     pub(crate) fn reconnect(&mut self, elsewhere: Option<&str>) {
         self.client.disconnect();
-        self.log.note(Event::Reconnects { client: self.name.clone() });
+        self.log.record(Event::Reconnects { client: self.name.clone() });
         match elsewhere {
             Some(server) => self.client.move_to(server).unwrap(),
             None => self.client.reconnect(),
@@ -105,7 +105,7 @@ impl Envoy {
 impl Drop for Envoy {
     fn drop(&mut self) {
         self.client.disconnect();
-        self.log.note(Event::Leaves { who: self.name.clone() });
+        self.log.record(Event::Leaves { who: self.name.clone() });
     }
 }
 

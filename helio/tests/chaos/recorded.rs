@@ -32,14 +32,14 @@ impl Recorded {
         write: StoreFuture<'_, T>,
     ) -> Result<T, StoreError> {
         let content = content.map(Arc::new);
-        self.log.note(Event::Asked { fleet: fleet.clone(), head, content });
+        self.log.record(Event::Asked { fleet: fleet.clone(), head, content });
         let answer = write.await;
         let outcome = match &answer {
             Ok(_) => Outcome::Acknowledged,
             Err(error) if error.is_temporary() => Outcome::Unknown,
             Err(_) => Outcome::Refused,
         };
-        self.log.note(Event::Answered { fleet, head, outcome });
+        self.log.record(Event::Answered { fleet, head, outcome });
         answer
     }
 }

@@ -73,7 +73,7 @@ impl Replica {
     /// Ends it, as a rollout does that does not wait.
     pub(crate) async fn end(mut self) {
         self.tasks.shutdown().await;
-        self.log.note(Event::Leaves { who: self.reader });
+        self.log.record(Event::Leaves { who: self.reader });
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -114,20 +114,20 @@ async fn follow(
     log: Log,
     seen: watch::Sender<Snapshots>,
 ) {
-    log.note(Event::Reads { reader: reader.clone() });
+    log.record(Event::Reads { reader: reader.clone() });
     loop {
         match subscription.next().await {
             Update::Published(snapshot, _) => {
                 let (reader, fleet, head) = (reader.clone(), snapshot.fleet.clone(), snapshot.head);
                 let content = Some(Arc::new(Content::from(&*snapshot)));
-                log.note(Event::Read { reader, fleet: fleet.clone(), head, content });
+                log.record(Event::Read { reader, fleet: fleet.clone(), head, content });
                 seen.send_modify(|seen| {
                     seen.insert(fleet, snapshot);
                 });
             }
             Update::Retired(fleet, head) => {
                 let reader = reader.clone();
-                log.note(Event::Read { reader, fleet: fleet.clone(), head, content: None });
+                log.record(Event::Read { reader, fleet: fleet.clone(), head, content: None });
                 seen.send_modify(|seen| {
                     seen.remove(&fleet);
                 });

@@ -1,8 +1,8 @@
-//! The kinds of places where Redis can be, and what a test does to them.
+//! The ways in which Redis can be deployed, and what a test does to them.
 
 use crate::scene::{GATEWAYS, fleet};
 use crate::servers::{self, Cluster, Sentinels, Server};
-use crate::world::{Place, World};
+use crate::world::{RedisLocation, World};
 use heliograph_snapshot::Head;
 use redis::{Cmd, FromRedisValue, cmd};
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl Site {
 
     /// Everything together, with connections that have followed a failover where there are any.
     pub(crate) async fn world(&self) -> World {
-        let mut world = World::at(self.place(), 0).await;
+        let mut world = World::at(self.location(), 0).await;
         self.fail_over().await;
         world.settle().await;
         world
@@ -93,7 +93,7 @@ impl Site {
     }
 
     /// With a way to each server, and to each Sentinel.
-    fn place(&self) -> Place {
+    fn location(&self) -> RedisLocation {
         let url = match self {
             Self::Single(server) => server.url(),
             Self::Sentinels(sentinels) => sentinels.url(),
@@ -104,7 +104,7 @@ impl Site {
             _ => &[],
         };
         let ports = self.servers().iter().chain(sentinels).map(Server::port).collect();
-        Place { url, ports }
+        RedisLocation { url, ports }
     }
 
     /// All that have data.

@@ -5,7 +5,7 @@
 
 use crate::scene::GATEWAYS;
 use crate::servers::Server;
-use crate::world::{Place, World};
+use crate::world::{RedisLocation, World};
 use fastrand::Rng;
 use heliograph_client::Protocol;
 use heliograph_testing::stress;
@@ -69,8 +69,8 @@ async fn storm(seed: u64) {
     println!("the seed of this storm is {seed}");
     let mut random = Rng::with_seed(seed);
     let mut server = Server::start(&["enable-debug-command yes"]).await;
-    let place = Place { url: server.url(), ports: vec![server.port()] };
-    let mut world = World::at(place, seed).await;
+    let location = RedisLocation { url: server.url(), ports: vec![server.port()] };
+    let mut world = World::at(location, seed).await;
     for replica in 0..world.replicas.len() {
         world.add_envoys(replica);
     }

@@ -37,7 +37,7 @@ pub(crate) struct World {
     pub(crate) standby: Option<Standby>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) envoys: Vec<Envoy>,
-    place: Place,
+    location: RedisLocation,
     directory: TempDir,
     fence: u128,
     /// How many Envoys there have been.
@@ -49,7 +49,7 @@ pub(crate) struct World {
 
 /// Where Redis is.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct RedisLocation {
     pub(crate) url: String,
     /// Of the servers to which everybody gets by a way that can be cut.
     pub(crate) ports: Vec<u16>,
@@ -57,13 +57,13 @@ pub(crate) struct Place {
 
 impl World {
     /// With proxies of both protocols in each fleet at every replica.
-    pub(crate) async fn at(place: Place, seed: u64) -> Self {
+    pub(crate) async fn at(location: RedisLocation, seed: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("keys"), KeyRing::generate("first").unwrap()).unwrap();
         let (log, scene) = (Log::default(), Scene::new(seed));
         let kept = log.keep();
         let (registry, fence) = (Registry::new(), 100);
-        let (store, way) = open(&place, &directory, &registry).await;
+        let (store, way) = open(&location, &directory, &registry).await;
         let leader = Leader::begin(store, registry, fence, log.clone());
         leader.introduce(scene.all());
         let mut world = Self {
@@ -74,7 +74,7 @@ impl World {
             standby: None,
             replicas: Vec::new(),
             envoys: Vec::new(),
-            place,
+            location,
             directory,
             fence,
             named: 0,
@@ -101,7 +101,7 @@ impl World {
         let name = format!("replica {}", self.started);
         self.started += 1;
         let registry = Registry::new();
-        let (store, way) = open(&self.place, &self.directory, &registry).await;
+        let (store, way) = open(&self.location, &self.directory, &registry).await;
         let replica = Replica::start(&name, store, registry, way, self.log.clone()).await;
         self.replicas.push(replica);
     }
@@ -132,7 +132,7 @@ impl World {
     /// Another writer, by a way of its own, that is told of nothing yet.
     pub(crate) async fn candidate(&self, fence: u128) -> (Leader, Proxy) {
         let registry = Registry::new();
-        let (store, way) = open(&self.place, &self.directory, &registry).await;
+        let (store, way) = open(&self.location, &self.directory, &registry).await;
         (Leader::begin(store, registry, fence, self.log.clone()), way)
     }
 
@@ -147,7 +147,7 @@ impl World {
     /// From now on, another translator stands by.
     pub(crate) async fn stand_by(&mut self) {
         let registry = Registry::new();
-        let (store, way) = open(&self.place, &self.directory, &registry).await;
+        let (store, way) = open(&self.location, &self.directory, &registry).await;
         let standby = Standby::begin(store, registry, way, self.log.clone());
         standby.leader.introduce(self.scene.all());
         self.standby = Some(standby);
@@ -168,27 +168,27 @@ impl World {
     /// Some changes, one after the other.
     pub(crate) fn churn(&mut self, changes: usize) {
         for _ in 0..changes {
-            self.tell(Scene::change);
+            self.change(Scene::change);
         }
     }
 
-    pub(crate) fn tell(&mut self, change: impl FnOnce(&mut Scene) -> Vec<Event>) {
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Scene) -> Vec<Event>) {
         let before = self.scene.has_guest();
         let events = change(&mut self.scene);
         let is_wanted = self.scene.has_guest();
         if before != is_wanted {
-            self.log.note(heliograph_checker::Event::Wanted { fleet: fleet(GUEST), is_wanted });
+            self.log.record(heliograph_checker::Event::Wanted { fleet: fleet(GUEST), is_wanted });
         }
         if let Some(standby) = &self.standby {
-            standby.leader.tell(events.clone());
+            standby.leader.send_events(events.clone());
         }
-        self.leader.tell(events);
+        self.leader.send_events(events);
     }
 
     /// A change that all can be waited for to have.
     pub(crate) fn mark(&mut self) -> u32 {
         let mut mark = 0;
-        self.tell(|scene| {
+        self.change(|scene| {
             let events;
             (mark, events) = scene.mark();
             events
@@ -199,7 +199,7 @@ impl World {
     /// New endpoints for every fleet that stays. Returns the address of one.
     pub(crate) fn move_endpoints(&mut self) -> String {
         let mut address = String::new();
-        self.tell(|scene| {
+        self.change(|scene| {
             let events;
             (address, events) = scene.move_endpoints();
             events
@@ -293,9 +293,13 @@ pub(crate) async fn answer<T>(
     until_found(what, async || Some(ask().await).filter(is_final)).await
 }
 
-async fn open(place: &Place, directory: &TempDir, registry: &Registry) -> (RedisStore, Proxy) {
-    let way = Proxy::start_all(&place.ports).await;
-    let url = way.along(&place.url);
+async fn open(
+    location: &RedisLocation,
+    directory: &TempDir,
+    registry: &Registry,
+) -> (RedisStore, Proxy) {
+    let way = Proxy::start_all(&location.ports).await;
+    let url = way.along(&location.url);
     let args = RedisArgs { store: Some(url.parse().unwrap()), ..RedisArgs::default() };
     // A way that is stalled is given up after the second, so that tests of it do not take long.
     let settings = RedisSettings::from_args(&args)

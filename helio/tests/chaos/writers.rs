@@ -47,9 +47,9 @@ async fn of_two_writers_at_once_the_newer_token_wins(site: Site) {
     let (older, _older_way) = world.candidate(200).await;
     let (newer, newer_way) = world.candidate(201).await;
     // Each with something to write that the other has not.
-    world.tell(|scene| scene.change_endpoints());
+    world.change(|scene| scene.change_endpoints());
     older.introduce(world.scene.all());
-    world.tell(|scene| scene.change_route());
+    world.change(|scene| scene.change_route());
     newer.introduce(world.scene.all());
     let former = std::mem::replace(&mut world.leader, newer);
     let _former_way = std::mem::replace(&mut world.way, newer_way);

@@ -113,18 +113,18 @@ async fn answer(
 /// Channel 0 carries the bytes, channel 1 what went wrong. Each begins with the port.
 async fn forward(socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>, admin: Option<u16>) {
     let (mut out, mut incoming) = socket.split();
-    let mut say = async |channel: u8, bytes: &[u8]| {
+    let mut send = async |channel: u8, bytes: &[u8]| {
         let _ = out.send(Message::binary([&[channel], bytes].concat())).await;
     };
     for channel in [0, 1] {
-        say(channel, &19000_u16.to_le_bytes()).await;
+        send(channel, &19000_u16.to_le_bytes()).await;
     }
     let pod = match admin {
         Some(port) => TcpStream::connect(("127.0.0.1", port)).await.ok(),
         None => None,
     };
     let Some(pod) = pod else {
-        say(1, b"connect: connection refused in the pod").await;
+        send(1, b"connect: connection refused in the pod").await;
         // To end with something unread would reset the connection, and take the words with it.
         while let Some(Ok(_)) = incoming.next().await {}
         return;
@@ -144,7 +144,7 @@ async fn forward(socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>, adm
     let from_pod = async {
         let mut buffer = vec![0; 16 << 10];
         while let Ok(length @ 1..) = from_pod.read(&mut buffer).await {
-            say(0, &buffer[..length]).await;
+            send(0, &buffer[..length]).await;
         }
     };
     tokio::select! {

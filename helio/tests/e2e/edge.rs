@@ -1,7 +1,8 @@
 //! What Envoys accept of clients that nobody knows: paths and headers that have two meanings, and clients that take their time.
 
 use crate::harness::{
-    Answer, Asked, Helio, backend, gateway, gateway_with, replace, route, service, until, write,
+    Helio, HttpRequest, HttpResponse, backend, gateway, gateway_with, replace, route, service,
+    until, write,
 };
 use axum::Router;
 use axum::body::Bytes;
@@ -14,8 +15,8 @@ use tokio::time::timeout;
 /// Far more than anything here takes.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-async fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> Answer {
-    Asked { method: "GET", host: "web.test", path, headers }.ask(port).await.unwrap()
+async fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> HttpResponse {
+    HttpRequest { method: "GET", host: "web.test", path, headers }.ask(port).await.unwrap()
 }
 
 /// A Gateway that has all to itself, with a ProxyConfig.

@@ -1,6 +1,6 @@
 //! What routes do that takes more than one request to see, or another protocol: shares, retries, CORS, gRPC.
 
-use crate::harness::{Answer, Asked, Helio, backend, gateway, service, write};
+use crate::harness::{Helio, HttpRequest, HttpResponse, backend, gateway, service, write};
 use axum::Router;
 use axum::http::StatusCode;
 use bytes::Bytes;
@@ -89,8 +89,8 @@ async fn routes_do_what_takes_more_than_one_request_to_see() {
     assert!(helio.end("TERM").await.success(), "{}", helio.log());
 }
 
-async fn ask(port: u16, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
-    Asked { method, host: "web.test", path, headers }.ask(port).await.unwrap()
+async fn ask(port: u16, method: &str, path: &str, headers: &[(&str, &str)]) -> HttpResponse {
+    HttpRequest { method, host: "web.test", path, headers }.ask(port).await.unwrap()
 }
 
 async fn check_shares(port: u16) {

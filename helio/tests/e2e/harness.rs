@@ -147,16 +147,16 @@ impl Drop for Helio {
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct HttpRequest<'a> {
     pub(crate) method: &'a str,
     pub(crate) host: &'a str,
     pub(crate) path: &'a str,
     pub(crate) headers: &'a [(&'a str, &'a str)],
 }
 
-/// What came of a request.
+/// The response to a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
@@ -168,15 +168,15 @@ pub(crate) struct Client {
     connection: Option<http1::SendRequest<Empty<Bytes>>>,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 }
 
-impl Asked<'_> {
+impl HttpRequest<'_> {
     /// Asks on a connection of its own.
-    pub(crate) async fn ask(&self, port: u16) -> Result<Answer, String> {
+    pub(crate) async fn ask(&self, port: u16) -> Result<HttpResponse, String> {
         Client::new(port).ask(self).await
     }
 }
@@ -186,7 +186,7 @@ impl Client {
         Self { port, connection: None }
     }
 
-    pub(crate) async fn ask(&mut self, asked: &Asked<'_>) -> Result<Answer, String> {
+    pub(crate) async fn ask(&mut self, asked: &HttpRequest<'_>) -> Result<HttpResponse, String> {
         match tokio::time::timeout(DEADLINE, self.exchange(asked)).await {
             Ok(answer) => answer.map_err(|error| error.to_string()),
             Err(_) => Err("no answer in time".to_owned()),
@@ -195,8 +195,8 @@ impl Client {
 
     async fn exchange(
         &mut self,
-        asked: &Asked<'_>,
-    ) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+        asked: &HttpRequest<'_>,
+    ) -> Result<HttpResponse, Box<dyn std::error::Error + Send + Sync>> {
         let usable = match self.connection.as_mut() {
             Some(connection) => connection.ready().await.is_ok(),
             None => false,
@@ -217,13 +217,13 @@ impl Client {
         let status = response.status().as_u16();
         let headers = response.headers().clone();
         let body = response.into_body().collect().await?.to_bytes();
-        Ok(Answer { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
+        Ok(HttpResponse { status, headers, body: String::from_utf8_lossy(&body).into_owned() })
     }
 }
 
 pub(crate) async fn get(port: u16, path: &str) -> Result<(StatusCode, String), String> {
-    let asked = Asked { method: "GET", host: "localhost", path, headers: &[] };
-    let answer = asked.ask(port).await?;
+    let request = HttpRequest { method: "GET", host: "localhost", path, headers: &[] };
+    let answer = request.ask(port).await?;
     Ok((StatusCode::from_u16(answer.status).unwrap(), answer.body))
 }
 
@@ -235,23 +235,23 @@ pub(crate) async fn backend(name: &'static str) -> u16 {
     let answer = async move |request: axum::extract::Request| {
         let host = request.headers()["host"].to_str().unwrap();
         let path = request.uri().path_and_query().unwrap();
-        format!("{name} {host} {path}{}", told_headers(request.headers()))
+        format!("{name} {host} {path}{}", shown_headers(request.headers()))
     };
     tokio::spawn(axum::serve(listener, Router::new().fallback(answer)).into_future());
     port
 }
 
 /// ` x-one=1 x-two=2,3`, in order of their names.
-fn told_headers(headers: &HeaderMap) -> String {
-    let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+fn shown_headers(headers: &HeaderMap) -> String {
+    let mut shown: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, value) in headers {
         let name = name.as_str();
         let added = ["x-envoy-", "x-forwarded-", "x-request-id"];
         if name.starts_with("x-") && !added.iter().any(|prefix| name.starts_with(prefix)) {
-            told.entry(name).or_default().push(value.to_str().unwrap());
+            shown.entry(name).or_default().push(value.to_str().unwrap());
         }
     }
-    told.into_iter().map(|(name, values)| format!(" {name}={}", values.join(","))).collect()
+    shown.into_iter().map(|(name, values)| format!(" {name}={}", values.join(","))).collect()
 }
 
 /// Fails when the condition does not hold in time.

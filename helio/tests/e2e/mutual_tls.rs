@@ -22,39 +22,38 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_and_backends_are_verified_and_nobody_is_spoken_to_in_plain_text_instead() {
-    let authority = Authority::new("authority");
-    let backend = backend(&authority).await;
+    let ca = CertificateAuthority::new("authority");
+    let backend = backend(&ca).await;
     let port = Port::reserve().unwrap().number();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway(port));
         let services = ["good", "wrong", "broken"].map(|name| service(name, backend)).concat();
         write(directory, "backends.yaml", &services);
-        let secrets =
-            authority.secret("web", "web.test") + &authority.secret("proxy", "proxy.test");
-        write(directory, "secrets.yaml", &(secrets + &authority.config_map()));
+        let secrets = ca.secret("web", "web.test") + &ca.secret("proxy", "proxy.test");
+        write(directory, "secrets.yaml", &(secrets + &ca.config_map()));
         write(directory, "routes.yaml", ROUTES);
         write(directory, "policies.yaml", POLICIES);
     });
     helio.until_ready().await;
 
-    let known = Some(authority.issue("client.test"));
-    let ask = async |path: &str| authority.ask(port, path, known.as_ref()).await.unwrap();
+    let known = Some(ca.issue("client.test"));
+    let ask = async |path: &str| ca.ask(port, path, known.as_ref()).await.unwrap();
     assert_eq!(ask("/good").await, (200, "secure /good".to_owned()));
     assert_eq!(ask("/wrong").await.0, 503, "the certificate has another name");
     assert_eq!(ask("/broken").await.0, 500, "its policy trusts nobody");
 
-    assert!(authority.ask(port, "/good", None).await.is_err(), "nothing was shown");
-    let stranger = Authority::new("stranger").issue("client.test");
-    assert!(authority.ask(port, "/good", Some(&stranger)).await.is_err(), "nobody knows it");
+    assert!(ca.ask(port, "/good", None).await.is_err(), "nothing was shown");
+    let stranger = CertificateAuthority::new("stranger").issue("client.test");
+    assert!(ca.ask(port, "/good", Some(&stranger)).await.is_err(), "nobody knows it");
     assert!(helio.end("TERM").await.success(), "{}", helio.log());
 }
 
 /// A certificate and its key in PEM.
 pub(crate) type Issued = (String, String);
 
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct CertificateAuthority(CertifiedIssuer<'static, KeyPair>);
 
-impl Authority {
+impl CertificateAuthority {
     pub(crate) fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -109,7 +108,7 @@ data:
         )
     }
 
-    /// Asks as a client that trusts this authority, and shows what it has. The status and the body.
+    /// Asks as a client that trusts this CA, and shows what it has. The status and the body.
     async fn ask(
         &self,
         port: u16,
@@ -140,13 +139,13 @@ data:
     }
 }
 
-/// Speaks only to those who show a certificate of the authority. Returns its port.
-async fn backend(authority: &Authority) -> u16 {
+/// Speaks only to those who show a certificate of the CA. Returns its port.
+async fn backend(ca: &CertificateAuthority) -> u16 {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let roots = Arc::new(authority.roots());
+    let roots = Arc::new(ca.roots());
     let verifier =
         WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).build().unwrap();
-    let (chain, key) = der(&authority.issue("backend.test"));
+    let (chain, key) = der(&ca.issue("backend.test"));
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()

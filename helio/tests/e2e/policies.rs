@@ -1,6 +1,6 @@
 //! Policies through a real Envoy: a timeout at each level, and what is closed because it cannot be protected.
 
-use crate::harness::{Asked, Helio, gateway_with, service, until, write};
+use crate::harness::{Helio, HttpRequest, gateway_with, service, until, write};
 use axum::Router;
 use axum::extract::Request;
 use heliograph_testing::Port;
@@ -129,8 +129,8 @@ async fn backend(asked: Arc<AtomicUsize>) -> u16 {
 
 /// The status of the answer, if there is one in time.
 async fn status(port: u16, path: &str) -> Option<u16> {
-    let asked = Asked { method: "GET", host: "web.test", path, headers: &[] };
-    let answer = tokio::time::timeout(WHILE, asked.ask(port)).await.ok()?;
+    let request = HttpRequest { method: "GET", host: "web.test", path, headers: &[] };
+    let answer = tokio::time::timeout(WHILE, request.ask(port)).await.ok()?;
     answer.ok().map(|answer| answer.status)
 }
 

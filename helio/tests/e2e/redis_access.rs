@@ -44,16 +44,16 @@ async fn an_authority_is_read_again_until_it_is_right() {
     let certificates = Certificates::new();
     let redis = Server::start_tls(&certificates, &[]).await;
     let site = Site::new(&redis.tls_url()).await;
-    let authority = site.file("ca.pem");
-    fs::copy(Certificates::new().authority(), &authority).unwrap();
+    let ca = site.file("ca.pem");
+    fs::copy(Certificates::new().ca(), &ca).unwrap();
     let (certificate, key) = certificates.client();
     let site = site.with_flags(&[
-        ("--store-ca", &authority),
+        ("--store-ca", &ca),
         ("--store-cert", &certificate),
         ("--store-key", &key),
     ]);
     let programs = start_in_vain(&site, "check --store-ca").await;
-    fs::copy(certificates.authority(), &authority).unwrap();
+    fs::copy(certificates.ca(), &ca).unwrap();
     recover(programs, "--store-ca").await;
 }
 

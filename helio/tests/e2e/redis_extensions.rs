@@ -1,6 +1,6 @@
 //! A filter whose configuration is a resource of its own (ECDS): it changes under a listener that stays as it is.
 
-use crate::harness::{Answer, Asked, Client, backend};
+use crate::harness::{HttpResponse, HttpRequest, Client, backend};
 use crate::redis_site::{FLEET, HOST, Program, Site};
 use crate::servers::{Server, until};
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
@@ -210,7 +210,7 @@ impl Scene {
         Change::Set(kind, Arc::new(resource))
     }
 
-    async fn answer(&mut self) -> Answer {
+    async fn answer(&mut self) -> HttpResponse {
         self.client.ask(&ask()).await.unwrap()
     }
 
@@ -293,8 +293,8 @@ impl Scene {
     }
 }
 
-fn ask() -> Asked<'static> {
-    Asked { method: "GET", host: HOST, path: "/", headers: &[] }
+fn ask() -> HttpRequest<'static> {
+    HttpRequest { method: "GET", host: HOST, path: "/", headers: &[] }
 }
 
 fn is_in(bytes: &[u8], text: &str) -> bool {

@@ -1,6 +1,6 @@
 //! What an operator reads at the admin ports of the programs, while a real Envoy is served.
 
-use crate::harness::Asked;
+use crate::harness::HttpRequest;
 use crate::redis_site::{FLEET, Program, Site};
 use crate::servers::{Server, until};
 use serde_json::Value;
@@ -49,6 +49,6 @@ async fn json(program: &Program, path: &str) -> Value {
 }
 
 async fn put(program: &Program, path: &str) -> String {
-    let asked = Asked { method: "PUT", host: "localhost", path, headers: &[] };
-    asked.ask(program.admin).await.unwrap().body
+    let request = HttpRequest { method: "PUT", host: "localhost", path, headers: &[] };
+    request.ask(program.admin).await.unwrap().body
 }

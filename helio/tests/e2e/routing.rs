@@ -1,6 +1,6 @@
 //! What routes do to requests, seen from outside: a table of requests through a real Envoy.
 
-use crate::harness::{Asked, Helio, backend, service, write};
+use crate::harness::{Helio, HttpRequest, backend, service, write};
 use heliograph_testing::Port;
 use std::fmt::Write as _;
 
@@ -122,8 +122,8 @@ async fn every_request_is_answered_as_the_table_says() {
             panic!("{}", row.request)
         };
         let host = host.replace(":1234", &format!(":{port}"));
-        let asked = Asked { method, host: &host, path, headers: row.headers };
-        let answer = asked.ask(port).await.unwrap();
+        let request = HttpRequest { method, host: &host, path, headers: row.headers };
+        let answer = request.ask(port).await.unwrap();
         let expected =
             row.answer.replace("PORT", &port.to_string()).replace(":1234", &format!(":{port}"));
         let shown = answer.header("location").unwrap_or(&answer.body);

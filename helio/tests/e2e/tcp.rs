@@ -1,7 +1,7 @@
 //! TCPRoutes: bytes go through as they are, in shares by weight, and follow what changes.
 
 use crate::harness::{Helio, gateway_with, replace, service, until, write};
-use crate::mutual_tls::{Authority, POLICIES, der};
+use crate::mutual_tls::{CertificateAuthority, POLICIES, der};
 use heliograph_testing::Port;
 use rustls::ServerConfig;
 use std::collections::BTreeMap;
@@ -121,14 +121,14 @@ async fn the_oldest_route_has_the_connections_of_a_listener() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backends_are_spoken_to_over_tls_where_a_policy_asks_for_it() {
-    let authority = Authority::new("authority");
-    let secure = secure_backend("secure", &authority).await;
+    let ca = CertificateAuthority::new("authority");
+    let secure = secure_backend("secure", &ca).await;
     let ports: Vec<u16> = (0..3).map(|_| Port::reserve().unwrap().number()).collect();
     let mut helio = Helio::start(|directory| {
         write(directory, "gateway.yaml", &gateway(&ports));
         let services = ["good", "wrong", "broken"].map(|name| service(name, secure)).concat();
         write(directory, "backends.yaml", &services);
-        write(directory, "authority.yaml", &authority.config_map());
+        write(directory, "authority.yaml", &ca.config_map());
         write(directory, "policies.yaml", POLICIES);
         for (index, name) in ["good", "wrong", "broken"].into_iter().enumerate() {
             write_route_to(directory, name, index);
@@ -208,8 +208,8 @@ async fn backend(name: &'static str) -> u16 {
 }
 
 /// The same over TLS, with a certificate for `backend.test`.
-async fn secure_backend(name: &'static str, authority: &Authority) -> u16 {
-    let (chain, key) = der(&authority.issue("backend.test"));
+async fn secure_backend(name: &'static str, ca: &CertificateAuthority) -> u16 {
+    let (chain, key) = der(&ca.issue("backend.test"));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -1,6 +1,6 @@
 //! Requests that flow while something else happens.
 
-use crate::harness::{Answer, Asked, Client, until};
+use crate::harness::{Client, HttpRequest, HttpResponse, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
@@ -13,7 +13,7 @@ pub(crate) struct Traffic {
     stop: watch::Sender<bool>,
     answered: Arc<AtomicUsize>,
     /// Those return what failed.
-    clients: JoinSet<Vec<Result<Answer, String>>>,
+    clients: JoinSet<Vec<Result<HttpResponse, String>>>,
 }
 
 impl Traffic {
@@ -31,9 +31,9 @@ impl Traffic {
             clients.spawn(async move {
                 let mut failed = Vec::new();
                 let mut client = Client::new(port);
-                let asked = Asked { host, ..ask_for("/") };
+                let request = HttpRequest { host, ..ask_for("/") };
                 while !*stop.borrow() {
-                    failed.extend(Some(client.ask(&asked).await).filter(|it| !is_good(it, host)));
+                    failed.extend(Some(client.ask(&request).await).filter(|it| !is_good(it, host)));
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
                 failed
@@ -68,17 +68,17 @@ pub(crate) async fn answer(port: u16, path: &str) -> String {
 }
 
 /// The same where it may be too early for an answer.
-pub(crate) async fn ask(port: u16, path: &str) -> Result<Answer, String> {
+pub(crate) async fn ask(port: u16, path: &str) -> Result<HttpResponse, String> {
     ask_for(path).ask(port).await
 }
 
-const fn ask_for(path: &str) -> Asked<'_> {
-    Asked { method: "GET", host: HOST, path, headers: &[] }
+const fn ask_for(path: &str) -> HttpRequest<'_> {
+    HttpRequest { method: "GET", host: HOST, path, headers: &[] }
 }
 
 /// A backend has it, and may have been sent headers.
-fn is_good(answer: &Result<Answer, String>, host: &str) -> bool {
-    let Ok(Answer { status: 200, body, .. }) = answer else { return false };
+fn is_good(answer: &Result<HttpResponse, String>, host: &str) -> bool {
+    let Ok(HttpResponse { status: 200, body, .. }) = answer else { return false };
     let rest = body.strip_prefix("blue ").or(body.strip_prefix("green "));
     let rest = rest.and_then(|rest| rest.strip_prefix(host)?.strip_prefix(" /"));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" x-"))

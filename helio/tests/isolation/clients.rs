@@ -114,7 +114,7 @@ impl Clients {
             words.extend(parts);
             let mut call = self.call(None).await.unwrap();
             // It may be refused under way.
-            let _ = call.say(framed(&words)).await;
+            let _ = call.send(framed(&words)).await;
             ends.push(call.end().await.unwrap());
         }
         ends
@@ -125,7 +125,7 @@ impl Clients {
         let mut call = self.call(None).await.unwrap();
         let names = (0..names).map(|n| n.to_string()).collect();
         let asked = request(Some(node("web")), ResourceType::Cluster, names);
-        call.say(framed(&asked)).await.unwrap();
+        call.send(framed(&asked)).await.unwrap();
         call.end().await.unwrap()
     }
 
@@ -139,7 +139,7 @@ impl Clients {
                     let names = (0..names).map(|n| format!("{number}-{n}")).collect();
                     let node = (kind == ResourceType::ALL[0]).then(|| node("web"));
                     // It may have ended meanwhile.
-                    let _ = call.until_said(framed(&request(node, kind, names))).await;
+                    let _ = call.until_sent(framed(&request(node, kind, names))).await;
                 }
                 call.until_ended().await.unwrap_or_default()
             });
@@ -155,7 +155,7 @@ impl Clients {
             for _ in 0..STREAMS {
                 let Ok(mut call) = Call::open(opener.clone(), None).await else { break };
                 let first = request(Some(node("nowhere")), ResourceType::Cluster, Vec::new());
-                let _ = call.say(framed(&first)).await;
+                let _ = call.send(framed(&first)).await;
                 calls.push(call);
             }
         }
@@ -239,12 +239,12 @@ impl Call {
         Ok(Self { requests, answers })
     }
 
-    /// Says it as the windows have room for it. An error once the call has ended.
-    async fn say(&mut self, words: Bytes) -> Result<(), Failure> {
-        tokio::time::timeout(DEADLINE, self.until_said(words)).await.expect("nobody reads")
+    /// Sends it as the windows have room for it. An error once the call has ended.
+    async fn send(&mut self, words: Bytes) -> Result<(), Failure> {
+        tokio::time::timeout(DEADLINE, self.until_sent(words)).await.expect("nobody reads")
     }
 
-    async fn until_said(&mut self, mut words: Bytes) -> Result<(), Failure> {
+    async fn until_sent(&mut self, mut words: Bytes) -> Result<(), Failure> {
         while !words.is_empty() {
             self.requests.reserve_capacity(words.len());
             let room = poll_fn(|context| self.requests.poll_capacity(context)).await;

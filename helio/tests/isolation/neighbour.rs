@@ -1,6 +1,6 @@
 //! Tenant B, who does its work: requests, and one change after the other.
 
-use crate::harness::{Asked, replace, until};
+use crate::harness::{HttpRequest, replace, until};
 use heliograph_testing::Stopwatch;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -51,7 +51,7 @@ impl Neighbour {
         work.apply();
         let expected = &work.expected();
         let served = until("B is served", move || async move {
-            ASKED.ask(port).await.is_ok_and(|answer| answer.body == *expected)
+            REQUEST.ask(port).await.is_ok_and(|answer| answer.body == *expected)
         });
         served.await.unwrap();
         let task = tokio::spawn(async move {
@@ -88,7 +88,7 @@ impl Neighbour {
     }
 }
 
-const ASKED: Asked<'_> = Asked { method: "GET", host: HOST, path: "/", headers: &[] };
+const REQUEST: HttpRequest<'_> = HttpRequest { method: "GET", host: HOST, path: "/", headers: &[] };
 
 impl Work {
     /// Makes a change, and returns how long it took to arrive. Fails if a request fails meanwhile.
@@ -97,7 +97,7 @@ impl Work {
         self.apply();
         let (stopwatch, expected, port) = (Stopwatch::start(), &self.expected(), self.port);
         let arrives = until(expected, move || async move {
-            let answer = ASKED.ask(port).await.unwrap();
+            let answer = REQUEST.ask(port).await.unwrap();
             assert_eq!(answer.status, 200, "{}", answer.body);
             answer.body == *expected
         });
@@ -125,7 +125,7 @@ spec:
         let (stopwatch, port) = (Stopwatch::start(), self.port);
         let unserved = &AtomicU64::new(0);
         let served = until(host, move || async move {
-            let status = Asked { host, ..ASKED }.ask(port).await.unwrap().status;
+            let status = HttpRequest { host, ..REQUEST }.ask(port).await.unwrap().status;
             unserved.fetch_add(u64::from(status >= 500), Relaxed);
             status == 200
         });

@@ -2,7 +2,7 @@
 
 use super::DEADLINE;
 use super::neighbour::HOST;
-use crate::harness::Asked;
+use crate::harness::HttpRequest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -32,7 +32,7 @@ pub(crate) async fn until_cut_off(connections: Vec<TcpStream>) {
 /// Paths that have two meanings are B's path, or no request.
 pub(crate) async fn ambiguous_paths(port: u16) {
     let ask = async |path: &str| {
-        Asked { method: "GET", host: HOST, path, headers: &[] }.ask(port).await.unwrap()
+        HttpRequest { method: "GET", host: HOST, path, headers: &[] }.ask(port).await.unwrap()
     };
     for path in ["//b", "/a/..//b", "///a/../b"] {
         let answer = ask(path).await;

@@ -93,7 +93,7 @@ fn on_this_thread<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow:
 
 /// For people, beside what the command was asked for.
 fn complain(text: &str) {
-    output::note(&format!("loadtest: {text}"));
+    output::message(&format!("loadtest: {text}"));
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub enum Knowledge {
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     #[error(transparent)]
-    Open(#[from] heliograph_store::redis::OpenError),
+    Open(#[from] heliograph_store::redis::StoreOpenError),
     #[error("the store does not take it: {0}")]
     Store(#[from] heliograph_store::StoreError),
     #[error("cannot write {path}: {cause}; choose a directory that you may write to")]

@@ -230,24 +230,24 @@ async fn a_password_may_rotate() {
 async fn tls_with_a_client_certificate() {
     let certificates = Certificates::new();
     let server = Server::start_tls(&certificates, &[]).await;
-    let link = link_with(&tls_args(&server, &certificates.authority(), &certificates));
+    let link = link_with(&tls_args(&server, &certificates.ca(), &certificates));
     set(&link, "key", "value").await.unwrap();
     let mut listener = link.listen("bell");
     until_subscribed(&mut listener).await;
 }
 
 #[tokio::test]
-async fn a_wrong_authority_is_told_of_and_mended_in_its_file() {
+async fn a_wrong_ca_is_reported_and_repaired_in_its_file() {
     let certificates = Certificates::new();
     let server = Server::start_tls(&certificates, &[]).await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.pem");
-    fs::copy(Certificates::new().authority(), &file).unwrap();
+    fs::copy(Certificates::new().ca(), &file).unwrap();
     let link = link_with(&tls_args(&server, &file, &certificates));
     let error = set(&link, "key", "value").await.unwrap_err();
     assert_eq!(error.kind, LinkErrorKind::Tls, "{error}");
     assert!(error.to_string().contains("--store-ca"), "{error}");
-    fs::copy(certificates.authority(), &file).unwrap();
+    fs::copy(certificates.ca(), &file).unwrap();
     until_set(&link, "key", "value").await;
 }
 
@@ -255,16 +255,16 @@ async fn a_wrong_authority_is_told_of_and_mended_in_its_file() {
 async fn a_missing_client_certificate_is_told_of() {
     let certificates = Certificates::new();
     let server = Server::start_tls(&certificates, &[]).await;
-    let args = RedisArgs { store_ca: Some(certificates.authority()), ..args(&server.tls_url()) };
+    let args = RedisArgs { store_ca: Some(certificates.ca()), ..args(&server.tls_url()) };
     let error = set(&link_with(&args), "key", "value").await.unwrap_err();
     assert_eq!(error.kind, LinkErrorKind::Tls, "{error}");
     assert!(error.to_string().contains("--store-cert"), "{error}");
 }
 
-fn tls_args(server: &Server, authority: &Path, certificates: &Certificates) -> RedisArgs {
+fn tls_args(server: &Server, ca: &Path, certificates: &Certificates) -> RedisArgs {
     let (certificate, key) = certificates.client();
     RedisArgs {
-        store_ca: Some(authority.to_owned()),
+        store_ca: Some(ca.to_owned()),
         store_cert: Some(certificate),
         store_key: Some(key),
         ..args(&server.tls_url())

@@ -3,7 +3,7 @@ use super::bundle::{Bundle, as_path};
 use super::pods;
 use crate::commands::{proxies, snapshot, status};
 use crate::output::shown_time;
-use crate::sources::{Answers, Pod, Port, Silent, Sources, Told, parsed};
+use crate::sources::{Answers, Pod, Port, Silent, SnapshotContent, Sources, parsed};
 use anyhow::anyhow;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -22,10 +22,10 @@ const PAGES: [(&str, &str); 6] = [
     ("/status?format=json", "objects.json"),
 ];
 
-/// Of no more fleets is told what they are told: a bundle is sent to others.
+/// How many fleets a bundle has the snapshots of: a bundle is sent to others.
 const FLEETS: usize = 200;
-/// How many times as long as for one question a distributor is asked of fleets.
-const PATIENCE: u32 = 6;
+/// The time for all snapshots of a distributor, as a multiple of the timeout of one request.
+const FLEET_PAGES_TIMEOUT_FACTOR: u32 = 6;
 
 type Pages = BTreeMap<&'static str, String>;
 
@@ -54,11 +54,11 @@ pub(super) async fn gather(
         }
     }
     let shares = shares(&given);
-    for (name, (told, unread)) in snapshots(sources, &shares, args.sources.timeout()).await {
+    for (name, (contents, unread)) in snapshots(sources, &shares, args.sources.timeout()).await {
         missing.extend(unread.iter().map(|why| Silent::new(&name, why)));
-        for (fleet, told) in told {
+        for (fleet, content) in contents {
             let name: Vec<_> = fleet.split('/').map(as_path).collect();
-            bundle.add_json(format!("fleets/{}.json", name.join("/")), &told)?;
+            bundle.add_json(format!("fleets/{}.json", name.join("/")), &content)?;
         }
     }
     // A long list takes its time. Who is away is not asked again.
@@ -145,7 +145,7 @@ fn shares(given: &[(String, Pages)]) -> BTreeMap<&str, Vec<String>> {
     shares
 }
 
-/// What is told to each fleet, or why that is not known; and in one line what is missing.
+/// The snapshot of each fleet, or why that is not known; and in one line what is missing.
 type Snapshots = (BTreeMap<String, Value>, Option<anyhow::Error>);
 
 /// Each fleet may take as long as any question. What came before the time is up is kept.
@@ -157,27 +157,27 @@ async fn snapshots(
     let asked = sources.only(|name| shares.contains_key(name));
     asked
         .each(async |port| {
-            let end = Instant::now() + limit * PATIENCE;
+            let end = Instant::now() + limit * FLEET_PAGES_TIMEOUT_FACTOR;
             let fleets = shares.get(&*port.source.name).map_or(&[][..], Vec::as_slice);
-            let (mut told, mut failures) = (BTreeMap::new(), Vec::new());
+            let (mut contents, mut failures) = (BTreeMap::new(), Vec::new());
             for fleet in fleets {
                 let answer = match Instant::now() < end {
                     true => {
                         let query = "&content=false";
-                        port.ask(async |it| Told::from(it, fleet, query).await).await
+                        port.ask(async |it| SnapshotContent::from(it, fleet, query).await).await
                     }
                     false => Err(anyhow!("the time was up")),
                 };
-                let answer = answer.map(|told| json!(told)).unwrap_or_else(|error| {
+                let answer = answer.map(|content| json!(content)).unwrap_or_else(|error| {
                     let why = format!("{error:#}");
                     failures.push(error);
                     json!({"error": why})
                 });
-                told.insert(fleet.clone(), answer);
+                contents.insert(fleet.clone(), answer);
             }
             let (failed, all) = (failures.len(), fleets.len());
             let first = failures.into_iter().next();
-            (told, first.map(|why| why.context(format!("{failed} of {all} fleets"))))
+            (contents, first.map(|why| why.context(format!("{failed} of {all} fleets"))))
         })
         .await
 }

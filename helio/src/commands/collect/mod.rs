@@ -7,7 +7,7 @@ mod prose;
 mod scrub;
 
 use crate::output;
-use crate::sources::{SourcesArgs, tell};
+use crate::sources::{SourcesArgs, report_silent};
 use gather::gather;
 use heliograph_store::StoreArgs;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let (bundle, silent) = gather(&sources, args, now).await?;
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         bundle.write(&folder, seconds, &file)?;
-        tell(&silent);
+        report_silent(&silent);
         output::line(&file.display().to_string())?;
         Ok(ExitCode::SUCCESS)
     })

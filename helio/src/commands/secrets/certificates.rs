@@ -23,8 +23,8 @@ pub(super) struct Validity {
     pub(super) until: SystemTime,
 }
 
-/// What signs certificates.
-pub(super) struct Authority {
+/// The CA that signs the certificates of distributors.
+pub(super) struct CertificateAuthority {
     pub(super) subject: String,
     pub(super) validity: Validity,
     pem: String,
@@ -34,18 +34,18 @@ pub(super) struct Authority {
 /// The certificate of distributors, and those whom Envoys trust.
 #[derive(Clone)]
 pub(super) struct ServerCertificate {
-    /// The subject of the authority that signed it.
+    /// The subject of the CA that signed it.
     pub(super) issuer: String,
     pub(super) names: Vec<String>,
     pub(super) validity: Validity,
     pub(super) trusted: Vec<Trusted>,
-    /// Since when the newest authority is among them; `None` for as long as anybody remembers.
+    /// Since when the newest CA is among them; `None` for as long as anybody remembers.
     pub(super) trusted_since: Option<SystemTime>,
     pem: String,
     key: String,
 }
 
-/// An authority that Envoys trust.
+/// A CA that Envoys trust.
 #[derive(Clone)]
 pub(super) struct Trusted {
     pub(super) subject: String,
@@ -70,7 +70,7 @@ impl Validity {
     }
 }
 
-impl Authority {
+impl CertificateAuthority {
     pub(super) fn make(now: SystemTime, life: Duration) -> anyhow::Result<Self> {
         // Each has a name of its own, so that a certificate says which of two it is from.
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -137,7 +137,7 @@ impl Authority {
         })
     }
 
-    /// What Envoys are told of it.
+    /// What Envoys receive of it.
     pub(super) fn trusted(&self) -> Trusted {
         let Self { subject, validity, pem, .. } = self;
         Trusted { subject: subject.clone(), validity: *validity, pem: pem.clone() }

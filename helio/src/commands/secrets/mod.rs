@@ -8,7 +8,7 @@ use crate::commands::store::keys::new_id;
 use crate::output;
 use anyhow::{Context, bail};
 use api::{Found, Secrets};
-use certificates::{Authority, ServerCertificate, shown};
+use certificates::{CertificateAuthority, ServerCertificate, shown};
 use heliograph_shared::duration;
 use heliograph_store::keys::KeyRing;
 use heliograph_translator::KubernetesArgs;
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     authority_life: Duration,
 }
 
-/// The annotation that says since when Envoys have been told of the newest authority.
+/// The annotation that says since when Envoys have received the newest CA.
 const TRUSTED_SINCE: &str = "heliograph.dev/trusted-since";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -144,16 +144,16 @@ async fn password(secrets: &Secrets, name: &str) -> anyhow::Result<()> {
 async fn certificates(
     secrets: &Secrets,
     certificate: &str,
-    authority: &str,
+    ca: &str,
     args: &Args,
 ) -> anyhow::Result<()> {
-    let found_authority = secrets.find(authority).await?;
+    let found_ca = secrets.find(ca).await?;
     let found_certificate = secrets.find(certificate).await?;
     let advice = "delete this Secret, and run this again";
-    let held_authority = match &found_authority {
+    let held_ca = match &found_ca {
         None => None,
         Some(found) => Some(
-            Authority::read(found.text("tls.crt")?, found.text("tls.key")?)
+            CertificateAuthority::read(found.text("tls.crt")?, found.text("tls.key")?)
                 .with_context(|| format!("{found}: {advice} for a new authority"))?,
         ),
     };
@@ -164,20 +164,20 @@ async fn certificates(
                 .with_context(|| format!("{found}: {advice} for a new certificate"))?,
         ),
     };
-    let lives = Lives { certificate: args.certificate_life, authority: args.authority_life };
-    let renewed = renew(held_authority, held, &args.server_name, lives, SystemTime::now())?;
-    // The authority first: a certificate whose authority nobody has could not be renewed.
-    let Renewed { authority: new_authority, certificate: new_certificate, said, until } = renewed;
-    if let Some(new) = new_authority {
+    let lives = Lives { certificate: args.certificate_life, ca: args.authority_life };
+    let renewed = renew(held_ca, held, &args.server_name, lives, SystemTime::now())?;
+    // The CA first: a certificate whose CA is lost could not be renewed.
+    let Renewed { ca: new_ca, certificate: new_certificate, messages, until } = renewed;
+    if let Some(new) = new_ca {
         // Not of the type for TLS: translators watch all Secrets of that type, and nobody needs this one.
-        secrets.put(authority, found_authority, "Opaque", new.data(), []).await?;
+        secrets.put(ca, found_ca, "Opaque", new.data(), []).await?;
     }
     if let Some(new) = new_certificate {
         let data = new.data();
         let annotations = [(TRUSTED_SINCE, new.trusted_since.map(shown))];
         secrets.put(certificate, found_certificate, "kubernetes.io/tls", data, annotations).await?;
     }
-    for line in said {
+    for line in messages {
         output::line(&line)?;
     }
     output::line(&format!("the certificate of the distributors is good until {until}"))?;

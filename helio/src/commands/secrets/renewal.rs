@@ -1,8 +1,8 @@
-use super::certificates::{Authority, ServerCertificate, shown};
+use super::certificates::{CertificateAuthority, ServerCertificate, shown};
 use std::time::{Duration, SystemTime};
 
-/// How long after Envoys were told of an authority it signs, and how long after it signs the one before is forgotten. The way of
-/// an authority to an Envoy is a Secret's to the translator, a ConfigMap's to the Envoy, minutes each. Less than a day, as who looks
+/// How long after Envoys received a CA it signs, and how long after it signs the one before is removed. The way of
+/// a CA to an Envoy is a Secret's to the translator, a ConfigMap's to the Envoy, minutes each. Less than a day, as who looks
 /// once a day may come a little sooner than the day before, and would have to wait for another.
 const NOTICE: Duration = Duration::from_secs(23 * 3600);
 
@@ -15,14 +15,14 @@ const NEXT_LOOK: Duration = Duration::from_secs(25 * 3600);
 #[derive(Clone, Copy)]
 pub(super) struct Lives {
     pub(super) certificate: Duration,
-    pub(super) authority: Duration,
+    pub(super) ca: Duration,
 }
 
-/// What is to be written, if anything, and what to say of it.
+/// What to write, if anything, and the messages to print.
 pub(super) struct Renewed {
-    pub(super) authority: Option<Authority>,
+    pub(super) ca: Option<CertificateAuthority>,
     pub(super) certificate: Option<ServerCertificate>,
-    pub(super) said: Vec<String>,
+    pub(super) messages: Vec<String>,
     /// How long the certificate is good.
     pub(super) until: String,
 }
@@ -30,46 +30,46 @@ pub(super) struct Renewed {
 /// What follows from what there is and the time. Each is a reason, for people.
 #[derive(Debug, PartialEq, Eq)]
 struct Decision {
-    new_authority: Option<&'static str>,
+    new_ca: Option<&'static str>,
     new_certificate: Option<&'static str>,
-    /// Only the newest authority is to be trusted from now on.
+    /// Only the newest CA is to be trusted from now on.
     forgets: bool,
 }
 
-/// Nobody is ever shown a certificate of an authority that it has not been told of [`NOTICE`] before: a new authority is told first,
-/// then it signs, then the one before is forgotten. Only a certificate that would end sooner is signed at once.
+/// No client is shown a certificate of a CA that it has not received [`NOTICE`] before: a new CA is distributed first,
+/// then it signs, then the one before is removed. Only a certificate that would end sooner is signed at once.
 pub(super) fn renew(
-    held_authority: Option<Authority>,
+    held_ca: Option<CertificateAuthority>,
     held: Option<ServerCertificate>,
     names: &[String],
     lives: Lives,
     now: SystemTime,
 ) -> anyhow::Result<Renewed> {
-    let decision = decide(held_authority.as_ref(), held.as_ref(), names, now);
-    let mut said = Vec::new();
-    let (authority, is_new) = match (held_authority, decision.new_authority) {
-        (Some(authority), None) => (authority, false),
+    let decision = decide(held_ca.as_ref(), held.as_ref(), names, now);
+    let mut messages = Vec::new();
+    let (ca, is_new) = match (held_ca, decision.new_ca) {
+        (Some(ca), None) => (ca, false),
         (_, reason) => {
-            said.push(format!("a new authority: {}", reason.unwrap_or("there is none")));
-            (Authority::make(now, lives.authority)?, true)
+            messages.push(format!("a new authority: {}", reason.unwrap_or("there is none")));
+            (CertificateAuthority::make(now, lives.ca)?, true)
         }
     };
     let mut next = match (&held, decision.new_certificate) {
         (Some(held), None) => held.clone(),
         (_, reason) => {
-            said.push(format!("a new certificate: {}", reason.unwrap_or("there is none")));
-            authority.sign(names, now, lives.certificate)?
+            messages.push(format!("a new certificate: {}", reason.unwrap_or("there is none")));
+            ca.sign(names, now, lives.certificate)?
         }
     };
     let before = held.as_ref().map(|held| held.trusted.clone()).unwrap_or_default();
-    let was_trusted = before.iter().any(|trusted| trusted.subject == authority.subject);
+    let was_trusted = before.iter().any(|trusted| trusted.subject == ca.subject);
     let mut others = before.clone();
     others.retain(|other| {
-        other.subject != authority.subject && other.validity.until > now && !decision.forgets
+        other.subject != ca.subject && other.validity.until > now && !decision.forgets
     });
-    for gone in before.iter().filter(|gone| gone.subject != authority.subject) {
+    for gone in before.iter().filter(|gone| gone.subject != ca.subject) {
         if !others.iter().any(|other| other.subject == gone.subject) {
-            said.push(format!("{} is trusted no more", gone.subject));
+            messages.push(format!("{} is trusted no more", gone.subject));
         }
     }
     next.trusted_since = match &held {
@@ -77,35 +77,33 @@ pub(super) fn renew(
         // Whoever comes to a new installation finds it there.
         None => None,
         Some(_) => {
-            said.push(format!("Envoys are told to trust {}", authority.subject));
+            messages.push(format!("Envoys are told to trust {}", ca.subject));
             Some(now)
         }
     };
-    next.trusted = vec![authority.trusted()];
+    next.trusted = vec![ca.trusted()];
     next.trusted.extend(others);
     let until = shown(next.validity.until);
-    // A line is said for each thing that differs.
-    let certificate = (!said.is_empty()).then_some(next);
-    Ok(Renewed { authority: is_new.then_some(authority), certificate, said, until })
+    // There is a message for each thing that differs.
+    let certificate = (!messages.is_empty()).then_some(next);
+    Ok(Renewed { ca: is_new.then_some(ca), certificate, messages, until })
 }
 
 fn decide(
-    authority: Option<&Authority>,
+    ca: Option<&CertificateAuthority>,
     held: Option<&ServerCertificate>,
     names: &[String],
     now: SystemTime,
 ) -> Decision {
-    let new_authority = match authority {
+    let new_ca = match ca {
         None => Some("there is none"),
-        Some(authority) if authority.validity.is_due(now) => {
-            Some("two thirds of its life are over")
-        }
+        Some(ca) if ca.validity.is_due(now) => Some("two thirds of its life are over"),
         Some(_) => None,
     };
     let Some(held) = held else {
-        return Decision { new_authority, new_certificate: Some("there is none"), forgets: false };
+        return Decision { new_ca, new_certificate: Some("there is none"), forgets: false };
     };
-    let signer = authority.filter(|_| new_authority.is_none());
+    let signer = ca.filter(|_| new_ca.is_none());
     let is_known = signer.is_some_and(|signer| {
         held.trusted.iter().any(|trusted| trusted.subject == signer.subject)
             && held.trusted_since.is_none_or(|since| now >= since + NOTICE)
@@ -124,7 +122,7 @@ fn decide(
     let new_certificate = reason.filter(|_| is_known || is_ending);
     let is_settled = now >= held.validity.from + NOTICE;
     Decision {
-        new_authority,
+        new_ca,
         new_certificate,
         forgets: is_of_signer && new_certificate.is_none() && is_settled,
     }
@@ -145,7 +143,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     const LIVES: Lives = Lives {
         certificate: Duration::from_secs(9 * 24 * 3600),
-        authority: Duration::from_secs(30 * 24 * 3600),
+        ca: Duration::from_secs(30 * 24 * 3600),
     };
     const NAME: &str = "heliograph-distributor.heliograph-system.svc";
 
@@ -155,7 +153,7 @@ mod tests {
     /// The two Secrets, as text.
     #[derive(Clone, Default)]
     struct Kept {
-        authority: Option<[Entry; 2]>,
+        ca: Option<[Entry; 2]>,
         certificate: Option<([Entry; 3], Option<String>)>,
     }
 
@@ -175,23 +173,22 @@ mod tests {
             })
         }
 
-        /// What is there after a run, and what was said.
+        /// What is there after a run, and its messages.
         fn run(&self, names: &[String], now: SystemTime) -> (Self, Vec<String>) {
-            let authority = self.authority.as_ref();
-            let authority =
-                authority.map(|[(_, pem), (_, key)]| Authority::read(pem, key).unwrap());
-            let renewed = renew(authority, self.certificate(), names, LIVES, now).unwrap();
+            let ca = self.ca.as_ref();
+            let ca = ca.map(|[(_, pem), (_, key)]| CertificateAuthority::read(pem, key).unwrap());
+            let renewed = renew(ca, self.certificate(), names, LIVES, now).unwrap();
             let mut next = self.clone();
-            if let Some(authority) = renewed.authority {
-                next.authority = Some(authority.data());
+            if let Some(ca) = renewed.ca {
+                next.ca = Some(ca.data());
             }
             if let Some(new) = renewed.certificate {
                 next.certificate = Some((new.data(), new.trusted_since.map(shown)));
             }
-            (next, renewed.said)
+            (next, renewed.messages)
         }
 
-        /// Whether an Envoy that was told this takes the certificate of `shown`.
+        /// Whether an Envoy that has received this accepts the certificate of `shown`.
         fn takes(&self, shown: &Self, now: SystemTime) -> bool {
             self.takes_as(shown, NAME, now)
         }
@@ -201,8 +198,8 @@ mod tests {
             let ([_, _, (_, trusted)], _) = self.certificate.as_ref().unwrap();
             let ([(_, pem), ..], _) = shown.certificate.as_ref().unwrap();
             let mut roots = RootCertStore::empty();
-            for authority in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
-                roots.add(authority.unwrap()).unwrap();
+            for ca in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
+                roots.add(ca.unwrap()).unwrap();
             }
             let provider = Arc::new(ring::default_provider());
             let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
@@ -251,22 +248,25 @@ mod tests {
 
     #[test]
     fn what_is_good_stays() {
-        let (made, said) = Kept::default().run(&names(), day(0));
-        assert_eq!(said, ["a new authority: there is none", "a new certificate: there is none"]);
-        let (after, said) = made.run(&names(), day(3));
-        assert_eq!(said, [""; 0]);
+        let (made, messages) = Kept::default().run(&names(), day(0));
+        assert_eq!(
+            messages,
+            ["a new authority: there is none", "a new certificate: there is none"]
+        );
+        let (after, messages) = made.run(&names(), day(3));
+        assert_eq!(messages, [""; 0]);
         assert_eq!(after.certificate.unwrap().0, made.certificate.unwrap().0);
     }
 
-    /// How an operator replaces an authority: by deleting it.
+    /// How an operator replaces a CA: by deleting it.
     #[test]
     fn a_deleted_authority_is_replaced_in_three_steps() {
         let mut kept = Kept::default().run(&names(), day(0)).0;
-        kept.authority = None;
-        let mut said = Vec::new();
+        kept.ca = None;
+        let mut messages = Vec::new();
         for number in 1..4 {
             let (after, lines) = kept.run(&names(), day(number));
-            said.push(
+            messages.push(
                 lines
                     .iter()
                     .map(|line| line.split(": ").next().unwrap().to_owned())
@@ -274,13 +274,16 @@ mod tests {
             );
             kept = after;
         }
-        assert_eq!(said[0].len(), 2, "{said:?}");
+        assert_eq!(messages[0].len(), 2, "{messages:?}");
         assert!(
-            said[0][0] == "a new authority" && said[0][1].starts_with("Envoys are told"),
-            "{said:?}"
+            messages[0][0] == "a new authority" && messages[0][1].starts_with("Envoys are told"),
+            "{messages:?}"
         );
-        assert_eq!(said[1], ["a new certificate"]);
-        assert!(said[2].len() == 1 && said[2][0].ends_with("is trusted no more"), "{said:?}");
+        assert_eq!(messages[1], ["a new certificate"]);
+        assert!(
+            messages[2].len() == 1 && messages[2][0].ends_with("is trusted no more"),
+            "{messages:?}"
+        );
     }
 
     /// No run of a CronJob begins at the same moment as that of the day before.
@@ -288,14 +291,14 @@ mod tests {
     fn a_step_takes_a_day_also_when_the_next_run_is_early() {
         let early = |number: u32| day(number) - Duration::from_secs(60) * number;
         let mut kept = Kept::default().run(&names(), day(0)).0;
-        kept.authority = None;
-        let mut said = Vec::new();
+        kept.ca = None;
+        let mut messages = Vec::new();
         for number in 1..4 {
             let (after, lines) = kept.run(&names(), early(number));
-            said.push(lines.len());
+            messages.push(lines.len());
             kept = after;
         }
-        assert_eq!(said, [2, 1, 1], "told, signed, forgotten");
+        assert_eq!(messages, [2, 1, 1], "told, signed, forgotten");
     }
 
     #[test]
@@ -314,8 +317,8 @@ mod tests {
     fn other_names_are_signed_for_at_once() {
         let made = Kept::default().run(&names(), day(0)).0;
         let more = [NAME.to_owned(), "xds.example.org".to_owned()];
-        let (after, said) = made.run(&more, day(1));
-        assert_eq!(said, ["a new certificate: it is for other names"]);
+        let (after, messages) = made.run(&more, day(1));
+        assert_eq!(messages, ["a new certificate: it is for other names"]);
         assert_eq!(after.certificate().unwrap().names, more);
         assert!(made.takes(&after, day(1)));
     }
@@ -324,20 +327,20 @@ mod tests {
     #[test]
     fn what_has_ended_is_replaced_at_once() {
         let made = Kept::default().run(&names(), day(0)).0;
-        let (after, said) = made.run(&names(), day(100));
-        assert_eq!(said.len(), 4, "{said:?}");
+        let (after, messages) = made.run(&names(), day(100));
+        assert_eq!(messages.len(), 4, "{messages:?}");
         assert!(after.takes(&after, day(100)));
     }
 
     #[test]
     fn an_authority_that_was_not_made_here_is_refused() {
-        let made = Authority::make(day(0), DAY).unwrap().data();
-        let other = Authority::make(day(0), DAY).unwrap().data();
-        assert!(Authority::read(&made[0].1, &made[1].1).is_ok());
+        let made = CertificateAuthority::make(day(0), DAY).unwrap().data();
+        let other = CertificateAuthority::make(day(0), DAY).unwrap().data();
+        assert!(CertificateAuthority::read(&made[0].1, &made[1].1).is_ok());
         for (certificate, key) in
             [(&made[0].1, &other[1].1), (&made[0].1, &made[0].1), (&made[1].1, &made[1].1)]
         {
-            let refused = Authority::read(certificate, key).err().unwrap().to_string();
+            let refused = CertificateAuthority::read(certificate, key).err().unwrap().to_string();
             assert!(!refused.contains("BEGIN"), "{refused}");
         }
     }

@@ -48,7 +48,7 @@ struct Operator {
 }
 
 /// A translator obeys within seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn rollback(
     store: &OperatorStore,
@@ -58,7 +58,7 @@ pub(super) async fn rollback(
     let history = history(store, fleet).await?;
     let record = find(&history, &args.head)?;
     let head = record.head;
-    output::note(&format!(
+    output::message(&format!(
         "{fleet} goes back to {head} of {}, {}. Its endpoints stay as they are now, and what its objects say from now on \
          waits until `helio snapshot release {fleet}`.",
         shown_time(record.time),
@@ -66,11 +66,11 @@ pub(super) async fn rollback(
     ));
     if let Some(newest) = history.first() {
         for line in differences(store, newest.clone(), record.clone(), Section::lasts).await? {
-            output::note(&format!("  {line}"));
+            output::message(&format!("  {line}"));
         }
     }
     if !args.yes && !output::confirm("Go back?")? {
-        output::note("nothing was changed");
+        output::message("nothing was changed");
         return Ok(ExitCode::FAILURE);
     }
     let number = give(store, fleet, Some(record), &args.operator, &args.reason).await?;
@@ -119,7 +119,7 @@ async fn obeyed(
     what: &str,
 ) -> anyhow::Result<ExitCode> {
     let mut watch = store.reader.watch();
-    let published = timeout(PATIENCE, async {
+    let published = timeout(PUBLISH_TIMEOUT, async {
         loop {
             match watch.next().await {
                 Notice::Fleet(record) if record.fleet == *fleet && record.pin.number >= number => {
@@ -136,7 +136,7 @@ async fn obeyed(
         }
         Err(_) => bail!(
             "the order is in the store, and no translator has obeyed it within {} s: is one running?",
-            PATIENCE.as_secs()
+            PUBLISH_TIMEOUT.as_secs()
         ),
     }
 }

@@ -58,7 +58,7 @@ pub(super) async fn run(store: &OperatorStore, args: &Args) -> anyhow::Result<Ex
     let record = args.record(store).await?;
     let Loaded { snapshot, unopened } = store.reader.load(record.clone(), None).await?;
     if !unopened.is_empty() {
-        output::note(&format!(
+        output::message(&format!(
             "{} secrets are missing, because this key ring has not the key they are sealed with",
             unopened.len()
         ));

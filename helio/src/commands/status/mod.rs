@@ -8,7 +8,7 @@ pub(super) use store::ask as ask_store;
 pub(super) use summary::{Reply, Status};
 
 use crate::output::{self, Format};
-use crate::sources::{Silent, SourcesArgs, tell};
+use crate::sources::{Silent, SourcesArgs, report_silent};
 use heliograph_store::StoreArgs;
 use std::process::ExitCode;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Some(format) => format.render(&status)?,
             None => status.tables(output::colour()),
         })?;
-        tell(&status.silent);
+        report_silent(&status.silent);
         Ok(if status.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

@@ -12,7 +12,7 @@ pub(super) const STALE: f64 = 10.0;
 const BUDGETS: [&str; 5] =
     ["identity", "namespace", "identity_memory", "namespace_memory", "replica_memory"];
 
-/// Of one fleet, no more rejections are told in words.
+/// Of one fleet, no more rejections are listed.
 const REJECTIONS: usize = 3;
 
 /// What is wrong, in one line each: first with those that write, then with those that serve, then fleet by fleet.
@@ -89,13 +89,13 @@ fn of_translator(translator: &Translator) -> Vec<String> {
     if *left_out > 0 {
         problems.push(format!(
             "{name} leaves out something of {left_out} objects, because more proxies reject it than accept it: {}",
-            told_by("LeftOut")
+            reported_by("LeftOut")
         ));
     }
     if *over_budget > 0 {
         problems.push(format!(
             "{name} refuses {over_budget} routes that do not fit into a budget: {}",
-            told_by("TooLarge or, for an expression, UnsupportedValue")
+            reported_by("TooLarge or, for an expression, UnsupportedValue")
         ));
     }
     if *withheld > 0 {
@@ -114,7 +114,7 @@ fn of_translator(translator: &Translator) -> Vec<String> {
 }
 
 /// Which objects are meant.
-fn told_by(reason: &str) -> String {
+fn reported_by(reason: &str) -> String {
     format!(
         "their status has the reason {reason}, and `/status?format=text` of its admin port has all"
     )
@@ -217,9 +217,9 @@ fn held(fleet: &str, head: &str, since: &str, by: &str, reason: &str) -> String 
 fn of_store(store: &StoreFacts, status: &Status) -> Vec<String> {
     let mut problems = Vec::new();
     // What the leading translator obeys, it says itself.
-    let is_told =
+    let is_reported =
         |pin: &&Pin| status.fleets.iter().any(|it| it.name == pin.fleet && it.pinned.is_some());
-    for pin in store.pins.iter().filter(|pin| !is_told(pin)) {
+    for pin in store.pins.iter().filter(|pin| !is_reported(pin)) {
         let Pin { fleet, head, since, by, reason } = pin;
         problems.push(held(fleet, head, since, by, reason));
     }

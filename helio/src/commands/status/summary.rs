@@ -315,16 +315,16 @@ impl Distributor {
 /// Every fleet that somebody knows.
 fn fleets(given: &[(String, Reply)], store: Option<&StoreFacts>) -> Vec<Fleet> {
     let mut fleets: BTreeMap<&str, Fleet> = BTreeMap::new();
-    let mut hear = |name, head: Option<Head>| {
+    let mut add = |name, head: Option<Head>| {
         let fleet = fleets.entry(name).or_insert_with(|| Fleet::new(name));
         fleet.head = fleet.head.max(head);
     };
     for (_, reply) in given {
-        reply.fleets.iter().flatten().for_each(|(name, fleet)| hear(name, fleet.head));
+        reply.fleets.iter().flatten().for_each(|(name, fleet)| add(name, fleet.head));
         let acks = reply.acks.iter().flat_map(|acks| &acks.fleets);
-        acks.for_each(|(name, fleet)| hear(name, fleet.head));
+        acks.for_each(|(name, fleet)| add(name, fleet.head));
     }
-    store.iter().flat_map(|it| &it.heads).for_each(|(name, head)| hear(name, Some(*head)));
+    store.iter().flat_map(|it| &it.heads).for_each(|(name, head)| add(name, Some(*head)));
     for (name, acked) in given.iter().flat_map(|(_, reply)| &reply.acks).flat_map(|it| &it.fleets) {
         if let (Some(fleet), Some(pin)) = (fleets.get_mut(&**name), &acked.pinned) {
             fleet.pinned = Some(pin.clone());

@@ -22,7 +22,7 @@ async fn adopt(args: &Args) -> anyhow::Result<ExitCode> {
     let history = args.store.open_for_operator(&Registry::new())?.history;
     let from = history.term().await?;
     let fleets = history.inspect(Vec::new()).await?.heads.len();
-    output::note(&format!(
+    output::message(&format!(
         "The store is in epoch {}, and its newest translator has the fence {}. This begins a new epoch:\n\
          - a translator that runs now is stopped by its next write, and has to be started again;\n\
          - after that any translator may write, however low its fence;\n\
@@ -31,7 +31,7 @@ async fn adopt(args: &Args) -> anyhow::Result<ExitCode> {
         from.epoch, from.fence
     ));
     if !args.yes && !output::confirm("Begin a new epoch?")? {
-        output::note("nothing was changed");
+        output::message("nothing was changed");
         return Ok(ExitCode::FAILURE);
     }
     let to = history.adopt(from).await?;

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let id = new_id(ring.ids());
             let text = KeyRing::rotate(&before, &id).with_context(|| shown(file))?;
             replace(file, &text)?;
-            output::note(&format!(
+            output::message(&format!(
                 "{id} seals from now on. Give {} to every program; translators seal again what older keys sealed, and say \
                  so; then `helio store keys forget` can take out the older ones",
                 shown(file)
@@ -70,7 +70,7 @@ fn new(file: &Path) -> anyhow::Result<()> {
         );
     }
     replace(file, &KeyRing::generate(&new_id(iter::empty()))?)?;
-    output::note(&format!(
+    output::message(&format!(
         "Give {} to every translator and distributor with --store-keys. Who has it and can reach Redis can read all \
          secrets there; if it is lost, the store is published anew with another",
         shown(file)

@@ -26,6 +26,6 @@ mod signer;
 mod text;
 
 pub use file::{KeyError, KeyFile};
-pub use ring::{KeyRing, OpenError, SealContext, SealError, Sealed};
+pub use ring::{KeyRing, SealContext, SealError, Sealed, UnsealError};
 pub(crate) use signer::Signer;
 pub use text::RingError;

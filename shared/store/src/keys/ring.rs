@@ -42,7 +42,7 @@ pub enum SealError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
+pub enum UnsealError {
     #[error(
         "sealed with the key {id:?}, which this key ring does not have: give this program the ring of the translator"
     )]
@@ -150,11 +150,11 @@ impl KeyRing {
         &self,
         seal_context: &SealContext<'_>,
         sealed: &Sealed,
-    ) -> Result<Bytes, OpenError> {
+    ) -> Result<Bytes, UnsealError> {
         let id = &sealed.key_id;
         let key = self.0.seal.iter().find(|key| key.id == *id).ok_or_else(|| {
             // Whoever wrote it may have made up the id; only one that could be real is worth showing.
-            if is_id(id) { OpenError::UnknownKey { id: id.clone() } } else { OpenError::Forged }
+            if is_id(id) { UnsealError::UnknownKey { id: id.clone() } } else { UnsealError::Forged }
         })?;
         let plaintext = key
             .cipher()
@@ -163,10 +163,10 @@ impl KeyRing {
                 Payload { msg: &sealed.ciphertext, aad: &seal_context.encode() },
             )
             .map(Zeroizing::new)
-            .map_err(|_| OpenError::Forged)?;
+            .map_err(|_| UnsealError::Forged)?;
         // The cipher alone would let the owner of two keys make bytes that both of them open.
         if self.hash(seal_context.kind, seal_context.name, &plaintext) != *seal_context.hash {
-            return Err(OpenError::Forged);
+            return Err(UnsealError::Forged);
         }
         Ok(Bytes::from_owner(plaintext))
     }
@@ -302,19 +302,19 @@ mod tests {
             let mut ciphertext = sealed.ciphertext.to_vec();
             flip(&mut ciphertext);
             let forged = Sealed { ciphertext: ciphertext.into(), ..sealed.clone() };
-            prop_assert_eq!(ring.open(&seal_context(&hash), &forged), Err(OpenError::Forged));
+            prop_assert_eq!(ring.open(&seal_context(&hash), &forged), Err(UnsealError::Forged));
 
             let mut forged = sealed.clone();
             flip(&mut forged.nonce);
-            prop_assert_eq!(ring.open(&seal_context(&hash), &forged), Err(OpenError::Forged));
+            prop_assert_eq!(ring.open(&seal_context(&hash), &forged), Err(UnsealError::Forged));
 
             let mut other = hash;
             flip(&mut other);
-            prop_assert_eq!(ring.open(&seal_context(&other), &sealed), Err(OpenError::Forged));
+            prop_assert_eq!(ring.open(&seal_context(&other), &sealed), Err(UnsealError::Forged));
 
             let cut = at.index(sealed.ciphertext.len());
             let cut = Sealed { ciphertext: sealed.ciphertext.slice(..cut), ..sealed.clone() };
-            prop_assert_eq!(ring.open(&seal_context(&hash), &cut), Err(OpenError::Forged));
+            prop_assert_eq!(ring.open(&seal_context(&hash), &cut), Err(UnsealError::Forged));
         }
 
         #[test]
@@ -359,8 +359,8 @@ mod tests {
             let ring = ring(1, &[("a", 2)]);
             let sealed = Sealed { key_id, nonce, ciphertext: ciphertext.into() };
             match ring.open(&seal_context(&[0; 32]), &sealed) {
-                Err(OpenError::UnknownKey { id }) => prop_assert!(is_id(&id)),
-                outcome => prop_assert_eq!(outcome, Err(OpenError::Forged)),
+                Err(UnsealError::UnknownKey { id }) => prop_assert!(is_id(&id)),
+                outcome => prop_assert_eq!(outcome, Err(UnsealError::Forged)),
             }
         }
     }
@@ -379,7 +379,7 @@ mod tests {
             SealContext { kind: "secretshop", name: "/tls", ..seal_context(&hash) },
         ];
         for other in elsewhere {
-            assert_eq!(ring.open(&other, &sealed), Err(OpenError::Forged), "{other:?}");
+            assert_eq!(ring.open(&other, &sealed), Err(UnsealError::Forged), "{other:?}");
         }
     }
 
@@ -401,10 +401,10 @@ mod tests {
         let hash = ours.sealed_hash(KIND, NAME, b"pem");
         let sealed = ours.seal(&seal_context(&hash), b"pem").unwrap();
         for (other, error) in [
-            (ring(1, &[("a", 7)]), OpenError::Forged),
-            (ring(8, &[("a", 2)]), OpenError::Forged),
-            (ring(1, &[("b", 2)]), OpenError::UnknownKey { id: "a".to_owned() }),
-            (ring(1, &[]), OpenError::UnknownKey { id: "a".to_owned() }),
+            (ring(1, &[("a", 7)]), UnsealError::Forged),
+            (ring(8, &[("a", 2)]), UnsealError::Forged),
+            (ring(1, &[("b", 2)]), UnsealError::UnknownKey { id: "a".to_owned() }),
+            (ring(1, &[]), UnsealError::UnknownKey { id: "a".to_owned() }),
         ] {
             assert_eq!(other.open(&seal_context(&hash), &sealed), Err(error));
         }

@@ -213,7 +213,7 @@ fn random() -> Result<Key, RingError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{OpenError, SealContext};
+    use crate::keys::{SealContext, UnsealError};
     use proptest::prelude::*;
 
     const ROOT: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
@@ -271,7 +271,7 @@ mod tests {
         let new = parse(&both).seal(&seal_context, b"pem").unwrap();
         assert_eq!(new.key_id, "b");
         assert_eq!(parse(&last).open(&seal_context, &new).unwrap(), "pem");
-        let forgotten = OpenError::UnknownKey { id: "a".to_owned() };
+        let forgotten = UnsealError::UnknownKey { id: "a".to_owned() };
         assert_eq!(parse(&last).open(&seal_context, &old), Err(forgotten));
     }
 

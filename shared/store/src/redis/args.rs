@@ -35,7 +35,7 @@ pub struct StoreArgs {
 
 /// Why there is no store. Redis being away is no reason.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     #[error(transparent)]
     Settings(#[from] SettingsError),
     #[error(
@@ -54,16 +54,19 @@ pub enum OpenError {
 
 impl StoreArgs {
     /// Opens the store in all its roles. This waits for nothing: a Redis that is away is found when it is there.
-    pub fn open(&self, registry: &Registry) -> Result<RedisStore, OpenError> {
+    pub fn open(&self, registry: &Registry) -> Result<RedisStore, StoreOpenError> {
         let (link, keys, options) = self.parts()?;
         RedisStore::new(link, keys, options, registry)
     }
 
-    pub fn open_for_translator(&self, registry: &Registry) -> Result<TranslatorStore, OpenError> {
+    pub fn open_for_translator(
+        &self,
+        registry: &Registry,
+    ) -> Result<TranslatorStore, StoreOpenError> {
         Ok(TranslatorStore::new(Arc::new(self.open(registry)?)))
     }
 
-    pub fn open_for_operator(&self, registry: &Registry) -> Result<OperatorStore, OpenError> {
+    pub fn open_for_operator(&self, registry: &Registry) -> Result<OperatorStore, StoreOpenError> {
         Ok(OperatorStore::new(Arc::new(self.open(registry)?)))
     }
 
@@ -72,7 +75,7 @@ impl StoreArgs {
         &self,
         cache: &SnapshotCacheArgs,
         registry: &Registry,
-    ) -> Result<(DistributorStore, SnapshotCache), OpenError> {
+    ) -> Result<(DistributorStore, SnapshotCache), StoreOpenError> {
         let (link, keys, options) = self.parts()?;
         let store = match cache.options() {
             Some(cache) => RedisStore::with_cache(link, keys, options, &cache, registry)?,
@@ -82,9 +85,9 @@ impl StoreArgs {
         Ok((DistributorStore::new(Arc::new(store)), cache))
     }
 
-    fn parts(&self) -> Result<(Link, KeyFile, RedisOptions), OpenError> {
+    fn parts(&self) -> Result<(Link, KeyFile, RedisOptions), StoreOpenError> {
         let settings = RedisSettings::from_args(&self.redis)?;
-        let keys = KeyFile::open(self.store_keys.as_ref().ok_or(OpenError::NoKeys)?)?;
+        let keys = KeyFile::open(self.store_keys.as_ref().ok_or(StoreOpenError::NoKeys)?)?;
         let options = RedisOptions {
             prefix: self.store_prefix.clone(),
             history: usize::from(self.store_history),

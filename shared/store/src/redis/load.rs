@@ -3,7 +3,7 @@ use super::cache::{Cache, Objects};
 use super::metrics::Operation;
 use super::write::seal_context;
 use crate::codec::{self, Body, CodecError};
-use crate::keys::OpenError;
+use crate::keys::UnsealError;
 use crate::{Loaded, Record, StoreError};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -237,7 +237,7 @@ impl Shared {
                     .open(&seal_context(source.fleet, section, name, &address), &sealed)
                 {
                     Ok(body) => Ok(Opened::Confidential(body)),
-                    Err(OpenError::UnknownKey { .. }) => Ok(Opened::WithoutKey),
+                    Err(UnsealError::UnknownKey { .. }) => Ok(Opened::WithoutKey),
                     Err(error) => Err(source.damaged(address, &error)),
                 }
             }

@@ -23,7 +23,7 @@ mod sweep;
 mod watch;
 mod write;
 
-pub use args::{OpenError, StoreArgs};
+pub use args::{StoreArgs, StoreOpenError};
 pub use garbage::RetentionLimits;
 pub use names::InvalidPrefix;
 
@@ -121,7 +121,7 @@ impl RedisStore {
         keys: KeyFile,
         options: RedisOptions,
         registry: &Registry,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, StoreOpenError> {
         Self::open(link, keys, options, None, registry)
     }
 
@@ -133,7 +133,7 @@ impl RedisStore {
         options: RedisOptions,
         cache: &CacheOptions,
         registry: &Registry,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, StoreOpenError> {
         let cache = Cache::open(cache, registry)?;
         Self::open(link, keys, options, Some(cache), registry)
     }
@@ -149,7 +149,7 @@ impl RedisStore {
         options: RedisOptions,
         cache: Option<Cache>,
         registry: &Registry,
-    ) -> Result<Self, OpenError> {
+    ) -> Result<Self, StoreOpenError> {
         let names = Names::new(&options.prefix)?;
         let metrics = Metrics::register(registry)?;
         metrics.sealing_keys(keys.current().ids().count());

@@ -87,7 +87,7 @@ async fn tls_and_users_together() {
     let args = StoreArgs {
         redis: RedisArgs {
             store: Some(server.tls_url().parse().unwrap()),
-            store_ca: Some(certificates.authority()),
+            store_ca: Some(certificates.ca()),
             store_cert: Some(cert),
             store_key: Some(key),
             store_username_file: Some(user),
@@ -106,7 +106,7 @@ async fn tls_and_users_together() {
     until("the right password is used", async || program.claim(Some(1)).await.is_ok()).await;
 
     let mut trusting = args.clone();
-    trusting.redis.store_ca = Some(strangers.authority());
+    trusting.redis.store_ca = Some(strangers.ca());
     let misled = trusting.open(&Registry::new()).unwrap();
     let line = unavailable(misled.term().await);
     assert!(line.contains("check --store-ca"), "{line}");

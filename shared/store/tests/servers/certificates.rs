@@ -3,7 +3,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// An authority of its own, and what it signed, as files.
+/// A CA of its own, and what it signed, as files.
 pub(crate) struct Certificates {
     directory: TempDir,
 }
@@ -12,18 +12,18 @@ impl Certificates {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let key = KeyPair::generate().unwrap();
-        let mut authority = named("authority", Vec::new());
-        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = authority.self_signed(&key).unwrap();
+        let mut ca = named("authority", Vec::new());
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = ca.self_signed(&key).unwrap();
         fs::write(directory.path().join("ca.pem"), certificate.pem()).unwrap();
-        let issuer = Issuer::new(authority, key);
+        let issuer = Issuer::new(ca, key);
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         sign(directory.path(), "server", names, &issuer);
         sign(directory.path(), "client", vec!["client".to_owned()], &issuer);
         Self { directory }
     }
 
-    pub(crate) fn authority(&self) -> PathBuf {
+    pub(crate) fn ca(&self) -> PathBuf {
         self.directory.path().join("ca.pem")
     }
 

@@ -45,12 +45,12 @@ impl Server {
     pub(crate) async fn start_tls(certificates: &Certificates, lines: &[&str]) -> Self {
         let port = Port::reserve().unwrap();
         let (certificate, key) = certificates.server();
-        let authority = certificates.authority();
+        let ca = certificates.ca();
         let mut all = vec![
             format!("tls-port {port}"),
             format!("tls-cert-file {}", certificate.display()),
             format!("tls-key-file {}", key.display()),
-            format!("tls-ca-cert-file {}", authority.display()),
+            format!("tls-ca-cert-file {}", ca.display()),
             "tls-auth-clients yes".to_owned(),
         ];
         all.extend(lines.iter().map(|line| (*line).to_owned()));

@@ -21,7 +21,7 @@ use self::directory::{Directory, FileName, ReadError, is_mistake};
 use self::file::{FileError, FleetSummary, Header};
 use self::metrics::Metrics;
 use self::state::CacheState;
-use super::{OpenError, lock};
+use super::{StoreOpenError, lock};
 use crate::Record;
 use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
@@ -86,7 +86,10 @@ struct Inner {
 
 impl Cache {
     /// Blocks, for as long as a directory is listed.
-    pub(super) fn open(options: &CacheOptions, registry: &Registry) -> Result<Self, OpenError> {
+    pub(super) fn open(
+        options: &CacheOptions,
+        registry: &Registry,
+    ) -> Result<Self, StoreOpenError> {
         let metrics = Metrics::register(registry)?;
         let (directory, fault) = Directory::open(&options.path, options.limit)?;
         let mut unread = None;

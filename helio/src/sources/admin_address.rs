@@ -4,55 +4,55 @@ use std::fmt;
 use std::str::FromStr;
 use tokio::net::TcpStream;
 
-/// Where an admin port is.
+/// The address of an admin port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct AdminAddress {
     /// `HOST:PORT`.
-    authority: String,
+    host_and_port: String,
     /// What all paths begin with; mostly nothing.
     prefix: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write http://HOST:PORT: an admin port speaks plain HTTP and asks nobody who they are")]
-pub(super) struct InvalidPlace;
+pub(super) struct InvalidAdminAddress;
 
-impl FromStr for Place {
-    type Err = InvalidPlace;
+impl FromStr for AdminAddress {
+    type Err = InvalidAdminAddress;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let rest = match text.split_once("://") {
             Some(("http", rest)) => rest,
-            Some(_) => return Err(InvalidPlace),
+            Some(_) => return Err(InvalidAdminAddress),
             None => text,
         };
         let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-        let authority: http::uri::Authority = authority.parse().map_err(|_| InvalidPlace)?;
+        let authority: http::uri::Authority = authority.parse().map_err(|_| InvalidAdminAddress)?;
         // A name and a password would be printed with it.
         if authority.host().is_empty() || authority.as_str().contains('@') || prefix.contains('?') {
-            return Err(InvalidPlace);
+            return Err(InvalidAdminAddress);
         }
         let port = authority.port_u16().unwrap_or(80);
         let prefix = prefix.trim_end_matches('/');
         Ok(Self {
-            authority: format!("{}:{port}", authority.host()),
+            host_and_port: format!("{}:{port}", authority.host()),
             prefix: if prefix.is_empty() { String::new() } else { format!("/{prefix}") },
         })
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for AdminAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.authority, self.prefix)
+        write!(f, "{}{}", self.host_and_port, self.prefix)
     }
 }
 
-impl Place {
+impl AdminAddress {
     pub(super) async fn connect(&self) -> anyhow::Result<Connection> {
-        let stream = TcpStream::connect(&self.authority).await.context("cannot connect")?;
+        let stream = TcpStream::connect(&self.host_and_port).await.context("cannot connect")?;
         // A request is one small packet, which must not wait for another.
         let _ = stream.set_nodelay(true);
-        Connection::over(stream, &self.authority, &self.prefix).await
+        Connection::over(stream, &self.host_and_port, &self.prefix).await
     }
 }
 
@@ -69,11 +69,11 @@ mod tests {
             ("http://bastion/helio/one/", "bastion:80/helio/one"),
         ];
         for (text, shown) in cases {
-            assert_eq!(text.parse::<Place>().unwrap().to_string(), shown, "{text}");
+            assert_eq!(text.parse::<AdminAddress>().unwrap().to_string(), shown, "{text}");
         }
         for text in ["", "http://", "https://a:1", "redis://a", "http://me:word@a:1", "http://a?b"]
         {
-            assert_eq!(text.parse::<Place>(), Err(InvalidPlace), "{text}");
+            assert_eq!(text.parse::<AdminAddress>(), Err(InvalidAdminAddress), "{text}");
         }
     }
 }
