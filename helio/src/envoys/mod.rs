@@ -203,7 +203,7 @@ impl Station {
         infra: &mut watch::Receiver<Arc<Infra>>,
         unready: &mut Option<ReadinessToken>,
     ) -> anyhow::Result<std::process::ExitStatus> {
-        let live = envoy.live(LATE, &self.fleet);
+        let live = envoy.live(READY_WARNING_AFTER, &self.fleet);
         tokio::select! {
             ended = envoy.ended() => return Ok(ended?),
             () = live => {}
@@ -255,7 +255,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// An Envoy that ran for so long did not end because of how it was started.
 const LONG_RUN: Duration = Duration::from_secs(60);
-const LATE: Duration = Duration::from_secs(30);
+const READY_WARNING_AFTER: Duration = Duration::from_secs(30);
 /// How long an Envoy may take to open a port of which it has been told.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 

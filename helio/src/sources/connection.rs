@@ -26,10 +26,10 @@ pub(crate) struct Connection {
 type Broken = Shared<BoxFuture<'static, String>>;
 
 /// A page that is longer is none of ours.
-const MOST: usize = 64 << 20;
+const LONGEST_PAGE: usize = 64 << 20;
 const LONGEST_LINE: usize = 1 << 20;
 
-const A_MOMENT: Duration = Duration::from_millis(500);
+const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Connection {
     pub(super) async fn over(
@@ -147,7 +147,7 @@ impl Connection {
         match answer {
             Ok(answer) => Ok((answer.status(), answer.into_body())),
             // Why it ended is said at the same time, and says more.
-            Err(ended) => match timeout(A_MOMENT, broken).await {
+            Err(ended) => match timeout(REASON_TIMEOUT, broken).await {
                 Ok(why) => bail!("{}", why.trim()),
                 Err(_) => Err(ended),
             },
@@ -161,7 +161,7 @@ async fn whole(mut body: Incoming) -> anyhow::Result<String> {
         if let Some(data) = frame?.data_ref() {
             bytes.extend_from_slice(data);
         }
-        if bytes.len() > MOST {
+        if bytes.len() > LONGEST_PAGE {
             bail!("it is too long");
         }
     }

@@ -241,7 +241,9 @@ impl Case<'_> {
         let history = publishes.get(&fleet);
         match (self.response.order, history) {
             (Order::Observed(head), _) => Ok(head),
-            (Order::Nonce(head), None) => Err(Box::new(Violation::Unheard { who, fleet, head })),
+            (Order::Nonce(head), None) => {
+                Err(Box::new(Violation::NeverPublished { who, fleet, head }))
+            }
             (Order::Nonce(head), Some(history)) => match history.position(head) {
                 Some(at) if history.is_live(at) => {
                     violations.extend(self.differences(history, at));
@@ -251,7 +253,7 @@ impl Case<'_> {
                 None if history.is_refused(head) => {
                     Err(Box::new(Violation::Refused { who, fleet, head }))
                 }
-                None => Err(Box::new(Violation::Unheard { who, fleet, head })),
+                None => Err(Box::new(Violation::NeverPublished { who, fleet, head })),
             },
             (Order::PublishLog, None) => Err(Box::new(self.mixed(None))),
             (Order::PublishLog, Some(history)) => self.search(history).map(Some),

@@ -41,13 +41,13 @@ impl Reader {
             violations.push(Violation::WentBack { who, fleet, what, from, to: head });
         }
         let Some(history) = publishes.get(fleet) else {
-            return violations.push(Violation::Unheard { who, fleet: fleet_name, head });
+            return violations.push(Violation::NeverPublished { who, fleet: fleet_name, head });
         };
         violations.extend(match (history.position(head), content) {
             (None, _) if history.is_refused(head) => {
                 Some(Violation::Refused { who, fleet: fleet_name, head })
             }
-            (None, _) => Some(Violation::Unheard { who, fleet: fleet_name, head }),
+            (None, _) => Some(Violation::NeverPublished { who, fleet: fleet_name, head }),
             (Some(at), Some(given)) if history.is_live(at) => {
                 self.compare(fleet, given, history, at)
             }

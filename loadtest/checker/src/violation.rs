@@ -10,7 +10,7 @@ pub enum Violation {
     #[error("{fleet}: {who} went back from {from} to {to} ({what})")]
     WentBack { who: Arc<str>, fleet: FleetName, what: String, from: Head, to: Head },
     #[error("{fleet}: {who} was given {head}, which nobody published")]
-    Unheard { who: Arc<str>, fleet: FleetName, head: Head },
+    NeverPublished { who: Arc<str>, fleet: FleetName, head: Head },
     #[error("{fleet}: {who} was given {head}, which the store had refused")]
     Refused { who: Arc<str>, fleet: FleetName, head: Head },
     #[error(

@@ -14,13 +14,13 @@ pub struct Clients {
 }
 
 /// Shorter, and the kernel's ticks would show.
-const APART: Duration = Duration::from_secs(2);
+const MIN_SPAN: Duration = Duration::from_secs(2);
 
 impl Clients {
     /// How much they used of what they could have, in the busiest moments: 1 is all. None if they were not looked at
     /// for long enough.
     pub fn busiest(&self) -> Option<f64> {
         let cores = self.processes.min(self.cpus).max(1);
-        self.used.busiest(APART).map(|used| used / cores as f64)
+        self.used.busiest(MIN_SPAN).map(|used| used / cores as f64)
     }
 }

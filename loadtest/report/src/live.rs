@@ -33,7 +33,7 @@ pub struct Progress<W> {
 }
 
 /// Between two lines where nobody watches, as in the log of a build.
-const APART: Duration = Duration::from_secs(5);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 pub fn line(live: &Live) -> String {
     let mut parts = vec![
@@ -95,7 +95,7 @@ impl<W: Write> Progress<W> {
             // To the begin of the line, cut off instead of wrapped where the terminal ends, and clear what is left of
             // the line before.
             write!(self.out, "\r\x1b[?7l{line}\x1b[K\x1b[?7h")?;
-        } else if self.last.is_none_or(|last| live.elapsed >= last + APART) {
+        } else if self.last.is_none_or(|last| live.elapsed >= last + LINE_INTERVAL) {
             writeln!(self.out, "{line}")?;
         } else {
             return Ok(());

@@ -42,7 +42,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// A server that used less than this part of a core for so long has nothing left to do.
 const QUIET: f64 = 0.1;
 const QUIET_FOR: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Clients that use more of their core than this are measured too.
 const BUSY: f64 = 0.8;
 const CHANGES: u32 = 3;
@@ -357,7 +357,7 @@ impl Stand {
         let mut busy = begun;
         let mut before = self.sample().await?;
         while busy.elapsed() < QUIET_FOR {
-            self.run.idle(LOOK).await?;
+            self.run.idle(POLL_INTERVAL).await?;
             let now = self.sample().await?;
             let used = now.cpu_us.saturating_sub(before.cpu_us) as f64;
             if used > QUIET * now.at_ms.saturating_sub(before.at_ms) as f64 * 1e3 {

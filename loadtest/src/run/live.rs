@@ -24,7 +24,7 @@ pub(super) struct Scene {
     pub(super) begun: Figures,
 }
 
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Stage {
     pub(super) fn new(shown: bool) -> Self {
@@ -57,7 +57,7 @@ pub(super) async fn follow(
     metrics: Option<Metrics>,
 ) {
     let started = Instant::now();
-    let mut ticks = interval(LOOK);
+    let mut ticks = interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before = (Figures::default(), started);
     loop {

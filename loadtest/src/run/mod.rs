@@ -397,7 +397,7 @@ impl Run {
                     return Err(RunError::NoServer(reason));
                 }
                 // Also without a change: patience with a server that is none ends by the clock.
-                let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, changes.changed()).await;
             }
             Ok(())
         };
@@ -427,7 +427,7 @@ impl Run {
 
 /// For what takes moments once it has begun.
 const STEP: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Drop for Tasks {
     fn drop(&mut self) {

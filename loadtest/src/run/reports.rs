@@ -32,8 +32,8 @@ struct Worker {
 /// Workers report a few of each kind; this is for all of them together.
 const EXAMPLES: usize = 50;
 /// A server that has not said anything to anyone by then, while clients fail, is none.
-const LASTING: Duration = Duration::from_millis(500);
-const PASSING: Duration = Duration::from_secs(10);
+const NO_SERVER_AFTER_LASTING_FAILURE: Duration = Duration::from_millis(500);
+const NO_SERVER_AFTER_PASSING_FAILURE: Duration = Duration::from_secs(10);
 
 impl WorkerReports {
     pub(super) fn new(workers: usize) -> Self {
@@ -144,8 +144,11 @@ impl WorkerReports {
         }
         let lasting = latest.stream_failures.iter().find(|stream_failure| stream_failure.lasting);
         let stream_failure = match lasting {
-            Some(stream_failure) if since >= LASTING => stream_failure,
-            _ => latest.stream_failures.first().filter(|_| since >= PASSING)?,
+            Some(stream_failure) if since >= NO_SERVER_AFTER_LASTING_FAILURE => stream_failure,
+            _ => latest
+                .stream_failures
+                .first()
+                .filter(|_| since >= NO_SERVER_AFTER_PASSING_FAILURE)?,
         };
         // One client stands for all.
         let text =
@@ -211,7 +214,7 @@ mod tests {
         reports.receive(0, stream_failure("client-1: it may pass", false));
         reports.receive(0, stream_failure("client-2: nothing listens", true));
         assert_eq!(reports.no_server(), None, "it is too early to say");
-        let since = Instant::now().checked_sub(LASTING);
+        let since = Instant::now().checked_sub(NO_SERVER_AFTER_LASTING_FAILURE);
         reports.latest().first_stream_failure = since;
         assert_eq!(reports.no_server().as_deref(), Some("nothing listens"));
         let totals = ClientTotals { responses: 1, ..ClientTotals::default() };

@@ -15,7 +15,7 @@ pub struct Scale {
     pub most_opened: Option<u64>,
 }
 
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Endpoints change so often meanwhile: nobody may miss one while it moves.
 const CHANGE: Duration = Duration::from_secs(5);
 
@@ -82,7 +82,7 @@ impl Run {
                 changed = Instant::now();
                 self.change(Changes::one(UpdateKind::Endpoint)).await?;
             }
-            self.idle(LOOK).await?;
+            self.idle(POLL_INTERVAL).await?;
         }
     }
 }

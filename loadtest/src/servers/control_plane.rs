@@ -32,7 +32,7 @@ pub(crate) struct Ours {
 
 /// What a GatewayClass of ours names.
 pub(crate) const CONTROLLER_NAME: &str = "heliograph.dev/gateway-controller";
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl ControlPlane {
     /// Where proxies connect.
@@ -118,7 +118,7 @@ impl Ours {
                 let (name, line) = ("translator".to_owned(), "not ready".to_owned());
                 return Err(ServersError::Late { name, what: "it knows all objects", line });
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(Instant::now())
     }

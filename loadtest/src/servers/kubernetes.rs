@@ -27,7 +27,7 @@ const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// A server answers many at once faster than one after the other.
 const AT_ONCE: usize = 16;
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Kubernetes {
     pub(crate) async fn start(
@@ -74,7 +74,7 @@ impl Kubernetes {
             self.send(Method::PATCH, &apply, "application/apply-patch+yaml", manifest).await?;
             let established = async {
                 while !is_established(&self.get(&at).await?) {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 Ok::<_, ServersError>(())
             };

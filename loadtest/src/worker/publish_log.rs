@@ -286,7 +286,7 @@ fn kind(violation: &Violation) -> &'static str {
     match violation {
         Violation::TwoContents { .. } => "two contents for one head",
         Violation::WentBack { .. } => "went back",
-        Violation::Unheard { .. } => "never published",
+        Violation::NeverPublished { .. } => "never published",
         Violation::Refused { .. } => "refused by the store",
         Violation::NotLive { .. } => "not live",
         Violation::Foreign { .. } => "of another snapshot",

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::timeout;
 
-const LONG: Duration = Duration::from_secs(30);
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn link(url: &str) -> Link {
     Link::new(settings(url))
@@ -57,7 +57,7 @@ async fn until_refused(link: &Link, kind: LinkErrorKind) -> LinkError {
 }
 
 async fn next(listener: &mut Listener) -> ListenerEvent {
-    timeout(LONG, listener.next()).await.expect("nothing is heard")
+    timeout(TEST_TIMEOUT, listener.next()).await.expect("nothing is heard")
 }
 
 async fn until_subscribed(listener: &mut Listener) {
@@ -65,8 +65,8 @@ async fn until_subscribed(listener: &mut Listener) {
 }
 
 /// A hint may be lost, so it is given until it is heard.
-async fn until_heard(listener: &mut Listener, ring: impl AsyncFn()) {
-    let heard = async {
+async fn until_received(listener: &mut Listener, ring: impl AsyncFn()) {
+    let received = async {
         loop {
             ring().await;
             let wait = timeout(Duration::from_millis(100), listener.next()).await;
@@ -75,7 +75,7 @@ async fn until_heard(listener: &mut Listener, ring: impl AsyncFn()) {
             }
         }
     };
-    timeout(LONG, heard).await.expect("nothing is heard");
+    timeout(TEST_TIMEOUT, received).await.expect("nothing is heard");
 }
 
 async fn connections_made(server: &Server) -> u64 {
@@ -376,7 +376,7 @@ async fn a_listener_that_is_not_read_holds_little_and_goes_on() {
     let ring = async || {
         server.query::<u64>(&["PUBLISH", "bell", "flash"]).await.unwrap();
     };
-    until_heard(&mut listener, ring).await;
+    until_received(&mut listener, ring).await;
 }
 
 #[tokio::test]
@@ -399,7 +399,7 @@ async fn sentinels_lead_to_the_new_master() {
     let ring = async || {
         master.query::<u64>(&["PUBLISH", "bell", "flash"]).await.unwrap();
     };
-    until_heard(&mut listener, ring).await;
+    until_received(&mut listener, ring).await;
 }
 
 #[tokio::test]
@@ -435,7 +435,7 @@ async fn a_cluster_goes_on_after_a_failover() {
     let keys: Vec<_> = (0..100).map(|number| format!("key{number}")).collect();
     let written = join_all(keys.iter().map(|key| set(&link, key, "value"))).await;
     assert!(written.iter().all(Result::is_ok), "{written:?}");
-    until_heard(&mut listener, async || ring_shard(&link).await).await;
+    until_received(&mut listener, async || ring_shard(&link).await).await;
 
     let owner = cluster.master_of("key").await.port();
     let other = cluster.nodes.iter().find(|node| node.port() != owner).unwrap();
@@ -446,13 +446,13 @@ async fn a_cluster_goes_on_after_a_failover() {
     for key in &keys {
         until_set(&link, key, "second").await;
     }
-    until_heard(&mut listener, async || ring_shard(&link).await).await;
+    until_received(&mut listener, async || ring_shard(&link).await).await;
 
     cluster.kill_master_of("bell").await;
     for key in &keys {
         until_set(&link, key, "third").await;
     }
-    until_heard(&mut listener, async || ring_shard(&link).await).await;
+    until_received(&mut listener, async || ring_shard(&link).await).await;
 }
 
 async fn ring_shard(link: &Link) {

@@ -34,10 +34,10 @@ struct Recent<K, V> {
     swept: Option<Instant>,
 }
 
-const FEW: usize = 256;
+const MIN_STATES: usize = 256;
 /// Longer than clients are apart that are sent the same.
-const LATELY: Duration = Duration::from_secs(20);
-const MANY: usize = 16 * 1024;
+const STEP_EXPIRY: Duration = Duration::from_secs(20);
+const MAX_STEPS: usize = 16 * 1024;
 
 impl<F: Follower> TransitionCache<F> {
     /// The state of a client that was never connected.
@@ -112,7 +112,7 @@ impl<F> Default for TransitionCache<F> {
     fn default() -> Self {
         let known = Known {
             states: HashMap::new(),
-            enough: FEW,
+            enough: MIN_STATES,
             steps: Recent::default(),
             openings: Recent::default(),
         };
@@ -127,7 +127,7 @@ impl<F> Known<F> {
         }
         if self.states.len() >= self.enough {
             self.states.retain(|_, state| state.strong_count() > 0);
-            self.enough = (self.states.len() * 2).max(FEW);
+            self.enough = (self.states.len() * 2).max(MIN_STATES);
         }
         let state = Arc::new(state);
         self.states.insert(state.digest, Arc::downgrade(&state));
@@ -144,12 +144,12 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
 
     fn insert(&mut self, key: K, value: V, now: Instant) {
         let swept = *self.swept.get_or_insert(now);
-        if now.saturating_duration_since(swept) > LATELY || self.entries.len() >= MANY {
+        if now.saturating_duration_since(swept) > STEP_EXPIRY || self.entries.len() >= MAX_STEPS {
             self.swept = Some(now);
-            self.entries.retain(|_, (_, used)| now.saturating_duration_since(*used) < LATELY);
+            self.entries.retain(|_, (_, used)| now.saturating_duration_since(*used) < STEP_EXPIRY);
         }
         // Nobody sends as many different ones to a state that they would be worth more memory.
-        if self.entries.len() >= MANY {
+        if self.entries.len() >= MAX_STEPS {
             self.entries.clear();
         }
         self.entries.insert(key, (value, now));
@@ -388,7 +388,7 @@ mod tests {
         }
         let known = transitions.known();
         assert!(known.steps.entries.len() < 100, "{} steps", known.steps.entries.len());
-        assert!(known.states.len() < 2 * FEW, "{} places", known.states.len());
+        assert!(known.states.len() < 2 * MIN_STATES, "{} places", known.states.len());
         assert_eq!(first.cache().names(heliograph_snapshot::ResourceType::Cluster).len(), 0);
     }
 

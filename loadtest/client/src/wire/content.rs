@@ -39,7 +39,7 @@ struct Chunks {
 
 /// What one client alone holds of a message that is not complete.
 const CHUNK: usize = 4096;
-const FEW: usize = 1024;
+const MIN_CHUNKS: usize = 1024;
 
 impl Content {
     pub(crate) fn push(&mut self, mut bytes: &[u8], pool: &Pool) {
@@ -100,7 +100,7 @@ impl Pool {
         chunks.by_digest.insert(digest, Arc::downgrade(&new));
         if chunks.by_digest.len() > chunks.enough {
             chunks.by_digest.retain(|_, chunk| chunk.strong_count() > 0);
-            chunks.enough = (chunks.by_digest.len() * 2).max(FEW);
+            chunks.enough = (chunks.by_digest.len() * 2).max(MIN_CHUNKS);
         }
         new
     }

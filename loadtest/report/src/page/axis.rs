@@ -1,4 +1,4 @@
-//! From values to places on paper, and the few values worth a label.
+//! From values to positions on paper, and the few values worth a label.
 
 use crate::units::{bytes, count, micros};
 
@@ -25,7 +25,7 @@ pub(super) enum Kind {
 }
 
 impl Axis {
-    /// One on which all values have a place. Linear ones begin at zero.
+    /// One on which all values have a position. Linear ones begin at zero.
     pub(super) fn over(kind: Kind, values: impl Iterator<Item = f64>) -> Self {
         let finite = values.filter(|value| value.is_finite());
         let (least, most) = finite.fold((f64::INFINITY, 0.0_f64), |(least, most), value| {
@@ -46,14 +46,14 @@ impl Axis {
     }
 
     /// From 0 to 1.
-    pub(super) fn place(&self, value: f64) -> f64 {
-        let place = match self.kind {
+    pub(super) fn position(&self, value: f64) -> f64 {
+        let position = match self.kind {
             Kind::Micros => {
                 (value.max(self.low) / self.low).log10() / (self.high / self.low).log10()
             }
             _ => (value - self.low) / (self.high - self.low),
         };
-        place.clamp(0.0, 1.0)
+        position.clamp(0.0, 1.0)
     }
 
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
@@ -140,10 +140,10 @@ mod tests {
                 assert!((1..=21).contains(&ticks.len()), "{kind:?} {values:?}: {ticks:?}");
                 let ticks = ticks.into_iter().map(|(value, _)| value);
                 for value in ticks.chain(values.iter().copied()).chain([f64::MAX, -1.0]) {
-                    let place = axis.place(value);
+                    let position = axis.position(value);
                     assert!(
-                        (0.0..=1.0).contains(&place),
-                        "{kind:?} {values:?}: {value} at {place}"
+                        (0.0..=1.0).contains(&position),
+                        "{kind:?} {values:?}: {value} at {position}"
                     );
                 }
             }

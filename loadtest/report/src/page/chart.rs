@@ -89,11 +89,11 @@ impl Chart {
     }
 
     fn across(&self, x: f64) -> f64 {
-        LEFT + self.x.place(x) * (WIDTH - LEFT - RIGHT)
+        LEFT + self.x.position(x) * (WIDTH - LEFT - RIGHT)
     }
 
     fn down(&self, y: f64) -> f64 {
-        HEIGHT - BOTTOM - self.y.place(y) * (HEIGHT - TOP - BOTTOM)
+        HEIGHT - BOTTOM - self.y.position(y) * (HEIGHT - TOP - BOTTOM)
     }
 }
 

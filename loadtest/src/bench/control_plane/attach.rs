@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// When nothing more is written for so long, nothing more will be.
-const LAST: Duration = Duration::from_secs(5);
+const QUIET_AFTER: Duration = Duration::from_secs(5);
 
 /// Many routes on a Gateway that had none: until every status says so, and how many writes that took.
 pub(super) async fn measure(
@@ -70,7 +70,7 @@ async fn settled(
     let (mut accepted, mut attached, mut changes) = (BTreeSet::new(), 0, 0);
     let mut at = None;
     loop {
-        let limit = if at.is_some() { LAST } else { CONTROL_PLANE_TIMEOUT };
+        let limit = if at.is_some() { QUIET_AFTER } else { CONTROL_PLANE_TIMEOUT };
         let event = match tokio::time::timeout(limit, events.next()).await {
             Ok(Some(Ok(event))) => event,
             Err(_) | Ok(None) => break,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 
 /// A route that is not there yet is asked for again after this.
-const AGAIN: Duration = Duration::from_millis(2);
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 /// Of the first and of the last routes, to compare them.
 const FEW: usize = 20;
 
@@ -121,7 +121,7 @@ impl Requests {
             if begun.elapsed() > CONTROL_PLANE_TIMEOUT {
                 return Err(BenchError::Proxy(format!("{} never answers", app.host())));
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Observed {
     pub(super) tables: u64,
 }
 
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Proxy {
     /// Connects, and waits until it has what an Envoy needs before it takes traffic.
@@ -69,7 +69,7 @@ impl Proxy {
                     return Err(BenchError::Proxy(format!("{code:?}: {why}")));
                 }
                 // It may not listen yet.
-                Some(_) => tokio::time::sleep(AGAIN).await,
+                Some(_) => tokio::time::sleep(RETRY_INTERVAL).await,
             }
             proxy.client.reconnect();
         }

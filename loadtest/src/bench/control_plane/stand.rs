@@ -49,7 +49,7 @@ const QUIET: f64 = 0.1;
 const QUIET_FOR: Duration = Duration::from_secs(3);
 /// Between two changes.
 const CALM_FOR: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// What it uses when nothing happens is looked at for so long: as long as some changes take, from which it is taken off.
 const IDLE: Duration = Duration::from_secs(30);
 
@@ -193,7 +193,7 @@ impl Stand {
         let (mut since, mut last) = (Instant::now(), Instant::now());
         let mut before = self.sample()?.cpu_us;
         while since.elapsed() < calm {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let used = self.sample()?.cpu_us;
             let share = (used - before) as f64 / last.elapsed().as_micros() as f64;
             (before, last) = (used, Instant::now());

@@ -4,7 +4,7 @@ use super::Shared;
 use super::claim::term_in;
 use super::metrics::Operation;
 use super::scripts::{self, detail, word};
-use super::sweep::{Retained, TOGETHER};
+use super::sweep::{BATCH, Retained};
 use super::write::seal_context;
 use crate::codec::{self, Body};
 use crate::{Cleaned, StoreError};
@@ -80,7 +80,7 @@ impl Shared {
             sealed.push((address, self.body(fleet, section, &resource)?));
         }
         let mut count = 0;
-        for sealed in sealed.chunks(TOGETHER) {
+        for sealed in sealed.chunks(BATCH) {
             let call = scripts::RESEAL
                 .call()
                 .key(self.term_key(fleet))

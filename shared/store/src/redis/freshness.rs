@@ -22,10 +22,10 @@ struct Seen {
 
 /// How long a report counts that no other follows. A replica reports several times as often, and one that is gone is
 /// forgotten by Redis itself.
-const LASTS: Duration = Duration::from_secs(2 * ACKS_EXPIRY.as_secs());
+const REPORT_EXPIRY: Duration = Duration::from_secs(2 * ACKS_EXPIRY.as_secs());
 
 /// How long a replica is known after it was last listed.
-const KNOWN: Duration = Duration::from_secs(3600);
+const REPLICA_EXPIRY: Duration = Duration::from_secs(3600);
 
 impl Freshness {
     /// Whether a report is newer than the last one of its replica, or is that and not too old to count.
@@ -37,11 +37,11 @@ impl Freshness {
         if at > seen.at {
             (seen.at, seen.since) = (at, now);
         }
-        at == seen.at && now.duration_since(seen.since) < LASTS
+        at == seen.at && now.duration_since(seen.since) < REPORT_EXPIRY
     }
 
     pub(super) fn forget(&mut self, now: Instant) {
-        self.replicas.retain(|_, seen| now.duration_since(seen.listed) < KNOWN);
+        self.replicas.retain(|_, seen| now.duration_since(seen.listed) < REPLICA_EXPIRY);
     }
 }
 
@@ -74,15 +74,15 @@ mod tests {
         let (mut freshness, start) = (Freshness::default(), Instant::now());
         assert!(freshness.is_fresh(&report(7, 1), start));
         assert!(freshness.is_fresh(&report(7, 1), start + ACKS_EXPIRY));
-        assert!(!freshness.is_fresh(&report(7, 1), start + LASTS));
-        assert!(freshness.is_fresh(&report(7, 2), start + LASTS), "it goes on");
+        assert!(!freshness.is_fresh(&report(7, 1), start + REPORT_EXPIRY));
+        assert!(freshness.is_fresh(&report(7, 2), start + REPORT_EXPIRY), "it goes on");
     }
 
     #[test]
     fn who_is_gone_for_long_is_forgotten() {
         let (mut freshness, start) = (Freshness::default(), Instant::now());
         freshness.is_fresh(&report(7, 1), start);
-        freshness.forget(start + KNOWN);
+        freshness.forget(start + REPLICA_EXPIRY);
         assert!(freshness.replicas.is_empty());
     }
 }

@@ -16,11 +16,11 @@ use std::pin::pin;
 use std::sync::Arc;
 
 /// How many objects are read in one command, and how many such commands are on their way at once.
-const TOGETHER: usize = 64;
-const READS: usize = 8;
+const BATCH: usize = 64;
+const CONCURRENT_READS: usize = 8;
 
 /// How many bytes are worth being verified on another thread.
-const WORTH_A_THREAD: usize = 64 * 1024;
+const MIN_THREAD_BYTES: usize = 64 * 1024;
 
 /// Why an object is no part of the tree.
 #[derive(Debug, thiserror::Error)]
@@ -148,8 +148,8 @@ impl Shared {
             }
             // Collected, because the compiler cannot tell the lifetimes of a lazy iterator in a stream.
             let parts: Vec<_> =
-                wanted.chunks(TOGETHER).map(|wanted| self.parts(source, wanted)).collect();
-            let parts = stream::iter(parts).buffered(READS);
+                wanted.chunks(BATCH).map(|wanted| self.parts(source, wanted)).collect();
+            let parts = stream::iter(parts).buffered(CONCURRENT_READS);
             let mut parts = pin!(parts);
             while let Some(parts) = parts.try_next().await? {
                 for (section, part) in parts {
@@ -170,7 +170,7 @@ impl Shared {
         let objects = source.read(&addresses).await?;
         let length: usize = objects.iter().flatten().map(Bytes::len).sum();
         let came = wanted.iter().copied().zip(objects).collect();
-        let parts = if length < WORTH_A_THREAD {
+        let parts = if length < MIN_THREAD_BYTES {
             verified(came)
         } else {
             // Hashes of megabytes: beside the other tasks, and several at once.
@@ -193,8 +193,9 @@ impl Shared {
         for (section, tree) in trees {
             let missing = tree.missing().to_vec();
             let addresses: Vec<_> = missing.iter().map(|missing| missing.address).collect();
-            let reads = addresses.chunks(TOGETHER).map(|addresses| source.read(addresses));
-            let mut replies = pin!(stream::iter(reads.collect::<Vec<_>>()).buffered(READS));
+            let reads = addresses.chunks(BATCH).map(|addresses| source.read(addresses));
+            let mut replies =
+                pin!(stream::iter(reads.collect::<Vec<_>>()).buffered(CONCURRENT_READS));
             let mut missing = missing.iter();
             while let Some(objects) = replies.try_next().await? {
                 for (object, missing) in objects.into_iter().zip(missing.by_ref()) {
@@ -262,9 +263,9 @@ impl Shared {
         fleet: &'a FleetName,
         addresses: &'a [Address],
     ) -> impl Stream<Item = Result<Vec<Option<Bytes>>, StoreError>> + Send + 'a {
-        let reads = addresses.chunks(TOGETHER);
+        let reads = addresses.chunks(BATCH);
         let reads = reads.map(move |addresses| self.read(operation, fleet, addresses.iter()));
-        stream::iter(reads.collect::<Vec<_>>()).buffered(READS)
+        stream::iter(reads.collect::<Vec<_>>()).buffered(CONCURRENT_READS)
     }
 
     fn read<'a>(

@@ -311,7 +311,7 @@ impl Shared {
         let outcome = self.link.run(work).await;
         let failed = outcome.as_ref().err().map(|error| error.kind);
         self.metrics.operation(operation, started.elapsed(), failed);
-        self.note_denial(operation, outcome.as_ref().err());
+        self.report_denial(operation, outcome.as_ref().err());
         outcome.map_err(|error: LinkError| match error.kind {
             LinkErrorKind::OutOfMemory => {
                 *lock(&self.full) = Some(tokio::time::Instant::now());
@@ -322,9 +322,9 @@ impl Shared {
         })
     }
 
-    /// Says once that the user lacks a right: nothing heals that by itself.
-    fn note_denial(&self, operation: Operation, error: Option<&LinkError>) {
-        // The watch tells that it cannot compare, and an operator need not be able to announce.
+    /// Logs once that the user lacks a right: nothing heals that by itself.
+    fn report_denial(&self, operation: Operation, error: Option<&LinkError>) {
+        // The watch reports that it cannot compare, and an operator need not be able to announce.
         if matches!(operation, Operation::Compare | Operation::Announce) {
             return;
         }

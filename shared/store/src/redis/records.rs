@@ -14,7 +14,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// How many heads are asked for in one command.
-const TOGETHER: usize = 500;
+const BATCH: usize = 500;
 
 pub(super) fn value(record: &Record, signer: &Signer) -> Bytes {
     let (head, framed) = (record.head.to_string(), codec::record(record, signer));
@@ -74,8 +74,8 @@ impl Shared {
             return Ok(Vec::new());
         }
         // In a Cluster they are in as many slots.
-        let together = if self.is_cluster() { 1 } else { TOGETHER };
-        let reads = fleets.chunks(together).map(|fleets| {
+        let batch = if self.is_cluster() { 1 } else { BATCH };
+        let reads = fleets.chunks(batch).map(|fleets| {
             let mut command = cmd("MGET");
             fleets.iter().for_each(|fleet| {
                 command.arg(self.names.head(fleet));

@@ -57,11 +57,11 @@ struct Reachable {
     parts: HashMap<Address, Arc<Links>>,
 }
 
-/// So many objects are always worth a sweep. Fewer wait for [`LONGEST_WAIT`] times the grace.
-const WORTH_IT: usize = 1_000;
-const LONGEST_WAIT: u32 = 10;
+/// So many objects are always worth a sweep. Fewer wait for [`MAX_GRACES`] times the grace.
+const MIN_SWEEP_OBJECTS: usize = 1_000;
+const MAX_GRACES: u32 = 10;
 /// How many objects one script deletes, measures or writes.
-pub(super) const TOGETHER: usize = 500;
+pub(super) const BATCH: usize = 500;
 
 impl CleaningState {
     /// What is written now was not led to by nothing since the last sweep, even if it is not led to by the next: its
@@ -90,8 +90,8 @@ impl CleaningState {
         self.written_bytes > between
             || full > self.swept
             || (since >= grace
-                && (self.written >= WORTH_IT
-                    || since >= grace * LONGEST_WAIT
+                && (self.written >= MIN_SWEEP_OBJECTS
+                    || since >= grace * MAX_GRACES
                     || !self.garbage.is_empty()))
     }
 }
@@ -238,7 +238,7 @@ impl Shared {
     ) -> Result<usize, StoreError> {
         let (fleet, ours) = (&newest.fleet, self.term_for(newest));
         let mut steps = trimmed.map(|steps| steps.to_string()).unwrap_or_default();
-        let mut chunks = addresses.chunks(TOGETHER);
+        let mut chunks = addresses.chunks(BATCH);
         let mut deleted = 0;
         loop {
             let chunk = chunks.next().unwrap_or_default();
@@ -376,7 +376,7 @@ impl Shared {
             std::mem::take(&mut self.cleaning().entry(fleet.clone()).or_default().sizes);
         let unknown = addresses.iter().filter(|address| !sizes.contains_key(address));
         let unknown: Vec<_> = unknown.copied().collect();
-        for addresses in unknown.chunks(TOGETHER) {
+        for addresses in unknown.chunks(BATCH) {
             let call = scripts::SIZES.call().key(self.names.objects(fleet));
             let call = addresses.iter().fold(call, |call, address| call.arg(address.0));
             let Ok(reply) = self.invoke(Operation::Measure, call).await else { break };

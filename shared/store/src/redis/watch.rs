@@ -87,16 +87,16 @@ enum Start {
 }
 
 /// Between two comparisons, in milliseconds.
-const PAUSE: std::ops::Range<u64> = 1_000..2_000;
+const COMPARE_INTERVAL_MS: std::ops::Range<u64> = 1_000..2_000;
 
 /// How long Redis may take to answer before a reader begins with its cache.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+const REDIS_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl RedisWatch {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let now = Instant::now();
         let cache_start = if shared.cache.is_some() {
-            CacheStart::Until(now + ANSWER_TIMEOUT)
+            CacheStart::Until(now + REDIS_ANSWER_TIMEOUT)
         } else {
             CacheStart::Over
         };
@@ -159,7 +159,7 @@ impl RedisWatch {
 
     /// While Redis is away, a try each second or two is enough.
     fn wait(&mut self) {
-        self.due = Instant::now() + Duration::from_millis(fastrand::u64(PAUSE));
+        self.due = Instant::now() + Duration::from_millis(fastrand::u64(COMPARE_INTERVAL_MS));
     }
 
     fn handle_event(&mut self, event: ListenerEvent) {
@@ -364,7 +364,7 @@ impl RedisWatch {
         }
         if let Some(cache) = &self.shared.cache {
             if record.is_live() {
-                cache.note_record(&fleet, head, value)
+                cache.set_newest_record(&fleet, head, value)
             } else {
                 cache.retire(&fleet)
             }

@@ -108,7 +108,7 @@ impl Shared {
             .arg(wrong.map(|head| head.to_string()).unwrap_or_default())
             .arg(change_token());
         let reply = self.invoke(Operation::Announce, call).await?;
-        self.note_bell(detail(&reply));
+        self.report_bell(detail(&reply));
         Ok(())
     }
 
@@ -201,8 +201,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Says once that readers hear of changes only by looking.
-    fn note_bell(&self, problem: &str) {
+    /// Logs once that readers find changes only by comparing.
+    fn report_bell(&self, problem: &str) {
         let silent = !problem.is_empty();
         if silent != self.bell_is_silent.swap(silent, Ordering::Relaxed) && silent {
             tracing::warn!(
@@ -269,7 +269,7 @@ impl Shared {
         match word(&reply) {
             "ok" => {
                 self.forged().remove(&fleet);
-                self.note_bell(detail(&reply));
+                self.report_bell(detail(&reply));
                 if self.is_cluster() && self.announce(&fleet, *head, None).await.is_err() {
                     tracing::debug!(%fleet, "written, and not told yet");
                 }

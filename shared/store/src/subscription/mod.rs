@@ -60,7 +60,7 @@ impl Subscription {
         Self::with(reader, LoadScheduler::default())
     }
 
-    /// For a reader that chooses the fleets whose snapshots it has. Of the others it is told that they are there, which
+    /// For a reader that chooses the fleets whose snapshots it has. Of the others it learns only that they exist, which
     /// costs no load however often they change.
     pub fn choosing(reader: Arc<dyn Reader>) -> Self {
         Self::with(reader, LoadScheduler::choosing())
@@ -108,7 +108,7 @@ impl Subscription {
         self.scheduler.prioritise(fleet);
     }
 
-    /// Forgets the snapshot of a fleet, and only hears of it from now on. If it is kept again it is loaded anew, at no older
+    /// Drops the snapshot of a fleet, and only follows its records from now on. If it is kept again it is loaded anew, at no older
     /// head.
     pub fn let_go(&mut self, fleet: &FleetName) {
         self.scheduler.let_go(fleet);
@@ -135,7 +135,7 @@ impl Subscription {
         self.scheduler.damaged_fleets()
     }
 
-    /// What the store has lost, and this reader last heard of it.
+    /// What the store has lost, as this reader last received it.
     pub fn remembered(&self) -> Vec<Arc<Record>> {
         self.watch.remembered()
     }

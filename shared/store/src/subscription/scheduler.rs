@@ -105,7 +105,7 @@ const DAMAGE_ATTEMPTS: u32 = 2;
 /// After how many attempts a fleet of the start no longer holds up the others while the store is away.
 pub(super) const START_ATTEMPTS: u32 = 5;
 /// How many secrets a line of the log names.
-const NAMED: usize = 10;
+const MAX_NAMED_SECRETS: usize = 10;
 
 impl LoadScheduler {
     pub(super) fn choosing() -> Self {
@@ -421,8 +421,9 @@ pub(super) fn backoff((least, most): (Duration, Duration), failures: u32, jitter
 }
 
 fn in_words(names: &[Arc<str>]) -> String {
-    let mut words = names.iter().take(NAMED).map(|name| &**name).collect::<Vec<_>>().join(", ");
-    if let Some(more) = names.len().checked_sub(NAMED + 1) {
+    let mut words =
+        names.iter().take(MAX_NAMED_SECRETS).map(|name| &**name).collect::<Vec<_>>().join(", ");
+    if let Some(more) = names.len().checked_sub(MAX_NAMED_SECRETS + 1) {
         words += &format!(" and {} more", more + 1);
     }
     words

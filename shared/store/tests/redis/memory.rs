@@ -2,7 +2,7 @@
 
 use crate::raw::Raw;
 use crate::servers::{Server, until};
-use crate::world::{Keys, LONG, Leader, Program, cluster, endpoints, fleet, set, settings};
+use crate::world::{Keys, Leader, Program, TEST_TIMEOUT, cluster, endpoints, fleet, set, settings};
 use heliograph_snapshot::{Change, FleetName, Head, ResourceType};
 use heliograph_store::redis::{RedisOptions, RetentionLimits};
 use heliograph_store::{History, Reader, StoreError, Update, Writer};
@@ -133,7 +133,7 @@ async fn a_fleet_that_writes_much_does_not_fill_redis() {
         );
         (published, refused, failing, most, story)
     };
-    let read = timeout(LONG, read_on(&reader, &heads));
+    let read = timeout(TEST_TIMEOUT, read_on(&reader, &heads));
     let ((published, refused, failing, most, story), read) = tokio::join!(writers, read);
     eprintln!("{story}, {read:?} snapshots read");
     assert!(read.is_ok(), "the reader is behind: {story}");

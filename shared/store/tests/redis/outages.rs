@@ -198,7 +198,7 @@ async fn an_idle_reader_catches_up_after_an_outage() {
     let (mut server, keys, one) = (Server::start(&[]).await, Keys::new(), fleet("one"));
     let (mut leader, reader, mut subscription) = scene(&server.url(), &keys, &one).await;
     server.stop();
-    let (updates, mut heard) = mpsc::unbounded_channel();
+    let (updates, mut received) = mpsc::unbounded_channel();
     let reading = tokio::spawn(async move {
         loop {
             updates.send(subscription.next().await).unwrap();
@@ -206,11 +206,12 @@ async fn an_idle_reader_catches_up_after_an_outage() {
     });
     // Longer than it takes until it tries seldom.
     until("the outage is long", async || reader.metric("staleness_seconds") >= 5).await;
-    assert!(heard.try_recv().is_err(), "nothing was heard meanwhile");
+    assert!(received.try_recv().is_err(), "nothing was heard meanwhile");
     server.restart().await;
     repair(&mut leader, &one, 3).await;
     let published = Stopwatch::start();
-    let update = tokio::time::timeout(crate::world::LONG, heard.recv()).await.unwrap().unwrap();
+    let update =
+        tokio::time::timeout(crate::world::TEST_TIMEOUT, received.recv()).await.unwrap().unwrap();
     assert!(matches!(update, Update::Published(snapshot, _) if snapshot.head == leader.head(3)));
     assert!(published.elapsed() < SOON);
     reading.abort();

@@ -27,8 +27,8 @@ enum Step {
     Clean,
     Pin(usize),
     Release,
-    /// A reader hears of the newest record, and goes on later.
-    Hear,
+    /// A reader receives the newest record, and goes on later.
+    Receive,
     /// It goes on.
     Load,
 }
@@ -44,7 +44,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => Just(Step::Clean),
         2 => any::<usize>().prop_map(Step::Pin),
         1 => Just(Step::Release),
-        2 => Just(Step::Hear),
+        2 => Just(Step::Receive),
         2 => Just(Step::Load),
     ];
     prop::collection::vec(step, 1..60)
@@ -68,8 +68,8 @@ struct Walk {
     leader: Leader,
     raw: Raw,
     one: FleetName,
-    /// What the slow reader heard of.
-    heard: Option<Arc<Record>>,
+    /// What the slow reader received.
+    received: Option<Arc<Record>>,
 }
 
 impl Walk {
@@ -85,10 +85,10 @@ impl Walk {
         let one = fleet("one");
         leader.publish(&one, content(&leader.store, 0)).await.unwrap();
         let raw = Raw::at(shared::server()).await;
-        Self { keys, options, leader, raw, one, heard: None }
+        Self { keys, options, leader, raw, one, received: None }
     }
 
-    async fn take(&mut self, step: Step) {
+    async fn carry_out(&mut self, step: Step) {
         let one = self.one.clone();
         match step {
             Step::Publish(number) => {
@@ -108,8 +108,8 @@ impl Walk {
                 let number = self.next_order().await;
                 self.leader.store.order(one, release(number)).await.unwrap();
             }
-            Step::Hear => self.heard = Some(self.newest()),
-            Step::Load => self.load_what_was_heard().await,
+            Step::Receive => self.received = Some(self.newest()),
+            Step::Load => self.load_received().await,
         }
     }
 
@@ -159,9 +159,9 @@ impl Walk {
         })
     }
 
-    /// It gets what it heard of, or is told that this is no more; then the newest is there for it.
-    async fn load_what_was_heard(&mut self) {
-        let Some(record) = self.heard.take() else { return };
+    /// It loads what it received, or gets an error that this is no more; then the newest is there for it.
+    async fn load_received(&mut self) {
+        let Some(record) = self.received.take() else { return };
         match self.leader.store.load(record.clone(), None).await {
             Ok(loaded) => assert_eq!(loaded.snapshot.roots(), record.roots()),
             Err(StoreError::Damaged { .. }) => {
@@ -215,7 +215,7 @@ proptest! {
         runtime.block_on(async {
             let mut walk = Walk::new(retention).await;
             for step in steps {
-                walk.take(step).await;
+                walk.carry_out(step).await;
             }
             walk.arrive().await;
         });

@@ -131,7 +131,7 @@ impl<'a> Stage<'a> {
         count
     }
 
-    async fn is_heard(&self) -> bool {
+    async fn has_listener(&self) -> bool {
         for server in &self.servers {
             for command in ["NUMSUB", "SHARDNUMSUB"] {
                 let told = server.query::<(String, u64)>(&["PUBSUB", command, BELL]).await;
@@ -144,8 +144,8 @@ impl<'a> Stage<'a> {
     }
 
     /// Until a listener listens, and has found out that a silent connection lives.
-    async fn until_heard(&self) {
-        until("somebody listens", async || self.is_heard().await).await;
+    async fn until_listener(&self) {
+        until("somebody listens", async || self.has_listener().await).await;
         until("somebody pings", async || {
             for server in &self.servers {
                 if server.field(&["INFO", "commandstats"], "cmdstat_ping").await.is_some() {
@@ -185,7 +185,7 @@ async fn translate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreErro
     // As one that stands by.
     let mut watch = store.watch();
     until_synced(&mut *watch).await;
-    stage.until_heard().await;
+    stage.until_listener().await;
     leader.publish(&two, [cluster("first")]).await?;
     let old = SystemTime::now() - Duration::from_secs(30 * 24 * 3600);
     leader.retire(&two, old).await?;
@@ -197,7 +197,7 @@ async fn translate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreErro
 async fn distribute(program: &Program, stage: &Stage<'_>) -> Result<(), StoreError> {
     let mut watch = program.store.watch();
     let found = until_synced(&mut *watch).await;
-    stage.until_heard().await;
+    stage.until_listener().await;
     program.store.load(found[&fleet("one")].clone(), None).await?;
     let report = AckReport { replica: "replica".into(), ..AckReport::default() };
     program.store.send_report(report).await?;
@@ -215,7 +215,7 @@ async fn operate(program: &Program, stage: &Stage<'_>) -> Result<(), StoreError>
     store.load(history[0].clone(), None).await?;
     let mut watch = store.watch();
     until_synced(&mut *watch).await;
-    stage.until_heard().await;
+    stage.until_listener().await;
     let number = PinOrder::next_number(store, store, &one, SystemTime::now()).await?;
     store.order(one, pin(number, &history[1])).await?;
     let term = store.term().await?;

@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 /// For what takes moments; a busy machine gets time.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A key ring in its file.
 pub(crate) struct Keys {
@@ -273,7 +273,7 @@ pub(crate) fn addresses(snapshot: &Snapshot) -> BTreeSet<[u8; 32]> {
 }
 
 pub(crate) async fn next_notice(watch: &mut dyn Watch) -> Notice {
-    tokio::time::timeout(LONG, watch.next()).await.expect("a notice comes")
+    tokio::time::timeout(TEST_TIMEOUT, watch.next()).await.expect("a notice comes")
 }
 
 /// What there is when the watch begins.
@@ -293,7 +293,7 @@ pub(crate) async fn next_record(watch: &mut dyn Watch) -> Arc<Record> {
 }
 
 pub(crate) async fn next_update(subscription: &mut Subscription) -> Update {
-    tokio::time::timeout(LONG, subscription.next()).await.expect("an update comes")
+    tokio::time::timeout(TEST_TIMEOUT, subscription.next()).await.expect("an update comes")
 }
 
 /// Reads until a fleet is at this head, and never goes back.

@@ -1,4 +1,4 @@
-//! A reader that checks what it hears.
+//! A reader that checks what it receives.
 
 use crate::Store;
 use crate::writer::assert_whole;
@@ -12,10 +12,10 @@ pub(crate) struct Follower {
     pub(crate) subscription: Subscription,
     pub(crate) synced: bool,
     /// How many updates came.
-    pub(crate) heard: usize,
-    /// The heads of the fleets that live, as far as it heard.
+    pub(crate) received: usize,
+    /// The heads of the fleets that live, as far as it received them.
     pub(crate) live: BTreeMap<FleetName, Head>,
-    /// The newest head heard of each fleet, live or not.
+    /// The newest head received of each fleet, live or not.
     pub(crate) newest: BTreeMap<FleetName, Head>,
 }
 
@@ -24,13 +24,13 @@ impl Follower {
         Self {
             subscription: Subscription::new(store.clone()),
             synced: false,
-            heard: 0,
+            received: 0,
             live: BTreeMap::new(),
             newest: BTreeMap::new(),
         }
     }
 
-    /// A reader that has heard of everything there is.
+    /// A reader that has received everything there is.
     pub(crate) async fn synced(store: &Arc<dyn Store>) -> Self {
         let mut follower = Self::new(store);
         while !follower.synced {
@@ -43,13 +43,13 @@ impl Follower {
     pub(crate) async fn next(&mut self) -> Update {
         let update = tokio::time::timeout(Duration::from_secs(60), self.subscription.next()).await;
         let update = update.expect("no update came");
-        self.hear(&update);
+        self.receive(&update);
         update
     }
 
     /// Whatever came, it must be whole and ahead.
-    pub(crate) fn hear(&mut self, update: &Update) {
-        self.heard += 1;
+    pub(crate) fn receive(&mut self, update: &Update) {
+        self.received += 1;
         match update {
             Update::Published(snapshot, _) => {
                 assert_whole(snapshot);
@@ -71,7 +71,7 @@ impl Follower {
         }
     }
 
-    /// Reads until it has heard of these fleets and heads and no others.
+    /// Reads until it has received these fleets and heads and no others.
     pub(crate) async fn until(&mut self, live: &BTreeMap<FleetName, Head>) {
         while self.live != *live {
             self.next().await;

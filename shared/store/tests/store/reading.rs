@@ -33,7 +33,7 @@ pub(crate) async fn a_late_subscriber_gets_everything_and_then_synced(store: Arc
     }
     let mut follower = Follower::synced(&store).await;
     assert_eq!(follower.live, writer.live());
-    assert_eq!(follower.heard, 4, "each fleet once, then synced");
+    assert_eq!(follower.received, 4, "each fleet once, then synced");
     let head = writer.publish(&fleet("two")).await.unwrap();
     follower.expect_published(&fleet("two"), head).await;
 }
@@ -51,7 +51,7 @@ pub(crate) async fn a_slow_reader_gets_the_newest(store: Arc<dyn Store>) {
         writer.publish(&fleet("two")).await.unwrap();
     }
     slow.until(&writer.live()).await;
-    assert!(slow.heard < 20, "{} updates of two fleets", slow.heard);
+    assert!(slow.received < 20, "{} updates of two fleets", slow.received);
     // Nothing is left of the others: the next update is of the next change.
     let head = writer.publish(&fleet("three")).await.unwrap();
     slow.expect_published(&fleet("three"), head).await;
@@ -73,17 +73,17 @@ pub(crate) async fn a_fleet_that_never_rests_does_not_starve_the_others(store: A
     let mut follower = Follower::new(&store);
     let mut writer = Writer::claim(&store).await;
     let fleets: Vec<_> = (0..5).map(|number| fleet(&format!("fleet-{number}"))).collect();
-    let mut heard = BTreeSet::new();
+    let mut received = BTreeSet::new();
     // Between two reads every fleet changes, always in the same order.
     for _ in 0..3 * fleets.len() {
         for fleet in &fleets {
             writer.publish(fleet).await.unwrap();
         }
         if let Update::Published(snapshot, _) = follower.next().await {
-            heard.insert(snapshot.fleet.clone());
+            received.insert(snapshot.fleet.clone());
         }
     }
-    assert_eq!(heard.len(), fleets.len(), "only {heard:?} were heard of");
+    assert_eq!(received.len(), fleets.len(), "only {received:?} were heard of");
 }
 
 pub(crate) async fn readers_keep_up_with_a_writer_that_never_rests(store: Arc<dyn Store>) {
@@ -139,7 +139,7 @@ pub(crate) async fn a_late_subscriber_does_not_hear_of_the_retired(store: Arc<dy
     writer.publish(&fleet("gone")).await.unwrap();
     writer.retire(&fleet("gone")).await.unwrap();
     let mut late = Follower::synced(&store).await;
-    assert_eq!(late.heard, 1, "synced and nothing else");
+    assert_eq!(late.received, 1, "synced and nothing else");
     let head = writer.publish(&fleet("one")).await.unwrap();
     late.expect_published(&fleet("one"), head).await;
 }

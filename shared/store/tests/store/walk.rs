@@ -135,13 +135,13 @@ pub(crate) async fn walk(store: Arc<dyn Store>, steps: Vec<Step>) -> Result<(), 
     let readers = vec![Reader::new(&store, &model)];
     let mut walk = Walk { store, model, writers, readers };
     for step in steps {
-        walk.take(step).await?;
+        walk.carry_out(step).await?;
     }
     walk.arrive().await
 }
 
 impl Walk {
-    async fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
+    async fn carry_out(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Claim { writer } => self.claim(writer).await,
             Step::Draft(draft) => {
@@ -302,7 +302,7 @@ impl Reader {
             if !self.is_at(model) {
                 let update = self.follower.next().await;
                 self.check(&update, model)?;
-            } else if !self.hears_late(model)? {
+            } else if !self.receives_late(model)? {
                 break;
             }
         }
@@ -310,7 +310,7 @@ impl Reader {
     }
 
     async fn arrive(&mut self, model: &Model) -> Result<(), TestCaseError> {
-        while !self.is_at(model) || self.hears_late(model)? {
+        while !self.is_at(model) || self.receives_late(model)? {
             self.read(1, model).await?;
         }
         Ok(())
@@ -318,7 +318,7 @@ impl Reader {
 
     /// Whether there is an update for a reader that has heard all there is to hear. It can only be what was on its way
     /// to the reader when the fleet moved on.
-    fn hears_late(&mut self, model: &Model) -> Result<bool, TestCaseError> {
+    fn receives_late(&mut self, model: &Model) -> Result<bool, TestCaseError> {
         let Some(update) = self.follower.subscription.next().now_or_never() else {
             return Ok(false);
         };
@@ -327,7 +327,7 @@ impl Reader {
             _ => false,
         };
         prop_assert!(late, "more than there is: {:?}", update);
-        self.follower.hear(&update);
+        self.follower.receive(&update);
         self.check(&update, model)?;
         Ok(true)
     }
@@ -335,8 +335,8 @@ impl Reader {
     fn check(&self, update: &Update, model: &Model) -> Result<(), TestCaseError> {
         match update {
             Update::Synced => {
-                let heard = |fleet| self.follower.newest.contains_key(fleet);
-                let missing = self.owed.iter().find(|fleet| !heard(*fleet));
+                let received = |fleet| self.follower.newest.contains_key(fleet);
+                let missing = self.owed.iter().find(|fleet| !received(*fleet));
                 prop_assert!(missing.is_none(), "synced without {:?}", missing);
             }
             Update::Published(snapshot, _) => {

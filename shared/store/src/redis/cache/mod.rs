@@ -193,10 +193,10 @@ impl Cache {
         self.discard(fleet);
     }
 
-    /// A reader is told of this record. `value` is what is in Redis.
-    pub(super) fn note_record(&self, fleet: &FleetName, head: Head, value: &Bytes) {
+    /// A reader received this record. `value` is what is in Redis.
+    pub(super) fn set_newest_record(&self, fleet: &FleetName, head: Head, value: &Bytes) {
         // With memory of its own: what came with it may be large.
-        self.state().note_record(fleet, head, Bytes::copy_from_slice(value));
+        self.state().set_newest_record(fleet, head, Bytes::copy_from_slice(value));
     }
 
     pub(super) fn retire(&self, fleet: &FleetName) {
@@ -216,7 +216,7 @@ impl Cache {
         }
     }
 
-    /// A reader is told of this fleet from here, and not by Redis.
+    /// A reader received this fleet from the cache, and not from Redis.
     pub(super) fn mark_unconfirmed(&self, fleet: &FleetName) {
         self.state().mark_unconfirmed(fleet);
     }

@@ -183,8 +183,8 @@ impl CacheState {
         self.reseal = fleets.map(|(fleet, _)| fleet.clone()).collect();
     }
 
-    /// A reader was told of a fleet's record.
-    pub(super) fn note_record(&mut self, fleet: &FleetName, head: Head, record: Bytes) {
+    /// A reader received this record of a fleet.
+    pub(super) fn set_newest_record(&mut self, fleet: &FleetName, head: Head, record: Bytes) {
         let compared = self.compared;
         if let Some(file) = self.files.get_mut(fleet).filter(|file| file.head < head) {
             file.confirmed.get_or_insert(compared);

@@ -22,7 +22,7 @@ impl Scene {
     fn write(&self, sequence: u64) {
         let Self { cache, fleet, .. } = self;
         let (head, record) = (head(sequence), Bytes::from_static(b"record"));
-        cache.note_record(fleet, head, &record);
+        cache.set_newest_record(fleet, head, &record);
         let header = file::fleet_header(fleet, head, 0, "", &record, &[]).unwrap();
         cache.0.directory.write(&FileName::of(fleet), &header, &[]).unwrap();
         let length = header.len() as u64;

@@ -22,14 +22,14 @@ enum Outcome {
 }
 
 /// For so many times as long as a write took, nothing is written: it takes a fiftieth of one core at most.
-const REST: u32 = 49;
+const WRITE_PAUSE_FACTOR: u32 = 49;
 /// The same after the first write of a fleet: of those there are many after a start, and never again.
-const FIRST_REST: u32 = 4;
+const FIRST_WRITE_PAUSE_FACTOR: u32 = 4;
 /// Between two writes of the file of the directory: when files have changed, and when only times have.
-const SUMMARY: Duration = Duration::from_secs(5);
-const TIMES: Duration = Duration::from_secs(60);
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(5);
+const TIMES_INTERVAL: Duration = Duration::from_secs(60);
 /// How long the end of the program waits for what is still to be written.
-const LAST: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Writer {
     shared: Arc<Shared>,
@@ -63,7 +63,7 @@ pub(in crate::redis) async fn run(
             () = &mut stop => break,
         }
     }
-    if timeout(LAST, writer.finish()).await.is_err() {
+    if timeout(FLUSH_TIMEOUT, writer.finish()).await.is_err() {
         tracing::warn!("not all of the snapshot cache was written in time: the rest is older");
     }
 }
@@ -72,7 +72,7 @@ impl Writer {
     /// Until there may be something to do.
     async fn wait(&self) {
         sleep_until(self.rest).await;
-        let pause = if self.is_changed { SUMMARY } else { TIMES };
+        let pause = if self.is_changed { SUMMARY_INTERVAL } else { TIMES_INTERVAL };
         let (now, summary) = (Instant::now(), self.summary + pause);
         let due = self.cache.state().next_due(now).map_or(summary, |due| due.min(summary));
         tokio::select! {
@@ -90,7 +90,7 @@ impl Writer {
         if let Some(job) = job {
             self.execute(job).await;
         }
-        let pause = if self.is_changed { SUMMARY } else { TIMES };
+        let pause = if self.is_changed { SUMMARY_INTERVAL } else { TIMES_INTERVAL };
         if self.summary.elapsed() >= pause {
             self.write_summary().await;
         }
@@ -118,7 +118,7 @@ impl Writer {
             }
             Job::Write(work) => rest = self.write(work).await,
             Job::Reseal(fleet) => {
-                rest = REST;
+                rest = WRITE_PAUSE_FACTOR;
                 if let Some(work) = self.read_again(&fleet).await {
                     self.write(work).await;
                 }
@@ -140,7 +140,7 @@ impl Writer {
             Ok(Outcome::Written) => {
                 metrics.written();
                 self.cache.log_failure(None);
-                return if is_first { FIRST_REST } else { REST };
+                return if is_first { FIRST_WRITE_PAUSE_FACTOR } else { WRITE_PAUSE_FACTOR };
             }
             Ok(Outcome::NoRoom) => {
                 metrics.skipped();
@@ -155,7 +155,7 @@ impl Writer {
             // The program is ending.
             Err(_) => {}
         }
-        REST
+        WRITE_PAUSE_FACTOR
     }
 
     async fn write_summary(&mut self) {

@@ -116,7 +116,7 @@ async fn a_start_while_redis_is_empty(site: impl Site) {
     let mut scene = Scene::at(site).await;
     scene.server.empty().await;
     let mut reader = scene.started_without_redis().await;
-    reader.hears_nothing().await;
+    reader.receives_nothing().await;
     assert!(reader.program.store.is_unconfirmed(&scene.one), "an empty Redis confirms nothing");
     scene.leader.repair().await.unwrap();
     until_at(&mut reader.subscription, scene.leader.head(3)).await;
@@ -181,7 +181,7 @@ async fn a_fleet_that_redis_lost_is_reported_although_nothing_changes() {
     next.publish(&fleet("two"), [cluster("first")]).await.unwrap();
     let mut reader = scene.open();
     assert_eq!(reader.start().await.len(), 2, "one from Redis, one from the disk");
-    reader.hears_nothing().await;
+    reader.receives_nothing().await;
     let remembered = reader.subscription.remembered();
     let fleets: Vec<_> = remembered.iter().map(|record| &record.fleet).collect();
     assert_eq!(fleets, [&scene.one]);

@@ -1,7 +1,7 @@
 //! A reader with a snapshot cache, as a distributor is one.
 
 use crate::servers::until;
-use crate::world::{Keys, LONG, Program, next_update, settings};
+use crate::world::{Keys, Program, TEST_TIMEOUT, next_update, settings};
 use heliograph_snapshot::{FleetName, Snapshot};
 use heliograph_store::keys::KeyFile;
 use heliograph_store::redis::cache::CacheOptions;
@@ -123,10 +123,10 @@ impl Reader {
     }
 
     /// Hears nothing for longer than a comparison takes.
-    pub(super) async fn hears_nothing(&mut self) {
+    pub(super) async fn receives_nothing(&mut self) {
         let most = Duration::from_millis(2_500);
-        let heard = tokio::time::timeout(most, self.subscription.next()).await;
-        assert!(heard.is_err(), "{heard:?}");
+        let received = tokio::time::timeout(most, self.subscription.next()).await;
+        assert!(received.is_err(), "{received:?}");
     }
 
     /// Ends as a program does that is told to: what is to be written is written.
@@ -134,7 +134,7 @@ impl Reader {
         let Self { program, subscription, stop, writer, .. } = self;
         drop(subscription);
         stop.send(()).unwrap();
-        tokio::time::timeout(LONG, writer).await.unwrap().unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, writer).await.unwrap().unwrap();
         program
     }
 

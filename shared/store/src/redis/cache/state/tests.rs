@@ -17,7 +17,7 @@ impl Scene {
     fn load(&mut self, name: &str, sequence: u64) -> bool {
         let snapshot = snapshot(name, sequence);
         let record = Bytes::from(format!("{name} {sequence}"));
-        self.state.note_record(&snapshot.fleet, snapshot.head, record.clone());
+        self.state.set_newest_record(&snapshot.fleet, snapshot.head, record.clone());
         self.state.offer(record, snapshot, self.now)
     }
 
@@ -107,7 +107,7 @@ fn the_fleets_that_were_used_last_are_written_first_and_stay() {
     // It has clients now.
     scene.used("b", 30);
     let kept = snapshot("b", 2);
-    scene.state.note_record(&kept.fleet, kept.head, Bytes::new());
+    scene.state.set_newest_record(&kept.fleet, kept.head, Bytes::new());
     scene.state.offer(Bytes::new(), kept.clone(), scene.now);
     scene.now += RETRY;
     assert_eq!(scene.write(KB), [named("b", 2)]);
@@ -134,7 +134,7 @@ fn what_cannot_be_written_is_not_kept_in_memory() {
     let mut scene = Scene::new(KB);
     let first = snapshot("a", 1);
     let weak = Arc::downgrade(&first);
-    scene.state.note_record(&first.fleet, first.head, Bytes::new());
+    scene.state.set_newest_record(&first.fleet, first.head, Bytes::new());
     scene.state.offer(Bytes::new(), first, scene.now);
     assert!(weak.upgrade().is_some());
     assert_eq!(scene.write(2 * KB), []);
@@ -181,9 +181,9 @@ fn a_file_is_as_old_as_the_last_comparison_at_which_it_was_the_newest() {
     scene.state.compared(1_000);
     assert_eq!(scene.confirmed("a"), 1_000);
     // Written or not, loaded or not.
-    scene.state.note_record(&a, snapshot("a", 2).head, Bytes::new());
+    scene.state.set_newest_record(&a, snapshot("a", 2).head, Bytes::new());
     scene.state.compared(2_000);
-    scene.state.note_record(&a, snapshot("a", 3).head, Bytes::new());
+    scene.state.set_newest_record(&a, snapshot("a", 3).head, Bytes::new());
     scene.state.compared(3_000);
     assert_eq!(scene.confirmed("a"), 1_000);
     scene.now += INTERVAL;
@@ -201,7 +201,7 @@ fn a_fleet_without_room_makes_no_other_look_older() {
     let (mut scene, kept) = (Scene::new(2 * KB), snapshot("b", 1));
     scene.used("a", 1);
     scene.load("a", 1);
-    scene.state.note_record(&kept.fleet, kept.head, Bytes::new());
+    scene.state.set_newest_record(&kept.fleet, kept.head, Bytes::new());
     scene.state.offer(Bytes::new(), kept.clone(), scene.now);
     assert_eq!(scene.write(2 * KB), [named("a", 1)]);
     scene.state.compared(5_000);
@@ -215,13 +215,13 @@ fn what_is_unconfirmed_is_as_old_as_its_oldest_file() {
         scene.load(name, 1);
         scene.write(KB);
         scene.state.compared(time);
-        scene.state.note_record(&fleet(name), snapshot(name, 2).head, Bytes::new());
+        scene.state.set_newest_record(&fleet(name), snapshot(name, 2).head, Bytes::new());
     }
     let mut state = CacheState::new(100 * KB, scene.state.summary());
     assert_eq!(state.oldest_unconfirmed(), None);
     for name in ["a", "b"] {
         state.mark_unconfirmed(&fleet(name));
-        state.note_record(&fleet(name), snapshot(name, 1).head, Bytes::new());
+        state.set_newest_record(&fleet(name), snapshot(name, 1).head, Bytes::new());
     }
     state.compared(9_000);
     assert_eq!(state.oldest_unconfirmed(), Some(1_000), "Redis has not told of it");
