@@ -200,7 +200,7 @@ impl Feed {
             if slots.get(&name).is_none_or(|slot| slot.drop_unused()) {
                 tracing::debug!(fleet = %name, "dropped because no proxy uses it");
                 self.budget.dropped(&name);
-                updates.let_go(&name);
+                updates.release(&name);
                 metrics.dropped();
             }
         }

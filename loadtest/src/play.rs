@@ -17,12 +17,12 @@ pub async fn play(
     options: Options,
 ) -> Result<Finished, RunError> {
     let mut run = Run::start(plan(scenario, fleet, command), target, options).await?;
-    match take_steps(scenario, &mut run).await {
+    match execute_steps(scenario, &mut run).await {
         // There are no figures worth a report.
         Err(error @ RunError::NoServer(_)) => Err(error),
         Ok(()) => Ok(run.finish().await),
         Err(error) => {
-            run.note_error(&error);
+            run.record_error(&error);
             Ok(run.finish().await)
         }
     }
@@ -46,7 +46,7 @@ fn plan(scenario: &Scenario, fleet: Option<String>, command: Vec<String>) -> Pla
     }
 }
 
-async fn take_steps(scenario: &Scenario, run: &mut Run) -> Result<(), RunError> {
+async fn execute_steps(scenario: &Scenario, run: &mut Run) -> Result<(), RunError> {
     let settle = scenario.end.settle.0;
     // Who is sent to another server loses its stream; so may some also when all are about even.
     let balances = scenario.balance.rebalance_rate > 0;
@@ -58,14 +58,14 @@ async fn take_steps(scenario: &Scenario, run: &mut Run) -> Result<(), RunError> 
     for _ in 0..scenario.repeat {
         for step in &scenario.steps {
             run.phase(&step.to_string()).await?;
-            take(step, settle, run).await?;
+            execute(step, settle, run).await?;
             run.excuse(excuse).await?;
         }
     }
     run.settle(settle).await
 }
 
-async fn take(step: &Step, settle: Duration, run: &mut Run) -> Result<(), RunError> {
+async fn execute(step: &Step, settle: Duration, run: &mut Run) -> Result<(), RunError> {
     match step {
         Step::Idle(span) => run.idle(*span).await,
         Step::Change { kind, every, count, reach } => {

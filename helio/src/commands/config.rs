@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let sources = args.sources.open().await?;
         let (distributor, proxy) = args.find(&sources).await?;
         let query = args.query(&proxy);
-        let asked = sources.only(|name| name == distributor).patient();
+        let asked = sources.only(|name| name == distributor).with_long_timeout();
         let content =
             asked.ask(async |_, port| SnapshotContent::from(port, &proxy.fleet, &query).await);
         let Some((_, content)) = content.await?.given.pop() else { bail!("nobody answered") };

@@ -78,7 +78,7 @@ impl Envoy {
         async move {
             let mut live = std::pin::pin!(live);
             if timeout(late, &mut live).await.is_err() {
-                let words = last_words(&log);
+                let words = last_log_lines(&log);
                 tracing::warn!("the Envoy of {fleet} is not live after {late:?}: {words}");
                 live.await;
             }
@@ -109,8 +109,8 @@ impl Envoy {
         }
     }
 
-    pub(super) fn last_words(&self) -> String {
-        last_words(&self.log)
+    pub(super) fn last_log_lines(&self) -> String {
+        last_log_lines(&self.log)
     }
 }
 
@@ -138,7 +138,7 @@ const LAST_LINES: usize = 3;
 const LAST_BYTES: u64 = 4096;
 
 /// The end of a log, in one line.
-fn last_words(log: &Path) -> String {
+fn last_log_lines(log: &Path) -> String {
     let mut end = Vec::new();
     // What cannot be read is not said; the log is there for who wants to look.
     let _ = fs::File::open(log).and_then(|mut log| {

@@ -170,7 +170,7 @@ impl Station {
             let mut envoy = Envoy::start(&self.program, &self.directory, &self.fleet, self.xds)?;
             let ended = tokio::select! {
                 () = stop.cancelled() => None,
-                ended = self.attend(&mut envoy, &mut infra, &mut unready) => Some(ended?),
+                ended = self.supervise(&mut envoy, &mut infra, &mut unready) => Some(ended?),
             };
             let Some(status) = ended else {
                 // Nobody waits for an Envoy that is not wanted any more.
@@ -186,7 +186,7 @@ impl Station {
             tracing::error!(
                 "the Envoy of {} ended with {status} and is started again in {pause:?}: {}",
                 self.fleet,
-                envoy.last_words(),
+                envoy.last_log_lines(),
             );
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
@@ -196,8 +196,8 @@ impl Station {
         }
     }
 
-    /// Says where it listens once it does and whenever that changes. Returns when the Envoy ends.
-    async fn attend(
+    /// Prints where it listens once it does and whenever that changes. Returns when the Envoy ends.
+    async fn supervise(
         &self,
         envoy: &mut Envoy,
         infra: &mut watch::Receiver<Arc<Infra>>,
@@ -220,7 +220,7 @@ impl Station {
                     if changed.is_err() { return Ok(envoy.ended().await?) }
                     continue;
                 }
-                closed = closed => self.tell_ports(ports, &closed)?,
+                closed = closed => self.print_ports(ports, &closed)?,
             }
             tokio::select! {
                 ended = envoy.ended() => return Ok(ended?),
@@ -229,8 +229,8 @@ impl Station {
         }
     }
 
-    /// Says where it listens, and where it should and does not.
-    fn tell_ports(&self, mut ports: Vec<InfraPort>, closed: &BTreeSet<u16>) -> anyhow::Result<()> {
+    /// Prints where it listens, and logs where it should and does not.
+    fn print_ports(&self, mut ports: Vec<InfraPort>, closed: &BTreeSet<u16>) -> anyhow::Result<()> {
         let fleet = &self.fleet;
         for port in closed {
             if is_taken(*port) {
@@ -256,7 +256,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// An Envoy that ran for so long did not end because of how it was started.
 const LONG_RUN: Duration = Duration::from_secs(60);
 const READY_WARNING_AFTER: Duration = Duration::from_secs(30);
-/// How long an Envoy may take to open a port of which it has been told.
+/// How long an Envoy may take to open a port that it has received.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// `127.0.0.1:8080, 127.0.0.1:10443 for its port 443`.

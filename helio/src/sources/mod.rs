@@ -208,7 +208,7 @@ impl Sources {
     }
 
     /// The same, for a question that takes longer.
-    pub(crate) fn patient(&self) -> Self {
+    pub(crate) fn with_long_timeout(&self) -> Self {
         Self { timeout: self.timeout * 6, ..self.clone() }
     }
 

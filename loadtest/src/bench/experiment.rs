@@ -30,7 +30,7 @@ pub(super) enum Experiment {
 }
 
 /// A server, its clients, and where it is measured.
-struct Stand {
+struct ExperimentRun {
     run: Run,
     streams: usize,
     /// Of what was measured while the clients were too busy to be believed.
@@ -110,35 +110,39 @@ impl Experiment {
         contender: Contender,
         results: &mut Results,
     ) -> Result<Vec<(Figure, f64)>, BenchError> {
-        let mut stand = self.stand(bench, contender).await?;
+        let mut started = self.set_up(bench, contender).await?;
         let found = match self {
-            Self::Many => stand.many().await,
-            Self::Large => stand.memory_and_change(Amount::FiveThousand, 5).await,
-            Self::PerClient => stand.memory_and_change(Amount::Thousand, 3).await,
-            Self::Empty => stand.empty(Figure::Empty).await,
-            Self::EmptyTls => stand.empty(Figure::EmptyTls).await,
-            Self::EmptyRealNode => stand.empty(Figure::EmptyRealNode).await,
-            Self::Full => stand.full().await,
-            Self::ReconnectWhole => stand.come_back_whole().await,
-            Self::Survival => stand.survive(bench.brief).await,
+            Self::Many => started.many().await,
+            Self::Large => started.memory_and_change(Amount::FiveThousand, 5).await,
+            Self::PerClient => started.memory_and_change(Amount::Thousand, 3).await,
+            Self::Empty => started.empty(Figure::Empty).await,
+            Self::EmptyTls => started.empty(Figure::EmptyTls).await,
+            Self::EmptyRealNode => started.empty(Figure::EmptyRealNode).await,
+            Self::Full => started.full().await,
+            Self::ReconnectWhole => started.come_back_whole().await,
+            Self::Survival => started.survive(bench.brief).await,
         };
         let prefix = format!("{}, {}", self.name(), contender.name());
-        for doubt in stand.doubts {
-            results.note(format!("{prefix}: {doubt}"));
+        for doubt in started.doubts {
+            results.add_note(format!("{prefix}: {doubt}"));
         }
-        let Finished { report, .. } = stand.run.finish().await;
+        let Finished { report, .. } = started.run.finish().await;
         results.versions.extend(report.versions);
         for (kind, count) in report.figures.errors.iter() {
-            results.note(format!("{prefix}: {count} errors of the kind {kind}"));
+            results.add_note(format!("{prefix}: {count} errors of the kind {kind}"));
         }
         // A server that breaks the protocol is not fast.
         for (kind, count) in report.figures.violations.iter() {
-            results.note(format!("{prefix}: the checker found {count} of {kind}"));
+            results.add_note(format!("{prefix}: the checker found {count} of {kind}"));
         }
         found
     }
 
-    async fn stand(self, bench: &Bench, contender: Contender) -> Result<Stand, BenchError> {
+    async fn set_up(
+        self,
+        bench: &Bench,
+        contender: Contender,
+    ) -> Result<ExperimentRun, BenchError> {
         let (streams, clusters) = match self {
             Self::Many => (10_000, 1_000),
             Self::Large => (1_000, 5_000),
@@ -185,11 +189,15 @@ impl Experiment {
         };
         let mut options = Options::new(bench.programs.clone());
         (options.clients_cpu, options.stop) = (bench.clients_cpu, bench.stop.clone());
-        Ok(Stand { run: Run::start(plan, target, options).await?, streams, doubts: Vec::new() })
+        Ok(ExperimentRun {
+            run: Run::start(plan, target, options).await?,
+            streams,
+            doubts: Vec::new(),
+        })
     }
 }
 
-impl Stand {
+impl ExperimentRun {
     async fn many(&mut self) -> Result<Vec<(Figure, f64)>, BenchError> {
         let mut found = self.memory_and_change(Amount::Thousand, 10).await?;
         found.extend(self.newcomers().await?);

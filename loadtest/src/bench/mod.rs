@@ -210,7 +210,7 @@ impl Results {
     }
 
     /// Something to know of an experiment with a contender.
-    fn note(&mut self, note: String) {
+    fn add_note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -268,7 +268,7 @@ impl Bench {
                         Ok(found) => results.add(contender, found),
                         // What was measured until then is worth showing.
                         Err(BenchError::Run(error)) if matches!(*error, RunError::Interrupted) => {
-                            results.note(INTERRUPTED.to_owned());
+                            results.add_note(INTERRUPTED.to_owned());
                             return;
                         }
                         Err(error) => failed(&what, &error, results, &mut say),
@@ -293,7 +293,7 @@ impl Bench {
                         Some(Ok(())) => {}
                         Some(Err(error)) => failed(&what, &error, results, &mut say),
                         None => {
-                            results.note(INTERRUPTED.to_owned());
+                            results.add_note(INTERRUPTED.to_owned());
                             return;
                         }
                     }
@@ -314,5 +314,5 @@ const INTERRUPTED: &str = "interrupted: the rest was not measured";
 fn failed(what: &str, error: &BenchError, results: &mut Results, say: &mut impl FnMut(&str)) {
     let text = format!("{what}: {error}");
     say(&text);
-    results.note(text);
+    results.add_note(text);
 }

@@ -192,7 +192,7 @@ mod tests {
         }
         results.add(Contender::Snapshot, vec![(Figure::MemoryCollected(amount), 300e3)]);
         results.add(Contender::Ours, vec![(Figure::ReconnectResent, 0.0)]);
-        results.note("the clients were busy".to_owned());
+        results.add_note("the clients were busy".to_owned());
         results
     }
 

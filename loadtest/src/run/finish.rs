@@ -27,7 +27,7 @@ impl Finished {
 
 impl Run {
     /// Something ended the steps of the run before their time.
-    pub fn note_error(&mut self, error: &RunError) {
+    pub fn record_error(&mut self, error: &RunError) {
         if !matches!(error, RunError::Interrupted) {
             self.errors.push(error.to_string());
         }
@@ -38,7 +38,7 @@ impl Run {
         let interrupted = self.stop.is_cancelled();
         let within = if interrupted { INTERRUPTED_TIMEOUT } else { FINISH_TIMEOUT };
         // The last look at the servers comes before the clients leave.
-        if !interrupted && let Err(error) = self.watch.look().await {
+        if !interrupted && let Err(error) = self.watch.sample().await {
             self.errors.push(error.to_string());
         }
         if let Err(error) = self.workers.finish(!interrupted, within).await {

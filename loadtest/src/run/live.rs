@@ -63,7 +63,7 @@ pub(super) async fn follow(
     loop {
         ticks.tick().await;
         // A server that is gone shows elsewhere too; there is nobody to tell it here.
-        let _ = watch.look().await;
+        let _ = watch.sample().await;
         let samples = total(&watch.servers());
         let (figures, now) = (reports.figures(), Instant::now());
         if let Some(metrics) = &metrics {

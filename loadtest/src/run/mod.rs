@@ -155,7 +155,7 @@ impl Run {
         };
         during(&stop, workers.begin(&begin)).await??;
         let watch = Arc::new(Watch::new(reports.clone(), target.watched(), workers.pids()));
-        watch.look().await?;
+        watch.sample().await?;
         let mut report = Report::new(plan.scenario, plan.command, unix_ms());
         report.versions = during(&stop, target.versions()).await?;
         report.versions.insert("loadtest".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
@@ -196,7 +196,7 @@ impl Run {
     /// What follows is a phase of its own in the report.
     pub async fn phase(&mut self, name: &str) -> Result<(), RunError> {
         let figures = self.figures().await?;
-        self.watch.look().await?;
+        self.watch.sample().await?;
         self.close_phase(&figures);
         self.phase = Some((name.to_owned(), unix_ms(), figures.clone()));
         self.stage.set(|scene| (scene.phase, scene.begun) = (name.to_owned(), figures));
@@ -308,7 +308,7 @@ impl Run {
     /// What all servers use now, together. None if nobody said which processes they are.
     pub async fn sample(&mut self) -> Result<Option<Sample>, RunError> {
         self.sync().await?;
-        Ok(self.watch.look().await?)
+        Ok(self.watch.sample().await?)
     }
 
     /// What the processes of the clients used.
@@ -345,7 +345,7 @@ impl Run {
         let name = self.server_name(server);
         let pid = self.pid(&name);
         // What it used up to now stays counted.
-        self.watch.look().await?;
+        self.watch.sample().await?;
         self.watch.leaves(&name);
         during_or_failed(&self.stop, &self.reports, self.target.stop(server, stop)).await??;
         Ok(pid)

@@ -59,7 +59,7 @@ impl Run {
     async fn retire_servers(&mut self, count: usize) -> Result<(), RunError> {
         self.cost.close();
         // What they used up to now stays counted.
-        self.watch.look().await?;
+        self.watch.sample().await?;
         let retired = self.target.retire(count)?;
         retired.names().for_each(|name| self.watch.retires(name));
         self.workers.send(&Order::Servers(self.target.addresses())).await?;

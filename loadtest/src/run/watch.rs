@@ -41,7 +41,7 @@ impl Watch {
     }
 
     /// Looks at all servers at once. The sum, if all are there and there is any.
-    pub(super) async fn look(self: &Arc<Self>) -> Result<Option<Sample>, SampleError> {
+    pub(super) async fn sample(self: &Arc<Self>) -> Result<Option<Sample>, SampleError> {
         let at = unix_ms();
         let streams = self.reports.totals().up as u64;
         let samplers: Vec<_> = {
@@ -167,20 +167,20 @@ mod tests {
         let reports = Arc::new(WorkerReports::new(1));
         let servers = vec![("one".to_owned(), Sampler::pids([me]))];
         let watch = Arc::new(Watch::new(reports, servers, vec![me]));
-        let first = watch.look().await.unwrap().unwrap();
+        let first = watch.sample().await.unwrap().unwrap();
         watch.add("two".to_owned(), Sampler::pids([me]));
         assert_eq!(total(&watch.servers()), [first]);
         assert_eq!(watch.names(), ["one", "two"]);
     }
 
     #[tokio::test]
-    async fn a_look_that_is_overtaken_by_another_still_sees() {
+    async fn a_sample_that_is_overtaken_by_another_still_sees() {
         let me = std::process::id();
         let servers = vec![("one".to_owned(), Sampler::pids([me]))];
         let watch = Arc::new(Watch::new(Arc::new(WorkerReports::new(1)), servers, vec![me]));
         let later = Sample { at_ms: unix_ms() + 60_000, ..Sample::default() };
         watch.each("one", |server| server.push(later));
-        assert_eq!(watch.look().await.unwrap(), Some(later));
+        assert_eq!(watch.sample().await.unwrap(), Some(later));
     }
 
     #[tokio::test]
@@ -189,10 +189,10 @@ mod tests {
         let reports = Arc::new(WorkerReports::new(1));
         let servers = vec![("one".to_owned(), Sampler::pids([nobody]))];
         let watch = Arc::new(Watch::new(reports, servers, vec![nobody]));
-        assert!(matches!(watch.look().await, Err(SampleError::Gone(_))));
+        assert!(matches!(watch.sample().await, Err(SampleError::Gone(_))));
         watch.leaves("one");
-        assert_eq!(watch.look().await.unwrap(), None);
+        assert_eq!(watch.sample().await.unwrap(), None);
         watch.returns("one", nobody, std::process::id());
-        assert!(watch.look().await.unwrap().is_some());
+        assert!(watch.sample().await.unwrap().is_some());
     }
 }

@@ -62,7 +62,7 @@ pub(super) async fn gather(
         }
     }
     // A long list takes its time. Who is away is not asked again.
-    let asked = sources.only(|name| given.iter().any(|(it, _)| it == name)).patient();
+    let asked = sources.only(|name| given.iter().any(|(it, _)| it == name)).with_long_timeout();
     let mut listed = asked.try_to_ask(async |_, port| proxies::Reply::from(port, "").await).await;
     missing.append(&mut listed.silent);
     listed.silent.extend(silent.iter().chain(&missing).cloned());

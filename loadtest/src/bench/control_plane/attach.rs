@@ -1,6 +1,6 @@
 use super::objects::{self, App, GATEWAY};
-use super::stand::{CONTROL_PLANE_TIMEOUT, Stand, World};
 use super::status;
+use super::testbed::{CONTROL_PLANE_TIMEOUT, Testbed, World};
 use crate::bench::{Bench, BenchError, Contender, Figure, Results};
 use crate::servers::{Kubernetes, ServersError};
 use futures::{StreamExt, stream};
@@ -21,21 +21,21 @@ pub(super) async fn measure(
     results: &mut Results,
 ) -> Result<(), BenchError> {
     // One is there before, so that the proxy can be seen to have a route.
-    let mut stand = Stand::start(bench, contender, World::imagined(1, routes)).await?;
-    let _proxy = stand.proxy().await?;
-    stand.until_quiet(Duration::from_secs(5)).await?;
-    let before = status::writes(&stand.kubernetes).await?;
-    let (_, version) = status::list(&stand.kubernetes, &objects::gateways()).await?;
+    let mut testbed = Testbed::start(bench, contender, World::imagined(1, routes)).await?;
+    let _proxy = testbed.proxy().await?;
+    testbed.until_quiet(Duration::from_secs(5)).await?;
+    let before = status::writes(&testbed.kubernetes).await?;
+    let (_, version) = status::list(&testbed.kubernetes, &objects::gateways()).await?;
     let begun = Instant::now();
     let objects = (1..=routes).map(|app| App(app).route(GATEWAY, App(app)));
     let (created, settled) = tokio::join!(
-        stand.kubernetes.create_all(objects),
-        settled(&stand.kubernetes, &version, routes)
+        testbed.kubernetes.create_all(objects),
+        settled(&testbed.kubernetes, &version, routes)
     );
     created?;
     let Settled { at, changes } = settled?;
-    stand.until_quiet(Duration::from_secs(3)).await?;
-    let writes = status::writes(&stand.kubernetes).await? - before;
+    testbed.until_quiet(Duration::from_secs(3)).await?;
+    let writes = status::writes(&testbed.kubernetes).await? - before;
     results.add(
         contender,
         vec![

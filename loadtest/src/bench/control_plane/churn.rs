@@ -1,5 +1,5 @@
 use super::objects::GATEWAY;
-use super::stand::Stand;
+use super::testbed::Testbed;
 use crate::bench::BenchError;
 use std::time::{Duration, Instant};
 use tokio::time::MissedTickBehavior;
@@ -13,14 +13,14 @@ const ROUTE: usize = 4;
 
 /// Changes at fixed moments, whatever comes of them: seconds of CPU a minute, and the most memory.
 pub(super) async fn measure(
-    stand: &mut Stand,
+    testbed: &mut Testbed,
     duration: Duration,
 ) -> Result<(f64, f64), BenchError> {
-    let app = stand.next_app();
+    let app = testbed.next_app();
     let (routes, route) = app.route(GATEWAY, app);
     let path = format!("{routes}/{}", app.name());
     let mut is_there = false;
-    let (before, begun) = (stand.sample()?, Instant::now());
+    let (before, begun) = (testbed.sample()?, Instant::now());
     let mut memory = before.memory();
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -30,22 +30,22 @@ pub(super) async fn measure(
             break;
         }
         if change % ROUTE != 0 {
-            let (app, backend) = stand.next_move();
+            let (app, backend) = testbed.next_move();
             let (path, change) = app.moved(backend);
-            stand.kubernetes.patch(&path, &change).await?;
+            testbed.kubernetes.patch(&path, &change).await?;
         } else {
             if is_there {
-                stand.kubernetes.delete(&path).await?;
+                testbed.kubernetes.delete(&path).await?;
             } else {
-                stand.kubernetes.create(&routes, &route).await?;
+                testbed.kubernetes.create(&routes, &route).await?;
             }
             is_there = !is_there;
-            memory = memory.max(stand.sample()?.memory());
+            memory = memory.max(testbed.sample()?.memory());
         }
     }
     // What was put off is part of it.
-    stand.until_quiet(Duration::from_secs(3)).await?;
-    let after = stand.sample()?;
+    testbed.until_quiet(Duration::from_secs(3)).await?;
+    let after = testbed.sample()?;
     memory = memory.max(after.memory());
     let minutes = duration.as_secs_f64() / 60.0;
     Ok(((after.cpu_us - before.cpu_us) as f64 / 1e6 / minutes, memory as f64))

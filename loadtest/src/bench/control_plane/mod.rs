@@ -6,8 +6,8 @@ mod churn;
 mod objects;
 mod probe;
 mod proxy;
-mod stand;
 mod status;
+mod testbed;
 
 use super::{Bench, BenchError, Contender, Figure, Results};
 use crate::servers::ControlPlane;
@@ -17,9 +17,9 @@ use heliograph_snapshot::ResourceType;
 use heliograph_store::{Notice, Watch};
 use objects::{App, GATEWAY};
 use proxy::Proxy;
-use stand::{CONTROL_PLANE_TIMEOUT, Stand, World};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+use testbed::{CONTROL_PLANE_TIMEOUT, Testbed, World};
 
 /// Some figures that belong to one stretch of a control plane's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,38 +103,38 @@ impl Changes<'_> {
     async fn measure(mut self) -> Result<(), BenchError> {
         let (few, settled_few) = self.among_few().await?;
         let world = World::imagined(self.apps, self.spare());
-        let mut stand = Stand::start(self.bench, self.contender, world).await?;
-        self.cold_start(&stand).await?;
-        let proxy = stand.proxy().await?;
-        stand.until_quiet(Duration::from_secs(5)).await?;
-        let before = translated(&stand).await;
-        let many = stand.add_routes(&proxy, self.count).await?;
-        let settled = since(before, translated(&stand).await);
-        self.note(vec![
+        let mut testbed = Testbed::start(self.bench, self.contender, world).await?;
+        self.cold_start(&testbed).await?;
+        let proxy = testbed.proxy().await?;
+        testbed.until_quiet(Duration::from_secs(5)).await?;
+        let before = translated(&testbed).await;
+        let many = testbed.add_routes(&proxy, self.count).await?;
+        let settled = since(before, translated(&testbed).await);
+        self.record(vec![
             (Figure::RouteCpu, many.cpu * 1e6),
             (Figure::RouteTime, many.median()),
             (Figure::RouteBytes, many.bytes),
             (Figure::RouteGrowth, many.cpu / few.cpu),
         ]);
         if let (Some(many), Some(few)) = (settled, settled_few) {
-            self.note(vec![(Figure::UnitsGrowth, many / few)]);
+            self.record(vec![(Figure::UnitsGrowth, many / few)]);
         }
-        let responses = burst(&mut stand, &proxy).await?;
-        self.note(vec![(Figure::BurstResponses, responses)]);
-        let moved = stand.move_endpoints(&proxy, self.count).await?;
+        let responses = burst(&mut testbed, &proxy).await?;
+        self.record(vec![(Figure::BurstResponses, responses)]);
+        let moved = testbed.move_endpoints(&proxy, self.count).await?;
         let found =
             vec![(Figure::EndpointCpu, moved.cpu * 1e6), (Figure::EndpointTime, moved.median())];
-        self.note(found);
-        self.stored(&mut stand).await?;
-        let (cpu, memory) = churn::measure(&mut stand, self.churn).await?;
-        self.note(vec![(Figure::ChurnCpu, cpu), (Figure::ChurnMemory, memory)]);
-        self.results.note(format!("row 8 lasted {:?}", self.churn));
-        self.memory(&stand)?;
-        self.results.versions.extend(stand.plane.versions().await);
+        self.record(found);
+        self.stored(&mut testbed).await?;
+        let (cpu, memory) = churn::measure(&mut testbed, self.churn).await?;
+        self.record(vec![(Figure::ChurnCpu, cpu), (Figure::ChurnMemory, memory)]);
+        self.results.add_note(format!("row 8 lasted {:?}", self.churn));
+        self.memory(&testbed)?;
+        self.results.versions.extend(testbed.plane.versions().await);
         Ok(())
     }
 
-    fn note(&mut self, found: Vec<(Figure, f64)>) {
+    fn record(&mut self, found: Vec<(Figure, f64)>) {
         self.results.add(self.contender, found);
     }
 
@@ -143,19 +143,19 @@ impl Changes<'_> {
     }
 
     /// What a route costs among a tenth of all, and how much of the translation is done again for it.
-    async fn among_few(&self) -> Result<(stand::Cost, Option<f64>), BenchError> {
+    async fn among_few(&self) -> Result<(testbed::Cost, Option<f64>), BenchError> {
         let world = World::imagined(self.apps / 10, self.spare());
-        let mut stand = Stand::start(self.bench, self.contender, world).await?;
-        let proxy = stand.proxy().await?;
-        stand.until_quiet(Duration::from_secs(5)).await?;
-        let before = translated(&stand).await;
-        let cost = stand.add_routes(&proxy, self.count).await?;
-        Ok((cost, since(before, translated(&stand).await)))
+        let mut testbed = Testbed::start(self.bench, self.contender, world).await?;
+        let proxy = testbed.proxy().await?;
+        testbed.until_quiet(Duration::from_secs(5)).await?;
+        let before = translated(&testbed).await;
+        let cost = testbed.add_routes(&proxy, self.count).await?;
+        Ok((cost, since(before, translated(&testbed).await)))
     }
 
     /// From all objects known to the first snapshot in the store.
-    async fn cold_start(&mut self, stand: &Stand) -> Result<(), BenchError> {
-        let ControlPlane::Heliograph(ours) = &stand.plane else { return Ok(()) };
+    async fn cold_start(&mut self, testbed: &Testbed) -> Result<(), BenchError> {
+        let ControlPlane::Heliograph(ours) = &testbed.plane else { return Ok(()) };
         let mut watch = ours.store().watch();
         let published = async {
             loop {
@@ -170,38 +170,38 @@ impl Changes<'_> {
         );
         let published = published.map_err(|_| BenchError::Busy(CONTROL_PLANE_TIMEOUT))?;
         let took = published.saturating_duration_since(synced?).as_secs_f64();
-        self.note(vec![(Figure::ColdStart, took)]);
+        self.record(vec![(Figure::ColdStart, took)]);
         Ok(())
     }
 
     /// How long an endpoint takes into the store.
-    async fn stored(&mut self, stand: &mut Stand) -> Result<(), BenchError> {
-        let ControlPlane::Heliograph(ours) = &stand.plane else { return Ok(()) };
+    async fn stored(&mut self, testbed: &mut Testbed) -> Result<(), BenchError> {
+        let ControlPlane::Heliograph(ours) = &testbed.plane else { return Ok(()) };
         let mut watch = ours.store().watch();
         while !matches!(watch.next().await, Notice::Synced) {}
         let mut times = Vec::new();
         for _ in 0..self.count {
-            let (app, backend) = stand.next_move();
+            let (app, backend) = testbed.next_move();
             let (path, change) = app.moved(backend);
             let begun = Instant::now();
             let published = tokio::time::timeout(CONTROL_PLANE_TIMEOUT, published(&mut *watch));
-            let (changed, at) = tokio::join!(stand.kubernetes.patch(&path, &change), published);
+            let (changed, at) = tokio::join!(testbed.kubernetes.patch(&path, &change), published);
             changed?;
             let at = at.map_err(|_| BenchError::Busy(CONTROL_PLANE_TIMEOUT))?;
             times.push(at.duration_since(begun).as_secs_f64());
-            stand.until_quiet(Duration::from_millis(500)).await?;
+            testbed.until_quiet(Duration::from_millis(500)).await?;
         }
         times.sort_by(f64::total_cmp);
-        let median = stand::quantile(&times, 0.5);
-        self.note(vec![(Figure::EndpointStored, median)]);
+        let median = testbed::quantile(&times, 0.5);
+        self.record(vec![(Figure::EndpointStored, median)]);
         Ok(())
     }
 
-    fn memory(&mut self, stand: &Stand) -> Result<(), BenchError> {
-        let ControlPlane::Heliograph(ours) = &stand.plane else { return Ok(()) };
+    fn memory(&mut self, testbed: &Testbed) -> Result<(), BenchError> {
+        let ControlPlane::Heliograph(ours) = &testbed.plane else { return Ok(()) };
         let sample = Sampler::pids(ours.translator_pid()).sample(0, 0);
         let sample = sample.map_err(|_| BenchError::NoSample("what the translator uses"))?;
-        self.note(vec![(Figure::TranslatorMemory, sample.memory() as f64)]);
+        self.record(vec![(Figure::TranslatorMemory, sample.memory() as f64)]);
         Ok(())
     }
 }
@@ -212,8 +212,8 @@ async fn published(watch: &mut dyn Watch) -> Instant {
 }
 
 /// How many units of translation were computed, of ours.
-async fn translated(stand: &Stand) -> Option<f64> {
-    let ControlPlane::Heliograph(ours) = &stand.plane else { return None };
+async fn translated(testbed: &Testbed) -> Option<f64> {
+    let ControlPlane::Heliograph(ours) = &testbed.plane else { return None };
     ours.metric("heliograph_translator_work_total").await
 }
 
@@ -222,11 +222,11 @@ fn since(before: Option<f64>, after: Option<f64>) -> Option<f64> {
 }
 
 /// In how many responses with route tables ten routes come that are added together.
-async fn burst(stand: &mut Stand, proxy: &Proxy) -> Result<f64, BenchError> {
-    let apps: Vec<_> = (0..BURST).map(|_| stand.next_app()).collect();
+async fn burst(testbed: &mut Testbed, proxy: &Proxy) -> Result<f64, BenchError> {
+    let apps: Vec<_> = (0..BURST).map(|_| testbed.next_app()).collect();
     let last = apps.last().map(|app| app.host()).unwrap_or_default();
     proxy.look_for(ResourceType::Route, last);
-    let (begun, kubernetes) = (tokio::time::Instant::now(), &stand.kubernetes);
+    let (begun, kubernetes) = (tokio::time::Instant::now(), &testbed.kubernetes);
     let creating = apps.into_iter().zip(0..).map(|(app, number): (App, u32)| async move {
         tokio::time::sleep_until(begun + BURST_WITHIN / (BURST - 1) * number).await;
         let (path, route) = app.route(GATEWAY, app);
@@ -234,33 +234,33 @@ async fn burst(stand: &mut Stand, proxy: &Proxy) -> Result<f64, BenchError> {
     });
     try_join_all(creating).await?;
     proxy.found(CONTROL_PLANE_TIMEOUT).await?;
-    stand.until_quiet(Duration::from_secs(3)).await?;
+    testbed.until_quiet(Duration::from_secs(3)).await?;
     Ok(proxy.observed().tables as f64)
 }
 
 /// How many fleets are published when a route of one of many Gateways changes.
 async fn gateways(bench: &Bench, count: usize, results: &mut Results) -> Result<(), BenchError> {
     const ROUTES: usize = 10;
-    let mut stand = Stand::start(bench, Contender::Ours, World::imagined(0, 0)).await?;
-    stand.kubernetes.create_all(objects::namespaces_of_apps(count * ROUTES)).await?;
+    let mut testbed = Testbed::start(bench, Contender::Ours, World::imagined(0, 0)).await?;
+    testbed.kubernetes.create_all(objects::namespaces_of_apps(count * ROUTES)).await?;
     let name = |gateway: usize| format!("gateway-{gateway}");
     let gateways = (0..count).map(|gateway| objects::gateway(&name(gateway), 10_080));
-    stand.kubernetes.create_all(gateways).await?;
+    testbed.kubernetes.create_all(gateways).await?;
     // One Service for all in a namespace: there are enough objects.
     let services = (0..count * ROUTES).step_by(objects::APPS);
     let services = services.flat_map(|app| App(app).service(objects::Backend::Imagined(0)));
-    stand.kubernetes.create_all(services).await?;
+    testbed.kubernetes.create_all(services).await?;
     let routes = (0..count * ROUTES).map(App);
     let routes = routes.map(|app| app.route(&name(app.0 / ROUTES), app.first_of_namespace()));
-    stand.kubernetes.create_all(routes).await?;
-    stand.until_quiet(Duration::from_secs(10)).await?;
-    let ControlPlane::Heliograph(ours) = &stand.plane else { return Ok(()) };
+    testbed.kubernetes.create_all(routes).await?;
+    testbed.until_quiet(Duration::from_secs(10)).await?;
+    let ControlPlane::Heliograph(ours) = &testbed.plane else { return Ok(()) };
     let mut watch = ours.store().watch();
     while !matches!(watch.next().await, Notice::Synced) {}
     let app = App(count * ROUTES / 2);
     let path = format!("{}/{}", app.routes(), app.name());
     let change = serde_json::json!({ "spec": { "hostnames": ["other.example.com"] } });
-    stand.kubernetes.patch(&path, &change).await?;
+    testbed.kubernetes.patch(&path, &change).await?;
     let mut touched = BTreeSet::new();
     let quiet = Duration::from_secs(5);
     while let Ok(notice) = tokio::time::timeout(quiet, watch.next()).await {

@@ -1,5 +1,5 @@
 use super::objects::{App, Backend, GATEWAY, fleet};
-use super::stand::{CONTROL_PLANE_TIMEOUT, Stand, World, quantile};
+use super::testbed::{CONTROL_PLANE_TIMEOUT, Testbed, World, quantile};
 use crate::bench::{Bench, BenchError, Contender, Figure, Results};
 use crate::security::Security;
 use crate::servers::{Program, Start, reserve_port};
@@ -31,8 +31,8 @@ pub(super) async fn measure(
     let port = reserve_port("envoy")?;
     let backend = Backend::Real(address, backend_port);
     let world = World { apps: 1, spare: routes, backend, port };
-    let mut stand = Stand::start(bench, contender, world).await?;
-    let mut envoy = start_envoy(bench, &stand).await?;
+    let mut testbed = Testbed::start(bench, contender, world).await?;
+    let mut envoy = start_envoy(bench, &testbed).await?;
     // The first route was there before.
     let answers = async || {
         let mut requests = Requests { port, connection: None };
@@ -40,21 +40,21 @@ pub(super) async fn measure(
     };
     envoy.is("it answers", answers).await?;
     let (mut requests, mut wrong) = (Requests { port, connection: None }, Vec::new());
-    stand.until_quiet(Duration::from_secs(3)).await?;
+    testbed.until_quiet(Duration::from_secs(3)).await?;
     let mut times = Vec::new();
     for _ in 0..routes {
-        let app = stand.next_app();
+        let app = testbed.next_app();
         let (path, route) = app.route(GATEWAY, app);
         let begun = Instant::now();
-        stand.kubernetes.create(&path, &route).await?;
+        testbed.kubernetes.create(&path, &route).await?;
         requests.until_it_answers(app, &mut wrong).await?;
         times.push(begun.elapsed().as_secs_f64());
     }
     if let Some(first) = wrong.first() {
         let name = contender.name();
-        results.note(format!("the first wrong answer through the Envoy of {name}: {first}"));
+        results.add_note(format!("the first wrong answer through the Envoy of {name}: {first}"));
     }
-    results.note(format!("row 9 had {routes} routes"));
+    results.add_note(format!("row 9 had {routes} routes"));
     let few = FEW.min(times.len() / 2);
     let median = |times: &[f64]| {
         let mut times = times.to_vec();
@@ -150,10 +150,10 @@ async fn connect(port: u16) -> Result<SendRequest<Empty<Bytes>>, String> {
     Ok(sender)
 }
 
-async fn start_envoy(bench: &Bench, stand: &Stand) -> Result<Program, BenchError> {
+async fn start_envoy(bench: &Bench, testbed: &Testbed) -> Result<Program, BenchError> {
     let advice = "`scripts/tools envoy` downloads it and prints where it is";
     let path = bench.programs.find("envoy", "ENVOY", advice)?;
-    let bootstrap = bootstrap(&stand.plane.address(), &stand.plane.security()).to_string();
+    let bootstrap = bootstrap(&testbed.plane.address(), &testbed.plane.security()).to_string();
     let arguments = [
         "--config-yaml",
         &bootstrap,

@@ -241,9 +241,10 @@ mod tests {
     impl Shelf {
         /// Puts away what `tree` has and `base` has not. Returns how much that was.
         fn add(&mut self, tree: &Tree, base: &Tree) -> usize {
-            let fresh = tree.beyond(base);
-            let count = fresh.leaves.len() + fresh.branches.len() + fresh.resources.len();
-            for (address, resources) in fresh.leaves {
+            let additions = tree.additions_to(base);
+            let count =
+                additions.leaves.len() + additions.branches.len() + additions.resources.len();
+            for (address, resources) in additions.leaves {
                 let entry = |found: &Arc<Resource>| Entry {
                     name: found.name.clone(),
                     address: found.address,
@@ -251,10 +252,10 @@ mod tests {
                 };
                 self.parts.insert(address, Part::Leaf(resources.iter().map(entry).collect()));
             }
-            for (address, children) in fresh.branches {
+            for (address, children) in additions.branches {
                 self.parts.insert(address, Part::Branch(children));
             }
-            let apart = fresh.resources.iter().filter(|found| !inline(found));
+            let apart = additions.resources.iter().filter(|found| !inline(found));
             self.bodies.extend(apart.map(|found| (found.address, found.body.clone())));
             count
         }

@@ -99,7 +99,7 @@ impl Entry {
 
 impl Tree {
     /// What a store that holds `base` needs to hold this tree too, at a cost in proportion to that.
-    pub fn beyond<'a>(&'a self, base: &Tree) -> Additions<'a> {
+    pub fn additions_to<'a>(&'a self, base: &Tree) -> Additions<'a> {
         let mut additions = Additions::default();
         additions.collect(self.root.as_ref(), base.root.as_ref(), base);
         additions

@@ -271,7 +271,7 @@ impl Shared {
     /// Writes what the newest snapshot has and Redis lost: no later publication would, because the writer believes it there.
     async fn repair(&self, newest: &Snapshot, stored: &HashSet<Address>) -> Result<(), StoreError> {
         let is_whole = Section::all().all(|section| {
-            let all = newest.section(section).beyond(&Tree::new());
+            let all = newest.section(section).additions_to(&Tree::new());
             let mut apart =
                 all.resources.iter().filter(|resource| !codec::is_in_leaf(section, resource));
             all.leaves.iter().all(|(address, _)| stored.contains(address))
@@ -301,7 +301,7 @@ impl Shared {
     ) -> Result<(HashSet<Address>, usize), StoreError> {
         let mut addresses = HashSet::new();
         for section in Section::all() {
-            let all = newest.section(section).beyond(&Tree::new());
+            let all = newest.section(section).additions_to(&Tree::new());
             addresses.extend(all.leaves.iter().map(|(address, _)| *address));
             addresses.extend(all.branches.iter().map(|(address, _)| *address));
             addresses.extend(all.resources.iter().map(|resource| resource.address));

@@ -122,12 +122,12 @@ impl Shared {
         for section in Section::all() {
             static NOTHING: Tree = Tree::new();
             let held = held.map_or(&NOTHING, |held| held.section(section));
-            let fresh = snapshot.section(section).beyond(held);
-            let leaves = fresh.leaves.iter();
+            let additions = snapshot.section(section).additions_to(held);
+            let leaves = additions.leaves.iter();
             objects.extend(leaves.map(|(at, resources)| (*at, codec::leaf(section, resources))));
-            let branches = fresh.branches.iter();
+            let branches = additions.branches.iter();
             objects.extend(branches.map(|(at, children)| (*at, codec::branch(children))));
-            for resource in fresh.resources {
+            for resource in additions.resources {
                 if codec::is_in_leaf(section, resource) {
                     continue;
                 }

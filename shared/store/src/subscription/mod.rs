@@ -110,8 +110,8 @@ impl Subscription {
 
     /// Drops the snapshot of a fleet, and only follows its records from now on. If it is kept again it is loaded anew, at no older
     /// head.
-    pub fn let_go(&mut self, fleet: &FleetName) {
-        self.scheduler.let_go(fleet);
+    pub fn release(&mut self, fleet: &FleetName) {
+        self.scheduler.release(fleet);
         self.reader.mark_dropped(fleet);
     }
 

@@ -161,7 +161,7 @@ impl LoadScheduler {
                 self.loading += 1;
                 return Some(Request { record, known: fleet.known.clone() });
             }
-            // It was retired or let go while it waited.
+            // It was retired or released while it waited.
             self.forget_if_gone(&name);
         }
     }
@@ -204,9 +204,9 @@ impl LoadScheduler {
     }
 
     /// From now on the fleet is only known. Nothing of its snapshot stays here, nor of one that is being loaded.
-    pub(super) fn let_go(&mut self, name: &FleetName) {
+    pub(super) fn release(&mut self, name: &FleetName) {
         let Some(fleet) = self.fleets.get_mut(name) else { return };
-        fleet.let_go();
+        fleet.release();
         self.owed.remove(name);
         self.damaged.remove(name);
         self.unopened.remove(name);
@@ -277,7 +277,7 @@ impl LoadScheduler {
         if was_reported {
             self.ready.push_back(Update::Retired(name.clone(), record.head));
         }
-        self.let_go(name);
+        self.release(name);
         self.forget_if_gone(name);
     }
 
@@ -406,7 +406,7 @@ impl LoadScheduler {
 }
 
 impl Fleet {
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         self.kept = false;
         self.wanted = None;
         self.known = None;

@@ -260,7 +260,7 @@ pub(crate) fn confidential(
 pub(crate) fn addresses(snapshot: &Snapshot) -> BTreeSet<[u8; 32]> {
     let mut addresses = BTreeSet::new();
     for kind in ResourceType::ALL {
-        let all = snapshot.tree(kind).beyond(&Tree::new());
+        let all = snapshot.tree(kind).additions_to(&Tree::new());
         addresses.extend(all.leaves.iter().map(|(address, _)| address.0));
         addresses.extend(all.branches.iter().map(|(address, _)| address.0));
         // Small bodies are in their leaves.

@@ -50,12 +50,12 @@ async fn where_nothing_is_kept_nothing_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_let_go_and_kept_again_comes_at_its_newest_head() {
+async fn what_is_released_and_kept_again_comes_at_its_newest_head() {
     let (mut bench, heads) = listed(&["one"]).await;
     bench.subscription.keep(&fleet("one"));
     assert_eq!(bench.next().await, published("one", heads[0]));
     assert_eq!(bench.next().await, "synced");
-    bench.subscription.let_go(&fleet("one"));
+    bench.subscription.release(&fleet("one"));
     let newer = bench.publish("one").await;
     assert_eq!(bench.next().await, known("one", newer));
     bench.subscription.keep(&fleet("one"));
@@ -63,21 +63,21 @@ async fn what_is_let_go_and_kept_again_comes_at_its_newest_head() {
     assert_eq!(bench.store.loading.borrow().known, None, "nothing of it was left");
 
     // Also where nothing is newer.
-    bench.subscription.let_go(&fleet("one"));
+    bench.subscription.release(&fleet("one"));
     bench.subscription.keep(&fleet("one"));
     assert_eq!(bench.next().await, published("one", newer));
     bench.expect_nothing_for(30).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_let_go_while_it_is_loaded_is_not_yielded() {
+async fn what_is_released_while_it_is_loaded_is_not_yielded() {
     let (mut bench, _) = listed(&["one"]).await;
     bench.store.hold(HoldPoint::BeforeRead);
     bench.subscription.keep(&fleet("one"));
     bench.expect_nothing_for(1).await;
-    bench.subscription.let_go(&fleet("one"));
+    bench.subscription.release(&fleet("one"));
     assert_eq!(bench.next().await, "synced");
-    bench.store.let_go();
+    bench.store.resume();
     bench.expect_nothing_for(30).await;
     assert_eq!(begun(&bench), 1);
 }
@@ -100,13 +100,13 @@ async fn it_is_told_that_a_fleet_which_it_waits_for_cannot_be_loaded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_tried_again_that_was_let_go() {
+async fn nothing_is_tried_again_that_was_released() {
     let (mut bench, _) = listed(&["one"]).await;
     bench.store.break_fleet(fleet("one"), damaged("one"));
     bench.subscription.keep(&fleet("one"));
     assert!(bench.next().await.starts_with("default/one failed: "));
     assert_eq!((begun(&bench), bench.subscription.damaged()), (2, 1), "once is no damage");
-    bench.subscription.let_go(&fleet("one"));
+    bench.subscription.release(&fleet("one"));
     assert_eq!(bench.next().await, "synced");
     bench.expect_nothing_for(30).await;
     assert_eq!((begun(&bench), bench.subscription.damaged()), (2, 0));
@@ -139,7 +139,7 @@ async fn what_was_retired_while_it_was_loaded_cannot_be_kept_before_it_is_back()
     bench.subscription.keep(&fleet("one"));
     let back = bench.publish("one").await;
     assert_eq!(bench.next().await, known("one", back));
-    bench.store.let_go();
+    bench.store.resume();
     bench.expect_nothing_for(30).await;
     assert_eq!(begun(&bench), 1);
 }

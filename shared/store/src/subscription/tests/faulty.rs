@@ -52,7 +52,7 @@ impl Faulty {
         self.hold_at.send_replace(at);
     }
 
-    pub(super) fn let_go(&self) {
+    pub(super) fn resume(&self) {
         self.hold_at.send_replace(HoldPoint::Nowhere);
     }
 

@@ -261,7 +261,7 @@ async fn many_fleets_are_loaded_at_once_but_not_all() {
     bench.store.hold(HoldPoint::BeforeRead);
     bench.expect_nothing_for(10).await;
     assert_eq!(bench.store.loading.borrow().begun, LOADS);
-    bench.store.let_go();
+    bench.store.resume();
     for _ in 0..fleets {
         bench.next().await;
     }
@@ -282,7 +282,7 @@ async fn a_fleet_is_loaded_once_at_a_time_and_the_newest_next() {
     let third = bench.publish("one").await;
     bench.expect_nothing_for(1).await;
     assert_eq!(bench.store.loading.borrow().begun, 1);
-    bench.store.let_go();
+    bench.store.resume();
     // Not skipped, or a fleet that changes faster than it is loaded would never be heard of.
     assert_eq!(bench.next().await, published("one", first));
     let mut rest = [bench.next().await, bench.next().await];
@@ -300,7 +300,7 @@ async fn a_snapshot_that_was_replaced_while_it_was_loaded_is_no_damage() {
     bench.subscribe();
     bench.expect_nothing_for(1).await;
     let second = bench.publish("one").await;
-    bench.store.let_go();
+    bench.store.resume();
     assert_eq!(bench.next().await, published("one", second));
     assert_eq!(bench.next().await, "synced");
     assert_eq!(bench.subscription.damaged(), 0);
@@ -316,7 +316,7 @@ async fn what_is_loaded_when_its_fleet_retires_is_not_yielded() {
         bench.expect_nothing_for(1).await;
         bench.retire("one").await;
         bench.expect_nothing_for(1).await;
-        bench.store.let_go();
+        bench.store.resume();
         bench.expect_nothing_for(30).await;
         assert_eq!(bench.store.loading.borrow().begun, 1);
         let back = bench.publish("one").await;
@@ -333,7 +333,7 @@ async fn a_reader_that_gives_up_waiting_keeps_the_loads_that_it_began() {
     for _ in 0..10 {
         bench.expect_nothing();
     }
-    bench.store.let_go();
+    bench.store.resume();
     assert_eq!(bench.next().await, published("one", one));
     assert_eq!(bench.next().await, "synced");
     assert_eq!(bench.store.loading.borrow().begun, 1);

@@ -250,7 +250,7 @@ async fn a_fleet_that_was_dropped_from_memory_is_confirmed_by_redis() {
             Update::Known(record) if record.head == newest => break,
             Update::Known(record) => reader.subscription.keep(&record.fleet),
             Update::Published(snapshot, _) => {
-                reader.subscription.let_go(&snapshot.fleet);
+                reader.subscription.release(&snapshot.fleet);
                 assert!(reader.program.store.is_unconfirmed(&snapshot.fleet));
                 scene.leader.publish(&scene.one, [cluster("third")]).await.unwrap();
                 way.repair();

@@ -7,7 +7,7 @@ use heliograph_snapshot::ResourceType;
 use std::time::{Duration, Instant};
 
 /// A control plane over an API, with what is known of its costs.
-pub(super) struct Stand {
+pub(super) struct Testbed {
     // Before the API that it would miss.
     pub(super) plane: ControlPlane,
     pub(super) kubernetes: Kubernetes,
@@ -59,7 +59,7 @@ impl World {
     }
 }
 
-impl Stand {
+impl Testbed {
     /// Fills an API, and starts a control plane over it.
     pub(super) async fn start(
         bench: &Bench,
@@ -110,12 +110,12 @@ impl Stand {
         proxy: &Proxy,
         count: usize,
     ) -> Result<Cost, BenchError> {
-        let change = async |stand: &mut Self| {
-            let app = stand.next_app();
+        let change = async |testbed: &mut Self| {
+            let app = testbed.next_app();
             let (path, route) = app.route(GATEWAY, app);
             proxy.look_for(ResourceType::Route, app.host());
             let begun = Instant::now();
-            stand.kubernetes.create(&path, &route).await?;
+            testbed.kubernetes.create(&path, &route).await?;
             Ok(begun)
         };
         self.cost(proxy, count, change).await
@@ -127,12 +127,12 @@ impl Stand {
         proxy: &Proxy,
         count: usize,
     ) -> Result<Cost, BenchError> {
-        let change = async |stand: &mut Self| {
-            let (app, backend) = stand.next_move();
+        let change = async |testbed: &mut Self| {
+            let (app, backend) = testbed.next_move();
             let (path, change) = app.moved(backend);
             proxy.look_for(ResourceType::Endpoints, app.address(backend).to_string());
             let begun = Instant::now();
-            stand.kubernetes.patch(&path, &change).await?;
+            testbed.kubernetes.patch(&path, &change).await?;
             Ok(begun)
         };
         self.cost(proxy, count, change).await
