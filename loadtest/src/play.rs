@@ -1,6 +1,6 @@
 //! A scenario, step by step.
 
-use crate::run::{Changes, Finished, Options, Plan, Run, RunError, Scale};
+use crate::run::{Changes, Finished, Run, RunError, RunOptions, RunPlan, Scale};
 use crate::scenario::{Restart, Scenario, Step};
 use crate::servers::{Stop, Target};
 use crate::worker::Excuse;
@@ -14,7 +14,7 @@ pub async fn play(
     fleet: Option<String>,
     command: Vec<String>,
     target: Target,
-    options: Options,
+    options: RunOptions,
 ) -> Result<Finished, RunError> {
     let mut run = Run::start(plan(scenario, fleet, command), target, options).await?;
     match execute_steps(scenario, &mut run).await {
@@ -28,13 +28,13 @@ pub async fn play(
     }
 }
 
-fn plan(scenario: &Scenario, fleet: Option<String>, command: Vec<String>) -> Plan {
+fn plan(scenario: &Scenario, fleet: Option<String>, command: Vec<String>) -> RunPlan {
     let info = ScenarioInfo {
         name: scenario.name.clone(),
         about: scenario.about.clone(),
         text: scenario.text.clone(),
     };
-    Plan {
+    RunPlan {
         command,
         processes: scenario.processes,
         fleets: scenario.fleets,
@@ -42,7 +42,7 @@ fn plan(scenario: &Scenario, fleet: Option<String>, command: Vec<String>) -> Pla
         protocols: scenario.protocol,
         streams_per_connection: scenario.streams_per_connection,
         population: scenario.population.clone(),
-        ..Plan::new(info, scenario.clients, scenario.resources.clone())
+        ..RunPlan::new(info, scenario.clients, scenario.resources.clone())
     }
 }
 

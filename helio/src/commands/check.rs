@@ -1,5 +1,5 @@
 use super::translate::Offline;
-use crate::output::{self, Cell, Format, Table, cell, with_progress};
+use crate::output::{self, Cell, Format, TextTable, cell, with_progress};
 use heliograph_gateway::status::{Ignored, Problem, Status};
 use heliograph_translator::LimitArgs;
 use heliograph_translator::provider::file::{Remark, RemarkKind};
@@ -78,8 +78,8 @@ impl Findings {
         Ok(Self { objects, problems, ignored })
     }
 
-    fn table(&self) -> Table<4> {
-        let mut table = Table::new(["OBJECT", "PART", "REASON", "WHAT IS WRONG"]);
+    fn table(&self) -> TextTable<4> {
+        let mut table = TextTable::new(["OBJECT", "PART", "REASON", "WHAT IS WRONG"]);
         for Finding { object, part, reason, message } in &self.problems {
             let reason = Cell::from(reason).bad();
             table.push([object.into(), cell(part.as_ref()), reason, message.into()]);

@@ -1,6 +1,6 @@
-use crate::output::{self, Cell, Format, Table, cell};
+use crate::output::{self, Cell, Format, TextTable, cell};
 use crate::sources::{
-    ClientRow, Connection, ResourceRow, SnapshotContent, Sources, SourcesArgs, encoded,
+    AdminConnection, ClientRow, ResourceRow, SnapshotContent, Sources, SourcesArgs, encoded,
     report_silent,
 };
 use anyhow::bail;
@@ -78,7 +78,8 @@ impl Args {
             path += &format!("&fleet={}", encoded(fleet.as_str()));
         }
         // A translator has no such page.
-        let ask = async |_: &_, port: &mut Connection| port.json_if_there::<Clients>(&path).await;
+        let ask =
+            async |_: &_, port: &mut AdminConnection| port.json_if_there::<Clients>(&path).await;
         let answers = sources.ask(ask).await?;
         report_silent(&answers.silent);
         let mut found: Vec<(String, ClientRow)> = Vec::new();
@@ -131,8 +132,9 @@ impl Configuration {
         format!("{text}\n{}\n{}", self.types().render(colour), self.resources().render(colour))
     }
 
-    fn types(&self) -> Table<5> {
-        let mut table = Table::new(["TYPE", "ASKS FOR", "ACKNOWLEDGED", "OUTSTANDING", "REJECTED"]);
+    fn types(&self) -> TextTable<5> {
+        let mut table =
+            TextTable::new(["TYPE", "ASKS FOR", "ACKNOWLEDGED", "OUTSTANDING", "REJECTED"]);
         for it in &self.proxy.types {
             let outstanding = Cell::from(it.outstanding);
             table.push([
@@ -150,8 +152,8 @@ impl Configuration {
         table
     }
 
-    fn resources(&self) -> Table<5> {
-        let mut table = Table::new(["TYPE", "NAME", "VERSION", "BYTES", "HAS IT"]);
+    fn resources(&self) -> TextTable<5> {
+        let mut table = TextTable::new(["TYPE", "NAME", "VERSION", "BYTES", "HAS IT"]);
         for it in &self.content.resources {
             table.push([
                 Cell::from(&it.r#type),

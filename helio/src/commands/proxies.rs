@@ -1,4 +1,4 @@
-use crate::output::{self, Cell, Format, Table, cell};
+use crate::output::{self, Cell, Format, TextTable, cell};
 use crate::sources::{
     Acks, Answers, ClientRow, FleetRow, Silent, SourcesArgs, encoded, report_silent,
 };
@@ -117,7 +117,7 @@ impl Args {
 impl Reply {
     /// `query` narrows down the clients.
     pub(super) async fn from(
-        port: &mut crate::sources::Connection,
+        port: &mut crate::sources::AdminConnection,
         query: &str,
     ) -> anyhow::Result<Self> {
         // Before the clients: one that has just got something newer must not look stale.
@@ -172,8 +172,8 @@ impl Listing {
         Self { proxies, counts, silent }
     }
 
-    pub(super) fn table(&self) -> Table<9> {
-        let mut table = Table::new([
+    pub(super) fn table(&self) -> TextTable<9> {
+        let mut table = TextTable::new([
             "NODE",
             "FLEET",
             "STATE",

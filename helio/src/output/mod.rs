@@ -5,7 +5,7 @@ mod table;
 
 pub(crate) use heliograph_shared::output::{message, result};
 pub(crate) use progress::with_progress;
-pub(crate) use table::{Cell, Table, cell, one_line};
+pub(crate) use table::{Cell, TextTable, cell, one_line};
 
 use clap::ValueEnum;
 use serde::Serialize;

@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 /// Rows for people. All columns but the last are lined up.
 #[derive(Clone, Debug)]
-pub(crate) struct Table<const N: usize> {
+pub(crate) struct TextTable<const N: usize> {
     head: [&'static str; N],
     rows: Vec<[Cell; N]>,
 }
@@ -24,7 +24,7 @@ pub(crate) enum Tone {
     Bad,
 }
 
-impl<const N: usize> Table<N> {
+impl<const N: usize> TextTable<N> {
     pub(crate) fn new(head: [&'static str; N]) -> Self {
         Self { head, rows: Vec::new() }
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_with_and_without_colour() {
-        let mut table = Table::new(["NODE", "STATE", "WHERE"]);
+        let mut table = TextTable::new(["NODE", "STATE", "WHERE"]);
         table.push(["edge-a".into(), Cell::from("synced").good(), "a".into()]);
         table.push(["é".into(), Cell::from("no").bad(), cell(None::<u8>)]);
         let plain = "\
@@ -154,7 +154,7 @@ edge-a  synced  a
 
     #[test]
     fn what_a_proxy_calls_itself_stays_on_its_line() {
-        let mut table = Table::new(["NODE"]);
+        let mut table = TextTable::new(["NODE"]);
         table.push(["a\nb\x1b[2J".into()]);
         assert_eq!(table.render(true), "NODE\na\\nb\\u{1b}[2J\n");
     }

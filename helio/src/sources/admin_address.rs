@@ -1,4 +1,4 @@
-use super::Connection;
+use super::AdminConnection;
 use anyhow::Context;
 use std::fmt;
 use std::str::FromStr;
@@ -48,11 +48,11 @@ impl fmt::Display for AdminAddress {
 }
 
 impl AdminAddress {
-    pub(super) async fn connect(&self) -> anyhow::Result<Connection> {
+    pub(super) async fn connect(&self) -> anyhow::Result<AdminConnection> {
         let stream = TcpStream::connect(&self.host_and_port).await.context("cannot connect")?;
         // A request is one small packet, which must not wait for another.
         let _ = stream.set_nodelay(true);
-        Connection::over(stream, &self.host_and_port, &self.prefix).await
+        AdminConnection::over(stream, &self.host_and_port, &self.prefix).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! The programs in a cluster. Their admin ports are asked as `kubectl port-forward` does: through the API server and the
 //! kubelet, so that no port has to be open to anybody, and the cluster decides who may.
 
-use super::{Connection, SourcesArgs};
+use super::{AdminConnection, SourcesArgs};
 use anyhow::{Context, anyhow, bail};
 use heliograph_translator::Access;
 use k8s_openapi::api::core::v1 as core;
@@ -87,7 +87,7 @@ impl Pod {
         self.object.metadata.creation_timestamp.as_ref()
     }
 
-    pub(super) async fn connect(&self) -> anyhow::Result<Connection> {
+    pub(super) async fn connect(&self) -> anyhow::Result<AdminConnection> {
         let status = self.object.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or("Unknown");
         if phase != "Running" {
@@ -100,7 +100,7 @@ impl Pod {
             .await
             .context("no way through the API server (pods/portforward)")?;
         let stream = forwarder.take_stream(port).context("no way to its port")?;
-        let connection = Connection::over(stream, "localhost", "").await?;
+        let connection = AdminConnection::over(stream, "localhost", "").await?;
         Ok(match forwarder.take_error(port) {
             Some(why) => connection.broken_by(why),
             None => connection,

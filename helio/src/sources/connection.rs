@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 /// A way to one admin port, for one question after the other.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct AdminConnection {
     sender: SendRequest<Empty<Bytes>>,
     authority: String,
     prefix: String,
@@ -31,7 +31,7 @@ const LONGEST_LINE: usize = 1 << 20;
 
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
-impl Connection {
+impl AdminConnection {
     pub(super) async fn over(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         authority: &str,
@@ -174,7 +174,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     /// A connection to one that gives this answer to the first question.
-    async fn answering(status: &str, body: &str) -> Connection {
+    async fn answering(status: &str, body: &str) -> AdminConnection {
         let (ours, mut theirs) = duplex(4096);
         let length = body.len();
         let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
@@ -185,7 +185,7 @@ mod tests {
             // Open until the other side is gone.
             let _ = theirs.read(&mut question).await;
         });
-        Connection::over(ours, "test", "").await.unwrap()
+        AdminConnection::over(ours, "test", "").await.unwrap()
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 /// What a program counts, as its `/metrics` tells.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Metrics {
+pub(crate) struct ScrapedMetrics {
     samples: Vec<Sample>,
 }
 
@@ -13,7 +13,7 @@ struct Sample {
     value: f64,
 }
 
-impl Metrics {
+impl ScrapedMetrics {
     /// Lines that cannot be read are passed over.
     pub(crate) fn parse(text: &str) -> Self {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn metrics_are_read_as_they_are_written() {
-        let metrics = Metrics::parse(
+        let metrics = ScrapedMetrics::parse(
             "# HELP streams Open now.\n\
              # TYPE streams gauge\n\
              streams{protocol=\"delta\"} 12\n\

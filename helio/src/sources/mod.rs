@@ -7,8 +7,8 @@ mod metrics;
 mod pages;
 
 pub(crate) use cluster::Pod;
-pub(crate) use connection::Connection;
-pub(crate) use metrics::Metrics;
+pub(crate) use connection::AdminConnection;
+pub(crate) use metrics::ScrapedMetrics;
 pub(crate) use pages::{
     Acks, ClientRow, FleetRow, PinRow, ResourceRow, SnapshotContent, encoded, parsed,
 };
@@ -66,7 +66,7 @@ pub(crate) struct SourcesArgs {
 /// All that can be asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
-    all: Vec<Source>,
+    all: Vec<AdminSource>,
     /// Pods that cannot be asked any more; only where they are wanted.
     ended: Vec<Pod>,
     timeout: Duration,
@@ -75,7 +75,7 @@ pub(crate) struct Sources {
 
 /// One program with an admin port.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct AdminSource {
     pub(crate) name: String,
     way: Way,
 }
@@ -89,11 +89,11 @@ enum Way {
 /// A program that is asked one thing after the other, each for a bounded time: what it does not answer keeps it from no
 /// other question.
 #[derive(Debug)]
-pub(crate) struct Port<'a> {
-    pub(crate) source: &'a Source,
+pub(crate) struct AdminPort<'a> {
+    pub(crate) source: &'a AdminSource,
     limit: Duration,
     /// None before the first question, and after one that was not answered: the answer may still be on its way there.
-    connection: Option<Connection>,
+    connection: Option<AdminConnection>,
 }
 
 /// What was answered, and who did not answer.
@@ -136,11 +136,11 @@ impl SourcesArgs {
     }
 
     async fn found(&self, with_ended: bool) -> anyhow::Result<Sources> {
-        let direct = |address: &AdminAddress| Source {
+        let direct = |address: &AdminAddress| AdminSource {
             name: address.to_string(),
             way: Way::Direct(address.clone()),
         };
-        let (mut all, ended): (Vec<Source>, Vec<Pod>) = match self.admin.is_empty() {
+        let (mut all, ended): (Vec<AdminSource>, Vec<Pod>) = match self.admin.is_empty() {
             false => (self.admin.iter().map(direct).collect(), Vec::new()),
             true => {
                 let looking = cluster::pods(self, with_ended);
@@ -153,7 +153,7 @@ impl SourcesArgs {
                 match found.await {
                     Ok(found) => {
                         let (ended, running) = found?;
-                        (running.into_iter().map(Source::of_pod).collect(), ended)
+                        (running.into_iter().map(AdminSource::of_pod).collect(), ended)
                     }
                     Err(_) => bail!(
                         "the Kubernetes API did not answer within {:?}: is --kubeconfig the right one? Or name admin \
@@ -169,12 +169,12 @@ impl SourcesArgs {
     }
 }
 
-impl Source {
+impl AdminSource {
     fn of_pod(pod: Pod) -> Self {
         Self { name: pod.name().to_owned(), way: Way::Pod(Box::new(pod)) }
     }
 
-    async fn connect(&self) -> anyhow::Result<Connection> {
+    async fn connect(&self) -> anyhow::Result<AdminConnection> {
         match &self.way {
             Way::Direct(address) => address.connect().await,
             Way::Pod(pod) => pod.connect().await,
@@ -191,7 +191,7 @@ impl Source {
 }
 
 impl Sources {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Source> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &AdminSource> {
         self.all.iter()
     }
 
@@ -220,7 +220,7 @@ impl Sources {
     /// Asks all at once. One that fails or takes too long keeps nobody from answering. If nobody does, that is an error.
     pub(crate) async fn ask<T>(
         &self,
-        question: impl AsyncFn(&Source, &mut Connection) -> anyhow::Result<T>,
+        question: impl AsyncFn(&AdminSource, &mut AdminConnection) -> anyhow::Result<T>,
     ) -> anyhow::Result<Answers<T>> {
         let answers = self.try_to_ask(question).await;
         if answers.given.is_empty() {
@@ -233,9 +233,9 @@ impl Sources {
     /// The same, where no answer is one, too.
     pub(crate) async fn try_to_ask<T>(
         &self,
-        question: impl AsyncFn(&Source, &mut Connection) -> anyhow::Result<T>,
+        question: impl AsyncFn(&AdminSource, &mut AdminConnection) -> anyhow::Result<T>,
     ) -> Answers<T> {
-        let ask_one = async |port: &mut Port<'_>| {
+        let ask_one = async |port: &mut AdminPort<'_>| {
             let source = port.source;
             port.ask(async |connection| question(source, connection).await).await
         };
@@ -250,11 +250,14 @@ impl Sources {
     }
 
     /// Does something with all of them at once. What each may take is bounded for each question.
-    pub(crate) async fn each<T>(&self, work: impl AsyncFn(&mut Port<'_>) -> T) -> Vec<(String, T)> {
+    pub(crate) async fn each<T>(
+        &self,
+        work: impl AsyncFn(&mut AdminPort<'_>) -> T,
+    ) -> Vec<(String, T)> {
         let missing: Mutex<Vec<&str>> = Mutex::new(self.all.iter().map(|it| &*it.name).collect());
         let waiting = || missing.lock().unwrap_or_else(PoisonError::into_inner);
-        let with_one = async |source: &Source| {
-            let mut port = Port { source, limit: self.timeout, connection: None };
+        let with_one = async |source: &AdminSource| {
+            let mut port = AdminPort { source, limit: self.timeout, connection: None };
             let outcome = work(&mut port).await;
             waiting().retain(|name| *name != source.name);
             (source.name.clone(), outcome)
@@ -268,10 +271,10 @@ impl Sources {
     }
 }
 
-impl Port<'_> {
+impl AdminPort<'_> {
     pub(crate) async fn ask<T>(
         &mut self,
-        question: impl AsyncFnOnce(&mut Connection) -> anyhow::Result<T>,
+        question: impl AsyncFnOnce(&mut AdminConnection) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let kept = self.connection.take();
         let asked = async {

@@ -1,7 +1,7 @@
 //! What the pages of admin ports say, as far as commands read it. Fields that are not here are passed over: the programs may
 //! be newer than this one.
 
-use super::Connection;
+use super::AdminConnection;
 use anyhow::Context;
 use heliograph_snapshot::Head;
 use serde::de::{DeserializeOwned, Deserializer, Error as _};
@@ -148,7 +148,7 @@ struct SnapshotPage {
 impl SnapshotContent {
     /// `query` says of whom and how much. A snapshot that is replaced meanwhile is read on in the new one.
     pub(crate) async fn from(
-        port: &mut Connection,
+        port: &mut AdminConnection,
         fleet: &str,
         query: &str,
     ) -> anyhow::Result<Self> {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 /// All that writers asked for in a history, whatever they were told.
 #[derive(Debug, Default)]
-pub(crate) struct Asks(BTreeMap<FleetName, BTreeMap<Head, Ask>>);
+pub(crate) struct PublishAttempts(BTreeMap<FleetName, BTreeMap<Head, PublishAttempt>>);
 
 #[derive(Debug)]
-struct Ask {
+struct PublishAttempt {
     /// None: the fleet is retired.
     content: Option<Arc<Content>>,
     /// How often it was asked for: a writer that was told nothing asks again.
@@ -19,7 +19,7 @@ struct Ask {
     acknowledged: bool,
 }
 
-impl Asks {
+impl PublishAttempts {
     pub(crate) fn collect(events: &[Event], violations: &mut Vec<Violation>) -> Self {
         let mut asks = Self::default();
         for event in events {
@@ -64,7 +64,7 @@ impl Asks {
         violations: &mut Vec<Violation>,
     ) {
         let asks = self.0.entry(fleet.clone()).or_default();
-        let ask = asks.entry(head).or_insert_with(|| Ask {
+        let ask = asks.entry(head).or_insert_with(|| PublishAttempt {
             content: content.clone(),
             asked: 0,
             refused: 0,
@@ -93,7 +93,7 @@ impl Asks {
     }
 }
 
-impl Ask {
+impl PublishAttempt {
     /// Whether it was certainly not done: an ask whose answer was lost may have been.
     fn is_refused(&self) -> bool {
         !self.acknowledged && self.refused == self.asked

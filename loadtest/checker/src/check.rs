@@ -1,7 +1,7 @@
-use crate::asks::Asks;
+use crate::asks::PublishAttempts;
 use crate::event::Event;
 use crate::proxy::Proxy;
-use crate::reader::Reader;
+use crate::reader::StoreReader;
 use crate::violation::Violation;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 pub fn check(events: &[Event]) -> Vec<Violation> {
     let mut violations = Vec::new();
     // First of all: a snapshot may be seen before its writer hears that it is published.
-    let publishes = Asks::collect(events, &mut violations).publishes();
+    let publishes = PublishAttempts::collect(events, &mut violations).publishes();
     let (mut readers, mut proxies) = (BTreeMap::new(), BTreeMap::new());
     let mut unwanted = BTreeSet::new();
     for event in events {
         match event {
             Event::Reads { reader } => {
-                readers.insert(reader.clone(), Reader::new(reader.clone()));
+                readers.insert(reader.clone(), StoreReader::new(reader.clone()));
             }
             Event::Read { reader, fleet, head, content } => {
                 if let Some(reader) = readers.get_mut(reader) {

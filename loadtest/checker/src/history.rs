@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// What was published of one fleet: not the snapshots, but for each resource when it became what. So a publish costs
 /// what it changed, and to find where a response is from takes a look at its own resources only.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct FleetHistory {
     /// What may be in the store, oldest first. A position is one in this list.
     heads: Vec<PublishedHead>,
     refused: BTreeSet<Head>,
@@ -35,7 +35,7 @@ struct Turn {
     version: Option<Version>,
 }
 
-impl History {
+impl FleetHistory {
     /// The head has to be newer than all before.
     pub(crate) fn append(
         &mut self,
@@ -157,10 +157,10 @@ mod tests {
     use super::*;
 
     /// One resource that is 1, 2, gone, 1, and another that never changes.
-    fn history() -> History {
+    fn history() -> FleetHistory {
         let version = |number: u32| Version::of(&number.to_be_bytes());
         let cluster = |name| ResourceId::new(ResourceType::Cluster, name);
-        let mut history = History::default();
+        let mut history = FleetHistory::default();
         for (sequence, number) in (1..).zip([Some(1), Some(2), None, None, Some(1)]) {
             let head = Head { epoch: 0, fence: 0, sequence };
             let mut changes = Vec::new();

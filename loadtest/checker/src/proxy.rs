@@ -1,6 +1,6 @@
 use crate::event::{Order, ResourceId, Response};
 use crate::held_resources::HeldResources;
-use crate::history::History;
+use crate::history::FleetHistory;
 use crate::publishes::Publishes;
 use crate::rejections::Rejections;
 use crate::violation::Violation;
@@ -182,7 +182,7 @@ impl Proxy {
     }
 
     /// Something that a proxy at this snapshot would hold, and this one does not, or the other way round.
-    fn difference(&self, history: &History, at: usize) -> Option<ResourceId> {
+    fn difference(&self, history: &FleetHistory, at: usize) -> Option<ResourceId> {
         ResourceType::ALL.into_iter().find_map(|kind| {
             let id = |name: &Arc<str>| ResourceId::new(kind, name.clone());
             let published = history.resources(kind, at).map(|(name, _)| id(name));
@@ -262,7 +262,7 @@ impl Case<'_> {
 
     /// The first snapshot, not older than the one before, that has all this. Taking the first leaves most room for what
     /// comes later, so an honest server is never accused.
-    fn search(&self, history: &History) -> Result<Head, Box<Violation>> {
+    fn search(&self, history: &FleetHistory) -> Result<Head, Box<Violation>> {
         let kind = self.response.kind;
         let last = self.proxy.heads.get(&kind).copied();
         let from = last.and_then(|head| history.position(head)).unwrap_or_default();
@@ -277,7 +277,7 @@ impl Case<'_> {
 
     /// Each resource tells from where on it fits; the first position that all agree on is found by going on to the next of
     /// each in turn.
-    fn first_fit(&self, history: &History, from: usize) -> Option<usize> {
+    fn first_fit(&self, history: &FleetHistory, from: usize) -> Option<usize> {
         let Response { kind, resources, removed, whole, .. } = self.response;
         let listed = if *whole { names(self.response) } else { BTreeSet::new() };
         let mut at = from;
@@ -320,7 +320,7 @@ impl Case<'_> {
     }
 
     /// Where a response is not what the snapshot says.
-    fn differences(&self, history: &History, at: usize) -> Vec<Violation> {
+    fn differences(&self, history: &FleetHistory, at: usize) -> Vec<Violation> {
         let Response { kind, resources, removed, whole, .. } = self.response;
         let (kind, head) = (*kind, history.head(at));
         let mut found = Vec::new();

@@ -1,5 +1,5 @@
 use crate::event::ResourceId;
-use crate::history::History;
+use crate::history::FleetHistory;
 use heliograph_snapshot::{FleetName, Head, ResourceType, Snapshot, Version};
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ pub struct Publishes(BTreeMap<FleetName, Published>);
 
 #[derive(Debug, Default)]
 struct Published {
-    history: History,
+    history: FleetHistory,
     last: Option<Snapshot>,
 }
 
@@ -37,16 +37,16 @@ impl Publishes {
         Ok(())
     }
 
-    pub(crate) fn fleets(&self) -> impl Iterator<Item = (&FleetName, &History)> {
+    pub(crate) fn fleets(&self) -> impl Iterator<Item = (&FleetName, &FleetHistory)> {
         self.0.iter().map(|(fleet, published)| (fleet, &published.history))
     }
 
-    pub(crate) fn get(&self, fleet: &FleetName) -> Option<&History> {
+    pub(crate) fn get(&self, fleet: &FleetName) -> Option<&FleetHistory> {
         self.0.get(fleet).map(|published| &published.history)
     }
 
     /// For a log that is written all at once.
-    pub(crate) fn of(&mut self, fleet: &FleetName) -> &mut History {
+    pub(crate) fn of(&mut self, fleet: &FleetName) -> &mut FleetHistory {
         &mut self.0.entry(fleet.clone()).or_default().history
     }
 }

@@ -1,5 +1,5 @@
 use crate::event::{Content, ResourceId};
-use crate::history::History;
+use crate::history::FleetHistory;
 use crate::publishes::Publishes;
 use crate::violation::Violation;
 use heliograph_snapshot::{FleetName, Head, ResourceType};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A reader of the store, and where it is in each fleet.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct StoreReader {
     name: Arc<str>,
     positions: BTreeMap<FleetName, ReadPosition>,
 }
@@ -19,7 +19,7 @@ struct ReadPosition {
     is_live: bool,
 }
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn new(name: Arc<str>) -> Self {
         Self { name, positions: BTreeMap::new() }
     }
@@ -87,7 +87,7 @@ impl Reader {
         &self,
         fleet: &FleetName,
         given: &Content,
-        history: &History,
+        history: &FleetHistory,
         at: usize,
     ) -> Option<Violation> {
         let (who, fleet, head) = (self.name.clone(), fleet.clone(), history.head(at));

@@ -6,7 +6,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use bytes::{BufMut, Bytes, BytesMut};
-use heliograph_client::{Backoff, Conduct, Crowd, Ended, Member, Observer, Protocol, Server, Step};
+use heliograph_client::{
+    Backoff, Conduct, Crowd, Ended, Member, Observer, Protocol, Server, Transition,
+};
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
 use heliograph_envoy::envoy::config::core::v3::{
@@ -59,7 +61,7 @@ struct Count {
 impl Observer<()> for Count {
     fn connected(&self, _: usize) {}
 
-    fn received(&self, _: usize, step: &Step<()>, bytes: usize, _: Instant) {
+    fn received(&self, _: usize, step: &Transition<()>, bytes: usize, _: Instant) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if step.kind == ResourceType::Listener && step.to.is_warm() {
             self.warm.fetch_add(1, Ordering::Relaxed);
@@ -68,7 +70,7 @@ impl Observer<()> for Count {
 
     fn asked(&self, _: usize, _: usize, _: Instant) {}
 
-    fn answered(&self, _: usize, _: &Step<()>, _: usize, _: Instant) {
+    fn answered(&self, _: usize, _: &Transition<()>, _: usize, _: Instant) {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 

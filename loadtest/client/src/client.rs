@@ -2,7 +2,7 @@ use crate::cache::Validator;
 use crate::crowd::Backoff;
 use crate::request::Request;
 use crate::response::Response;
-use crate::state::{State, Summary, Witness};
+use crate::state::{State, StateSummary, Witness};
 use crate::wire::{Ended, Pool, Protocol, Server, ServerError, Stream};
 use heliograph_envoy::envoy::config::core::v3::Node;
 use std::fmt;
@@ -99,7 +99,7 @@ impl Client {
             _ => Err(ClientError::Late {
                 what: what.to_owned(),
                 after: deadline,
-                state: format!("{:?}", Summary(&self.state())),
+                state: format!("{:?}", StateSummary(&self.state())),
             }),
         }
     }

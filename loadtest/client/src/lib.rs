@@ -19,7 +19,7 @@ mod wire;
 
 pub use cache::{ResourceCache, Validator};
 pub use client::{Client, ClientError, Options};
-pub use crowd::{Backoff, Conduct, Crowd, Follower, Member, Observer, SharedState, Step};
+pub use crowd::{Backoff, Conduct, Crowd, Follower, Member, Observer, SharedState, Transition};
 pub use references::references;
 pub use resources::{HeldResource, Resources};
 pub use response::Received;

@@ -1,6 +1,6 @@
 //! Responses that a server may send, for tests.
 
-use crate::wire::{Assembly, Message, Pool, Protocol};
+use crate::wire::{Message, MessageAssembly, Pool, Protocol};
 use heliograph_envoy::envoy::config::cluster::v3::Cluster;
 use heliograph_envoy::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
 use heliograph_envoy::envoy::config::core::v3::{ExtensionConfigSource, TypedExtensionConfig};
@@ -88,7 +88,7 @@ impl SampleResponse {
 
 pub(crate) fn message(bytes: &[u8]) -> Message {
     let framed = [&[0], &(bytes.len() as u32).to_be_bytes()[..], bytes].concat();
-    Assembly::default().push(&mut &*framed, &Pool::default()).unwrap().unwrap()
+    MessageAssembly::default().push(&mut &*framed, &Pool::default()).unwrap().unwrap()
 }
 
 /// A resource that refers to the one of its name, or to another, by its version.

@@ -20,7 +20,7 @@ pub struct State {
 pub type Witness = dyn Fn(&Received, &[(String, HeldResource)]) + Send + Sync;
 
 /// A state without bodies.
-pub(crate) struct Summary<'a>(pub(crate) &'a State);
+pub(crate) struct StateSummary<'a>(pub(crate) &'a State);
 
 impl State {
     pub(crate) fn new(protocol: Protocol) -> Self {
@@ -59,7 +59,7 @@ impl Deref for State {
     }
 }
 
-impl fmt::Debug for Summary<'_> {
+impl fmt::Debug for StateSummary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let State { cache, received, ended } = self.0;
         for (kind, resources) in &cache.held {

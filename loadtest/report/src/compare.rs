@@ -43,13 +43,13 @@ pub enum BoundsError {
 /// What became of the figures from one report to the other.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// Why the two may not be comparable at all.
     pub notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct ComparisonRow {
     pub measure: Measure,
     pub before: Option<f64>,
     pub after: Option<f64>,
@@ -104,7 +104,7 @@ const MEASURES: [Measure; 21] = [
 
 /// From `before` to `after`.
 pub fn compare(before: &Report, after: &Report, bounds: &Bounds) -> Comparison {
-    let row = |measure: Measure| Row {
+    let row = |measure: Measure| ComparisonRow {
         measure,
         before: (measure.of)(before),
         after: (measure.of)(after),
@@ -168,7 +168,7 @@ impl Comparison {
     }
 }
 
-impl Row {
+impl ComparisonRow {
     /// After, divided by before: one if both are zero, infinite if only the latter is.
     pub fn ratio(&self) -> Option<f64> {
         let (before, after) = (self.before?, self.after?);
@@ -214,7 +214,8 @@ impl Row {
 impl fmt::Display for Comparison {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heads = ["", "before", "after", "ratio", ""].map(str::to_owned).to_vec();
-        let rows: Vec<_> = [heads].into_iter().chain(self.rows.iter().map(Row::cells)).collect();
+        let rows: Vec<_> =
+            [heads].into_iter().chain(self.rows.iter().map(ComparisonRow::cells)).collect();
         out.write_str(&columns(&rows, 1))?;
         for note in &self.notes {
             writeln!(out, "note: {note}")?;

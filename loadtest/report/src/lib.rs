@@ -3,7 +3,7 @@
 //! [`Figures`] are counted by each worker and merged by their coordinator: to merge is the same as to have counted
 //! everything in one place, so nothing depends on how clients were spread over workers. [`Sampler`] looks at the
 //! servers. Both end in a [`Report`], which is JSON for machines, a table for terminals and a page for browsers, and
-//! two reports make a [`Comparison`]. While a run lasts, [`Live`] is its state in one line and [`Metrics`] are the same
+//! two reports make a [`Comparison`]. While a run lasts, [`LiveStatus`] is its state in one line and [`RunMetrics`] are the same
 //! figures for Prometheus.
 //!
 //! # Coordinated omission
@@ -26,13 +26,15 @@ mod samples;
 mod units;
 
 pub use clients::Clients;
-pub use compare::{Bounds, BoundsError, Comparison, Measure, Row, RowStatus, Worse, compare};
-pub use figures::{
-    Counters, Figures, Latencies, Point, Push, Pushes, Received, RequestKind, Series, Summary,
-    Tally,
+pub use compare::{
+    Bounds, BoundsError, Comparison, ComparisonRow, Measure, RowStatus, Worse, compare,
 };
-pub use live::{Live, Progress, line};
+pub use figures::{
+    Counters, Figures, Latencies, LatencySummary, Point, Push, Pushes, ReceivedResponse,
+    RequestKind, Series, Tally,
+};
+pub use live::{LiveStatus, ProgressLine, line};
 pub use machine::Machine;
-pub use metrics::Metrics;
+pub use metrics::RunMetrics;
 pub use report::{Examples, FORMAT, LoadError, Phase, Report, Scenario};
 pub use samples::{Line, PerStream, Sample, SampleError, Sampler, Watched, least_squares, total};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// A run at a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Live {
+pub struct LiveStatus {
     /// Since the start of the run.
     pub elapsed: Duration,
     pub phase: String,
@@ -26,7 +26,7 @@ pub struct Live {
 
 /// Writes lines: on a terminal over each other, else one every few seconds.
 #[derive(Debug)]
-pub struct Progress<W> {
+pub struct ProgressLine<W> {
     out: W,
     terminal: bool,
     last: Option<Duration>,
@@ -35,7 +35,7 @@ pub struct Progress<W> {
 /// Between two lines where nobody watches, as in the log of a build.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-pub fn line(live: &Live) -> String {
+pub fn line(live: &LiveStatus) -> String {
     let mut parts = vec![
         format!("{}s {}", live.elapsed.as_secs(), live.phase),
         format!("{}/{} streams", count(live.streams), count(live.wanted)),
@@ -55,7 +55,7 @@ pub fn line(live: &Live) -> String {
     parts.join(" | ")
 }
 
-impl Live {
+impl LiveStatus {
     /// `before` and `now` are states of the figures, `apart` from each other in time, and `begun` is the one at the
     /// begin of the phase. Who calls this adds the phase and what is wanted.
     pub fn between(before: &Figures, now: &Figures, begun: &Figures, apart: Duration) -> Self {
@@ -84,12 +84,12 @@ impl Live {
     }
 }
 
-impl<W: Write> Progress<W> {
+impl<W: Write> ProgressLine<W> {
     pub fn new(out: W, terminal: bool) -> Self {
         Self { out, terminal, last: None }
     }
 
-    pub fn show(&mut self, live: &Live) -> io::Result<()> {
+    pub fn show(&mut self, live: &LiveStatus) -> io::Result<()> {
         let line = line(live);
         if self.terminal {
             // To the begin of the line, cut off instead of wrapped where the terminal ends, and clear what is left of
@@ -120,12 +120,12 @@ fn rate(amount: f64, apart: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Received, RequestKind};
+    use crate::{ReceivedResponse, RequestKind};
 
     #[test]
     fn a_line_says_what_is_going_on_and_what_is_wrong_only_if_it_is() {
         let ms = Duration::from_millis;
-        let mut live = Live {
+        let mut live = LiveStatus {
             elapsed: ms(12_900),
             phase: "endpoint change".to_owned(),
             wanted: 15_000,
@@ -133,14 +133,21 @@ mod tests {
             responses_per_second: 1234.4,
             receipt: Some([ms(1), ms(20), ms(300)]),
             servers: Some((0.456, 210 << 20)),
-            ..Live::default()
+            ..LiveStatus::default()
         };
         assert_eq!(
             line(&live),
             "12s endpoint change | 14,998/15,000 streams | 1,234 responses/s | receipt p50 1 ms, \
              p99 20 ms, max 300 ms | server 46% cpu, 210 MiB"
         );
-        live = Live { failed: 2, errors: 3, violations: 1, receipt: None, servers: None, ..live };
+        live = LiveStatus {
+            failed: 2,
+            errors: 3,
+            violations: 1,
+            receipt: None,
+            servers: None,
+            ..live
+        };
         assert_eq!(
             line(&live),
             "12s endpoint change | 14,998/15,000 streams | 1,234 responses/s | 2 failed | \
@@ -154,14 +161,14 @@ mod tests {
         begun.receipt(Duration::from_secs(9));
         let mut now = begun.clone();
         now.opened(1, Duration::ZERO);
-        now.received(1, Received::default());
+        now.received(1, ReceivedResponse::default());
         now.sent(1, 10, RequestKind::Ack);
         now.receipt(Duration::from_millis(1));
-        let live = Live::between(&begun, &now, &begun, Duration::from_millis(500));
+        let live = LiveStatus::between(&begun, &now, &begun, Duration::from_millis(500));
         assert_eq!((live.streams, live.responses_per_second), (1, 2.0));
         let [_, _, max] = live.receipt.unwrap();
         assert!(max < Duration::from_millis(2), "{max:?}");
-        assert_eq!(Live::between(&now, &now, &now, Duration::ZERO).responses_per_second, 0.0);
+        assert_eq!(LiveStatus::between(&now, &now, &now, Duration::ZERO).responses_per_second, 0.0);
 
         let sample = |at_ms, cpu_us| Sample { at_ms, cpu_us, rss: 5, ..Sample::default() };
         let live = live.with_servers(&sample(1_000, 0), &sample(3_000, 500_000));
@@ -171,10 +178,10 @@ mod tests {
     #[test]
     fn a_terminal_gets_one_line_and_a_log_one_every_five_seconds() {
         let shown = |terminal| {
-            let mut progress = Progress::new(Vec::new(), terminal);
+            let mut progress = ProgressLine::new(Vec::new(), terminal);
             for second in 0..=11 {
                 let elapsed = Duration::from_secs(second);
-                progress.show(&Live { elapsed, ..Live::default() }).unwrap();
+                progress.show(&LiveStatus { elapsed, ..LiveStatus::default() }).unwrap();
             }
             progress.finish().unwrap();
             String::from_utf8(progress.out).unwrap()

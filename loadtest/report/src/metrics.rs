@@ -5,7 +5,7 @@ use prometheus::{Gauge, GaugeVec, IntCounter, IntCounterVec, IntGauge, Opts, Reg
 /// The figures of a run while it lasts. Labels come from closed lists: the kinds of errors and violations are bounded
 /// in [`Tally`], and no client, change or text is one.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct RunMetrics {
     counters: Vec<IntCounter>,
     streams: IntGauge,
     latency: GaugeVec,
@@ -19,7 +19,7 @@ pub struct Metrics {
 const QUANTILES: [(&str, f64); 5] =
     [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
 
-impl Metrics {
+impl RunMetrics {
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let vec = |name: &str, help: &str, label| {
             IntCounterVec::new(Opts::new(format!("loadtest_{name}"), help), &[label])
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn metrics_follow_the_figures() {
         let registry = Registry::new();
-        let metrics = Metrics::register(&registry).unwrap();
+        let metrics = RunMetrics::register(&registry).unwrap();
         let mut figures = Figures::default();
         figures.opened(1, Duration::from_millis(2));
         figures.failed(1, "refused");

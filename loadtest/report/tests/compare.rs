@@ -5,7 +5,7 @@
 mod fixed;
 
 use heliograph_report::{
-    Bounds, BoundsError, Comparison, Measure, Report, Row, RowStatus, Worse, compare,
+    Bounds, BoundsError, Comparison, ComparisonRow, Measure, Report, RowStatus, Worse, compare,
 };
 
 #[test]
@@ -103,6 +103,6 @@ fn bounds(text: &str) -> Bounds {
     text.parse().unwrap()
 }
 
-fn row<'a>(comparison: &'a Comparison, name: &str) -> &'a Row {
+fn row<'a>(comparison: &'a Comparison, name: &str) -> &'a ComparisonRow {
     comparison.rows.iter().find(|row| row.measure.name == name).unwrap()
 }

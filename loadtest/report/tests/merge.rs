@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use heliograph_report::{Figures, Received, RequestKind};
+use heliograph_report::{Figures, ReceivedResponse, RequestKind};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::time::Duration;
@@ -21,7 +21,7 @@ enum Event {
     Closed(u64),
     Failed(u64, &'static str),
     FirstState(u64, Duration),
-    Received(u64, Received),
+    Received(u64, ReceivedResponse),
     Sent(u64, u64, RequestKind),
     Receipt(Duration),
     Answered(u32, Duration),
@@ -158,8 +158,11 @@ fn event() -> impl Strategy<Value = Event> {
     let answer =
         proptest::sample::select(vec![RequestKind::Ack, RequestKind::Nack, RequestKind::Ask]);
     let response = (0..1_000_000_u64, 0..1000_u64, 0..10_u64);
-    let response =
-        response.prop_map(|(bytes, resources, resent)| Received { bytes, resources, resent });
+    let response = response.prop_map(|(bytes, resources, resent)| ReceivedResponse {
+        bytes,
+        resources,
+        resent,
+    });
     prop_oneof![
         (second.clone(), latency.clone()).prop_map(|(second, took)| Event::Opened(second, took)),
         second.clone().prop_map(Event::Closed),

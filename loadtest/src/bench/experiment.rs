@@ -1,7 +1,7 @@
 use super::peak::Peak;
 use super::{Amount, Bench, BenchError, Contender, Figure, Results};
 use crate::population::{Conduct, Group, NodeSize};
-use crate::run::{Changes, Finished, Options, Plan, Run};
+use crate::run::{Changes, Finished, Run, RunOptions, RunPlan};
 use crate::scenario::{Balance, Protocols, Share, Span};
 use crate::servers::Target;
 use crate::workload::{Resources, UpdateKind};
@@ -179,15 +179,15 @@ impl Experiment {
         let target =
             Target::launch(contender.launch(), 1, programs, cpu, tls, Balance::default()).await?;
         // Some more, for those who come during a push.
-        let plan = Plan {
+        let plan = RunPlan {
             protocols,
             population,
             processes: if self == Self::Survival { 2 } else { 1 },
             // Some are in their process before them: what is worked out once for all is not the newcomers' to wait for.
             newcomers: (self == Self::Many).then_some(streams - streams / 100),
-            ..Plan::new(scenario, streams + newcomers(streams), resources)
+            ..RunPlan::new(scenario, streams + newcomers(streams), resources)
         };
-        let mut options = Options::new(bench.programs.clone());
+        let mut options = RunOptions::new(bench.programs.clone());
         (options.clients_cpu, options.stop) = (bench.clients_cpu, bench.stop.clone());
         Ok(ExperimentRun {
             run: Run::start(plan, target, options).await?,

@@ -12,7 +12,7 @@ mod peak;
 mod table;
 
 pub use page::{PageError, find_place, rewrite};
-pub use table::Table;
+pub use table::ResultsTable;
 
 use crate::run::RunError;
 use crate::servers::{Launch, Programs, ServersError};
@@ -247,13 +247,13 @@ impl Bench {
     }
 
     /// Measures, and says on the way what it does. A contender that fails has no figures, and a note says why.
-    pub async fn run(&self, lane: Lane, say: impl FnMut(&str)) -> Table {
+    pub async fn run(&self, lane: Lane, say: impl FnMut(&str)) -> ResultsTable {
         let mut results = Results::default();
         match lane {
             Lane::Distributor => self.run_distributors(&mut results, say).await,
             Lane::ControlPlane => self.run_control_planes(&mut results, say).await,
         }
-        Table::new(results, lane, self)
+        ResultsTable::new(results, lane, self)
     }
 
     async fn run_distributors(&self, results: &mut Results, mut say: impl FnMut(&str)) {

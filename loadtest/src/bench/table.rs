@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// The figures of all contenders side by side, as Markdown.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub struct ResultsTable {
     lane: Lane,
     results: Results,
     rows: Vec<u8>,
@@ -25,7 +25,7 @@ enum TargetStatus {
     Open,
 }
 
-impl Table {
+impl ResultsTable {
     pub(super) fn new(results: Results, lane: Lane, bench: &Bench) -> Self {
         let Bench { rows, brief, rounds, .. } = bench;
         let (rows, machine) = (rows.clone(), Machine::here());
@@ -176,9 +176,16 @@ mod tests {
     use super::super::{Amount, Figure};
     use super::*;
 
-    fn table(rows: &[u8], brief: bool) -> Table {
+    fn table(rows: &[u8], brief: bool) -> ResultsTable {
         let (results, rows) = (results(), rows.to_vec());
-        Table { lane: Lane::Distributor, results, rows, brief, rounds: 1, machine: Machine::here() }
+        ResultsTable {
+            lane: Lane::Distributor,
+            results,
+            rows,
+            brief,
+            rounds: 1,
+            machine: Machine::here(),
+        }
     }
 
     fn results() -> Results {

@@ -2,7 +2,7 @@ use super::{Outcome, Usage, complain};
 use crate::Security;
 use crate::drive::{Driver, FilesDriver, StoreDriver};
 use crate::play::play;
-use crate::run::Options;
+use crate::run::RunOptions;
 use crate::scenario::{Protocols, Scenario};
 use crate::servers::{Launch, Programs, Target};
 use anyhow::Context;
@@ -94,7 +94,7 @@ impl RunArgs {
         let stop = CancellationToken::new();
         tokio::spawn(stop_at_signal(stop.clone())?);
         let programs = Programs::here()?;
-        let options = Options {
+        let options = RunOptions {
             programs: programs.clone(),
             clients_cpu: self.pin_clients,
             metrics: self.metrics,

@@ -1,5 +1,5 @@
 use super::{Run, RunError, during, during_or_failed};
-use crate::worker::Order;
+use crate::worker::WorkerOrder;
 use crate::workload::{Reach, Schedule, Update, UpdateKind, Workload};
 use std::time::{Duration, SystemTime};
 
@@ -31,11 +31,11 @@ impl Run {
             let Changes { kind, reach, every: interval, .. } = changes;
             let updates =
                 (first..=last).map(|number| Update { number, kind, reach }).collect::<Vec<_>>();
-            self.workers.ask(&Order::Expect(updates)).await?;
+            self.workers.ask(&WorkerOrder::Expect(updates)).await?;
             during(&self.stop, self.workers.answered()).await??;
             let begin = start.unwrap_or_else(|| SystemTime::now() + LEAD);
             let schedule = Schedule { start: begin, interval, first, count, kind, reach };
-            self.workers.send(&Order::Schedule(schedule.clone())).await?;
+            self.workers.send(&WorkerOrder::Schedule(schedule.clone())).await?;
             for update in schedule.updates() {
                 self.make(&schedule, update).await?;
             }

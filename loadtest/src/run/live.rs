@@ -1,6 +1,6 @@
 use super::reports::WorkerReports;
 use super::watch::Watch;
-use heliograph_report::{Figures, Live, Metrics, Progress, Sample, total};
+use heliograph_report::{Figures, LiveStatus, ProgressLine, RunMetrics, Sample, total};
 use std::io::{self, IsTerminal, Stderr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 pub(super) struct Stage {
     now: Mutex<Scene>,
     /// None if nobody looks.
-    progress: Option<Mutex<Progress<Stderr>>>,
+    progress: Option<Mutex<ProgressLine<Stderr>>>,
 }
 
 /// What the run is at.
@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Stage {
     pub(super) fn new(shown: bool) -> Self {
-        let progress = || Mutex::new(Progress::new(io::stderr(), io::stderr().is_terminal()));
+        let progress = || Mutex::new(ProgressLine::new(io::stderr(), io::stderr().is_terminal()));
         Self { now: Mutex::default(), progress: shown.then(progress) }
     }
 
@@ -54,7 +54,7 @@ pub(super) async fn follow(
     reports: Arc<WorkerReports>,
     watch: Arc<Watch>,
     stage: Arc<Stage>,
-    metrics: Option<Metrics>,
+    metrics: Option<RunMetrics>,
 ) {
     let started = Instant::now();
     let mut ticks = interval(POLL_INTERVAL);
@@ -73,7 +73,7 @@ pub(super) async fn follow(
         let scene = stage.scene();
         if let Some(progress) = stage.progress.as_ref().filter(|_| scene.wanted > 0) {
             let apart = now.duration_since(before.1);
-            let mut live = Live::between(&before.0, &figures, &scene.begun, apart);
+            let mut live = LiveStatus::between(&before.0, &figures, &scene.begun, apart);
             if let [.., earlier, latest] = recent(&samples) {
                 live = live.with_servers(earlier, latest);
             }

@@ -2,17 +2,17 @@ use super::RunError;
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
-use heliograph_report::Metrics;
+use heliograph_report::RunMetrics;
 use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
 /// Serves `/metrics` until it is told to stop.
-pub(super) async fn serve(address: SocketAddr) -> Result<(Metrics, AbortHandle), RunError> {
+pub(super) async fn serve(address: SocketAddr) -> Result<(RunMetrics, AbortHandle), RunError> {
     let failed = |reason: String| RunError::Metrics(reason);
     let registry = Registry::new();
-    let metrics = Metrics::register(&registry).map_err(|error| failed(error.to_string()))?;
+    let metrics = RunMetrics::register(&registry).map_err(|error| failed(error.to_string()))?;
     let listener = TcpListener::bind(address).await.map_err(|error| {
         failed(format!("{address}: {error}; choose another address with --metrics"))
     })?;

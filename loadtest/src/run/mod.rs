@@ -22,7 +22,7 @@ pub use scale::Scale;
 use crate::population::{Conduct, Group};
 use crate::scenario::{Protocols, Share, Span};
 use crate::servers::{Programs, Stop, Target};
-use crate::worker::{Begin, ClientTotals, Excuse, Order, Spread};
+use crate::worker::{Begin, ClientTotals, Excuse, Spread, WorkerOrder};
 use crate::workload::{Resources, Workload};
 use cost::Cost;
 use heliograph_report::{Figures, Phase, Report, Sample, Scenario, Watched};
@@ -38,7 +38,7 @@ use workers::Workers;
 
 /// What there is, before anything happens.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RunPlan {
     /// For the report.
     pub scenario: Scenario,
     pub command: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Plan {
 
 /// How a run is carried out.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RunOptions {
     pub programs: Programs,
     /// The CPU of the clients' processes.
     pub clients_cpu: Option<usize>,
@@ -101,7 +101,7 @@ struct Tasks {
     stage: Arc<Stage>,
 }
 
-impl Plan {
+impl RunPlan {
     /// With the defaults of a scenario: one fleet, delta, a bare node.
     pub fn new(scenario: Scenario, clients: usize, resources: Resources) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl Plan {
     }
 }
 
-impl Options {
+impl RunOptions {
     pub fn new(programs: Programs) -> Self {
         let stop = CancellationToken::new();
         Self { programs, clients_cpu: None, metrics: None, live: false, stop }
@@ -129,8 +129,12 @@ impl Options {
 
 impl Run {
     /// Gives the servers what they are to serve, and starts the processes of the clients. Nobody is connected yet.
-    pub async fn start(plan: Plan, mut target: Target, options: Options) -> Result<Self, RunError> {
-        let Options { programs, clients_cpu, metrics, live, stop } = options;
+    pub async fn start(
+        plan: RunPlan,
+        mut target: Target,
+        options: RunOptions,
+    ) -> Result<Self, RunError> {
+        let RunOptions { programs, clients_cpu, metrics, live, stop } = options;
         let mut workload = Workload::new(&plan.resources, plan.fleets);
         during(&stop, target.driver.set_up(&mut workload)).await??;
         let crowd = plan.newcomers.unwrap_or(plan.clients);
@@ -230,7 +234,7 @@ impl Run {
         self.settled = false;
         self.stage.set(|scene| scene.wanted = clients);
         let rate = rate.map(|rate| rate / self.spread.workers_of(first) as f64);
-        self.workers.send(&Order::Connect { clients, rate }).await
+        self.workers.send(&WorkerOrder::Connect { clients, rate }).await
     }
 
     /// Waits until every client that behaves is connected and has everything, the newest change too.
@@ -259,19 +263,19 @@ impl Run {
         self.sync().await?;
         let before = self.reports.totals();
         let coming: usize = self.reports.clients().iter().map(|count| share.of(*count)).sum();
-        self.workers.send(&Order::Reconnect { share, over: Span(over) }).await?;
+        self.workers.send(&WorkerOrder::Reconnect { share, over: Span(over) }).await?;
         let back = |it: &ClientTotals| it.opened >= before.opened + coming as u64;
         self.until(over + STEP, |it| back(it) && it.lacking == 0).await
     }
 
     pub async fn behave(&mut self, share: Share, conduct: Conduct) -> Result<(), RunError> {
         self.cost.close();
-        self.workers.send(&Order::Behave { share, conduct }).await
+        self.workers.send(&WorkerOrder::Behave { share, conduct }).await
     }
 
     /// From now on streams may end like that without being errors.
     pub async fn excuse(&mut self, excuse: Excuse) -> Result<(), RunError> {
-        self.workers.send(&Order::Excuse(excuse)).await
+        self.workers.send(&WorkerOrder::Excuse(excuse)).await
     }
 
     /// Stops a server and starts it again. Its streams may end meanwhile, see [`Run::excuse`].
@@ -302,7 +306,7 @@ impl Run {
                 self.watch.add(name, sampler);
             }
         }
-        self.workers.send(&Order::Servers(self.target.addresses())).await
+        self.workers.send(&WorkerOrder::Servers(self.target.addresses())).await
     }
 
     /// What all servers use now, together. None if nobody said which processes they are.
@@ -377,7 +381,7 @@ impl Run {
 
     /// All orders are carried out, and the reports show the clients after that.
     async fn sync(&mut self) -> Result<(), RunError> {
-        self.workers.ask(&Order::Tell).await?;
+        self.workers.ask(&WorkerOrder::Tell).await?;
         during(&self.stop, self.workers.answered()).await?
     }
 

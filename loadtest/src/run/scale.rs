@@ -1,5 +1,5 @@
 use super::{Changes, Run, RunError, during_or_failed};
-use crate::worker::Order;
+use crate::worker::WorkerOrder;
 use crate::workload::UpdateKind;
 use heliograph_report::Series;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Run {
         self.watch.sample().await?;
         let retired = self.target.retire(count)?;
         retired.names().for_each(|name| self.watch.retires(name));
-        self.workers.send(&Order::Servers(self.target.addresses())).await?;
+        self.workers.send(&WorkerOrder::Servers(self.target.addresses())).await?;
         Ok(during_or_failed(&self.stop, &self.reports, retired.end()).await??)
     }
 

@@ -1,7 +1,7 @@
 use super::RunError;
 use super::reports::WorkerReports;
 use crate::servers::Programs;
-use crate::worker::{Begin, Order, WorkerMessage};
+use crate::worker::{Begin, WorkerMessage, WorkerOrder};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,13 +54,13 @@ impl Workers {
     pub(super) async fn begin(&mut self, begin: &Begin) -> Result<(), RunError> {
         for worker in 0..self.count() {
             let begin = Begin { worker, ..begin.clone() };
-            self.give(worker, &Order::Begin(Box::new(begin))).await?;
+            self.give(worker, &WorkerOrder::Begin(Box::new(begin))).await?;
         }
         self.asked += 1;
         self.answered().await
     }
 
-    pub(super) async fn send(&mut self, order: &Order) -> Result<(), RunError> {
+    pub(super) async fn send(&mut self, order: &WorkerOrder) -> Result<(), RunError> {
         for worker in 0..self.count() {
             self.give(worker, order).await?;
         }
@@ -68,7 +68,7 @@ impl Workers {
     }
 
     /// Gives an order that is answered, without waiting for the answer.
-    pub(super) async fn ask(&mut self, order: &Order) -> Result<(), RunError> {
+    pub(super) async fn ask(&mut self, order: &WorkerOrder) -> Result<(), RunError> {
         self.send(order).await?;
         self.asked += 1;
         Ok(())
@@ -82,7 +82,7 @@ impl Workers {
 
     /// Lets the workers end.
     pub(super) async fn finish(&mut self, check: bool, within: Duration) -> Result<(), RunError> {
-        self.send(&Order::Finish { check }).await?;
+        self.send(&WorkerOrder::Finish { check }).await?;
         self.until(within, WorkerReports::is_done).await
     }
 
@@ -105,7 +105,7 @@ impl Workers {
         tokio::time::timeout(within, met).await.unwrap_or(Err(RunError::Silent))
     }
 
-    async fn give(&mut self, worker: usize, order: &Order) -> Result<(), RunError> {
+    async fn give(&mut self, worker: usize, order: &WorkerOrder) -> Result<(), RunError> {
         let failed = |cause: std::io::Error| {
             RunError::Worker(self.reports.failure().unwrap_or_else(|| cause.to_string()))
         };

@@ -9,7 +9,7 @@ mod publish_log;
 mod tracker;
 mod watcher;
 
-pub use order::{Begin, ClientTotals, Excuse, Order, Spread, StreamFailure, WorkerMessage};
+pub use order::{Begin, ClientTotals, Excuse, Spread, StreamFailure, WorkerMessage, WorkerOrder};
 
 use anyhow::{Context, bail};
 use crew::Crew;
@@ -44,7 +44,7 @@ pub async fn run() -> anyhow::Result<()> {
 
 async fn work(pipes: &mut Pipes) -> anyhow::Result<()> {
     let crew = match pipes.next().await? {
-        Some(Order::Begin(begin)) => Crew::new(*begin)?,
+        Some(WorkerOrder::Begin(begin)) => Crew::new(*begin)?,
         Some(_) => bail!("the first order is to begin"),
         None => return Ok(()),
     };
@@ -56,7 +56,7 @@ async fn work(pipes: &mut Pipes) -> anyhow::Result<()> {
         tokio::select! {
             order = pipes.next() => match order? {
                 None => return Ok(()),
-                Some(Order::Finish { check }) => return finish(&crew, pipes, check).await,
+                Some(WorkerOrder::Finish { check }) => return finish(&crew, pipes, check).await,
                 Some(order) => carry_out(&crew, pipes, order).await?,
             },
             _ = checks.tick() => {
@@ -74,27 +74,27 @@ async fn work(pipes: &mut Pipes) -> anyhow::Result<()> {
     }
 }
 
-async fn carry_out(crew: &Crew, pipes: &mut Pipes, order: Order) -> anyhow::Result<()> {
+async fn carry_out(crew: &Crew, pipes: &mut Pipes, order: WorkerOrder) -> anyhow::Result<()> {
     match order {
-        Order::Connect { clients, rate } => crew.connect(clients, rate),
-        Order::Expect(updates) => {
+        WorkerOrder::Connect { clients, rate } => crew.connect(clients, rate),
+        WorkerOrder::Expect(updates) => {
             crew.expect(&updates);
             // What lacks these now is to be known with the answer.
             pipes.send(&WorkerMessage::Standing(crew.totals())).await?;
             pipes.send(&WorkerMessage::Ready).await?;
         }
-        Order::Schedule(schedule) => crew.schedule(schedule),
-        Order::Reconnect { share, over } => crew.reconnect(share, over.0),
-        Order::Behave { share, conduct } => crew.behave(share, &conduct),
-        Order::Servers(servers) => crew.set_servers(&servers)?,
-        Order::Excuse(excuse) => crew.excuse(excuse),
-        Order::Tell => {
+        WorkerOrder::Schedule(schedule) => crew.schedule(schedule),
+        WorkerOrder::Reconnect { share, over } => crew.reconnect(share, over.0),
+        WorkerOrder::Behave { share, conduct } => crew.behave(share, &conduct),
+        WorkerOrder::Servers(servers) => crew.set_servers(&servers)?,
+        WorkerOrder::Excuse(excuse) => crew.excuse(excuse),
+        WorkerOrder::Tell => {
             pipes.send(&WorkerMessage::Standing(crew.totals())).await?;
             send_all(crew, pipes).await?;
             pipes.send(&WorkerMessage::Ready).await?;
         }
-        Order::Begin(_) => bail!("it has begun already"),
-        Order::Finish { .. } => {}
+        WorkerOrder::Begin(_) => bail!("it has begun already"),
+        WorkerOrder::Finish { .. } => {}
     }
     Ok(())
 }
@@ -130,7 +130,7 @@ async fn send_all(crew: &Crew, pipes: &mut Pipes) -> anyhow::Result<()> {
 
 impl Pipes {
     /// None: the coordinator is gone.
-    async fn next(&mut self) -> anyhow::Result<Option<Order>> {
+    async fn next(&mut self) -> anyhow::Result<Option<WorkerOrder>> {
         let Some(line) = self.orders.next_line().await? else { return Ok(None) };
         Ok(Some(serde_json::from_str(&line).context("an order that is none")?))
     }

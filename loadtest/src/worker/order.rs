@@ -9,7 +9,7 @@ use heliograph_report::Figures;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Order {
+pub enum WorkerOrder {
     /// The first, and only once. Answered with [`WorkerMessage::Ready`].
     Begin(Box<Begin>),
     /// Clients are to connect until there are so many in all workers together, this worker's at so many a second.

@@ -2,8 +2,8 @@ use super::order::{ClientTotals, Excuse, StreamFailure};
 use super::publish_log::{PublishLog, Tally};
 use super::watcher::Watcher;
 use crate::population::Conduct;
-use heliograph_client::{Ended, Observer, Step};
-use heliograph_report::{Figures, Received, RequestKind};
+use heliograph_client::{Ended, Observer, Transition};
+use heliograph_report::{Figures, ReceivedResponse, RequestKind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -149,13 +149,13 @@ impl Observer<Watcher> for ClientTracker {
         records.figures.opened(self.second(now), took);
     }
 
-    fn received(&self, member: usize, step: &Step<Watcher>, bytes: usize, at: Instant) {
+    fn received(&self, member: usize, step: &Transition<Watcher>, bytes: usize, at: Instant) {
         let (second, had) = (self.second(at), step.to.follower().had());
         let mut records = self.records();
         let Records { figures, clients, .. } = &mut *records;
         let Some(client) = clients.get_mut(member) else { return };
         let (resources, resent) = (step.resources as u64, step.resent as u64);
-        figures.received(second, Received { bytes: bytes as u64, resources, resent });
+        figures.received(second, ReceivedResponse { bytes: bytes as u64, resources, resent });
         for (_, late) in self.pushes(client, client.received, had, at) {
             figures.receipt(late);
         }
@@ -166,7 +166,7 @@ impl Observer<Watcher> for ClientTracker {
         self.records().figures.sent(self.second(at), bytes as u64, RequestKind::Ask);
     }
 
-    fn answered(&self, member: usize, step: &Step<Watcher>, bytes: usize, at: Instant) {
+    fn answered(&self, member: usize, step: &Transition<Watcher>, bytes: usize, at: Instant) {
         let (second, had) = (self.second(at), step.to.follower().had());
         let mut records = self.records();
         let Records { figures, clients, .. } = &mut *records;

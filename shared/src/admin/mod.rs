@@ -55,16 +55,16 @@ type ReadyNote = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// An admin port that listens and does not answer yet.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundAdmin {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-pub async fn bind(address: SocketAddr) -> Result<Bound, BindError> {
+pub async fn bind(address: SocketAddr) -> Result<BoundAdmin, BindError> {
     let listener = net::bind("admin address", "--admin-address", address).await?;
     // Asked of the listener, because port 0 becomes another.
     let address = listener.local_addr().unwrap_or(address);
-    Ok(Bound { listener, address })
+    Ok(BoundAdmin { listener, address })
 }
 
 impl Pages {
@@ -113,7 +113,7 @@ impl Pages {
     }
 }
 
-impl Bound {
+impl BoundAdmin {
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -6,7 +6,7 @@ mod servers;
 
 use futures::future::join_all;
 use heliograph_store::redis::link::{
-    Link, LinkError, LinkErrorKind, Listener, ListenerEvent, RedisArgs, RedisSettings,
+    ChannelListener, Link, LinkError, LinkErrorKind, ListenerEvent, RedisArgs, RedisSettings,
 };
 use redis::cmd;
 use servers::{Certificates, Cluster, Proxy, Sentinels, Server, until, until_found};
@@ -56,16 +56,16 @@ async fn until_refused(link: &Link, kind: LinkErrorKind) -> LinkError {
     until_found(&format!("a write fails: {kind}"), refused).await
 }
 
-async fn next(listener: &mut Listener) -> ListenerEvent {
+async fn next(listener: &mut ChannelListener) -> ListenerEvent {
     timeout(TEST_TIMEOUT, listener.next()).await.expect("nothing is heard")
 }
 
-async fn until_subscribed(listener: &mut Listener) {
+async fn until_subscribed(listener: &mut ChannelListener) {
     while next(listener).await != ListenerEvent::Subscribed {}
 }
 
 /// A hint may be lost, so it is given until it is heard.
-async fn until_received(listener: &mut Listener, ring: impl AsyncFn()) {
+async fn until_received(listener: &mut ChannelListener, ring: impl AsyncFn()) {
     let received = async {
         loop {
             ring().await;

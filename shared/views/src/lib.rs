@@ -29,4 +29,4 @@ pub use message::{
 };
 pub use quarantine::{Quarantined, served};
 pub use rules::{Class, Rules};
-pub use version::{EnvoyVersion, InvalidVersion};
+pub use version::{EnvoyVersion, InvalidEnvoyVersion};

@@ -11,7 +11,7 @@ pub struct EnvoyVersion {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a version of Envoy is one to three numbers, as 1.31 or 1.31.2")]
-pub struct InvalidVersion;
+pub struct InvalidEnvoyVersion;
 
 impl EnvoyVersion {
     /// This version as far as `bound` says something.
@@ -29,13 +29,13 @@ impl EnvoyVersion {
 }
 
 impl FromStr for EnvoyVersion {
-    type Err = InvalidVersion;
+    type Err = InvalidEnvoyVersion;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts: Result<Vec<u32>, _> = text.split('.').map(str::parse).collect();
         match parts {
             Ok(parts) if parts.len() <= 3 => Ok(Self { parts }),
-            _ => Err(InvalidVersion),
+            _ => Err(InvalidEnvoyVersion),
         }
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn other_texts_are_no_versions() {
         for text in ["", "1.", "v1.31", "1.2.3.4", "1.-1"] {
-            assert_eq!(text.parse::<EnvoyVersion>(), Err(InvalidVersion), "{text}");
+            assert_eq!(text.parse::<EnvoyVersion>(), Err(InvalidEnvoyVersion), "{text}");
         }
     }
 }

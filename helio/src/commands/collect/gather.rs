@@ -3,7 +3,7 @@ use super::bundle::{Bundle, as_path};
 use super::pods;
 use crate::commands::{proxies, snapshot, status};
 use crate::output::shown_time;
-use crate::sources::{Answers, Pod, Port, Silent, SnapshotContent, Sources, parsed};
+use crate::sources::{AdminPort, Answers, Pod, Silent, SnapshotContent, Sources, parsed};
 use anyhow::anyhow;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ pub(super) async fn gather(
 }
 
 /// What can be read, and why the rest cannot: that is said in its place, too.
-async fn pages(port: &mut Port<'_>) -> anyhow::Result<(Pages, Vec<anyhow::Error>)> {
+async fn pages(port: &mut AdminPort<'_>) -> anyhow::Result<(Pages, Vec<anyhow::Error>)> {
     let (mut pages, mut unread) = (Pages::new(), Vec::new());
     for (path, file) in PAGES {
         let text = port.ask(async |connection| match path {

@@ -1,5 +1,5 @@
 use super::{history, shown_time};
-use crate::output::{self, Cell, Format, Table, cell};
+use crate::output::{self, Cell, Format, TextTable, cell};
 use anyhow::anyhow;
 use heliograph_snapshot::FleetName;
 use heliograph_store::{Inspection, OperatorStore, Pinned, Record, StoreArgs};
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 /// A snapshot that can be gone back to.
 #[derive(Debug, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct SnapshotRow {
     head: String,
     time: String,
     cause: String,
@@ -42,7 +42,7 @@ struct Listing {
     /// Where an operator holds the fleet.
     #[serde(flatten)]
     pinned: Option<Pin>,
-    history: Vec<Row>,
+    history: Vec<SnapshotRow>,
 }
 
 #[derive(Debug, Serialize)]
@@ -98,20 +98,21 @@ pub(crate) async fn histories(
     args: &StoreArgs,
     fleets: impl Iterator<Item = &str>,
     limit: Duration,
-) -> anyhow::Result<BTreeMap<String, Vec<Row>>> {
+) -> anyhow::Result<BTreeMap<String, Vec<SnapshotRow>>> {
     let store = args.open_for_operator(&Registry::new())?;
     let read = async {
         let mut histories = BTreeMap::new();
         for name in fleets {
             let history = store.history.history(name.parse()?).await?;
-            histories.insert(name.to_owned(), history.iter().map(|it| Row::of(it)).collect());
+            histories
+                .insert(name.to_owned(), history.iter().map(|it| SnapshotRow::of(it)).collect());
         }
         anyhow::Ok(histories)
     };
     timeout(limit, read).await.unwrap_or_else(|_| Err(anyhow!("no answer within {limit:?}")))
 }
 
-impl Row {
+impl SnapshotRow {
     fn of(record: &Record) -> Self {
         Self {
             head: record.head.to_string(),
@@ -132,13 +133,13 @@ impl Listing {
             fleet: fleet.clone(),
             newest: found.heads.get(fleet).map(ToString::to_string),
             pinned: Pinned::of(record, found.orders.get(fleet)).map(Pin::of),
-            history: history.iter().map(|record| Row::of(record)).collect(),
+            history: history.iter().map(|record| SnapshotRow::of(record)).collect(),
         })
     }
 
     fn table(&self, colour: bool) -> String {
-        let mut table = Table::new(["HEAD", "TIME", "CAUSE"]);
-        for Row { head, time, cause, pinned: _ } in &self.history {
+        let mut table = TextTable::new(["HEAD", "TIME", "CAUSE"]);
+        for SnapshotRow { head, time, cause, pinned: _ } in &self.history {
             table.push([head.into(), time.into(), cause.into()]);
         }
         let mut text = table.render(colour);
@@ -159,8 +160,8 @@ impl Fleets {
         Ok(Self { fleets: records.values().map(|record| FleetRow::of(record, &found)).collect() })
     }
 
-    fn table(&self) -> Table<5> {
-        let mut table = Table::new(["FLEET", "NEWEST", "TIME", "PINNED TO", "CAUSE"]);
+    fn table(&self) -> TextTable<5> {
+        let mut table = TextTable::new(["FLEET", "NEWEST", "TIME", "PINNED TO", "CAUSE"]);
         for it in &self.fleets {
             let newest = if it.retired { Cell::from("retired") } else { Cell::from(&it.newest) };
             let pinned = cell(it.pinned.as_ref().map(|pin| &pin.pinned_to));

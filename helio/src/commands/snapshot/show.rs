@@ -1,6 +1,6 @@
 use super::{find, shown_time};
 use crate::commands::translate::readable;
-use crate::output::{self, Format, Table};
+use crate::output::{self, Format, TextTable};
 use anyhow::bail;
 use heliograph_snapshot::{FleetName, Resource, ResourceType, Section};
 use heliograph_store::{Loaded, OperatorStore, Record};
@@ -134,8 +134,8 @@ impl Row {
 }
 
 impl Shown {
-    fn table(&self) -> Table<4> {
-        let mut table = Table::new(["TYPE", "NAME", "VERSION", "BYTES"]);
+    fn table(&self) -> TextTable<4> {
+        let mut table = TextTable::new(["TYPE", "NAME", "VERSION", "BYTES"]);
         for Row { r#type, name, version, bytes, resource: _ } in &self.resources {
             table.push([r#type.into(), name.into(), version.into(), bytes.into()]);
         }

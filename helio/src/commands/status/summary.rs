@@ -1,7 +1,7 @@
 use super::problems;
 use super::store::StoreFacts;
-use crate::output::{Cell, Table, cell, one_line};
-use crate::sources::{Acks, Answers, Connection, FleetRow, Metrics, PinRow, Silent};
+use crate::output::{Cell, TextTable, cell, one_line};
+use crate::sources::{Acks, AdminConnection, Answers, FleetRow, PinRow, ScrapedMetrics, Silent};
 use heliograph_snapshot::Head;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ pub(super) struct Rejected {
 }
 
 impl Reply {
-    pub(crate) async fn from(port: &mut Connection) -> anyhow::Result<Self> {
+    pub(crate) async fn from(port: &mut AdminConnection) -> anyhow::Result<Self> {
         Ok(Self {
             metrics: port.text("/metrics").await?,
             ready: port.words("/readyz").await?,
@@ -131,7 +131,7 @@ impl Status {
         let Answers { given, silent, is_whole } = answers;
         let (mut translators, mut distributors) = (Vec::new(), Vec::new());
         for (name, reply) in &given {
-            let metrics = Metrics::parse(&reply.metrics);
+            let metrics = ScrapedMetrics::parse(&reply.metrics);
             // `helio standalone` is both.
             if metrics.sum("heliograph_translator_claimed").is_some() {
                 translators.push(Translator::of(name, reply, &metrics));
@@ -189,7 +189,7 @@ impl Status {
         text
     }
 
-    fn translators(&self) -> Table<10> {
+    fn translators(&self) -> TextTable<10> {
         let head = [
             "TRANSLATOR",
             "VERSION",
@@ -202,7 +202,7 @@ impl Status {
             "OVER BUDGET",
             "STORE",
         ];
-        let mut table = Table::new(head);
+        let mut table = TextTable::new(head);
         for it in &self.translators {
             table.push([
                 Cell::from(&it.name),
@@ -220,7 +220,7 @@ impl Status {
         table
     }
 
-    fn distributors(&self) -> Table<9> {
+    fn distributors(&self) -> TextTable<9> {
         let head = [
             "DISTRIBUTOR",
             "VERSION",
@@ -232,7 +232,7 @@ impl Status {
             "STORE",
             "REFUSED SINCE START",
         ];
-        let mut table = Table::new(head);
+        let mut table = TextTable::new(head);
         for it in &self.distributors {
             table.push([
                 Cell::from(&it.name),
@@ -249,9 +249,9 @@ impl Status {
         table
     }
 
-    fn fleets(&self) -> Table<7> {
+    fn fleets(&self) -> TextTable<7> {
         let head = ["FLEET", "HEAD", "PROXIES", "SYNCED", "REJECTED", "QUARANTINED", "UP TO DATE"];
-        let mut table = Table::new(head);
+        let mut table = TextTable::new(head);
         for it in &self.fleets {
             let (all, behind) = (it.distributors.len(), it.behind.len());
             let synced = Cell::from(it.synced);
@@ -270,7 +270,7 @@ impl Status {
 }
 
 impl Translator {
-    fn of(name: &str, reply: &Reply, metrics: &Metrics) -> Self {
+    fn of(name: &str, reply: &Reply, metrics: &ScrapedMetrics) -> Self {
         let count = |name: &str| whole(metrics.sum(name));
         Self {
             name: name.to_owned(),
@@ -290,7 +290,7 @@ impl Translator {
 }
 
 impl Distributor {
-    fn of(name: &str, reply: &Reply, metrics: &Metrics) -> Self {
+    fn of(name: &str, reply: &Reply, metrics: &ScrapedMetrics) -> Self {
         let fleets =
             |state| whole(metrics.labelled("heliograph_distributor_fleets", "state", state));
         let from_cache = whole(metrics.sum("heliograph_store_cache_unconfirmed_fleets"));
@@ -376,7 +376,7 @@ impl Fleet {
     }
 }
 
-fn version(metrics: &Metrics) -> String {
+fn version(metrics: &ScrapedMetrics) -> String {
     metrics.label("heliograph_build_info", "version").unwrap_or_default().to_owned()
 }
 

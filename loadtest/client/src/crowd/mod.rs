@@ -14,7 +14,7 @@ pub use conduct::Conduct;
 use handle::Orders;
 use heliograph_envoy::envoy::config::core::v3::Node;
 use life::Inner;
-pub use shared_state::{Follower, SharedState, Step};
+pub use shared_state::{Follower, SharedState, Transition};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,10 +51,10 @@ pub trait Observer<F>: Send + Sync + 'static {
     fn connected(&self, member: usize);
 
     /// A response is there; `bytes` of it on the wire. The member has not answered yet.
-    fn received(&self, member: usize, step: &Step<F>, bytes: usize, at: Instant);
+    fn received(&self, member: usize, step: &Transition<F>, bytes: usize, at: Instant);
 
     /// The answer is given to the socket, or to the connection where several streams share it; `bytes` on the wire.
-    fn answered(&self, member: usize, step: &Step<F>, bytes: usize, at: Instant);
+    fn answered(&self, member: usize, step: &Transition<F>, bytes: usize, at: Instant);
 
     /// A request that answers nothing: the first of a type, or one for other names.
     fn asked(&self, member: usize, bytes: usize, at: Instant);

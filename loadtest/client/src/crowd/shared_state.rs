@@ -37,7 +37,7 @@ pub struct SharedState<F> {
 
 /// What a response does to a client.
 #[derive(Debug)]
-pub struct Step<F> {
+pub struct Transition<F> {
     pub kind: ResourceType,
     pub resources: usize,
     pub removed: usize,

@@ -1,5 +1,5 @@
 use super::conduct::Rejection;
-use super::shared_state::{Follower, Opening, SharedState, Step};
+use super::shared_state::{Follower, Opening, SharedState, Transition};
 use crate::cache::ResourceCache;
 use crate::digest::{self, Digest};
 use crate::request::{Ask, Request};
@@ -21,7 +21,7 @@ struct Known<F> {
     states: HashMap<Digest, Weak<SharedState<F>>>,
     /// With more states than this, those without clients are removed.
     enough: usize,
-    steps: Recent<StepKey, Arc<Step<F>>>,
+    steps: Recent<StepKey, Arc<Transition<F>>>,
     openings: Recent<Digest, Arc<Opening<F>>>,
 }
 
@@ -68,7 +68,7 @@ impl<F: Follower> TransitionCache<F> {
         rejection: Option<&Arc<Rejection>>,
         client: &str,
         now: Instant,
-    ) -> Result<Option<Arc<Step<F>>>, DecodeError> {
+    ) -> Result<Option<Arc<Transition<F>>>, DecodeError> {
         let nonce = std::str::from_utf8(&message.nonce).unwrap_or_default();
         let order = digest::of(from.follower().order_in(nonce).as_bytes());
         let key = (from.digest, message.content.digest(), order, rejection.cloned());
@@ -85,7 +85,7 @@ impl<F: Follower> TransitionCache<F> {
         let effect =
             cache.receive(response, &move |kind, name, _| rejection.as_ref()?.of(kind, name));
         follower.receive(client, &effect.received, &effect.resources);
-        let step = Arc::new(Step {
+        let step = Arc::new(Transition {
             kind: effect.received.kind,
             resources: effect.resources.len(),
             removed: effect.received.removed.len(),

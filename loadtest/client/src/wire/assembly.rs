@@ -1,10 +1,10 @@
-use super::content::{Content, Pool};
+use super::content::{MessageContent, Pool};
 use crate::request::HEADER;
 
 /// Puts gRPC messages together from bytes as they come, and takes the nonce out of each: what is left is the same
 /// for all clients that are told the same.
 #[derive(Debug, Default)]
-pub(crate) struct Assembly {
+pub(crate) struct MessageAssembly {
     header: [u8; HEADER],
     header_filled: usize,
     message: Option<Box<Partial>>,
@@ -14,7 +14,7 @@ pub(crate) struct Assembly {
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) nonce: Vec<u8>,
-    pub(crate) content: Content,
+    pub(crate) content: MessageContent,
     /// On the wire, with its header.
     pub(crate) length: usize,
 }
@@ -33,7 +33,7 @@ struct Partial {
     left: usize,
     at: At,
     nonce: Vec<u8>,
-    content: Content,
+    content: MessageContent,
 }
 
 /// Where in a protobuf message the next byte is. What is broken is left to who reads the message in full.
@@ -60,7 +60,7 @@ const NONCE_KEY: u64 = 5 << 3 | 2;
 const MAX_LENGTH: usize = 1 << 30;
 const MAX_NONCE: u64 = 64 * 1024;
 
-impl Assembly {
+impl MessageAssembly {
     /// Takes bytes from the front until a message is complete.
     pub(crate) fn push(
         &mut self,
@@ -117,7 +117,7 @@ impl Partial {
             left: length,
             at: At::Key(Varint::default()),
             nonce: Vec::new(),
-            content: Content::default(),
+            content: MessageContent::default(),
         })
     }
 
@@ -269,7 +269,7 @@ mod tests {
 
     /// All messages in chunks.
     fn assemble<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Assembled> {
-        let (mut assembly, pool) = (Assembly::default(), Pool::default());
+        let (mut assembly, pool) = (MessageAssembly::default(), Pool::default());
         let mut messages = Vec::new();
         for mut chunk in chunks {
             while let Some(message) = assembly.push(&mut chunk, &pool).unwrap() {
@@ -347,7 +347,7 @@ mod tests {
         let bytes = framed(&response("n", 200).encode_to_vec());
         let pool = Pool::default();
         let partial = || {
-            let mut assembly = Assembly::default();
+            let mut assembly = MessageAssembly::default();
             assert!(assembly.push(&mut &bytes[..bytes.len() - 1], &pool).unwrap().is_none());
             assembly.message.unwrap().content
         };
@@ -359,7 +359,8 @@ mod tests {
     #[test]
     fn what_is_no_message_is_not_waited_for() {
         let pool = Pool::default();
-        let refused = |bytes: &[u8]| Assembly::default().push(&mut &*bytes, &pool).unwrap_err();
+        let refused =
+            |bytes: &[u8]| MessageAssembly::default().push(&mut &*bytes, &pool).unwrap_err();
         assert_eq!(refused(&[1, 0, 0, 0, 1, 0]), Misframed::Compressed);
         assert_eq!(refused(&[0, 255, 255, 255, 255]), Misframed::TooLarge(0xffff_ffff));
         // What is no protobuf is passed on whole, to be refused by who reads it.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// A field is a chunk of its own, so that a server may list its resources in another order every time. A large one is
 /// several.
 #[derive(Debug, Default)]
-pub(crate) struct Content {
+pub(crate) struct MessageContent {
     chunks: Vec<Arc<Chunk>>,
     rest: Vec<u8>,
     /// Of the field that has begun, up to the last whole chunk.
@@ -41,7 +41,7 @@ struct Chunks {
 const CHUNK: usize = 4096;
 const MIN_CHUNKS: usize = 1024;
 
-impl Content {
+impl MessageContent {
     pub(crate) fn push(&mut self, mut bytes: &[u8], pool: &Pool) {
         while !bytes.is_empty() {
             let room = CHUNK - self.rest.len();
@@ -107,7 +107,7 @@ impl Pool {
 }
 
 #[cfg(test)]
-impl Content {
+impl MessageContent {
     /// Whether all but the last few bytes are in memory once.
     pub(super) fn shares_with(&self, other: &Self) -> bool {
         let mut pairs = self.chunks.iter().zip(&other.chunks);

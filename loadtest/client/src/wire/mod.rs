@@ -8,7 +8,7 @@ mod server;
 mod stream;
 
 #[cfg(test)]
-pub(crate) use assembly::Assembly;
+pub(crate) use assembly::MessageAssembly;
 pub(crate) use content::Pool;
 pub use ended::Ended;
 pub(crate) use server::{Connection, Opener};

@@ -1,4 +1,4 @@
-use super::assembly::{Assembled, Assembly};
+use super::assembly::{Assembled, MessageAssembly};
 use super::content::Pool;
 use super::{Connection, Ended, Opener, Protocol, Server};
 use crate::request::{Nonces, Request};
@@ -26,7 +26,7 @@ pub(crate) struct Stream {
     responses: Responses,
     /// Received, and not yet looked at.
     chunk: Bytes,
-    assembly: Assembly,
+    assembly: MessageAssembly,
     nonces: Nonces,
 }
 
@@ -64,7 +64,7 @@ impl Stream {
             requests,
             responses: Responses::Awaited(responses),
             chunk: Bytes::new(),
-            assembly: Assembly::default(),
+            assembly: MessageAssembly::default(),
             nonces: Nonces::default(),
         })
     }

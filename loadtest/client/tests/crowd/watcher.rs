@@ -2,7 +2,7 @@
 
 use heliograph_client::{
     Backoff, Conduct, Crowd, Ended, Follower, HeldResource, Member, Observer, Protocol, Received,
-    Server, SharedState, Step,
+    Server, SharedState, Transition,
 };
 use heliograph_envoy::envoy::config::core::v3::Node;
 use std::hash::{Hash, Hasher};
@@ -102,15 +102,15 @@ impl Observer<Tally> for Watcher {
         self.note(Seen::Connected);
     }
 
-    fn received(&self, _: usize, step: &Step<Tally>, bytes: usize, _: Instant) {
+    fn received(&self, _: usize, step: &Transition<Tally>, bytes: usize, _: Instant) {
         assert!(bytes > 5);
-        let Step { resources, resent, accepted, .. } = *step;
+        let Transition { resources, resent, accepted, .. } = *step;
         self.note(Seen::Received { resources, resent, accepted });
     }
 
     fn asked(&self, _: usize, _: usize, _: Instant) {}
 
-    fn answered(&self, _: usize, _: &Step<Tally>, _: usize, _: Instant) {
+    fn answered(&self, _: usize, _: &Transition<Tally>, _: usize, _: Instant) {
         self.note(Seen::Answered);
     }
 

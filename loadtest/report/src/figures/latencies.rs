@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Latencies(Histogram<u64>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct LatencySummary {
     pub count: u64,
     pub p50: Duration,
     pub p90: Duration,
@@ -76,8 +76,8 @@ impl Latencies {
         Duration::from_micros(self.0.max())
     }
 
-    pub fn summary(&self) -> Summary {
-        Summary {
+    pub fn summary(&self) -> LatencySummary {
+        LatencySummary {
             count: self.count(),
             p50: self.quantile(0.5),
             p90: self.quantile(0.9),
@@ -137,7 +137,7 @@ impl Default for Latencies {
 
 impl Serialize for Latencies {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Summary { count, p50, p90, p99, p999, max } = self.summary();
+        let LatencySummary { count, p50, p90, p99, p999, max } = self.summary();
         let micros = |latency: Duration| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         Written {
             count,

@@ -5,7 +5,7 @@ mod pushes;
 mod series;
 mod tally;
 
-pub use latencies::{Latencies, Summary};
+pub use latencies::{Latencies, LatencySummary};
 pub use pushes::{Push, Pushes};
 pub use series::{Point, Series};
 pub(crate) use tally::OTHER;
@@ -56,7 +56,7 @@ pub struct Counters {
 
 /// A response, as far as figures go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedResponse {
     pub bytes: u64,
     pub resources: u64,
     pub resent: u64,
@@ -97,8 +97,8 @@ impl Figures {
         self.at(second, |point| point.first_states += 1);
     }
 
-    pub fn received(&mut self, second: u64, response: Received) {
-        let Received { bytes, resources, resent } = response;
+    pub fn received(&mut self, second: u64, response: ReceivedResponse) {
+        let ReceivedResponse { bytes, resources, resent } = response;
         self.counters.responses += 1;
         self.counters.bytes_in += bytes;
         self.counters.resources += resources;

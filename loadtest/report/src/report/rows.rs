@@ -2,7 +2,7 @@
 
 use super::{Phase, Report, used};
 use crate::units::{bytes, count, duration, micros};
-use crate::{Figures, Summary};
+use crate::{Figures, LatencySummary};
 use std::time::Duration;
 
 /// What is told of each phase and of the whole: the same columns in a terminal and on the page.
@@ -51,7 +51,7 @@ pub(crate) fn latency_rows(report: &Report) -> Vec<Vec<String>> {
             parts.push(("all", all.as_ref()));
         }
         for (phase, latencies) in parts {
-            let Summary { count: number, p50, p90, p99, p999, max } = latencies.summary();
+            let LatencySummary { count: number, p50, p90, p99, p999, max } = latencies.summary();
             let mut row = vec![name.to_owned(), phase.to_owned(), count(number)];
             row.extend([p50, p90, p99, p999, max].map(duration));
             rows.push(row);

@@ -1,8 +1,8 @@
 //! A small report in which every part has something.
 
 use heliograph_report::{
-    Clients, Figures, Machine, PerStream, Phase, Received, Report, RequestKind, Sample, Scenario,
-    Watched,
+    Clients, Figures, Machine, PerStream, Phase, ReceivedResponse, Report, RequestKind, Sample,
+    Scenario, Watched,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn connect(slower: u32) -> Figures {
         let second = START + client / 25;
         figures.opened(second, Duration::from_micros(900 + client * 10) * slower);
         figures.sent(second, 120, RequestKind::Ask);
-        figures.received(second, Received { bytes: 50_000, resources: 200, resent: 0 });
+        figures.received(second, ReceivedResponse { bytes: 50_000, resources: 200, resent: 0 });
         figures.first_state(second, Duration::from_micros(4_000 + client * 100) * slower);
         figures.sent(second, 80, RequestKind::Ack);
     }
@@ -75,7 +75,7 @@ fn change(figures: &mut Figures, slower: u32) {
         for client in 0..100_u32 {
             let second = START + 4 + u64::from(change);
             let late = Duration::from_micros(u64::from(change * 100 + client * 20)) * slower;
-            figures.received(second, Received { bytes: 250, resources: 1, resent: 0 });
+            figures.received(second, ReceivedResponse { bytes: 250, resources: 1, resent: 0 });
             figures.receipt(late);
             let answer = if client == 99 { RequestKind::Nack } else { RequestKind::Ack };
             figures.sent(second, 80, answer);

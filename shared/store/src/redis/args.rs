@@ -1,5 +1,5 @@
 use super::cache::{CacheError, SnapshotCacheArgs};
-use super::link::{Link, RedisArgs, RedisSettings, SettingsError};
+use super::link::{Link, RedisArgs, RedisSettings, RedisSettingsError};
 use super::{InvalidPrefix, RedisOptions, RedisStore, SnapshotCache};
 use crate::keys::{KeyError, KeyFile};
 use crate::{DistributorStore, OperatorStore, TranslatorStore};
@@ -37,7 +37,7 @@ pub struct StoreArgs {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
     #[error(transparent)]
-    Settings(#[from] SettingsError),
+    Settings(#[from] RedisSettingsError),
     #[error(
         "there is no key ring: make one with `helio store keys new FILE`, and give it to every program with --store-keys"
     )]

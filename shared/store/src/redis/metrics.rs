@@ -18,7 +18,7 @@ const READ: &str = "read";
 
 /// What the store counts.
 #[derive(Clone, Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct StoreMetrics {
     operations: IntCounterVec,
     seconds: HistogramVec,
     bytes: IntCounterVec,
@@ -70,7 +70,7 @@ pub(crate) enum RefusedRecord {
     Unordered,
 }
 
-impl Metrics {
+impl StoreMetrics {
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let options = |name: &str, help: &str| Opts::new(format!("heliograph_store_{name}"), help);
         let metrics = Self {

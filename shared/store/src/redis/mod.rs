@@ -29,8 +29,8 @@ pub use names::InvalidPrefix;
 
 use self::cache::{Cache, CacheOptions, ServedFromCache};
 use self::freshness::Freshness;
-use self::link::{Connection, Link, LinkError, LinkErrorKind, Mode};
-use self::metrics::{Metrics, Operation};
+use self::link::{Link, LinkError, LinkErrorKind, Mode, RedisConnection};
+use self::metrics::{Operation, StoreMetrics};
 use self::names::Names;
 use crate::keys::{KeyFile, KeyRing, Signer};
 use crate::{
@@ -77,7 +77,7 @@ struct Shared {
     link: Link,
     names: Names,
     keys: KeyFile,
-    metrics: Metrics,
+    metrics: StoreMetrics,
     options: RedisOptions,
     /// The term that this process began last, if it is a writer.
     claimed: Mutex<Option<Term>>,
@@ -151,7 +151,7 @@ impl RedisStore {
         registry: &Registry,
     ) -> Result<Self, StoreOpenError> {
         let names = Names::new(&options.prefix)?;
-        let metrics = Metrics::register(registry)?;
+        let metrics = StoreMetrics::register(registry)?;
         metrics.sealing_keys(keys.current().ids().count());
         let shared = Shared {
             link,
@@ -304,7 +304,7 @@ impl Shared {
     /// Asks Redis for something, and counts it.
     async fn ask<T, W, F>(&self, operation: Operation, work: W) -> Result<T, StoreError>
     where
-        W: FnOnce(Connection) -> F,
+        W: FnOnce(RedisConnection) -> F,
         F: Future<Output = RedisResult<T>>,
     {
         let started = Instant::now();

@@ -1,6 +1,6 @@
 use super::Shared;
 use super::cache::CachedRecord;
-use super::link::{Listener, ListenerEvent};
+use super::link::{ChannelListener, ListenerEvent};
 use super::metrics::{Operation, RefusedRecord};
 use super::outage::OutageReporter;
 use super::records;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 /// second or two.
 pub(super) struct RedisWatch {
     shared: Arc<Shared>,
-    bell: Listener,
+    bell: ChannelListener,
     /// The query that is in flight to Redis, if there is one. It is kept here, and not in the future of `next`, so that a
     /// reader who gives up waiting does not take it back.
     query: Option<BoxFuture<'static, Result<QueryResult, StoreError>>>,

@@ -2,7 +2,7 @@
 
 use super::error::{self, ConnectTarget, LinkError, LinkErrorKind};
 use super::settings::{LoginSource, RedisSettings, Source, TlsFiles};
-use super::url::{Address, Mode};
+use super::url::{Mode, ServerAddress};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClientBuilder;
@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 
 /// A connection of which every clone may be used at the same time.
 #[derive(Clone)]
-pub enum Connection {
+pub enum RedisConnection {
     Node(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
@@ -49,16 +49,18 @@ const CLUSTER_WAIT_MS: (u64, u64) = (20, 200);
 const CLUSTER_ROUNDS: u32 = 3;
 
 /// A connection for commands, and the server it leads to.
-pub(super) async fn open(settings: &RedisSettings) -> Result<(Connection, Arc<str>), LinkError> {
+pub(super) async fn open(
+    settings: &RedisSettings,
+) -> Result<(RedisConnection, Arc<str>), LinkError> {
     let access = Access::read(settings).await?;
     match settings.mode() {
         Mode::Cluster => {
             let connection = open_cluster(settings, &access).await?;
-            Ok((Connection::Cluster(connection), settings.to_string().into()))
+            Ok((RedisConnection::Cluster(connection), settings.to_string().into()))
         }
         Mode::Single | Mode::Sentinel => {
             let (connection, server) = open_master(settings, &access, None).await?;
-            Ok((Connection::Node(connection), server))
+            Ok((RedisConnection::Node(connection), server))
         }
     }
 }
@@ -85,7 +87,7 @@ pub(super) async fn open_master(
 pub(super) async fn open_node(
     settings: &RedisSettings,
     access: &Access,
-    server: &Address,
+    server: &ServerAddress,
     pushes: Option<Arc<dyn AsyncPushSender>>,
 ) -> Result<MultiplexedConnection, LinkError> {
     let config = config(settings);
@@ -138,8 +140,8 @@ async fn open_named_by_sentinels(
 async fn ask_sentinel(
     settings: &RedisSettings,
     access: &Access,
-    sentinel: &Address,
-) -> Result<Address, LinkError> {
+    sentinel: &ServerAddress,
+) -> Result<ServerAddress, LinkError> {
     let target = ConnectTarget { address: sentinel, is_sentinel: true };
     let redis = access.sentinel_login.identify(0);
     let mut connection =
@@ -149,7 +151,7 @@ async fn ask_sentinel(
     let answer: RedisResult<Option<(String, u16)>> =
         within(settings, &target, command.query_async(&mut connection)).await?;
     match answer {
-        Ok(Some((host, port))) => Ok(Address { host, port }),
+        Ok(Some((host, port))) => Ok(ServerAddress { host, port }),
         Ok(None) => Err(LinkError::before_sending(
             LinkErrorKind::Unavailable,
             format_args!(
@@ -165,7 +167,7 @@ async fn ask_sentinel(
 async fn open_if_master(
     settings: &RedisSettings,
     access: &Access,
-    server: &Address,
+    server: &ServerAddress,
     pushes: Option<Arc<dyn AsyncPushSender>>,
 ) -> Result<MultiplexedConnection, LinkError> {
     let mut connection = open_node(settings, access, server, pushes).await?;
@@ -222,7 +224,7 @@ async fn open_cluster(
 async fn connect(
     settings: &RedisSettings,
     access: &Access,
-    server: &Address,
+    server: &ServerAddress,
     redis: RedisConnectionInfo,
     config: AsyncConnectionConfig,
     target: &ConnectTarget<'_>,
@@ -271,15 +273,15 @@ impl Access {
         })
     }
 
-    fn locate(&self, server: &Address) -> ConnectionAddr {
-        let Address { host, port } = server.clone();
+    fn locate(&self, server: &ServerAddress) -> ConnectionAddr {
+        let ServerAddress { host, port } = server.clone();
         match self.certificates {
             Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             None => ConnectionAddr::Tcp(host, port),
         }
     }
 
-    fn client(&self, server: &Address, redis: RedisConnectionInfo) -> RedisResult<Client> {
+    fn client(&self, server: &ServerAddress, redis: RedisConnectionInfo) -> RedisResult<Client> {
         let info: ConnectionInfo = self.locate(server).into_connection_info()?;
         let info = info.set_tcp_settings(tcp()).set_redis_settings(redis);
         match &self.certificates {
@@ -353,7 +355,7 @@ async fn read(path: &Path, kind: LinkErrorKind) -> Result<Vec<u8>, LinkError> {
     })
 }
 
-impl ConnectionLike for Connection {
+impl ConnectionLike for RedisConnection {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         match self {
             Self::Node(connection) => connection.req_packed_command(command),
@@ -381,7 +383,7 @@ impl ConnectionLike for Connection {
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for RedisConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Node(_) => "Node",

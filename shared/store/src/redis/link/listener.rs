@@ -2,7 +2,7 @@ use super::connect::{self, Access};
 use super::error::{self, ConnectTarget, LinkError, LinkErrorKind};
 use super::settings::RedisSettings;
 use super::state::{LONGEST_PAUSE, pause};
-use super::url::{Address, Mode};
+use super::url::{Mode, ServerAddress};
 use bytes::Bytes;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
@@ -19,7 +19,7 @@ use tracing::warn;
 /// reader was slow. So a message is a hint, and what it hints at has to be compared now and then anyway. A connection
 /// that broke without a word is found out within the time that a reply may take plus the time that connecting may take.
 #[derive(Debug)]
-pub struct Listener {
+pub struct ChannelListener {
     events: mpsc::Receiver<ListenerEvent>,
     /// The one that connects; it ends with the listener.
     _task: JoinSet<()>,
@@ -37,7 +37,7 @@ const ROOM: usize = 256;
 /// How many nodes of a Cluster may send us on to another.
 const MOVES: usize = 4;
 
-impl Listener {
+impl ChannelListener {
     pub(super) fn start(settings: RedisSettings, channel: String) -> Self {
         let (events, receiver) = mpsc::channel(ROOM);
         let mut task = JoinSet::new();
@@ -197,7 +197,7 @@ async fn send(
 }
 
 /// A node that does not know its own host leaves it out; it is the one that was asked.
-fn moved_to(error: &RedisError, asked: &Address) -> Option<Address> {
+fn moved_to(error: &RedisError, asked: &ServerAddress) -> Option<ServerAddress> {
     let (server, _) = error.redirect_node()?;
     let (host, port) = server.rsplit_once(':')?;
     let port = port.parse().ok()?;
@@ -205,7 +205,7 @@ fn moved_to(error: &RedisError, asked: &Address) -> Option<Address> {
         "" | "?" => asked.host.clone(),
         host => host.to_owned(),
     };
-    Some(Address { host, port })
+    Some(ServerAddress { host, port })
 }
 
 /// Must not block; a message that does not fit is dropped.

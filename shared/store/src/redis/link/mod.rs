@@ -11,11 +11,11 @@ mod settings;
 mod state;
 mod url;
 
-pub use connect::Connection;
+pub use connect::RedisConnection;
 pub use error::{LinkError, LinkErrorKind};
-pub use listener::{Listener, ListenerEvent};
-pub use settings::{RedisArgs, RedisSettings, SettingsError, StoreUrl};
-pub use url::{Address, Mode, UrlError};
+pub use listener::{ChannelListener, ListenerEvent};
+pub use settings::{RedisArgs, RedisSettings, RedisSettingsError, StoreUrl};
+pub use url::{Mode, ServerAddress, UrlError};
 
 use self::error::ClassifiedError;
 use self::state::{Attempt, ConnectionState, OpenConnection, OutageEvent, Step};
@@ -36,7 +36,7 @@ pub struct Link {
 #[derive(Debug)]
 struct Shared {
     settings: RedisSettings,
-    state: Mutex<ConnectionState<Connection>>,
+    state: Mutex<ConnectionState<RedisConnection>>,
 }
 
 impl Link {
@@ -72,7 +72,7 @@ impl Link {
     /// its keys are in one slot, which for this store means: of one fleet.
     pub async fn run<T, W, F>(&self, work: W) -> Result<T, LinkError>
     where
-        W: FnOnce(Connection) -> F,
+        W: FnOnce(RedisConnection) -> F,
         F: Future<Output = RedisResult<T>>,
     {
         let open = self.shared.connection().await?;
@@ -91,13 +91,13 @@ impl Link {
     }
 
     /// Listens to a channel on a connection of its own, from now until the listener is dropped.
-    pub fn listen(&self, channel: impl Into<String>) -> Listener {
-        Listener::start(self.shared.settings.clone(), channel.into())
+    pub fn listen(&self, channel: impl Into<String>) -> ChannelListener {
+        ChannelListener::start(self.shared.settings.clone(), channel.into())
     }
 }
 
 impl Shared {
-    async fn connection(self: &Arc<Self>) -> Result<OpenConnection<Connection>, LinkError> {
+    async fn connection(self: &Arc<Self>) -> Result<OpenConnection<RedisConnection>, LinkError> {
         let attempt = {
             let mut state = self.state();
             match state.next_step(Instant::now()) {
@@ -115,7 +115,7 @@ impl Shared {
     }
 
     /// In a task of its own, so that it ends even if nobody waits for it any more.
-    fn open(self: &Arc<Self>) -> Attempt<Connection> {
+    fn open(self: &Arc<Self>) -> Attempt<RedisConnection> {
         let shared = self.clone();
         let task = tokio::spawn(async move {
             let outcome = connect::open(&shared.settings).await;
@@ -127,12 +127,12 @@ impl Shared {
         task.map(move |joined| joined.unwrap_or_else(ended)).boxed().shared()
     }
 
-    fn worked(&self, open: &OpenConnection<Connection>) {
+    fn worked(&self, open: &OpenConnection<RedisConnection>) {
         let event = self.state().worked(open, Instant::now());
         self.report(event);
     }
 
-    fn failed(&self, open: &OpenConnection<Connection>, error: &RedisError) -> LinkError {
+    fn failed(&self, open: &OpenConnection<RedisConnection>, error: &RedisError) -> LinkError {
         let ClassifiedError { error, connection } =
             error::classify(error, &open.server, self.settings.mode());
         let event = self.state().failed(open, &error, connection, Instant::now(), fastrand::f64());
@@ -151,7 +151,7 @@ impl Shared {
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
-    fn state(&self) -> MutexGuard<'_, ConnectionState<Connection>> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState<RedisConnection>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

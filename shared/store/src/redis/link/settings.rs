@@ -1,4 +1,4 @@
-use super::url::{self, Address, Mode, ParsedUrl, UrlError};
+use super::url::{self, Mode, ParsedUrl, ServerAddress, UrlError};
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub struct StoreUrl(Zeroizing<String>);
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
     mode: Mode,
-    pub(super) servers: Vec<Address>,
+    pub(super) servers: Vec<ServerAddress>,
     pub(super) master: String,
     pub(super) database: i64,
     pub(super) login: LoginSource,
@@ -76,7 +76,7 @@ pub(super) struct TlsFiles {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
+pub enum RedisSettingsError {
     #[error(
         "there is no store: set --store or HELIO_STORE to the URL of a Redis, for example redis://redis:6379"
     )]
@@ -104,8 +104,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl RedisSettings {
-    pub fn from_args(args: &RedisArgs) -> Result<Self, SettingsError> {
-        let StoreUrl(text) = args.store.as_ref().ok_or(SettingsError::Missing)?;
+    pub fn from_args(args: &RedisArgs) -> Result<Self, RedisSettingsError> {
+        let StoreUrl(text) = args.store.as_ref().ok_or(RedisSettingsError::Missing)?;
         let ParsedUrl { mode, tls, username, password, servers, master, database } =
             url::parse(text)?;
         let username = username.map(Zeroizing::new);
@@ -140,7 +140,7 @@ impl RedisSettings {
 
 /// A Redis without flags of its own, as in tests.
 impl FromStr for RedisSettings {
-    type Err = SettingsError;
+    type Err = RedisSettingsError;
 
     fn from_str(url: &str) -> Result<Self, Self::Err> {
         let store = Some(StoreUrl(Zeroizing::new(url.to_owned())));
@@ -188,9 +188,9 @@ impl fmt::Debug for Source {
 }
 
 impl LoginSource {
-    fn check(&self, of: &'static str, flag: &'static str) -> Result<(), SettingsError> {
+    fn check(&self, of: &'static str, flag: &'static str) -> Result<(), RedisSettingsError> {
         if self.username.is_some() && self.password.is_none() {
-            return Err(SettingsError::NoPassword(of, flag));
+            return Err(RedisSettingsError::NoPassword(of, flag));
         }
         Ok(())
     }
@@ -200,21 +200,21 @@ fn one_of(
     what: &'static str,
     given: Option<Zeroizing<String>>,
     file: &Option<PathBuf>,
-) -> Result<Option<Source>, SettingsError> {
+) -> Result<Option<Source>, RedisSettingsError> {
     match (given, file) {
-        (Some(_), Some(_)) => Err(SettingsError::Twice(what)),
+        (Some(_), Some(_)) => Err(RedisSettingsError::Twice(what)),
         (Some(given), None) => Ok(Some(Source::Given(given))),
         (None, file) => Ok(file.clone().map(Source::File)),
     }
 }
 
-fn sentinel_login(args: &RedisArgs, mode: Mode) -> Result<LoginSource, SettingsError> {
+fn sentinel_login(args: &RedisArgs, mode: Mode) -> Result<LoginSource, RedisSettingsError> {
     let username = ("--store-sentinel-username-file", &args.store_sentinel_username_file);
     let password = ("--store-sentinel-password-file", &args.store_sentinel_password_file);
     if mode != Mode::Sentinel {
         for (flag, file) in [username, password] {
             if file.is_some() {
-                return Err(SettingsError::NotSentinel(flag));
+                return Err(RedisSettingsError::NotSentinel(flag));
             }
         }
     }
@@ -226,21 +226,21 @@ fn sentinel_login(args: &RedisArgs, mode: Mode) -> Result<LoginSource, SettingsE
     Ok(login)
 }
 
-fn tls_files(args: &RedisArgs, tls: bool) -> Result<Option<TlsFiles>, SettingsError> {
+fn tls_files(args: &RedisArgs, tls: bool) -> Result<Option<TlsFiles>, RedisSettingsError> {
     let RedisArgs { store_ca, store_cert, store_key, .. } = args;
     if !tls {
         let flags =
             [("--store-ca", store_ca), ("--store-cert", store_cert), ("--store-key", store_key)];
         return match flags.iter().find(|(_, file)| file.is_some()) {
-            Some((flag, _)) => Err(SettingsError::NotTls(flag)),
+            Some((flag, _)) => Err(RedisSettingsError::NotTls(flag)),
             None => Ok(None),
         };
     }
     let client = match (store_cert, store_key) {
         (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
         (None, None) => None,
-        (Some(_), None) => return Err(SettingsError::HalfCertificate("--store-key")),
-        (None, Some(_)) => return Err(SettingsError::HalfCertificate("--store-cert")),
+        (Some(_), None) => return Err(RedisSettingsError::HalfCertificate("--store-key")),
+        (None, Some(_)) => return Err(RedisSettingsError::HalfCertificate("--store-cert")),
     };
     Ok(Some(TlsFiles { ca: store_ca.clone(), client }))
 }
@@ -256,7 +256,7 @@ mod tests {
         redis: RedisArgs,
     }
 
-    fn settings(flags: &str) -> Result<RedisSettings, SettingsError> {
+    fn settings(flags: &str) -> Result<RedisSettings, RedisSettingsError> {
         let words = std::iter::once("program").chain(flags.split_whitespace());
         RedisSettings::from_args(&Program::parse_from(words).redis)
     }
@@ -264,37 +264,37 @@ mod tests {
     #[test]
     fn flags_that_do_not_fit_together_are_refused() {
         let cases = [
-            ("", SettingsError::Missing),
-            ("--store http://one", SettingsError::Url(UrlError::Scheme)),
-            ("--store redis://one --store-ca ca.pem", SettingsError::NotTls("--store-ca")),
-            ("--store redis://one --store-key key.pem", SettingsError::NotTls("--store-key")),
+            ("", RedisSettingsError::Missing),
+            ("--store http://one", RedisSettingsError::Url(UrlError::Scheme)),
+            ("--store redis://one --store-ca ca.pem", RedisSettingsError::NotTls("--store-ca")),
+            ("--store redis://one --store-key key.pem", RedisSettingsError::NotTls("--store-key")),
             (
                 "--store rediss://one --store-cert cert.pem",
-                SettingsError::HalfCertificate("--store-key"),
+                RedisSettingsError::HalfCertificate("--store-key"),
             ),
             (
                 "--store rediss://one --store-key key.pem",
-                SettingsError::HalfCertificate("--store-cert"),
+                RedisSettingsError::HalfCertificate("--store-cert"),
             ),
             (
                 "--store redis://:secret@one --store-password-file password",
-                SettingsError::Twice("password"),
+                RedisSettingsError::Twice("password"),
             ),
             (
                 "--store redis://ann:secret@one --store-username-file user",
-                SettingsError::Twice("user"),
+                RedisSettingsError::Twice("user"),
             ),
             (
                 "--store redis://ann@one",
-                SettingsError::NoPassword("Redis", "--store-password-file"),
+                RedisSettingsError::NoPassword("Redis", "--store-password-file"),
             ),
             (
                 "--store redis+sentinel://one/m --store-sentinel-username-file user",
-                SettingsError::NoPassword("the Sentinels", "--store-sentinel-password-file"),
+                RedisSettingsError::NoPassword("the Sentinels", "--store-sentinel-password-file"),
             ),
             (
                 "--store redis://one --store-sentinel-password-file password",
-                SettingsError::NotSentinel("--store-sentinel-password-file"),
+                RedisSettingsError::NotSentinel("--store-sentinel-password-file"),
             ),
         ];
         for (flags, expected) in cases {

@@ -15,7 +15,7 @@ pub enum Mode {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Address {
+pub struct ServerAddress {
     pub host: String,
     pub port: u16,
 }
@@ -28,7 +28,7 @@ pub(super) struct ParsedUrl {
     pub(super) username: Option<String>,
     pub(super) password: Option<Zeroizing<String>>,
     /// At least one; with Sentinel, theirs.
-    pub(super) servers: Vec<Address>,
+    pub(super) servers: Vec<ServerAddress>,
     /// Empty unless the mode is Sentinel.
     pub(super) master: String,
     pub(super) database: i64,
@@ -67,7 +67,7 @@ pub enum UrlError {
     Encoding,
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -77,7 +77,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl Address {
+impl ServerAddress {
     /// `HOST:PORT`, `HOST`, `[IPV6]:PORT` or `[IPV6]`.
     pub(super) fn parse(text: &str, default_port: u16) -> Option<Self> {
         let (host, port) = match text.strip_prefix('[') {
@@ -135,7 +135,7 @@ pub(super) fn parse(url: &str) -> Result<ParsedUrl, UrlError> {
     Ok(ParsedUrl { mode, tls, username, password, servers, master, database })
 }
 
-fn parse_servers(hosts: &str, mode: Mode) -> Result<Vec<Address>, UrlError> {
+fn parse_servers(hosts: &str, mode: Mode) -> Result<Vec<ServerAddress>, UrlError> {
     if hosts.is_empty() {
         return Err(UrlError::NoHost);
     }
@@ -145,7 +145,7 @@ fn parse_servers(hosts: &str, mode: Mode) -> Result<Vec<Address>, UrlError> {
     };
     let servers: Vec<_> = hosts
         .split(',')
-        .map(|host| Address::parse(host, default_port).ok_or(UrlError::Server))
+        .map(|host| ServerAddress::parse(host, default_port).ok_or(UrlError::Server))
         .collect::<Result<_, _>>()?;
     if mode == Mode::Single && servers.len() > 1 {
         return Err(UrlError::ManyHosts);
