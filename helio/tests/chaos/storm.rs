@@ -31,7 +31,7 @@ enum Fault {
     Succession,
     EnvoyReconnects,
     EnvoyIsReplaced,
-    Mend,
+    Repair,
 }
 
 /// Mending is as likely as all that needs it, and so it storms and clears.
@@ -47,10 +47,10 @@ const FAULTS: [Fault; 15] = [
     Fault::Succession,
     Fault::EnvoyReconnects,
     Fault::EnvoyIsReplaced,
-    Fault::Mend,
-    Fault::Mend,
-    Fault::Mend,
-    Fault::Mend,
+    Fault::Repair,
+    Fault::Repair,
+    Fault::Repair,
+    Fault::Repair,
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,8 +84,8 @@ async fn storm(seed: u64) {
         // Sometimes long enough for a fault to be noticed, sometimes for it to be repaired.
         let mark = world.mark();
         let replica = &world.replicas[random.usize(0..world.replicas.len())];
-        let patience = Duration::from_millis(random.u64(20..1000));
-        let _ = timeout(patience, replica.until_read(&world.fleets(), mark)).await;
+        let limit = Duration::from_millis(random.u64(20..1000));
+        let _ = timeout(limit, replica.until_read(&world.fleets(), mark)).await;
     }
     repair(&world);
     world.end().await;
@@ -112,7 +112,7 @@ async fn strike(fault: Fault, world: &mut World, server: &mut Server, random: &m
             let protocol = [Protocol::Delta, Protocol::StateOfTheWorld][envoy / 2 % 2];
             world.add_envoy(replica, GATEWAYS[envoy % 2], protocol);
         }
-        Fault::Mend => repair(world),
+        Fault::Repair => repair(world),
     }
 }
 
