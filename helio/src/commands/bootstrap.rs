@@ -73,10 +73,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             Some(whole.to_str().context("--dir: its name is not UTF-8")?.to_owned())
         }
     };
-    let tls = args.ca.as_deref().map(|authorities| Tls {
-        authorities,
-        certificate: args.cert.as_deref().zip(args.key.as_deref()),
-    });
+    let tls = args
+        .ca
+        .as_deref()
+        .map(|ca_file| Tls { ca_file, certificate: args.cert.as_deref().zip(args.key.as_deref()) });
     let node =
         Node { id: args.node_id.clone(), region: args.region.clone(), zone: args.zone.clone() };
     let bootstrap = Bootstrap {

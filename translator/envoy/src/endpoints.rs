@@ -7,7 +7,7 @@ use heliograph_envoy::envoy::config::endpoint::v3 as envoy;
 use heliograph_envoy::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use heliograph_envoy::google::protobuf::value::Kind;
 use heliograph_envoy::google::protobuf::{Struct, UInt32Value, Value};
-use heliograph_model::{Endpoint, Endpoints, Locality, Place};
+use heliograph_model::{Endpoint, Endpoints, Locality, LocalityName};
 use heliograph_snapshot::Resource;
 use heliograph_views::LABELS;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn build(endpoints: &Endpoints) -> envoy::ClusterLoadAssignment {
 
 fn locality(locality: &Locality) -> envoy::LocalityLbEndpoints {
     envoy::LocalityLbEndpoints {
-        locality: place(&locality.place),
+        locality: locality_name(&locality.name),
         // Each endpoint gets the same share, whatever its zone.
         load_balancing_weight: Some(UInt32Value {
             value: u32::try_from(locality.endpoints.len()).unwrap_or(u32::MAX),
@@ -37,13 +37,13 @@ fn locality(locality: &Locality) -> envoy::LocalityLbEndpoints {
     }
 }
 
-fn place(place: &Place) -> Option<core::Locality> {
-    let name = |part: &Option<Arc<str>>| part.as_deref().unwrap_or_default().to_owned();
-    let Place { region, zone, subzone } = place;
-    (*place != Place::default()).then(|| core::Locality {
-        region: name(region),
-        zone: name(zone),
-        sub_zone: name(subzone),
+fn locality_name(name: &LocalityName) -> Option<core::Locality> {
+    let text = |part: &Option<Arc<str>>| part.as_deref().unwrap_or_default().to_owned();
+    let LocalityName { region, zone, subzone } = name;
+    (*name != LocalityName::default()).then(|| core::Locality {
+        region: text(region),
+        zone: text(zone),
+        sub_zone: text(subzone),
     })
 }
 

@@ -20,18 +20,18 @@ use heliograph_envoy::{Any, any};
 
 /// Where Envoy's own images have it, as Debian and its like do. Envoy's `system_root_certs` would look in more places, and Envoy
 /// verifies no names with it.
-const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+const SYSTEM_CA_BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// What an HTTPS listener shows its clients, and asks of them.
 pub(super) fn downstream(served: &ServedListener) -> TransportSocket {
-    let ServedListener { listener, client_authorities, .. } = served;
+    let ServedListener { listener, client_ca_bundle, .. } = served;
     let validation = listener.client_validation.as_ref();
-    let authorities = client_authorities.clone().unwrap_or_default();
+    let ca_bundle = client_ca_bundle.clone().unwrap_or_default();
     socket(any(&DownstreamTlsContext {
         common_tls_context: Some(CommonTlsContext {
             tls_certificate_sds_secret_configs: listener.certificates.iter().map(secret).collect(),
             alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
-            validation_context_type: validation.map(|it| of_clients(it, authorities)),
+            validation_context_type: validation.map(|it| of_clients(it, ca_bundle)),
             ..Default::default()
         }),
         require_client_certificate: validation
@@ -54,7 +54,7 @@ pub(super) fn upstream(
     };
     let trusted_ca = match &tls.trust {
         Trust::System => DataSource {
-            specifier: Some(Specifier::Filename(SYSTEM_AUTHORITIES.to_owned())),
+            specifier: Some(Specifier::Filename(SYSTEM_CA_BUNDLE.to_owned())),
             ..Default::default()
         },
         Trust::Authorities(pem) => inline(pem.clone()),
@@ -76,9 +76,9 @@ pub(super) fn upstream(
     }))
 }
 
-fn of_clients(validation: &ClientValidation, authorities: Bytes) -> ValidationContextType {
+fn of_clients(validation: &ClientValidation, ca_bundle: Bytes) -> ValidationContextType {
     ValidationContextType::ValidationContext(CertificateValidationContext {
-        trusted_ca: Some(inline(authorities)),
+        trusted_ca: Some(inline(ca_bundle)),
         trust_chain_verification: match validation.insecure_fallback {
             true => TrustChainVerification::AcceptUntrusted,
             false => TrustChainVerification::VerifyTrustChain,

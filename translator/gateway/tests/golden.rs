@@ -60,13 +60,13 @@ fn one_object_at_a_time_leads_to_the_same_end() {
         let expected = case::render(&case.world());
         for seed in 0..ORDERS {
             let mut world = World::new();
-            let mut told = Told::default();
+            let mut replayed = Replayed::default();
             for object in Shuffle::new(seed).shuffled(&case.objects) {
                 world.apply(Event::Applied(object));
-                told.hear(world.settle());
+                replayed.apply(world.settle());
             }
             assert_eq!(case::render(&world), expected, "{} in order {seed}", case.name);
-            told.check(&world, &case.name);
+            replayed.check(&world, &case.name);
         }
     }
 }
@@ -77,16 +77,16 @@ fn coming_and_going_leads_to_the_same_end() {
     for case in Case::all() {
         let expected = case::render(&case.world());
         let mut world = case.world();
-        let mut told = Told::default();
-        told.hear_all(&world);
+        let mut replayed = Replayed::default();
+        replayed.replace_all(&world);
         for object in Shuffle::new(1).shuffled(&case.objects) {
             world.apply(Event::Deleted(object.key()));
-            told.hear(world.settle());
+            replayed.apply(world.settle());
             world.apply(Event::Applied(object));
-            told.hear(world.settle());
+            replayed.apply(world.settle());
         }
         assert_eq!(case::render(&world), expected, "{}", case.name);
-        told.check(&world, &case.name);
+        replayed.check(&world, &case.name);
     }
 }
 
@@ -96,7 +96,8 @@ fn a_history_ends_as_if_its_end_had_been_told_at_once() {
     let pool: Vec<_> = Case::all().into_iter().flat_map(|case| case.objects).collect();
     for seed in 0..ORDERS {
         let mut shuffle = Shuffle::new(seed);
-        let (mut world, mut told, mut now) = (World::new(), Told::default(), BTreeMap::new());
+        let (mut world, mut replayed, mut now) =
+            (World::new(), Replayed::default(), BTreeMap::new());
         for (step, object) in shuffle.shuffled(&pool).into_iter().enumerate() {
             let key = object.key();
             if now.contains_key(&key) && shuffle.below(3) == 0 {
@@ -107,11 +108,11 @@ fn a_history_ends_as_if_its_end_had_been_told_at_once() {
                 world.apply(Event::Applied(object));
             }
             if shuffle.below(4) == 0 {
-                told.hear(world.settle());
+                replayed.apply(world.settle());
             }
             if step % 64 == 0 {
-                told.hear(world.settle());
-                told.check(&world, "a history");
+                replayed.apply(world.settle());
+                replayed.check(&world, "a history");
                 let mut fresh = World::new();
                 now.values().cloned().for_each(|object| fresh.apply(Event::Applied(object)));
                 fresh.settle();
@@ -169,14 +170,19 @@ fn a_world_that_is_emptied_holds_nothing() {
     for case in Case::all() {
         for seed in 0..ORDERS {
             let mut world = case.world();
-            let mut told = Told::default();
-            told.hear_all(&world);
+            let mut replayed = Replayed::default();
+            replayed.replace_all(&world);
             for object in Shuffle::new(seed).shuffled(&case.objects) {
                 world.apply(Event::Deleted(object.key()));
-                told.hear(world.settle());
+                replayed.apply(world.settle());
             }
             assert_eq!(world.units(), 0, "{} in order {seed}", case.name);
-            assert!(told.0.is_empty(), "{} in order {seed}: {:?}", case.name, told.0.keys());
+            assert!(
+                replayed.0.is_empty(),
+                "{} in order {seed}: {:?}",
+                case.name,
+                replayed.0.keys()
+            );
             assert_eq!(
                 world.statuses().count() + world.fleets().count() + world.routes().count(),
                 0
@@ -246,10 +252,10 @@ const OF_WRITER: &[&Reason] = &[
 
 /// Snapshots as a publisher would build them from what it is told.
 #[derive(Default)]
-struct Told(BTreeMap<FleetName, Snapshot>);
+struct Replayed(BTreeMap<FleetName, Snapshot>);
 
-impl Told {
-    fn hear(&mut self, outcome: Outcome) {
+impl Replayed {
+    fn apply(&mut self, outcome: Outcome) {
         for fleet in outcome.retired {
             self.0.remove(&fleet);
         }
@@ -259,7 +265,7 @@ impl Told {
         }
     }
 
-    fn hear_all(&mut self, world: &World) {
+    fn replace_all(&mut self, world: &World) {
         for fleet in world.fleets() {
             self.0.insert(fleet.name.clone(), snapshot_of(world, &fleet.name));
         }

@@ -239,7 +239,10 @@ fn a_new_generation_of_a_gateway_touches_no_route() {
     next.metadata_mut().generation = Some(2);
     let outcome = change(&mut world, next);
     // What runs for it is looked at, since its labels and addresses are in the object, and is the same.
-    assert_eq!(work(&outcome), [("claim", 1), ("gateway", 1), ("infra", 1), ("status", 1)]);
+    assert_eq!(
+        work(&outcome),
+        [("gateway", 1), ("infra", 1), ("listener_requests", 1), ("status", 1)]
+    );
     assert!(outcome.infra.is_empty(), "{:?}", outcome.infra);
 }
 
@@ -400,7 +403,7 @@ spec:
 ",
     );
     let outcome = change(&mut world, open);
-    assert_eq!(work(&outcome), [("claim", 1), ("gateway", 1), ("infra", 1)]);
+    assert_eq!(work(&outcome), [("gateway", 1), ("infra", 1), ("listener_requests", 1)]);
     let set = object(
         "
 apiVersion: gateway.networking.k8s.io/v1
@@ -460,8 +463,9 @@ fn a_gateway_among_a_hundred_that_share_proxies_concerns_those_whose_way_it_is_i
     world.settle();
     assert_eq!(world.fleets().count(), 1);
 
-    let of =
-        |outcome: &Outcome| ["claim", "contest", "gateway", "status"].map(|it| outcome.work.of(it));
+    let of = |outcome: &Outcome| {
+        ["listener_requests", "arbitration", "gateway", "status"].map(|it| outcome.work.of(it))
+    };
     let outcome = change(&mut world, merged(5, "another.example.com"));
     assert_eq!(of(&outcome), [1, 1, 1, 1], "{:?}", outcome.work);
     // It takes the host of one that is younger, and gives it back.

@@ -54,4 +54,4 @@ pub use seniority::{RouteAge, Seniority};
 pub use tcp_route::{TcpRoute, TcpTarget};
 pub use tls::{ClientValidation, KeyPair, SubjectName, Trust, UpstreamTls};
 pub use transport::{Transport, TransportPort};
-pub use upstream::{Endpoint, Endpoints, Locality, Place, Upstream};
+pub use upstream::{Endpoint, Endpoints, Locality, LocalityName, Upstream};

@@ -20,7 +20,7 @@ pub struct ServedListener {
     pub listener: Listener,
     pub traffic: Traffic,
     /// Whose certificates its clients have to show, in PEM, where they have to show one.
-    pub client_authorities: Option<Bytes>,
+    pub client_ca_bundle: Option<Bytes>,
 }
 
 /// What decides about that which reaches a listener.
@@ -37,7 +37,7 @@ impl Port {
     pub fn of(
         fleet: &Fleet,
         port: TransportPort,
-        client_authorities: impl Fn(&Listener) -> Option<Bytes>,
+        client_ca_bundle: impl Fn(&Listener) -> Option<Bytes>,
         route: impl Fn(&Listener) -> Option<TcpRoute>,
     ) -> Option<Self> {
         let listeners = fleet.listeners.iter().filter(|listener| listener.port == port);
@@ -46,7 +46,7 @@ impl Port {
                 Some(table) => Traffic::Requests(table),
                 None => Traffic::Connections(route(listener)),
             },
-            client_authorities: client_authorities(listener),
+            client_ca_bundle: client_ca_bundle(listener),
             listener: listener.clone(),
         };
         let listeners: Vec<ServedListener> = listeners.map(served).collect();

@@ -16,7 +16,7 @@ pub struct Upstream {
 #[serde(rename_all = "camelCase")]
 pub struct Endpoints {
     pub cluster: UpstreamId,
-    /// Ordered by place.
+    /// Ordered by name.
     pub localities: Vec<Locality>,
 }
 
@@ -24,15 +24,15 @@ pub struct Endpoints {
 #[serde(rename_all = "camelCase")]
 pub struct Locality {
     #[serde(flatten)]
-    pub place: Place,
+    pub name: LocalityName,
     /// Ordered, without duplicates.
     pub endpoints: Vec<Endpoint>,
 }
 
-/// Where endpoints are. Region and subzone only where clients prefer by them.
+/// The locality of endpoints. It has a region and a subzone only where clients prefer by them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Place {
+pub struct LocalityName {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]

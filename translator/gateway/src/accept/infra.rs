@@ -25,13 +25,13 @@ pub(crate) fn infra(reader: &Reader<'_>, fleet: &FleetName) -> Option<Infra> {
 pub(crate) fn service<'a>(reader: &Reader<'a>, owner: &FleetOwner) -> Option<&'a Service> {
     // One that somebody else made says nothing of the fleet, nor does that of another one.
     let service = reader.object::<Service>(&names::service(owner)).filter(|it| is_ours(it))?;
-    claimed(service, owner).is_none_or(|of| of == *owner).then_some(service)
+    annotated_owner(service, owner).is_none_or(|of| of == *owner).then_some(service)
 }
 
 /// Whose the Service of a fleet is, where another one has it: their names come to the same.
-pub(crate) fn rival(reader: &Reader<'_>, owner: &FleetOwner) -> Option<FleetOwner> {
+pub(crate) fn conflicting_owner(reader: &Reader<'_>, owner: &FleetOwner) -> Option<FleetOwner> {
     let service = reader.object::<Service>(&names::service(owner)).filter(|it| is_ours(it))?;
-    claimed(service, owner).filter(|of| of != owner)
+    annotated_owner(service, owner).filter(|of| of != owner)
 }
 
 /// `None` for a Gateway that is refused.
@@ -71,9 +71,9 @@ pub(super) fn is_labelled(object: &gateway::Gateway) -> bool {
 }
 
 /// Whose the Service of a fleet is. `None` if it names nobody who could have it.
-fn claimed(service: &Service, owner: &FleetOwner) -> Option<FleetOwner> {
+fn annotated_owner(service: &Service, owner: &FleetOwner) -> Option<FleetOwner> {
     let annotations = service.metadata.annotations.as_ref()?;
-    let of = names::claimed_by(&owner.name().namespace, annotations);
+    let of = names::annotated_owner(&owner.name().namespace, annotations);
     of.filter(|of| names::service(of) == names::service(owner))
 }
 

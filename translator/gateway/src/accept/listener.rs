@@ -34,7 +34,7 @@ pub(crate) struct AcceptedListener {
 
 /// A listener as routes see it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Door {
+pub(crate) struct AttachPoint {
     pub(crate) id: ListenerId,
     pub(crate) port: i32,
     /// Which namespaces' routes may attach.
@@ -43,8 +43,7 @@ pub(crate) struct Door {
     pub(crate) kinds: Vec<Kind>,
     /// `None`: no route may attach.
     pub(crate) listener: Option<Listener>,
-    /// Whether proxies are told about it. Routes may attach also where a certificate is missing, so that they are
-    /// counted.
+    /// Whether proxies receive it. Routes may attach also where a certificate is missing, so that they are counted.
     pub(crate) served: bool,
 }
 
@@ -70,8 +69,8 @@ impl AcceptedListener {
         self.is_accepted() && self.conditions.is_true(Type::Programmed)
     }
 
-    pub(super) fn door(&self) -> Door {
-        Door {
+    pub(super) fn attach_point(&self) -> AttachPoint {
+        AttachPoint {
             id: self.id.clone(),
             port: self.port,
             namespaces: self.namespaces.clone(),

@@ -1,4 +1,4 @@
-//! Gateways that share their proxies: of listeners that are in each other's way, the oldest stay.
+//! Gateways that share their proxies: of listeners that conflict, the oldest are served.
 
 use super::candidate::Candidate;
 use super::listener::{AcceptedListener, Conflict};
@@ -9,29 +9,33 @@ use heliograph_model::{FleetOwner, Hostname, Listener, ListenerId, Protocol, Tra
 use heliograph_snapshot::FleetName;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a Gateway wants of proxies that are not its own.
+/// The listeners that a Gateway requests of proxies that it shares with others.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Claim {
+pub(crate) struct ListenerRequests {
     pub(crate) fleet: FleetName,
-    listeners: Vec<Claimed>,
+    listeners: Vec<ListenerRequest>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Claimed {
-    /// The age of who wants it, in seconds of Unix time. What is added to a Gateway is never older than that.
+struct ListenerRequest {
+    /// When the object that requests it was created, in seconds of Unix time. A ListenerSet counts as at most as old as its Gateway.
     since: i64,
     is_added: bool,
     listener: Listener,
 }
 
-/// The listeners that Gateways do not get, because others want the same and are older.
+/// Which requested listeners each Gateway loses, because older ones request the same.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Contest(BTreeMap<ObjectName, Losses>);
+pub(crate) struct Arbitration(BTreeMap<ObjectName, LostListeners>);
 
-pub(crate) type Losses = BTreeMap<ListenerId, Conflict>;
+/// The listeners that one Gateway loses, and why.
+pub(crate) type LostListeners = BTreeMap<ListenerId, Conflict>;
 
 /// `None` for a Gateway that has its own proxies, or nothing to serve.
-pub(crate) fn claim(reader: &Reader<'_>, name: &ObjectName) -> Option<Claim> {
+pub(crate) fn listener_requests(
+    reader: &Reader<'_>,
+    name: &ObjectName,
+) -> Option<ListenerRequests> {
     let owner = super::candidate::owner(reader, name).filter(FleetOwner::is_class)?;
     let Candidate { object, listeners, sets, refused: None, .. } = Candidate::of(reader, name)?
     else {
@@ -45,22 +49,23 @@ pub(crate) fn claim(reader: &Reader<'_>, name: &ObjectName) -> Option<Claim> {
     });
     let accepted = own.chain(added).filter(|(_, _, listener)| listener.is_accepted());
     let listeners = accepted.filter_map(|(since, is_added, listener)| {
-        Some(Claimed { since, is_added, listener: listener.listener? })
+        Some(ListenerRequest { since, is_added, listener: listener.listener? })
     });
-    Some(Claim { fleet: owner.fleet(), listeners: listeners.collect() })
+    Some(ListenerRequests { fleet: owner.fleet(), listeners: listeners.collect() })
 }
 
-pub(crate) fn contest(reader: &Reader<'_>, fleet: &FleetName) -> Contest {
-    let claims = reader.claims(fleet);
-    let mut claimed: Vec<(&ObjectName, &Claimed)> = claims
-        .flat_map(|(gateway, claim)| claim.listeners.iter().map(move |it| (gateway, it)))
+/// Decides which of the requested listeners the proxies of a fleet serve.
+pub(crate) fn arbitrate(reader: &Reader<'_>, fleet: &FleetName) -> Arbitration {
+    let requests = reader.listener_requests_in(fleet);
+    let mut requested: Vec<(&ObjectName, &ListenerRequest)> = requests
+        .flat_map(|(gateway, requests)| requests.listeners.iter().map(move |it| (gateway, it)))
         .collect();
-    claimed.sort_by_key(|(_, it)| (it.since, it.is_added, &it.listener.id));
+    requested.sort_by_key(|(_, it)| (it.since, it.is_added, &it.listener.id));
     // The protocol of the first of each port decides which others may be there.
     let mut ports: BTreeMap<TransportPort, Protocol> = BTreeMap::new();
     let mut taken: BTreeSet<(TransportPort, Protocol, &Hostname)> = BTreeSet::new();
-    let mut lost: BTreeMap<ObjectName, Losses> = BTreeMap::new();
-    for (gateway, Claimed { listener, .. }) in claimed {
+    let mut lost: BTreeMap<ObjectName, LostListeners> = BTreeMap::new();
+    for (gateway, ListenerRequest { listener, .. }) in requested {
         let Listener { port, protocol, hostname, .. } = listener;
         let first = *ports.entry(*port).or_insert(*protocol);
         let may_join = first.may_share_port() && protocol.may_share_port();
@@ -73,23 +78,23 @@ pub(crate) fn contest(reader: &Reader<'_>, fleet: &FleetName) -> Contest {
         };
         lost.entry(gateway.clone()).or_default().insert(listener.id.clone(), conflict);
     }
-    Contest(lost)
+    Arbitration(lost)
 }
 
-impl Contest {
-    pub(crate) fn of(&self, gateway: &ObjectName) -> Option<&Losses> {
+impl Arbitration {
+    pub(crate) fn of(&self, gateway: &ObjectName) -> Option<&LostListeners> {
         self.0.get(gateway)
     }
 
-    pub(crate) fn losers(&self) -> impl Iterator<Item = &ObjectName> {
+    pub(crate) fn losing_gateways(&self) -> impl Iterator<Item = &ObjectName> {
         self.0.keys()
     }
 }
 
 impl Candidate<'_> {
-    /// Nothing is told of whose the others are: the author of this Gateway need not know them.
-    pub(super) fn give_way(&mut self, lost: &Losses) {
-        let give_way = |listener: &mut AcceptedListener| {
+    /// Marks the listeners that it loses. The conditions do not name the other Gateways: the author of this one need not know them.
+    pub(super) fn mark_lost(&mut self, lost: &LostListeners) {
+        let mark = |listener: &mut AcceptedListener| {
             let Some(conflict) = lost.get(&listener.id) else { return };
             let what = match conflict {
                 Conflict::Protocol => "the same port and another protocol",
@@ -100,10 +105,10 @@ impl Candidate<'_> {
             );
             listener.conflicts(*conflict, &message);
         };
-        self.listeners.iter_mut().for_each(give_way);
+        self.listeners.iter_mut().for_each(mark);
         for set in self.sets.iter_mut().filter(|set| set.is_accepted()) {
-            set.listeners.iter_mut().for_each(give_way);
-            set.conclude();
+            set.listeners.iter_mut().for_each(mark);
+            set.set_conditions();
         }
     }
 }

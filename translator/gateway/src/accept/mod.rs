@@ -1,6 +1,6 @@
 //! Which Gateways are ours, and which of their listeners can be served.
 
-pub(crate) mod authorities;
+pub(crate) mod ca;
 mod candidate;
 mod certificates;
 mod conflicts;
@@ -15,9 +15,11 @@ mod tls;
 
 pub(crate) use certificates::key_pair;
 pub(crate) use grants::is_granted;
-pub(crate) use infra::{infra, rival, service};
-pub(crate) use listener::{AcceptedListener, Door, NamespaceRule};
-pub(crate) use merged::{Claim, Contest, Losses, claim, contest};
+pub(crate) use infra::{conflicting_owner, infra, service};
+pub(crate) use listener::{AcceptedListener, AttachPoint, NamespaceRule};
+pub(crate) use merged::{
+    Arbitration, ListenerRequests, LostListeners, arbitrate, listener_requests,
+};
 pub(crate) use namespaces::allows;
 pub(crate) use parameters::class_refusal;
 pub(crate) use sets::{AcceptedSet, gateway_of};
@@ -43,18 +45,19 @@ pub(crate) struct AcceptedGateway {
     pub(crate) listeners: Vec<AcceptedListener>,
     /// What others add, in order of precedence.
     pub(crate) sets: Vec<AcceptedSet>,
-    pub(crate) doors: Doors,
+    pub(crate) attach_points: AttachPoints,
     /// How its proxies are run; `None` for a Gateway that is refused, or whose parameters are.
     pub(crate) config: Option<ProxyConfigSpec>,
 }
 
-/// What routes and fleets see of a Gateway: not its conditions, so that those are no concern of theirs.
+/// What routes and fleets see of a Gateway: its listeners without its conditions, so that a changed condition computes no
+/// route again.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Doors {
+pub(crate) struct AttachPoints {
     /// Whose proxies serve it.
     pub(crate) owner: FleetOwner,
     pub(crate) fleet: FleetName,
-    pub(crate) doors: Vec<Door>,
+    pub(crate) points: Vec<AttachPoint>,
     /// The Secret with the certificate that backends are shown.
     client_certificate: Option<SecretId>,
     /// What its proxies accept of clients.
@@ -65,9 +68,9 @@ pub(crate) struct Doors {
 pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedGateway> {
     let mut candidate = Candidate::of(reader, name)?;
     if candidate.owner.is_class()
-        && let Some(lost) = reader.lost(&candidate.owner.fleet(), name)
+        && let Some(lost) = reader.lost_listeners(&candidate.owner.fleet(), name)
     {
-        candidate.give_way(lost);
+        candidate.mark_lost(lost);
     }
     let Candidate { key, object, class, owner, refused, listeners, mut sets } = candidate;
     let certificate = match owner {
@@ -85,7 +88,7 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         // What runs goes on as it is, and so do the listeners: a ProxyConfig that is gone for a moment must not take the
         // traffic of all Gateways of its class with it.
         (None, Err(refused)) => {
-            sets.iter_mut().for_each(|set| set.disown(&refused.message));
+            sets.iter_mut().for_each(|set| set.reject_with_parent(&refused.message));
             (None, Some(refused))
         }
         (Some(refused), _) => (None, Some(refused)),
@@ -108,10 +111,10 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         ));
     }
     let all = listeners.iter().chain(sets.iter().flat_map(|set| &set.listeners));
-    let doors = Doors {
+    let attach_points = AttachPoints {
         fleet: owner.fleet(),
         owner,
-        doors: all.map(AcceptedListener::door).collect(),
+        points: all.map(AcceptedListener::attach_point).collect(),
         client_certificate: certificate.and_then(Result::ok).map(SecretId),
         http,
     };
@@ -120,39 +123,39 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
         conditions,
         listeners,
         sets,
-        doors,
+        attach_points,
         config,
     })
 }
 
 /// What the proxies of a fleet serve, of all its Gateways.
 pub(crate) fn fleet(reader: &Reader<'_>, name: &FleetName) -> model::Fleet {
-    let members: Vec<&Doors> =
-        reader.members(name).filter_map(|gateway| reader.doors(gateway)).collect();
-    let doors = members.iter().flat_map(|doors| &doors.doors);
+    let members: Vec<&AttachPoints> =
+        reader.members(name).filter_map(|gateway| reader.attach_points(gateway)).collect();
+    let points = members.iter().flat_map(|gateway| &gateway.points);
     model::Fleet {
         name: name.clone(),
-        client_certificate: members.iter().find_map(|doors| doors.client_certificate.clone()),
+        client_certificate: members.iter().find_map(|gateway| gateway.client_certificate.clone()),
         // Those of Gateways that share their proxies are all of their class.
-        http: members.first().map(|doors| doors.http.clone()).unwrap_or_default(),
-        listeners: doors
-            .filter(|door| door.served)
-            .filter_map(|door| door.listener.clone())
+        http: members.first().map(|gateway| gateway.http.clone()).unwrap_or_default(),
+        listeners: points
+            .filter(|point| point.served)
+            .filter_map(|point| point.listener.clone())
             .collect(),
     }
 }
 
 /// What the proxies of a fleet bind for a port, if anything.
 pub(crate) fn port(reader: &Reader<'_>, fleet: &FleetName, port: TransportPort) -> Option<Port> {
-    let authorities = |listener: &model::Listener| {
+    let ca_bundle = |listener: &model::Listener| {
         let validation = listener.client_validation.as_ref()?;
-        Some(authorities::pem(reader, &validation.authorities))
+        Some(ca::pem(reader, &validation.authorities))
     };
     let route = |listener: &model::Listener| {
         let forwarding = reader.forwarding(&InFleet::new(fleet, listener.id.clone()))?;
         forwarding.route.as_ref().map(|(_, route)| route.clone())
     };
-    Port::of(reader.fleet(fleet)?, port, authorities, route)
+    Port::of(reader.fleet(fleet)?, port, ca_bundle, route)
 }
 
 /// A GatewayClass names the controller that its Gateways belong to.

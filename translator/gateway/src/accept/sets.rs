@@ -45,7 +45,7 @@ pub(super) fn accept(
     refused: Option<&Condition>,
     own: &[AcceptedListener],
 ) -> Vec<AcceptedSet> {
-    let mut objects: Vec<&ListenerSet> = reader.pointing(gateway).collect();
+    let mut objects: Vec<&ListenerSet> = reader.children(gateway).collect();
     objects.sort_by_cached_key(|set| Seniority::new(created(&set.metadata), name_of(set)));
     let rule = rule(spec);
     let mut sets: Vec<AcceptedSet> = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn accept(
             let before = sets.iter().flat_map(|set| &set.listeners);
             conflicts::mark(&mut set.listeners, own.iter().chain(before));
             tls::verify_clients(reader, gateway, spec.tls.as_ref(), &mut set.listeners);
-            set.conclude();
+            set.set_conditions();
         }
         sets.push(set);
     }
@@ -83,8 +83,8 @@ impl AcceptedSet {
         self.conditions.is_true(Type::Accepted)
     }
 
-    /// Its Gateway is not accepted. Its listeners stay as they are.
-    pub(super) fn disown(&mut self, message: &str) {
+    /// Rejects it because its Gateway is not accepted. Its listeners stay as they are.
+    pub(super) fn reject_with_parent(&mut self, message: &str) {
         if self.is_accepted() {
             self.refuse(PARENT_NOT_ACCEPTED, message);
         }
@@ -97,8 +97,8 @@ impl AcceptedSet {
         ]);
     }
 
-    /// Says of it what its listeners come to.
-    pub(super) fn conclude(&mut self) {
+    /// Sets its conditions from those of its listeners.
+    pub(super) fn set_conditions(&mut self) {
         let invalid: Vec<&str> = self
             .listeners
             .iter()

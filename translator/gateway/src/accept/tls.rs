@@ -1,10 +1,10 @@
 //! What a Gateway asks of TLS for all its listeners, and towards backends.
 
-use super::authorities::{self, AuthorityRef, Unusable};
+use super::ca::{self, CaError, CaRef};
 use super::certificates::{self, Certificate, Reasons};
 use super::listener::AcceptedListener;
 use crate::objects::gateway::{
-    self, AuthorityRef as Reference, GatewayTls, PortValidation, Validation, ValidationMode,
+    self, FrontendCaRef as Reference, GatewayTls, PortValidation, Validation, ValidationMode,
 };
 use crate::objects::{ObjectKey, ObjectName};
 use crate::status::Condition;
@@ -67,16 +67,16 @@ fn verify(
     for Reference { group, kind, name, namespace } in &validation.ca_certificate_refs {
         let namespace = namespace.as_deref().unwrap_or(&owner.name.namespace);
         let name = ObjectName::new(namespace, name);
-        match authorities::resolve(reader, owner, &AuthorityRef { group, kind, name }) {
+        match ca::resolve(reader, owner, &CaRef { group, kind, name }) {
             Ok(name) => authorities.push(name),
             Err(reason) => unusable = unusable.or(Some(reason)),
         }
     }
     if let Some(unusable) = &unusable {
         let reason = match unusable {
-            Unusable::Kind(_) => resolved_refs::INVALID_CA_CERTIFICATE_KIND,
-            Unusable::NotPermitted(_) => resolved_refs::REF_NOT_PERMITTED,
-            Unusable::Content(_) => resolved_refs::INVALID_CA_CERTIFICATE_REF,
+            CaError::Kind(_) => resolved_refs::INVALID_CA_CERTIFICATE_KIND,
+            CaError::NotPermitted(_) => resolved_refs::REF_NOT_PERMITTED,
+            CaError::Content(_) => resolved_refs::INVALID_CA_CERTIFICATE_REF,
         };
         let message = format!("client validation: {}", unusable.message());
         listener.conditions.set(Condition::new(reason, message));

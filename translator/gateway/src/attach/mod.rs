@@ -1,6 +1,6 @@
 //! Which listeners a route belongs to, and for which hosts.
 
-use crate::accept::{self, Door, allows};
+use crate::accept::{self, AttachPoint, allows};
 use crate::budget::{Cost, Excess, Loss};
 use crate::limits::{Limits, mebibytes};
 use crate::objects::{Kind, ObjectKey, ObjectName, gateway};
@@ -19,8 +19,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Attachment {
     pub(crate) parents: Vec<Parent>,
-    /// What the route's rules refer to.
-    mentions: FrozenSet<ObjectKey>,
+    /// The objects that the route's rules refer to.
+    backend_references: FrozenSet<ObjectKey>,
     created: i64,
     /// How many bytes it takes at each host.
     size: u64,
@@ -88,8 +88,8 @@ impl Attachment {
         (!hosts.is_empty()).then_some(Cost { created, size, instructions, hosts })
     }
 
-    /// Which Gateways lead to what, by way of this route.
-    pub(crate) fn leads(&self) -> BTreeSet<(ObjectKey, ObjectName)> {
+    /// Each object that the route refers to, with each Gateway that it is attached to.
+    pub(crate) fn reverse_references(&self) -> BTreeSet<(ObjectKey, ObjectName)> {
         let gateways: BTreeSet<&ObjectName> = self
             .parents
             .iter()
@@ -97,8 +97,8 @@ impl Attachment {
             .map(|it| &it.gateway)
             .collect();
         let to = |gateway: &ObjectName| {
-            let mentions = self.mentions.iter();
-            mentions.map(|it| (it.clone(), gateway.clone())).collect::<Vec<_>>()
+            let backend_references = self.backend_references.iter();
+            backend_references.map(|it| (it.clone(), gateway.clone())).collect::<Vec<_>>()
         };
         gateways.into_iter().flat_map(to).collect()
     }
@@ -204,8 +204,8 @@ pub(crate) fn placement(reader: &Reader<'_>, key: &RouteId) -> Attachment {
             _ => return None,
         };
         let owner = name.of(kind);
-        let (fleet, doors) = reader.doors_of(&gateway, &owner)?;
-        Some(attach(reader, key, rules, reference, &Entrance { owner, gateway, fleet, doors }))
+        let (fleet, points) = reader.attach_points_of(&gateway, &owner)?;
+        Some(attach(reader, key, rules, reference, &ParentTarget { owner, gateway, fleet, points }))
     });
     let parents: Vec<Parent> = parents.collect();
     let table = parents.iter().flat_map(|parent| &parent.hosts).map(|host| &host.table).next();
@@ -213,21 +213,21 @@ pub(crate) fn placement(reader: &Reader<'_>, key: &RouteId) -> Attachment {
     Attachment {
         is_expression_too_large: rules.expressions.is_too_large && !parents.is_empty(),
         parents,
-        mentions: rules.mentions.clone(),
+        backend_references: rules.backend_references.clone(),
         created: rules.created,
         size,
         instructions: rules.expressions.tried,
     }
 }
 
-/// Where a parentRef leads.
-struct Entrance<'a> {
+/// What a parentRef resolves to: the attach points of a Gateway or a ListenerSet.
+struct ParentTarget<'a> {
     /// The Gateway, or a ListenerSet of it.
     owner: ListenerOwner,
     gateway: ObjectName,
     fleet: &'a FleetName,
     /// The owner's.
-    doors: Vec<&'a Door>,
+    points: Vec<&'a AttachPoint>,
 }
 
 fn attach(
@@ -235,14 +235,14 @@ fn attach(
     key: &RouteId,
     rules: &Rules,
     reference: &gateway::ParentRef,
-    entrance: &Entrance<'_>,
+    target: &ParentTarget<'_>,
 ) -> Parent {
     let mut parent = Parent {
-        fleet: entrance.fleet.clone(),
+        fleet: target.fleet.clone(),
         reference: reference.clone(),
         accepted: Condition::new(accepted::ACCEPTED, "The route is attached"),
         programmed: None,
-        gateway: entrance.gateway.clone(),
+        gateway: target.gateway.clone(),
         listeners: Vec::new(),
         hosts: Vec::new(),
     };
@@ -250,11 +250,11 @@ fn attach(
         parent.accepted = refusal.clone();
         return parent;
     }
-    match allowed(reader, key, reference, entrance) {
+    match allowed(reader, key, reference, target) {
         Err(refused) => parent.accepted = refused,
         Ok(open) => {
-            for door in open {
-                place(entrance.fleet, rules, door, &mut parent);
+            for point in open {
+                add_hosts(target.fleet, rules, point, &mut parent);
             }
             if parent.listeners.is_empty() {
                 parent.accepted = Condition::new(
@@ -272,29 +272,29 @@ fn allowed<'a>(
     reader: &Reader<'_>,
     key: &RouteId,
     reference: &gateway::ParentRef,
-    entrance: &Entrance<'a>,
-) -> Result<Vec<&'a Door>, Condition> {
-    let Entrance { owner, doors, .. } = entrance;
-    let named = |door: &&Door| {
-        reference.section_name.as_deref().is_none_or(|section| *section == *door.id.name)
+    target: &ParentTarget<'a>,
+) -> Result<Vec<&'a AttachPoint>, Condition> {
+    let ParentTarget { owner, points, .. } = target;
+    let named = |point: &&AttachPoint| {
+        reference.section_name.as_deref().is_none_or(|section| *section == *point.id.name)
     };
-    let at_port = |door: &&Door| reference.port.is_none_or(|port| port == door.port);
-    let meant: Vec<_> = doors.iter().copied().filter(named).filter(at_port).collect();
+    let at_port = |point: &&AttachPoint| reference.port.is_none_or(|port| port == point.port);
+    let meant: Vec<_> = points.iter().copied().filter(named).filter(at_port).collect();
     if meant.is_empty() {
         let message = format!("{owner} has no such listener");
         return Err(Condition::new(accepted::NO_MATCHING_PARENT, message));
     }
-    if meant.iter().all(|door| door.listener.is_none()) {
+    if meant.iter().all(|point| point.listener.is_none()) {
         let message = format!("No listener of {owner} that it means is valid: see its status");
         return Err(Condition::new(accepted::NOT_ALLOWED_BY_LISTENERS, message));
     }
-    let lets_in = |door: &&Door| {
-        let home = &door.id.owner.name.namespace;
-        door.listener.is_some()
-            && door.kinds.contains(&Kind::from(key.kind))
-            && allows(reader, &door.namespaces, home, &key.name.namespace)
+    let allows_route = |point: &&AttachPoint| {
+        let home = &point.id.owner.name.namespace;
+        point.listener.is_some()
+            && point.kinds.contains(&Kind::from(key.kind))
+            && allows(reader, &point.namespaces, home, &key.name.namespace)
     };
-    let open: Vec<_> = meant.into_iter().filter(lets_in).collect();
+    let open: Vec<_> = meant.into_iter().filter(allows_route).collect();
     match open.is_empty() {
         false => Ok(open),
         true => Err(Condition::new(
@@ -308,8 +308,8 @@ fn allowed<'a>(
 }
 
 /// Adds the listener, and the hosts of its table that it and the route have in common.
-fn place(fleet: &FleetName, rules: &Rules, door: &Door, parent: &mut Parent) {
-    let Some(listener) = &door.listener else { return };
+fn add_hosts(fleet: &FleetName, rules: &Rules, point: &AttachPoint, parent: &mut Parent) {
+    let Some(listener) = &point.listener else { return };
     let mut common: BTreeMap<&Hostname, &Hostname> = BTreeMap::new();
     for written in &rules.hostnames {
         if let Some(host) = listener.hostname.intersection(written) {
@@ -322,11 +322,11 @@ fn place(fleet: &FleetName, rules: &Rules, door: &Door, parent: &mut Parent) {
     if common.is_empty() {
         return;
     }
-    parent.listeners.push(door.id.clone());
-    if let Some(table) = TableKey::of(fleet, listener).filter(|_| door.served) {
+    parent.listeners.push(point.id.clone());
+    if let Some(table) = TableKey::of(fleet, listener).filter(|_| point.served) {
         parent.hosts.extend(common.into_iter().map(|(host, written)| Host {
             table: table.clone(),
-            listener: door.id.clone(),
+            listener: point.id.clone(),
             host: host.clone(),
             written: written.clone(),
         }));

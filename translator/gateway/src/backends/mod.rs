@@ -24,32 +24,36 @@ pub(crate) struct Reference<'a> {
     pub(crate) port: Option<i32>,
 }
 
-/// Why a reference leads nowhere: the reason that Gateway API has for it, and words.
-type Lost = (&'static Reason, String);
+/// Why a reference cannot be resolved: the reason that Gateway API has for it, and a message.
+type ResolveError = (&'static Reason, String);
 
-/// Follows a reference of the route `from`, which speaks so to a backend that does not say; or says with a condition why it leads nowhere. A new kind of backend is a
+/// Resolves a reference of the route `from`, or returns the condition that says why it cannot be resolved. A backend that names
+/// no protocol gets `default_protocol`. A new kind of backend is a
 /// file here and an arm in each of the two functions.
 pub(crate) fn resolve(
     reader: &Reader<'_>,
     from: &ObjectKey,
-    speaks: UpstreamProtocol,
+    default_protocol: UpstreamProtocol,
     reference: &Reference<'_>,
 ) -> Result<Target, Condition> {
-    let lost = |(reason, why): Lost| {
+    let condition = |(reason, why): ResolveError| {
         let message = format!("backend {} {}: {why}", reference.kind, reference.name);
         Condition::new(reason, message)
     };
     let (kind, follow) = match Kind::find(reference.group, reference.kind) {
         Some(kind @ Kind::Service) => (kind, service::resolve),
         _ => {
-            return Err(lost((INVALID_KIND, "backends of this kind are not supported".to_owned())));
+            return Err(condition((
+                INVALID_KIND,
+                "backends of this kind are not supported".to_owned(),
+            )));
         }
     };
     let to = reference.name.clone().of(kind);
     if !is_granted(reader, from, &to) {
-        return Err(lost((REF_NOT_PERMITTED, "no ReferenceGrant allows it".to_owned())));
+        return Err(condition((REF_NOT_PERMITTED, "no ReferenceGrant allows it".to_owned())));
     }
-    let upstream = follow(reader, to, reference.port, speaks).map_err(lost)?;
+    let upstream = follow(reader, to, reference.port, default_protocol).map_err(condition)?;
     Ok(match policies::upstream_tls(reader, &upstream) {
         // To speak to it otherwise than its policy asks would be worse than not to. The policy says what is wrong.
         Effective::Closed(_) => Target::Invalid,

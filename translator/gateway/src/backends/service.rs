@@ -4,7 +4,7 @@ use crate::objects::{Kind, ObjectKey};
 use crate::status::reasons::route::resolved_refs::BACKEND_NOT_FOUND;
 use crate::world::Reader;
 use heliograph_model::{
-    Endpoint, Endpoints, Locality, Place, UpstreamId, UpstreamKind, UpstreamObject,
+    Endpoint, Endpoints, Locality, LocalityName, UpstreamId, UpstreamKind, UpstreamObject,
     UpstreamProtocol,
 };
 use heliograph_views::{REGION, SUBZONE, ZONE};
@@ -18,7 +18,7 @@ pub(super) fn resolve(
     reader: &Reader<'_>,
     to: ObjectKey,
     port: Option<i32>,
-    speaks: UpstreamProtocol,
+    default_protocol: UpstreamProtocol,
 ) -> Result<UpstreamId, Lost> {
     let Some(service) = reader.object::<Service>(&to.name) else {
         return Err((BACKEND_NOT_FOUND, "it does not exist".to_owned()));
@@ -39,11 +39,11 @@ pub(super) fn resolve(
     };
     let protocol = match found.app_protocol.as_deref() {
         // What is passed on as it is, clients speak.
-        _ if speaks == UpstreamProtocol::Tcp => speaks,
+        _ if default_protocol == UpstreamProtocol::Tcp => default_protocol,
         Some("kubernetes.io/h2c") => UpstreamProtocol::Http2,
         // Upgrades are possible everywhere, and begin in HTTP/1.1.
         Some("kubernetes.io/ws" | "kubernetes.io/wss") => UpstreamProtocol::Http1,
-        _ => speaks,
+        _ => default_protocol,
     };
     Ok(UpstreamId { kind: UpstreamKind::Service, name: to.name, port, protocol })
 }
@@ -59,7 +59,7 @@ pub(super) fn endpoints(
 
     let mut ready = Zones::new();
     let mut draining = Zones::new();
-    for slice in reader.pointing::<EndpointSlice>(&upstream.name.clone().of(Kind::Service)) {
+    for slice in reader.children::<EndpointSlice>(&upstream.name.clone().of(Kind::Service)) {
         let Some(number) = port_name.and_then(|name| slice_port(slice, name)) else { continue };
         for endpoint in &slice.endpoints {
             let zones = match Readiness::of(endpoint) {
@@ -67,13 +67,13 @@ pub(super) fn endpoints(
                 Readiness::Draining => &mut draining,
                 Readiness::NotReady => continue,
             };
-            let (place, labels) = labelled(slice, endpoint, preferred_by);
+            let (name, labels) = labelled(slice, endpoint, preferred_by);
             let addresses =
                 endpoint.addresses.iter().filter_map(|address| address.parse::<IpAddr>().ok());
             // A zone without an address is no zone: Envoy refuses a locality without weight.
             for address in addresses {
                 let endpoint = Endpoint { address, port: number, labels: labels.clone() };
-                zones.entry(place.clone()).or_default().insert(endpoint);
+                zones.entry(name.clone()).or_default().insert(endpoint);
             }
         }
     }
@@ -81,7 +81,7 @@ pub(super) fn endpoints(
     let chosen = if ready.is_empty() { draining } else { ready };
     let localities = chosen
         .into_iter()
-        .map(|(place, endpoints)| Locality { place, endpoints: endpoints.into_iter().collect() })
+        .map(|(name, endpoints)| Locality { name, endpoints: endpoints.into_iter().collect() })
         .collect();
     Endpoints { cluster: upstream.clone(), localities }
 }
@@ -103,7 +103,7 @@ pub(super) fn missing(
     Some(format!("{object} has no port with the name {name}"))
 }
 
-type Zones = BTreeMap<Place, BTreeSet<Endpoint>>;
+type Zones = BTreeMap<LocalityName, BTreeSet<Endpoint>>;
 
 /// Under this label Kubernetes has the name of a node.
 const NODE: &str = "kubernetes.io/hostname";
@@ -135,8 +135,9 @@ fn labelled(
     slice: &EndpointSlice,
     endpoint: &SliceEndpoint,
     preferred_by: &BTreeSet<&str>,
-) -> (Place, BTreeMap<Arc<str>, Arc<str>>) {
-    let mut place = Place { zone: endpoint.zone.as_deref().map(Arc::from), ..Place::default() };
+) -> (LocalityName, BTreeMap<Arc<str>, Arc<str>>) {
+    let mut name =
+        LocalityName { zone: endpoint.zone.as_deref().map(Arc::from), ..LocalityName::default() };
     let mut labels = BTreeMap::new();
     for key in preferred_by {
         let of_slice = || slice.metadata.labels.as_ref()?.get(*key).map(String::as_str);
@@ -147,12 +148,12 @@ fn labelled(
         let value: Option<Arc<str>> = value.filter(|value| !value.is_empty()).map(Arc::from);
         match *key {
             ZONE => {}
-            REGION => place.region = value,
-            SUBZONE => place.subzone = value,
+            REGION => name.region = value,
+            SUBZONE => name.subzone = value,
             other => labels.extend(value.map(|value| (other.into(), value))),
         }
     }
-    (place, labels)
+    (name, labels)
 }
 
 fn port_of(service: &Service, number: u16) -> Option<&ServicePort> {

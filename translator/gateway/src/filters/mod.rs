@@ -16,16 +16,11 @@ use crate::routes::Scope;
 use heliograph_model::{Filter, HttpMatch};
 use serde::Serialize;
 
-/// Where filters stand.
+/// Where a filter is: on a rule or on a backend.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
-    Rule {
-        matches: &'a [HttpMatch],
-    },
-    /// On one backend of several.
-    Backend {
-        matches: &'a [HttpMatch],
-    },
+pub(crate) enum FilterPosition<'a> {
+    Rule { matches: &'a [HttpMatch] },
+    Backend { matches: &'a [HttpMatch] },
 }
 
 /// Why a filter cannot be served, as a clause.
@@ -36,11 +31,13 @@ type Refusal = String;
 pub(crate) fn accept<F: Serialize>(
     scope: &mut Scope<'_>,
     filters: &[F],
-    place: Place<'_>,
+    position: FilterPosition<'_>,
 ) -> Result<Vec<Filter>, Refusal> {
     let filters: Vec<HttpFilter> = filters.iter().map(as_http).collect::<Result<_, _>>()?;
-    let accepted: Vec<Filter> =
-        filters.iter().map(|filter| accept_one(scope, filter, place)).collect::<Result<_, _>>()?;
+    let accepted: Vec<Filter> = filters
+        .iter()
+        .map(|filter| accept_one(scope, filter, position))
+        .collect::<Result<_, _>>()?;
     for (index, filter) in accepted.iter().enumerate() {
         let kind = std::mem::discriminant(filter);
         if matches!(filter, Filter::Mirror(_)) {
@@ -62,21 +59,22 @@ pub(crate) fn accept<F: Serialize>(
 fn accept_one(
     scope: &mut Scope<'_>,
     filter: &HttpFilter,
-    place: Place<'_>,
+    position: FilterPosition<'_>,
 ) -> Result<Filter, Refusal> {
-    match (&filter.r#type, place) {
+    match (&filter.r#type, position) {
         (HttpFilterType::RequestHeaderModifier, _) => headers::accept_request(filter),
         (HttpFilterType::ResponseHeaderModifier, _) => headers::accept_response(filter),
-        (HttpFilterType::RequestRedirect, Place::Rule { matches }) => {
+        (HttpFilterType::RequestRedirect, FilterPosition::Rule { matches }) => {
             redirect::accept(filter, matches)
         }
-        (HttpFilterType::UrlRewrite, Place::Rule { matches } | Place::Backend { matches }) => {
-            rewrite::accept(filter, matches)
-        }
+        (
+            HttpFilterType::UrlRewrite,
+            FilterPosition::Rule { matches } | FilterPosition::Backend { matches },
+        ) => rewrite::accept(filter, matches),
         (HttpFilterType::RequestMirror, _) => mirror::accept(scope, filter),
-        (HttpFilterType::Cors, Place::Rule { .. }) => cors::accept(filter),
-        (other, Place::Rule { .. }) => Err(format!("filter {other:?} is not supported")),
-        (other, Place::Backend { .. }) => {
+        (HttpFilterType::Cors, FilterPosition::Rule { .. }) => cors::accept(filter),
+        (other, FilterPosition::Rule { .. }) => Err(format!("filter {other:?} is not supported")),
+        (other, FilterPosition::Backend { .. }) => {
             Err(format!("filter {other:?} is not supported on a backend"))
         }
     }

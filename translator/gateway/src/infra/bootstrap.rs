@@ -40,8 +40,8 @@ pub struct Distributors<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tls<'a> {
-    /// The file of the authorities of the distributors.
-    pub authorities: &'a str,
+    /// The file of the CA bundle of the distributors.
+    pub ca_file: &'a str,
     /// The files of a certificate and its key.
     pub certificate: Option<(&'a str, &'a str)>,
 }
@@ -79,10 +79,10 @@ impl Bootstrap<'_> {
     pub fn files(&self) -> BTreeMap<&'static str, Value> {
         let mut files = BTreeMap::from([(BOOTSTRAP_FILE, self.main())]);
         let Distributors { tls, token, .. } = &self.distributors;
-        if let Some(Tls { authorities, certificate }) = tls {
+        if let Some(Tls { ca_file, certificate }) = tls {
             let context = json!({
-                "trusted_ca": { "filename": authorities },
-                "watched_directory": { "path": folder_of(authorities) },
+                "trusted_ca": { "filename": ca_file },
+                "watched_directory": { "path": folder_of(ca_file) },
                 "match_typed_subject_alt_names": [self.subject()],
             });
             files.insert("authorities.json", secret("authorities", "validation_context", context));

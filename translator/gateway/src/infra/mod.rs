@@ -28,10 +28,10 @@ pub struct ProxySettings {
     /// Where the distributors are: a name or an address, and a port.
     pub host: String,
     pub port: u16,
-    /// The authorities of the distributors, in PEM; without them, Envoys ask in the clear.
-    pub authorities: Option<String>,
-    /// The file that they are from, for who follows it.
-    pub authorities_file: Option<PathBuf>,
+    /// The CA bundle of the distributors, in PEM; without them, Envoys ask in the clear.
+    pub ca_bundle: Option<String>,
+    /// The file of the CA bundle, which the translator follows.
+    pub ca_file: Option<PathBuf>,
     pub identity: ProxyIdentity,
     pub user: RunAs,
     pub group: RunAs,

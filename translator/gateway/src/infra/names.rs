@@ -56,8 +56,8 @@ pub fn labels(owner: &FleetOwner) -> BTreeMap<String, String> {
     ])
 }
 
-/// Says whose an object is, in its annotations.
-pub fn claim(owner: &FleetOwner) -> (&'static str, String) {
+/// The annotation that names the owner of an object.
+pub fn owner_annotation(owner: &FleetOwner) -> (&'static str, String) {
     let annotation = match owner {
         FleetOwner::Gateway(_) => GATEWAY_ANNOTATION,
         FleetOwner::Class(_) => CLASS_ANNOTATION,
@@ -65,8 +65,11 @@ pub fn claim(owner: &FleetOwner) -> (&'static str, String) {
     (annotation, owner.name().name.to_string())
 }
 
-/// Whose an object of this namespace is, by its annotations. `None` if they do not say.
-pub fn claimed_by(namespace: &str, annotations: &BTreeMap<String, String>) -> Option<FleetOwner> {
+/// The owner that the annotations of an object of this namespace name, if they name one.
+pub fn annotated_owner(
+    namespace: &str,
+    annotations: &BTreeMap<String, String>,
+) -> Option<FleetOwner> {
     let named =
         |annotation| annotations.get(annotation).map(|name| ObjectName::new(namespace, name));
     let gateway = named(GATEWAY_ANNOTATION).map(FleetOwner::Gateway);
@@ -83,8 +86,8 @@ pub fn identifiers(owner: &FleetOwner) -> [String; 3] {
     ]
 }
 
-/// Why nothing is made where another owner has what would be made.
-pub fn taken_by(other: &FleetOwner) -> String {
+/// Why nothing is made for a fleet: objects of another owner have its names.
+pub fn name_conflict(other: &FleetOwner) -> String {
     format!(
         "{} {} has objects of the same name or label, since names that are long or have dots are cut: rename one of the two",
         kind(other).as_str(),
@@ -194,9 +197,9 @@ mod tests {
         assert_eq!(of_class[CLASS_LABEL], "web");
         assert!(!of_class.contains_key(GATEWAY_LABEL) && !of_gateway.contains_key(CLASS_LABEL));
         for owner in [owner, gateway("web")] {
-            let (annotation, name) = claim(&owner);
+            let (annotation, name) = owner_annotation(&owner);
             let annotations = BTreeMap::from([(annotation.to_owned(), name)]);
-            assert_eq!(claimed_by("shop", &annotations), Some(owner));
+            assert_eq!(annotated_owner("shop", &annotations), Some(owner));
         }
     }
 

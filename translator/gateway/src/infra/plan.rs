@@ -60,15 +60,15 @@ pub fn obstacle(wanted: &Rendered, there: &ObjectMeta) -> Option<String> {
         ));
     }
     // One that names nobody who could have it has lost that, and is given it again.
-    let claimed = |annotations: &BTreeMap<String, String>| {
-        let owner = names::claimed_by(&wanted.namespace, annotations)?;
+    let annotated_owner = |annotations: &BTreeMap<String, String>| {
+        let owner = names::annotated_owner(&wanted.namespace, annotations)?;
         (wanted.part.name_for(&owner) == wanted.name).then_some(owner)
     };
     let annotations = &wanted.object["metadata"]["annotations"];
-    let owner = BTreeMap::deserialize(annotations).ok().as_ref().and_then(claimed);
-    let other = there.annotations.as_ref().and_then(claimed);
+    let owner = BTreeMap::deserialize(annotations).ok().as_ref().and_then(annotated_owner);
+    let other = there.annotations.as_ref().and_then(annotated_owner);
     let other = other.filter(|other| owner.as_ref() != Some(other));
-    other.as_ref().map(names::taken_by)
+    other.as_ref().map(names::name_conflict)
 }
 
 /// Whether everything of `wanted` is in `there`, which may have more: what the API server fills in, and what others
@@ -127,14 +127,14 @@ mod tests {
         assert!(theirs.contains("without the label"), "{theirs}");
 
         let labels = json!({ "app.kubernetes.io/managed-by": "heliograph" });
-        let claimed = |by: Value| why(json!({ "labels": labels, "annotations": by }));
+        let with_annotations = |by: Value| why(json!({ "labels": labels, "annotations": by }));
         let other = name.strip_prefix("heliograph-").unwrap();
-        let others = claimed(json!({ "heliograph.dev/gateway": other })).unwrap();
+        let others = with_annotations(json!({ "heliograph.dev/gateway": other })).unwrap();
         assert!(others.starts_with(&format!("Gateway {other} has objects")), "{others}");
         // What is ours, and what somebody changed, which is put back.
-        assert_eq!(claimed(json!({ "heliograph.dev/gateway": "a.b", "more": "1" })), None);
-        assert_eq!(claimed(json!({ "heliograph.dev/gateway": "web" })), None);
-        assert_eq!(claimed(json!({ "heliograph.dev/gateway-class": "a.b" })), None);
+        assert_eq!(with_annotations(json!({ "heliograph.dev/gateway": "a.b", "more": "1" })), None);
+        assert_eq!(with_annotations(json!({ "heliograph.dev/gateway": "web" })), None);
+        assert_eq!(with_annotations(json!({ "heliograph.dev/gateway-class": "a.b" })), None);
         assert_eq!(why(json!({ "labels": labels })), None);
     }
 

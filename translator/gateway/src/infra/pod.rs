@@ -20,11 +20,11 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The file of the authorities, beside the bootstrap.
-pub(super) const AUTHORITIES_FILE: &str = "ca.crt";
+/// The file of the CA bundle, beside the bootstrap.
+pub(super) const CA_FILE: &str = "ca.crt";
 
 const FOLDER: &str = "/etc/heliograph";
-const AUTHORITIES: &str = "/etc/heliograph/ca.crt";
+const CA_PATH: &str = "/etc/heliograph/ca.crt";
 const CERTIFICATE: &str = "/var/run/heliograph/certificate";
 const TOKEN: &str = "/var/run/heliograph/token";
 const TOKEN_FILE: &str = "/var/run/heliograph/token/token";
@@ -46,8 +46,8 @@ pub(super) fn files(renderer: &Renderer<'_>) -> BTreeMap<&'static str, Value> {
         distributors: Distributors {
             host: &settings.host,
             port: settings.port,
-            tls: settings.authorities.as_ref().map(|_| Tls {
-                authorities: AUTHORITIES,
+            tls: settings.ca_bundle.as_ref().map(|_| Tls {
+                ca_file: CA_PATH,
                 certificate: shows_certificate.then_some((&*certificate, &*key)),
             }),
             token: matches!(settings.identity, ProxyIdentity::Token { .. }).then_some(TOKEN_FILE),
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn the_authorities_are_beside_the_bootstrap() {
-        assert_eq!(AUTHORITIES, format!("{FOLDER}/{AUTHORITIES_FILE}"));
+        assert_eq!(CA_PATH, format!("{FOLDER}/{CA_FILE}"));
         assert_eq!(TOKEN_FILE, format!("{TOKEN}/token"));
     }
 }

@@ -1,5 +1,5 @@
 use super::bootstrap::{BOOTSTRAP_FILE, overlay};
-use super::pod::{self, AUTHORITIES_FILE};
+use super::pod::{self, CA_FILE};
 use super::{Infra, Proxies};
 use super::{ProxySettings, names, scaling, service};
 use crate::objects::proxy_config::Workload;
@@ -122,8 +122,8 @@ impl Renderer<'_> {
             .iter()
             .map(|(name, content)| ((*name).to_owned(), format!("{content:#}")))
             .collect();
-        if let Some(authorities) = &self.settings.authorities {
-            data.insert(AUTHORITIES_FILE.to_owned(), authorities.clone());
+        if let Some(ca_bundle) = &self.settings.ca_bundle {
+            data.insert(CA_FILE.to_owned(), ca_bundle.clone());
         }
         let config =
             ConfigMap { metadata: metadata.clone(), data: Some(data), ..ConfigMap::default() };
@@ -179,14 +179,14 @@ impl Renderer<'_> {
     pub(super) fn annotations(&self) -> BTreeMap<String, String> {
         let mut annotations = self.proxies.annotations.clone();
         annotations.retain(|name, _| self.proxies.config.allows_annotation(name));
-        self.claim(&mut annotations);
+        self.add_owner_annotation(&mut annotations);
         annotations
     }
 
-    /// Says whose an object is, whatever others say.
-    pub(super) fn claim(&self, annotations: &mut BTreeMap<String, String>) {
+    /// Adds the owner of an object, in place of what others wrote there.
+    pub(super) fn add_owner_annotation(&self, annotations: &mut BTreeMap<String, String>) {
         annotations.retain(|name, _| !names::ANNOTATIONS.contains(&name.as_str()));
-        let (annotation, name) = names::claim(&self.proxies.owner);
+        let (annotation, name) = names::owner_annotation(&self.proxies.owner);
         annotations.insert(annotation.to_owned(), name);
     }
 

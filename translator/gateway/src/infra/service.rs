@@ -14,7 +14,7 @@ pub(super) fn service(renderer: &Renderer<'_>, mut metadata: ObjectMeta) -> Serv
     annotations.extend(renderer.proxies.annotations.clone());
     annotations.extend(config.annotations.unwrap_or_default());
     // Nobody may change whose it is.
-    renderer.claim(annotations);
+    renderer.add_owner_annotation(annotations);
     let ports = renderer.infra.ports.iter().map(|port| ServicePort {
         name: Some(match port.transport {
             Transport::Tcp => format!("port-{}", port.port),

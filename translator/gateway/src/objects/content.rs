@@ -21,7 +21,7 @@ const WITHHELD: &str = "heliograph.dev/withheld";
 
 pub(crate) const CHAIN: &str = "tls.crt";
 pub(crate) const KEY: &str = "tls.key";
-pub(crate) const AUTHORITIES: &str = "ca.crt";
+pub(crate) const CA_KEY: &str = "ca.crt";
 
 impl Kind {
     /// Whether objects of this kind say nothing by themselves: they are read where another object names them.
@@ -33,7 +33,7 @@ impl Kind {
     pub fn read_entries(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Secret => Some(&[CHAIN, KEY]),
-            Self::ConfigMap => Some(&[AUTHORITIES]),
+            Self::ConfigMap => Some(&[CA_KEY]),
             _ => None,
         }
     }
@@ -56,7 +56,7 @@ impl Object {
                 let spec = policy.spec.iter();
                 let references =
                     spec.flat_map(|spec| spec.validation.ca_certificate_refs.iter().flatten());
-                let named = references.map(|it| authority(&it.group, &it.kind, home, &it.name));
+                let named = references.map(|it| ca_reference(&it.group, &it.kind, home, &it.name));
                 named.flatten().collect()
             }
             _ => BTreeSet::new(),
@@ -167,12 +167,12 @@ fn of_gateway(gateway: &Gateway, home: &str) -> BTreeSet<ObjectKey> {
     if let Some(frontend) = &tls.frontend {
         let default = frontend.default.validation.iter();
         named.extend(default.flat_map(|it| &it.ca_certificate_refs).filter_map(|it| {
-            authority(&it.group, &it.kind, it.namespace.as_deref().unwrap_or(home), &it.name)
+            ca_reference(&it.group, &it.kind, it.namespace.as_deref().unwrap_or(home), &it.name)
         }));
         let ports = frontend.per_port.iter().flatten();
         let ports = ports.filter_map(|port| port.tls.validation.as_ref());
         named.extend(ports.flat_map(|it| &it.ca_certificate_refs).filter_map(|it| {
-            authority(&it.group, &it.kind, it.namespace.as_deref().unwrap_or(home), &it.name)
+            ca_reference(&it.group, &it.kind, it.namespace.as_deref().unwrap_or(home), &it.name)
         }));
     }
     let of_backends = tls.backend.as_ref().and_then(|tls| tls.client_certificate_ref.as_ref());
@@ -210,7 +210,7 @@ fn certificate(
     Some(ObjectName::new(namespace, name).of(kind))
 }
 
-fn authority(group: &str, kind: &str, namespace: &str, name: &str) -> Option<ObjectKey> {
+fn ca_reference(group: &str, kind: &str, namespace: &str, name: &str) -> Option<ObjectKey> {
     let kind = Kind::find(group, kind).filter(|kind| *kind == Kind::ConfigMap)?;
     Some(ObjectName::new(namespace, name).of(kind))
 }
@@ -295,12 +295,12 @@ mod tests {
         assert_eq!([10, SECRET_BYTES, 1 << 20].map(cut), [10, SECRET_BYTES, SECRET_BYTES + 1]);
 
         let text = "é".repeat(CONFIG_MAP_BYTES);
-        let data = BTreeMap::from([(AUTHORITIES.to_owned(), text)]);
+        let data = BTreeMap::from([(CA_KEY.to_owned(), text)]);
         let map = core::ConfigMap { data: Some(data), ..core::ConfigMap::default() };
         let mut object = Object::ConfigMap(Arc::new(map));
         object.cut_content();
         let Object::ConfigMap(map) = object else { unreachable!() };
-        let length = map.data.as_ref().unwrap()[AUTHORITIES].len();
+        let length = map.data.as_ref().unwrap()[CA_KEY].len();
         assert!((CONFIG_MAP_BYTES + 1..CONFIG_MAP_BYTES + 8).contains(&length), "{length}");
     }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
     version = "v1alpha1",
     kind = "ViewPolicy",
     namespaced,
-    status = "Said",
+    status = "OpaqueStatus",
     derive = "PartialEq",
     doc = "What some of a Gateway's proxies see otherwise than the others."
 )]
@@ -106,11 +106,11 @@ pub struct Overlay {
     pub json_patch: Option<json_patch::Patch>,
 }
 
-/// What was written back about an object. It is for others to read: what it holds must not keep the object from being
-/// read here.
+/// The status of an object as it was read. The translator does not interpret it, so that no content of a status keeps the object
+/// from being decoded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Said(pub serde_json::Value);
+pub struct OpaqueStatus(pub serde_json::Value);
 
 /// What is known of a proxy. Its name is the proxy's node id, its labels are the proxy's.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -127,9 +127,9 @@ pub struct ProxySpec {
     pub target_ref: TargetRef,
 }
 
-impl JsonSchema for Said {
+impl JsonSchema for OpaqueStatus {
     fn schema_name() -> Cow<'static, str> {
-        "Said".into()
+        "OpaqueStatus".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {

@@ -46,7 +46,7 @@ pub mod gateway {
         GatewayListenersTlsMode as TlsMode, GatewaySpec, GatewayTls,
         GatewayTlsBackendClientCertificateRef as ClientCertificateRef,
         GatewayTlsFrontendDefaultValidation as Validation,
-        GatewayTlsFrontendDefaultValidationCaCertificateRefs as AuthorityRef,
+        GatewayTlsFrontendDefaultValidationCaCertificateRefs as FrontendCaRef,
         GatewayTlsFrontendDefaultValidationMode as ValidationMode,
         GatewayTlsFrontendPerPortTlsValidation as PortValidation,
         GatewayTlsFrontendPerPortTlsValidationCaCertificateRefs as PortAuthorityRef,
@@ -277,8 +277,8 @@ impl fmt::Debug for Object {
 }
 
 impl Object {
-    /// The objects that this one is about, and that have to find it, each once: a Service its EndpointSlices.
-    pub(crate) fn points_at(&self) -> Vec<ObjectKey> {
+    /// The objects that this one belongs to, each once, and that look it up: a Service its EndpointSlices.
+    pub(crate) fn indexed_under(&self) -> Vec<ObjectKey> {
         match self {
             Self::EndpointSlice(slice) => {
                 let labels = slice.metadata.labels.as_ref();

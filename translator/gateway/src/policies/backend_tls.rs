@@ -1,7 +1,7 @@
 //! BackendTLSPolicies: how a Service is to be spoken to.
 
 use super::{Accepted, Policy, Rejection};
-use crate::accept::authorities::{self, AuthorityRef, Unusable};
+use crate::accept::ca::{self, CaError, CaRef};
 use crate::objects::backend_tls_policy::BackendTlsPolicySpec;
 use crate::objects::gateway::{BackendTlsValidation, SubjectAltName, SubjectAltNameType};
 use crate::objects::{Kind, ObjectKey, ObjectName};
@@ -90,12 +90,12 @@ fn trusted<'a>(
     let mut authorities = Vec::new();
     for (group, kind, name) in references {
         let name = ObjectName::new(&policy.name.namespace, name);
-        match authorities::resolve(reader, policy, &AuthorityRef { group, kind, name }) {
+        match ca::resolve(reader, policy, &CaRef { group, kind, name }) {
             Ok(name) => authorities.push(name),
             Err(unusable) if resolved.is_true() => {
                 let reason = match unusable {
-                    Unusable::Kind(_) => resolved_refs::INVALID_KIND,
-                    Unusable::NotPermitted(_) | Unusable::Content(_) => {
+                    CaError::Kind(_) => resolved_refs::INVALID_KIND,
+                    CaError::NotPermitted(_) | CaError::Content(_) => {
                         resolved_refs::INVALID_CA_CERTIFICATE_REF
                     }
                 };
@@ -104,7 +104,7 @@ fn trusted<'a>(
             Err(_) => {}
         }
     }
-    (!authorities.is_empty()).then(|| Trust::Authorities(authorities::pem(reader, &authorities)))
+    (!authorities.is_empty()).then(|| Trust::Authorities(ca::pem(reader, &authorities)))
 }
 
 fn invalid(field: &str, why: impl std::fmt::Display) -> Rejection {

@@ -74,7 +74,7 @@ pub(crate) fn upstream_tls<'a>(
 }
 
 /// The policy because of which one has no effect at a target: it is of the same kind, and older.
-pub(crate) fn rival<'a>(
+pub(crate) fn conflicting_policy<'a>(
     reader: &Reader<'a>,
     policy: &AcceptedPolicy,
     target: &PolicyTarget,

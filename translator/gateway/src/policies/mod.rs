@@ -9,7 +9,7 @@ mod rejection;
 mod security;
 mod targets;
 
-pub(crate) use effective::{Levels, rival, upstream_tls};
+pub(crate) use effective::{Levels, conflicting_policy, upstream_tls};
 pub(crate) use rejection::{Reasons, Rejection};
 
 use crate::objects::backend_tls_policy::BackendTlsPolicySpec;

@@ -1,6 +1,6 @@
-use super::rules::{self, BackendRef, Given};
+use super::rules::{self, BackendRef, RouteFields};
 use super::{Rules, Scope};
-use crate::filters::{self, Place};
+use crate::filters::{self, FilterPosition};
 use crate::objects::gateway;
 use crate::world::Reader;
 use heliograph_model::{
@@ -16,11 +16,11 @@ pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
         // No Gateway is one by default.
         use_default_gateways: _,
     } = &object.spec;
-    let given = Given {
+    let given = RouteFields {
         metadata: &object.metadata,
         parents: parent_refs.iter().flatten().map(parent).collect(),
         hostnames: hostnames.as_deref().unwrap_or_default(),
-        speaks: UpstreamProtocol::Http2,
+        default_protocol: UpstreamProtocol::Http2,
     };
     Some(rules::accept(reader, id, given, |scope, expressions| {
         rules::over_http(scope, given_rules.as_deref(), expressions, rule)
@@ -44,8 +44,8 @@ fn rule(scope: &mut Scope<'_>, rule: &gateway::GrpcRule) -> Result<HttpRule, Str
         None => vec![grpc_match(&gateway::GrpcMatch::default())?],
         Some(matches) => matches.iter().map(grpc_match).collect::<Result<_, _>>()?,
     };
-    let place = Place::Rule { matches: &matches };
-    let filters = filters::accept(scope, filters.as_deref().unwrap_or_default(), place)?;
+    let position = FilterPosition::Rule { matches: &matches };
+    let filters = filters::accept(scope, filters.as_deref().unwrap_or_default(), position)?;
     let mut targets = Vec::new();
     for reference in backend_refs.iter().flatten() {
         let gateway::GrpcBackendRef { filters, group, kind, name, namespace, port, weight } =

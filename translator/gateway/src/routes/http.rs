@@ -1,7 +1,7 @@
-use super::rules::{self, BackendRef, Given};
+use super::rules::{self, BackendRef, RouteFields};
 use super::{Rules, Scope};
 use crate::duration;
-use crate::filters::{self, Place};
+use crate::filters::{self, FilterPosition};
 use crate::objects::gateway;
 use crate::regex;
 use crate::world::Reader;
@@ -26,11 +26,11 @@ pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
         // No Gateway is one by default.
         use_default_gateways: _,
     } = &object.spec;
-    let given = Given {
+    let given = RouteFields {
         metadata: &object.metadata,
         parents: parent_refs.clone().unwrap_or_default(),
         hostnames: hostnames.as_deref().unwrap_or_default(),
-        speaks: UpstreamProtocol::Http1,
+        default_protocol: UpstreamProtocol::Http1,
     };
     Some(rules::accept(reader, id, given, |scope, expressions| {
         rules::over_http(scope, given_rules.as_deref(), expressions, rule)
@@ -55,8 +55,8 @@ fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, Str
         None => vec![http_match(&gateway::HttpMatch::default())?],
         Some(matches) => matches.iter().map(http_match).collect::<Result<_, _>>()?,
     };
-    let place = Place::Rule { matches: &matches };
-    let filters = filters::accept(scope, filters.as_deref().unwrap_or_default(), place)?;
+    let position = FilterPosition::Rule { matches: &matches };
+    let filters = filters::accept(scope, filters.as_deref().unwrap_or_default(), position)?;
     let mut targets = Vec::new();
     for reference in backend_refs.iter().flatten() {
         let gateway::HttpBackendRef { filters, group, kind, name, namespace, port, weight } =

@@ -32,7 +32,7 @@ pub(crate) struct Rules {
     /// When the object was made, in seconds: of two equal routes the older wins.
     pub(crate) created: i64,
     pub(crate) parents: Vec<gateway::ParentRef>,
-    /// Never empty: a route that names no host speaks for all of them.
+    /// Never empty: a route that names no host is for all of them.
     pub(crate) hostnames: Vec<Hostname>,
     /// `None` if the route is refused.
     pub(crate) route: Option<model::Route>,
@@ -41,8 +41,8 @@ pub(crate) struct Rules {
     pub(crate) refusal: Option<Condition>,
     /// Whether all its references lead somewhere.
     pub(crate) resolved: Condition,
-    /// The objects that its rules refer to, wherever that leads.
-    pub(crate) mentions: FrozenSet<ObjectKey>,
+    /// The objects that its rules refer to, whether or not they exist.
+    pub(crate) backend_references: FrozenSet<ObjectKey>,
 }
 
 /// The regular expressions of a route.
@@ -102,7 +102,7 @@ impl Rules {
             expressions: Expressions::default(),
             refusal: None,
             resolved: resolved(),
-            mentions: FrozenSet::default(),
+            backend_references: FrozenSet::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Expressions, Rules, Scope};
 use crate::backends::Reference;
-use crate::filters::{self, Place};
+use crate::filters::{self, FilterPosition};
 use crate::objects::created;
 use crate::objects::{ObjectName, gateway, route_object};
 use crate::regex;
@@ -20,13 +20,13 @@ use std::collections::BTreeSet;
 /// The API's bound. Envoy refuses weights whose sum does not fit in 32 bits.
 const LARGEST_WEIGHT: u32 = 1_000_000;
 
-/// A route as its object has it, but for its rules.
-pub(super) struct Given<'a> {
+/// The fields of a route object that all kinds of routes share; not its rules.
+pub(super) struct RouteFields<'a> {
     pub(super) metadata: &'a ObjectMeta,
     pub(super) parents: Vec<gateway::ParentRef>,
     pub(super) hostnames: &'a [String],
-    /// What is spoken to a backend that does not say.
-    pub(super) speaks: UpstreamProtocol,
+    /// The protocol of a backend that names none.
+    pub(super) default_protocol: UpstreamProtocol,
 }
 
 /// A backendRef of any kind of route.
@@ -44,17 +44,17 @@ pub(super) struct BackendRef<'a> {
 pub(super) fn accept(
     reader: &Reader<'_>,
     id: &RouteId,
-    given: Given<'_>,
+    given: RouteFields<'_>,
     route: impl FnOnce(&mut Scope<'_>, &mut Expressions) -> Result<Route, String>,
 ) -> Rules {
     let mut resolved = super::resolved();
-    let mut mentions = BTreeSet::new();
+    let mut backend_references = BTreeSet::new();
     let mut scope = Scope {
         reader,
         route: &route_object(id),
-        speaks: given.speaks,
+        default_protocol: given.default_protocol,
         resolved: &mut resolved,
-        mentions: &mut mentions,
+        backend_references: &mut backend_references,
     };
     let hostnames = hostnames(given.hostnames);
     let mut expressions = Expressions::default();
@@ -73,7 +73,7 @@ pub(super) fn accept(
         expressions,
         refusal,
         resolved,
-        mentions: mentions.into_iter().collect(),
+        backend_references: backend_references.into_iter().collect(),
     }
 }
 
@@ -129,7 +129,11 @@ pub(super) fn target<F: serde::Serialize>(
     Ok(WeightedTarget {
         weight,
         target,
-        filters: filters::accept(scope, given.unwrap_or_default(), Place::Backend { matches })?,
+        filters: filters::accept(
+            scope,
+            given.unwrap_or_default(),
+            FilterPosition::Backend { matches },
+        )?,
     })
 }
 

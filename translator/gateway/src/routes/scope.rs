@@ -9,20 +9,20 @@ use std::collections::BTreeSet;
 pub(crate) struct Scope<'a> {
     pub(super) reader: &'a Reader<'a>,
     pub(super) route: &'a ObjectKey,
-    /// What is spoken to a backend that does not say.
-    pub(super) speaks: UpstreamProtocol,
+    /// The protocol of a backend that names none.
+    pub(super) default_protocol: UpstreamProtocol,
     pub(super) resolved: &'a mut Condition,
-    /// What was referred to, wherever that leads.
-    pub(super) mentions: &'a mut BTreeSet<ObjectKey>,
+    /// The objects that were referred to, whether or not they exist.
+    pub(super) backend_references: &'a mut BTreeSet<ObjectKey>,
 }
 
 impl Scope<'_> {
     /// Follows a reference to a backend. The first that leads nowhere is told; all of them answer 500.
     pub(crate) fn resolve(&mut self, reference: &Reference<'_>) -> Target {
         if let Some(kind) = Kind::find(reference.group, reference.kind) {
-            self.mentions.insert(reference.name.clone().of(kind));
+            self.backend_references.insert(reference.name.clone().of(kind));
         }
-        match backends::resolve(self.reader, self.route, self.speaks, reference) {
+        match backends::resolve(self.reader, self.route, self.default_protocol, reference) {
             Ok(target) => target,
             Err(unresolved) => {
                 if self.resolved.is_true() {

@@ -1,4 +1,4 @@
-use super::rules::{self, BackendRef, Given};
+use super::rules::{self, BackendRef, RouteFields};
 use super::{Rules, Scope};
 use crate::objects::gateway;
 use crate::world::Reader;
@@ -15,12 +15,12 @@ pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
         // No Gateway is one by default.
         use_default_gateways: _,
     } = &object.spec;
-    let given = Given {
+    let given = RouteFields {
         metadata: &object.metadata,
         parents: parent_refs.iter().flatten().map(parent).collect(),
         // There is nothing in a connection that could name one.
         hostnames: &[],
-        speaks: UpstreamProtocol::Tcp,
+        default_protocol: UpstreamProtocol::Tcp,
     };
     Some(rules::accept(reader, id, given, |scope, _| route(scope, rules).map(Route::Tcp)))
 }

@@ -27,8 +27,10 @@ pub(super) fn of(
     let name = names::service(owner);
     // Until there is one, nothing is known of addresses; where the Envoys are somebody else's, that is for good.
     let Some(service) = accept::service(reader, owner) else {
-        if let Some(rival) = accept::rival(reader, owner).filter(|_| is_run(reader, gateway)) {
-            let why = format!("Service {name}: {}", names::taken_by(&rival));
+        if let Some(other) =
+            accept::conflicting_owner(reader, owner).filter(|_| is_run(reader, gateway))
+        {
+            let why = format!("Service {name}: {}", names::name_conflict(&other));
             unprogrammed(conditions, ADDRESS_NOT_ASSIGNED, why);
         }
         return Vec::new();

@@ -238,8 +238,8 @@ fn gateway(reader: &Reader<'_>, key: &ObjectKey) -> Option<GatewayStatus> {
     let gateway = reader.gateway(&key.name)?;
     let mut conditions = gateway.conditions.clone();
     Some(GatewayStatus {
-        fleet: gateway.doors.fleet.clone(),
-        addresses: addresses::of(reader, &key.name, &gateway.doors.owner, &mut conditions),
+        fleet: gateway.attach_points.fleet.clone(),
+        addresses: addresses::of(reader, &key.name, &gateway.attach_points.owner, &mut conditions),
         conditions: conditions.observed(gateway.generation),
         listeners: listeners(reader, &gateway.listeners, gateway.generation),
         attached_listener_sets: gateway.sets.iter().filter(|set| set.is_accepted()).count(),
@@ -250,7 +250,7 @@ fn listener_set(reader: &Reader<'_>, key: &ObjectKey) -> Option<ListenerSetStatu
     let gateway = reader.gateway(&accept::gateway_of(reader, &key.name)?)?;
     let set = gateway.sets.iter().find(|set| set.name == key.name)?;
     Some(ListenerSetStatus {
-        fleet: gateway.doors.fleet.clone(),
+        fleet: gateway.attach_points.fleet.clone(),
         conditions: set.conditions.clone().observed(set.generation),
         listeners: listeners(reader, &set.listeners, set.generation),
     })

@@ -48,31 +48,31 @@ struct Ancestor {
 
 /// Why a policy is not in force at a target, whatever it asks for. The first is said where several are true.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Hindrance {
+enum AttachFailure {
     Conflict(String),
     NotFound(String),
 }
 
 pub(super) fn of(reader: &Reader<'_>, id: &PolicyId) -> Option<Status> {
     let policy = reader.accepted_policy(id)?;
-    let mut ancestors: BTreeMap<Ancestor, Option<Hindrance>> = BTreeMap::new();
+    let mut ancestors: BTreeMap<Ancestor, Option<AttachFailure>> = BTreeMap::new();
     let mut of_others = None;
     for target in &policy.targets {
-        let hindrance = hindrance(reader, policy, target);
+        let failure = failure(reader, policy, target);
         let concerned = concerned(reader, target);
         if concerned.is_empty() {
-            of_others = first(of_others, hindrance.clone());
+            of_others = first(of_others, failure.clone());
         }
         for ancestor in concerned {
             let known = ancestors.entry(ancestor).or_default();
-            *known = first(known.take(), hindrance.clone());
+            *known = first(known.take(), failure.clone());
         }
     }
     if ancestors.is_empty() {
         return unattached(policy, of_others);
     }
-    let status = |(ancestor, hindrance): (Ancestor, Option<Hindrance>)| {
-        let accepted = accepted(policy, first(hindrance, of_others.clone()));
+    let status = |(ancestor, failure): (Ancestor, Option<AttachFailure>)| {
+        let accepted = accepted(policy, first(failure, of_others.clone()));
         let mut conditions = Conditions::from([accepted]);
         policy.resolved.iter().for_each(|resolved| conditions.set(resolved.clone()));
         AncestorStatus {
@@ -90,32 +90,32 @@ pub(super) fn of(reader: &Reader<'_>, id: &PolicyId) -> Option<Status> {
     Some(Status::Policy(PolicyStatus { ancestors, conditions: Conditions::default() }))
 }
 
-fn first(one: Option<Hindrance>, other: Option<Hindrance>) -> Option<Hindrance> {
+fn first(one: Option<AttachFailure>, other: Option<AttachFailure>) -> Option<AttachFailure> {
     one.into_iter().chain(other).min()
 }
 
-fn accepted(policy: &AcceptedPolicy, hindrance: Option<Hindrance>) -> Condition {
+fn accepted(policy: &AcceptedPolicy, failure: Option<AttachFailure>) -> Condition {
     let reasons = Reasons::of(policy.id().kind);
-    match (&policy.sections, hindrance) {
+    match (&policy.sections, failure) {
         // It has no effect anywhere.
         (Err(rejection), _) if !policy.counts() => rejection.condition(),
-        (_, Some(Hindrance::Conflict(why))) => Condition::new(reasons.conflicted, why),
-        (_, Some(Hindrance::NotFound(why))) => Condition::new(reasons.target_not_found, why),
+        (_, Some(AttachFailure::Conflict(why))) => Condition::new(reasons.conflicted, why),
+        (_, Some(AttachFailure::NotFound(why))) => Condition::new(reasons.target_not_found, why),
         (Err(rejection), None) => rejection.condition(),
         (Ok(_), None) => Condition::new(reasons.accepted, "The policy is valid"),
     }
 }
 
 /// Of a policy that concerns no Gateway of ours.
-fn unattached(policy: &AcceptedPolicy, hindrance: Option<Hindrance>) -> Option<Status> {
+fn unattached(policy: &AcceptedPolicy, failure: Option<AttachFailure>) -> Option<Status> {
     let is_backend_tls = policy.id().kind == PolicyKind::BackendTls;
-    let condition = match (&policy.sections, hindrance) {
-        (Err(_), hindrance) => accepted(policy, hindrance),
+    let condition = match (&policy.sections, failure) {
+        (Err(_), failure) => accepted(policy, failure),
         // Services that no route leads to, or that are not there, are nobody's concern.
         (Ok(_), _) if is_backend_tls => {
             return ignored("no route of a Gateway here leads to what it is about".to_owned());
         }
-        (Ok(_), hindrance @ Some(_)) => accepted(policy, hindrance),
+        (Ok(_), failure @ Some(_)) => accepted(policy, failure),
         (Ok(_), None) if policy.targets.is_empty() => {
             Condition::new(NO_TARGETS, "No object has the labels that it selects by")
         }
@@ -125,17 +125,17 @@ fn unattached(policy: &AcceptedPolicy, hindrance: Option<Hindrance>) -> Option<S
     Some(Status::Policy(PolicyStatus { ancestors: Vec::new(), conditions }))
 }
 
-fn hindrance(
+fn failure(
     reader: &Reader<'_>,
     policy: &AcceptedPolicy,
     target: &PolicyTarget,
-) -> Option<Hindrance> {
-    if let Some(rival) = policies::rival(reader, policy, target) {
-        let PolicyId { kind, name } = rival.id();
+) -> Option<AttachFailure> {
+    if let Some(other) = policies::conflicting_policy(reader, policy, target) {
+        let PolicyId { kind, name } = other.id();
         let why = format!("{} {} has the same target and is older", kind.as_str(), name.name);
-        return Some(Hindrance::Conflict(why));
+        return Some(AttachFailure::Conflict(why));
     }
-    missing(reader, target).map(Hindrance::NotFound)
+    missing(reader, target).map(AttachFailure::NotFound)
 }
 
 /// What is missing of a target.
@@ -191,7 +191,7 @@ fn concerned(reader: &Reader<'_>, target: &PolicyTarget) -> Vec<Ancestor> {
             parents.map(|it| ancestor(it.owner(route), section(it).as_deref())).collect()
         }
         PolicyScope::Upstream(object) => {
-            let gateways = reader.leading_to(&upstream_object(object));
+            let gateways = reader.referring_gateways(&upstream_object(object));
             gateways.map(|it| ancestor(it.clone().of(ListenerOwnerKind::Gateway), None)).collect()
         }
     }
@@ -203,7 +203,7 @@ fn is_ours(reader: &Reader<'_>, owner: &ListenerOwner) -> bool {
         ListenerOwnerKind::Gateway => Some(owner.name.clone()),
         ListenerOwnerKind::ListenerSet => accept::gateway_of(reader, &owner.name),
     };
-    gateway.is_some_and(|gateway| reader.doors_of(&gateway, owner).is_some())
+    gateway.is_some_and(|gateway| reader.attach_points_of(&gateway, owner).is_some())
 }
 
 impl Ancestor {

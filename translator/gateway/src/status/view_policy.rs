@@ -2,7 +2,7 @@ use super::reasons::view_policy::{accepted, resolved_refs};
 use super::{Condition, Conditions};
 use crate::left_out;
 use crate::objects::ObjectKey;
-use crate::views::{AcceptedViewPolicy, Rule, Says};
+use crate::views::{AcceptedViewPolicy, Rule, ViewRules};
 use crate::world::{Reader, ResourceKey};
 use heliograph_snapshot::FleetName;
 use heliograph_views::{Audience, Client};
@@ -29,15 +29,16 @@ pub struct Matches {
 const SHOWN: usize = 10;
 
 pub(super) fn status(reader: &Reader<'_>, key: &ObjectKey) -> Option<ViewPolicyStatus> {
-    let AcceptedViewPolicy { generation, fleet, says, withheld } = reader.view_policy(&key.name)?;
-    let (conditions, matches) = match (fleet, says) {
-        (Some(fleet), Ok(says)) => holds(reader, key, fleet, says),
-        (fleet, says) => {
+    let AcceptedViewPolicy { generation, fleet, decoded, withheld } =
+        reader.view_policy(&key.name)?;
+    let (conditions, matches) = match (fleet, decoded) {
+        (Some(fleet), Ok(decoded)) => holds(reader, key, fleet, decoded),
+        (fleet, decoded) => {
             let reason = match fleet {
                 Some(_) => accepted::NOT_UNDERSTOOD,
                 None => accepted::TARGET_NOT_FOUND,
             };
-            let mut why = says.as_ref().err().cloned().unwrap_or_default();
+            let mut why = decoded.as_ref().err().cloned().unwrap_or_default();
             if !withheld.is_empty() {
                 let ports: Vec<_> = withheld.iter().map(ToString::to_string).collect();
                 why +=
@@ -58,10 +59,10 @@ fn holds(
     reader: &Reader<'_>,
     key: &ObjectKey,
     fleet: &FleetName,
-    says: &Says,
+    decoded: &ViewRules,
 ) -> (Conditions, Matches) {
     // Proxies tell their versions to distributors, and not here.
-    let audience = Audience { at_least: None, at_most: None, ..says.audience.clone() };
+    let audience = Audience { at_least: None, at_most: None, ..decoded.audience.clone() };
     let (mut listed, mut matches) = (0, Matches::default());
     for (name, proxy) in reader.proxies(fleet) {
         listed += 1;
@@ -72,19 +73,24 @@ fn holds(
             }
         }
     }
-    let of_version = if audience == says.audience { "" } else { ", where their version fits" };
+    let of_version = if audience == decoded.audience { "" } else { ", where their version fits" };
     let said = format!("For {} of {listed} listed proxies{of_version}", matches.count);
     let mut conditions = Conditions::from([Condition::new(accepted::ACCEPTED, said)]);
-    conditions.set(match problem(reader, key, fleet, says) {
+    conditions.set(match problem(reader, key, fleet, decoded) {
         None => Condition::new(resolved_refs::RESOLVED_REFS, "All that it names is there"),
         Some(why) => Condition::new(resolved_refs::INVALID_OVERLAY, why),
     });
     (conditions, matches)
 }
 
-/// The first overlay that cannot be laid over anything; what else the policy says holds.
-fn problem(reader: &Reader<'_>, key: &ObjectKey, fleet: &FleetName, says: &Says) -> Option<String> {
-    says.rules.iter().find_map(|rule| {
+/// The first overlay that cannot be laid over anything; the other rules of the policy hold.
+fn problem(
+    reader: &Reader<'_>,
+    key: &ObjectKey,
+    fleet: &FleetName,
+    decoded: &ViewRules,
+) -> Option<String> {
+    decoded.rules.iter().find_map(|rule| {
         let Rule::Overlay { kind, name, .. } = rule else { return None };
         let treated = reader.treatment(&ResourceKey::new(fleet, *kind, name.clone()))?;
         let own = treated.problems.iter().find(|(policy, _)| *policy == key.name);

@@ -10,9 +10,9 @@ mod proxy;
 mod treatment;
 
 pub(crate) use plan::{Plan, plan};
-pub(crate) use policy::{AcceptedViewPolicy, Rule, Says, policy};
+pub(crate) use policy::{AcceptedViewPolicy, Rule, ViewRules, policy};
 pub(crate) use proxy::{ListedProxy, entry, proxy};
-pub(crate) use treatment::{Treated, treatment};
+pub(crate) use treatment::{TreatmentResult, treatment};
 
 use crate::objects::heliograph::TargetRef;
 use crate::objects::{Kind, ObjectName};
@@ -36,10 +36,10 @@ pub(crate) fn target(
     let name = ObjectName::new(namespace, &target.name);
     match Kind::find(&target.group, &target.kind) {
         Some(Kind::Gateway) => {
-            let doors = reader.doors(&name);
-            let doors = doors.ok_or_else(|| format!("no Gateway {name} is served here"))?;
-            match &doors.owner {
-                FleetOwner::Gateway(_) => Ok(doors.fleet.clone()),
+            let gateway = reader.attach_points(&name);
+            let gateway = gateway.ok_or_else(|| format!("no Gateway {name} is served here"))?;
+            match &gateway.owner {
+                FleetOwner::Gateway(_) => Ok(gateway.fleet.clone()),
                 // What is said of one Gateway would hold for the others.
                 FleetOwner::Class(class) => Err(format!(
                     "targetRef: Gateway {name} shares its proxies with others: name GatewayClass {} in namespace {}",

@@ -1,4 +1,4 @@
-use super::policy::{AcceptedViewPolicy, Rule, Says};
+use super::policy::{AcceptedViewPolicy, Rule, ViewRules};
 use crate::objects::{Kind, ObjectName};
 use crate::world::Reader;
 use heliograph_envoy_dialect::Patch;
@@ -40,7 +40,7 @@ pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
     // The audiences that all must fit to be served on a port.
     let mut only: BTreeMap<TransportPort, BTreeSet<Arc<str>>> = BTreeMap::new();
     for name in reader.view_policies(fleet) {
-        let Some(AcceptedViewPolicy { says, withheld, .. }) = reader.view_policy(name) else {
+        let Some(AcceptedViewPolicy { decoded, withheld, .. }) = reader.view_policy(name) else {
             continue;
         };
         // Nobody is of an audience that is not there.
@@ -48,7 +48,7 @@ pub(crate) fn plan(reader: &Reader<'_>, fleet: &FleetName) -> Plan {
         for port in withheld {
             only.entry(*port).or_default().insert(nobody.clone());
         }
-        let Ok(Says { audience, rules }) = says else { continue };
+        let Ok(ViewRules { audience, rules }) = decoded else { continue };
         let chosen: Arc<str> = name.to_string().into();
         let left_out = reader.left_out_of(fleet, &name.clone().of(Kind::ViewPolicy));
         for rule in rules {

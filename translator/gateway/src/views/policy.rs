@@ -14,15 +14,16 @@ pub(crate) struct AcceptedViewPolicy {
     pub(crate) generation: i64,
     /// Where it belongs; `None` if its Gateway is nobody's here.
     pub(crate) fleet: Option<FleetName>,
-    /// What it says, or why it is refused as a whole.
-    pub(crate) says: Result<Says, String>,
+    /// Its rules, or why it is refused as a whole.
+    pub(crate) decoded: Result<ViewRules, String>,
     /// The ports that nobody is served, because it is refused and would have said for whom they are: a mistake in it must
     /// not show to all what was meant for some.
     pub(crate) withheld: BTreeSet<TransportPort>,
 }
 
+/// The rules of a ViewPolicy, and the clients that they are for.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Says {
+pub(crate) struct ViewRules {
     pub(crate) audience: Audience,
     pub(crate) rules: Vec<Rule>,
 }
@@ -46,14 +47,14 @@ const MOST_LABELS: usize = 8;
 pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedViewPolicy> {
     let object = reader.object::<ViewPolicy>(name)?;
     let fleet = super::target(reader, &name.namespace, &object.spec.target_ref);
-    let says = fleet.as_ref().map_err(Clone::clone).and_then(|fleet| {
+    let decoded = fleet.as_ref().map_err(Clone::clone).and_then(|fleet| {
         let rules = object.spec.rules.iter().enumerate().map(|(at, rule)| {
             accept(reader, fleet, rule).map_err(|why| format!("rules[{at}]: {why}"))
         });
         let rules = rules.collect::<Result<_, _>>()?;
-        Ok(Says { audience: audience(&object.spec.clients)?, rules })
+        Ok(ViewRules { audience: audience(&object.spec.clients)?, rules })
     });
-    let withheld = match (&fleet, &says) {
+    let withheld = match (&fleet, &decoded) {
         // Where it is never in force, nothing was promised.
         (Ok(fleet), Err(_)) if !FleetOwner::is_shared(fleet) => {
             ports_of_some(reader, fleet, &object.spec.rules)
@@ -63,7 +64,7 @@ pub(crate) fn policy(reader: &Reader<'_>, name: &ObjectName) -> Option<AcceptedV
     Some(AcceptedViewPolicy {
         generation: object.metadata.generation.unwrap_or_default(),
         fleet: fleet.ok(),
-        says,
+        decoded,
         withheld,
     })
 }

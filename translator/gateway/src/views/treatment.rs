@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// What is done to a resource, rendered.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Treated {
+pub(crate) struct TreatmentResult {
     /// `None`: nothing.
     pub(crate) rule: Option<Arc<Resource>>,
     /// The policies that cannot do what they say, and why.
@@ -21,7 +21,7 @@ pub(crate) fn treatment(
     fleet: &FleetName,
     kind: ResourceType,
     name: &Arc<str>,
-) -> Treated {
+) -> TreatmentResult {
     let plan = reader.plan(fleet);
     let planned = plan.and_then(|plan| plan.resources.get(&(kind, name.clone())));
     let Planned { admissions, overlays } = planned.cloned().unwrap_or_default();
@@ -49,7 +49,7 @@ pub(crate) fn treatment(
     }
     let rule = (!treatment.is_nothing())
         .then(|| Arc::new(treatment.resource(kind, name).confidential(is_confidential)));
-    Treated { rule, problems }
+    TreatmentResult { rule, problems }
 }
 
 /// What the Service itself asks for, after what policies say.

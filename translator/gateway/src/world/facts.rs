@@ -17,8 +17,8 @@ pub(crate) struct Facts {
     pub(super) objects: BTreeMap<ObjectKey, Object>,
     /// What proxies reject of objects, and of which fleets.
     pub(super) left_out: BTreeMap<ObjectKey, BTreeMap<FleetName, LeftOut>>,
-    /// By what they are about.
-    pub(super) pointing: Relation<(crate::objects::Kind, ObjectKey), ObjectKey>,
+    /// The objects that belong to another, by that one.
+    pub(super) children: Relation<(crate::objects::Kind, ObjectKey), ObjectKey>,
     pub(super) products: Products,
     pub(super) indexes: Indexes,
 }
@@ -36,13 +36,13 @@ impl Facts {
         }
         let namespace = key.name.namespace.clone();
         let mut changed = vec![Fact::Object(key.clone()), Fact::Namespace((key.kind, namespace))];
-        for old in before.map(Object::points_at).unwrap_or_default() {
-            self.pointing.remove(&(key.kind, old.clone()), key);
-            changed.push(Fact::Pointing((key.kind, old)));
+        for old in before.map(Object::indexed_under).unwrap_or_default() {
+            self.children.remove(&(key.kind, old.clone()), key);
+            changed.push(Fact::Children((key.kind, old)));
         }
-        for new in object.as_ref().map(Object::points_at).unwrap_or_default() {
-            self.pointing.insert((key.kind, new.clone()), key.clone());
-            changed.push(Fact::Pointing((key.kind, new)));
+        for new in object.as_ref().map(Object::indexed_under).unwrap_or_default() {
+            self.children.insert((key.kind, new.clone()), key.clone());
+            changed.push(Fact::Children((key.kind, new)));
         }
         match object {
             Some(object) => self.objects.insert(key.clone(), object),

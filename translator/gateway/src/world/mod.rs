@@ -99,7 +99,7 @@ impl World {
         if self.engine.table.set_left_out(fleet, object, left_out) {
             self.engine.demand(&Fact::left_out(fleet, object), units);
             self.engine.touch_unit(entry);
-            self.engine.touch(vec![Fact::said_by(object)]);
+            self.engine.touch(vec![Fact::content_of(object)]);
         }
     }
 
@@ -161,7 +161,7 @@ impl World {
         services.filter_map(|key| {
             let annotations =
                 self.engine.table.objects.get(key)?.metadata().annotations.as_ref()?;
-            let owner = names::claimed_by(&key.name.namespace, annotations)?;
+            let owner = names::annotated_owner(&key.name.namespace, annotations)?;
             let is_it = owner.is_class() && names::service(&owner) == key.name;
             is_it.then(|| owner.fleet())
         })

@@ -1,7 +1,7 @@
 use super::facts::Facts;
 use super::keys::{HostKey, InFleet, ResourceKey};
 use super::table::{Fact, Unit};
-use crate::accept::{Claim, Door, Doors, Losses};
+use crate::accept::{AttachPoint, AttachPoints, ListenerRequests, LostListeners};
 use crate::budget::{Excess, NotCopied};
 use crate::limits::Limits;
 use crate::objects::{Kind, Object, ObjectKey, ObjectName, Typed};
@@ -73,55 +73,60 @@ impl<'a> Reader<'a> {
         from.take_while(move |(key, _)| is_there(key)).map(|(_, object)| object)
     }
 
-    /// The objects that are about another.
-    pub(crate) fn pointing<T: Typed + 'a>(
+    /// The objects of a kind that belong to another: the EndpointSlices of a Service.
+    pub(crate) fn children<T: Typed + 'a>(
         &self,
         at: &ObjectKey,
     ) -> impl Iterator<Item = &'a T> + use<'a, T> {
-        self.reads.record(Fact::Pointing((T::KIND, at.clone())));
-        self.pointing_objects(T::KIND, at).filter_map(T::of)
+        self.reads.record(Fact::Children((T::KIND, at.clone())));
+        self.child_objects(T::KIND, at).filter_map(T::of)
     }
 
     /// What of an object is left out of what is published for a fleet. The unit that asks has read what the object says,
     /// and is computed again with it.
     pub(crate) fn left_out_of(&self, fleet: &FleetName, object: &ObjectKey) -> Option<&'a LeftOut> {
-        self.reads.record(Fact::said_by(object));
+        self.reads.record(Fact::content_of(object));
         self.facts.left_out.get(object)?.get(fleet)
     }
 
-    /// What the Gateways of a fleet want of it that share it.
-    pub(crate) fn claims(
+    /// The listeners that the Gateways of a shared fleet request.
+    pub(crate) fn listener_requests_in(
         &self,
         fleet: &FleetName,
-    ) -> impl Iterator<Item = (&'a ObjectName, &'a Claim)> + use<'a> {
-        self.reads.record(Fact::Claims(fleet.clone()));
+    ) -> impl Iterator<Item = (&'a ObjectName, &'a ListenerRequests)> + use<'a> {
+        self.reads.record(Fact::ListenerRequestsOf(fleet.clone()));
         let facts = self.facts;
-        let names = facts.indexes.claimants.of(fleet);
-        names.filter_map(|name| Some((name, facts.products.claim.get(name)?)))
+        let names = facts.indexes.requesting_gateways.of(fleet);
+        names.filter_map(|name| Some((name, facts.products.listener_requests.get(name)?)))
     }
 
-    /// What a Gateway does not get of the fleet that it shares, if anything.
-    pub(crate) fn lost(&self, fleet: &FleetName, gateway: &ObjectName) -> Option<&'a Losses> {
-        self.reads.record(Fact::Lost(gateway.clone()));
-        self.facts.products.contest.get(fleet)?.of(gateway)
+    /// The requested listeners that a Gateway loses in its shared fleet, if any.
+    pub(crate) fn lost_listeners(
+        &self,
+        fleet: &FleetName,
+        gateway: &ObjectName,
+    ) -> Option<&'a LostListeners> {
+        self.reads.record(Fact::LostListenersOf(gateway.clone()));
+        self.facts.products.arbitration.get(fleet)?.of(gateway)
     }
 
     /// What fleets see of a Gateway that is ours.
-    pub(crate) fn doors(&self, name: &ObjectName) -> Option<&'a Doors> {
-        self.reads.record(Fact::Doors(name.clone()));
-        self.facts.products.gateway.get(name).map(|gateway| &gateway.doors)
+    pub(crate) fn attach_points(&self, name: &ObjectName) -> Option<&'a AttachPoints> {
+        self.reads.record(Fact::AttachPoints(name.clone()));
+        self.facts.products.gateway.get(name).map(|gateway| &gateway.attach_points)
     }
 
     /// What routes see of a Gateway that is ours: its own listeners, or those that a ListenerSet adds to it.
-    pub(crate) fn doors_of(
+    pub(crate) fn attach_points_of(
         &self,
         gateway: &ObjectName,
         owner: &ListenerOwner,
-    ) -> Option<(&'a FleetName, Vec<&'a Door>)> {
+    ) -> Option<(&'a FleetName, Vec<&'a AttachPoint>)> {
         self.reads.record(Fact::FleetOf(gateway.clone()));
-        self.reads.record(Fact::DoorsOf(owner.clone()));
-        let Doors { fleet, doors, .. } = &self.facts.products.gateway.get(gateway)?.doors;
-        Some((fleet, doors.iter().filter(|door| door.id.owner == *owner).collect()))
+        self.reads.record(Fact::AttachPointsOf(owner.clone()));
+        let AttachPoints { fleet, points, .. } =
+            &self.facts.products.gateway.get(gateway)?.attach_points;
+        Some((fleet, points.iter().filter(|point| point.id.owner == *owner).collect()))
     }
 
     /// The Gateways of a fleet.
@@ -158,14 +163,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The Gateways whose routes refer to an object, wherever that leads.
-    pub(crate) fn leading_to(
+    pub(crate) fn referring_gateways(
         &self,
         object: &ObjectKey,
     ) -> impl Iterator<Item = &'a ObjectName> + use<'a> {
-        self.reads.record(Fact::LeadingTo(object.clone()));
+        self.reads.record(Fact::ReferringGateways(object.clone()));
         let (object, first) = (object.clone(), ObjectName::new("", ""));
-        let leads = self.facts.indexes.leads.keys_from((object.clone(), first));
-        leads.take_while(move |(to, _)| *to == object).map(|(_, from)| from)
+        let references = self.facts.indexes.reverse_references.keys_from((object.clone(), first));
+        references.take_while(move |(to, _)| *to == object).map(|(_, from)| from)
     }
 
     /// The routes that a listener has for a host and for those that cover it, the narrowest first; each with the hostname
@@ -263,13 +268,13 @@ impl<'a> Reader<'a> {
         self.facts.indexes.attached.of(listener)
     }
 
-    fn pointing_objects(
+    fn child_objects(
         &self,
         kind: Kind,
         at: &ObjectKey,
     ) -> impl Iterator<Item = &'a Object> + use<'a> {
         let facts = self.facts;
-        let keys = facts.pointing.of(&(kind, at.clone()));
+        let keys = facts.children.of(&(kind, at.clone()));
         keys.filter_map(|key| facts.objects.get(key))
     }
 }

@@ -5,7 +5,7 @@ use super::facts::Facts;
 use super::indexes::Indexes;
 use super::keys::{CompiledRouteKey, HostKey, InFleet, ResourceKey};
 use super::reader::Reader;
-use crate::accept::{AcceptedGateway, Claim, Contest};
+use crate::accept::{AcceptedGateway, Arbitration, ListenerRequests};
 use crate::attach::Attachment;
 use crate::infra::Infra;
 use crate::merge::Forwarding;
@@ -13,7 +13,7 @@ use crate::objects::{Kind, ObjectKey, ObjectName, policy_id, route_id};
 use crate::policies::AcceptedPolicy;
 use crate::routes::{CompiledRoute, Rules};
 use crate::status::Status;
-use crate::views::{AcceptedViewPolicy, ListedProxy, Plan, Treated};
+use crate::views::{AcceptedViewPolicy, ListedProxy, Plan, TreatmentResult};
 use crate::{accept, attach, backends, left_out, merge, policies, routes, status, views};
 use bytes::Bytes;
 use heliograph_envoy_dialect::{self as envoy, names};
@@ -28,21 +28,23 @@ use std::sync::Arc;
 heliograph_engine::table! {
     Facts, Reader;
     units {
-        /// What does this Gateway want of proxies that it shares with others?
-        claim: Claim(ObjectName) -> Claim {
-            compute: accept::claim,
-            demands: |_: &ObjectName, claim: &Claim| [Unit::Contest(claim.fleet.clone())].into(),
-            changed: Indexes::claim_changed,
+        /// Which listeners does this Gateway request of proxies that it shares with others?
+        listener_requests: ListenerRequests(ObjectName) -> ListenerRequests {
+            compute: accept::listener_requests,
+            demands: |_: &ObjectName, requests: &ListenerRequests| {
+                [Unit::Arbitration(requests.fleet.clone())].into()
+            },
+            changed: Indexes::listener_requests_changed,
         }
-        /// Which listeners do Gateways of a fleet not get, because older ones have the same?
-        contest: Contest(FleetName) -> Contest {
-            compute: |reader, fleet| Some(accept::contest(reader, fleet)),
-            changed: Indexes::contest_changed,
+        /// Which requested listeners do the Gateways of a fleet lose to older ones?
+        arbitration: Arbitration(FleetName) -> Arbitration {
+            compute: |reader, fleet| Some(accept::arbitrate(reader, fleet)),
+            changed: Indexes::arbitration_changed,
         }
         /// Is this Gateway ours, and which of its listeners are valid?
         gateway: Gateway(ObjectName) -> AcceptedGateway {
             compute: accept::gateway,
-            demands: |_: &ObjectName, it: &AcceptedGateway| [Unit::Fleet(it.doors.fleet.clone())].into(),
+            demands: |_: &ObjectName, it: &AcceptedGateway| [Unit::Fleet(it.attach_points.fleet.clone())].into(),
             changed: Indexes::gateway_changed,
         }
         /// What do the proxies of a fleet serve?
@@ -166,7 +168,7 @@ heliograph_engine::table! {
             },
         }
         /// What do views do to a resource?
-        treatment: Treatment(ResourceKey) -> Treated {
+        treatment: Treatment(ResourceKey) -> TreatmentResult {
             compute: |reader, key| Some(views::treatment(reader, &key.fleet, key.kind, &key.name)),
             changed: Indexes::treatment_changed,
         }
@@ -195,18 +197,18 @@ heliograph_engine::table! {
         Object(ObjectKey) from input;
         /// All objects of a kind in a namespace.
         Namespace((Kind, Arc<str>)) from input;
-        /// The objects of a kind that are about another: the EndpointSlices of a Service.
-        Pointing((Kind, ObjectKey)) from input;
+        /// The objects of a kind that belong to another: the EndpointSlices of a Service.
+        Children((Kind, ObjectKey)) from input;
         /// That something of an object is left out of what is published for a fleet.
         LeftOutOf(InFleet<ObjectKey>) from input;
-        /// What the Gateways of a fleet want of it that share it.
-        Claims(FleetName) from Claim;
-        /// What a Gateway that shares its proxies does not get.
-        Lost(ObjectName) from Contest;
+        /// The listeners that the Gateways of a shared fleet request.
+        ListenerRequestsOf(FleetName) from ListenerRequests;
+        /// The requested listeners that a Gateway loses.
+        LostListenersOf(ObjectName) from Arbitration;
         /// What fleets see of a Gateway.
-        Doors(ObjectName) from Gateway;
+        AttachPoints(ObjectName) from Gateway;
         /// What routes see of a Gateway or a ListenerSet.
-        DoorsOf(ListenerOwner) from Gateway;
+        AttachPointsOf(ListenerOwner) from Gateway;
         /// Whose proxies serve a Gateway, if any do.
         FleetOf(ObjectName) from Gateway;
         /// The Gateways of a fleet.
@@ -226,7 +228,7 @@ heliograph_engine::table! {
         /// The routes that are attached to a listener.
         Attached(ListenerId) from Attachment;
         /// The Gateways whose routes refer to an object.
-        LeadingTo(ObjectKey) from Attachment;
+        ReferringGateways(ObjectKey) from Attachment;
         /// For which hosts that cover this one a listener of a table has routes. What has none is no fact of its own: as
         /// many names cover a host as it has labels.
         Covering((TableKey, ListenerId, Hostname)) from Attachment;
@@ -248,7 +250,11 @@ pub(super) fn demanded_by_object(key: &ObjectKey) -> BTreeSet<Unit> {
         Kind::GatewayClass | Kind::ListenerSet => BTreeSet::from([status]),
         Kind::Gateway => {
             let name = &key.name;
-            BTreeSet::from([Unit::Claim(name.clone()), Unit::Gateway(name.clone()), status])
+            BTreeSet::from([
+                Unit::ListenerRequests(name.clone()),
+                Unit::Gateway(name.clone()),
+                status,
+            ])
         }
         Kind::ViewPolicy => BTreeSet::from([Unit::ViewPolicy(key.name.clone()), status]),
         Kind::Proxy => BTreeSet::from([Unit::Proxy(key.name.clone()), status]),
@@ -327,8 +333,8 @@ fn demanded_by_plan(fleet: &FleetName, plan: &Plan) -> BTreeSet<Unit> {
 }
 
 impl Fact {
-    /// What an object says that something may be left out of.
-    pub(crate) fn said_by(object: &ObjectKey) -> Self {
+    /// The decoded content of an object that something may be left out of.
+    pub(crate) fn content_of(object: &ObjectKey) -> Self {
         match route_id(object) {
             Some(route) => Self::Product(Unit::Rules(route)),
             None => Self::Product(Unit::ViewPolicy(object.name.clone())),

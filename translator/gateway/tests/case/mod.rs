@@ -97,7 +97,7 @@ pub(crate) fn render(world: &World) -> String {
         let shown = world.internals(&served.name).map(|(part, rule)| {
             (
                 format!("{part} {}", rule.name),
-                json!({"version": rule.version, "says": say(part, rule)}),
+                json!({"version": rule.version, "says": describe(part, rule)}),
             )
         });
         let shown: Map<String, Value> = shown.collect();
@@ -160,7 +160,7 @@ pub(crate) fn conditions(world: &World) -> Vec<(Part, Value)> {
 }
 
 /// A rule or an entry of the directory, in lines.
-fn say(part: Internal, rule: &Resource) -> Vec<String> {
+fn describe(part: Internal, rule: &Resource) -> Vec<String> {
     let body = rule.body.clone();
     let said = match part {
         Internal::Directory => format!("{:#?}", Proxy::decode(body).unwrap()),

@@ -1,4 +1,4 @@
-use super::authorities;
+use super::ca;
 use anyhow::{Context, anyhow};
 use heliograph_gateway::infra::{DEFAULT_IMAGE, ProxyIdentity, ProxySettings, RunAs};
 use std::path::PathBuf;
@@ -54,10 +54,10 @@ impl ProxyArgs {
             .rsplit_once(':')
             .and_then(|(host, port)| Some((host, port.parse().ok()?)))
             .with_context(|| format!("--proxy-xds: {address:?} is not HOST:PORT"))?;
-        let authorities = match &self.proxy_xds_ca {
+        let ca_bundle = match &self.proxy_xds_ca {
             None => None,
             Some(path) => {
-                let read = authorities::read(path);
+                let read = ca::read(path);
                 Some(read.map_err(|why| anyhow!("--proxy-xds-ca: {}: {why}", path.display()))?)
             }
         };
@@ -70,8 +70,8 @@ impl ProxyArgs {
             image: self.proxy_image.clone(),
             host: host.trim_matches(['[', ']']).to_owned(),
             port,
-            authorities,
-            authorities_file: self.proxy_xds_ca.clone(),
+            ca_bundle,
+            ca_file: self.proxy_xds_ca.clone(),
             identity,
             user: self.proxy_user,
             group: self.proxy_group,

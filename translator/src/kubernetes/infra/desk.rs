@@ -147,14 +147,14 @@ impl Desk {
         }
     }
 
-    /// The authorities of the distributors, which all Envoys are given.
-    pub(super) fn set_authorities(&mut self, authorities: String) {
-        self.settings.authorities = Some(authorities);
+    /// Sets the CA bundle of the distributors, which all Envoys receive.
+    pub(super) fn set_ca_bundle(&mut self, ca_bundle: String) {
+        self.settings.ca_bundle = Some(ca_bundle);
         self.dirty.extend(self.wanted.keys().cloned());
     }
 
-    pub(super) fn authorities(&self) -> Option<&str> {
-        self.settings.authorities.as_deref()
+    pub(super) fn ca_bundle(&self) -> Option<&str> {
+        self.settings.ca_bundle.as_deref()
     }
 
     /// What a watch says of a part.
@@ -257,7 +257,7 @@ impl Desk {
         let precedence = |fleet: &FleetName| (!self.live.contains_key(fleet), fleet.clone());
         let rivals = identifiers(fleet).into_iter().filter_map(|id| self.rivals.get(&id)).flatten();
         let first = rivals.filter(|it| self.runs(it)).min_by_key(|it| precedence(it))?;
-        (first != fleet).then(|| names::taken_by(&FleetOwner::of(first)))
+        (first != fleet).then(|| names::name_conflict(&FleetOwner::of(first)))
     }
 
     /// How the Gateway of a fleet is to run, if that is known.
@@ -390,7 +390,7 @@ fn identifiers(fleet: &FleetName) -> [(Arc<str>, String); 3] {
 fn place(part: Part, object: &DynamicObject) -> Option<(FleetName, String)> {
     let metadata = &object.metadata;
     let namespace = metadata.namespace.as_deref()?;
-    let owner = names::claimed_by(namespace, metadata.annotations.as_ref()?)?;
+    let owner = names::annotated_owner(namespace, metadata.annotations.as_ref()?)?;
     // One that was copied from another namespace has the labels of that.
     let of = metadata.labels.as_ref()?.get(names::FLEET_NAMESPACE_LABEL)?;
     if *of != names::label_value(namespace) {

@@ -4,7 +4,7 @@
 
 mod api;
 mod args;
-mod authorities;
+mod ca;
 mod desk;
 mod metrics;
 mod notice;
@@ -15,7 +15,7 @@ pub use metrics::InfraMetrics;
 
 use crate::kubernetes::Deployed;
 use crate::report::Report;
-use authorities::Authorities;
+use ca::CaFile;
 use desk::Desk;
 use futures::FutureExt;
 use futures::stream::StreamExt;
@@ -42,8 +42,8 @@ pub struct Infra {
     desk: Desk,
     metrics: InfraMetrics,
     notices: Notices,
-    /// What the Envoys know the distributors by, if it is in a file.
-    authorities: Option<Authorities>,
+    /// The file of the CA bundle of the distributors, if there is one.
+    ca_file: Option<CaFile>,
     /// The parts whose watch fails, so that it is told once.
     unwatched: BTreeSet<Part>,
 }
@@ -70,7 +70,7 @@ impl Infra {
             client,
             report,
             deployed,
-            authorities: settings.authorities_file.clone().map(Authorities::new),
+            ca_file: settings.ca_file.clone().map(CaFile::new),
             desk: Desk::new(settings),
             metrics,
             unwatched: BTreeSet::new(),
@@ -138,10 +138,10 @@ impl Infra {
     }
 
     fn follow(&mut self) {
-        let Some(authorities) = &mut self.authorities else { return };
-        if let Some(found) = authorities.look(self.desk.authorities()) {
+        let Some(ca_file) = &mut self.ca_file else { return };
+        if let Some(found) = ca_file.read_if_changed(self.desk.ca_bundle()) {
             tracing::info!("the authorities of the distributors changed: Envoys are given them");
-            self.desk.set_authorities(found);
+            self.desk.set_ca_bundle(found);
         }
     }
 

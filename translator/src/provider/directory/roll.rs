@@ -91,7 +91,7 @@ impl Roll {
     fn list(&mut self, pod: Pod) -> Vec<Event> {
         let name = name_of(&pod.metadata);
         let annotations = pod.metadata.annotations.unwrap_or_default();
-        let Some(owner) = names::claimed_by(&name.namespace, &annotations) else {
+        let Some(owner) = names::annotated_owner(&name.namespace, &annotations) else {
             return Vec::new();
         };
         let node = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();

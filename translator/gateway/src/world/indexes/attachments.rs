@@ -52,17 +52,18 @@ impl Indexes {
         }
         changed.extend(before.symmetric_difference(&after).cloned().map(Fact::Attached));
 
-        let leads =
-            |attachment: Option<&Attachment>| attachment.map(Attachment::leads).unwrap_or_default();
-        let (before, after) = (leads(old), leads(new));
+        let references = |attachment: Option<&Attachment>| {
+            attachment.map(Attachment::reverse_references).unwrap_or_default()
+        };
+        let (before, after) = (references(old), references(new));
         for gone in before.difference(&after) {
-            self.leads.remove(gone, route);
+            self.reverse_references.remove(gone, route);
         }
         for come in after.difference(&before) {
-            self.leads.insert(come.clone(), route.clone());
+            self.reverse_references.insert(come.clone(), route.clone());
         }
         let of_object = before.symmetric_difference(&after);
-        changed.extend(of_object.map(|(to, _)| Fact::LeadingTo(to.clone())));
+        changed.extend(of_object.map(|(to, _)| Fact::ReferringGateways(to.clone())));
 
         let (before, after) = (hosts(old), hosts(new));
         for (at, written) in &after {

@@ -1,7 +1,7 @@
 //! Which Gateways belong to which fleet, and what fleets and routes see of them.
 
 use super::{Fact, Indexes, move_member};
-use crate::accept::{AcceptedGateway, Claim, Contest, Door, Doors};
+use crate::accept::{AcceptedGateway, Arbitration, AttachPoint, AttachPoints, ListenerRequests};
 use crate::infra::Infra;
 use crate::objects::ObjectName;
 use heliograph_model::{self as model, Candidate, ListenerOwner, TableKey};
@@ -10,30 +10,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Indexes {
-    pub(in crate::world) fn claim_changed(
+    pub(in crate::world) fn listener_requests_changed(
         &mut self,
         name: &ObjectName,
-        old: Option<&Claim>,
-        new: Option<&Claim>,
+        old: Option<&ListenerRequests>,
+        new: Option<&ListenerRequests>,
     ) -> Vec<Fact> {
-        let fleet = |claim: Option<&Claim>| claim.map(|claim| claim.fleet.clone());
-        move_member(&mut self.claimants, name, fleet(old), fleet(new));
-        // Another claim of the same Gateway concerns its fleet as well.
-        fleet(old).into_iter().chain(fleet(new)).map(Fact::Claims).collect()
+        let fleet =
+            |requests: Option<&ListenerRequests>| requests.map(|requests| requests.fleet.clone());
+        move_member(&mut self.requesting_gateways, name, fleet(old), fleet(new));
+        // Other requests of the same Gateway concern its fleet as well.
+        fleet(old).into_iter().chain(fleet(new)).map(Fact::ListenerRequestsOf).collect()
     }
 
-    pub(in crate::world) fn contest_changed(
+    pub(in crate::world) fn arbitration_changed(
         &mut self,
         _fleet: &FleetName,
-        old: Option<&Contest>,
-        new: Option<&Contest>,
+        old: Option<&Arbitration>,
+        new: Option<&Arbitration>,
     ) -> Vec<Fact> {
-        let losers = old.into_iter().chain(new).flat_map(Contest::losers);
-        let losers: BTreeSet<&ObjectName> = losers.collect();
-        let losses =
-            |contest: Option<&Contest>, loser| contest.and_then(|it| it.of(loser)).cloned();
-        let changed = losers.into_iter().filter(|loser| losses(old, loser) != losses(new, loser));
-        changed.cloned().map(Fact::Lost).collect()
+        let losing_gateways = old.into_iter().chain(new).flat_map(Arbitration::losing_gateways);
+        let losing_gateways: BTreeSet<&ObjectName> = losing_gateways.collect();
+        let losses = |arbitration: Option<&Arbitration>, loser| {
+            arbitration.and_then(|it| it.of(loser)).cloned()
+        };
+        let changed =
+            losing_gateways.into_iter().filter(|loser| losses(old, loser) != losses(new, loser));
+        changed.cloned().map(Fact::LostListenersOf).collect()
     }
 
     pub(in crate::world) fn gateway_changed(
@@ -42,18 +45,18 @@ impl Indexes {
         old: Option<&AcceptedGateway>,
         new: Option<&AcceptedGateway>,
     ) -> Vec<Fact> {
-        let old = old.map(|gateway| &gateway.doors);
-        let new = new.map(|gateway| &gateway.doors);
+        let old = old.map(|gateway| &gateway.attach_points);
+        let new = new.map(|gateway| &gateway.attach_points);
         let mut changed = Vec::new();
         if old != new {
-            changed.push(Fact::Doors(name.clone()));
+            changed.push(Fact::AttachPoints(name.clone()));
             // A change of one owner's listeners is no concern of the others' routes.
             let (old, new) = (by_owner(old), by_owner(new));
             let owners: BTreeSet<&ListenerOwner> = old.keys().chain(new.keys()).copied().collect();
             let of_owner = owners.into_iter().filter(|owner| old.get(owner) != new.get(owner));
-            changed.extend(of_owner.cloned().map(Fact::DoorsOf));
+            changed.extend(of_owner.cloned().map(Fact::AttachPointsOf));
         }
-        let fleet = |doors: Option<&Doors>| doors.map(|doors| doors.fleet.clone());
+        let fleet = |gateway: Option<&AttachPoints>| gateway.map(|gateway| gateway.fleet.clone());
         let moved = move_member(&mut self.members, name, fleet(old), fleet(new));
         if !moved.is_empty() {
             changed.push(Fact::FleetOf(name.clone()));
@@ -103,10 +106,10 @@ impl Indexes {
     }
 }
 
-fn by_owner(doors: Option<&Doors>) -> BTreeMap<&ListenerOwner, Vec<&Door>> {
-    let mut owners: BTreeMap<&ListenerOwner, Vec<&Door>> = BTreeMap::new();
-    for door in doors.into_iter().flat_map(|doors| &doors.doors) {
-        owners.entry(&door.id.owner).or_default().push(door);
+fn by_owner(gateway: Option<&AttachPoints>) -> BTreeMap<&ListenerOwner, Vec<&AttachPoint>> {
+    let mut owners: BTreeMap<&ListenerOwner, Vec<&AttachPoint>> = BTreeMap::new();
+    for point in gateway.into_iter().flat_map(|gateway| &gateway.points) {
+        owners.entry(&point.id.owner).or_default().push(point);
     }
     owners
 }

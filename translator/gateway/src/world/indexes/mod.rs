@@ -26,15 +26,15 @@ use std::sync::Arc;
 pub(crate) struct Indexes {
     pub(super) limits: Limits,
     /// The Gateways that share the proxies of a fleet, valid or not.
-    pub(super) claimants: Relation<FleetName, ObjectName>,
+    pub(super) requesting_gateways: Relation<FleetName, ObjectName>,
     /// The Gateways of a fleet.
     pub(super) members: Relation<FleetName, ObjectName>,
     /// The listeners that hosts of a table may belong to.
     pub(super) listeners: BTreeMap<TableKey, Vec<Candidate>>,
     pub(super) budgets: Budgets,
     pub(super) attached: Relation<ListenerId, RouteId>,
-    /// The routes by which a Gateway leads to an object.
-    pub(super) leads: Relation<(ObjectKey, ObjectName), RouteId>,
+    /// The routes of each Gateway that refer to an object.
+    pub(super) reverse_references: Relation<(ObjectKey, ObjectName), RouteId>,
     /// The routes that a listener has for a host, each with the hostname that its author wrote.
     pub(super) hosted: Relation<HostOf, (RouteId, Hostname)>,
     /// The hosts of those, with the number of listeners.

@@ -2,7 +2,7 @@
 
 use super::{Fact, Indexes, move_member};
 use crate::objects::ObjectName;
-use crate::views::{AcceptedViewPolicy, ListedProxy, Treated};
+use crate::views::{AcceptedViewPolicy, ListedProxy, TreatmentResult};
 use crate::world::keys::ResourceKey;
 use heliograph_snapshot::Internal;
 
@@ -33,10 +33,10 @@ impl Indexes {
     pub(in crate::world) fn treatment_changed(
         &mut self,
         key: &ResourceKey,
-        old: Option<&Treated>,
-        new: Option<&Treated>,
+        old: Option<&TreatmentResult>,
+        new: Option<&TreatmentResult>,
     ) -> Vec<Fact> {
-        let rule = |treated: Option<&Treated>| treated?.rule.clone();
+        let rule = |treated: Option<&TreatmentResult>| treated?.rule.clone();
         if rule(old) != rule(new) {
             let name = heliograph_views::treatment_name(key.kind, &key.name).into();
             self.resource_changed(&key.fleet, Internal::Rules.into(), name, rule(new));

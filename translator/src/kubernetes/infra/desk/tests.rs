@@ -29,8 +29,8 @@ fn desk() -> Desk {
         image: "envoy".to_owned(),
         host: "distributor".to_owned(),
         port: 18000,
-        authorities: None,
-        authorities_file: None,
+        ca_bundle: None,
+        ca_file: None,
         identity: ProxyIdentity::None,
         user: RunAs::default(),
         group: RunAs::default(),
@@ -225,14 +225,14 @@ fn a_copy_of_ours_with_another_name_is_somebody_elses() {
 #[test]
 fn new_authorities_are_for_all_and_replace_no_pod() {
     let (mut desk, now) = (desk(), Instant::now());
-    desk.set_authorities("old".to_owned());
+    desk.set_ca_bundle("old".to_owned());
     listed(&mut desk);
     desk.hear(&report(Some(infra(80))));
     let (fleet, steps) = desk.next(now).unwrap();
     take(&mut desk, steps);
     desk.done(&fleet, Ok(()), now);
     assert!(desk.next(now).is_none());
-    desk.set_authorities("new".to_owned());
+    desk.set_ca_bundle("new".to_owned());
     let (_, steps) = desk.next(now).unwrap();
     assert_eq!(kinds(&steps), ["ConfigMap"]);
 }

@@ -6,16 +6,16 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::server::ParsedCertificate;
 
-/// A reference to certificates of authorities.
-pub(crate) struct AuthorityRef<'a> {
+/// A reference to CA certificates.
+pub(crate) struct CaRef<'a> {
     pub(crate) group: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) name: ObjectName,
 }
 
-/// Why certificates of authorities cannot be used. Who refers to them has reasons of its own for each.
+/// Why a reference to CA certificates cannot be used. Each kind of object that refers to them has its own reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
+pub(crate) enum CaError {
     Kind(String),
     NotPermitted(String),
     Content(String),
@@ -25,20 +25,20 @@ pub(crate) enum Unusable {
 pub(crate) fn resolve(
     reader: &Reader<'_>,
     owner: &ObjectKey,
-    reference: &AuthorityRef<'_>,
-) -> Result<ObjectName, Unusable> {
-    let AuthorityRef { group, kind, name } = reference;
+    reference: &CaRef<'_>,
+) -> Result<ObjectName, CaError> {
+    let CaRef { group, kind, name } = reference;
     if Kind::find(group, kind) != Some(Kind::ConfigMap) {
         let message =
             format!("{kind} {name}: only ConfigMaps can hold certificates of authorities");
-        return Err(Unusable::Kind(message));
+        return Err(CaError::Kind(message));
     }
     // The grant is asked first: without one, nobody learns whether the ConfigMap exists.
     let to = name.clone().of(Kind::ConfigMap);
     if !is_granted(reader, owner, &to) {
-        return Err(Unusable::NotPermitted(format!("{to}: no ReferenceGrant allows it")));
+        return Err(CaError::NotPermitted(format!("{to}: no ReferenceGrant allows it")));
     }
-    let unusable = |reason: &str| Unusable::Content(format!("{to}: {reason}"));
+    let unusable = |reason: &str| CaError::Content(format!("{to}: {reason}"));
     let object =
         reader.object::<core::ConfigMap>(name).ok_or_else(|| unusable("it does not exist"))?;
     if content::is_withheld(&object.metadata) {
@@ -62,7 +62,7 @@ pub(crate) fn pem(reader: &Reader<'_>, names: &[ObjectName]) -> Bytes {
 }
 
 fn certificates(object: &core::ConfigMap) -> Result<&str, &'static str> {
-    let text = object.data.as_ref().and_then(|data| data.get(content::AUTHORITIES));
+    let text = object.data.as_ref().and_then(|data| data.get(content::CA_KEY));
     let text = text.ok_or("it has no ca.crt")?;
     if text.len() > content::CONFIG_MAP_BYTES {
         return Err("ca.crt has more than 256 KiB");
@@ -79,7 +79,7 @@ fn certificates(object: &core::ConfigMap) -> Result<&str, &'static str> {
     }
 }
 
-impl Unusable {
+impl CaError {
     pub(crate) fn message(&self) -> &str {
         match self {
             Self::Kind(message) | Self::NotPermitted(message) | Self::Content(message) => message,
