@@ -4,10 +4,10 @@ mod source;
 mod spared;
 
 use crate::election::{Lead, Resign, lost, won};
+use crate::event_debounce::EventDebounce;
 use crate::feedback::{Blamed, Feedback, blamed_anew};
 use crate::leave_out::Isolation;
 use crate::metrics::TranslatorMetrics;
-use crate::pace::Pace;
 use crate::provider::Input;
 use crate::provider::kubernetes::Refresh;
 use crate::publish::{News, Publisher, TermError, TooLarge};
@@ -250,7 +250,7 @@ impl Translator {
         let (mut feedback, mut known) = (self.feedback.subscribe(), None);
         feedback.mark_changed();
         lost.mark_changed();
-        let (mut over, mut pace, mut is_first) = (pin!(over), Pace::default(), true);
+        let (mut over, mut debounce, mut is_first) = (pin!(over), EventDebounce::default(), true);
         // Who stood by knows everything.
         let mut due = source.synced.then(Instant::now);
         self.changed.extend(self.world.objects().cloned());
@@ -291,7 +291,7 @@ impl Translator {
                 }
                 () = sleep_until(settle_at.unwrap_or_else(Instant::now)), if settle_at.is_some() => {}
                 () = source.fill(), if source.has_room() => {
-                    due = Some(pace.due(Instant::now()));
+                    due = Some(debounce.due(Instant::now()));
                     continue;
                 }
             }
@@ -315,7 +315,7 @@ impl Translator {
                     outcome = &mut settle => outcome?,
                 }
             };
-            pace.worked(Instant::now());
+            debounce.flushed(Instant::now());
             self.tell(&outcome, is_first);
             self.note_unshared(&outcome);
             let spared = self.spared(source);

@@ -51,18 +51,18 @@ impl Candidacy {
         self.ttl / 3
     }
 
-    /// How long after a call the next one begins. `random` is from 0 to 1.
-    pub(super) fn pause(&self, random: f64) -> Duration {
+    /// How long after a call the next one begins. `jitter` is from 0 to 1.
+    pub(super) fn pause(&self, jitter: f64) -> Duration {
         match self.lead {
             Some(_) => self.ttl / 3,
             // A Lease that runs out, or is given back, is not left alone for long.
-            None => (self.ttl / 6).mul_f64(0.5 + random / 2.0),
+            None => (self.ttl / 6).mul_f64(0.5 + jitter / 2.0),
         }
     }
 
-    /// A call that began at `asked` was answered with this Lease. That the answer says we have it is not enough: two may be
-    /// told so. Its holder is the one whom the Lease names.
-    pub(super) fn heard(&mut self, asked: Instant, lease: &Lease) -> Result<(), Refusal> {
+    /// Receives the Lease that answers a call which began at `asked`. That the answer says we have it is not enough: two may get that
+    /// answer. The holder is the one whom the Lease names.
+    pub(super) fn receive(&mut self, asked: Instant, lease: &Lease) -> Result<(), Refusal> {
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
         if holder != Some(&self.name) {
             self.lead = None;
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn the_token_is_that_of_the_first_answer_and_the_deadline_that_of_the_last() {
         let (mut candidacy, start) = (candidacy(), Instant::now());
-        candidacy.heard(start, &lease("me", "7")).unwrap();
+        candidacy.receive(start, &lease("me", "7")).unwrap();
         let until = start + Duration::from_secs(12);
         assert_eq!(candidacy.lead(), Some(Lead { fence: 7, until }));
         let later = start + Duration::from_secs(5);
-        candidacy.heard(later, &lease("me", "9")).unwrap();
+        candidacy.receive(later, &lease("me", "9")).unwrap();
         let until = later + Duration::from_secs(12);
         assert_eq!(candidacy.lead(), Some(Lead { fence: 7, until }));
     }
@@ -139,39 +139,39 @@ mod tests {
     #[test]
     fn an_answer_that_names_another_holder_ends_the_term() {
         let (mut candidacy, start) = (candidacy(), Instant::now());
-        candidacy.heard(start, &lease("other", "7")).unwrap();
+        candidacy.receive(start, &lease("other", "7")).unwrap();
         assert_eq!(candidacy.lead(), None);
-        candidacy.heard(start, &lease("me", "8")).unwrap();
-        candidacy.heard(start, &lease("other", "9")).unwrap();
+        candidacy.receive(start, &lease("me", "8")).unwrap();
+        candidacy.receive(start, &lease("other", "9")).unwrap();
         assert_eq!(candidacy.lead(), None);
-        candidacy.heard(start, &lease("me", "10")).unwrap();
+        candidacy.receive(start, &lease("me", "10")).unwrap();
         assert_eq!(candidacy.lead().map(|lead| lead.fence), Some(10), "a new term");
-        candidacy.heard(start, &Lease::default()).unwrap();
+        candidacy.receive(start, &Lease::default()).unwrap();
         assert_eq!(candidacy.lead(), None, "a Lease that names nobody");
     }
 
     #[test]
     fn a_lease_that_another_had_in_between_is_a_new_term() {
         let (mut candidacy, start) = (candidacy(), Instant::now());
-        candidacy.heard(start, &lease_of("me", "7", 1)).unwrap();
-        candidacy.heard(start, &lease_of("me", "9", 3)).unwrap();
+        candidacy.receive(start, &lease_of("me", "7", 1)).unwrap();
+        candidacy.receive(start, &lease_of("me", "9", 3)).unwrap();
         assert_eq!(candidacy.lead().map(|lead| lead.fence), Some(9));
-        candidacy.heard(start, &lease_of("me", "11", 3)).unwrap();
+        candidacy.receive(start, &lease_of("me", "11", 3)).unwrap();
         assert_eq!(candidacy.lead().map(|lead| lead.fence), Some(9));
     }
 
     #[test]
     fn a_term_that_is_not_renewed_ends_before_the_lease_does() {
         let (mut candidacy, start) = (candidacy(), Instant::now());
-        candidacy.heard(start, &lease("me", "7")).unwrap();
+        candidacy.receive(start, &lease("me", "7")).unwrap();
         candidacy.overdue(start + Duration::from_secs(11));
         assert!(candidacy.lead().is_some());
         candidacy.overdue(start + Duration::from_secs(12));
         assert_eq!(candidacy.lead(), None);
         assert!(!candidacy.give_up(start), "there is nothing to give back");
-        candidacy.heard(start, &lease("me", "8")).unwrap();
+        candidacy.receive(start, &lease("me", "8")).unwrap();
         assert!(!candidacy.give_up(start + TTL), "it may be another's by now");
-        candidacy.heard(start, &lease("me", "9")).unwrap();
+        candidacy.receive(start, &lease("me", "9")).unwrap();
         assert!(candidacy.give_up(start));
     }
 
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_version_that_is_no_number_is_refused() {
         let mut candidacy = candidacy();
-        let refused = candidacy.heard(Instant::now(), &lease("me", "a7"));
+        let refused = candidacy.receive(Instant::now(), &lease("me", "a7"));
         assert_eq!(refused, Err(Refusal::NotANumber("a7".to_owned())));
         assert_eq!(candidacy.lead(), None);
     }

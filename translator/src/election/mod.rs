@@ -20,8 +20,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// How long the end of the program may take because of the Lease. Others can wait until it runs out.
-const LONGEST_END: Duration = Duration::from_secs(5);
+/// The time limit for giving the Lease back when the program ends. Others can wait until it runs out.
+const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The flags of the election.
 #[derive(Clone, Debug, clap::Args)]
@@ -66,15 +66,15 @@ pub struct Election {
     leadership: watch::Sender<Option<Lead>>,
     resign: Resign,
     metrics: ElectionMetrics,
-    trouble: Trouble,
+    failure_log: FailureLog,
 }
 
-/// What people know of a Lease that cannot be had.
+/// Logs when asking for the Lease begins to fail, and when it succeeds again.
 #[derive(Debug, Default)]
-struct Trouble {
+struct FailureLog {
     /// In a row.
     failures: u32,
-    told: bool,
+    logged: bool,
 }
 
 /// Gives up the lead.
@@ -106,7 +106,7 @@ impl Election {
             leadership: watch::Sender::new(None),
             resign: Resign::default(),
             metrics,
-            trouble: Trouble::default(),
+            failure_log: FailureLog::default(),
         }
     }
 
@@ -162,18 +162,18 @@ impl Election {
                 }
                 answer = &mut call, if !answered => {
                     answered = true;
-                    let trouble = match answer {
+                    let failure = match answer {
                         Ok(Ok(answer)) => answer
                             .lease()
-                            .and_then(|lease| self.candidacy.heard(asked, lease).err())
+                            .and_then(|lease| self.candidacy.receive(asked, lease).err())
                             .map(|refusal| refusal.to_string()),
                         Ok(Err(error)) => Some(in_words(&error)),
                         Err(_) => Some(format!("no answer within {limit:?}")),
                     };
-                    if trouble.is_some() {
+                    if failure.is_some() {
                         self.metrics.failed();
                     }
-                    self.trouble.note(&self.lease, self.candidacy.lead().is_some(), trouble);
+                    self.failure_log.record(&self.lease, self.candidacy.lead().is_some(), failure);
                     publish(&self.leadership, &self.candidacy, &self.metrics);
                 }
                 () = sleep_until(next), if answered => return Turn::Ask,
@@ -188,7 +188,7 @@ impl Election {
         if !is_ours {
             return;
         }
-        let limit = self.candidacy.call_limit().min(LONGEST_END);
+        let limit = self.candidacy.call_limit().min(STEP_DOWN_TIMEOUT);
         match timeout(limit, self.lock.step_down()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("the Lease was not given back: {error}"),
@@ -290,27 +290,27 @@ fn publish(
     }
 }
 
-impl Trouble {
-    /// Tells of trouble when it begins and when it is over. A term outlasts one call that fails, and nobody needs to know.
-    fn note(&mut self, lease: &str, leads: bool, trouble: Option<String>) {
-        let Some(trouble) = trouble else {
-            let Self { told, .. } = std::mem::take(self);
-            if told {
+impl FailureLog {
+    /// Logs a failure when failures begin and when they are over. A term outlasts one call that fails, so the first is not logged then.
+    fn record(&mut self, lease: &str, leads: bool, failure: Option<String>) {
+        let Some(failure) = failure else {
+            let Self { logged, .. } = std::mem::take(self);
+            if logged {
                 tracing::info!("the Lease {lease} can be had again");
             }
             return;
         };
         self.failures = self.failures.saturating_add(1);
-        let trouble = one_line(&trouble);
-        match (self.told, leads) {
+        let failure = one_line(&failure);
+        match (self.logged, leads) {
             (true, _) => return,
             (false, true) if self.failures == 1 => {
-                return tracing::debug!("the Lease {lease} was not renewed: {trouble}");
+                return tracing::debug!("the Lease {lease} was not renewed: {failure}");
             }
-            (false, true) => tracing::warn!("the Lease {lease} cannot be renewed: {trouble}"),
-            (false, false) => tracing::error!("the Lease {lease} cannot be had: {trouble}"),
+            (false, true) => tracing::warn!("the Lease {lease} cannot be renewed: {failure}"),
+            (false, false) => tracing::error!("the Lease {lease} cannot be had: {failure}"),
         }
-        self.told = true;
+        self.logged = true;
     }
 }
 
@@ -346,9 +346,9 @@ fn one_line(text: &str) -> &str {
 fn identity() -> String {
     const LONGEST: usize = 128;
     let pod = std::env::var("HOSTNAME").unwrap_or_else(|_| "translator".to_owned());
-    let random = format!("{:016x}", fastrand::u64(..));
+    let suffix = format!("{:016x}", fastrand::u64(..));
     let pod: String = pod.chars().filter(char::is_ascii_graphic).take(LONGEST - 17).collect();
-    format!("{pod}-{random}")
+    format!("{pod}-{suffix}")
 }
 
 fn lease_duration(text: &str) -> Result<Duration, String> {
@@ -393,15 +393,15 @@ mod tests {
     #[test]
     fn one_call_that_fails_within_a_term_is_not_told() {
         let failed = || Some("no answer".to_owned());
-        let mut trouble = Trouble::default();
-        trouble.note("a/b", true, failed());
-        assert!(!trouble.told);
-        trouble.note("a/b", true, failed());
-        assert!(trouble.told);
-        trouble.note("a/b", true, None);
-        assert!(!trouble.told && trouble.failures == 0);
-        trouble.note("a/b", false, failed());
-        assert!(trouble.told, "who does not lead has nothing to outlast it");
+        let mut failure_log = FailureLog::default();
+        failure_log.record("a/b", true, failed());
+        assert!(!failure_log.logged);
+        failure_log.record("a/b", true, failed());
+        assert!(failure_log.logged);
+        failure_log.record("a/b", true, None);
+        assert!(!failure_log.logged && failure.failures == 0);
+        failure_log.record("a/b", false, failed());
+        assert!(failure_log.logged, "who does not lead has nothing to outlast it");
     }
 
     fn lead(fence: u128) -> Lead {

@@ -8,5 +8,5 @@ mod status;
 pub use deployed::Deployed;
 pub(crate) use deployed::DeployedPart;
 pub use infra::{Infra, InfraMetrics, ProxyArgs};
-pub use observed::{Observed, Seen};
+pub use observed::{Observed, ObservedObject};
 pub use status::{StatusMetrics, StatusWriter};

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// What the API server last said of the objects that have a status: that which the world forgets on purpose, because
-/// nothing follows from it. The provider notes it, and who writes statuses compares with it. A copy costs a pointer.
+/// nothing follows from it. The provider records it, and the writer of statuses compares with it. A copy costs a pointer.
 #[derive(Clone, Debug, Default)]
 pub struct Observed(Arc<Shared>);
 
 /// One object as it was last seen.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct ObservedObject {
     pub generation: i64,
     pub resource_version: String,
     pub uid: String,
@@ -24,28 +24,28 @@ pub struct Seen {
 #[derive(Debug, Default)]
 struct Shared {
     objects: Mutex<Objects>,
-    news: Notify,
+    changed_notify: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Objects {
-    seen: BTreeMap<ObjectKey, Seen>,
-    /// Which of them were noted since someone last asked.
+    seen: BTreeMap<ObjectKey, ObservedObject>,
+    /// Which of them changed since someone last asked.
     changed: BTreeSet<ObjectKey>,
 }
 
 impl Observed {
-    /// Notes an object as a watch shows it.
-    pub fn note(&self, key: &ObjectKey, seen: Seen) {
-        let news = self.objects().note(key, seen);
-        if news {
-            self.0.news.notify_one();
+    /// Records an object as a watch shows it.
+    pub fn record(&self, key: &ObjectKey, seen: ObservedObject) {
+        let is_first = self.objects().record(key, seen);
+        if is_first {
+            self.0.changed_notify.notify_one();
         }
     }
 
-    /// Notes an object as the answer to a write shows it, unless a watch has shown a newer version meanwhile: nothing else would
+    /// Records an object as the answer to a write shows it, unless a watch has shown a newer version meanwhile: nothing else would
     /// come to put that right. Whether it can be read depends on its generation, and was found out by who watches.
-    pub(crate) fn note_answer(&self, key: &ObjectKey, mut seen: Seen) {
+    pub(crate) fn record_write(&self, key: &ObjectKey, mut seen: ObservedObject) {
         let mut objects = self.objects();
         if let Some(before) = objects.seen.get(key) {
             if before.is_newer_than(&seen) {
@@ -55,21 +55,21 @@ impl Observed {
                 seen.unreadable = before.unreadable.clone();
             }
         }
-        let news = objects.note(key, seen);
+        let is_first = objects.record(key, seen);
         drop(objects);
-        if news {
-            self.0.news.notify_one();
+        if is_first {
+            self.0.changed_notify.notify_one();
         }
     }
 
-    /// Notes that an object is gone.
+    /// Records that an object is gone.
     pub fn forget(&self, key: &ObjectKey) {
         let mut objects = self.objects();
         objects.seen.remove(key);
         objects.changed.remove(key);
     }
 
-    pub fn get(&self, key: &ObjectKey) -> Option<Seen> {
+    pub fn get(&self, key: &ObjectKey) -> Option<ObservedObject> {
         self.objects().seen.get(key).cloned()
     }
 
@@ -78,14 +78,14 @@ impl Observed {
         self.objects().seen.keys().cloned().collect()
     }
 
-    /// Waits until objects were noted, and says which, each once however often it was. There is one who asks.
+    /// Waits until objects have changed, and returns which, each once however often it was. There is one who asks.
     pub(crate) async fn changed(&self) -> BTreeSet<ObjectKey> {
         loop {
             let changed = std::mem::take(&mut self.objects().changed);
             if !changed.is_empty() {
                 return changed;
             }
-            self.0.news.notified().await;
+            self.0.changed_notify.notified().await;
         }
     }
 
@@ -96,7 +96,7 @@ impl Observed {
 
 impl Objects {
     /// Whether it is the first that has changed.
-    fn note(&mut self, key: &ObjectKey, seen: Seen) -> bool {
+    fn record(&mut self, key: &ObjectKey, seen: ObservedObject) -> bool {
         if self.seen.get(key) == Some(&seen) {
             return false;
         }
@@ -107,7 +107,7 @@ impl Objects {
     }
 }
 
-impl Seen {
+impl ObservedObject {
     /// Versions of an object are numbers that grow.
     fn is_newer_than(&self, other: &Self) -> bool {
         let number = |seen: &Self| seen.resource_version.parse::<u128>().ok();
@@ -126,9 +126,14 @@ mod tests {
         ObjectName::new("shop", name).of(Kind::HTTPRoute)
     }
 
-    fn seen(generation: i64) -> Seen {
+    fn seen(generation: i64) -> ObservedObject {
         let status = Arc::new(json!({"parents": []}));
-        Seen { generation, resource_version: "7".to_owned(), status, ..Seen::default() }
+        ObservedObject {
+            generation,
+            resource_version: "7".to_owned(),
+            status,
+            ..ObservedObject::default()
+        }
     }
 
     #[tokio::test]
@@ -136,7 +141,7 @@ mod tests {
         let observed = Observed::default();
         let provider = observed.clone();
         for (name, generation) in [("cart", 1), ("cart", 2), ("gone", 1), ("checkout", 1)] {
-            provider.note(&key(name), seen(generation));
+            provider.record(&key(name), seen(generation));
         }
         provider.forget(&key("gone"));
         assert_eq!(observed.changed().await, BTreeSet::from([key("cart"), key("checkout")]));
@@ -144,13 +149,13 @@ mod tests {
         assert_eq!(observed.get(&key("gone")), None);
         assert_eq!(observed.keys(), vec![key("cart"), key("checkout")]);
 
-        provider.note(&key("cart"), seen(2));
+        provider.record(&key("cart"), seen(2));
         assert_eq!(observed.changed().now_or_never(), None, "it says what is known");
         let waiting = tokio::spawn({
             let observed = observed.clone();
             async move { observed.changed().await }
         });
-        provider.note(&key("cart"), seen(3));
+        provider.record(&key("cart"), seen(3));
         assert_eq!(waiting.await.unwrap(), BTreeSet::from([key("cart")]));
     }
 
@@ -159,19 +164,19 @@ mod tests {
     fn an_answer_that_comes_late_is_not_taken_for_what_is_there() {
         let at = |generation, version: &str| {
             let resource_version = version.to_owned();
-            Seen { resource_version, uid: "one".to_owned(), ..seen(generation) }
+            ObservedObject { resource_version, uid: "one".to_owned(), ..seen(generation) }
         };
         let observed = Observed::default();
-        observed.note(&key("cart"), at(2, "10"));
-        observed.note_answer(&key("cart"), at(1, "9"));
+        observed.record(&key("cart"), at(2, "10"));
+        observed.record_write(&key("cart"), at(1, "9"));
         assert_eq!(observed.get(&key("cart")), Some(at(2, "10")));
-        observed.note_answer(&key("cart"), at(2, "11"));
+        observed.record_write(&key("cart"), at(2, "11"));
         assert_eq!(observed.get(&key("cart")), Some(at(2, "11")));
         // A watch is right also after a store was restored.
-        observed.note(&key("cart"), at(2, "8"));
+        observed.record(&key("cart"), at(2, "8"));
         assert_eq!(observed.get(&key("cart")), Some(at(2, "8")));
         // Another object with its name.
-        observed.note_answer(&key("cart"), Seen { uid: "two".to_owned(), ..at(1, "7") });
+        observed.record_write(&key("cart"), ObservedObject { uid: "two".to_owned(), ..at(1, "7") });
         assert_eq!(observed.get(&key("cart")).unwrap().uid, "two");
     }
 }

@@ -12,7 +12,7 @@ use heliograph_store::{
     AckReport, Dispute, Embedded, FeedbackSender, FleetReport, RejectionReport, TranslatorStore,
 };
 use heliograph_testing::Stopwatch;
-use heliograph_translator::kubernetes::{Observed, Seen, StatusMetrics, StatusWriter};
+use heliograph_translator::kubernetes::{Observed, ObservedObject, StatusMetrics, StatusWriter};
 use heliograph_translator::provider::Input;
 use heliograph_translator::{AckReader, Report, Translator, TranslatorMetrics};
 use kube::Client;
@@ -133,14 +133,14 @@ impl Stage {
     fn noted(&self, kind: Kind, value: Value) -> Event {
         let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
         let key = ObjectName::new(&text("namespace"), &text("name")).of(kind);
-        let seen = Seen {
+        let seen = ObservedObject {
             generation: value["metadata"]["generation"].as_i64().unwrap(),
             resource_version: text("resourceVersion"),
             uid: text("uid"),
             unreadable: None,
             status: Arc::new(value["status"].clone()),
         };
-        self.observed.note(&key, seen);
+        self.observed.record(&key, seen);
         Event::Applied(translatable(kind, value))
     }
 

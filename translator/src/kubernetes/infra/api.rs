@@ -1,4 +1,4 @@
-use super::PATIENCE;
+use super::REQUEST_TIMEOUT;
 use heliograph_gateway::infra::{Part, Rendered, Step, names, obstacle};
 use heliograph_gateway::objects::ObjectName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -47,8 +47,8 @@ pub(super) async fn read(
     bounded(api.get_opt(&name.name)).await
 }
 
-/// Takes the steps, one after the other, until one fails. Returns how many they were.
-pub(super) async fn take(client: &Client, steps: Vec<Step>) -> Result<usize, String> {
+/// Executes the steps, one after the other, until one fails. Returns how many they were.
+pub(super) async fn execute(client: &Client, steps: Vec<Step>) -> Result<usize, String> {
     let count = steps.len();
     for step in steps {
         match step {
@@ -131,10 +131,10 @@ fn resource(part: Part) -> ApiResource {
 
 /// In one line.
 async fn bounded<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match timeout(PATIENCE, answer).await {
+    match timeout(REQUEST_TIMEOUT, answer).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) => Err(format!("{} ({})", status.message, status.reason)),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("the API server does not answer within {PATIENCE:?}")),
+        Err(_) => Err(format!("the API server does not answer within {REQUEST_TIMEOUT:?}")),
     }
 }

@@ -1,14 +1,15 @@
 //! Has run on the API server what the core says is to run for each Gateway, for as long as this translator leads.
 //!
-//! [`Desk`](desk::Desk) holds what is wanted and what there is, and decides what is next; the rest asks and waits.
+//! [`ReconcileState`](reconcile_state::ReconcileState) holds what is wanted and what there is, and decides what is next;
+//! the rest does IO.
 
 mod api;
 mod args;
 mod ca;
-mod desk;
+mod event_recorder;
 mod metrics;
-mod notice;
 mod parts;
+mod reconcile_state;
 
 pub use args::ProxyArgs;
 pub use metrics::InfraMetrics;
@@ -16,7 +17,7 @@ pub use metrics::InfraMetrics;
 use crate::kubernetes::Deployed;
 use crate::report::Report;
 use ca::CaFile;
-use desk::Desk;
+use event_recorder::GatewayEvents;
 use futures::FutureExt;
 use futures::stream::StreamExt;
 use heliograph_gateway::infra::{Part, ProxySettings, Step};
@@ -24,7 +25,7 @@ use heliograph_snapshot::FleetName;
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
-use notice::Notices;
+use reconcile_state::ReconcileState;
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -39,22 +40,22 @@ pub struct Infra {
     client: Client,
     report: watch::Receiver<Report>,
     deployed: Deployed,
-    desk: Desk,
+    state: ReconcileState,
     metrics: InfraMetrics,
-    notices: Notices,
+    event_recorder: GatewayEvents,
     /// The file of the CA bundle of the distributors, if there is one.
     ca_file: Option<CaFile>,
-    /// The parts whose watch fails, so that it is told once.
+    /// The parts whose watch fails, so that each is logged once.
     unwatched: BTreeSet<Part>,
 }
 
 /// How many Gateways are worked on at once.
 const AT_ONCE: usize = 8;
 
-/// How often files are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often files are read again.
+const FILE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-type Outcome = (FleetName, Result<usize, String>);
+type StepsOutcome = (FleetName, Result<usize, String>);
 
 impl Infra {
     /// `deployed` says what the provider's watches find; what they do not watch is watched here.
@@ -66,12 +67,12 @@ impl Infra {
         metrics: InfraMetrics,
     ) -> Self {
         Self {
-            notices: Notices::new(client.clone()),
+            event_recorder: GatewayEvents::new(client.clone()),
             client,
             report,
             deployed,
             ca_file: settings.ca_file.clone().map(CaFile::new),
-            desk: Desk::new(settings),
+            state: ReconcileState::new(settings),
             metrics,
             unwatched: BTreeSet::new(),
         }
@@ -80,27 +81,27 @@ impl Infra {
     /// Keeps what there is as it should be, until it is stopped.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), JoinError> {
         let mut events = parts::events(&self.client, &self.deployed);
-        let mut work: JoinSet<Outcome> = JoinSet::new();
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut work: JoinSet<StepsOutcome> = JoinSet::new();
+        let mut file_polls = interval(FILE_POLL_INTERVAL);
+        file_polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // What was read when the program started may be of an earlier term.
-        self.follow();
-        self.desk.hear(&self.report.borrow_and_update());
+        self.follow_ca_file();
+        self.state.update_wanted(&self.report.borrow_and_update());
         loop {
             while work.len() < AT_ONCE
-                && let Some((fleet, steps)) = self.desk.next(Instant::now())
+                && let Some((fleet, steps)) = self.state.next(Instant::now())
             {
                 work.spawn(self.attempt(fleet, steps));
             }
-            let retry = self.desk.next_retry();
+            let retry = self.state.next_retry();
             tokio::select! {
                 () = stop.cancelled() => break,
                 Ok(()) = self.report.changed() => {
-                    self.desk.hear(&self.report.borrow_and_update());
+                    self.state.update_wanted(&self.report.borrow_and_update());
                 }
                 Some((part, event)) = events.next() => self.update(part, event),
                 Some(done) = work.join_next() => self.finish(done?),
-                _ = looks.tick() => self.follow(),
+                _ = file_polls.tick() => self.follow_ca_file(),
                 () = at(retry) => {}
             }
         }
@@ -109,39 +110,40 @@ impl Infra {
         Ok(())
     }
 
-    /// Takes the steps for a Gateway. A failure that is not that of the last attempt is told on the Gateway too.
+    /// Executes the steps for a Gateway. A failure that differs from that of the last attempt also becomes an event of the Gateway.
     fn attempt(
         &self,
         fleet: FleetName,
         steps: Vec<Step>,
-    ) -> impl Future<Output = Outcome> + Send + use<> {
-        let (client, notices) = (self.client.clone(), self.notices.clone());
-        let told = self.desk.failure(&fleet).map(str::to_owned);
-        let about = self.desk.proxies(&fleet).map(notice::about);
-        let obstacle = self.desk.obstacle(&fleet, &steps);
+    ) -> impl Future<Output = StepsOutcome> + Send + use<> {
+        let (client, recorder) = (self.client.clone(), self.event_recorder.clone());
+        let reported = self.state.failure(&fleet).map(str::to_owned);
+        let about = self.state.proxies(&fleet).map(event_recorder::about);
+        let obstacle = self.state.obstacle(&fleet, &steps);
         async move {
             let outcome = match obstacle {
                 Some(why) => Err(why),
                 None => {
                     // A fault of ours with one Gateway is not to end the work for all.
-                    let taken = AssertUnwindSafe(api::take(&client, steps)).catch_unwind().await;
-                    taken.unwrap_or_else(|_| Err("a fault of the translator".to_owned()))
+                    let executed =
+                        AssertUnwindSafe(api::execute(&client, steps)).catch_unwind().await;
+                    executed.unwrap_or_else(|_| Err("a fault of the translator".to_owned()))
                 }
             };
             if let (Err(why), Some(about)) = (&outcome, about)
-                && told.as_ref() != Some(why)
+                && reported.as_ref() != Some(why)
             {
-                notices.tell(&about, why).await;
+                recorder.send(&about, why).await;
             }
             (fleet, outcome)
         }
     }
 
-    fn follow(&mut self) {
+    fn follow_ca_file(&mut self) {
         let Some(ca_file) = &mut self.ca_file else { return };
-        if let Some(found) = ca_file.read_if_changed(self.desk.ca_bundle()) {
+        if let Some(found) = ca_file.read_if_changed(self.state.ca_bundle()) {
             tracing::info!("the authorities of the distributors changed: Envoys are given them");
-            self.desk.set_ca_bundle(found);
+            self.state.set_ca_bundle(found);
         }
     }
 
@@ -152,7 +154,7 @@ impl Infra {
                 if !matches!(event, Event::Init) && self.unwatched.remove(&part) {
                     tracing::info!("{}s are watched again", part.kind());
                 }
-                self.desk.note(part, event);
+                self.state.apply_event(part, event);
             }
             // Logged once: it is tried again and again.
             Err(error) => {
@@ -166,7 +168,7 @@ impl Infra {
         }
     }
 
-    fn finish(&mut self, (fleet, outcome): Outcome) {
+    fn finish(&mut self, (fleet, outcome): StepsOutcome) {
         match &outcome {
             Ok(steps) => {
                 self.metrics.calls.inc_by(*steps as u64);
@@ -177,8 +179,8 @@ impl Infra {
                 tracing::warn!("what runs for {fleet}: {why}; trying again");
             }
         }
-        self.desk.done(&fleet, outcome.map(|_| ()), Instant::now());
-        self.metrics.failing.set(self.desk.failing());
+        self.state.done(&fleet, outcome.map(|_| ()), Instant::now());
+        self.metrics.failing.set(self.state.failing());
     }
 }
 
@@ -189,5 +191,5 @@ async fn at(moment: Option<Instant>) {
     }
 }
 
-/// The longest that one call may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit of one call.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,20 +1,20 @@
-use super::write::Outcome;
+use super::write::WriteOutcome;
 use heliograph_gateway::objects::Kind;
 use heliograph_shared::telemetry::from_zero;
 use prometheus::{IntCounterVec, IntGauge, Opts, Registry};
 
 /// How a write ends, as a label.
-const WRITES: [&str; 4] = ["written", "conflict", "gone", "failed"];
+const WRITE_OUTCOMES: [&str; 4] = ["written", "conflict", "gone", "failed"];
 
 /// What becomes of a Kubernetes event, as a label.
-const NOTICES: [&str; 3] = ["told", "failed", "dropped"];
+const EVENT_OUTCOMES: [&str; 3] = ["told", "failed", "dropped"];
 
 /// What the writer of statuses counts.
 #[derive(Clone, Debug)]
 pub struct StatusMetrics {
     writes: IntCounterVec,
     waiting: IntGauge,
-    notices: IntCounterVec,
+    events: IntCounterVec,
 }
 
 impl StatusMetrics {
@@ -30,7 +30,7 @@ impl StatusMetrics {
             "heliograph_translator_status_waiting",
             "Objects whose status is to be looked at or written.",
         )?;
-        let notices = IntCounterVec::new(
+        let events = IntCounterVec::new(
             Opts::new(
                 "heliograph_translator_notices_total",
                 "Kubernetes events for what is wrong with objects, by outcome: told, failed, dropped because there were too many.",
@@ -39,22 +39,22 @@ impl StatusMetrics {
         )?;
         registry.register(Box::new(writes.clone()))?;
         registry.register(Box::new(waiting.clone()))?;
-        registry.register(Box::new(notices.clone()))?;
+        registry.register(Box::new(events.clone()))?;
         // Kubernetes' own kinds have statuses of others.
         for kind in Kind::ALL.iter().filter(|kind| kind.has_status() && !kind.group().is_empty()) {
-            from_zero(&writes, WRITES.map(|outcome| [kind.as_str(), outcome]));
+            from_zero(&writes, WRITE_OUTCOMES.map(|outcome| [kind.as_str(), outcome]));
         }
-        from_zero(&notices, NOTICES.map(|outcome| [outcome]));
-        Ok(Self { writes, waiting, notices })
+        from_zero(&events, EVENT_OUTCOMES.map(|outcome| [outcome]));
+        Ok(Self { writes, waiting, events })
     }
 
-    pub(super) fn wrote(&self, kind: Kind, outcome: &Outcome) {
-        let [written, conflict, gone, failed] = WRITES;
+    pub(super) fn wrote(&self, kind: Kind, outcome: &WriteOutcome) {
+        let [written, conflict, gone, failed] = WRITE_OUTCOMES;
         let outcome = match outcome {
-            Outcome::Written(_) => written,
-            Outcome::Conflict(_) => conflict,
-            Outcome::Gone => gone,
-            Outcome::Forbidden(_) | Outcome::Failed(_) => failed,
+            WriteOutcome::Written(_) => written,
+            WriteOutcome::Conflict(_) => conflict,
+            WriteOutcome::Gone => gone,
+            WriteOutcome::Forbidden(_) | WriteOutcome::Failed(_) => failed,
         };
         self.writes.with_label_values(&[kind.as_str(), outcome]).inc();
     }
@@ -63,13 +63,13 @@ impl StatusMetrics {
         self.waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    pub(super) fn told_notice(&self, is_told: bool) {
-        let [told, failed, _] = NOTICES;
-        self.notices.with_label_values(&[if is_told { told } else { failed }]).inc();
+    pub(super) fn event_sent(&self, is_sent: bool) {
+        let [told, failed, _] = EVENT_OUTCOMES;
+        self.events.with_label_values(&[if is_sent { told } else { failed }]).inc();
     }
 
-    pub(super) fn dropped_notice(&self) {
-        let [.., dropped] = NOTICES;
-        self.notices.with_label_values(&[dropped]).inc();
+    pub(super) fn event_dropped(&self) {
+        let [.., dropped] = EVENT_OUTCOMES;
+        self.events.with_label_values(&[dropped]).inc();
     }
 }

@@ -1,14 +1,14 @@
 //! Writes what there is to say of objects into their `status`: only what differs, only of the generation that it was found
 //! from, and nothing that is others'.
 //!
-//! [`verdict`] says what an object is to have, [`plan`] what to write for that, [`queue`] whose turn it is; all three
+//! [`desired_status`] decides what an object is to have, [`plan`] what to write for that, [`queue`] whose turn it is; all three
 //! are pure. [`write`] asks the API server.
 
+mod desired_status;
+mod event_recorder;
 mod metrics;
-mod notices;
 mod plan;
 mod queue;
-mod verdict;
 mod write;
 
 pub use metrics::StatusMetrics;
@@ -16,19 +16,19 @@ pub use metrics::StatusMetrics;
 use super::Observed;
 use crate::backoff;
 use crate::report::Report;
+use event_recorder::StatusEvents;
 use heliograph_gateway::objects::{Kind, ObjectKey};
 use jiff::Timestamp;
 use kube::Client;
-use notices::Notices;
 use plan::Write;
-use queue::{Pace, Queue};
+use queue::{Queue, WriteRateLimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use write::{Answer, Outcome};
+use write::{WriteOutcome, WriteResult};
 
 /// How many writes are under way at a time.
 const AT_ONCE: usize = 16;
@@ -36,8 +36,8 @@ const AT_ONCE: usize = 16;
 /// How long the status of an object is left alone if only the number of its proxies is another: they come and go.
 const COUNTS_EVERY: Duration = Duration::from_secs(30);
 
-/// How long whoever begins waits for what proxies say, lest something is taken back that they will say again.
-const HEARING: Duration = Duration::from_secs(5);
+/// How long a new term waits for what proxies answered, so that it takes nothing back that they will answer again.
+const FEEDBACK_WAIT: Duration = Duration::from_secs(5);
 
 /// The longest time between two tries of what fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -51,11 +51,11 @@ pub struct StatusWriter {
     report: watch::Receiver<Report>,
     observed: Observed,
     metrics: StatusMetrics,
-    notices: Notices,
+    event_recorder: StatusEvents,
     queue: Queue,
-    pace: Pace,
-    jobs: JoinSet<Answer>,
-    hearing_until: Instant,
+    rate_limit: WriteRateLimit,
+    jobs: JoinSet<WriteResult>,
+    wait_for_feedback_until: Instant,
     /// How many changes of the report are known; `None` before the first look.
     read: Option<u64>,
     /// The Gateways, classes and policies that have something of ours, as far as this term knows.
@@ -77,15 +77,15 @@ impl StatusWriter {
         metrics: StatusMetrics,
     ) -> Self {
         Self {
-            notices: Notices::new(client.clone(), metrics.clone()),
+            event_recorder: StatusEvents::new(client.clone(), metrics.clone()),
             client,
             report,
             observed,
             metrics,
             queue: Queue::default(),
-            pace: Pace::new(Instant::now()),
+            rate_limit: WriteRateLimit::new(Instant::now()),
             jobs: JoinSet::new(),
-            hearing_until: Instant::now() + HEARING,
+            wait_for_feedback_until: Instant::now() + FEEDBACK_WAIT,
             read: None,
             known: BTreeSet::new(),
             written: BTreeMap::new(),
@@ -104,14 +104,14 @@ impl StatusWriter {
             tokio::select! {
                 () = stop.cancelled() => return,
                 changed = self.report.changed() => match changed {
-                    Ok(()) => self.note_report(),
+                    Ok(()) => self.mark_changed_objects(),
                     // Nobody translates any more: the term is about to end.
                     Err(_) => return stop.cancelled().await,
                 },
                 changed = observed.changed() => self.mark(changed),
                 Some(done) = self.jobs.join_next() => {
                     if let Ok(answer) = done {
-                        self.take(answer, Instant::now());
+                        self.receive(answer, Instant::now());
                     }
                 }
                 () = sleep_until(wake) => {}
@@ -119,8 +119,8 @@ impl StatusWriter {
         }
     }
 
-    /// What is to be looked at because of what was translated, published or answered.
-    fn note_report(&mut self) {
+    /// Marks the objects whose status may differ after a translation, a publication or an answer.
+    fn mark_changed_objects(&mut self) {
         let report = self.report.borrow_and_update();
         if !report.complete {
             // What comes next is counted anew.
@@ -153,8 +153,8 @@ impl StatusWriter {
         if self.read.is_none() {
             return now + IDLE;
         }
-        if now < self.hearing_until && self.report.borrow().feedback.is_none() {
-            return self.hearing_until;
+        if now < self.wait_for_feedback_until && self.report.borrow().feedback.is_none() {
+            return self.wait_for_feedback_until;
         }
         while self.jobs.len() < AT_ONCE {
             let Some(key) = self.queue.next(now) else { break };
@@ -164,15 +164,15 @@ impl StatusWriter {
             };
             let last = self.written.get(&key).filter(|_| write.is_minor);
             if let Some(due) = last.map(|at| *at + COUNTS_EVERY).filter(|due| *due > now) {
-                self.queue.again_at(key, due);
+                self.queue.retry_at(key, due);
                 continue;
             }
             if let Some(due) = self.forbidden.get(&key.kind).filter(|due| **due > now) {
-                self.queue.again_at(key, *due);
+                self.queue.retry_at(key, *due);
                 continue;
             }
-            if let Err(due) = self.pace.take(now) {
-                self.queue.again_at(key, now);
+            if let Err(due) = self.rate_limit.acquire(now) {
+                self.queue.retry_at(key, now);
                 return due;
             }
             // One object tells whether the others may be written.
@@ -202,7 +202,7 @@ impl StatusWriter {
         }
         if let Some(reason) = &seen.unreadable {
             let (generation, written) = (seen.generation, &seen.status);
-            let desired = verdict::of_unreadable(key, reason, generation, &report, written)?;
+            let desired = desired_status::of_unreadable(key, reason, generation, &report, written)?;
             let write = plan::plan(key, Some(desired), &seen, true, Timestamp::now())?;
             return Some((write, seen.uid));
         }
@@ -211,7 +211,7 @@ impl StatusWriter {
         if !plan::is_current(generation, &seen) {
             return None;
         }
-        let desired = verdict::of(key, &report, &seen.status);
+        let desired = desired_status::of(key, &report, &seen.status);
         drop(report);
         let is_known = self.known.contains(key);
         // It is known until what was ours has been taken back.
@@ -222,50 +222,50 @@ impl StatusWriter {
         Some((write, seen.uid))
     }
 
-    fn take(&mut self, answer: Answer, now: Instant) {
-        let Answer { key, uid, notices, takes_back, outcome } = answer;
+    fn receive(&mut self, answer: WriteResult, now: Instant) {
+        let WriteResult { key, uid, events, removes_all, outcome } = answer;
         self.metrics.wrote(key.kind, &outcome);
         match outcome {
-            Outcome::Written(seen) => {
-                self.observed.note_answer(&key, seen);
+            WriteOutcome::Written(seen) => {
+                self.observed.record_write(&key, seen);
                 self.written.insert(key.clone(), now);
-                if takes_back {
+                if removes_all {
                     self.known.remove(&key);
                 }
                 self.forbidden.remove(&key.kind);
                 if self.failing.remove(&key.kind) {
                     tracing::info!("statuses of {} are written again", key.kind.as_str());
                 }
-                self.notices.tell(&key, &uid, notices, now);
+                self.event_recorder.send(&key, &uid, events, now);
                 self.queue.done(key, now);
             }
-            Outcome::Gone => self.queue.done(key, now),
-            Outcome::Conflict(seen) => {
+            WriteOutcome::Gone => self.queue.done(key, now),
+            WriteOutcome::Conflict(seen) => {
                 if let Some(seen) = seen {
-                    self.observed.note_answer(&key, seen);
+                    self.observed.record_write(&key, seen);
                 }
-                self.again(key, now);
+                self.retry(key, now);
             }
-            Outcome::Forbidden(why) => {
+            WriteOutcome::Forbidden(why) => {
                 if self.failing.insert(key.kind) {
                     let kind = key.kind.as_str();
                     tracing::warn!("no status of a {kind} may be written, trying again: {why}");
                 }
                 let due = now + LONGEST_PAUSE;
                 self.forbidden.insert(key.kind, due);
-                self.queue.again_at(key, due);
+                self.queue.retry_at(key, due);
             }
-            Outcome::Failed(why) => {
+            WriteOutcome::Failed(why) => {
                 if self.failing.insert(key.kind) {
                     tracing::warn!("the status of {key} cannot be written, trying again: {why}");
                 }
-                self.again(key, now);
+                self.retry(key, now);
             }
         }
     }
 
-    fn again(&mut self, key: ObjectKey, now: Instant) {
+    fn retry(&mut self, key: ObjectKey, now: Instant) {
         let attempts = self.queue.failed(&key);
-        self.queue.again_at(key, now + backoff::after(attempts, LONGEST_PAUSE, fastrand::f64()));
+        self.queue.retry_at(key, now + backoff::after(attempts, LONGEST_PAUSE, fastrand::f64()));
     }
 }

@@ -1,7 +1,7 @@
 //! What to write, if anything: from the status that an object has and the one that it is to have.
 
-use super::verdict::{PROGRAMMED, entry};
-use crate::kubernetes::Seen;
+use super::desired_status::{PROGRAMMED, entry};
+use crate::kubernetes::ObservedObject;
 use heliograph_gateway::CONTROLLER_NAME;
 use heliograph_gateway::objects::{Kind, ObjectKey};
 use heliograph_gateway::status::reasons::{self, EventReason, Type};
@@ -17,9 +17,9 @@ pub(super) struct Write {
     /// Nothing differs but how many proxies have it: that can wait.
     pub(super) is_minor: bool,
     /// Nothing of ours is to be left.
-    pub(super) takes_back: bool,
+    pub(super) removes_all: bool,
     /// What is wrong now and was not before.
-    pub(super) notices: Vec<Notice>,
+    pub(super) events: Vec<ObjectEvent>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) enum Method {
 
 /// Something that a user must see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Notice {
+pub(super) struct ObjectEvent {
     pub(super) reason: EventReason,
     pub(super) note: String,
 }
@@ -55,7 +55,7 @@ const MESSAGE: usize = 32_768;
 pub(super) fn plan(
     key: &ObjectKey,
     desired: Option<Value>,
-    seen: &Seen,
+    seen: &ObservedObject,
     is_known: bool,
     now: Timestamp,
 ) -> Option<Write> {
@@ -63,9 +63,9 @@ pub(super) fn plan(
         let entries = desired.map_or(Value::Null, |mut desired| desired[list.name].take());
         return of_list(list, &entries, seen, now);
     }
-    let takes_back = desired.is_none();
+    let removes_all = desired.is_none();
     let desired = desired.or_else(|| is_known.then(|| json!({})))?;
-    Some(Write { takes_back, ..of_object(key, desired, seen, now)? })
+    Some(Write { removes_all, ..of_object(key, desired, seen, now)? })
 }
 
 /// Whether what we say of this kind is in entries of a list, which name their controller.
@@ -84,11 +84,16 @@ pub(super) fn list_of(kind: Kind) -> Option<List> {
 }
 
 /// The generation that a status is about. Both sides must speak of the same: an older one never goes over a newer.
-pub(super) fn is_current(desired: Option<i64>, seen: &Seen) -> bool {
+pub(super) fn is_current(desired: Option<i64>, seen: &ObservedObject) -> bool {
     desired.is_none_or(|generation| generation == seen.generation)
 }
 
-fn of_object(key: &ObjectKey, desired: Value, seen: &Seen, now: Timestamp) -> Option<Write> {
+fn of_object(
+    key: &ObjectKey,
+    desired: Value,
+    seen: &ObservedObject,
+    now: Timestamp,
+) -> Option<Write> {
     let old = &*seen.status;
     let mut ours = desired;
     if let Some(conditions) = ours.get_mut("conditions") {
@@ -113,11 +118,11 @@ fn of_object(key: &ObjectKey, desired: Value, seen: &Seen, now: Timestamp) -> Op
     if new == *old && ours != json!({}) {
         return None;
     }
-    let notices = notices(None, &ours["conditions"], &old["conditions"])
+    let events = events(None, &ours["conditions"], &old["conditions"])
         .chain(ours["listeners"].as_array().into_iter().flatten().flat_map(|listener| {
             let before = named(&old["listeners"], &listener["name"]);
             let part = listener["name"].as_str().map(|name| format!("listener {name}"));
-            notices(part, &listener["conditions"], &before["conditions"])
+            events(part, &listener["conditions"], &before["conditions"])
         }))
         .collect();
     let mut metadata = json!({"name": key.name.name, "resourceVersion": seen.resource_version});
@@ -131,11 +136,11 @@ fn of_object(key: &ObjectKey, desired: Value, seen: &Seen, now: Timestamp) -> Op
         "status": ours,
     });
     let is_minor = is_minor(&new, old);
-    Some(Write { method: Method::Apply, body, is_minor, takes_back: false, notices })
+    Some(Write { method: Method::Apply, body, is_minor, removes_all: false, events })
 }
 
 /// In place of each entry of ours the new one, others' as they are, and what is new behind them, as far as there is room.
-fn of_list(list: List, desired: &Value, seen: &Seen, now: Timestamp) -> Option<Write> {
+fn of_list(list: List, desired: &Value, seen: &ObservedObject, now: Timestamp) -> Option<Write> {
     let List { name, reference, most } = list;
     let old: &[Value] = seen.status[name].as_array().map_or(&[], Vec::as_slice);
     let mut wanted: Vec<&Value> = desired.as_array().into_iter().flatten().collect();
@@ -152,14 +157,14 @@ fn of_list(list: List, desired: &Value, seen: &Seen, now: Timestamp) -> Option<W
         entry[reference] = before[reference].clone();
         date(&mut entry["conditions"], &before["conditions"], now);
         let part = part(&entry[reference]);
-        found.extend(notices(part, &entry["conditions"], &before["conditions"]));
+        found.extend(events(part, &entry["conditions"], &before["conditions"]));
         entry["conditions"] = merged(&before["conditions"], &entry["conditions"]);
         entries.push(entry);
     }
     for entry in wanted.into_iter().take(most.saturating_sub(entries.len())) {
         let mut entry = entry.clone();
         date(&mut entry["conditions"], &Value::Null, now);
-        found.extend(notices(part(&entry[reference]), &entry["conditions"], &Value::Null));
+        found.extend(events(part(&entry[reference]), &entry["conditions"], &Value::Null));
         entries.push(entry);
     }
     if entries == old {
@@ -169,7 +174,7 @@ fn of_list(list: List, desired: &Value, seen: &Seen, now: Timestamp) -> Option<W
     let is_minor = is_minor(&entries, &seen.status[name]);
     let metadata = json!({"resourceVersion": seen.resource_version});
     let body = json!({"metadata": metadata, "status": {name: entries}});
-    Some(Write { method: Method::Merge, body, is_minor, takes_back: false, notices: found })
+    Some(Write { method: Method::Merge, body, is_minor, removes_all: false, events: found })
 }
 
 /// `parent web` or `parent web/http`, as its author wrote it.
@@ -286,7 +291,7 @@ fn is_minor(new: &Value, old: &Value) -> bool {
 }
 
 /// What is wrong in one part of an object, and was not so before. What follows from another fault is told with it.
-fn notices(part: Option<String>, new: &Value, old: &Value) -> impl Iterator<Item = Notice> {
+fn events(part: Option<String>, new: &Value, old: &Value) -> impl Iterator<Item = ObjectEvent> {
     let event = |condition: &Value| {
         let (of, reason) = (condition["type"].as_str()?, condition["reason"].as_str()?);
         reasons::find(of, condition["status"] == "True", reason)?.event()
@@ -305,16 +310,17 @@ fn notices(part: Option<String>, new: &Value, old: &Value) -> impl Iterator<Item
             differs("status") || differs("reason") || (is_held(condition) && differs("message"))
         })
     };
-    let told = wrong.into_iter().filter(|(it, _)| is_only || it["type"] != PROGRAMMED);
-    let told = told.filter(|(condition, _)| is_news(condition)).map(|(condition, reason)| {
-        let words = condition["message"].as_str().unwrap_or_default();
-        let note = match &part {
-            Some(part) => format!("{part}: {words}"),
-            None => words.to_owned(),
-        };
-        Notice { reason, note }
-    });
-    told.collect::<Vec<_>>().into_iter()
+    let new_events = wrong.into_iter().filter(|(it, _)| is_only || it["type"] != PROGRAMMED);
+    let new_events =
+        new_events.filter(|(condition, _)| is_news(condition)).map(|(condition, reason)| {
+            let words = condition["message"].as_str().unwrap_or_default();
+            let note = match &part {
+                Some(part) => format!("{part}: {words}"),
+                None => words.to_owned(),
+            };
+            ObjectEvent { reason, note }
+        });
+    new_events.collect::<Vec<_>>().into_iter()
 }
 
 /// Kubernetes has times of conditions in seconds.

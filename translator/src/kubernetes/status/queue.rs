@@ -9,15 +9,15 @@ use tokio::time::Instant;
 pub(super) struct Queue {
     entries: BTreeMap<ObjectKey, Entry>,
     /// Who waits, by rank and then by the time from which it may be its turn.
-    waiting: [BTreeMap<Place, ObjectKey>; 2],
+    waiting: [BTreeMap<QueuePosition, ObjectKey>; 2],
     /// Tells apart what came at the same time.
     count: u64,
 }
 
-/// How many writes may be made: so many at once, and then so many a second.
+/// A token bucket for writes: so many at once, and then so many a second.
 #[derive(Debug)]
-pub(super) struct Pace {
-    left: f64,
+pub(super) struct WriteRateLimit {
+    tokens: f64,
     at: Instant,
 }
 
@@ -32,18 +32,18 @@ struct Entry {
 
 #[derive(Debug)]
 enum Turn {
-    Waiting(Place),
+    Waiting(QueuePosition),
     /// Whether it changed meanwhile.
     Working {
         changed: bool,
     },
 }
 
-type Place = (Instant, u64);
+type QueuePosition = (Instant, u64);
 
 /// Ten thousand routes take half a minute, and leave the API server to others: it is also asked for few at a time.
-const A_SECOND: f64 = 400.0;
-const AT_ONCE: f64 = 400.0;
+const WRITES_PER_SECOND: f64 = 400.0;
+const BURST: f64 = 400.0;
 
 impl Queue {
     /// There may be something to write. One that has failed keeps its pause. What is urgent goes before what is not.
@@ -55,13 +55,13 @@ impl Queue {
                 if *before <= rank && (*at <= now || *attempts > 0) => {}
             Some(Entry { turn: Turn::Waiting((at, _)), attempts, .. }) => {
                 let at = if *attempts > 0 { *at } else { now };
-                self.wait(key, rank, at);
+                self.enqueue(key, rank, at);
             }
-            None => self.wait(key, rank, now),
+            None => self.enqueue(key, rank, now),
         }
     }
 
-    /// Who has its turn now. It is worked on until [`Queue::done`] or [`Queue::again_at`] is called with it.
+    /// Who has its turn now. It is worked on until [`Queue::done`] or [`Queue::retry_at`] is called with it.
     pub(super) fn next(&mut self, now: Instant) -> Option<ObjectKey> {
         let mut ranks = self.waiting.iter_mut().filter_map(BTreeMap::first_entry);
         let key = ranks.find(|first| first.key().0 <= now)?.remove();
@@ -75,26 +75,26 @@ impl Queue {
     pub(super) fn done(&mut self, key: ObjectKey, now: Instant) {
         let entry = self.entries.remove(&key);
         if let Some(Entry { turn: Turn::Working { changed: true }, .. }) = entry {
-            self.again_at(key, now);
+            self.retry_at(key, now);
         }
     }
 
-    /// It has another turn, from then on.
-    pub(super) fn again_at(&mut self, key: ObjectKey, at: Instant) {
+    /// It waits again, until then.
+    pub(super) fn retry_at(&mut self, key: ObjectKey, at: Instant) {
         let rank = self.entries.get(&key).map_or_else(|| rank(&key), |entry| entry.rank);
-        self.wait(key, rank, at);
+        self.enqueue(key, rank, at);
     }
 
-    fn wait(&mut self, key: ObjectKey, rank: usize, at: Instant) {
+    fn enqueue(&mut self, key: ObjectKey, rank: usize, at: Instant) {
         self.count += 1;
-        let place = (at, self.count);
+        let position = (at, self.count);
         let new = Entry { turn: Turn::Working { changed: false }, rank, attempts: 0 };
         let entry = self.entries.entry(key.clone()).or_insert(new);
         if let Turn::Waiting(before) = entry.turn {
             self.waiting[entry.rank].remove(&before);
         }
-        (entry.turn, entry.rank) = (Turn::Waiting(place), rank);
-        self.waiting[rank].insert(place, key);
+        (entry.turn, entry.rank) = (Turn::Waiting(position), rank);
+        self.waiting[rank].insert(position, key);
     }
 
     /// Counts that it failed. Returns how often it has.
@@ -117,21 +117,21 @@ impl Queue {
     }
 }
 
-impl Pace {
+impl WriteRateLimit {
     pub(super) fn new(now: Instant) -> Self {
-        Self { left: AT_ONCE, at: now }
+        Self { tokens: BURST, at: now }
     }
 
     /// Whether one more may be made. If not, from when on.
-    pub(super) fn take(&mut self, now: Instant) -> Result<(), Instant> {
-        let earned = now.saturating_duration_since(self.at).as_secs_f64() * A_SECOND;
-        self.left = (self.left + earned).min(AT_ONCE);
+    pub(super) fn acquire(&mut self, now: Instant) -> Result<(), Instant> {
+        let earned = now.saturating_duration_since(self.at).as_secs_f64() * WRITES_PER_SECOND;
+        self.tokens = (self.tokens + earned).min(BURST);
         self.at = now;
-        if self.left >= 1.0 {
-            self.left -= 1.0;
+        if self.tokens >= 1.0 {
+            self.tokens -= 1.0;
             return Ok(());
         }
-        Err(now + Duration::from_secs_f64((1.0 - self.left) / A_SECOND))
+        Err(now + Duration::from_secs_f64((1.0 - self.tokens) / WRITES_PER_SECOND))
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
             if fails {
                 assert_eq!(queue.failed(&key), 1);
             }
-            queue.again_at(key, later);
+            queue.retry_at(key, later);
         }
         assert_eq!(queue.next_at(), Some(later));
         queue.mark(route("bad"), false, now);
@@ -214,9 +214,9 @@ mod tests {
     #[test]
     fn a_storm_is_spread() {
         let start = Instant::now();
-        let (mut pace, mut now, mut made) = (Pace::new(start), start, 0);
+        let (mut rate_limit, mut now, mut made) = (WriteRateLimit::new(start), start, 0);
         while now < start + Duration::from_secs(10) {
-            match pace.take(now) {
+            match rate_limit.acquire(now) {
                 Ok(()) => made += 1,
                 Err(at) => now = at,
             }

@@ -1,7 +1,7 @@
 //! One write, and what the API server says to it.
 
-use super::plan::{self, Method, Notice, Write};
-use crate::kubernetes::Seen;
+use super::plan::{self, Method, ObjectEvent, Write};
+use crate::kubernetes::ObservedObject;
 use heliograph_gateway::objects::{Kind, ObjectKey, Scope};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Client, Error};
@@ -13,26 +13,26 @@ use tokio::time::timeout;
 /// As which writer the API server knows us. Every replica is the same one.
 const FIELD_MANAGER: &str = "heliograph-status";
 
-/// How long the API server may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit of one write.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct WriteResult {
     pub(super) key: ObjectKey,
     pub(super) uid: String,
-    pub(super) notices: Vec<Notice>,
+    pub(super) events: Vec<ObjectEvent>,
     /// Whether nothing of ours was to be left.
-    pub(super) takes_back: bool,
-    pub(super) outcome: Outcome,
+    pub(super) removes_all: bool,
+    pub(super) outcome: WriteOutcome,
 }
 
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum WriteOutcome {
     /// The object as it is now.
-    Written(Seen),
+    Written(ObservedObject),
     /// The object is another one than the write was made for; as it is now, if that could be read.
-    Conflict(Option<Seen>),
+    Conflict(Option<ObservedObject>),
     /// There is no such object any more.
     Gone,
     /// No object of the kind may be written.
@@ -48,16 +48,21 @@ pub(super) fn resource(kind: Kind) -> Option<ApiResource> {
     Some(ApiResource::from_gvk(&GroupVersionKind::gvk(kind.group(), version, kind.as_str())))
 }
 
-pub(super) async fn write(client: Client, key: ObjectKey, uid: String, write: Write) -> Answer {
-    let Write { method, body, is_minor: _, takes_back, notices } = write;
+pub(super) async fn write(
+    client: Client,
+    key: ObjectKey,
+    uid: String,
+    write: Write,
+) -> WriteResult {
+    let Write { method, body, is_minor: _, removes_all, events } = write;
     let outcome = match resource(key.kind) {
         Some(resource) => send(&api(client, &key, &resource), &key.name.name, method, body).await,
-        None => Outcome::Gone,
+        None => WriteOutcome::Gone,
     };
-    Answer { key, uid, notices, takes_back, outcome }
+    WriteResult { key, uid, events, removes_all, outcome }
 }
 
-async fn send(api: &Api<DynamicObject>, name: &str, method: Method, body: Value) -> Outcome {
+async fn send(api: &Api<DynamicObject>, name: &str, method: Method, body: Value) -> WriteOutcome {
     let (params, patch) = match method {
         // Nobody else answers for these conditions, whoever wrote them first.
         Method::Apply => (PatchParams::apply(FIELD_MANAGER).force(), Patch::Apply(body)),
@@ -66,27 +71,30 @@ async fn send(api: &Api<DynamicObject>, name: &str, method: Method, body: Value)
             (PatchParams { field_manager, ..PatchParams::default() }, Patch::Merge(body))
         }
     };
-    let Ok(answer) = timeout(PATIENCE, api.patch_status(name, &params, &patch)).await else {
-        return Outcome::Failed("the API server does not answer".to_owned());
+    let Ok(answer) = timeout(WRITE_TIMEOUT, api.patch_status(name, &params, &patch)).await else {
+        return WriteOutcome::Failed("the API server does not answer".to_owned());
     };
     match answer {
-        Ok(object) => Outcome::Written(seen(&object)),
-        Err(Error::Api(status)) if status.code == 404 => Outcome::Gone,
+        Ok(object) => WriteOutcome::Written(seen(&object)),
+        Err(Error::Api(status)) if status.code == 404 => WriteOutcome::Gone,
         Err(Error::Api(status)) if status.code == 409 => {
-            match timeout(PATIENCE, api.get(name)).await {
-                Ok(Ok(object)) => Outcome::Conflict(Some(seen(&object))),
-                Ok(Err(Error::Api(status))) if status.code == 404 => Outcome::Gone,
-                Ok(Err(_)) | Err(_) => Outcome::Conflict(None),
+            match timeout(WRITE_TIMEOUT, api.get(name)).await {
+                Ok(Ok(object)) => WriteOutcome::Conflict(Some(seen(&object))),
+                Ok(Err(Error::Api(status))) if status.code == 404 => WriteOutcome::Gone,
+                Ok(Err(_)) | Err(_) => WriteOutcome::Conflict(None),
             }
         }
         // A webhook that does not let one object through answers with 403, too.
         Err(Error::Api(status))
             if status.code == 403 && status.message.contains("cannot patch resource") =>
         {
-            Outcome::Forbidden(format!("{}; grant patch on the subresource status", status.message))
+            WriteOutcome::Forbidden(format!(
+                "{}; grant patch on the subresource status",
+                status.message
+            ))
         }
-        Err(Error::Api(status)) => Outcome::Failed(status.message.clone()),
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(Error::Api(status)) => WriteOutcome::Failed(status.message.clone()),
+        Err(error) => WriteOutcome::Failed(error.to_string()),
     }
 }
 
@@ -97,9 +105,9 @@ fn api(client: Client, key: &ObjectKey, resource: &ApiResource) -> Api<DynamicOb
     }
 }
 
-fn seen(object: &DynamicObject) -> Seen {
+fn seen(object: &DynamicObject) -> ObservedObject {
     let metadata = &object.metadata;
-    Seen {
+    ObservedObject {
         generation: metadata.generation.unwrap_or_default(),
         resource_version: metadata.resource_version.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),

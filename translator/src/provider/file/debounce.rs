@@ -24,7 +24,7 @@ const EMPTIED: Duration = Duration::from_secs(1);
 
 /// Decides which files are ready to be read. It does no IO, and time comes in as a value.
 #[derive(Debug, Default)]
-pub(super) struct Debounce {
+pub(super) struct FileDebounce {
     /// The files as they were when they were last read.
     accepted: BTreeMap<Arc<Path>, Fingerprint>,
     waiting: BTreeMap<Arc<Path>, Waiting>,
@@ -61,7 +61,7 @@ struct Waiting {
     writer: Option<WriterState>,
 }
 
-impl Debounce {
+impl FileDebounce {
     /// Records how a file was found, and what the system reported of its writer.
     pub(super) fn observe(
         &mut self,

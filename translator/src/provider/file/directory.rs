@@ -1,5 +1,5 @@
 use super::catalogue::{Catalogue, Contents, Difference};
-use super::debounce::Debounce;
+use super::debounce::FileDebounce;
 use super::links::Links;
 use super::notifications::{DirectoryWatcher, Notifications, Notified};
 use super::reading;
@@ -21,7 +21,7 @@ const READ_AGAIN: Duration = Duration::from_millis(20);
 pub(super) struct Directory {
     root: PathBuf,
     watcher: DirectoryWatcher,
-    debounce: Debounce,
+    debounce: FileDebounce,
     catalogue: Catalogue,
     /// Those that the last scan walked.
     directories: BTreeMap<Arc<Path>, Identity>,
@@ -57,7 +57,7 @@ impl Directory {
         let mut directory = Self {
             root: root.to_owned(),
             watcher,
-            debounce: Debounce::default(),
+            debounce: FileDebounce::default(),
             catalogue: Catalogue::default(),
             directories: BTreeMap::new(),
             links: Links::default(),

@@ -1,6 +1,6 @@
 //! Objects from a directory of manifests.
 //!
-//! [`Catalogue`] and `Debounce` decide: the first what the files contain, the second when a file is ready to be read.
+//! [`Catalogue`] and `FileDebounce` decide: the first what the files contain, the second when a file is ready to be read.
 //! `Directory` does the IO, and [`File`] decides when. A notification of the system costs as much as the files that it
 //! names. A scan of everything runs beside that from time to time, and finds what the system did not report.
 

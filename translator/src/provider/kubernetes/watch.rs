@@ -13,7 +13,7 @@ use super::protection::Message;
 use super::selection::Selection;
 use super::served::{Served, ServedMetadata};
 use super::trouble::Trouble;
-use crate::kubernetes::{Deployed, DeployedPart, Observed, Seen};
+use crate::kubernetes::{Deployed, DeployedPart, Observed, ObservedObject};
 use crate::provider::Input;
 use futures::Stream;
 use futures::stream::{BoxStream, StreamExt};
@@ -320,11 +320,11 @@ impl KindWatch {
             // They say that it runs for a Gateway, which is recorded.
             metadata.labels = None;
         }
-        let mut seen = Seen {
+        let mut seen = ObservedObject {
             generation: metadata.generation.unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
-            ..Seen::default()
+            ..ObservedObject::default()
         };
         let object = fields.map_err(Unreadable::new).and_then(|mut fields| {
             if !self.kind.has_status() {
@@ -336,7 +336,7 @@ impl KindWatch {
         if self.kind.has_status() {
             seen.status = Arc::new(status);
             seen.unreadable = object.as_ref().err().map(|reason| reason.to_string().into());
-            self.told.observed.note(&name.clone().of(self.kind), seen);
+            self.told.observed.record(&name.clone().of(self.kind), seen);
         }
         object
     }

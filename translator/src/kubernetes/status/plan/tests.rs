@@ -20,9 +20,15 @@ fn gateway() -> ObjectKey {
     ObjectName::new("shop", "web").of(Kind::Gateway)
 }
 
-fn seen(status: Value) -> Seen {
+fn seen(status: Value) -> ObservedObject {
     let (resource_version, uid) = ("7".to_owned(), "u".to_owned());
-    Seen { generation: 2, resource_version, uid, unreadable: None, status: Arc::new(status) }
+    ObservedObject {
+        generation: 2,
+        resource_version,
+        uid,
+        unreadable: None,
+        status: Arc::new(status),
+    }
 }
 
 /// A condition as it is to be: without a time.
@@ -240,42 +246,46 @@ fn only_how_many_proxies_there_are_can_wait() {
 
 #[test]
 fn users_are_told_once_of_what_is_wrong() {
-    let told = |conditions: Vec<Value>, old: &Value| {
+    let recorded = |conditions: Vec<Value>, old: &Value| {
         let desired = json!({"parents": [parent("web", conditions)]});
         let write = planned(&route(), Some(desired), old.clone());
-        let told = write.as_ref().map(|write| write.notices.clone()).unwrap_or_default();
+        let recorded = write.as_ref().map(|write| write.events.clone()).unwrap_or_default();
         let status = write.map_or(old.clone(), |write| written(&route(), old, &write));
         (
-            told.into_iter().map(|it| (it.reason.as_str().to_owned(), it.note)).collect::<Vec<_>>(),
+            recorded
+                .into_iter()
+                .map(|it| (it.reason.as_str().to_owned(), it.note))
+                .collect::<Vec<_>>(),
             status,
         )
     };
     let accepted = condition("Accepted", "True", "Accepted");
     let rejected = condition("Programmed", "False", "Invalid");
-    let (nothing, status) = told(vec![accepted.clone()], &Value::Null);
+    let (nothing, status) = recorded(vec![accepted.clone()], &Value::Null);
     assert_eq!(nothing, []);
-    let (first, status) = told(vec![accepted.clone(), rejected.clone()], &status);
+    let (first, status) = recorded(vec![accepted.clone(), rejected.clone()], &status);
     let note = "parent web: Programmed is False".to_owned();
     assert_eq!(first, [("RejectedByProxies".to_owned(), note)]);
     let mut again = rejected;
     again["message"] = json!("Programmed is False, for others too");
-    let (second, _) = told(vec![accepted, again.clone()], &status);
+    let (second, _) = recorded(vec![accepted, again.clone()], &status);
     assert_eq!(second, [], "it is known");
     let refused = condition("Accepted", "False", "UnsupportedValue");
-    let (third, _) = told(vec![refused, again], &Value::Null);
+    let (third, _) = recorded(vec![refused, again], &Value::Null);
     let note = "parent web: Accepted is False".to_owned();
     assert_eq!(third, [("UnsupportedValue".to_owned(), note)], "what follows from it is not told");
-    let (waiting, _) = told(vec![condition("Programmed", "False", "Pending")], &Value::Null);
+    let (waiting, _) = recorded(vec![condition("Programmed", "False", "Pending")], &Value::Null);
     assert_eq!(waiting, []);
 }
 
 #[test]
 fn users_are_told_of_each_rollback_and_of_what_proxies_reject_meanwhile() {
-    let told = |conditions: Vec<Value>, old: &Value| {
+    let recorded = |conditions: Vec<Value>, old: &Value| {
         let write = planned(&gateway(), Some(json!({"conditions": conditions})), old.clone());
         let write = write.unwrap();
-        let told = write.notices.iter().map(|it| (it.reason.as_str().to_owned(), it.note.clone()));
-        (told.collect::<Vec<_>>(), written(&gateway(), old, &write))
+        let recorded =
+            write.events.iter().map(|it| (it.reason.as_str().to_owned(), it.note.clone()));
+        (recorded.collect::<Vec<_>>(), written(&gateway(), old, &write))
     };
     let held = |message: &str| {
         let mut held = condition("heliograph.dev/Held", "True", "RolledBack");
@@ -285,12 +295,12 @@ fn users_are_told_of_each_rollback_and_of_what_proxies_reject_meanwhile() {
     let event = |reason: &str, note: &str| (reason.to_owned(), note.to_owned());
     let programmed = condition("Programmed", "True", "Programmed");
     let (first, status) =
-        told(vec![programmed.clone(), held("Held at 0.7.4 by ann")], &Value::Null);
+        recorded(vec![programmed.clone(), held("Held at 0.7.4 by ann")], &Value::Null);
     assert_eq!(first, [event("RolledBack", "Held at 0.7.4 by ann")]);
-    let (another, status) = told(vec![programmed, held("Held at 0.7.2 by bob")], &status);
+    let (another, status) = recorded(vec![programmed, held("Held at 0.7.2 by bob")], &status);
     assert_eq!(another, [event("RolledBack", "Held at 0.7.2 by bob")]);
     let rejected = condition("Programmed", "False", "Invalid");
-    let (rejected, _) = told(vec![rejected, held("Held at 0.7.2 by bob")], &status);
+    let (rejected, _) = recorded(vec![rejected, held("Held at 0.7.2 by bob")], &status);
     assert_eq!(rejected, [event("RejectedByProxies", "Programmed is False")]);
 }
 

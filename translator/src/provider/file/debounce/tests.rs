@@ -7,7 +7,7 @@ use std::fs;
 /// A directory, a clock that only the test moves, and what decides.
 struct Scene {
     root: tempfile::TempDir,
-    debounce: Debounce,
+    debounce: FileDebounce,
     now: Instant,
 }
 
@@ -15,7 +15,7 @@ impl Scene {
     /// The files are there and have been read.
     fn new(files: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
-        let mut scene = Self { root, debounce: Debounce::default(), now: Instant::now() };
+        let mut scene = Self { root, debounce: FileDebounce::default(), now: Instant::now() };
         for file in files {
             scene.write(file, "old");
         }

@@ -59,7 +59,7 @@ fn report(since: Option<u64>, proxies: Option<FleetFeedback>) -> Report {
     Report {
         statuses: statuses.collect(),
         published: BTreeMap::from([(fleet(), BTreeMap::from([(gateway_key(), published)]))]),
-        feedback: proxies.map(|said| Arc::new(Feedback::from([(fleet(), said)]))),
+        feedback: proxies.map(|feedback| Arc::new(Feedback::from([(fleet(), feedback)]))),
         ..Report::default()
     }
 }
@@ -91,10 +91,10 @@ fn a_gateway_is_programmed_once_a_proxy_has_its_generation() {
         (Some(5), Some(proxies(3, &[(4, 2), (5, 1)])), "True", "Accepted by 1 of 3 proxies"),
         (Some(5), Some(proxies(3, &[(5, 1), (8, 2)])), "True", "Accepted by 3 of 3 proxies"),
     ];
-    for (since, said, status, message) in cases {
+    for (since, feedback, status, message) in cases {
         let reason = if status == "True" { "Programmed" } else { "Pending" };
         let expected = (status.to_owned(), reason.to_owned(), message.to_owned());
-        assert_eq!(programmed(&report(since, said), &Value::Null), expected);
+        assert_eq!(programmed(&report(since, feedback), &Value::Null), expected);
     }
 }
 
@@ -142,8 +142,8 @@ fn what_was_programmed_stays_so_whoever_leads_and_whatever_becomes_of_the_proxie
         // The store was lost, and published again.
         (Some(9), Some(proxies(2, &[(5, 2)])), "Accepted by 0 of 2 proxies"),
     ];
-    for (since, said, message) in cases {
-        let (status, reason, words) = programmed(&report(since, said), &written);
+    for (since, feedback, message) in cases {
+        let (status, reason, words) = programmed(&report(since, feedback), &written);
         assert_eq!((&*status, &*reason, &*words), ("True", "Programmed", message));
     }
 
@@ -295,21 +295,21 @@ fn what_cannot_be_read_says_so_and_stays_what_it_was() {
     let condition = json!({"type": "Accepted", "status": "True", "observedGeneration": 1});
     let entry = |controller: &str| json!({"controllerName": controller, "conditions": [condition]});
     let written = json!({"parents": [entry("example.com/other"), entry(CONTROLLER_NAME)]});
-    let said = of_unreadable(&route_key(), reason, 2, &empty, &written).unwrap();
-    assert_eq!(said["parents"].as_array().unwrap().len(), 1);
-    assert_eq!(said["parents"][0]["conditions"][0]["status"], "False");
+    let status = of_unreadable(&route_key(), reason, 2, &empty, &written).unwrap();
+    assert_eq!(status["parents"].as_array().unwrap().len(), 1);
+    assert_eq!(status["parents"][0]["conditions"][0]["status"], "False");
 }
 
 /// Of its class's proxies, none may have it yet, whatever those said that it had alone.
 #[test]
 fn what_proxies_of_another_fleet_had_counts_no_more() {
     let before = of(&gateway_key(), &report(Some(4), Some(proxies(1, &[(4, 1)]))), &Value::Null);
-    let moved = |said| {
+    let moved = |feedback| {
         let mut report = report(Some(5), None);
         let published =
             report.published.get_mut(&fleet()).and_then(|all| all.get_mut(&gateway_key()));
         published.unwrap().is_moved = true;
-        report.receive(Arc::new(Feedback::from([(fleet(), said)])));
+        report.receive(Arc::new(Feedback::from([(fleet(), feedback)])));
         report
     };
     let before = before.unwrap();

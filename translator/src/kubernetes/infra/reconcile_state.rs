@@ -14,20 +14,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is wanted, what there is, and whose turn it is.
-pub(super) struct Desk {
+/// What is wanted for each fleet, what there is, and which fleet is next.
+pub(super) struct ReconcileState {
     settings: ProxySettings,
     wanted: BTreeMap<FleetName, Arc<Infra>>,
     live: BTreeMap<FleetName, Live>,
-    /// The fleets of both, by namespace and what each must have alone.
-    rivals: BTreeMap<(Arc<str>, String), BTreeSet<FleetName>>,
+    /// The fleets of both, by namespace and each identifier that only one of them may have.
+    fleets_by_identifier: BTreeMap<(Arc<str>, String), BTreeSet<FleetName>>,
     /// The Gateways that another controller has, or that share the proxies of their class: nothing of ours is to be left of
     /// what ran for them alone.
     elsewhere: BTreeSet<FleetName>,
     /// The classes that there are, and whether it is known how their Gateways' proxies are run.
     classes: BTreeMap<Arc<str>, bool>,
     /// The Gateways whose class is not there.
-    strays: BTreeSet<ObjectName>,
+    classless: BTreeSet<ObjectName>,
     /// How many changes of statuses were read.
     read: u64,
     /// Whether what is not wanted is known not to be.
@@ -50,16 +50,16 @@ struct Failure {
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-impl Desk {
+impl ReconcileState {
     pub(super) fn new(settings: ProxySettings) -> Self {
         Self {
             settings,
             wanted: BTreeMap::new(),
             live: BTreeMap::new(),
-            rivals: BTreeMap::new(),
+            fleets_by_identifier: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
             classes: BTreeMap::new(),
-            strays: BTreeSet::new(),
+            classless: BTreeSet::new(),
             read: 0,
             complete: false,
             listed: BTreeSet::new(),
@@ -70,8 +70,8 @@ impl Desk {
         }
     }
 
-    /// What is wanted now. Only the fleets that differ are looked at.
-    pub(super) fn hear(&mut self, report: &Report) {
+    /// Updates what is wanted. Only the fleets that differ are marked.
+    pub(super) fn update_wanted(&mut self, report: &Report) {
         if !report.complete {
             return;
         }
@@ -79,7 +79,7 @@ impl Desk {
         for (fleet, infra) in &report.infra {
             let before = self.wanted.get(fleet);
             if !before.is_some_and(|before| Arc::ptr_eq(before, infra)) {
-                self.enlist(fleet);
+                self.add_identifiers(fleet);
                 self.wanted.insert(fleet.clone(), infra.clone());
                 self.touch(fleet.clone());
             }
@@ -88,36 +88,36 @@ impl Desk {
             self.wanted.keys().filter(|fleet| !report.infra.contains_key(fleet)).cloned().collect();
         for fleet in gone {
             self.wanted.remove(&fleet);
-            self.delist(&fleet);
+            self.remove_identifiers(&fleet);
             self.touch(fleet);
         }
         match report.changed.since(self.read) {
-            Some(changed) => changed.for_each(|key| self.hear_of(key, report)),
+            Some(changed) => changed.for_each(|key| self.update_ownership(key, report)),
             None => {
                 self.elsewhere.clear();
                 self.classes.clear();
-                self.strays.clear();
-                report.statuses.keys().for_each(|key| self.hear_of(key, report));
+                self.classless.clear();
+                report.statuses.keys().for_each(|key| self.update_ownership(key, report));
                 self.touch_shared();
             }
         }
         self.read = report.changed.count();
     }
 
-    /// Takes over whose a Gateway is, and whether a class is in force.
-    fn hear_of(&mut self, key: &ObjectKey, report: &Report) {
+    /// Updates which controller has a Gateway, and whether a class is in force.
+    fn update_ownership(&mut self, key: &ObjectKey, report: &Report) {
         let status = report.statuses.get(key).map(|status| &**status);
         match key.kind {
             Kind::Gateway => {
                 let fleet = FleetOwner::Gateway(key.name.clone()).fleet();
-                let (is_elsewhere, is_stray) = match status {
+                let (is_elsewhere, is_classless) = match status {
                     Some(Status::Ignored(Ignored { elsewhere, .. })) => (*elsewhere, !elsewhere),
                     Some(Status::Gateway(status)) => (status.fleet != fleet, false),
                     _ => (false, false),
                 };
-                if is_stray {
-                    self.strays.insert(key.name.clone());
-                } else if self.strays.remove(&key.name) && self.strays.is_empty() {
+                if is_classless {
+                    self.classless.insert(key.name.clone());
+                } else if self.classless.remove(&key.name) && self.classless.is_empty() {
                     self.touch_shared();
                 }
                 if is_elsewhere {
@@ -157,8 +157,8 @@ impl Desk {
         self.settings.ca_bundle.as_deref()
     }
 
-    /// What a watch says of a part.
-    pub(super) fn note(&mut self, part: Part, event: Event<DynamicObject>) {
+    /// Applies an event of the watch of a part.
+    pub(super) fn apply_event(&mut self, part: Part, event: Event<DynamicObject>) {
         match event {
             Event::Init => {
                 let known = self.live.iter().flat_map(|(fleet, live)| {
@@ -169,7 +169,7 @@ impl Desk {
                 self.unseen.insert(part, known);
             }
             Event::InitApply(object) => {
-                if let Some((fleet, name)) = place(part, &object) {
+                if let Some((fleet, name)) = owner_of(part, &object) {
                     if let Some(unseen) = self.unseen.get_mut(&part) {
                         unseen.remove(&(fleet.clone(), name.clone()));
                     }
@@ -187,7 +187,7 @@ impl Desk {
                 }
             }
             Event::Apply(object) => {
-                if let Some((fleet, name)) = place(part, &object) {
+                if let Some((fleet, name)) = owner_of(part, &object) {
                     self.put(part, fleet, name, object);
                 }
             }
@@ -255,8 +255,11 @@ impl Desk {
             return None;
         }
         let precedence = |fleet: &FleetName| (!self.live.contains_key(fleet), fleet.clone());
-        let rivals = identifiers(fleet).into_iter().filter_map(|id| self.rivals.get(&id)).flatten();
-        let first = rivals.filter(|it| self.runs(it)).min_by_key(|it| precedence(it))?;
+        let sharing = identifiers(fleet)
+            .into_iter()
+            .filter_map(|id| self.fleets_by_identifier.get(&id))
+            .flatten();
+        let first = sharing.filter(|it| self.runs(it)).min_by_key(|it| precedence(it))?;
         (first != fleet).then(|| names::name_conflict(&FleetOwner::of(first)))
     }
 
@@ -307,14 +310,14 @@ impl Desk {
             // No Gateway shares it any more; or only those do whose class is about to come back.
             FleetOwner::Class(class) => match self.classes.get(&class.name) {
                 Some(is_known) => *is_known,
-                None => self.strays.is_empty(),
+                None => self.classless.is_empty(),
             },
         }
     }
 
     fn put(&mut self, part: Part, fleet: FleetName, name: String, object: DynamicObject) {
         let value = as_rendered(part, object);
-        self.enlist(&fleet);
+        self.add_identifiers(&fleet);
         let live = self.live.entry(fleet.clone()).or_default();
         if live.insert((part, name), value.clone()).as_ref() != Some(&value) {
             self.touch(fleet);
@@ -326,7 +329,7 @@ impl Desk {
             live.remove(&(part, name));
             if live.is_empty() {
                 self.live.remove(fleet);
-                self.delist(fleet);
+                self.remove_identifiers(fleet);
             }
             self.touch(fleet.clone());
         }
@@ -338,26 +341,26 @@ impl Desk {
         self.live.contains_key(fleet) || self.proxies(fleet).is_some_and(|it| !is_self_managed(it))
     }
 
-    /// Before it is first wanted, or found.
-    fn enlist(&mut self, fleet: &FleetName) {
+    /// Adds the identifiers of a fleet before it is first wanted, or found.
+    fn add_identifiers(&mut self, fleet: &FleetName) {
         if !self.wanted.contains_key(fleet) && !self.live.contains_key(fleet) {
             for id in identifiers(fleet) {
-                self.rivals.entry(id).or_default().insert(fleet.clone());
+                self.fleets_by_identifier.entry(id).or_default().insert(fleet.clone());
             }
         }
     }
 
-    /// Once it is neither wanted nor found, what it had may be another's.
-    fn delist(&mut self, fleet: &FleetName) {
+    /// Removes the identifiers of a fleet that is neither wanted nor found: another may have them now.
+    fn remove_identifiers(&mut self, fleet: &FleetName) {
         if self.wanted.contains_key(fleet) || self.live.contains_key(fleet) {
             return;
         }
         for id in identifiers(fleet) {
-            let Some(mut others) = self.rivals.remove(&id) else { continue };
+            let Some(mut others) = self.fleets_by_identifier.remove(&id) else { continue };
             others.remove(fleet);
             others.iter().for_each(|other| self.touch(other.clone()));
             if !others.is_empty() {
-                self.rivals.insert(id, others);
+                self.fleets_by_identifier.insert(id, others);
             }
         }
     }
@@ -385,9 +388,9 @@ fn identifiers(fleet: &FleetName) -> [(Arc<str>, String); 3] {
     names::identifiers(&owner).map(|id| (owner.name().namespace.clone(), id))
 }
 
-/// Whose it is, and its name. `None` if it does not say, or has a name that we would not give it, as a copy of ours has: then it
-/// is not ours.
-fn place(part: Part, object: &DynamicObject) -> Option<(FleetName, String)> {
+/// The fleet that owns an object, and the name of the object. `None` if no annotation names the owner, or the name is not one that we
+/// would give it, as of a copy of ours: then it is not ours.
+fn owner_of(part: Part, object: &DynamicObject) -> Option<(FleetName, String)> {
     let metadata = &object.metadata;
     let namespace = metadata.namespace.as_deref()?;
     let owner = names::annotated_owner(namespace, metadata.annotations.as_ref()?)?;

@@ -7,32 +7,32 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Tells users, on their Gateway or its class, why what is to run for it does not.
+/// Records events of a Gateway or its class that say why its Envoys do not run as they should.
 #[derive(Clone)]
-pub(super) struct Notices(Recorder);
+pub(super) struct GatewayEvents(Recorder);
 
-/// How long the API server may take for one. Nothing depends on it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit of one event. Nothing depends on it.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the API allows for a note.
-const NOTE: usize = 1024;
+/// The longest note that the API allows.
+const LONGEST_NOTE: usize = 1024;
 
-impl Notices {
+impl GatewayEvents {
     pub(super) fn new(client: Client) -> Self {
         let reporter = Reporter { controller: CONTROLLER_NAME.to_owned(), instance: None };
         Self(Recorder::new(client, reporter))
     }
 
-    pub(super) async fn tell(&self, about: &ObjectReference, why: &str) {
+    pub(super) async fn send(&self, about: &ObjectReference, why: &str) {
         let note = format!("What runs for it is not as it should be: {why}");
         let event = Event {
             type_: EventType::Warning,
             reason: EventReason::InfrastructureFailed.as_str().to_owned(),
-            note: Some(note[..note.floor_char_boundary(NOTE)].to_owned()),
+            note: Some(note[..note.floor_char_boundary(LONGEST_NOTE)].to_owned()),
             action: "Run".to_owned(),
             secondary: None,
         };
-        if let Ok(Err(error)) = timeout(PATIENCE, self.0.publish(&event, about)).await {
+        if let Ok(Err(error)) = timeout(EVENT_TIMEOUT, self.0.publish(&event, about)).await {
             tracing::debug!("an event was not taken: {error}");
         }
     }

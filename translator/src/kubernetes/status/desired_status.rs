@@ -1,4 +1,4 @@
-//! What is finally said of an object: what translation found, and what proxies answered to it.
+//! The status that an object is to have: what translation found, and what proxies answered to it.
 
 use super::plan;
 use crate::feedback::{Blame, FleetFeedback};
@@ -18,24 +18,24 @@ use serde_json::{Value, json};
 /// The condition that proxies have a say in.
 pub(super) const PROGRAMMED: &str = Type::Programmed.as_str();
 
-/// How what serves takes the answers of proxies.
-struct Reasons {
+/// The reasons for `Programmed` of one kind of object.
+struct ProgrammedReasons {
     programmed: &'static Reason,
     pending: &'static Reason,
     rejected: &'static Reason,
 }
 
-const OF_GATEWAY: Reasons = Reasons {
+const OF_GATEWAY: ProgrammedReasons = ProgrammedReasons {
     programmed: gateway::programmed::PROGRAMMED,
     pending: gateway::programmed::PENDING,
     rejected: gateway::programmed::NOT_SERVED,
 };
-const OF_LISTENER_SET: Reasons = Reasons {
+const OF_LISTENER_SET: ProgrammedReasons = ProgrammedReasons {
     programmed: listener_set::programmed::PROGRAMMED,
     pending: listener_set::programmed::PENDING,
     rejected: listener_set::programmed::REJECTED_BY_PROXIES,
 };
-const OF_LISTENER: Reasons = Reasons {
+const OF_LISTENER: ProgrammedReasons = ProgrammedReasons {
     programmed: listener::programmed::PROGRAMMED,
     pending: listener::programmed::PENDING,
     rejected: listener::programmed::NOT_SERVED,
@@ -57,7 +57,7 @@ pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Va
         Status::ViewPolicy(status) => {
             let mut status = status.clone();
             let rejected = view_policy::programmed::REJECTED_BY_PROXIES;
-            refuse(&mut status.conditions, rejected, blame.iter().copied(), report);
+            set_rejected(&mut status.conditions, rejected, blame.iter().copied(), report);
             Some(json!(status))
         }
         Status::Route(status) => Some(json!(of_route(status.clone(), &blame, report))),
@@ -65,23 +65,40 @@ pub(super) fn of(key: &ObjectKey, report: &Report, written: &Value) -> Option<Va
         Status::Policy(status) => Some(json!(status)),
         Status::Gateway(status) => {
             let mut status = status.clone();
-            let answer = Answer::of(key, &status.fleet, report, &OF_GATEWAY);
-            hold(&mut status.conditions, gateway::held::ROLLED_BACK, &status.fleet, report);
-            answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
-            let mut said = json!(status);
+            let feedback = FeedbackState::of(key, &status.fleet, report, &OF_GATEWAY);
+            set_held(&mut status.conditions, gateway::held::ROLLED_BACK, &status.fleet, report);
+            feedback.set_programmed(
+                &mut status.conditions,
+                &mut status.listeners,
+                &blame,
+                report,
+                written,
+            );
+            let mut status_value = json!(status);
             // Left out where there is none; where there was one, that is to be said.
             for (field, none) in [("attachedListenerSets", json!(0)), ("addresses", json!([]))] {
-                if said.get(field).is_none() && written.get(field).is_some() {
-                    said[field] = none;
+                if status_value.get(field).is_none() && written.get(field).is_some() {
+                    status_value[field] = none;
                 }
             }
-            Some(said)
+            Some(status_value)
         }
         Status::ListenerSet(status) => {
             let mut status = status.clone();
-            let answer = Answer::of(key, &status.fleet, report, &OF_LISTENER_SET);
-            hold(&mut status.conditions, listener_set::held::ROLLED_BACK, &status.fleet, report);
-            answer.judge(&mut status.conditions, &mut status.listeners, &blame, report, written);
+            let feedback = FeedbackState::of(key, &status.fleet, report, &OF_LISTENER_SET);
+            set_held(
+                &mut status.conditions,
+                listener_set::held::ROLLED_BACK,
+                &status.fleet,
+                report,
+            );
+            feedback.set_programmed(
+                &mut status.conditions,
+                &mut status.listeners,
+                &blame,
+                report,
+                written,
+            );
             Some(json!(status))
         }
     }
@@ -104,15 +121,15 @@ pub(super) fn of_unreadable(
         }
         None => format!("It cannot be read: {reason}"),
     };
-    let mut said = known.or_else(|| list.map(|list| entries_of_ours(list, written)))?;
+    let mut status_value = known.or_else(|| list.map(|list| entries_of_ours(list, written)))?;
     let accepted = Condition {
         observed_generation: generation,
         ..Condition::new(unreadable(key.kind)?, message)
     };
     let accepted = json!(accepted);
     let parts = match list {
-        Some(list) => said[list].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default(),
-        None => std::slice::from_mut(&mut said),
+        Some(list) => status_value[list].as_array_mut().map(Vec::as_mut_slice).unwrap_or_default(),
+        None => std::slice::from_mut(&mut status_value),
     };
     for part in parts {
         let conditions = part["conditions"].as_array_mut().into_iter().flatten();
@@ -121,7 +138,7 @@ pub(super) fn of_unreadable(
             *condition = accepted.clone();
         }
     }
-    Some(said)
+    Some(status_value)
 }
 
 /// Why an object is not accepted that cannot be read. `None` of kinds that have no status of ours.
@@ -150,36 +167,36 @@ fn entries_of_ours(list: &str, written: &Value) -> Value {
 fn of_route(mut status: RouteStatus, blame: &[&Blame], report: &Report) -> RouteStatus {
     for parent in &mut status.parents {
         let here = blame.iter().copied().filter(|blame| blame.fleet == parent.fleet);
-        refuse(&mut parent.conditions, route::programmed::REJECTED_BY_PROXIES, here, report);
+        set_rejected(&mut parent.conditions, route::programmed::REJECTED_BY_PROXIES, here, report);
     }
     status
 }
 
-/// What is known of how a Gateway, or a ListenerSet, was taken.
-struct Answer<'a> {
+/// What proxies answered to a Gateway or a ListenerSet.
+struct FeedbackState<'a> {
     published: Option<&'a Published>,
     /// An operator holds the fleet.
     is_held: bool,
     /// `None`: no report has been read yet.
     feedback: Option<Option<&'a FleetFeedback>>,
-    /// How it is said.
-    reasons: &'static Reasons,
+    /// The reasons to give.
+    reasons: &'static ProgrammedReasons,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> FeedbackState<'a> {
     fn of(
         key: &ObjectKey,
         fleet: &FleetName,
         report: &'a Report,
-        reasons: &'static Reasons,
+        reasons: &'static ProgrammedReasons,
     ) -> Self {
         let published = report.published.get(fleet).and_then(|all| all.get(key));
         let is_held = report.pins.contains_key(fleet);
         Self { published, is_held, feedback: feedback_of(report, fleet), reasons }
     }
 
-    /// Says of a Gateway, or a ListenerSet, and of its listeners whether proxies have them.
-    fn judge(
+    /// Sets for a Gateway, or a ListenerSet, and for its listeners whether proxies have them.
+    fn set_programmed(
         &self,
         conditions: &mut Conditions,
         listeners: &mut [ListenerStatus],
@@ -193,18 +210,20 @@ impl<'a> Answer<'a> {
             // Said also where there is none, so that it need not be found out who said so before.
             if conditions.get(Type::Conflicted).is_none() {
                 let message = "No other listener is in its way".to_owned();
-                say(conditions, listener::conflicted::NO_CONFLICTS, message);
+                set_condition(conditions, listener::conflicted::NO_CONFLICTS, message);
             }
             if !conditions.is_true(Type::Programmed) {
                 continue;
             }
             given += 1;
             let before = entry(&written["listeners"], "name", name);
-            of_listener
-                .give(conditions, before.map_or(&Value::Null, |before| &before["conditions"]));
+            of_listener.set_from_feedback(
+                conditions,
+                before.map_or(&Value::Null, |before| &before["conditions"]),
+            );
             let here = blame.iter().filter(|it| it.listener.as_deref() == Some(&**name));
-            if !of_listener.qualify(conditions, here.clone().copied())
-                && refuse(conditions, OF_LISTENER.rejected, here.copied(), report)
+            if !of_listener.set_few_rejections(conditions, here.clone().copied())
+                && set_rejected(conditions, OF_LISTENER.rejected, here.copied(), report)
             {
                 rejected += 1;
             }
@@ -212,20 +231,20 @@ impl<'a> Answer<'a> {
         if !conditions.is_true(Type::Programmed) {
             return;
         }
-        self.give(conditions, &written["conditions"]);
+        self.set_from_feedback(conditions, &written["conditions"]);
         if given > 0 && given == rejected {
             let message = "Proxies reject every listener: see there".to_owned();
-            say(conditions, self.reasons.rejected, message);
+            set_condition(conditions, self.reasons.rejected, message);
         }
         let whole = blame.iter().filter(|blame| blame.listener.is_none());
-        if !self.qualify(conditions, whole.clone().copied()) {
-            refuse(conditions, self.reasons.rejected, whole.copied(), report);
+        if !self.set_few_rejections(conditions, whole.clone().copied()) {
+            set_rejected(conditions, self.reasons.rejected, whole.copied(), report);
         }
     }
 
-    /// Says beside how many have it what a few reject: a port that is taken on one machine is no fault of the Gateway.
-    /// Returns whether that is all there is to say.
-    fn qualify<'b>(
+    /// Where only a few proxies reject it, sets how many have it and what these few reject: a port that is taken on one machine is
+    /// no fault of the Gateway. Returns whether that is the case.
+    fn set_few_rejections<'b>(
         &self,
         conditions: &mut Conditions,
         blame: impl Iterator<Item = &'b Blame> + Clone,
@@ -241,12 +260,12 @@ impl<'a> Answer<'a> {
         let mut message = vec![given.message.clone()];
         message.extend(rejections);
         let message = message.join("; ");
-        say(conditions, self.reasons.programmed, message);
+        set_condition(conditions, self.reasons.programmed, message);
         true
     }
 
-    /// Says whether a proxy has this generation, where translation says that they are given it.
-    fn give(&self, conditions: &mut Conditions, written: &Value) {
+    /// Sets whether a proxy has this generation, where translation says that they are given it.
+    fn set_from_feedback(&self, conditions: &mut Conditions, written: &Value) {
         let Some(found) = conditions.get(Type::Programmed) else { return };
         let is_moved = self.published.is_some_and(|published| published.is_moved);
         let before = entry(written, "type", PROGRAMMED)
@@ -255,14 +274,14 @@ impl<'a> Answer<'a> {
         let head = self.published.and_then(|published| published.head);
         // Whoever looked last knew more.
         if let (Some(before), true) = (before, self.feedback.is_none() || head.is_none()) {
-            let Reasons { programmed, pending, rejected } = self.reasons;
+            let ProgrammedReasons { programmed, pending, rejected } = self.reasons;
             let reason = match &before["reason"] {
                 _ if before["status"] == "True" => programmed,
                 reason if *reason == rejected.as_str() => rejected,
                 _ => pending,
             };
             let message = before["message"].as_str().unwrap_or_default().to_owned();
-            return say(conditions, reason, message);
+            return set_condition(conditions, reason, message);
         }
         let was_true = before.is_some_and(|before| before["status"] == "True");
         let feedback = self.feedback.flatten();
@@ -281,44 +300,49 @@ impl<'a> Answer<'a> {
             false if connected == 0 => "No proxy is connected yet".to_owned(),
             false => format!("None of {} has accepted it yet", proxies(connected)),
         };
-        say(conditions, reason, message);
+        set_condition(conditions, reason, message);
     }
 }
 
-/// Says who holds the configuration of a fleet and why, if somebody does.
-fn hold(conditions: &mut Conditions, reason: &'static Reason, fleet: &FleetName, report: &Report) {
+/// Sets who holds the configuration of a fleet and why, if somebody does.
+fn set_held(
+    conditions: &mut Conditions,
+    reason: &'static Reason,
+    fleet: &FleetName,
+    report: &Report,
+) {
     let Some(pinned) = report.pins.get(fleet) else { return };
     let message =
         format!("Held at {pinned}. Changes of objects wait for `helio snapshot release {fleet}`");
-    say(conditions, reason, message);
+    set_condition(conditions, reason, message);
 }
 
-/// Says what proxies reject, if they do.
-fn refuse<'a>(
+/// Sets what proxies reject, if they do.
+fn set_rejected<'a>(
     conditions: &mut Conditions,
     rejected: &'static Reason,
     blame: impl Iterator<Item = &'a Blame>,
     report: &Report,
 ) -> bool {
     let mut words = Vec::new();
-    for Blame { fleet, words: said, rejected: count, .. } in blame {
+    for Blame { fleet, words: text, rejected: count, .. } in blame {
         let connected = feedback_of(report, fleet).flatten().map_or(0, |it| it.connected);
         let whom = match count {
             // Counted are only those that are connected still.
             0 => "proxies".to_owned(),
             count => format!("{count} of {}", proxies(connected.max(*count))),
         };
-        words.push(format!("Rejected by {whom}: {said}"));
+        words.push(format!("Rejected by {whom}: {text}"));
     }
     if words.is_empty() {
         return false;
     }
-    say(conditions, rejected, words.join("; "));
+    set_condition(conditions, rejected, words.join("; "));
     true
 }
 
-/// Of the generation that the others are of.
-fn say(conditions: &mut Conditions, reason: &'static Reason, message: String) {
+/// Sets a condition of the same generation as the others.
+fn set_condition(conditions: &mut Conditions, reason: &'static Reason, message: String) {
     let observed_generation = conditions.iter().next().map_or(0, |other| other.observed_generation);
     conditions.set(Condition { observed_generation, ..Condition::new(reason, message) });
 }

@@ -24,8 +24,8 @@ fn infra(port: u16) -> Arc<Infra> {
     })
 }
 
-fn desk() -> Desk {
-    Desk::new(ProxySettings {
+fn state() -> ReconcileState {
+    ReconcileState::new(ProxySettings {
         image: "envoy".to_owned(),
         host: "distributor".to_owned(),
         port: 18000,
@@ -52,19 +52,19 @@ fn unwanted(elsewhere: bool) -> Report {
     report
 }
 
-fn listed(desk: &mut Desk) {
+fn listed(state: &mut ReconcileState) {
     for part in Part::ALL {
-        desk.note(part, Event::Init);
-        desk.note(part, Event::InitDone);
+        state.apply_event(part, Event::Init);
+        state.apply_event(part, Event::InitDone);
     }
 }
 
 /// What the API server would tell once the steps are taken.
-fn take(desk: &mut Desk, steps: Vec<Step>) {
+fn apply_steps(state: &mut ReconcileState, steps: Vec<Step>) {
     for step in steps {
         if let Step::Apply(rendered) = step {
             let object = serde_json::from_value(rendered.object).unwrap();
-            desk.note(rendered.part, Event::Apply(object));
+            state.apply_event(rendered.part, Event::Apply(object));
         }
     }
 }
@@ -75,42 +75,42 @@ fn kinds(steps: &[Step]) -> Vec<&'static str> {
 
 #[test]
 fn nothing_is_done_before_all_is_known() {
-    let (mut desk, now) = (desk(), Instant::now());
-    listed(&mut desk);
-    assert!(desk.next(now).is_none());
-    desk.hear(&Report { complete: false, ..report(Some(infra(80))) });
-    assert!(desk.next(now).is_none());
-    desk.hear(&report(Some(infra(80))));
-    let (_, steps) = desk.next(now).unwrap();
+    let (mut state, now) = (state(), Instant::now());
+    listed(&mut state);
+    assert!(state.next(now).is_none());
+    state.update_wanted(&Report { complete: false, ..report(Some(infra(80))) });
+    assert!(state.next(now).is_none());
+    state.update_wanted(&report(Some(infra(80))));
+    let (_, steps) = state.next(now).unwrap();
     assert_eq!(kinds(&steps), ["ServiceAccount", "ConfigMap", "Service", "Deployment"]);
 }
 
 #[test]
 fn a_part_that_cannot_be_watched_holds_up_no_other() {
-    let (mut desk, now) = (desk(), Instant::now());
-    desk.hear(&report(Some(infra(80))));
-    assert!(desk.next(now).is_none(), "nothing is listed");
-    desk.note(Part::Service, Event::Init);
-    desk.note(Part::Service, Event::InitDone);
-    let (_, steps) = desk.next(now).unwrap();
+    let (mut state, now) = (state(), Instant::now());
+    state.update_wanted(&report(Some(infra(80))));
+    assert!(state.next(now).is_none(), "nothing is listed");
+    state.apply_event(Part::Service, Event::Init);
+    state.apply_event(Part::Service, Event::InitDone);
+    let (_, steps) = state.next(now).unwrap();
     assert_eq!(kinds(&steps), ["Service"]);
 }
 
 /// As when somebody takes its labels away.
 #[test]
 fn a_part_that_is_gone_is_applied_again() {
-    let (mut desk, now) = (desk(), Instant::now());
-    listed(&mut desk);
-    desk.hear(&report(Some(infra(80))));
-    let (fleet, steps) = desk.next(now).unwrap();
-    take(&mut desk, steps);
-    desk.done(&fleet, Ok(()), now);
-    assert_eq!(desk.next(now), None);
+    let (mut state, now) = (state(), Instant::now());
+    listed(&mut state);
+    state.update_wanted(&report(Some(infra(80))));
+    let (fleet, steps) = state.next(now).unwrap();
+    apply_steps(&mut state, steps);
+    state.done(&fleet, Ok(()), now);
+    assert_eq!(state.next(now), None);
     let mut remove = |part, namespace: &str| {
         let metadata = json!({ "name": "heliograph-web", "namespace": namespace });
         let object = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
-        desk.note(part, Event::Delete(object));
-        desk.next(now)
+        state.apply_event(part, Event::Delete(object));
+        state.next(now)
     };
     assert_eq!(remove(Part::Service, "sho"), None, "that is not there");
     assert_eq!(remove(Part::Service, "shops"), None, "that is not there");
@@ -122,86 +122,86 @@ fn a_part_that_is_gone_is_applied_again() {
 /// As when another one begins to lead: what there is is told part by part, and object by object.
 #[test]
 fn what_is_wanted_and_half_told_is_left_alone() {
-    let (mut first, now) = (desk(), Instant::now());
+    let (mut first, now) = (state(), Instant::now());
     listed(&mut first);
-    first.hear(&report(Some(infra(80))));
+    first.update_wanted(&report(Some(infra(80))));
     let (_, there) = first.next(now).unwrap();
 
-    let mut next = desk();
-    next.hear(&report(Some(infra(80))));
+    let mut next = state();
+    next.update_wanted(&report(Some(infra(80))));
     for step in &there {
         let Step::Apply(rendered) = step else { panic!("{step:?}") };
         let object: DynamicObject = serde_json::from_value(rendered.object.clone()).unwrap();
-        next.note(rendered.part, Event::Init);
-        next.note(rendered.part, Event::InitApply(object));
+        next.apply_event(rendered.part, Event::Init);
+        next.apply_event(rendered.part, Event::InitApply(object));
         let half = next.next(now);
         assert_eq!(half, None, "{} is not told whole", rendered.part.kind());
-        next.note(rendered.part, Event::InitDone);
+        next.apply_event(rendered.part, Event::InitDone);
         assert_eq!(next.next(now), None);
     }
 }
 
 #[test]
 fn what_is_as_it_should_be_is_left_alone_and_drift_is_not() {
-    let (mut desk, now) = (desk(), Instant::now());
-    listed(&mut desk);
-    desk.hear(&report(Some(infra(80))));
-    let (fleet, steps) = desk.next(now).unwrap();
-    assert!(desk.next(now).is_none(), "it is being worked on");
+    let (mut state, now) = (state(), Instant::now());
+    listed(&mut state);
+    state.update_wanted(&report(Some(infra(80))));
+    let (fleet, steps) = state.next(now).unwrap();
+    assert!(state.next(now).is_none(), "it is being worked on");
     let service = steps.iter().find_map(|step| match step {
         Step::Apply(rendered) if rendered.part == Part::Service => Some(rendered.clone()),
         _ => None,
     });
-    take(&mut desk, steps);
-    desk.done(&fleet, Ok(()), now);
-    assert!(desk.next(now).is_none());
+    apply_steps(&mut state, steps);
+    state.done(&fleet, Ok(()), now);
+    assert!(state.next(now).is_none());
 
     let mut drifted = service.unwrap().object;
     drifted["spec"]["type"] = json!("ClusterIP");
-    desk.note(Part::Service, Event::Apply(serde_json::from_value(drifted).unwrap()));
-    let (_, steps) = desk.next(now).unwrap();
+    state.apply_event(Part::Service, Event::Apply(serde_json::from_value(drifted).unwrap()));
+    let (_, steps) = state.next(now).unwrap();
     assert_eq!(kinds(&steps), ["Service"]);
 }
 
 #[test]
 fn one_changed_gateway_is_one_piece_of_work() {
-    let (mut desk, now) = (desk(), Instant::now());
-    listed(&mut desk);
-    desk.hear(&report(Some(infra(80))));
-    let (fleet, steps) = desk.next(now).unwrap();
-    take(&mut desk, steps);
-    desk.done(&fleet, Ok(()), now);
-    desk.next(now);
-    desk.hear(&report(Some(infra(8080))));
-    let (_, steps) = desk.next(now).unwrap();
+    let (mut state, now) = (state(), Instant::now());
+    listed(&mut state);
+    state.update_wanted(&report(Some(infra(80))));
+    let (fleet, steps) = state.next(now).unwrap();
+    apply_steps(&mut state, steps);
+    state.done(&fleet, Ok(()), now);
+    state.next(now);
+    state.update_wanted(&report(Some(infra(8080))));
+    let (_, steps) = state.next(now).unwrap();
     assert_eq!(kinds(&steps), ["Service"], "a port more replaces no pod");
 }
 
 #[test]
 fn what_runs_goes_when_another_controller_has_the_gateway_and_not_before() {
-    let (mut desk, now) = (desk(), Instant::now());
-    listed(&mut desk);
-    desk.hear(&report(Some(infra(80))));
-    let (fleet, steps) = desk.next(now).unwrap();
-    take(&mut desk, steps);
-    desk.done(&fleet, Ok(()), now);
-    desk.hear(&report(None));
-    assert!(desk.next(now).is_none(), "the Gateway is deleted, or cannot be read");
-    desk.hear(&unwanted(false));
-    assert!(desk.next(now).is_none(), "its class is missing");
+    let (mut state, now) = (state(), Instant::now());
+    listed(&mut state);
+    state.update_wanted(&report(Some(infra(80))));
+    let (fleet, steps) = state.next(now).unwrap();
+    apply_steps(&mut state, steps);
+    state.done(&fleet, Ok(()), now);
+    state.update_wanted(&report(None));
+    assert!(state.next(now).is_none(), "the Gateway is deleted, or cannot be read");
+    state.update_wanted(&unwanted(false));
+    assert!(state.next(now).is_none(), "its class is missing");
     let mut report = unwanted(true);
     report.changed.push(ObjectName::new("shop", "web").of(Kind::Gateway));
-    desk.hear(&report);
-    let (_, steps) = desk.next(now).unwrap();
+    state.update_wanted(&report);
+    let (_, steps) = state.next(now).unwrap();
     assert_eq!(kinds(&steps), ["ServiceAccount", "ConfigMap", "Service", "Deployment"]);
     assert!(steps.iter().all(|step| matches!(step, Step::Delete { .. })));
 }
 
 #[test]
 fn a_copy_of_ours_with_another_name_is_somebody_elses() {
-    let (mut desk, now) = (desk(), Instant::now());
-    listed(&mut desk);
-    desk.hear(&unwanted(true));
+    let (mut state, now) = (state(), Instant::now());
+    listed(&mut state);
+    state.update_wanted(&unwanted(true));
     let copy = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {
@@ -210,57 +210,57 @@ fn a_copy_of_ours_with_another_name_is_somebody_elses() {
             "labels": { names::FLEET_NAMESPACE_LABEL: "shop" },
         },
     });
-    desk.note(Part::Service, Event::Apply(serde_json::from_value(copy.clone()).unwrap()));
-    assert!(desk.next(now).is_none());
+    state.apply_event(Part::Service, Event::Apply(serde_json::from_value(copy.clone()).unwrap()));
+    assert!(state.next(now).is_none());
     let mut ours = copy;
     ours["metadata"]["name"] = json!("heliograph-web");
     ours["metadata"]["labels"][names::FLEET_NAMESPACE_LABEL] = json!("elsewhere");
-    desk.note(Part::Service, Event::Apply(serde_json::from_value(ours.clone()).unwrap()));
-    assert!(desk.next(now).is_none(), "it was copied from another namespace");
+    state.apply_event(Part::Service, Event::Apply(serde_json::from_value(ours.clone()).unwrap()));
+    assert!(state.next(now).is_none(), "it was copied from another namespace");
     ours["metadata"]["labels"][names::FLEET_NAMESPACE_LABEL] = json!("shop");
-    desk.note(Part::Service, Event::Apply(serde_json::from_value(ours).unwrap()));
-    assert!(desk.next(now).is_some());
+    state.apply_event(Part::Service, Event::Apply(serde_json::from_value(ours).unwrap()));
+    assert!(state.next(now).is_some());
 }
 
 #[test]
 fn new_authorities_are_for_all_and_replace_no_pod() {
-    let (mut desk, now) = (desk(), Instant::now());
-    desk.set_ca_bundle("old".to_owned());
-    listed(&mut desk);
-    desk.hear(&report(Some(infra(80))));
-    let (fleet, steps) = desk.next(now).unwrap();
-    take(&mut desk, steps);
-    desk.done(&fleet, Ok(()), now);
-    assert!(desk.next(now).is_none());
-    desk.set_ca_bundle("new".to_owned());
-    let (_, steps) = desk.next(now).unwrap();
+    let (mut state, now) = (state(), Instant::now());
+    state.set_ca_bundle("old".to_owned());
+    listed(&mut state);
+    state.update_wanted(&report(Some(infra(80))));
+    let (fleet, steps) = state.next(now).unwrap();
+    apply_steps(&mut state, steps);
+    state.done(&fleet, Ok(()), now);
+    assert!(state.next(now).is_none());
+    state.set_ca_bundle("new".to_owned());
+    let (_, steps) = state.next(now).unwrap();
     assert_eq!(kinds(&steps), ["ConfigMap"]);
 }
 
 #[test]
 fn a_failure_is_tried_again_later() {
-    let (mut desk, now) = (desk(), Instant::now());
-    listed(&mut desk);
-    desk.hear(&report(Some(infra(80))));
-    let (fleet, _) = desk.next(now).unwrap();
-    desk.done(&fleet, Err("no".to_owned()), now);
-    assert!(desk.next(now).is_none());
-    let again = desk.next_retry().unwrap();
-    assert!(again > now && desk.next(again).is_some());
-    assert_eq!(desk.next_retry(), None, "it is being worked on");
+    let (mut state, now) = (state(), Instant::now());
+    listed(&mut state);
+    state.update_wanted(&report(Some(infra(80))));
+    let (fleet, _) = state.next(now).unwrap();
+    state.done(&fleet, Err("no".to_owned()), now);
+    assert!(state.next(now).is_none());
+    let again = state.next_retry().unwrap();
+    assert!(again > now && state.next(again).is_some());
+    assert_eq!(state.next_retry(), None, "it is being worked on");
 }
 
 #[test]
 fn a_gateway_of_which_nothing_can_be_told_keeps_what_it_has() {
-    let (mut desk, now) = (desk(), Instant::now());
-    listed(&mut desk);
-    desk.hear(&report(Some(infra(80))));
-    let (fleet, steps) = desk.next(now).unwrap();
-    take(&mut desk, steps);
-    desk.done(&fleet, Ok(()), now);
+    let (mut state, now) = (state(), Instant::now());
+    listed(&mut state);
+    state.update_wanted(&report(Some(infra(80))));
+    let (fleet, steps) = state.next(now).unwrap();
+    apply_steps(&mut state, steps);
+    state.done(&fleet, Ok(()), now);
     let refused = Infra { proxies: None, ports: vec![], ..(*infra(80)).clone() };
-    desk.hear(&report(Some(Arc::new(refused))));
-    assert!(desk.next(now).is_none());
+    state.update_wanted(&report(Some(Arc::new(refused))));
+    assert!(state.next(now).is_none());
 }
 
 /// What is wanted for Gateways of these names, without their statuses.
@@ -276,18 +276,18 @@ fn wanted(names: &[&str]) -> Report {
 }
 
 /// Takes what steps there are, and returns for which fleets, and those that are refused.
-fn work(desk: &mut Desk, now: Instant) -> (Vec<String>, Vec<String>) {
+fn work(state: &mut ReconcileState, now: Instant) -> (Vec<String>, Vec<String>) {
     let (mut taken, mut refused) = (Vec::new(), Vec::new());
-    while let Some((fleet, steps)) = desk.next(now) {
-        match desk.obstacle(&fleet, &steps) {
+    while let Some((fleet, steps)) = state.next(now) {
+        match state.obstacle(&fleet, &steps) {
             None => {
-                take(desk, steps);
-                desk.done(&fleet, Ok(()), now);
+                apply_steps(state, steps);
+                state.done(&fleet, Ok(()), now);
                 taken.push(fleet.to_string());
             }
             Some(why) => {
                 refused.push(format!("{fleet}: {}", why.split(' ').nth(1).unwrap()));
-                desk.done(&fleet, Err(why), now);
+                state.done(&fleet, Err(why), now);
             }
         }
     }
@@ -305,43 +305,47 @@ fn of_gateways_whose_names_come_to_the_same_one_has_it_and_the_other_waits() {
         (&*long, account.strip_prefix("heliograph-").unwrap()),
     ] {
         let (first, second) = if one < other { (one, other) } else { (other, one) };
-        let (mut desk, now) = (desk(), Instant::now());
-        listed(&mut desk);
+        let (mut state, now) = (state(), Instant::now());
+        listed(&mut state);
         let fleet = |name: &str| format!("shop/{name}");
         let refused = |name: &str, by: &str| format!("shop/{name}: {by}");
 
         // Both are new: the same one has it, in whatever order they are looked at.
-        desk.hear(&wanted(&[one, other]));
-        let did = work(&mut desk, now);
+        state.update_wanted(&wanted(&[one, other]));
+        let did = work(&mut state, now);
         assert_eq!(did, (vec![fleet(first)], vec![refused(second, first)]));
-        assert_eq!(desk.failing(), 1);
+        assert_eq!(state.failing(), 1);
 
         // It goes, and the other one has its turn.
-        desk.hear(&wanted(&[second]));
+        state.update_wanted(&wanted(&[second]));
         let later = now + LONGEST_PAUSE;
-        assert_eq!(work(&mut desk, later), (vec![], vec![refused(second, first)]), "it still runs");
+        assert_eq!(
+            work(&mut state, later),
+            (vec![], vec![refused(second, first)]),
+            "it still runs"
+        );
         for part in Part::ALL {
-            desk.note(part, Event::Init);
-            desk.note(part, Event::InitDone);
+            state.apply_event(part, Event::Init);
+            state.apply_event(part, Event::InitDone);
         }
         let later = later + LONGEST_PAUSE;
-        assert_eq!(work(&mut desk, later), (vec![fleet(second)], vec![]));
+        assert_eq!(work(&mut state, later), (vec![fleet(second)], vec![]));
 
         // Who runs stays, whatever comes.
-        desk.hear(&wanted(&[one, other]));
-        assert_eq!(work(&mut desk, later), (vec![], vec![refused(first, second)]));
+        state.update_wanted(&wanted(&[one, other]));
+        assert_eq!(work(&mut state, later), (vec![], vec![refused(first, second)]));
     }
 }
 
 #[test]
 fn gateways_that_are_gone_leave_nothing() {
-    let (mut desk, now) = (desk(), Instant::now());
-    listed(&mut desk);
-    desk.hear(&wanted(&["web", "a.b"]));
-    work(&mut desk, now);
-    desk.hear(&wanted(&[]));
-    listed(&mut desk);
-    assert!(desk.rivals.is_empty(), "{:?}", desk.rivals);
+    let (mut state, now) = (state(), Instant::now());
+    listed(&mut state);
+    state.update_wanted(&wanted(&["web", "a.b"]));
+    work(&mut state, now);
+    state.update_wanted(&wanted(&[]));
+    listed(&mut state);
+    assert!(state.fleets_by_identifier.is_empty(), "{:?}", state.fleets_by_identifier);
 }
 
 const CLASS: &str = "
@@ -392,51 +396,51 @@ fn report_of(objects: &[&str]) -> Report {
 }
 
 /// Hears that, and does all there is to do. Returns for which fleets, and whether that is to make or to delete.
-fn follow(desk: &mut Desk, report: &Report) -> Vec<(String, &'static str)> {
+fn follow(state: &mut ReconcileState, report: &Report) -> Vec<(String, &'static str)> {
     // Whoever begins reads all.
-    desk.read = u64::MAX;
-    desk.hear(report);
+    state.read = u64::MAX;
+    state.update_wanted(report);
     let (mut did, now) = (Vec::new(), Instant::now());
-    while let Some((fleet, steps)) = desk.next(now) {
+    while let Some((fleet, steps)) = state.next(now) {
         let deletes = steps.iter().filter(|step| matches!(step, Step::Delete { .. })).count();
         let what = if deletes == steps.len() { "delete" } else { "make" };
         assert!(deletes == 0 || what == "delete", "{steps:?}");
         did.push((fleet.to_string(), what));
         for step in &steps {
             if let Step::Delete { part, name, .. } = step {
-                desk.drop_one(*part, &fleet, name.clone());
+                state.drop_one(*part, &fleet, name.clone());
             }
         }
-        take(desk, steps);
-        desk.done(&fleet, Ok(()), now);
+        apply_steps(state, steps);
+        state.done(&fleet, Ok(()), now);
     }
     did
 }
 
 #[test]
 fn what_gateways_share_is_made_once_and_goes_when_none_of_them_does() {
-    let mut desk = desk();
-    listed(&mut desk);
+    let mut state = state();
+    listed(&mut state);
     let did = |fleet: &str, what| (fleet.to_owned(), what);
-    assert_eq!(follow(&mut desk, &report_of(&[CLASS, APART, GATEWAY])), [did("shop/web", "make")]);
+    assert_eq!(follow(&mut state, &report_of(&[CLASS, APART, GATEWAY])), [did("shop/web", "make")]);
     assert_eq!(
-        follow(&mut desk, &report_of(&[CLASS, TOGETHER, GATEWAY])),
+        follow(&mut state, &report_of(&[CLASS, TOGETHER, GATEWAY])),
         [did("infra/class:edge", "make"), did("shop/web", "delete")]
     );
     let shared = "infra/class:edge";
-    assert_eq!(follow(&mut desk, &report_of(&[CLASS, GATEWAY])), [], "nothing can be told");
-    assert_eq!(follow(&mut desk, &report_of(&[GATEWAY])), [], "the class may come back");
-    assert_eq!(follow(&mut desk, &report_of(&[CLASS, TOGETHER])), [did(shared, "delete")]);
-    assert_eq!(follow(&mut desk, &report_of(&[CLASS, TOGETHER, GATEWAY])), [did(shared, "make")]);
-    assert_eq!(follow(&mut desk, &report_of(&[GATEWAY])), []);
+    assert_eq!(follow(&mut state, &report_of(&[CLASS, GATEWAY])), [], "nothing can be told");
+    assert_eq!(follow(&mut state, &report_of(&[GATEWAY])), [], "the class may come back");
+    assert_eq!(follow(&mut state, &report_of(&[CLASS, TOGETHER])), [did(shared, "delete")]);
+    assert_eq!(follow(&mut state, &report_of(&[CLASS, TOGETHER, GATEWAY])), [did(shared, "make")]);
+    assert_eq!(follow(&mut state, &report_of(&[GATEWAY])), []);
     assert_eq!(
-        follow(&mut desk, &report_of(&[])),
+        follow(&mut state, &report_of(&[])),
         [did(shared, "delete")],
         "nothing names the class"
     );
-    assert_eq!(follow(&mut desk, &report_of(&[CLASS, TOGETHER, GATEWAY])), [did(shared, "make")]);
+    assert_eq!(follow(&mut state, &report_of(&[CLASS, TOGETHER, GATEWAY])), [did(shared, "make")]);
     assert_eq!(
-        follow(&mut desk, &report_of(&[CLASS, APART, GATEWAY])),
+        follow(&mut state, &report_of(&[CLASS, APART, GATEWAY])),
         [did(shared, "delete"), did("shop/web", "make")]
     );
 }

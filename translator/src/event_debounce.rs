@@ -1,15 +1,15 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When changes are worked off: one that comes alone at once, and those that come close behind one another together, when
-/// no more come. None waits for longer than [`LONGEST`], so what follows from one is out within a second.
+/// When changes are translated: one that comes alone at once, and those that come close behind one another together, when
+/// no more come. None waits for longer than [`LONGEST_DELAY`], so what follows from one is out within a second.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
-    /// When changes were worked off last.
+pub(crate) struct EventDebounce {
+    /// When changes were translated last.
     last: Option<Instant>,
     /// Whether one of them had waited and others had come meanwhile.
     were_many: bool,
-    /// Since when the oldest that is not worked off waits.
+    /// Since when the oldest that is not translated waits.
     waiting: Option<Instant>,
     /// Whether others have come since.
     are_many: bool,
@@ -17,31 +17,31 @@ pub(crate) struct Pace {
 
 /// What comes so soon after another may be followed by more: a directory that is applied, a deployment. Whoever waits for each
 /// change to take effect before the next is slower, and is not held up.
-const CLOSE: Duration = Duration::from_millis(15);
+const CLOSE_INTERVAL: Duration = Duration::from_millis(15);
 
 /// No more come. An API server that is busy tells of changes with pauses, but rarely with longer ones. What comes sooner after
 /// many that were merged is likely to be one of them, too.
-const QUIET: Duration = Duration::from_millis(60);
+const QUIET_INTERVAL: Duration = Duration::from_millis(60);
 
-pub(crate) const LONGEST: Duration = Duration::from_millis(500);
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(500);
 
-impl Pace {
-    /// When to work off a change that came now, with all that wait.
+impl EventDebounce {
+    /// When to translate a change that came now, with all that wait.
     pub(crate) fn due(&mut self, now: Instant) -> Instant {
         if let Some(since) = self.waiting {
             self.are_many = true;
-            return (now + QUIET).min(since + LONGEST);
+            return (now + QUIET_INTERVAL).min(since + LONGEST_DELAY);
         }
-        let close = if self.were_many { QUIET } else { CLOSE };
+        let close = if self.were_many { QUIET_INTERVAL } else { CLOSE_INTERVAL };
         if self.last.is_none_or(|last| now.saturating_duration_since(last) >= close) {
             return now;
         }
         self.waiting = Some(now);
-        now + QUIET
+        now + QUIET_INTERVAL
     }
 
-    /// All that had come has been worked off.
-    pub(crate) fn worked(&mut self, now: Instant) {
+    /// All that had come has been translated.
+    pub(crate) fn flushed(&mut self, now: Instant) {
         *self = Self { last: Some(now), were_many: self.are_many, ..Self::default() };
     }
 }
@@ -54,21 +54,21 @@ mod tests {
 
     /// Works off changes that come at these times, in milliseconds. Returns when they were worked off.
     fn worked_at(changes: impl IntoIterator<Item = u32>) -> Vec<u128> {
-        let (start, mut pace) = (Instant::now(), Pace::default());
+        let (start, mut debounce) = (Instant::now(), EventDebounce::default());
         let (mut due, mut worked): (Option<Instant>, Vec<u128>) = (None, Vec::new());
-        let mut work = |pace: &mut Pace, at: Instant| {
-            pace.worked(at);
+        let mut work = |debounce: &mut EventDebounce, at: Instant| {
+            debounce.flushed(at);
             worked.push((at - start).as_millis());
         };
         for change in changes {
             let now = start + change * MS;
             if let Some(at) = due.take_if(|at| *at < now) {
-                work(&mut pace, at);
+                work(&mut debounce, at);
             }
-            due = Some(pace.due(now));
+            due = Some(debounce.due(now));
         }
         if let Some(at) = due {
-            work(&mut pace, at);
+            work(&mut debounce, at);
         }
         worked
     }
