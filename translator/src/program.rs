@@ -7,9 +7,9 @@ use crate::fleet_metrics::{FLEETS_WITH_METRICS, FleetMetrics};
 use crate::kubernetes::{Infra, InfraMetrics, Observed, ProxyArgs, StatusMetrics, StatusWriter};
 use crate::limits::LimitArgs;
 use crate::metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
-use crate::provider::directory::Directory;
 use crate::provider::file::{self, File};
 use crate::provider::kubernetes::{Kubernetes, Scope};
+use crate::provider::proxy_inventory::ProxyInventory;
 use crate::report::Report;
 use crate::status::{self, Remarks};
 use crate::term::Translator;
@@ -180,7 +180,7 @@ impl Program {
                     tasks.spawn("envoys", envoys);
                     let (inputs, stop) = (inputs.clone(), stop.clone());
                     tasks.spawn("directory", async move {
-                        Directory::new(client).run(inputs, stop).await;
+                        ProxyInventory::new(client).run(inputs, stop).await;
                         Ok::<_, std::convert::Infallible>(())
                     });
                 }
@@ -280,7 +280,7 @@ impl Source {
     fn remarks(&self) -> Remarks {
         match self {
             Self::Files(file) => Remarks::Files(file.remarks()),
-            Self::Api(api) => Remarks::Api(api.objects.board()),
+            Self::Api(api) => Remarks::Api(api.objects.health()),
         }
     }
 }

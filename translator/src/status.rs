@@ -1,7 +1,7 @@
 //! The Gateway API conditions of every object, as the Kubernetes provider would write them.
 
 use crate::provider::file::{Remark, RemarkList};
-use crate::provider::kubernetes::{ApiRemark, Board};
+use crate::provider::kubernetes::{ApiRemark, WatchHealth};
 use crate::report::Report;
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
@@ -32,7 +32,7 @@ pub struct StatusPage {
 #[derive(Clone, Debug)]
 pub enum Remarks {
     Files(watch::Receiver<RemarkList>),
-    Api(Board),
+    Api(WatchHealth),
 }
 
 #[derive(Debug, Serialize)]
@@ -155,9 +155,9 @@ impl Remarks {
                 let remarks: Vec<Remark> = remarks.borrow().iter().cloned().collect();
                 StatusPage::new(statuses, &remarks)
             }
-            Self::Api(board) => {
+            Self::Api(health) => {
                 let page = StatusPage::new(statuses, &[])?;
-                Ok(StatusPage { files: None, api: Some(board.remarks()), ..page })
+                Ok(StatusPage { files: None, api: Some(health.remarks()), ..page })
             }
         }
     }

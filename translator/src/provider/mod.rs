@@ -1,8 +1,8 @@
 //! Where objects come from. A provider fills one bounded channel of [`Input`].
 
-pub mod directory;
 pub mod file;
 pub mod kubernetes;
+pub mod proxy_inventory;
 
 use heliograph_gateway::Event;
 use heliograph_gateway::objects::{Kind, ObjectName};

@@ -315,6 +315,6 @@ async fn what_may_not_be_fetched_is_said_and_holds_up_what_names_it_alone() {
     watched.until("the Gateway", |watched| watched.has(&edge)).await;
     other.until_synced().await;
     assert!(other.has(&edge) && other.has(&pair), "{:?}", other.log);
-    assert!(!watched.remarks("it may not be fetched"), "{:?}", watched.board.remarks());
+    assert!(!watched.remarks("it may not be fetched"), "{:?}", watched.health.remarks());
     assert!(watched.metrics().contains(&format!("{open} 0\n")), "{}", watched.metrics());
 }

@@ -96,7 +96,7 @@ async fn a_kind_of_envoy_gateway_is_watched_where_it_is_served() {
     let cluster = cluster().await;
     let mut running = start(&cluster).await;
     assert!(is_reached(&running), "{:?}", running.log);
-    assert!(!running.remarks("SecurityPolicy"), "{:?}", running.board.remarks());
+    assert!(!running.remarks("SecurityPolicy"), "{:?}", running.health.remarks());
     let unwatched = "heliograph_kubernetes_watched{kind=\"SecurityPolicy\"} 0";
     assert!(!running.metrics().contains(unwatched), "{}", running.metrics());
 

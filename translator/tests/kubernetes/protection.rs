@@ -130,10 +130,10 @@ async fn a_translator_that_starts_publishes_nothing_before_a_protecting_kind_was
         let failed = shop.way.failed(POLICIES);
         until("it is tried again", async || shop.way.failed(POLICIES) > failed + 2).await;
         watched.take_all();
-        assert!(!watched.synced, "{failure:?}: {:?}", watched.board.remarks());
+        assert!(!watched.synced, "{failure:?}: {:?}", watched.health.remarks());
         let unwatched = "heliograph_kubernetes_watched{kind=\"BackendTLSPolicy\"} 0\n";
         assert!(watched.metrics().contains(unwatched), "{}", watched.metrics());
-        assert!(watched.remarks("publishes nothing"), "{:?}", watched.board.remarks());
+        assert!(watched.remarks("publishes nothing"), "{:?}", watched.health.remarks());
         let asking = watched.refresh.ask();
         let awaited = async || watched.refresh.awaited(asking) == ["BackendTLSPolicy"];
         until("it alone is awaited", awaited).await;
@@ -155,7 +155,7 @@ async fn what_discovery_does_not_report_is_not_absent() {
         let failed = shop.way.failed(DISCOVERY);
         until("it is tried again", async || shop.way.failed(DISCOVERY) > failed + 2).await;
         watched.take_all();
-        assert!(!watched.synced, "{code}: {:?}", watched.board.remarks());
+        assert!(!watched.synced, "{code}: {:?}", watched.health.remarks());
         shop.way.pass(DISCOVERY);
         shop.way.pass(POLICIES);
         watched.until_synced().await;
@@ -174,7 +174,7 @@ async fn without_its_crd_there_are_none_and_one_that_is_created_later_counts() {
     shop.create_route("cart").await;
     let mut watched = shop.watched().await;
     watched.until_synced().await;
-    assert!(watched.remarks("does not serve BackendTLSPolicy"), "{:?}", watched.board.remarks());
+    assert!(watched.remarks("does not serve BackendTLSPolicy"), "{:?}", watched.health.remarks());
     assert!(watched.has(&shop.key("HTTPRoute", "cart")));
     // It is published without TLS, as nothing can demand it.
     assert!(!shop.is_only_over_tls(&watched, "cart"));
@@ -246,7 +246,7 @@ async fn while_a_protecting_kind_cannot_be_watched_what_is_new_waits_and_endpoin
     watched.log.clear();
     let pay = shop.key("HTTPRoute", "pay");
     let remark = format!("{pay}: its last change waits until all of BackendTLSPolicy is known");
-    assert!(watched.remarks(&remark), "{:?}", watched.board.remarks());
+    assert!(watched.remarks(&remark), "{:?}", watched.health.remarks());
 
     // Endpoints and deletions do not wait, of a route that waits either.
     shop.apply_endpoint("cart", "10.0.0.1").await;
@@ -343,7 +343,7 @@ async fn a_watch_that_ends_and_begins_again_holds_nothing_back() {
     let cart = shop.key("HTTPRoute", "cart");
     watched.until("nothing failed", |watched| watched.has(&cart)).await;
     assert_eq!(shop.way.lists(POLICIES), lists, "nothing can have been missed");
-    assert!(!watched.remarks("BackendTLSPolicy"), "{:?}", watched.board.remarks());
+    assert!(!watched.remarks("BackendTLSPolicy"), "{:?}", watched.health.remarks());
 }
 
 /// That it has failed is not known for a while.

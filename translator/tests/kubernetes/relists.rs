@@ -36,7 +36,7 @@ async fn a_watch_that_is_told_to_list_again_deletes_nothing_in_between() {
     assert_eq!(watched.log, ["applied HTTPRoute shop/d", "deleted HTTPRoute shop/b"]);
     let counted = "watch_failures_total{kind=\"HTTPRoute\",reason=\"expired\"} 1";
     assert!(watched.metrics().contains(counted), "{}", watched.metrics());
-    assert_eq!(watched.board.remarks(), [], "that happens every day");
+    assert_eq!(watched.health.remarks(), [], "that happens every day");
 }
 
 #[tokio::test]
@@ -79,9 +79,9 @@ async fn who_may_not_read_a_kind_any_more_goes_on_with_what_it_has() {
     api.forbid(Forbidden::Watches);
     let lists = api.probes();
     until("it is tried", || api.probes() > lists).await;
-    assert!(watched.remarks("httproutes may not be read"), "{:?}", watched.board.remarks());
+    assert!(watched.remarks("httproutes may not be read"), "{:?}", watched.health.remarks());
     api.forbid(Forbidden::Nothing);
-    until("no line", || watched.board.remarks().is_empty()).await;
+    until("no line", || watched.health.remarks().is_empty()).await;
     until("a watch", || api.watches() == 1).await;
     api.put_route("b", true);
     watched.until("the next change", |watched| watched.has("HTTPRoute shop/b")).await;

@@ -8,7 +8,7 @@ use heliograph_gateway::objects::{Kind, ObjectName, Typed};
 use heliograph_gateway::{Event, Limits};
 use heliograph_translator::kubernetes::Observed;
 use heliograph_translator::provider::Input;
-use heliograph_translator::provider::kubernetes::{self as provider, Board, Refresh, Scope};
+use heliograph_translator::provider::kubernetes::{self as provider, Refresh, Scope, WatchHealth};
 use heliograph_translator::{KubernetesArgs, KubernetesMetrics};
 use kube::Client;
 use prometheus::Registry;
@@ -45,7 +45,7 @@ pub(crate) struct Watched {
     pub(crate) synced: bool,
     pub(crate) fresh: u64,
     pub(crate) refresh: Refresh,
-    pub(crate) board: Board,
+    pub(crate) health: WatchHealth,
     pub(crate) observed: Observed,
     pub(crate) registry: Registry,
     _stop: DropGuard,
@@ -61,7 +61,7 @@ impl Watched {
         let metrics = KubernetesMetrics::register(&registry).unwrap();
         let provider =
             provider::Kubernetes::new(client, scope, observed.clone(), metrics).with_limits(limits);
-        let (refresh, board) = (provider.refresh(), provider.board());
+        let (refresh, health) = (provider.refresh(), provider.health());
         let (sender, inputs) = mpsc::channel(1024);
         let stop = CancellationToken::new();
         tokio::spawn(provider.run(sender, stop.clone()));
@@ -75,7 +75,7 @@ impl Watched {
             synced: false,
             fresh: 0,
             refresh,
-            board,
+            health,
             observed,
             registry,
             _stop: stop.drop_guard(),
@@ -91,7 +91,7 @@ impl Watched {
             }
         };
         if timeout(DEADLINE, taking).await.is_err() {
-            panic!("not in time: {what}; told {:?}; said {:?}", self.log, self.board.remarks());
+            panic!("not in time: {what}; told {:?}; remarks {:?}", self.log, self.health.remarks());
         }
     }
 
@@ -112,7 +112,7 @@ impl Watched {
 
     /// Whether a remark has these words.
     pub(crate) fn remarks(&self, words: &str) -> bool {
-        self.board.remarks().iter().any(|remark| remark.to_string().contains(words))
+        self.health.remarks().iter().any(|remark| remark.to_string().contains(words))
     }
 
     pub(crate) fn metrics(&self) -> String {
@@ -302,7 +302,7 @@ async fn a_crd_that_appears_is_picked_up_and_an_object_that_cannot_be_read_harms
     cluster.apply(&format!("{routes}/good"), route("good")).await;
     watched.until("the good one", |watched| watched.has("HTTPRoute default/good")).await;
     until("a remark", async || watched.remarks("HTTPRoute default/bad")).await;
-    assert!(watched.remarks("spec.rules[0].filters[0].type"), "{:?}", watched.board.remarks());
+    assert!(watched.remarks("spec.rules[0].filters[0].type"), "{:?}", watched.health.remarks());
     assert!(!watched.remarks("does not serve HTTPRoute"));
     let counted = "heliograph_kubernetes_unreadable_objects{kind=\"HTTPRoute\"} 1";
     assert!(watched.metrics().contains(counted), "{}", watched.metrics());
@@ -376,9 +376,9 @@ async fn without_permission_it_waits_and_goes_on_when_it_has_it() {
     assert!(!watched.synced, "half of the objects would be half of a configuration");
     cluster.apply(&path, role(&["*"])).await;
     watched.until_synced().await;
-    assert!(!watched.remarks("HTTPRoute"), "{:?}", watched.board.remarks());
+    assert!(!watched.remarks("HTTPRoute"), "{:?}", watched.health.remarks());
     // What is not there holds up nothing, though it may not be read either.
-    assert!(watched.remarks("does not serve ViewPolicy"), "{:?}", watched.board.remarks());
+    assert!(watched.remarks("does not serve ViewPolicy"), "{:?}", watched.health.remarks());
 }
 
 #[tokio::test]

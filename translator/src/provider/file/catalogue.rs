@@ -1,4 +1,4 @@
-use super::remarks::{Place, Remark, RemarkKind, RemarkList};
+use super::remarks::{Remark, RemarkKind, RemarkList, RemarkSubject};
 use heliograph_gateway::Event;
 use heliograph_gateway::objects::{Document, Object, ObjectKey};
 use std::collections::btree_map::Entry;
@@ -34,8 +34,8 @@ pub struct Difference {
     pub events: Vec<Event>,
     /// Those that did not apply before.
     pub remarks: Vec<Remark>,
-    /// The places of which the remarks changed, with those of now.
-    pub(super) places: BTreeMap<Place, Arc<[Remark]>>,
+    /// The subjects whose remarks changed, with those of now.
+    pub(super) subjects: BTreeMap<RemarkSubject, Arc<[Remark]>>,
 }
 
 /// The objects of one file.
@@ -65,11 +65,11 @@ impl Catalogue {
         }
         let mut difference = Difference { events, ..Difference::default() };
         let mut new = BTreeSet::new();
-        for (place, before) in before {
-            let now = self.remarks.of(&place);
+        for (subject, before) in before {
+            let now = self.remarks.of(&subject);
             if now != before {
                 new.extend(now.iter().filter(|remark| !before.contains(remark)).cloned());
-                difference.places.insert(place, now);
+                difference.subjects.insert(subject, now);
             }
         }
         difference.remarks = new.into_iter().collect();
@@ -87,7 +87,7 @@ impl Catalogue {
         path: Arc<Path>,
         contents: Contents,
         touched: &mut BTreeMap<ObjectKey, Touched>,
-        remarks_before: &mut BTreeMap<Place, Arc<[Remark]>>,
+        remarks_before: &mut BTreeMap<RemarkSubject, Arc<[Remark]>>,
     ) {
         let before = self.files.remove(&path).unwrap_or_default();
         let (after, remarks) = understand(&path, contents, &before);
@@ -114,14 +114,14 @@ impl Catalogue {
         if !after.is_empty() {
             self.files.insert(path.clone(), after);
         }
-        self.set_remarks(Place::File(path), remarks, remarks_before);
+        self.set_remarks(RemarkSubject::File(path), remarks, remarks_before);
     }
 
     fn find_duplicates(
         &mut self,
         key: &ObjectKey,
         Touched { first: first_before, mut moved }: Touched,
-        remarks_before: &mut BTreeMap<Place, Arc<[Remark]>>,
+        remarks_before: &mut BTreeMap<RemarkSubject, Arc<[Remark]>>,
     ) {
         let first = self.holders.get(key).and_then(BTreeSet::first).cloned();
         if first != first_before {
@@ -137,20 +137,20 @@ impl Catalogue {
                 kind: RemarkKind::Duplicate,
                 text: format!("{key} is ignored here: {} has it too", first.display()),
             });
-            let place = Place::Duplicate(key.clone(), path);
-            self.set_remarks(place, remark.into_iter().collect(), remarks_before);
+            let subject = RemarkSubject::Duplicate(key.clone(), path);
+            self.set_remarks(subject, remark.into_iter().collect(), remarks_before);
         }
     }
 
     fn set_remarks(
         &mut self,
-        place: Place,
+        subject: RemarkSubject,
         remarks: Vec<Remark>,
-        remarks_before: &mut BTreeMap<Place, Arc<[Remark]>>,
+        remarks_before: &mut BTreeMap<RemarkSubject, Arc<[Remark]>>,
     ) {
-        let before = self.remarks.set(place.clone(), remarks.into());
-        // A place may change more than once in an update.
-        remarks_before.entry(place).or_insert(before);
+        let before = self.remarks.set(subject.clone(), remarks.into());
+        // A subject may change more than once in an update.
+        remarks_before.entry(subject).or_insert(before);
     }
 
     /// The event that brings others up to date on an object, if there is a difference.
@@ -194,11 +194,11 @@ pub(super) fn understand(
     for document in documents {
         match document {
             Document::Object(object) => match objects.entry(object.key()) {
-                Entry::Vacant(place) => {
-                    place.insert(object);
+                Entry::Vacant(entry) => {
+                    entry.insert(object);
                 }
-                Entry::Occupied(place) => {
-                    let text = format!("{} is here twice: the first counts", place.key());
+                Entry::Occupied(entry) => {
+                    let text = format!("{} is here twice: the first counts", entry.key());
                     remarks.push(Remark::new(path, None, RemarkKind::Duplicate, text));
                 }
             },

@@ -21,7 +21,7 @@ use crate::provider::Input;
 use directory::{Directory, Step};
 use heliograph_gateway::objects::gateway;
 use notifications::{Notifications, Notified};
-use remarks::{Place, has_fault};
+use remarks::{RemarkSubject, has_fault};
 use scan::{Scan, ScannedFile};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,7 +124,7 @@ impl File {
                 scans.due = Instant::now();
             }
             log_remarks(&difference.remarks);
-            self.replace_remarks(difference.places);
+            self.replace_remarks(difference.subjects);
             if !difference.events.is_empty() {
                 is_open = inputs.send(Input::Batch(difference.events)).await.is_ok();
             }
@@ -134,14 +134,14 @@ impl File {
         Ok(())
     }
 
-    fn replace_remarks(&self, places: impl IntoIterator<Item = (Place, Arc<[Remark]>)>) {
+    fn replace_remarks(&self, subjects: impl IntoIterator<Item = (RemarkSubject, Arc<[Remark]>)>) {
         let mut mended = Vec::new();
         let is_changed = self.remarks.send_if_modified(|remarks| {
             let mut is_changed = false;
-            for (place, now) in places {
+            for (subject, now) in subjects {
                 is_changed = true;
-                let (has_fault_now, name) = (has_fault(&now), place.file());
-                let before = remarks.set(place, now);
+                let (has_fault_now, name) = (has_fault(&now), subject.file());
+                let before = remarks.set(subject, now);
                 if has_fault(&before) && !has_fault_now {
                     mended.push(name);
                 }

@@ -17,26 +17,26 @@ pub struct Remark {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum RemarkKind {
-    /// It could not be understood. What the place held before still counts.
+    /// It could not be understood. What the file had before still counts.
     Fault,
-    /// Another place holds the same object, and that one counts.
+    /// Another file has the same object, and that one counts.
     Duplicate,
     /// It is well-formed, and of no use here.
     Ignored,
 }
 
 /// All remarks on a set of files: those on each file in path order, then duplicates in the order of the objects. A
-/// change costs as much as the places that change, however many others there are.
+/// change costs as much as the subjects that change, however many others there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemarkList {
-    places: BTreeMap<Place, Arc<[Remark]>>,
+    subjects: BTreeMap<RemarkSubject, Arc<[Remark]>>,
     faults: usize,
     duplicates: usize,
 }
 
-/// What remarks are made on.
+/// What a remark is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum RemarkSubject {
     File(Arc<Path>),
     /// An object in a file whose version does not count.
     Duplicate(ObjectKey, Arc<Path>),
@@ -59,7 +59,7 @@ impl fmt::Display for Remark {
     }
 }
 
-impl Place {
+impl RemarkSubject {
     pub(super) fn file(&self) -> Arc<Path> {
         match self {
             Self::File(path) | Self::Duplicate(_, path) => path.clone(),
@@ -69,11 +69,11 @@ impl Place {
 
 impl RemarkList {
     pub fn iter(&self) -> impl Iterator<Item = &Remark> {
-        self.places.values().flat_map(|remarks| remarks.iter())
+        self.subjects.values().flat_map(|remarks| remarks.iter())
     }
 
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.subjects.is_empty()
     }
 
     /// How many are of [`RemarkKind::Fault`].
@@ -86,17 +86,17 @@ impl RemarkList {
         self.duplicates
     }
 
-    pub(super) fn of(&self, place: &Place) -> Arc<[Remark]> {
-        self.places.get(place).cloned().unwrap_or_default()
+    pub(super) fn of(&self, subject: &RemarkSubject) -> Arc<[Remark]> {
+        self.subjects.get(subject).cloned().unwrap_or_default()
     }
 
-    /// Replaces the remarks on one place. Returns those that there were.
-    pub(super) fn set(&mut self, place: Place, remarks: Arc<[Remark]>) -> Arc<[Remark]> {
+    /// Replaces the remarks on one subject. Returns those that there were.
+    pub(super) fn set(&mut self, subject: RemarkSubject, remarks: Arc<[Remark]>) -> Arc<[Remark]> {
         self.faults += count(&remarks, RemarkKind::Fault);
         self.duplicates += count(&remarks, RemarkKind::Duplicate);
         let before = match remarks.is_empty() {
-            true => self.places.remove(&place),
-            false => self.places.insert(place, remarks),
+            true => self.subjects.remove(&subject),
+            false => self.subjects.insert(subject, remarks),
         };
         let before = before.unwrap_or_default();
         self.faults -= count(&before, RemarkKind::Fault);

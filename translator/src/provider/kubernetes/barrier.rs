@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct Barrier {
     reached: BTreeMap<Kind, Option<u64>>,
-    told: Option<u64>,
+    reported: Option<u64>,
     /// Kinds that are listed, and of which objects are being fetched that somebody waits for.
     fetching: BTreeSet<Kind>,
 }
@@ -23,11 +23,11 @@ impl Barrier {
         let reached = self.reached.entry(kind).or_default();
         *reached = (*reached).max(Some(asking));
         let all = self.reached.values().copied().min().flatten();
-        if all <= self.told {
+        if all <= self.reported {
             return vec![];
         }
-        let first = self.told.is_none().then_some(Input::Synced);
-        self.told = all;
+        let first = self.reported.is_none().then_some(Input::Synced);
+        self.reported = all;
         first.into_iter().chain(all.filter(|asking| *asking > 0).map(Input::Fresh)).collect()
     }
 
@@ -35,7 +35,7 @@ impl Barrier {
         self.fetching = kinds;
     }
 
-    /// The kinds of which it is not known whether all that there was at this asking has been told.
+    /// The kinds of which it is not known whether all that there was at this asking has been sent.
     pub(super) fn awaited(&self, asking: u64) -> impl Iterator<Item = Kind> {
         let is_awaited = move |kind: &Kind, reached: &Option<u64>| {
             *reached < Some(asking) || self.fetching.contains(kind)

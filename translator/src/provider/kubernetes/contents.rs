@@ -8,7 +8,7 @@ mod queue;
 mod tests;
 mod withhold;
 
-use super::holdings::Remark;
+use super::object_cache::ReadFailure;
 use crate::provider::Input;
 use barriers::Barriers;
 use budget::Budget;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 /// Stands between the watches and the translator.
 ///
-/// Of Secrets and ConfigMaps the watches tell that they exist, and in which version. What an object names is fetched. A
+/// Of Secrets and ConfigMaps the watches send that they exist, and in which version. What an object names is fetched. A
 /// changed object that names something for the first time is held back, alone, until that is fetched, so that the translator
 /// never sees the object without it. Whether something exists is for the watches to say, and not for a fetch. What does not
 /// fit into the budget of its namespace is withheld: the translator sees that it exists, and no content.
@@ -54,8 +54,8 @@ type Created = i64;
 /// How many objects of a kind are named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
-    /// Those whose content is held.
-    pub(super) held: usize,
+    /// Those whose content is loaded.
+    pub(super) loaded: usize,
     /// Those that do not fit into the budget of their namespace.
     pub(super) withheld: usize,
 }
@@ -65,20 +65,20 @@ pub(super) struct Count {
 pub(super) struct Output {
     /// For the translator, in order.
     pub(super) inputs: Vec<Input>,
-    pub(super) notes: Vec<(ObjectKey, Note)>,
+    pub(super) reports: Vec<(ObjectKey, FetchReport)>,
 }
 
 impl Output {
     pub(super) fn append(&mut self, mut other: Self) {
         self.inputs.append(&mut other.inputs);
-        self.notes.append(&mut other.notes);
+        self.reports.append(&mut other.reports);
     }
 }
 
-/// What there is to say of an object that is fetched.
+/// What an operator should know of an object that is fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Note {
-    Unreadable(Remark),
+pub(super) enum FetchReport {
+    Unreadable(ReadFailure),
     Readable,
     /// It was fetched after it could not be, or it need not be any more.
     NotFailing,
@@ -102,12 +102,12 @@ pub(super) struct Fetched {
 struct Referrer {
     /// What the version names that was passed on, if one was.
     passed: Option<BTreeSet<ObjectKey>>,
-    held: Option<Held>,
+    blocked: Option<BlockedVersion>,
 }
 
 /// A version that is held back.
 #[derive(Debug)]
-struct Held {
+struct BlockedVersion {
     object: Object,
     names: BTreeSet<ObjectKey>,
     /// What it names that exists and was never fetched.
@@ -119,7 +119,7 @@ struct Held {
 struct Content {
     /// By versions that were passed on, and by those that are held back.
     by: BTreeSet<ObjectKey>,
-    /// As it was passed on. Whoever was told has the same.
+    /// As it was passed on; the receiver shares it.
     object: Option<Object>,
     /// It does not fit into the budget of its namespace.
     is_over: bool,
@@ -141,8 +141,8 @@ struct Unread {
     /// As the watch says.
     by_watch: BTreeSet<ObjectName>,
     /// Those that could be read since, or were there when a term began, and are held back.
-    held: BTreeSet<ObjectName>,
-    told: BTreeSet<ObjectName>,
+    blocked: BTreeSet<ObjectName>,
+    reported: BTreeSet<ObjectName>,
 }
 
 impl Contents {
@@ -151,7 +151,7 @@ impl Contents {
         Self { budget: Budget::new(most), ..Self::default() }
     }
 
-    /// Takes what a watch tells. Of kinds that are read by reference it tells metadata.
+    /// Receives the output of a watch. Of kinds that are read by reference that is metadata.
     pub(super) fn receive(&mut self, input: Input) -> Output {
         match input {
             Input::Batch(events) => {
@@ -165,17 +165,18 @@ impl Contents {
                 let before = std::mem::replace(&mut self.unread.by_watch, names);
                 for name in before {
                     if !self.unread.by_watch.contains(&name) {
-                        self.spare_if_held(name);
+                        self.keep_if_blocked(name);
                     }
                 }
             }
             Input::Unread(..) => self.output.inputs.push(input),
             Input::Synced | Input::Fresh(_) => {
-                let held = self.referrers.iter().filter(|(_, referrer)| referrer.held.is_some());
-                let held = held.map(|(key, _)| key.clone()).collect();
-                self.barriers.add(input, self.open_fetches(), held);
+                let blocked =
+                    self.referrers.iter().filter(|(_, referrer)| referrer.blocked.is_some());
+                let blocked = blocked.map(|(key, _)| key.clone()).collect();
+                self.barriers.add(input, self.open_fetches(), blocked);
                 // Somebody waits.
-                self.queue.hasten();
+                self.queue.expedite();
             }
         }
         self.finish()
@@ -205,7 +206,7 @@ impl Contents {
         content.is_stale = false;
         content.version = Some(fetched.version.into());
         if std::mem::take(&mut content.failures) > 0 {
-            self.output.notes.push((key.clone(), Note::NotFailing));
+            self.output.reports.push((key.clone(), FetchReport::NotFailing));
         }
         let mut passed = Vec::new();
         match fetched.object {
@@ -264,7 +265,7 @@ impl Contents {
     fn exists(&mut self, object: &Object) {
         let key = object.key();
         self.existing.insert(key.clone(), object.created());
-        self.place(&key);
+        self.update_rank(&key);
         if let Some(content) = self.named.get_mut(&key) {
             let is_unknown = content.is_unknown();
             let version = object.metadata().resource_version.as_deref();
@@ -273,7 +274,7 @@ impl Contents {
                 if content.is_over {
                     // There is room if it became small enough.
                     content.is_stale = true;
-                    self.budget.look_again(&key);
+                    self.budget.mark_changed(&key);
                 } else {
                     self.enqueue(&key);
                 }
@@ -281,9 +282,9 @@ impl Contents {
             // Who waits anyway waits for this, too.
             let by = self.named.get(&key).filter(|_| is_unknown).map(|content| &content.by);
             for referrer in by.into_iter().flatten() {
-                let held = self.referrers.get_mut(referrer).and_then(|it| it.held.as_mut());
-                if let Some(held) = held.filter(|held| held.names.contains(&key)) {
-                    held.missing.insert(key.clone());
+                let blocked = self.referrers.get_mut(referrer).and_then(|it| it.blocked.as_mut());
+                if let Some(blocked) = blocked.filter(|blocked| blocked.names.contains(&key)) {
+                    blocked.missing.insert(key.clone());
                 }
             }
         }
@@ -307,7 +308,7 @@ impl Contents {
             let exists = self.existing.contains_key(name);
             let is_new = !self.named.contains_key(name);
             self.named.entry(name.clone()).or_default().by.insert(key.clone());
-            self.place(name);
+            self.update_rank(name);
             if is_new {
                 self.enqueue(name);
             }
@@ -316,9 +317,9 @@ impl Contents {
             }
         }
         let referrer = self.referrers.entry(key.clone()).or_default();
-        let before = referrer.held.replace(Held { object, names, missing });
+        let before = referrer.blocked.replace(BlockedVersion { object, names, missing });
         if let Some(before) = before {
-            self.let_go(&key, before.names);
+            self.release(&key, before.names);
         }
         self.complete.insert(key);
     }
@@ -327,11 +328,11 @@ impl Contents {
         let Some(referrer) = self.referrers.remove(&key) else {
             return passed.push(Event::Deleted(key));
         };
-        self.not_held(&key);
+        self.not_blocked(&key);
         let was_passed = referrer.passed.is_some();
-        let held = referrer.held.map(|held| held.names);
-        for names in referrer.passed.into_iter().chain(held) {
-            self.let_go(&key, names);
+        let blocked = referrer.blocked.map(|blocked| blocked.names);
+        for names in referrer.passed.into_iter().chain(blocked) {
+            self.release(&key, names);
         }
         if was_passed {
             passed.push(Event::Deleted(key));
@@ -342,8 +343,8 @@ impl Contents {
     fn not_missing(&mut self, name: &ObjectKey) {
         let Some(content) = self.named.get(name) else { return };
         for referrer in &content.by {
-            let held = self.referrers.get_mut(referrer).and_then(|it| it.held.as_mut());
-            if held.is_some_and(|held| held.missing.remove(name)) {
+            let blocked = self.referrers.get_mut(referrer).and_then(|it| it.blocked.as_mut());
+            if blocked.is_some_and(|blocked| blocked.missing.remove(name)) {
                 self.complete.insert(referrer.clone());
             }
         }
@@ -351,21 +352,23 @@ impl Contents {
 
     fn pass_if_complete(&mut self, key: &ObjectKey, passed: &mut Vec<Event>) {
         let Some(referrer) = self.referrers.get_mut(key) else { return };
-        let Some(held) = referrer.held.take_if(|held| held.missing.is_empty()) else { return };
-        let before = referrer.passed.replace(held.names);
-        self.let_go(key, before.unwrap_or_default());
-        self.not_held(key);
-        passed.push(Event::Applied(held.object));
+        let Some(blocked) = referrer.blocked.take_if(|blocked| blocked.missing.is_empty()) else {
+            return;
+        };
+        let before = referrer.passed.replace(blocked.names);
+        self.release(key, before.unwrap_or_default());
+        self.not_blocked(key);
+        passed.push(Event::Applied(blocked.object));
     }
 
     /// A version of an object that named these does not count any more.
-    fn let_go(&mut self, referrer: &ObjectKey, names: BTreeSet<ObjectKey>) {
+    fn release(&mut self, referrer: &ObjectKey, names: BTreeSet<ObjectKey>) {
         for name in names {
             if !self.referrers.get(referrer).is_some_and(|still| still.names(&name))
                 && let Some(content) = self.named.get_mut(&name)
             {
                 content.by.remove(referrer);
-                self.place(&name);
+                self.update_rank(&name);
                 self.released.insert(name);
             }
         }
@@ -407,10 +410,10 @@ impl Contents {
             passed.push(Event::Deleted(key.clone()));
         }
         if content.is_unreadable {
-            self.output.notes.push((key.clone(), Note::Readable));
+            self.output.reports.push((key.clone(), FetchReport::Readable));
         }
         if content.failures > 0 {
-            self.output.notes.push((key.clone(), Note::NotFailing));
+            self.output.reports.push((key.clone(), FetchReport::NotFailing));
         }
     }
 
@@ -427,28 +430,28 @@ impl Contents {
     }
 
     /// A Gateway that exists, and of which the translator knows no version, must not be taken for one that is gone.
-    fn spare_if_held(&mut self, name: ObjectName) {
+    fn keep_if_blocked(&mut self, name: ObjectName) {
         let referrer = self.referrers.get(&name.clone().of(Kind::Gateway));
         if referrer.is_some_and(|referrer| referrer.passed.is_none()) {
-            self.unread.held.insert(name);
+            self.unread.blocked.insert(name);
         }
     }
 
-    fn not_held(&mut self, key: &ObjectKey) {
+    fn not_blocked(&mut self, key: &ObjectKey) {
         self.barriers.forget(key);
         if key.kind == Kind::Gateway {
-            self.unread.held.remove(&key.name);
+            self.unread.blocked.remove(&key.name);
         }
     }
 
     fn finish(&mut self) -> Output {
-        self.tell_unread();
+        self.report_unread();
         let (named, referrers) = (&self.named, &self.referrers);
         let is_forbidden =
             |key: &ObjectKey| named.get(key).is_some_and(|content| content.is_forbidden);
         let is_forbidden =
-            |key: &ObjectKey| match referrers.get(key).and_then(|it| it.held.as_ref()) {
-                Some(held) => held.missing.iter().all(is_forbidden),
+            |key: &ObjectKey| match referrers.get(key).and_then(|it| it.blocked.as_ref()) {
+                Some(blocked) => blocked.missing.iter().all(is_forbidden),
                 None => is_forbidden(key),
             };
         let mut complete = Vec::new();
@@ -458,18 +461,18 @@ impl Contents {
         if !complete.is_empty() {
             let gateways = self.referrers.keys().filter(|key| key.kind == Kind::Gateway);
             let gateways: Vec<ObjectName> = gateways.map(|key| key.name.clone()).collect();
-            gateways.into_iter().for_each(|name| self.spare_if_held(name));
-            self.tell_unread();
+            gateways.into_iter().for_each(|name| self.keep_if_blocked(name));
+            self.report_unread();
             self.output.inputs.extend(complete);
         }
         std::mem::take(&mut self.output)
     }
 
-    fn tell_unread(&mut self) {
-        let Unread { by_watch, held, told } = &mut self.unread;
-        if !by_watch.union(held).eq(told.iter()) {
-            *told = by_watch.union(held).cloned().collect();
-            self.output.inputs.push(Input::Unread(Kind::Gateway, told.clone()));
+    fn report_unread(&mut self) {
+        let Unread { by_watch, blocked, reported } = &mut self.unread;
+        if !by_watch.union(blocked).eq(reported.iter()) {
+            *reported = by_watch.union(blocked).cloned().collect();
+            self.output.inputs.push(Input::Unread(Kind::Gateway, reported.clone()));
         }
     }
 }
@@ -477,7 +480,7 @@ impl Contents {
 impl Referrer {
     fn names(&self, name: &ObjectKey) -> bool {
         self.passed.as_ref().is_some_and(|names| names.contains(name))
-            || self.held.as_ref().is_some_and(|held| held.names.contains(name))
+            || self.blocked.as_ref().is_some_and(|blocked| blocked.names.contains(name))
     }
 }
 

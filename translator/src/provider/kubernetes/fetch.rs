@@ -1,12 +1,12 @@
 //! Fetches Secrets and ConfigMaps that objects name.
 
+use super::api_failure::{ApiFailure, FailureReason};
 use super::barrier::Barrier;
-use super::board::Board;
-use super::contents::{Contents, Fetch, Fetched, Note, Output};
+use super::contents::{Contents, Fetch, FetchReport, Fetched, Output};
 use super::protection::{Message, Passed, Protection};
 use super::served::Served;
-use super::trouble::{Reason, Trouble};
 use super::watch::{TLS_SECRETS, answer};
+use super::watch_health::WatchHealth;
 use crate::backoff;
 use crate::provider::Input;
 use futures::future::BoxFuture;
@@ -31,11 +31,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct Fetcher {
     client: Client,
     inputs: mpsc::Sender<Input>,
-    board: Board,
+    health: WatchHealth,
     barrier: Arc<Mutex<Barrier>>,
     protection: Protection,
     contents: Contents,
-    open: FuturesUnordered<BoxFuture<'static, (Fetch, Result<Fetched, Trouble>)>>,
+    open: FuturesUnordered<BoxFuture<'static, (Fetch, Result<Fetched, ApiFailure>)>>,
     /// The kinds of what somebody waits for.
     awaited: BTreeSet<Kind>,
     /// The protecting kinds of which not everything is known.
@@ -46,7 +46,7 @@ impl Fetcher {
     pub(super) fn new(
         client: Client,
         inputs: mpsc::Sender<Input>,
-        board: Board,
+        health: WatchHealth,
         barrier: Arc<Mutex<Barrier>>,
         protection: Protection,
         content_bytes: u64,
@@ -54,7 +54,7 @@ impl Fetcher {
         Self {
             client,
             inputs,
-            board,
+            health,
             barrier,
             protection,
             contents: Contents::new(content_bytes),
@@ -89,7 +89,7 @@ impl Fetcher {
             };
             let passed = self.protection.settle(|| self.contents.new_protecting());
             output.append(self.pass(passed));
-            self.note(output.notes);
+            self.record(output.reports);
             for input in output.inputs {
                 if self.inputs.send(input).await.is_err() {
                     return;
@@ -101,7 +101,7 @@ impl Fetcher {
     /// What need not wait for what protects it goes on to wait for what it names.
     fn pass(&mut self, Passed { inputs, waits }: Passed) -> Output {
         for (key, waits) in waits {
-            self.board.record_waiting(key, waits);
+            self.health.record_waiting(key, waits);
         }
         let mut output = Output::default();
         for input in inputs {
@@ -110,41 +110,41 @@ impl Fetcher {
         output
     }
 
-    fn answered(&mut self, fetch: &Fetch, answer: Result<Fetched, Trouble>) -> Output {
-        let trouble = match answer {
+    fn answered(&mut self, fetch: &Fetch, answer: Result<Fetched, ApiFailure>) -> Output {
+        let failure = match answer {
             Ok(fetched) => return self.contents.fetched(fetch, fetched),
-            Err(trouble) => trouble,
+            Err(failure) => failure,
         };
         let again_at =
             |failures| Instant::now() + backoff::after(failures, LONGEST_PAUSE, fastrand::f64());
-        let is_forbidden = trouble.reason == Reason::Forbidden;
+        let is_forbidden = failure.reason == FailureReason::Forbidden;
         let (failures, output) = self.contents.failed(fetch, is_forbidden, again_at);
         match failures {
             // A connection that breaks, and an object that is deleted meanwhile, need not be told.
             None | Some(1) => {}
-            Some(_) => self.board.note_unfetched(&fetch.key, &trouble),
+            Some(_) => self.health.record_fetch_failure(&fetch.key, &failure),
         }
         output
     }
 
-    fn note(&mut self, notes: Vec<(ObjectKey, Note)>) {
-        for (key, note) in notes {
-            match note {
-                Note::Unreadable(remark) => self.board.note_object(&key, Some(remark)),
-                Note::Readable => self.board.note_object(&key, None),
-                Note::NotFailing => self.board.note_fetched(&key),
+    fn record(&mut self, reports: Vec<(ObjectKey, FetchReport)>) {
+        for (key, report) in reports {
+            match report {
+                FetchReport::Unreadable(remark) => self.health.record_object(&key, Some(remark)),
+                FetchReport::Readable => self.health.record_object(&key, None),
+                FetchReport::NotFailing => self.health.record_fetched(&key),
             }
         }
         for kind in Kind::ALL.iter().filter(|kind| kind.is_read_by_reference()) {
-            self.board.count_fetched(*kind, self.contents.counts(*kind));
+            self.health.count_fetched(*kind, self.contents.counts(*kind));
         }
         let stale: BTreeSet<Kind> = self.protection.stale().collect();
         if stale != self.stale {
             self.stale = stale.clone();
-            self.board.record_stale(stale);
+            self.health.record_stale(stale);
         }
         if let Some(waits) = self.protection.next_news(Instant::now()) {
-            self.board.log_waiting(waits);
+            self.health.log_waiting(waits);
         }
         let mut awaited = self.contents.awaited();
         awaited.extend(self.protection.awaited());
@@ -155,7 +155,7 @@ impl Fetcher {
     }
 }
 
-async fn get(client: Client, fetch: Fetch) -> (Fetch, Result<Fetched, Trouble>) {
+async fn get(client: Client, fetch: Fetch) -> (Fetch, Result<Fetched, ApiFailure>) {
     let kind = fetch.key.kind;
     let version = kind.api_version().unwrap_or_default();
     let resource =
@@ -167,13 +167,13 @@ async fn get(client: Client, fetch: Fetch) -> (Fetch, Result<Fetched, Trouble>) 
     (fetch, fetched)
 }
 
-fn read(key: &ObjectKey, mut served: Served) -> Result<Fetched, Trouble> {
+fn read(key: &ObjectKey, mut served: Served) -> Result<Fetched, ApiFailure> {
     let kind = key.kind;
     if let (Kind::Secret, Ok(fields)) = (kind, &served.fields)
         && fields.get("type").and_then(Value::as_str) != Some(TLS_SECRETS)
     {
         // It was replaced by another one, and the watch will say that it is gone.
-        return Err(Trouble::failed("it is of another type"));
+        return Err(ApiFailure::failed("it is of another type"));
     }
     served.forget_unused(kind);
     let version = served.metadata.resource_version.unwrap_or_default();
@@ -197,16 +197,16 @@ mod tests {
     use heliograph_gateway::objects::{Object, ObjectName};
     use serde_json::json;
 
-    fn fetched(kind: Kind, object: Value) -> Result<Fetched, Trouble> {
+    fn fetched(kind: Kind, object: Value) -> Result<Fetched, ApiFailure> {
         let key = ObjectName::new("shop", "pair").of(kind);
         read(&key, serde_json::from_value(object).unwrap())
     }
 
     #[test]
     fn a_change_of_metadata_is_no_change_of_the_content() {
-        let secret = |version: &str, note: &str| {
+        let secret = |version: &str, report: &str| {
             let metadata = json!({
-                "name": "pair", "namespace": "shop", "resourceVersion": version, "annotations": { "note": note },
+                "name": "pair", "namespace": "shop", "resourceVersion": version, "annotations": { "note": report },
             });
             let data = json!({ "tls.crt": "Y3J0", "tls.key": "a2V5", "other": "bXVjaA==" });
             fetched(

@@ -1,23 +1,23 @@
 //! Objects from a Kubernetes API: one watch for each kind of the core's list.
 //!
-//! [`Holdings`](holdings::Holdings) decides what follows from a list or an event, [`Barrier`](barrier::Barrier) when
+//! [`ObjectCache`](object_cache::ObjectCache) decides what follows from a list or an event, [`Barrier`](barrier::Barrier) when
 //! everything is listed, [`Protection`](protection::Protection) what waits while it is not known what protects it,
 //! [`Contents`](contents::Contents) which Secrets and ConfigMaps are fetched and what waits for them,
-//! [`Trouble`](trouble::Trouble) what an error means. The rest asks and waits.
+//! [`ApiFailure`](api_failure::ApiFailure) what an error means. The rest does IO.
 
+mod api_failure;
 mod barrier;
-mod board;
 mod contents;
 mod fetch;
-mod holdings;
+mod object_cache;
 mod protection;
 mod selection;
 mod served;
-mod trouble;
 mod watch;
+mod watch_health;
 
-pub use board::{ApiRemark, Board};
 pub(crate) use watch::WATCH_SECONDS;
+pub use watch_health::{ApiRemark, WatchHealth};
 
 use crate::kubernetes::{Deployed, Observed};
 use crate::metrics::KubernetesMetrics;
@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, watch as latest};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use watch::{KindWatch, Told};
+use watch::{KindWatch, WatchOutputs};
 
 /// How many batches may wait between the watches and what fetches the contents that they name.
 const WAITING_BATCHES: usize = 16;
@@ -48,18 +48,18 @@ pub struct Scope {
     pub ignored: BTreeSet<Kind>,
 }
 
-/// An API whose objects are told, all and then every change.
+/// A provider that sends the objects of an API, all and then every change.
 pub struct Kubernetes {
     client: Client,
     scope: Scope,
     observed: Observed,
     deployed: Deployed,
-    board: Board,
+    health: WatchHealth,
     refresh: Refresh,
     content_bytes: u64,
 }
 
-/// Asks the provider to make sure that it has told everything there is.
+/// Asks the provider to make sure that it has sent everything there is.
 #[derive(Clone, Debug, Default)]
 pub struct Refresh {
     asked: latest::Sender<u64>,
@@ -85,11 +85,11 @@ impl Kubernetes {
         observed: Observed,
         metrics: KubernetesMetrics,
     ) -> Self {
-        let board = Board::new(metrics);
+        let health = WatchHealth::new(metrics);
         let content_bytes = Limits::default().content_bytes;
         let deployed = Deployed::of(scope.kinds());
         let refresh = Refresh::default();
-        Self { client, scope, observed, deployed, board, refresh, content_bytes }
+        Self { client, scope, observed, deployed, health, refresh, content_bytes }
     }
 
     #[must_use]
@@ -98,9 +98,9 @@ impl Kubernetes {
         self
     }
 
-    /// What is to be said of what the API serves.
-    pub fn board(&self) -> Board {
-        self.board.clone()
+    /// The health of the watches, for pages and metrics.
+    pub fn health(&self) -> WatchHealth {
+        self.health.clone()
     }
 
     /// Which of the watched objects run for Gateways.
@@ -112,7 +112,7 @@ impl Kubernetes {
         self.refresh.clone()
     }
 
-    /// Tells everything, then every change, until it is stopped. An API that is away is waited for.
+    /// Sends everything, then every change, until it is stopped. It waits for an API that is unreachable.
     pub async fn run(
         self,
         inputs: mpsc::Sender<Input>,
@@ -121,20 +121,20 @@ impl Kubernetes {
         let kinds: Vec<Kind> = self.scope.kinds().collect();
         let selection = Selection::new(self.scope.namespace_selector.as_deref());
         let (watched, received) = mpsc::channel(WAITING_BATCHES);
-        let told = Told {
+        let outputs = WatchOutputs {
             messages: watched,
-            board: self.board.clone(),
+            health: self.health.clone(),
             observed: self.observed.clone(),
             deployed: self.deployed.clone(),
             barrier: self.refresh.barrier.clone(),
         };
-        *told.barrier() = Barrier::new(kinds.iter().copied());
+        *outputs.barrier() = Barrier::new(kinds.iter().copied());
         let mut watches = JoinSet::new();
         let barrier = self.refresh.barrier.clone();
         let fetcher = Fetcher::new(
             self.client.clone(),
             inputs,
-            self.board.clone(),
+            self.health.clone(),
             barrier,
             Protection::new(kinds.iter().copied()),
             self.content_bytes,
@@ -148,7 +148,8 @@ impl Kubernetes {
         });
         for kind in kinds {
             let asked = self.refresh.asked();
-            let watch = KindWatch::new(kind, &self.client, selection.clone(), asked, told.clone());
+            let watch =
+                KindWatch::new(kind, &self.client, selection.clone(), asked, outputs.clone());
             if let Some(watch) = watch {
                 let stop = stop.clone();
                 watches.spawn(async move {
@@ -159,7 +160,7 @@ impl Kubernetes {
                 });
             }
         }
-        drop(told);
+        drop(outputs);
         while let Some(ended) = watches.join_next().await {
             ended?;
         }

@@ -1,4 +1,4 @@
-use super::holdings::Holdings;
+use super::object_cache::ObjectCache;
 use heliograph_gateway::objects::{Kind, ObjectName, Scope};
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -58,7 +58,7 @@ impl Selection {
     }
 
     /// The choice of these namespaces, if it is another one. Nothing is chosen by it yet.
-    pub(super) fn next(&self, namespaces: &Holdings) -> Option<Choice> {
+    pub(super) fn next(&self, namespaces: &ObjectCache) -> Option<Choice> {
         self.selector.as_ref()?;
         let names: BTreeSet<Arc<str>> = namespaces.names().map(|name| name.name.clone()).collect();
         let chosen = self.seen.borrow();

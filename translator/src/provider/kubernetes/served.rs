@@ -49,7 +49,7 @@ impl<'de> Deserialize<'de> for ServedMetadata {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Answer {
+        struct PartialObject {
             metadata: Metadata,
         }
         #[derive(Default, Deserialize)]
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for ServedMetadata {
             labels: Option<BTreeMap<String, String>>,
         }
         let Metadata { name, namespace, resource_version, creation_timestamp, labels } =
-            Answer::deserialize(deserializer)?.metadata;
+            PartialObject::deserialize(deserializer)?.metadata;
         let labels = labels.filter(names::selects);
         let rest = ObjectMeta::default();
         Ok(Self(ObjectMeta {

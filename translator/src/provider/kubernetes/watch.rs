@@ -1,18 +1,18 @@
 //! The watch of one kind.
 
 mod currency;
-mod mend;
+mod recovery;
 mod unanswered;
 
-pub(super) use mend::answer;
+pub(super) use recovery::answer;
 
+use super::api_failure::ApiFailure;
 use super::barrier::Barrier;
-use super::board::Board;
-use super::holdings::{Change, Holdings};
+use super::object_cache::{Change, ObjectCache};
 use super::protection::Message;
 use super::selection::Selection;
 use super::served::{Served, ServedMetadata};
-use super::trouble::Trouble;
+use super::watch_health::WatchHealth;
 use crate::kubernetes::{Deployed, DeployedPart, Observed, ObservedObject};
 use crate::provider::Input;
 use futures::Stream;
@@ -32,8 +32,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use unanswered::Unanswered;
 
-/// How long the API may take for one page of a list, or for a word of what it serves.
-const ANSWER: Duration = Duration::from_secs(30);
+/// The time limit for one page of a list, and for an answer of discovery.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// After so long the server ends a watch, and it is begun again where it was. On a connection that died unnoticed nothing is
 /// heard of that; there the client gives up soon after, see [`SILENCE`](crate::connect::SILENCE).
@@ -57,10 +57,10 @@ pub(super) struct KindWatch {
     api: Api<Served>,
     fields: Option<String>,
     selection: Selection,
-    holdings: Holdings,
+    cache: ObjectCache,
     /// None for a kind of which nothing runs for Gateways.
     deployed: Option<DeployedPart>,
-    told: Told,
+    outputs: WatchOutputs,
     asked: watch::Receiver<u64>,
     /// After how many askings the list began that is being taken.
     listing_for: u64,
@@ -83,17 +83,17 @@ pub(super) struct KindWatch {
     unanswered: Unanswered,
 }
 
-/// Where a watch tells what it finds.
+/// Where a watch sends what it finds.
 #[derive(Clone)]
-pub(super) struct Told {
+pub(super) struct WatchOutputs {
     pub(super) messages: mpsc::Sender<Message>,
-    pub(super) board: Board,
+    pub(super) health: WatchHealth,
     pub(super) observed: Observed,
     pub(super) deployed: Deployed,
     pub(super) barrier: Arc<Mutex<Barrier>>,
 }
 
-impl Told {
+impl WatchOutputs {
     pub(super) fn barrier(&self) -> MutexGuard<'_, Barrier> {
         self.barrier.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -113,7 +113,7 @@ impl KindWatch {
         client: &Client,
         selection: Selection,
         asked: watch::Receiver<u64>,
-        told: Told,
+        outputs: WatchOutputs,
     ) -> Option<Self> {
         let gvk = GroupVersionKind::gvk(kind.group(), kind.api_version()?, kind.as_str());
         let resource = ApiResource::from_gvk(&gvk);
@@ -126,9 +126,9 @@ impl KindWatch {
             client: client.clone(),
             fields,
             selection,
-            holdings: Holdings::new(kind),
-            deployed: told.deployed.of_kind(kind).cloned(),
-            told,
+            cache: ObjectCache::new(kind),
+            deployed: outputs.deployed.of_kind(kind).cloned(),
+            outputs,
             asked,
             listing_for: 0,
             fresh_for: None,
@@ -144,9 +144,9 @@ impl KindWatch {
         })
     }
 
-    /// Tells everything, then every change. It does not end.
+    /// Sends everything, then every change. It does not end.
     pub(super) async fn run(mut self) {
-        while !self.told.messages.is_closed() {
+        while !self.outputs.messages.is_closed() {
             self.choice = self.selection.known(self.kind).await;
             let seconds =
                 if self.kind.is_protecting() { PROTECTING_WATCH_SECONDS } else { WATCH_SECONDS };
@@ -156,7 +156,7 @@ impl KindWatch {
             let stream = self.events(config);
             // It begins with a list, and until that is complete there is nothing to compare with another one.
             self.stale().await;
-            self.holdings.begin();
+            self.cache.begin();
             self.follow(pin!(stream)).await;
         }
         // Nobody listens: whoever did has ended, and it is for them to say why.
@@ -183,40 +183,40 @@ impl KindWatch {
         if self.kind.is_read_by_reference() { METADATA_PAGE } else { PAGE }
     }
 
-    /// Takes events until there is reason to begin with a new list.
+    /// Handles events until there is reason to begin with a new list.
     async fn follow(
         &mut self,
         mut stream: Pin<&mut impl Stream<Item = watcher::Result<watcher::Event<Served>>>>,
     ) {
-        while !self.told.messages.is_closed() {
+        while !self.outputs.messages.is_closed() {
             if self.is_behind() {
                 if self.verify().await == Next::ListAgain {
                     return;
                 }
                 continue;
             }
-            let patience = if self.holdings.is_listing() { ANSWER } else { Duration::MAX };
+            let limit = if self.cache.is_listing() { ANSWER_TIMEOUT } else { Duration::MAX };
             let next = tokio::select! {
                 biased;
                 // Looked at above.
                 Ok(()) = self.asked.changed() => continue,
                 () = self.selection.changed(self.kind) => return,
-                next = timeout(patience, stream.next()) => next,
+                next = timeout(limit, stream.next()) => next,
                 // Behind the stream, so that an answer that is there counts.
                 () = self.unanswered.for_long(), if self.is_current => {
-                    self.mend(Trouble::failed("no answer to a watch")).await;
+                    self.wait_until_listable(ApiFailure::failed("no answer to a watch")).await;
                     return;
                 }
             };
             let next = match next {
                 Ok(Some(Ok(event))) => {
-                    self.take(event).await;
+                    self.handle(event).await;
                     Next::GoOn
                 }
                 Ok(Some(Err(error))) => self.recover(&error).await,
                 Ok(None) => Next::ListAgain,
                 Err(_) => {
-                    self.mend(Trouble::unavailable("no answer to a list")).await;
+                    self.wait_until_listable(ApiFailure::unavailable("no answer to a list")).await;
                     Next::ListAgain
                 }
             };
@@ -226,31 +226,31 @@ impl KindWatch {
         }
     }
 
-    async fn take(&mut self, event: watcher::Event<Served>) {
+    async fn handle(&mut self, event: watcher::Event<Served>) {
         self.record_deployed(&event);
         match event {
             watcher::Event::Init => {
                 self.listing_for = *self.asked.borrow_and_update();
                 self.stale().await;
-                self.holdings.begin();
+                self.cache.begin();
             }
-            watcher::Event::InitApply(served) => self.take_listed(served),
+            watcher::Event::InitApply(served) => self.handle_listed(served),
             watcher::Event::InitDone => {
                 self.listed().await;
                 self.watched();
             }
             watcher::Event::Apply(served) => {
                 self.watched();
-                self.take_applied(served).await;
+                self.handle_applied(served).await;
             }
             watcher::Event::Delete(served) => {
                 self.watched();
                 let name = name_of(&served);
                 self.forget(&name);
-                if let Some(event) = self.holdings.deleted(name) {
-                    self.tell(vec![event]).await;
+                if let Some(event) = self.cache.deleted(name) {
+                    self.send_events(vec![event]).await;
                 }
-                self.tell_unread().await;
+                self.send_unread().await;
                 self.count().await;
             }
         }
@@ -270,45 +270,45 @@ impl KindWatch {
         }
     }
 
-    fn take_listed(&mut self, served: Served) {
+    fn handle_listed(&mut self, served: Served) {
         let name = name_of(&served);
         if !self.selection.has(self.kind, &name) {
             return;
         }
         let version = version_of(&served);
-        if self.holdings.has(&name, &version) {
-            return self.holdings.listed_as_known(name);
+        if self.cache.has(&name, &version) {
+            return self.cache.listed_as_known(name);
         }
         let object = self.read(&name, served);
-        let change = self.holdings.listed(name.clone(), &version, object);
-        self.remark(&name, change);
+        let change = self.cache.listed(name.clone(), &version, object);
+        self.record_read_failure(&name, change);
     }
 
-    async fn take_applied(&mut self, served: Served) {
+    async fn handle_applied(&mut self, served: Served) {
         let name = name_of(&served);
         let version = version_of(&served);
-        if !self.selection.has(self.kind, &name) || self.holdings.has(&name, &version) {
+        if !self.selection.has(self.kind, &name) || self.cache.has(&name, &version) {
             return;
         }
         let object = self.read(&name, served);
-        let change = self.holdings.applied(name.clone(), &version, object);
-        if let Some(event) = self.remark(&name, change) {
-            self.tell(vec![event]).await;
+        let change = self.cache.applied(name.clone(), &version, object);
+        if let Some(event) = self.record_read_failure(&name, change) {
+            self.send_events(vec![event]).await;
         }
-        self.tell_unread().await;
+        self.send_unread().await;
         self.count().await;
     }
 
     /// A list is complete, or there is nothing to list.
     async fn listed(&mut self) {
-        let (events, gone) = self.holdings.complete();
+        let (events, gone) = self.cache.complete();
         for name in gone {
             self.forget(&name);
         }
         if !events.is_empty() {
-            self.tell(events).await;
+            self.send_events(events).await;
         }
-        self.tell_unread().await;
+        self.send_unread().await;
         self.count().await;
         self.current().await;
         self.reach(self.listing_for).await;
@@ -336,71 +336,71 @@ impl KindWatch {
         if self.kind.has_status() {
             seen.status = Arc::new(status);
             seen.unreadable = object.as_ref().err().map(|reason| reason.to_string().into());
-            self.told.observed.record(&name.clone().of(self.kind), seen);
+            self.outputs.observed.record(&name.clone().of(self.kind), seen);
         }
         object
     }
 
-    fn remark(&self, name: &ObjectName, change: Change) -> Option<Event> {
-        if let Some(unreadable) = change.remark {
-            self.told.board.note_object(&name.clone().of(self.kind), unreadable);
+    fn record_read_failure(&self, name: &ObjectName, change: Change) -> Option<Event> {
+        if let Some(unreadable) = change.read_failure {
+            self.outputs.health.record_object(&name.clone().of(self.kind), unreadable);
         }
         change.event
     }
 
     fn forget(&self, name: &ObjectName) {
         let key = name.clone().of(self.kind);
-        self.told.board.forget_object(&key);
+        self.outputs.health.forget_object(&key);
         if self.kind.has_status() {
-            self.told.observed.forget(&key);
+            self.outputs.observed.forget(&key);
         }
     }
 
     /// For metrics; and the namespaces decide whose objects count.
     async fn count(&self) {
         if self.kind == Kind::Namespace
-            && let Some(choice) = self.selection.next(&self.holdings)
+            && let Some(choice) = self.selection.next(&self.cache)
         {
             // Whoever lists by it sends what is found later.
             self.send(Message::Chosen(choice.number)).await;
             self.selection.choose(choice);
         }
-        let (all, unreadable) = (self.holdings.len(), self.holdings.unreadable());
-        self.told.board.count(self.kind, all, unreadable);
+        let (all, unreadable) = (self.cache.len(), self.cache.unreadable());
+        self.outputs.health.count(self.kind, all, unreadable);
     }
 
     fn watched(&mut self) {
         (self.failures, self.absent) = (0, 0);
-        self.told.board.note_watched(self.kind);
+        self.outputs.health.record_watched(self.kind);
     }
 
-    async fn tell(&self, events: Vec<Event>) {
+    async fn send_events(&self, events: Vec<Event>) {
         self.send(Message::Input(Input::Batch(events))).await;
     }
 
     async fn send(&self, message: Message) {
         // If nobody listens, it shows elsewhere.
-        let _ = self.told.messages.send(message).await;
+        let _ = self.outputs.messages.send(message).await;
     }
 
-    /// Says of which objects nothing is known, where something must not be taken for gone because of that: what runs for a
+    /// Sends which objects could never be read, where something must not be taken for gone because of that: what runs for a
     /// Gateway, and for those of a class.
-    async fn tell_unread(&mut self) {
+    async fn send_unread(&mut self) {
         if !matches!(self.kind, Kind::Gateway | Kind::GatewayClass) {
             return;
         }
-        let unread = self.holdings.never_read();
+        let unread = self.cache.never_read();
         if unread != self.unread {
             self.unread = unread.clone();
             self.send(Message::Input(Input::Unread(self.kind, unread))).await;
         }
     }
 
-    /// All objects that there were at that asking have been told.
+    /// All objects that there were at that asking have been sent.
     async fn reach(&mut self, asking: u64) {
         self.fresh_for = Some(asking);
         let complete = {
-            let mut barrier = self.told.barrier();
+            let mut barrier = self.outputs.barrier();
             let complete = barrier.reach(self.kind, asking);
             let awaited: Vec<&str> = barrier.awaited(asking).map(Kind::as_str).collect();
             tracing::debug!(kind = self.kind.as_str(), asking, ?awaited, "listed");
@@ -414,7 +414,7 @@ impl KindWatch {
     /// Whether someone wants to know if this is all there is, and a list does not tell anyway.
     fn is_behind(&self) -> bool {
         let asked = *self.asked.borrow();
-        !self.holdings.is_listing() && self.fresh_for.is_some_and(|fresh| fresh < asked)
+        !self.cache.is_listing() && self.fresh_for.is_some_and(|fresh| fresh < asked)
     }
 
     /// Compares names and versions with a list that is as new as the API can tell. Usually they are the same, and no object
@@ -429,20 +429,20 @@ impl KindWatch {
                 Next::GoOn
             }
             Ok(false) => Next::ListAgain,
-            Err(trouble) => match self.mend(trouble).await {
+            Err(failure) => match self.wait_until_listable(failure).await {
                 Next::GoOn => self.catch_up().await,
                 Next::ListAgain => Next::ListAgain,
             },
         }
     }
 
-    async fn is_as_listed(&self) -> Result<bool, Trouble> {
+    async fn is_as_listed(&self) -> Result<bool, ApiFailure> {
         let mut params = ListParams::default().limit(self.page());
         params.field_selector = self.fields.clone();
         params.label_selector = self.selection.labels_of(self.kind);
         let mut known = 0;
         loop {
-            let list = mend::answer(self.api.list_metadata(&params)).await?;
+            let list = recovery::answer(self.api.list_metadata(&params)).await?;
             for found in &list.items {
                 let metadata = &found.metadata;
                 let name = ObjectName::new(
@@ -453,14 +453,14 @@ impl KindWatch {
                     continue;
                 }
                 let version = metadata.resource_version.as_deref().unwrap_or_default();
-                if !self.holdings.has(&name, version) {
+                if !self.cache.has(&name, version) {
                     return Ok(false);
                 }
                 known += 1;
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
-                None => return Ok(known == self.holdings.len()),
+                None => return Ok(known == self.cache.len()),
             }
         }
     }

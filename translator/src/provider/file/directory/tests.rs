@@ -1,8 +1,8 @@
-mod anew;
+mod from_scratch;
 
 use super::*;
 use crate::provider::file::remarks::{Remark, RemarkKind};
-use anew::Anew;
+use from_scratch::FromScratch;
 use heliograph_gateway::Event;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -26,7 +26,7 @@ struct Sum {
     events: Vec<Event>,
     remarks: BTreeSet<Remark>,
     batches: usize,
-    places: usize,
+    subjects: usize,
     scans: usize,
     inspected: usize,
     read: usize,
@@ -81,7 +81,7 @@ impl Scene {
             sum.scans += usize::from(wants_scan);
             let step = self.directory.update(self.now, &std::mem::take(&mut notified), scan);
             sum.batches += usize::from(!step.difference.events.is_empty());
-            sum.places += step.difference.places.len();
+            sum.subjects += step.difference.subjects.len();
             sum.events.extend(step.difference.events);
             sum.remarks.extend(step.difference.remarks);
             sum.inspected += step.inspected;
@@ -117,7 +117,7 @@ async fn one_change_inspects_one_file() {
     })
     .await;
     assert_eq!((first.events.len(), first.remarks.len()), (2_001, 3_999));
-    let figures = |sum: &Sum| (sum.inspected, sum.read, sum.scans, sum.events.len(), sum.places);
+    let figures = |sum: &Sum| (sum.inspected, sum.read, sum.scans, sum.events.len(), sum.subjects);
 
     let sum = scene.change(|root| fs::write(root.join("7.yaml"), text(7, 2)).unwrap()).await;
     assert_eq!(figures(&sum), (1, 1, 0, 1, 0), "written in place");
@@ -217,20 +217,20 @@ async fn what_cannot_be_seen_is_not_gone() {
     fs::rename(scene.root.path(), &aside).unwrap();
     let paths = BTreeMap::from([(scene.path("a.yaml").to_path_buf(), None)]);
     let sum = scene.settle(Notified { paths, ..Notified::default() }, false);
-    assert_eq!((sum.events.len(), sum.scans, sum.places), (0, 1, 1), "{sum:?}");
+    assert_eq!((sum.events.len(), sum.scans, sum.subjects), (0, 1, 1), "{sum:?}");
     scene.now += Duration::from_secs(60);
     assert_eq!(scene.settle(Notified::default(), true).events, []);
     fs::rename(&aside, scene.root.path()).unwrap();
     let sum = scene.settle(Notified::default(), true);
-    assert_eq!((sum.events.len(), sum.places), (0, 1), "{sum:?}");
+    assert_eq!((sum.events.len(), sum.subjects), (0, 1), "{sum:?}");
     assert!(scene.directory.remarks().is_empty());
 }
 
 /// What is done to a directory between two updates. The names are numbers into the lists below.
 #[derive(Clone, Debug)]
 enum Edit {
-    Write(usize, Vec<Piece>),
-    Replace(usize, Vec<Piece>),
+    Write(usize, Vec<FilePart>),
+    Replace(usize, Vec<FilePart>),
     Remove(usize),
     Rename(usize, usize),
     MakeDirectory(usize),
@@ -239,12 +239,12 @@ enum Edit {
     LinkFile(usize, usize),
     LinkDirectory(usize, usize),
     /// As Kubernetes replaces the files of a ConfigMap.
-    Swap(Vec<Piece>),
+    Swap(Vec<FilePart>),
 }
 
 /// A part of a file.
 #[derive(Clone, Debug)]
-enum Piece {
+enum FilePart {
     Service { name: usize, port: usize },
     Undecodable { name: usize },
     Unused,
@@ -270,21 +270,21 @@ const DIRECTORIES: [&str; 6] = ["d.yaml", "one", "two", "two/three", "four", ".d
 
 const SERVICES: [&str; 4] = ["s", "t", "u", "v"];
 
-fn piece() -> impl Strategy<Value = Piece> {
+fn part() -> impl Strategy<Value = FilePart> {
     prop_oneof![
-        8 => (0..SERVICES.len(), 1_usize..4).prop_map(|(name, port)| Piece::Service { name, port }),
-        2 => (0..SERVICES.len()).prop_map(|name| Piece::Undecodable { name }),
-        1 => Just(Piece::Unused),
-        1 => Just(Piece::Garbage),
+        8 => (0..SERVICES.len(), 1_usize..4).prop_map(|(name, port)| FilePart::Service { name, port }),
+        2 => (0..SERVICES.len()).prop_map(|name| FilePart::Undecodable { name }),
+        1 => Just(FilePart::Unused),
+        1 => Just(FilePart::Garbage),
     ]
 }
 
 fn edit() -> impl Strategy<Value = Edit> {
-    let pieces = || proptest::collection::vec(piece(), 0..4);
+    let parts = || proptest::collection::vec(part(), 0..4);
     let (file, directory) = (|| 0..FILES.len(), || 0..DIRECTORIES.len());
     prop_oneof![
-        6 => (file(), pieces()).prop_map(|(file, pieces)| Edit::Write(file, pieces)),
-        6 => (file(), pieces()).prop_map(|(file, pieces)| Edit::Replace(file, pieces)),
+        6 => (file(), parts()).prop_map(|(file, parts)| Edit::Write(file, parts)),
+        6 => (file(), parts()).prop_map(|(file, parts)| Edit::Replace(file, parts)),
         3 => file().prop_map(Edit::Remove),
         3 => (file(), file()).prop_map(|(from, to)| Edit::Rename(from, to)),
         2 => directory().prop_map(Edit::MakeDirectory),
@@ -292,7 +292,7 @@ fn edit() -> impl Strategy<Value = Edit> {
         1 => directory().prop_map(Edit::RemoveDirectory),
         2 => (file(), file()).prop_map(|(to, at)| Edit::LinkFile(to, at)),
         1 => (directory(), directory()).prop_map(|(to, at)| Edit::LinkDirectory(to, at)),
-        2 => pieces().prop_map(Edit::Swap),
+        2 => parts().prop_map(Edit::Swap),
     ]
 }
 
@@ -300,17 +300,17 @@ impl Edit {
     /// `number` is another for each edit. What cannot be done is not done.
     fn apply(&self, root: &Path, number: usize) -> std::io::Result<()> {
         match self {
-            Self::Write(file, pieces) => {
+            Self::Write(file, parts) => {
                 let path = root.join(FILES[*file]);
                 // The system does not report what is written into other files, and symlinks may lead there.
                 let target = fs::canonicalize(&path).unwrap_or(path);
                 if !is_manifest(&target) {
                     return Ok(());
                 }
-                fs::write(target, text(pieces, number))
+                fs::write(target, text(parts, number))
             }
-            Self::Replace(file, pieces) => {
-                fs::write(root.join(".new"), text(pieces, number))?;
+            Self::Replace(file, parts) => {
+                fs::write(root.join(".new"), text(parts, number))?;
                 fs::rename(root.join(".new"), root.join(FILES[*file]))
             }
             Self::Remove(file) => fs::remove_file(root.join(FILES[*file])),
@@ -329,12 +329,12 @@ impl Edit {
             Self::LinkDirectory(to, at) => {
                 symlink(root.join(DIRECTORIES[*to]), root.join(DIRECTORIES[*at]))
             }
-            Self::Swap(pieces) => {
+            Self::Swap(parts) => {
                 let mount = root.join("mount");
                 let version = format!("..{number}");
                 fs::create_dir_all(mount.join(&version))?;
-                for (file, piece) in ["x.yaml", "y.yaml"].into_iter().zip(pieces) {
-                    let text = text(std::slice::from_ref(piece), number);
+                for (file, part) in ["x.yaml", "y.yaml"].into_iter().zip(parts) {
+                    let text = text(std::slice::from_ref(part), number);
                     fs::write(mount.join(&version).join(file), text)?;
                     let _ = symlink(Path::new("..data").join(file), mount.join(file));
                 }
@@ -348,22 +348,22 @@ impl Edit {
 }
 
 /// Of another length for each edit, so that their fingerprints differ.
-fn text(pieces: &[Piece], number: usize) -> String {
-    let pieces = pieces.iter().map(|piece| match piece {
-        Piece::Service { name, port } => service(SERVICES[*name], *port),
-        Piece::Undecodable { name } => format!(
+fn text(parts: &[FilePart], number: usize) -> String {
+    let parts = parts.iter().map(|part| match part {
+        FilePart::Service { name, port } => service(SERVICES[*name], *port),
+        FilePart::Undecodable { name } => format!(
             "apiVersion: v1\nkind: Service\nmetadata: {{name: {}}}\nspec: [1]\n---\n",
             SERVICES[*name]
         ),
-        Piece::Unused => SHARED.to_owned(),
-        Piece::Garbage => "kind: [\n---\n".to_owned(),
+        FilePart::Unused => SHARED.to_owned(),
+        FilePart::Garbage => "kind: [\n---\n".to_owned(),
     });
-    format!("{}#{}\n", pieces.collect::<String>(), "#".repeat(number))
+    format!("{}#{}\n", parts.collect::<String>(), "#".repeat(number))
 }
 
 async fn edits_are_as_reading_anew(steps: Vec<Vec<Edit>>) -> Result<(), TestCaseError> {
     let (mut scene, _) = Scene::new(|_| ()).await;
-    let mut anew = Anew::default();
+    let mut from_scratch = FromScratch::default();
     let mut number = 0;
     for edits in steps {
         let sum = scene.change(|root| {
@@ -373,11 +373,11 @@ async fn edits_are_as_reading_anew(steps: Vec<Vec<Edit>>) -> Result<(), TestCase
             }
         });
         let sum = sum.await;
-        let (events, remarks) = anew.read(scene.root.path());
+        let (events, remarks) = from_scratch.read(scene.root.path());
         prop_assert_eq!(sum.events, events, "after {:?}", edits);
         prop_assert_eq!(sum.remarks, remarks, "after {:?}", edits);
         let now: Vec<Remark> = scene.directory.remarks().iter().cloned().collect();
-        prop_assert_eq!(&now, &anew.remarks(), "after {:?}", edits);
+        prop_assert_eq!(&now, &from_scratch.remarks(), "after {:?}", edits);
         let faults = now.iter().filter(|it| it.kind == RemarkKind::Fault).count();
         let duplicates = now.iter().filter(|it| it.kind == RemarkKind::Duplicate).count();
         let counted = (scene.directory.remarks().faults(), scene.directory.remarks().duplicates());

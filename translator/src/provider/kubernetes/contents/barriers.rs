@@ -12,7 +12,7 @@ struct Waiting {
     input: Input,
     /// What is to be fetched, by a fetch that has at least this ticket.
     fetches: BTreeMap<ObjectKey, u64>,
-    held: BTreeSet<ObjectKey>,
+    blocked: BTreeSet<ObjectKey>,
 }
 
 impl Barriers {
@@ -20,9 +20,9 @@ impl Barriers {
         &mut self,
         input: Input,
         fetches: BTreeMap<ObjectKey, u64>,
-        held: BTreeSet<ObjectKey>,
+        blocked: BTreeSet<ObjectKey>,
     ) {
-        self.0.push_back(Waiting { input, fetches, held });
+        self.0.push_back(Waiting { input, fetches, blocked });
     }
 
     pub(super) fn answered(&mut self, key: &ObjectKey, ticket: u64) {
@@ -37,22 +37,22 @@ impl Barriers {
     pub(super) fn forget(&mut self, key: &ObjectKey) {
         for waiting in &mut self.0 {
             waiting.fetches.remove(key);
-            waiting.held.remove(key);
+            waiting.blocked.remove(key);
         }
     }
 
     /// The next that is to be passed on. Who has known everything once does not wait for what it may not read: that can take
     /// for ever, and what is known is all that can be.
     pub(super) fn pop(&mut self, is_forbidden: impl Fn(&ObjectKey) -> bool) -> Option<Input> {
-        let Waiting { input, fetches, held } = self.0.front()?;
+        let Waiting { input, fetches, blocked } = self.0.front()?;
         let is_first = matches!(input, Input::Synced);
-        let mut awaited = fetches.keys().chain(held);
+        let mut awaited = fetches.keys().chain(blocked);
         let passes = if is_first { awaited.next().is_none() } else { awaited.all(is_forbidden) };
         passes.then(|| self.0.pop_front()).flatten().map(|waiting| waiting.input)
     }
 
     /// What is waited for.
     pub(super) fn awaited(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.0.iter().flat_map(|waiting| waiting.fetches.keys().chain(&waiting.held))
+        self.0.iter().flat_map(|waiting| waiting.fetches.keys().chain(&waiting.blocked))
     }
 }

@@ -55,7 +55,7 @@ impl Budget {
     }
 
     /// It is named and exists, and has this rank.
-    pub(super) fn place(&mut self, rank: Rank) {
+    pub(super) fn update_rank(&mut self, rank: Rank) {
         let key = rank.key().clone();
         if self.ranks.get(&key) == Some(&rank) {
             return;
@@ -65,7 +65,7 @@ impl Budget {
         namespace.total += size.unwrap_or_default();
         namespace.sizes.insert(rank.clone(), size);
         self.ranks.insert(key.clone(), rank);
-        self.look_again(&key);
+        self.mark_changed(&key);
     }
 
     pub(super) fn resize(&mut self, key: &ObjectKey, bytes: u64) {
@@ -77,7 +77,7 @@ impl Budget {
         }) {
             namespace.total = namespace.total - size.unwrap_or_default() + bytes;
         }
-        self.look_again(key);
+        self.mark_changed(key);
     }
 
     /// It is gone, or nothing names it any more. Returns the size that it had.
@@ -86,12 +86,12 @@ impl Budget {
         let namespace = self.namespaces.get_mut(&key.name.namespace)?;
         let size = namespace.sizes.remove(&rank)?;
         namespace.total -= size.unwrap_or_default();
-        self.look_again(key);
+        self.mark_changed(key);
         Some(size)
     }
 
     /// The next [`settle`](Self::settle) returns it.
-    pub(super) fn look_again(&mut self, key: &ObjectKey) {
+    pub(super) fn mark_changed(&mut self, key: &ObjectKey) {
         self.changed.entry(key.name.namespace.clone()).or_default().insert(key.clone());
     }
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn free_room_does_not_let_in_everything_of_unknown_size() {
         let mut budget = Budget::new(100);
-        (0..1000).for_each(|number| budget.place(Rank::new(false, 0, &key(number))));
+        (0..1000).for_each(|number| budget.update_rank(Rank::new(false, 0, &key(number))));
         assert_eq!((budget.settle().len(), with_room(&budget, 1000)), (1000, 1000));
         (0..3).for_each(|number| budget.resize(&key(number), 40));
         budget.settle();

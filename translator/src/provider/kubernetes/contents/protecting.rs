@@ -18,8 +18,8 @@ impl Contents {
         for key in by {
             let Some(referrer) = self.referrers.get_mut(&key) else { continue };
             if is_new_protecting(&key, referrer)
-                && let Some(held) = &mut referrer.held
-                && held.missing.remove(name)
+                && let Some(blocked) = &mut referrer.blocked
+                && blocked.missing.remove(name)
             {
                 self.complete.insert(key);
             }
@@ -29,5 +29,5 @@ impl Contents {
 }
 
 fn is_new_protecting(key: &ObjectKey, referrer: &Referrer) -> bool {
-    key.kind.is_protecting() && referrer.passed.is_none() && referrer.held.is_some()
+    key.kind.is_protecting() && referrer.passed.is_none() && referrer.blocked.is_some()
 }

@@ -72,7 +72,7 @@ impl Queue {
     }
 
     /// What failed is due.
-    pub(super) fn hasten(&mut self) {
+    pub(super) fn expedite(&mut self) {
         self.later.clear();
         for (_, rank) in std::mem::take(&mut self.by_time) {
             self.push(rank);
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((queue.pop(now), queue.next_due()), (None, Some(at)));
         assert_eq!((queue.pop(at), queue.next_due()), (Some(key.clone()), None));
         queue.push_later(pair.clone(), at);
-        queue.hasten();
+        queue.expedite();
         assert_eq!(queue.pop(now), Some(key.clone()));
         queue.push_later(pair, at);
         queue.remove(&key);

@@ -196,13 +196,13 @@ fn a_gateway_is_told_with_what_it_names_and_nothing_waits_for_it() {
     let fetch = bench.fetch("pair");
     assert!(bench.is_idle());
     assert_eq!(bench.answer(&fetch, 1), ["pair 1", "edge 1"]);
-    assert_eq!(bench.contents.counts(Kind::Secret).held, 1);
+    assert_eq!(bench.contents.counts(Kind::Secret).loaded, 1);
 
     // What is held is told at once.
     assert_eq!(bench.hear(vec![naming(&other, 2, &["pair"])]), ["other 2"]);
     assert_eq!(bench.hear(vec![naming(&edge, 2, &["none"])]), ["edge 2"]);
     assert_eq!(bench.hear(vec![Event::Deleted(other)]), ["no other", "no pair"]);
-    assert_eq!(bench.contents.counts(Kind::Secret).held, 0);
+    assert_eq!(bench.contents.counts(Kind::Secret).loaded, 0);
     assert_eq!(bench.hear(vec![Event::Deleted(edge)]), ["no edge"]);
     assert!(bench.contents.named.is_empty() && bench.contents.referrers.is_empty());
 }
@@ -271,7 +271,7 @@ fn what_fails_is_tried_again_and_holds_up_what_names_it_alone() {
     bench.now = bench.contents.next_due().unwrap();
     let fetch = bench.fetch("bad");
     let output = bench.contents.fetched(&fetch, content(&fetch.key, 1));
-    assert_eq!(output.notes, [(secret("bad"), Note::NotFailing)]);
+    assert_eq!(output.reports, [(secret("bad"), FetchReport::NotFailing)]);
     bench.told.hear(output);
     assert_eq!(bench.told.take_log(), ["bad 1", "edge 1"]);
 }
@@ -286,8 +286,8 @@ fn what_cannot_be_read_is_said_and_holds_up_nothing() {
         object: Err(Unreadable::new("data: it is not of the form that a Secret has")),
     };
     let output = bench.contents.fetched(&fetch, unreadable("1"));
-    let is_kept = |output: &Output| match &output.notes[..] {
-        [(_, Note::Unreadable(remark))] => remark.is_kept,
+    let is_kept = |output: &Output| match &output.reports[..] {
+        [(_, FetchReport::Unreadable(remark))] => remark.is_kept,
         other => panic!("{other:?}"),
     };
     assert!(!is_kept(&output));

@@ -1,18 +1,18 @@
 //! What does not fit into the budget of its namespace is withheld, and fetched again when there is room.
 
 use super::budget::Rank;
-use super::{Contents, Count, Note};
-use crate::provider::kubernetes::holdings::Remark;
+use super::{Contents, Count, FetchReport};
+use crate::provider::kubernetes::object_cache::ReadFailure;
 use heliograph_gateway::Event;
 use heliograph_gateway::objects::{Kind, Object, ObjectKey, ObjectName, Unreadable};
 use std::collections::BTreeSet;
 
 impl Contents {
     /// It exists or is named, or by others than before.
-    pub(super) fn place(&mut self, key: &ObjectKey) {
+    pub(super) fn update_rank(&mut self, key: &ObjectKey) {
         if let (Some(content), Some(created)) = (self.named.get(key), self.existing.get(key)) {
             let is_foreign = !is_named_at_home(&content.by, &key.name.namespace);
-            self.budget.place(Rank::new(is_foreign, *created, key));
+            self.budget.update_rank(Rank::new(is_foreign, *created, key));
         }
     }
 
@@ -20,7 +20,7 @@ impl Contents {
         let Some(content) = self.named.get_mut(key) else { return };
         object.forget_bookkeeping();
         if std::mem::take(&mut content.is_unreadable) {
-            self.output.notes.push((key.clone(), Note::Readable));
+            self.output.reports.push((key.clone(), FetchReport::Readable));
         }
         self.budget.resize(key, object.content_bytes());
         self.arrived.insert(key.clone(), object);
@@ -40,7 +40,9 @@ impl Contents {
         let is_kept = content.object.as_ref().is_some_and(|it| !it.is_withheld());
         let bytes = content.object.as_ref().map(Object::content_bytes);
         self.budget.resize(key, bytes.unwrap_or_default());
-        self.output.notes.push((key.clone(), Note::Unreadable(Remark { reason, is_kept })));
+        self.output
+            .reports
+            .push((key.clone(), FetchReport::Unreadable(ReadFailure { reason, is_kept })));
         if let Some(withheld) = withheld {
             self.count(key.kind).remove(&withheld);
             passed.push(Event::Deleted(key.clone()));
@@ -57,7 +59,7 @@ impl Contents {
             let was_over = std::mem::replace(&mut content.is_over, is_over);
             match arrived {
                 _ if is_over && !was_over => self.withhold(&key, passed),
-                Some(object) if !is_over => self.tell(&key, object, passed),
+                Some(object) if !is_over => self.pass_on(&key, object, passed),
                 None if was_over && !is_over => self.enqueue(&key),
                 _ => {}
             }
@@ -75,17 +77,17 @@ impl Contents {
         content.open = None;
         content.is_forbidden = false;
         if std::mem::take(&mut content.failures) > 0 {
-            self.output.notes.push((key.clone(), Note::NotFailing));
+            self.output.reports.push((key.clone(), FetchReport::NotFailing));
         }
         self.queue.remove(key);
         self.barriers.forget(key);
         if let Some(object) = Object::withheld(key) {
-            self.tell(key, object, passed);
+            self.pass_on(key, object, passed);
         }
         self.not_missing(key);
     }
 
-    fn tell(&mut self, key: &ObjectKey, object: Object, passed: &mut Vec<Event>) {
+    fn pass_on(&mut self, key: &ObjectKey, object: Object, passed: &mut Vec<Event>) {
         let Some(content) = self.named.get_mut(key) else { return };
         if content.object.as_ref() == Some(&object) {
             return;
@@ -112,7 +114,7 @@ impl Contents {
 
 impl Count {
     fn of(&mut self, object: &Object) -> &mut usize {
-        if object.is_withheld() { &mut self.withheld } else { &mut self.held }
+        if object.is_withheld() { &mut self.withheld } else { &mut self.loaded }
     }
 
     fn add(&mut self, object: &Object) {

@@ -22,12 +22,12 @@ impl KindWatch {
     /// The kind can be watched again, from where it was watched last. What was missed, if anything, comes with
     /// the next event, which may be far away: instead what is known is compared with a list.
     pub(super) async fn catch_up(&mut self) -> Next {
-        while self.kind.is_protecting() && !self.is_current && !self.holdings.is_listing() {
+        while self.kind.is_protecting() && !self.is_current && !self.cache.is_listing() {
             match self.is_as_listed().await {
                 Ok(true) => self.current().await,
                 Ok(false) => return Next::ListAgain,
-                Err(trouble) => {
-                    if self.mend(trouble).await == Next::ListAgain {
+                Err(failure) => {
+                    if self.wait_until_listable(failure).await == Next::ListAgain {
                         return Next::ListAgain;
                     }
                 }

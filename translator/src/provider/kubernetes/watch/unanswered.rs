@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// How long a watch may be begun before it counts as one that fails.
-const LONGEST: Duration = Duration::from_secs(10);
+/// The time limit for the answer to the request of a watch; after it, the watch counts as failing.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Since when a request has no answer. kube's watcher shows that it has one when something happens.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Unanswered {
     pub(super) async fn for_long(&self) {
         let mut changes = self.0.subscribe();
         loop {
-            let due = changes.borrow_and_update().map(|since| since + LONGEST);
+            let due = changes.borrow_and_update().map(|since| since + ANSWER_TIMEOUT);
             let is_due = async {
                 match due {
                     Some(due) => sleep_until(due).await,
@@ -67,9 +67,9 @@ mod tests {
         let begin = Instant::now();
         unanswered.0.send_replace(Some(begin));
         unanswered.for_long().await;
-        assert_eq!(begin.elapsed().as_secs(), LONGEST.as_secs());
+        assert_eq!(begin.elapsed().as_secs(), ANSWER_TIMEOUT.as_secs());
         unanswered.0.send_replace(None);
-        let waited = tokio::time::timeout(10 * LONGEST, unanswered.for_long()).await;
+        let waited = tokio::time::timeout(10 * ANSWER_TIMEOUT, unanswered.for_long()).await;
         assert!(waited.is_err());
     }
 }

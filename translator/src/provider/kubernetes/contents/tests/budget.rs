@@ -56,7 +56,7 @@ fn a_namespace_beyond_its_budget_keeps_its_oldest_and_what_does_not_fit_is_not_f
     assert_eq!(shelf.answer_all(), 3, "of the youngest it is clear that it does not fit");
     assert_eq!(shelf.told(), (vec!["c", "d"], vec!["a", "b"]));
     assert!(shelf.bench.told.objects.contains_key(&gateway("edge")), "nothing waits for it");
-    assert_eq!(shelf.bench.contents.counts(Kind::Secret), Count { held: 2, withheld: 2 });
+    assert_eq!(shelf.bench.contents.counts(Kind::Secret), Count { loaded: 2, withheld: 2 });
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn what_cannot_be_read_is_not_withheld() {
     let fetch = shelf.bench.fetch("c");
     let object = Err(Unreadable::new("data: it is not of the form that a Secret has"));
     let output = shelf.bench.contents.fetched(&fetch, Fetched { version: "2".to_owned(), object });
-    assert!(matches!(&output.notes[..], [(_, Note::Unreadable(it))] if !it.is_kept));
+    assert!(matches!(&output.reports[..], [(_, FetchReport::Unreadable(it))] if !it.is_kept));
     shelf.bench.told.hear(output);
     assert_eq!(shelf.told(), (vec!["b"], vec![]));
 }

@@ -260,7 +260,7 @@ proptest! {
         prop_assert_eq!(&play.bench.told.objects, &expected);
         prop_assert_eq!(play.bench.contents.awaited(), BTreeSet::new());
         let secrets = expected.keys().filter(|key| key.kind == Kind::Secret).count();
-        let count = Count { held: fitting, withheld: secrets - fitting };
+        let count = Count { loaded: fitting, withheld: secrets - fitting };
         prop_assert_eq!(play.bench.contents.counts(Kind::Secret), count);
         for key in play.gateways.keys() {
             play.of_gateways.push_back(Event::Deleted(key.clone()));

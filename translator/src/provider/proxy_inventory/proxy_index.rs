@@ -10,12 +10,12 @@ use kube::runtime::watcher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The pods and nodes that are known, and what was told of them.
+/// The pods and nodes that are known, and the proxies that were sent for them.
 #[derive(Default)]
-pub(super) struct Roll {
-    pods: BTreeMap<ObjectName, Listed>,
+pub(super) struct ProxyIndex {
+    pods: BTreeMap<ObjectName, PodEntry>,
     on_node: BTreeMap<String, BTreeSet<ObjectName>>,
-    /// Their labels that say where they are.
+    /// Their location labels.
     nodes: BTreeMap<String, Labels>,
     /// What a list that is under way has not named yet.
     unseen_pods: BTreeSet<ObjectName>,
@@ -26,20 +26,20 @@ type Labels = BTreeMap<String, String>;
 
 /// What is known of a pod.
 #[derive(Clone, PartialEq)]
-struct Listed {
+struct PodEntry {
     owner: FleetOwner,
     labels: Labels,
     node: String,
-    /// The object that it was told as.
-    told: Option<Object>,
+    /// The object that was sent for it.
+    reported: Option<Object>,
 }
 
-/// Where a node is.
-const PLACES: [&str; 3] =
+/// The labels that say where a node is.
+const LOCATION_LABELS: [&str; 3] =
     ["kubernetes.io/hostname", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-impl Roll {
-    pub(super) fn hear_of_pod(&mut self, event: watcher::Event<Pod>) -> Vec<Event> {
+impl ProxyIndex {
+    pub(super) fn apply_pod(&mut self, event: watcher::Event<Pod>) -> Vec<Event> {
         match event {
             watcher::Event::Init => {
                 self.unseen_pods = self.pods.keys().cloned().collect();
@@ -47,20 +47,20 @@ impl Roll {
             }
             watcher::Event::InitApply(pod) => {
                 self.unseen_pods.remove(&name_of(&pod.metadata));
-                self.list(pod)
+                self.add_pod(pod)
             }
             watcher::Event::InitDone => {
                 let gone = std::mem::take(&mut self.unseen_pods);
-                gone.iter().filter_map(|name| self.strike(name)).collect()
+                gone.iter().filter_map(|name| self.remove_pod(name)).collect()
             }
-            watcher::Event::Apply(pod) => self.list(pod),
+            watcher::Event::Apply(pod) => self.add_pod(pod),
             watcher::Event::Delete(pod) => {
-                self.strike(&name_of(&pod.metadata)).into_iter().collect()
+                self.remove_pod(&name_of(&pod.metadata)).into_iter().collect()
             }
         }
     }
 
-    pub(super) fn hear_of_node(
+    pub(super) fn apply_node(
         &mut self,
         event: watcher::Event<PartialObjectMeta<Node>>,
     ) -> Vec<Event> {
@@ -72,23 +72,23 @@ impl Roll {
             watcher::Event::InitApply(node) => {
                 let name = node.metadata.name.clone().unwrap_or_default();
                 self.unseen_nodes.remove(&name);
-                self.place(name, places(&node.metadata))
+                self.update_node(name, location_labels(&node.metadata))
             }
             watcher::Event::InitDone => {
                 let gone = std::mem::take(&mut self.unseen_nodes);
-                gone.into_iter().flat_map(|name| self.place(name, Labels::new())).collect()
+                gone.into_iter().flat_map(|name| self.update_node(name, Labels::new())).collect()
             }
             watcher::Event::Apply(node) => {
                 let name = node.metadata.name.clone().unwrap_or_default();
-                self.place(name, places(&node.metadata))
+                self.update_node(name, location_labels(&node.metadata))
             }
             watcher::Event::Delete(node) => {
-                self.place(node.metadata.name.unwrap_or_default(), Labels::new())
+                self.update_node(node.metadata.name.unwrap_or_default(), Labels::new())
             }
         }
     }
 
-    fn list(&mut self, pod: Pod) -> Vec<Event> {
+    fn add_pod(&mut self, pod: Pod) -> Vec<Event> {
         let name = name_of(&pod.metadata);
         let annotations = pod.metadata.annotations.unwrap_or_default();
         let Some(owner) = names::annotated_owner(&name.namespace, &annotations) else {
@@ -98,36 +98,36 @@ impl Roll {
         let before = self.pods.get(&name);
         if let Some(before) = before.filter(|before| before.node != node) {
             let old = before.node.clone();
-            self.leave(&old, &name);
+            self.remove_from_node(&old, &name);
         }
-        let told = self.pods.get(&name).and_then(|before| before.told.clone());
+        let reported = self.pods.get(&name).and_then(|before| before.reported.clone());
         let labels = pod.metadata.labels.unwrap_or_default();
         self.on_node.entry(node.clone()).or_default().insert(name.clone());
-        let listed = Listed { owner, labels, node, told };
+        let listed = PodEntry { owner, labels, node, reported };
         self.pods.insert(name.clone(), listed);
-        self.tell(&name).into_iter().collect()
+        self.update_proxy(&name).into_iter().collect()
     }
 
-    fn strike(&mut self, name: &ObjectName) -> Option<Event> {
+    fn remove_pod(&mut self, name: &ObjectName) -> Option<Event> {
         let listed = self.pods.remove(name)?;
-        self.leave(&listed.node, name);
-        listed.told.map(|told| Event::Deleted(told.key()))
+        self.remove_from_node(&listed.node, name);
+        listed.reported.map(|reported| Event::Deleted(reported.key()))
     }
 
-    fn place(&mut self, node: String, places: Labels) -> Vec<Event> {
-        let before = if places.is_empty() {
+    fn update_node(&mut self, node: String, location_labels: Labels) -> Vec<Event> {
+        let before = if location_labels.is_empty() {
             self.nodes.remove(&node)
         } else {
-            self.nodes.insert(node.clone(), places.clone())
+            self.nodes.insert(node.clone(), location_labels.clone())
         };
-        if before.unwrap_or_default() == places {
+        if before.unwrap_or_default() == location_labels {
             return Vec::new();
         }
         let pods = self.on_node.get(&node).cloned().unwrap_or_default();
-        pods.iter().filter_map(|name| self.tell(name)).collect()
+        pods.iter().filter_map(|name| self.update_proxy(name)).collect()
     }
 
-    fn leave(&mut self, node: &str, name: &ObjectName) {
+    fn remove_from_node(&mut self, node: &str, name: &ObjectName) {
         if let Some(pods) = self.on_node.get_mut(node) {
             pods.remove(name);
             if pods.is_empty() {
@@ -136,8 +136,8 @@ impl Roll {
         }
     }
 
-    /// What is to be told of a pod, if it was not.
-    fn tell(&mut self, name: &ObjectName) -> Option<Event> {
+    /// The event for the proxy in a pod, if the proxy has changed since the last event.
+    fn update_proxy(&mut self, name: &ObjectName) -> Option<Event> {
         let listed = self.pods.get_mut(name)?;
         let mut labels = self.nodes.get(&listed.node).cloned().unwrap_or_default();
         labels.extend(listed.labels.clone());
@@ -157,10 +157,10 @@ impl Roll {
                 },
             },
         }));
-        if listed.told.as_ref() == Some(&object) {
+        if listed.reported.as_ref() == Some(&object) {
             return None;
         }
-        listed.told = Some(object.clone());
+        listed.reported = Some(object.clone());
         Some(Event::Applied(object))
     }
 }
@@ -172,10 +172,10 @@ fn name_of(metadata: &ObjectMeta) -> ObjectName {
     )
 }
 
-fn places(metadata: &ObjectMeta) -> Labels {
+fn location_labels(metadata: &ObjectMeta) -> Labels {
     let labels = metadata.labels.iter().flatten();
     labels
-        .filter(|(name, _)| PLACES.contains(&name.as_str()))
+        .filter(|(name, _)| LOCATION_LABELS.contains(&name.as_str()))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     /// Names and zones; a proxy that is gone has a dash.
-    fn told(events: &[Event]) -> Vec<(String, String)> {
+    fn names_and_zones(events: &[Event]) -> Vec<(String, String)> {
         let one = |event: &Event| match event {
             Event::Applied(object) => {
                 let metadata = object.metadata();
@@ -220,35 +220,35 @@ mod tests {
         events.iter().map(one).collect()
     }
 
-    fn said(name: &str, zone: &str) -> Vec<(String, String)> {
+    fn only(name: &str, zone: &str) -> Vec<(String, String)> {
         vec![(name.to_owned(), zone.to_owned())]
     }
 
     #[test]
     fn a_proxy_is_its_pod_in_the_zone_of_its_node() {
-        let mut roll = Roll::default();
-        let events = roll.hear_of_pod(watcher::Event::Apply(pod("a", "n1")));
-        assert_eq!(told(&events), said("a.shop", ""));
-        let events = roll.hear_of_node(watcher::Event::Apply(node("n1", "north")));
-        assert_eq!(told(&events), said("a.shop", "north"));
-        let events = roll.hear_of_node(watcher::Event::Apply(node("n2", "south")));
-        assert_eq!(told(&events), [], "nobody is there");
-        let events = roll.hear_of_pod(watcher::Event::Apply(pod("a", "n1")));
-        assert_eq!(told(&events), [], "nothing is new");
-        let events = roll.hear_of_pod(watcher::Event::Delete(pod("a", "n1")));
-        assert_eq!(told(&events), said("a.shop", "-"));
-        assert!(roll.pods.is_empty() && roll.on_node.is_empty());
+        let mut index = ProxyIndex::default();
+        let events = index.apply_pod(watcher::Event::Apply(pod("a", "n1")));
+        assert_eq!(names_and_zones(&events), only("a.shop", ""));
+        let events = index.apply_node(watcher::Event::Apply(node("n1", "north")));
+        assert_eq!(names_and_zones(&events), only("a.shop", "north"));
+        let events = index.apply_node(watcher::Event::Apply(node("n2", "south")));
+        assert_eq!(names_and_zones(&events), [], "nobody is there");
+        let events = index.apply_pod(watcher::Event::Apply(pod("a", "n1")));
+        assert_eq!(names_and_zones(&events), [], "nothing is new");
+        let events = index.apply_pod(watcher::Event::Delete(pod("a", "n1")));
+        assert_eq!(names_and_zones(&events), only("a.shop", "-"));
+        assert!(index.pods.is_empty() && index.on_node.is_empty());
     }
 
     #[test]
     fn who_is_not_in_a_new_list_is_gone() {
-        let mut roll = Roll::default();
-        roll.hear_of_pod(watcher::Event::Apply(pod("a", "n1")));
-        roll.hear_of_pod(watcher::Event::Apply(pod("b", "n1")));
-        roll.hear_of_pod(watcher::Event::Init);
-        roll.hear_of_pod(watcher::Event::InitApply(pod("b", "n1")));
-        let events = roll.hear_of_pod(watcher::Event::InitDone);
-        assert_eq!(told(&events), said("a.shop", "-"));
+        let mut index = ProxyIndex::default();
+        index.apply_pod(watcher::Event::Apply(pod("a", "n1")));
+        index.apply_pod(watcher::Event::Apply(pod("b", "n1")));
+        index.apply_pod(watcher::Event::Init);
+        index.apply_pod(watcher::Event::InitApply(pod("b", "n1")));
+        let events = index.apply_pod(watcher::Event::InitDone);
+        assert_eq!(names_and_zones(&events), only("a.shop", "-"));
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
         let mut shared = pod("a", "n1");
         let annotation = (names::CLASS_ANNOTATION.to_owned(), "edge".to_owned());
         shared.metadata.annotations = Some([annotation].into());
-        let events = Roll::default().hear_of_pod(watcher::Event::Apply(shared));
+        let events = ProxyIndex::default().apply_pod(watcher::Event::Apply(shared));
         let [Event::Applied(Object::Proxy(proxy))] = &*events else { panic!("{events:?}") };
         let TargetRef { group, kind, name } = &proxy.spec.target_ref;
         let of = [group, kind, name].map(String::as_str);
@@ -267,6 +267,9 @@ mod tests {
     fn a_pod_of_somebody_else_is_no_proxy() {
         let mut other = pod("a", "n1");
         other.metadata.annotations = None;
-        assert_eq!(told(&Roll::default().hear_of_pod(watcher::Event::Apply(other))), []);
+        assert_eq!(
+            names_and_zones(&ProxyIndex::default().apply_pod(watcher::Event::Apply(other))),
+            []
+        );
     }
 }

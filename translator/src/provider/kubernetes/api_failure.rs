@@ -4,14 +4,14 @@ use std::error::Error as _;
 
 /// Why a kind cannot be listed or watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trouble {
-    pub(super) reason: Reason,
+pub(super) struct ApiFailure {
+    pub(super) reason: FailureReason,
     /// In the words of whoever refused.
     pub(super) cause: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reason {
+pub(super) enum FailureReason {
     /// The API does not serve the kind: its CRD is not installed. Only discovery can tell for sure.
     Absent,
     Forbidden,
@@ -31,7 +31,7 @@ pub(super) enum Reason {
 const WAITS: &str = "what is published stays in force, new and changed routes and listeners wait, and a translator that \
                      starts publishes nothing";
 
-impl Reason {
+impl FailureReason {
     pub(super) const ALL: [Self; 7] = [
         Self::Absent,
         Self::Forbidden,
@@ -60,7 +60,7 @@ impl Reason {
     }
 }
 
-impl Trouble {
+impl ApiFailure {
     pub(super) fn of_watch(error: &watcher::Error) -> Self {
         match error {
             watcher::Error::InitialListFailed(error)
@@ -87,16 +87,16 @@ impl Trouble {
 
     /// The API has the kind, and does not find it.
     pub(super) fn failed(cause: &str) -> Self {
-        Self { reason: Reason::Failed, cause: first_line(cause) }
+        Self { reason: FailureReason::Failed, cause: first_line(cause) }
     }
 
     /// The API has the kind in these versions.
     pub(super) fn other_versions(versions: &[String]) -> Self {
-        Self { reason: Reason::OtherVersion, cause: versions.join(", ") }
+        Self { reason: FailureReason::OtherVersion, cause: versions.join(", ") }
     }
 
     pub(super) fn unavailable(cause: &str) -> Self {
-        Self { reason: Reason::Unavailable, cause: first_line(cause) }
+        Self { reason: FailureReason::Unavailable, cause: first_line(cause) }
     }
 
     /// One line that says what to do.
@@ -112,32 +112,32 @@ impl Trouble {
             false => "nothing is published that was not before",
         };
         match self.reason {
-            Reason::Absent => format!(
+            FailureReason::Absent => format!(
                 "the API does not serve {kind} of {served}: install its CRD; until then there are none",
                 kind = kind.as_str()
             ),
-            Reason::Forbidden => format!(
+            FailureReason::Forbidden => format!(
                 "{plural} may not be read: allow this account to list and watch {plural} in the API group {group:?}, or \
                  say --ignore-kind {kind}; until then {meanwhile} ({cause})",
                 kind = kind.as_str()
             ),
-            Reason::OtherVersion => format!(
+            FailureReason::OtherVersion => format!(
                 "the API serves {kind} only as {cause}, and not as {served}, which is read here: install a CRD that has this \
                  version, or set --ignore-kind {kind} to do without what such objects protect; until then {meanwhile}",
                 kind = kind.as_str()
             ),
-            Reason::Unauthorised => format!(
+            FailureReason::Unauthorised => format!(
                 "the API does not accept our credentials: renew them where --kubeconfig says, or the token of the \
                  service account ({cause})"
             ),
-            Reason::Expired => format!("{plural} are listed again ({cause})"),
-            Reason::Failed if kind.is_protecting() => format!(
+            FailureReason::Expired => format!("{plural} are listed again ({cause})"),
+            FailureReason::Failed if kind.is_protecting() => format!(
                 "{plural} cannot be listed or watched, and it is tried again; until then {meanwhile} ({cause})"
             ),
-            Reason::Failed => format!(
+            FailureReason::Failed => format!(
                 "{plural} cannot be listed or watched; what is known of them stays, and it is tried again ({cause})"
             ),
-            Reason::Unavailable => {
+            FailureReason::Unavailable => {
                 format!(
                     "the API cannot be asked; what is known stays, and it is tried again ({cause})"
                 )
@@ -147,15 +147,15 @@ impl Trouble {
 
     fn of_answer(code: u16, message: &str) -> Self {
         let reason = match code {
-            401 => Reason::Unauthorised,
-            403 => Reason::Forbidden,
-            404 => Reason::Absent,
-            410 => Reason::Expired,
-            _ => Reason::Failed,
+            401 => FailureReason::Unauthorised,
+            403 => FailureReason::Forbidden,
+            404 => FailureReason::Absent,
+            410 => FailureReason::Expired,
+            _ => FailureReason::Failed,
         };
         let cause = match (reason, message) {
             (_, "") => format!("status {code}"),
-            (Reason::Failed, message) => format!("status {code}: {}", first_line(message)),
+            (FailureReason::Failed, message) => format!("status {code}: {}", first_line(message)),
             (_, message) => first_line(message),
         };
         Self { reason, cause }
@@ -171,9 +171,9 @@ mod tests {
     use super::*;
     use kube::core::Status;
 
-    fn of(code: u16) -> Trouble {
+    fn of(code: u16) -> ApiFailure {
         let status = Status::failure("in its words\nand more", "Reason").with_code(code);
-        Trouble::of(&kube::Error::Api(status.boxed()))
+        ApiFailure::of(&kube::Error::Api(status.boxed()))
     }
 
     #[test]
@@ -192,9 +192,9 @@ mod tests {
 
     #[test]
     fn of_a_protecting_kind_it_says_what_waits() {
-        let troubles = [of(403), of(500), Trouble::other_versions(&["v1alpha3".to_owned()])];
-        for trouble in troubles {
-            let words = trouble.in_words(Kind::BackendTLSPolicy, "backendtlspolicies");
+        let failures = [of(403), of(500), ApiFailure::other_versions(&["v1alpha3".to_owned()])];
+        for failure in failures {
+            let words = failure.in_words(Kind::BackendTLSPolicy, "backendtlspolicies");
             assert!(words.contains("new and changed routes and listeners wait"), "{words}");
         }
     }
@@ -208,13 +208,13 @@ mod tests {
         for expected in ["viewpolicies", "status 503", "in its words"] {
             assert!(words.contains(expected), "{expected} is not in {words}");
         }
-        assert!(Trouble::unavailable("no route").reason.is_of_all());
+        assert!(ApiFailure::unavailable("no route").reason.is_of_all());
     }
 
     #[test]
     fn of_an_error_the_innermost_is_told() {
         let io = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
-        let trouble = Trouble::of(&kube::Error::Service(Box::new(io)));
-        assert_eq!(trouble, Trouble::unavailable("connection refused"));
+        let failure = ApiFailure::of(&kube::Error::Service(Box::new(io)));
+        assert_eq!(failure, ApiFailure::unavailable("connection refused"));
     }
 }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 /// What a directory contains, found out by reading all of it each time and comparing all of it with the time before.
 #[derive(Default)]
-pub(super) struct Anew {
+pub(super) struct FromScratch {
     files: BTreeMap<Arc<Path>, (Objects, Vec<Remark>)>,
     applied: BTreeMap<ObjectKey, Object>,
 }
 
-impl Anew {
+impl FromScratch {
     /// The events and the remarks that are new.
     pub(super) fn read(&mut self, root: &Path) -> (Vec<Event>, BTreeSet<Remark>) {
         let before: BTreeSet<Remark> = self.remarks().into_iter().collect();

@@ -2,53 +2,53 @@ use heliograph_gateway::Event;
 use heliograph_gateway::objects::{Kind, Object, ObjectName, Unreadable};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which objects of one kind have been told, and in which version. It does no IO.
+/// The objects of one kind that were sent to the translator, and in which version. It does no IO.
 ///
 /// A list is taken whole: what it lacks is deleted when it is complete, and not before. A list that breaks off changes
 /// nothing.
 #[derive(Debug)]
-pub(super) struct Holdings {
+pub(super) struct ObjectCache {
     kind: Kind,
-    held: BTreeMap<ObjectName, Held>,
+    objects: BTreeMap<ObjectName, CachedObject>,
     /// How many of them cannot be read.
     unreadable: usize,
     listing: Option<Listing>,
 }
 
-/// What became of one object that the API told of.
+/// What follows from one object that the API sent.
 #[derive(Debug, Default)]
 pub(super) struct Change {
     pub(super) event: Option<Event>,
-    /// What there is to say of the object now, if that is new.
-    pub(super) remark: Option<Option<Remark>>,
+    /// Whether the object can be read now, if that has changed.
+    pub(super) read_failure: Option<Option<ReadFailure>>,
 }
 
 /// That an object cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Remark {
+pub(super) struct ReadFailure {
     pub(super) reason: Unreadable,
     /// Whether what was read of it before goes on to count.
     pub(super) is_kept: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct CachedObject {
     version: Box<str>,
     /// Why this version of it does not count.
     unreadable: Option<Unreadable>,
-    /// The version that was told, and counts. Whoever was told has the same.
-    told: Option<Object>,
+    /// The version that was sent, and counts; the receiver shares it.
+    sent: Option<Object>,
 }
 
 #[derive(Debug, Default)]
 struct Listing {
-    found: BTreeMap<ObjectName, Held>,
+    found: BTreeMap<ObjectName, CachedObject>,
     events: Vec<Event>,
 }
 
-impl Holdings {
+impl ObjectCache {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, held: BTreeMap::new(), unreadable: 0, listing: None }
+        Self { kind, objects: BTreeMap::new(), unreadable: 0, listing: None }
     }
 
     /// Whether a list has begun and is not complete.
@@ -57,11 +57,11 @@ impl Holdings {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.objects.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.held.len()
+        self.objects.len()
     }
 
     pub(super) fn unreadable(&self) -> usize {
@@ -73,17 +73,17 @@ impl Holdings {
         if self.unreadable == 0 {
             return BTreeSet::new();
         }
-        let unread = self.held.iter().filter(|(_, held)| held.told.is_none());
+        let unread = self.objects.iter().filter(|(_, cached)| cached.sent.is_none());
         unread.map(|(name, _)| name.clone()).collect()
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &ObjectName> {
-        self.held.keys()
+        self.objects.keys()
     }
 
     /// Whether the object is known in this version, so that there is no need to decode it.
     pub(super) fn has(&self, name: &ObjectName, version: &str) -> bool {
-        self.held.get(name).is_some_and(|held| &*held.version == version)
+        self.objects.get(name).is_some_and(|cached| &*cached.version == version)
     }
 
     /// A list begins. One that has begun before and is not complete is forgotten.
@@ -93,8 +93,8 @@ impl Holdings {
 
     /// An object is in the list, in the version that is known.
     pub(super) fn listed_as_known(&mut self, name: ObjectName) {
-        if let (Some(listing), Some(held)) = (&mut self.listing, self.held.get(&name)) {
-            listing.found.insert(name, held.clone());
+        if let (Some(listing), Some(cached)) = (&mut self.listing, self.objects.get(&name)) {
+            listing.found.insert(name, cached.clone());
         }
     }
 
@@ -105,12 +105,12 @@ impl Holdings {
         version: &str,
         object: Result<Object, Unreadable>,
     ) -> Change {
-        let before = self.held.get(&name);
-        let (held, change) = self.compare(&name, before, version, object);
+        let before = self.objects.get(&name);
+        let (cached, change) = self.compare(&name, before, version, object);
         let Some(listing) = &mut self.listing else { return Change::default() };
         listing.events.extend(change.event);
-        listing.found.insert(name, held);
-        Change { event: None, remark: change.remark }
+        listing.found.insert(name, cached);
+        Change { event: None, read_failure: change.read_failure }
     }
 
     /// The list is complete. Returns what follows from it, and which objects are gone.
@@ -118,17 +118,18 @@ impl Holdings {
         let Some(Listing { found, mut events }) = self.listing.take() else {
             return Default::default();
         };
-        let before = std::mem::replace(&mut self.held, found);
+        let before = std::mem::replace(&mut self.objects, found);
         let mut gone = Vec::new();
-        for (name, held) in before {
-            if !self.held.contains_key(&name) {
-                if held.told.is_some() {
+        for (name, cached) in before {
+            if !self.objects.contains_key(&name) {
+                if cached.sent.is_some() {
                     events.push(Event::Deleted(name.clone().of(self.kind)));
                 }
                 gone.push(name);
             }
         }
-        self.unreadable = self.held.values().filter(|held| held.unreadable.is_some()).count();
+        self.unreadable =
+            self.objects.values().filter(|cached| cached.unreadable.is_some()).count();
         (events, gone)
     }
 
@@ -139,9 +140,9 @@ impl Holdings {
         version: &str,
         object: Result<Object, Unreadable>,
     ) -> Change {
-        let (held, change) = self.compare(&name, self.held.get(&name), version, object);
-        self.unreadable += usize::from(held.unreadable.is_some());
-        if let Some(before) = self.held.insert(name, held) {
+        let (cached, change) = self.compare(&name, self.objects.get(&name), version, object);
+        self.unreadable += usize::from(cached.unreadable.is_some());
+        if let Some(before) = self.objects.insert(name, cached) {
             self.unreadable -= usize::from(before.unreadable.is_some());
         }
         change
@@ -149,9 +150,9 @@ impl Holdings {
 
     /// An object is no more.
     pub(super) fn deleted(&mut self, name: ObjectName) -> Option<Event> {
-        let held = self.held.remove(&name)?;
-        self.unreadable -= usize::from(held.unreadable.is_some());
-        held.told.map(|_| Event::Deleted(name.of(self.kind)))
+        let cached = self.objects.remove(&name)?;
+        self.unreadable -= usize::from(cached.unreadable.is_some());
+        cached.sent.map(|_| Event::Deleted(name.of(self.kind)))
     }
 
     /// What differs in its status alone, or in who wrote what, has not changed for anybody who is told.
@@ -161,33 +162,33 @@ impl Holdings {
     fn compare(
         &self,
         name: &ObjectName,
-        before: Option<&Held>,
+        before: Option<&CachedObject>,
         version: &str,
         object: Result<Object, Unreadable>,
-    ) -> (Held, Change) {
-        let was_told = before.and_then(|before| before.told.clone());
-        let (event, told, unreadable) = match object {
+    ) -> (CachedObject, Change) {
+        let was_sent = before.and_then(|before| before.sent.clone());
+        let (event, sent, unreadable) = match object {
             Ok(mut object) => {
                 // Of what is read by reference the version is all that is told.
                 if !self.kind.is_read_by_reference() {
                     object.forget_bookkeeping();
                 }
-                if was_told.as_ref() == Some(&object) {
-                    (None, was_told, None)
+                if was_sent.as_ref() == Some(&object) {
+                    (None, was_sent, None)
                 } else {
                     (Some(Event::Applied(object.clone())), Some(object), None)
                 }
             }
             Err(reason) if self.kind == Kind::ReferenceGrant => {
-                let event = was_told.map(|_| Event::Deleted(name.clone().of(self.kind)));
+                let event = was_sent.map(|_| Event::Deleted(name.clone().of(self.kind)));
                 (event, None, Some(reason))
             }
-            Err(reason) => (None, was_told, Some(reason)),
+            Err(reason) => (None, was_sent, Some(reason)),
         };
         let is_new = before.and_then(|before| before.unreadable.as_ref()) != unreadable.as_ref();
-        let remark = |reason: Unreadable| Remark { reason, is_kept: told.is_some() };
-        let remark = is_new.then(|| unreadable.clone().map(remark));
-        (Held { version: version.into(), unreadable, told }, Change { event, remark })
+        let read_failure = |reason: Unreadable| ReadFailure { reason, is_kept: sent.is_some() };
+        let read_failure = is_new.then(|| unreadable.clone().map(read_failure));
+        (CachedObject { version: version.into(), unreadable, sent }, Change { event, read_failure })
     }
 }
 
@@ -244,24 +245,24 @@ mod tests {
         events.into_iter().map(words).collect()
     }
 
-    fn holding(names: &[&str]) -> Holdings {
-        let mut holdings = Holdings::new(Kind::ReferenceGrant);
-        holdings.begin();
+    fn holding(names: &[&str]) -> ObjectCache {
+        let mut cache = ObjectCache::new(Kind::ReferenceGrant);
+        cache.begin();
         for each in names {
-            holdings.listed(name(each), "1", good(each));
+            cache.listed(name(each), "1", good(each));
         }
-        holdings.complete();
-        holdings
+        cache.complete();
+        cache
     }
 
     #[test]
     fn a_list_is_told_when_it_is_complete() {
-        let mut holdings = Holdings::new(Kind::ReferenceGrant);
-        holdings.begin();
-        assert!(holdings.listed(name("a"), "1", good("a")).event.is_none());
-        holdings.listed(name("b"), "1", good("b"));
-        assert!(holdings.is_listing());
-        let (events, gone) = holdings.complete();
+        let mut cache = ObjectCache::new(Kind::ReferenceGrant);
+        cache.begin();
+        assert!(cache.listed(name("a"), "1", good("a")).event.is_none());
+        cache.listed(name("b"), "1", good("b"));
+        assert!(cache.is_listing());
+        let (events, gone) = cache.complete();
         assert_eq!(words(events), ["applied a", "applied b"]);
         assert_eq!(gone, []);
     }
@@ -269,58 +270,58 @@ mod tests {
     /// What 410 leads to: a second list, of which only the differences are told, and deletions last.
     #[test]
     fn a_second_list_tells_the_difference_only() {
-        let mut holdings = holding(&["a", "b", "c"]);
-        holdings.begin();
-        assert!(holdings.has(&name("a"), "1"));
-        holdings.listed_as_known(name("a"));
-        assert!(!holdings.has(&name("b"), "2"));
-        holdings.listed(name("b"), "2", edited("b"));
-        holdings.listed(name("d"), "1", good("d"));
-        let (events, gone) = holdings.complete();
+        let mut cache = holding(&["a", "b", "c"]);
+        cache.begin();
+        assert!(cache.has(&name("a"), "1"));
+        cache.listed_as_known(name("a"));
+        assert!(!cache.has(&name("b"), "2"));
+        cache.listed(name("b"), "2", edited("b"));
+        cache.listed(name("d"), "1", good("d"));
+        let (events, gone) = cache.complete();
         assert_eq!(words(events), ["applied b", "applied d", "deleted c"]);
         assert_eq!(gone, [name("c")]);
     }
 
     #[test]
     fn a_list_that_breaks_off_deletes_nothing() {
-        let mut holdings = holding(&["a", "b"]);
-        holdings.begin();
-        holdings.listed_as_known(name("a"));
-        holdings.begin();
-        holdings.listed_as_known(name("a"));
-        holdings.listed_as_known(name("b"));
-        let (events, _) = holdings.complete();
+        let mut cache = holding(&["a", "b"]);
+        cache.begin();
+        cache.listed_as_known(name("a"));
+        cache.begin();
+        cache.listed_as_known(name("a"));
+        cache.listed_as_known(name("b"));
+        let (events, _) = cache.complete();
         assert_eq!(words(events), Vec::<String>::new());
-        assert_eq!(holdings.len(), 2);
+        assert_eq!(cache.len(), 2);
     }
 
     #[test]
     fn changes_are_told_at_once() {
-        let mut holdings = holding(&["a"]);
-        assert_eq!(words(holdings.applied(name("a"), "2", edited("a")).event), ["applied a"]);
-        assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
-        assert_eq!(holdings.deleted(name("a")), None, "it is told once");
+        let mut cache = holding(&["a"]);
+        assert_eq!(words(cache.applied(name("a"), "2", edited("a")).event), ["applied a"]);
+        assert_eq!(words(cache.deleted(name("a"))), ["deleted a"]);
+        assert_eq!(cache.deleted(name("a")), None, "it is told once");
     }
 
     /// Each status that is written comes back as a new version of its object.
     #[test]
     fn the_echo_of_a_status_is_not_told() {
-        let mut holdings = holding(&["a"]);
+        let mut cache = holding(&["a"]);
         let mut echo = good("a").unwrap();
         echo.metadata_mut().resource_version = Some("2".to_owned());
-        assert_eq!(holdings.applied(name("a"), "2", Ok(echo)).event, None);
-        assert!(holdings.has(&name("a"), "2"));
-        holdings.begin();
-        holdings.listed(name("a"), "3", good("a"));
-        assert_eq!(holdings.complete().0, []);
-        assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
+        assert_eq!(cache.applied(name("a"), "2", Ok(echo)).event, None);
+        assert!(cache.has(&name("a"), "2"));
+        cache.begin();
+        cache.listed(name("a"), "3", good("a"));
+        assert_eq!(cache.complete().0, []);
+        assert_eq!(words(cache.deleted(name("a"))), ["deleted a"]);
     }
 
     #[test]
     fn of_a_secret_each_version_is_told() {
-        let mut holdings = Holdings::new(Kind::Secret);
-        holdings.begin();
-        holdings.complete();
+        let mut cache = ObjectCache::new(Kind::Secret);
+        cache.begin();
+        cache.complete();
         let version = |version: &str| {
             let metadata = ObjectMeta {
                 name: Some("a".to_owned()),
@@ -331,52 +332,49 @@ mod tests {
             Kind::Secret.read(metadata, &mut json!({}))
         };
         for each in ["1", "2"] {
-            assert_eq!(
-                words(holdings.applied(name("a"), each, version(each)).event),
-                ["applied a"]
-            );
+            assert_eq!(words(cache.applied(name("a"), each, version(each)).event), ["applied a"]);
         }
-        assert!(holdings.has(&name("a"), "2"));
-        assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
+        assert!(cache.has(&name("a"), "2"));
+        assert_eq!(words(cache.deleted(name("a"))), ["deleted a"]);
     }
 
     /// A replica that starts then knows nothing of the object, and must not take it for one that is gone.
     #[test]
     fn of_what_cannot_be_read_the_last_that_could_be_counts() {
-        let mut holdings = Holdings::new(Kind::HTTPRoute);
-        holdings.begin();
-        holdings.complete();
-        let is_kept = |change: &Change| change.remark.clone().flatten().map(|it| it.is_kept);
-        let change = holdings.applied(name("a"), "1", route(json!("nonsense")));
+        let mut cache = ObjectCache::new(Kind::HTTPRoute);
+        cache.begin();
+        cache.complete();
+        let is_kept = |change: &Change| change.read_failure.clone().flatten().map(|it| it.is_kept);
+        let change = cache.applied(name("a"), "1", route(json!("nonsense")));
         assert_eq!((words(change.event.clone()), is_kept(&change)), (vec![], Some(false)));
-        assert_eq!(holdings.never_read(), BTreeSet::from([name("a")]));
-        assert_eq!(words(holdings.applied(name("a"), "2", route(json!([]))).event), ["applied a"]);
-        assert_eq!(holdings.never_read(), BTreeSet::new());
-        let change = holdings.applied(name("a"), "3", route(json!("nonsense")));
+        assert_eq!(cache.never_read(), BTreeSet::from([name("a")]));
+        assert_eq!(words(cache.applied(name("a"), "2", route(json!([]))).event), ["applied a"]);
+        assert_eq!(cache.never_read(), BTreeSet::new());
+        let change = cache.applied(name("a"), "3", route(json!("nonsense")));
         assert_eq!((words(change.event.clone()), is_kept(&change)), (vec![], Some(true)));
-        assert_eq!((holdings.unreadable(), holdings.never_read().len()), (1, 0));
-        holdings.begin();
-        holdings.listed(name("a"), "4", route(json!("other nonsense")));
-        assert_eq!(words(holdings.complete().0), Vec::<String>::new());
-        assert_eq!(words(holdings.deleted(name("a"))), ["deleted a"]);
+        assert_eq!((cache.unreadable(), cache.never_read().len()), (1, 0));
+        cache.begin();
+        cache.listed(name("a"), "4", route(json!("other nonsense")));
+        assert_eq!(words(cache.complete().0), Vec::<String>::new());
+        assert_eq!(words(cache.deleted(name("a"))), ["deleted a"]);
     }
 
     #[test]
     fn a_grant_that_cannot_be_read_is_absent_until_it_can() {
-        let mut holdings = holding(&["a"]);
-        let change = holdings.applied(name("a"), "2", bad("a"));
+        let mut cache = holding(&["a"]);
+        let change = cache.applied(name("a"), "2", bad("a"));
         assert_eq!(words(change.event), ["deleted a"]);
-        assert!(change.remark.flatten().is_some());
-        let change = holdings.applied(name("a"), "3", bad("a"));
+        assert!(change.read_failure.flatten().is_some());
+        let change = cache.applied(name("a"), "3", bad("a"));
         assert!(change.event.is_none(), "it is absent already");
-        assert_eq!(change.remark, None, "and that was said");
-        assert_eq!(holdings.unreadable(), 1);
-        let change = holdings.applied(name("a"), "4", good("a"));
+        assert_eq!(change.read_failure, None, "and that was said");
+        assert_eq!(cache.unreadable(), 1);
+        let change = cache.applied(name("a"), "4", good("a"));
         assert_eq!(words(change.event), ["applied a"]);
-        assert_eq!(change.remark, Some(None), "it can be read again");
-        holdings.applied(name("a"), "5", bad("a"));
-        assert_eq!(holdings.unreadable(), 1);
-        assert_eq!(holdings.deleted(name("a")), None, "nobody was told of it");
-        assert_eq!(holdings.unreadable(), 0);
+        assert_eq!(change.read_failure, Some(None), "it can be read again");
+        cache.applied(name("a"), "5", bad("a"));
+        assert_eq!(cache.unreadable(), 1);
+        assert_eq!(cache.deleted(name("a")), None, "nobody was told of it");
+        assert_eq!(cache.unreadable(), 0);
     }
 }

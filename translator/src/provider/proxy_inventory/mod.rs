@@ -1,8 +1,8 @@
-//! The proxies that run for Gateways, as their pods and nodes tell: the directory.
+//! The inventory of the proxies that run for Gateways, from their pods and nodes.
 //!
-//! [`Roll`] decides what follows from a pod or a node; the rest waits for them.
+//! [`ProxyIndex`] decides what follows from a pod or a node; the rest does IO.
 
-mod roll;
+mod proxy_index;
 
 use super::Input;
 use super::kubernetes::WATCH_SECONDS;
@@ -12,22 +12,22 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use roll::Roll;
+use proxy_index::ProxyIndex;
 use std::pin::pin;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Tells of every proxy that runs for a Gateway.
-pub struct Directory {
+/// Sends every proxy that runs for a Gateway as an object.
+pub struct ProxyInventory {
     client: Client,
 }
 
-impl Directory {
+impl ProxyInventory {
     pub fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Tells all proxies, then every change, until it is stopped. An API that is away is waited for.
+    /// Sends all proxies, then every change, until it is stopped. It waits for an API that is unreachable.
     pub async fn run(self, inputs: mpsc::Sender<Input>, stop: CancellationToken) {
         let config = || watcher::Config::default().timeout(WATCH_SECONDS);
         let pods = Api::<Pod>::all(self.client.clone());
@@ -36,18 +36,19 @@ impl Directory {
         let nodes = Api::<PartialObjectMeta<Node>>::all(self.client);
         let nodes = watcher(nodes, config()).default_backoff();
         let (mut pods, mut nodes) = (pin!(pods), pin!(nodes));
-        let mut roll = Roll::default();
-        let (mut of_pods, mut of_nodes) = (Trouble::of("pods"), Trouble::of("nodes"));
+        let mut index = ProxyIndex::default();
+        let (mut of_pods, mut of_nodes) =
+            (WatchFailureLog::of("pods"), WatchFailureLog::of("nodes"));
         loop {
             let events = tokio::select! {
                 () = stop.cancelled() => return,
                 Some(pod) = pods.next() => {
-                    of_pods.note(&pod);
-                    pod.map(|event| roll.hear_of_pod(event)).unwrap_or_default()
+                    of_pods.record(&pod);
+                    pod.map(|event| index.apply_pod(event)).unwrap_or_default()
                 }
                 Some(node) = nodes.next() => {
-                    of_nodes.note(&node);
-                    node.map(|event| roll.hear_of_node(event)).unwrap_or_default()
+                    of_nodes.record(&node);
+                    node.map(|event| index.apply_node(event)).unwrap_or_default()
                 }
             };
             if !events.is_empty() && inputs.send(Input::Batch(events)).await.is_err() {
@@ -58,35 +59,35 @@ impl Directory {
     }
 }
 
-/// What was said of a watch that fails, so that it is said once.
-struct Trouble {
+/// Logs once when a watch begins to fail, and once when it works again.
+struct WatchFailureLog {
     of: &'static str,
-    told: Option<String>,
+    logged: Option<String>,
 }
 
-impl Trouble {
+impl WatchFailureLog {
     fn of(of: &'static str) -> Self {
-        Self { of, told: None }
+        Self { of, logged: None }
     }
 
-    fn note<K>(&mut self, next: &watcher::Result<watcher::Event<K>>) {
+    fn record<K>(&mut self, next: &watcher::Result<watcher::Event<K>>) {
         match next {
             // Somebody begins to ask, and is not answered yet.
             Ok(watcher::Event::Init) => {}
             Ok(_) => {
-                if self.told.take().is_some() {
+                if self.logged.take().is_some() {
                     tracing::info!("{} are watched again", self.of);
                 }
             }
             Err(error) => {
                 let error = error.to_string();
-                if self.told.as_ref() != Some(&error) {
+                if self.logged.as_ref() != Some(&error) {
                     tracing::warn!(
                         "{} cannot be watched, so that the zones of proxies are not known; allow this account to list \
                          and watch them: {error}",
                         self.of
                     );
-                    self.told = Some(error);
+                    self.logged = Some(error);
                 }
             }
         }

@@ -1,6 +1,6 @@
+use super::api_failure::{ApiFailure, FailureReason};
 use super::contents::Count;
-use super::holdings::Remark;
-use super::trouble::{Reason, Trouble};
+use super::object_cache::ReadFailure;
 use crate::metrics::KubernetesMetrics;
 use heliograph_gateway::objects::{Kind, ObjectKey};
 use serde::Serialize;
@@ -16,9 +16,9 @@ pub struct ApiRemark {
     pub text: String,
 }
 
-/// All that is to be said of what the API serves. A copy costs a pointer.
+/// The health of all watches, and of the objects that they found. A copy costs a pointer.
 #[derive(Clone, Debug)]
-pub struct Board(Arc<Shared>);
+pub struct WatchHealth(Arc<Shared>);
 
 /// How many objects a page shows; the metric counts them all.
 const MOST_SHOWN: usize = 1000;
@@ -26,17 +26,17 @@ const MOST_SHOWN: usize = 1000;
 #[derive(Debug)]
 struct Shared {
     metrics: KubernetesMetrics,
-    said: Mutex<Said>,
+    state: Mutex<HealthState>,
 }
 
 #[derive(Debug, Default)]
-struct Said {
-    unreadable: BTreeMap<ObjectKey, Remark>,
+struct HealthState {
+    unreadable: BTreeMap<ObjectKey, ReadFailure>,
     /// What objects name and could not be fetched.
-    unfetched: BTreeMap<ObjectKey, (Reason, String)>,
+    unfetched: BTreeMap<ObjectKey, (FailureReason, String)>,
     /// How many these are.
-    counts: BTreeMap<(Kind, Reason), usize>,
-    troubles: BTreeMap<Kind, (Reason, String)>,
+    counts: BTreeMap<(Kind, FailureReason), usize>,
+    failures: BTreeMap<Kind, (FailureReason, String)>,
     /// Objects whose last change waits.
     waiting: BTreeSet<ObjectKey>,
     /// How many these are.
@@ -51,49 +51,49 @@ impl fmt::Display for ApiRemark {
     }
 }
 
-impl Board {
+impl WatchHealth {
     pub(super) fn new(metrics: KubernetesMetrics) -> Self {
         for kind in Kind::ALL.iter().filter(|kind| kind.api_version().is_some()) {
-            metrics.may_fail(*kind, Reason::ALL.map(Reason::as_str));
+            metrics.may_fail(*kind, FailureReason::ALL.map(FailureReason::as_str));
             metrics.waiting(*kind, 0);
         }
         for kind in Kind::ALL.iter().filter(|kind| kind.is_read_by_reference()) {
             metrics.fetched(*kind, 0, 0);
             metrics.unfetched(*kind, 0);
         }
-        Self(Arc::new(Shared { metrics, said: Mutex::default() }))
+        Self(Arc::new(Shared { metrics, state: Mutex::default() }))
     }
 
     pub fn remarks(&self) -> Vec<ApiRemark> {
-        let said = self.said();
-        let of_kinds = said.troubles.iter().map(|(kind, (_, text))| ApiRemark {
+        let state = self.state();
+        let of_kinds = state.failures.iter().map(|(kind, (_, text))| ApiRemark {
             of: kind.as_str().to_owned(),
             text: text.clone(),
         });
-        let of_objects = said.unreadable.iter().take(MOST_SHOWN);
+        let of_objects = state.unreadable.iter().take(MOST_SHOWN);
         let of_objects = of_objects
-            .map(|(key, remark)| ApiRemark { of: key.to_string(), text: cannot_be_read(remark) });
-        let unfetched = said.unfetched.iter().take(MOST_SHOWN);
+            .map(|(key, failure)| ApiRemark { of: key.to_string(), text: cannot_be_read(failure) });
+        let unfetched = state.unfetched.iter().take(MOST_SHOWN);
         let unfetched =
             unfetched.map(|(key, (_, text))| ApiRemark { of: key.to_string(), text: text.clone() });
         let waits = format!(
             "its last change waits until all of {} is known, which may forbid it",
-            names_of(&said.stale)
+            names_of(&state.stale)
         );
-        let waiting = said.waiting.iter().take(MOST_SHOWN);
+        let waiting = state.waiting.iter().take(MOST_SHOWN);
         let waiting = waiting.map(|key| ApiRemark { of: key.to_string(), text: waits.clone() });
         of_kinds.chain(waiting).chain(unfetched).chain(of_objects).collect()
     }
 
-    /// What there is to say of an object has changed.
-    pub(super) fn note_object(&self, key: &ObjectKey, remark: Option<Remark>) {
-        match remark {
-            Some(remark) => {
-                tracing::warn!("{key}: {}", cannot_be_read(&remark));
-                self.said().unreadable.insert(key.clone(), remark);
+    /// Records that an object cannot be read, or can be read again.
+    pub(super) fn record_object(&self, key: &ObjectKey, failure: Option<ReadFailure>) {
+        match failure {
+            Some(failure) => {
+                tracing::warn!("{key}: {}", cannot_be_read(&failure));
+                self.state().unreadable.insert(key.clone(), failure);
             }
             None => {
-                if self.said().unreadable.remove(key).is_some() {
+                if self.state().unreadable.remove(key).is_some() {
                     tracing::info!("{key}: can be read again");
                 }
             }
@@ -102,14 +102,14 @@ impl Board {
 
     /// An object is no more.
     pub(super) fn forget_object(&self, key: &ObjectKey) {
-        self.said().unreadable.remove(key);
+        self.state().unreadable.remove(key);
     }
 
-    /// An object that others name could not be fetched, more than once. One line says so for all of its kind.
-    pub(super) fn note_unfetched(&self, key: &ObjectKey, trouble: &Trouble) {
-        let Trouble { reason, cause } = trouble;
+    /// Records that an object that others name could not be fetched, more than once. One log line is for all of its kind.
+    pub(super) fn record_fetch_failure(&self, key: &ObjectKey, failure: &ApiFailure) {
+        let ApiFailure { reason, cause } = failure;
         let text = match reason {
-            Reason::Forbidden => format!(
+            FailureReason::Forbidden => format!(
                 "it may not be fetched: allow this account to get objects of its kind; changes of what names it wait until \
                  then, and nothing else does ({cause})"
             ),
@@ -118,27 +118,27 @@ impl Board {
                  does ({cause})"
             ),
         };
-        let mut said = self.said();
-        let is_told = said.unfetched_of(key.kind, Some(*reason)) > 0;
-        said.forget_unfetched(key);
-        *said.counts.entry((key.kind, *reason)).or_default() += 1;
-        said.unfetched.insert(key.clone(), (*reason, text.clone()));
-        self.0.metrics.unfetched(key.kind, said.unfetched_of(key.kind, None));
-        drop(said);
-        if !is_told {
+        let mut state = self.state();
+        let is_logged = state.unfetched_of(key.kind, Some(*reason)) > 0;
+        state.forget_unfetched(key);
+        *state.counts.entry((key.kind, *reason)).or_default() += 1;
+        state.unfetched.insert(key.clone(), (*reason, text.clone()));
+        self.0.metrics.unfetched(key.kind, state.unfetched_of(key.kind, None));
+        drop(state);
+        if !is_logged {
             tracing::error!("{key}: {text}");
         }
     }
 
-    /// It was fetched, or need not be any more.
-    pub(super) fn note_fetched(&self, key: &ObjectKey) {
-        let mut said = self.said();
-        if !said.forget_unfetched(key) {
+    /// Records that it was fetched, or need not be any more.
+    pub(super) fn record_fetched(&self, key: &ObjectKey) {
+        let mut state = self.state();
+        if !state.forget_unfetched(key) {
             return;
         }
-        let left = said.unfetched_of(key.kind, None);
+        let left = state.unfetched_of(key.kind, None);
         self.0.metrics.unfetched(key.kind, left);
-        drop(said);
+        drop(state);
         if left == 0 {
             tracing::info!("no {} is waited for any more", key.kind.as_str());
         }
@@ -146,14 +146,14 @@ impl Board {
 
     /// The protecting kinds of which not everything is known.
     pub(super) fn record_stale(&self, kinds: BTreeSet<Kind>) {
-        self.said().stale = kinds;
+        self.state().stale = kinds;
     }
 
     /// Whether the last change of an object waits for them.
     pub(super) fn record_waiting(&self, key: ObjectKey, waits: bool) {
-        let (kind, mut said) = (key.kind, self.said());
-        let is_news = if waits { said.waiting.insert(key) } else { said.waiting.remove(&key) };
-        let count = said.waiting_of.entry(kind).or_default();
+        let (kind, mut state) = (key.kind, self.state());
+        let is_news = if waits { state.waiting.insert(key) } else { state.waiting.remove(&key) };
+        let count = state.waiting_of.entry(kind).or_default();
         match (is_news, waits) {
             (true, true) => *count += 1,
             (true, false) => *count -= 1,
@@ -164,9 +164,9 @@ impl Board {
 
     /// Changes have waited for long, or none waits any more.
     pub(super) fn log_waiting(&self, waits: bool) {
-        let said = self.said();
-        let (count, stale) = (said.waiting.len(), names_of(&said.stale));
-        drop(said);
+        let state = self.state();
+        let (count, stale) = (state.waiting.len(), names_of(&state.stale));
+        drop(state);
         match waits {
             true => tracing::error!(
                 "the last change of {} waits until all of {stale} is known, and so does every new or changed route or \
@@ -180,7 +180,7 @@ impl Board {
 
     /// So many objects of a kind are named, and held or withheld.
     pub(super) fn count_fetched(&self, kind: Kind, count: Count) {
-        self.0.metrics.fetched(kind, count.held, count.withheld);
+        self.0.metrics.fetched(kind, count.loaded, count.withheld);
     }
 
     /// A kind has been listed, with so many objects, of which so many cannot be read.
@@ -188,66 +188,66 @@ impl Board {
         self.0.metrics.objects(kind, objects, unreadable);
     }
 
-    /// A kind cannot be listed or watched. It is told when that is new, and what is true of the whole API once.
-    pub(super) fn note_trouble(&self, kind: Kind, plural: &str, trouble: &Trouble) {
-        if trouble.reason == Reason::Absent && kind.is_optional() {
+    /// Records that a kind cannot be listed or watched. It is logged when that is new; what is true of the whole API is logged once.
+    pub(super) fn record_failure(&self, kind: Kind, plural: &str, failure: &ApiFailure) {
+        if failure.reason == FailureReason::Absent && kind.is_optional() {
             tracing::debug!(kind = kind.as_str(), "the API does not serve the kind");
             // Whatever hindered it before is over: nothing of it is missing.
-            if self.said().troubles.remove(&kind).is_some() {
+            if self.state().failures.remove(&kind).is_some() {
                 self.0.metrics.watched(kind, true);
             }
             return;
         }
-        self.0.metrics.failed(kind, trouble.reason.as_str());
+        self.0.metrics.failed(kind, failure.reason.as_str());
         self.0.metrics.watched(kind, false);
-        let text = trouble.in_words(kind, plural);
-        let mut said = self.said();
-        let reason = trouble.reason;
+        let text = failure.in_words(kind, plural);
+        let mut state = self.state();
+        let reason = failure.reason;
         let is_known = match reason.is_of_all() {
-            true => said.troubles.values().any(|(known, _)| *known == reason),
-            false => said.troubles.get(&kind).is_some_and(|(known, _)| *known == reason),
+            true => state.failures.values().any(|(known, _)| *known == reason),
+            false => state.failures.get(&kind).is_some_and(|(known, _)| *known == reason),
         };
-        said.troubles.insert(kind, (reason, text.clone()));
-        drop(said);
+        state.failures.insert(kind, (reason, text.clone()));
+        drop(state);
         match reason {
             _ if is_known => {}
-            Reason::Absent => tracing::warn!("{text}"),
+            FailureReason::Absent => tracing::warn!("{text}"),
             _ => tracing::error!("{text}"),
         }
     }
 
-    /// The watch of a kind broke in a way that happens every day.
-    pub(super) fn note_hiccup(&self, kind: Kind, trouble: &Trouble) {
-        self.0.metrics.failed(kind, trouble.reason.as_str());
-        tracing::debug!(kind = kind.as_str(), cause = trouble.cause, "the watch is begun again");
+    /// Records that the watch of a kind broke in a way that happens every day.
+    pub(super) fn record_interruption(&self, kind: Kind, failure: &ApiFailure) {
+        self.0.metrics.failed(kind, failure.reason.as_str());
+        tracing::debug!(kind = kind.as_str(), cause = failure.cause, "the watch is begun again");
     }
 
-    /// A kind is listed and watched.
-    pub(super) fn note_watched(&self, kind: Kind) {
+    /// Records that a kind is listed and watched.
+    pub(super) fn record_watched(&self, kind: Kind) {
         self.0.metrics.watched(kind, true);
-        let mut said = self.said();
-        let Some((reason, _)) = said.troubles.remove(&kind) else { return };
-        let is_over = !said.troubles.values().any(|(other, _)| *other == reason);
-        drop(said);
+        let mut state = self.state();
+        let Some((reason, _)) = state.failures.remove(&kind) else { return };
+        let is_over = !state.failures.values().any(|(other, _)| *other == reason);
+        drop(state);
         match reason {
-            Reason::Unauthorised | Reason::Unavailable if is_over => {
+            FailureReason::Unauthorised | FailureReason::Unavailable if is_over => {
                 tracing::info!("the API answers again");
             }
-            Reason::Absent | Reason::OtherVersion => {
+            FailureReason::Absent | FailureReason::OtherVersion => {
                 tracing::info!("the API serves {} now", kind.as_str());
             }
-            Reason::Forbidden => tracing::info!("{} may be read now", kind.as_str()),
-            Reason::Failed => tracing::info!("{} can be read again", kind.as_str()),
+            FailureReason::Forbidden => tracing::info!("{} may be read now", kind.as_str()),
+            FailureReason::Failed => tracing::info!("{} can be read again", kind.as_str()),
             _ => {}
         }
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.0.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, HealthState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Said {
+impl HealthState {
     /// Whether it was there.
     fn forget_unfetched(&mut self, key: &ObjectKey) -> bool {
         let Some((reason, _)) = self.unfetched.remove(key) else { return false };
@@ -256,7 +256,7 @@ impl Said {
         true
     }
 
-    fn unfetched_of(&self, kind: Kind, reason: Option<Reason>) -> usize {
+    fn unfetched_of(&self, kind: Kind, reason: Option<FailureReason>) -> usize {
         let counts = self
             .counts
             .iter()
@@ -270,7 +270,7 @@ fn names_of(kinds: &BTreeSet<Kind>) -> String {
     names.join(" and ")
 }
 
-fn cannot_be_read(Remark { reason, is_kept }: &Remark) -> String {
+fn cannot_be_read(ReadFailure { reason, is_kept }: &ReadFailure) -> String {
     let what = match is_kept {
         true => "what was read of it before counts until it can",
         false => "counts as absent until it can",

@@ -1,18 +1,18 @@
 //! What to do when a kind cannot be listed or watched.
 
-use super::super::trouble::{Reason, Trouble};
-use super::{ANSWER, KindWatch, Next};
+use super::super::api_failure::{ApiFailure, FailureReason};
+use super::{ANSWER_TIMEOUT, KindWatch, Next};
 use crate::backoff;
 use kube::api::{ListParams, WatchParams};
 use kube::runtime::watcher;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often to ask for a kind that is not served, or not to us.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often to probe a kind that is not served, or not to us.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// After so long a failure has nothing to do with the one before.
-const LONG_AGO: Duration = Duration::from_secs(60);
+const FAILURE_MEMORY: Duration = Duration::from_secs(60);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -31,10 +31,10 @@ enum Serving {
 
 impl KindWatch {
     pub(super) async fn recover(&mut self, error: &watcher::Error) -> Next {
-        let trouble = Trouble::of_watch(error);
-        if trouble.reason == Reason::Expired {
+        let failure = ApiFailure::of_watch(error);
+        if failure.reason == FailureReason::Expired {
             self.stale().await;
-            self.told.board.note_hiccup(self.kind, &trouble);
+            self.outputs.health.record_interruption(self.kind, &failure);
             self.expired().await;
             // A watch that is refused with 410 would be begun at the same place for ever.
             return match error {
@@ -42,59 +42,60 @@ impl KindWatch {
                 _ => Next::GoOn,
             };
         }
-        let is_first = self.failures == 0 || self.failed_at.elapsed() > LONG_AGO;
+        let is_first = self.failures == 0 || self.failed_at.elapsed() > FAILURE_MEMORY;
         self.failed_at = Instant::now();
-        if is_first && matches!(trouble.reason, Reason::Failed | Reason::Unavailable) {
+        if is_first && matches!(failure.reason, FailureReason::Failed | FailureReason::Unavailable)
+        {
             // A watch that breaks off is begun again where it was, and nobody needs to know.
             self.failures = 1;
-            self.told.board.note_hiccup(self.kind, &trouble);
+            self.outputs.health.record_interruption(self.kind, &failure);
             if matches!(error, watcher::Error::WatchFailed(_)) {
                 // It has ended, and was current until then. Nothing was asked since.
-                self.pause(trouble.reason).await;
+                self.pause(failure.reason).await;
                 return Next::GoOn;
             }
             self.stale().await;
-            self.pause(trouble.reason).await;
+            self.pause(failure.reason).await;
             return self.catch_up().await;
         }
-        match self.mend(trouble).await {
+        match self.wait_until_listable(failure).await {
             Next::GoOn => self.catch_up().await,
             Next::ListAgain => Next::ListAgain,
         }
     }
 
     /// Waits until the kind can be listed.
-    pub(super) async fn mend(&mut self, mut trouble: Trouble) -> Next {
+    pub(super) async fn wait_until_listable(&mut self, mut failure: ApiFailure) -> Next {
         let mut next = Next::GoOn;
         self.stale().await;
         loop {
             self.failures = self.failures.saturating_add(1);
-            if matches!(trouble.reason, Reason::Absent | Reason::Forbidden) {
-                trouble = self.discover(trouble).await;
+            if matches!(failure.reason, FailureReason::Absent | FailureReason::Forbidden) {
+                failure = self.discover(failure).await;
             }
-            self.told.board.note_trouble(self.kind, &self.resource.plural, &trouble);
-            if trouble.reason == Reason::Absent {
+            self.outputs.health.record_failure(self.kind, &self.resource.plural, &failure);
+            if failure.reason == FailureReason::Absent {
                 next = Next::ListAgain;
-                self.be_without().await;
+                self.treat_as_absent().await;
             } else {
                 self.absent = 0;
                 self.stale().await;
             }
-            if trouble.reason == Reason::Forbidden {
-                self.vouch().await;
+            if failure.reason == FailureReason::Forbidden {
+                self.report_known().await;
             }
-            self.pause(trouble.reason).await;
+            self.pause(failure.reason).await;
             match self.probe().await {
                 Ok(()) => break,
-                Err(other) => trouble = other,
+                Err(other) => failure = other,
             }
         }
-        self.told.board.note_watched(self.kind);
+        self.outputs.health.record_watched(self.kind);
         next
     }
 
     /// Whether the kind can be listed and watched. Who may do the one and not the other would be told so again and again.
-    async fn probe(&self) -> Result<(), Trouble> {
+    async fn probe(&self) -> Result<(), ApiFailure> {
         let list = answer(self.api.list_metadata(&ListParams::default().limit(1))).await?;
         let version = list.metadata.resource_version.unwrap_or_default();
         // Dropped when it has begun.
@@ -103,7 +104,7 @@ impl KindWatch {
 
     /// What is known is all there is to be known, for as long as the kind may not be read: who has just been elected is not to
     /// wait for it, but to lead with what it has. Of a protecting kind, the one who led before may know of more.
-    async fn vouch(&mut self) {
+    async fn report_known(&mut self) {
         let asked = *self.asked.borrow_and_update();
         if !self.kind.is_protecting() && self.fresh_for.is_some_and(|fresh| fresh < asked) {
             self.reach(asked).await;
@@ -113,7 +114,7 @@ impl KindWatch {
     /// The kind is listed again at once, but not again and again.
     async fn expired(&mut self) {
         let before = self.expired_at.replace(Instant::now());
-        let is_repeated = before.is_some_and(|before| before.elapsed() < LONG_AGO);
+        let is_repeated = before.is_some_and(|before| before.elapsed() < FAILURE_MEMORY);
         self.relists = if is_repeated { self.relists.saturating_add(1) } else { 0 };
         if self.relists > 0 {
             sleep(backoff::after(self.relists, LONGEST_PAUSE, fastrand::f64())).await;
@@ -121,32 +122,34 @@ impl KindWatch {
     }
 
     /// Nothing serves the kind, so there is nothing of it.
-    async fn be_without(&mut self) {
+    async fn treat_as_absent(&mut self) {
         self.absent = self.absent.saturating_add(1);
-        if self.absent >= ABSENT || self.holdings.is_empty() {
+        if self.absent >= ABSENT || self.cache.is_empty() {
             self.listing_for = *self.asked.borrow_and_update();
             // There is nothing of it in any namespace, whichever are chosen.
             self.choice = None;
-            self.holdings.begin();
+            self.cache.begin();
             self.listed().await;
         }
     }
 
     /// Asks what the API serves: a 404 alone may be of something in between, and whether one may read a kind is asked before
     /// whether it is there.
-    async fn discover(&self, trouble: Trouble) -> Trouble {
-        match (self.served().await, trouble.reason) {
-            (Ok(Serving::Not), _) => Trouble { reason: Reason::Absent, ..trouble },
-            (Ok(Serving::InOtherVersions(versions)), _) => Trouble::other_versions(&versions),
-            (Ok(Serving::AsRead), Reason::Absent) => Trouble::failed(&trouble.cause),
-            (Ok(Serving::AsRead), _) => trouble,
+    async fn discover(&self, failure: ApiFailure) -> ApiFailure {
+        match (self.served().await, failure.reason) {
+            (Ok(Serving::Not), _) => ApiFailure { reason: FailureReason::Absent, ..failure },
+            (Ok(Serving::InOtherVersions(versions)), _) => ApiFailure::other_versions(&versions),
+            (Ok(Serving::AsRead), FailureReason::Absent) => ApiFailure::failed(&failure.cause),
+            (Ok(Serving::AsRead), _) => failure,
             // Discovery itself is missing, which shows nothing of the kind.
-            (Err(other), _) if other.reason == Reason::Absent => Trouble::failed(&other.cause),
+            (Err(other), _) if other.reason == FailureReason::Absent => {
+                ApiFailure::failed(&other.cause)
+            }
             (Err(other), _) => other,
         }
     }
 
-    async fn served(&self) -> Result<Serving, Trouble> {
+    async fn served(&self) -> Result<Serving, ApiFailure> {
         let (group, version) = (self.kind.group(), self.kind.api_version().unwrap_or_default());
         if group.is_empty() {
             return Ok(Serving::AsRead);
@@ -171,13 +174,13 @@ impl KindWatch {
         Ok(if others.is_empty() { Serving::Not } else { Serving::InOtherVersions(others) })
     }
 
-    async fn pause(&mut self, reason: Reason) {
-        let random = fastrand::f64();
+    async fn pause(&mut self, reason: FailureReason) {
+        let jitter = fastrand::f64();
         let pause = match reason {
-            Reason::Absent | Reason::Forbidden | Reason::OtherVersion => {
-                LOOK_EVERY.mul_f64(0.5 + random / 2.0)
+            FailureReason::Absent | FailureReason::Forbidden | FailureReason::OtherVersion => {
+                PROBE_INTERVAL.mul_f64(0.5 + jitter / 2.0)
             }
-            _ => backoff::after(self.failures, LONGEST_PAUSE, random),
+            _ => backoff::after(self.failures, LONGEST_PAUSE, jitter),
         };
         let asked = *self.asked.borrow();
         tokio::select! {
@@ -190,9 +193,9 @@ impl KindWatch {
 
 pub(in super::super) async fn answer<T>(
     answer: impl Future<Output = kube::Result<T>>,
-) -> Result<T, Trouble> {
-    match timeout(ANSWER, answer).await {
-        Ok(answer) => answer.map_err(|error| Trouble::of(&error)),
-        Err(_) => Err(Trouble::unavailable("no answer")),
+) -> Result<T, ApiFailure> {
+    match timeout(ANSWER_TIMEOUT, answer).await {
+        Ok(answer) => answer.map_err(|error| ApiFailure::of(&error)),
+        Err(_) => Err(ApiFailure::unavailable("no answer")),
     }
 }
