@@ -2,12 +2,12 @@ use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(100);
 
-/// How long to wait before trying again what has failed so many times. `random`, from 0 to 1, spreads those that failed
+/// How long to wait before trying again what has failed so many times. `jitter`, from 0 to 1, spreads those that failed
 /// together.
-pub(crate) fn after(attempts: u32, longest: Duration, random: f64) -> Duration {
+pub(crate) fn after(attempts: u32, longest: Duration, jitter: f64) -> Duration {
     let doublings = attempts.saturating_sub(1).min(10);
     let whole = FIRST.saturating_mul(1 << doublings).min(longest);
-    whole.mul_f64(0.5 + random / 2.0)
+    whole.mul_f64(0.5 + jitter / 2.0)
 }
 
 #[cfg(test)]

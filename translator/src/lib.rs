@@ -32,7 +32,7 @@ pub use fleet_metrics::{FLEETS_WITH_METRICS, FleetMetrics};
 pub use kubeconfig::{Access, KubeconfigError};
 pub use limits::LimitArgs;
 pub use metrics::{ElectionMetrics, FileMetrics, KubernetesMetrics, TranslatorMetrics};
-pub use publish::{Decision, News, Publisher, TermError, TooLarge};
+pub use publish::{Decision, PublishEvent, Publisher, TermError, TooLarge};
 pub use recent::Recent;
 pub use report::{Published, Report, in_words};
 pub use status::{Remarks, StatusPage};

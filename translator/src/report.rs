@@ -1,5 +1,5 @@
 use crate::feedback::{Blame, Blamed, Feedback};
-use crate::publish::{News, Publisher, Stands};
+use crate::publish::{PublishEvent, Publisher, StoredHead};
 use crate::recent::Recent;
 use heliograph_gateway::Outcome;
 use heliograph_gateway::infra::Infra;
@@ -54,10 +54,10 @@ pub struct Published {
 
 impl Report {
     /// Takes over what was translated and handed to the publisher.
-    pub(crate) fn note(&mut self, outcome: Outcome, publisher: &Publisher) {
+    pub(crate) fn record(&mut self, outcome: Outcome, publisher: &Publisher) {
         let Outcome { changes: _, retired: _, statuses, infra, work: _ } = outcome;
         for (key, status) in statuses {
-            self.note_listeners(&key, status.as_ref(), publisher);
+            self.record_listeners(&key, status.as_ref(), publisher);
             self.changed.push(key.clone());
             match status {
                 Some(status) => self.statuses.insert(key, Arc::new(status)),
@@ -89,29 +89,29 @@ impl Report {
     }
 
     /// Takes over what is in the store.
-    pub(crate) fn note_news(&mut self, news: Vec<News>, publisher: &Publisher) {
-        for news in news {
-            match news {
-                News::Stands { fleet, head, .. } => {
-                    if let Some(stands) = publisher.stands(&fleet) {
-                        self.note_stands(&fleet, stands);
+    pub(crate) fn record_events(&mut self, events: Vec<PublishEvent>, publisher: &Publisher) {
+        for event in events {
+            match event {
+                PublishEvent::Stored { fleet, head, .. } => {
+                    if let Some(stored_head) = publisher.stored_head(&fleet) {
+                        self.record_stored_head(&fleet, stored_head);
                     }
                     self.heads.insert(fleet, head);
                 }
-                News::Retired { fleet, .. } => {
+                PublishEvent::Retired { fleet, .. } => {
                     self.heads.remove(&fleet);
                 }
-                News::Pins(pins) => self.note_pins(pins),
-                News::Claimed { .. }
-                | News::Inherited { .. }
-                | News::TooLarge { .. }
-                | News::Decided { .. } => {}
+                PublishEvent::Pins(pins) => self.record_pins(pins),
+                PublishEvent::Claimed { .. }
+                | PublishEvent::Inherited { .. }
+                | PublishEvent::TooLarge { .. }
+                | PublishEvent::Decided { .. } => {}
             }
         }
     }
 
     /// Takes over which fleets operators hold.
-    fn note_pins(&mut self, pins: BTreeMap<FleetName, Pinned>) {
+    fn record_pins(&mut self, pins: BTreeMap<FleetName, Pinned>) {
         let before = std::mem::replace(&mut self.pins, pins);
         let fleets: BTreeSet<_> = before.keys().chain(self.pins.keys()).collect();
         for fleet in fleets.into_iter().filter(|it| before.get(*it) != self.pins.get(*it)) {
@@ -142,7 +142,7 @@ impl Report {
     }
 
     /// Takes over which objects proxies mean, of the fleets that are named.
-    pub(crate) fn note_blame(&mut self, blamed: Blamed) {
+    pub(crate) fn record_blame(&mut self, blamed: Blamed) {
         for (fleet, blamed) in blamed {
             let before = match blamed.is_empty() {
                 true => self.blamed.remove(&fleet),
@@ -162,7 +162,12 @@ impl Report {
     }
 
     /// Takes over since when a Gateway, or a ListenerSet, is as it is.
-    fn note_listeners(&mut self, key: &ObjectKey, status: Option<&Status>, publisher: &Publisher) {
+    fn record_listeners(
+        &mut self,
+        key: &ObjectKey,
+        status: Option<&Status>,
+        publisher: &Publisher,
+    ) {
         let listeners = status.and_then(Status::listeners);
         // It may have moved from one fleet to another.
         let before = self.statuses.get(key).and_then(|before| before.listeners());
@@ -195,14 +200,14 @@ impl Report {
         let known = all.get(key);
         published.is_moved |= known.is_some_and(|known| known.is_moved);
         if known.filter(is_same).is_none() {
-            published.note(publisher.stands(fleet));
+            published.record_head(publisher.stored_head(fleet));
             all.insert(key.clone(), published);
         }
     }
 
-    fn note_stands(&mut self, fleet: &FleetName, stands: Stands) {
+    fn record_stored_head(&mut self, fleet: &FleetName, stored_head: StoredHead) {
         for (key, published) in self.published.get_mut(fleet).into_iter().flatten() {
-            if published.note(Some(stands)) {
+            if published.record_head(Some(stored_head)) {
                 self.changed.push(key.clone());
             }
         }
@@ -216,9 +221,10 @@ impl Published {
     }
 
     /// Whether this is the first head that holds it.
-    fn note(&mut self, stands: Option<Stands>) -> bool {
-        let holding = stands.filter(|stands| stands.holds >= self.revision && self.head.is_none());
-        self.head = self.head.or(holding.map(|stands| stands.head));
+    fn record_head(&mut self, stored_head: Option<StoredHead>) -> bool {
+        let holding = stored_head
+            .filter(|stored_head| stored_head.revision >= self.revision && self.head.is_none());
+        self.head = self.head.or(holding.map(|stored_head| stored_head.head));
         holding.is_some()
     }
 }

@@ -62,7 +62,7 @@ impl Standby {
             tokio::select! {
                 notice = watch.next() => {
                     if let Notice::Fleet(record) = notice {
-                        self.note(record);
+                        self.receive(record);
                     }
                 }
                 loaded = loaded => self.loaded(loaded),
@@ -83,7 +83,7 @@ impl Standby {
         });
     }
 
-    fn note(&mut self, record: Arc<Record>) {
+    fn receive(&mut self, record: Arc<Record>) {
         let name = record.fleet.clone();
         let known = self.fleets.remove(&name).and_then(|(_, snapshot)| snapshot);
         self.unloaded.retain(|unloaded| *unloaded != name);

@@ -45,7 +45,7 @@ struct ObjectStatus {
 }
 
 #[derive(Deserialize)]
-struct Asked {
+struct PageQuery {
     format: Option<Format>,
 }
 
@@ -127,10 +127,10 @@ impl StatusPage {
 
 /// The page of the admin port.
 pub(crate) fn page(report: watch::Receiver<Report>, remarks: Remarks) -> MethodRouter {
-    get(async move |asked: Result<Query<Asked>, QueryRejection>| {
-        let Ok(Query(Asked { format })) = asked else {
-            let said = "format is not one of json, yaml, text\n";
-            return (StatusCode::BAD_REQUEST, said).into_response();
+    get(async move |query: Result<Query<PageQuery>, QueryRejection>| {
+        let Ok(Query(PageQuery { format })) = query else {
+            let message = "format is not one of json, yaml, text\n";
+            return (StatusCode::BAD_REQUEST, message).into_response();
         };
         let report = report.borrow().clone();
         let statuses = report.statuses.iter().map(|(key, status)| (key, &**status));

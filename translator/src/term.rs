@@ -10,7 +10,7 @@ use crate::leave_out::Isolation;
 use crate::metrics::TranslatorMetrics;
 use crate::provider::Input;
 use crate::provider::kubernetes::Refresh;
-use crate::publish::{News, Publisher, TermError, TooLarge};
+use crate::publish::{PublishEvent, Publisher, TermError, TooLarge};
 use crate::report::{Report, count, in_words};
 use crate::standby::{Remembered, Standby};
 use heliograph_gateway::objects::{Kind, ObjectKey};
@@ -19,7 +19,7 @@ use heliograph_gateway::{Event, Limits, Outcome, World};
 use heliograph_shared::admin::ReadinessToken;
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Record, TranslatorStore};
-use log::{tell_decision, tell_pins, tell_wrong};
+use log::{log_decision, log_pins, log_problems};
 use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -61,7 +61,7 @@ pub struct Translator {
 
 /// Why a term is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
+enum TermEnd {
     Stopped,
     /// Somebody else leads, or soon will.
     Lost,
@@ -131,7 +131,7 @@ impl Translator {
     ) -> Result<(), TermError> {
         let over = async {
             stop.cancelled().await;
-            Over::Stopped
+            TermEnd::Stopped
         };
         let fence = self.fence;
         self.lead(&mut Source::new(inputs), fence, Vec::new(), over).await.map(drop)
@@ -158,13 +158,13 @@ impl Translator {
             let remembered = standby.into_remembered();
             let over = async {
                 tokio::select! {
-                    () = stop.cancelled() => Over::Stopped,
-                    () = lost(&mut leadership, lead.fence) => Over::Lost,
+                    () = stop.cancelled() => TermEnd::Stopped,
+                    () = lost(&mut leadership, lead.fence) => TermEnd::Lost,
                 }
             };
             match self.lead(&mut source, Some(lead.fence), remembered, over).await {
-                Ok(Over::Stopped) => return Ok(()),
-                Ok(Over::Lost) => {}
+                Ok(TermEnd::Stopped) => return Ok(()),
+                Ok(TermEnd::Lost) => {}
                 Err(TermError::Fenced(error)) => {
                     tracing::error!("gives up the lead: {error}");
                     resign.resign();
@@ -239,8 +239,8 @@ impl Translator {
         source: &mut Source,
         fence: Option<u128>,
         remembered: Vec<Remembered>,
-        over: impl Future<Output = Over>,
-    ) -> Result<Over, TermError> {
+        over: impl Future<Output = TermEnd>,
+    ) -> Result<TermEnd, TermError> {
         let TranslatorStore { writer, reader, feedback: _ } = self.store.clone();
         let mut publisher = Publisher::new(writer, reader, fence, self.metrics.clone());
         publisher.remember(remembered);
@@ -260,8 +260,8 @@ impl Translator {
             tokio::select! {
                 biased;
                 over = &mut over => return Ok(over),
-                news = publisher.news() => {
-                    self.note(news?, &publisher);
+                events = publisher.events() => {
+                    self.handle_events(events?, &publisher);
                     if !self.inheriting.is_empty() {
                         due = Some(Instant::now());
                     }
@@ -269,7 +269,7 @@ impl Translator {
                 }
                 Ok(()) = damage.changed() => {
                     let damaged = damage.borrow_and_update().clone();
-                    publisher.mend(&damaged);
+                    publisher.repair(&damaged);
                     continue;
                 }
                 Ok(()) = lost.changed() => {
@@ -307,7 +307,7 @@ impl Translator {
                     over = &mut over => {
                         // Nothing is written from here on. The world comes back when it is settled.
                         drop(publisher);
-                        if over == Over::Lost {
+                        if over == TermEnd::Lost {
                             settle.await?;
                         }
                         return Ok(over);
@@ -316,8 +316,8 @@ impl Translator {
                 }
             };
             debounce.flushed(Instant::now());
-            self.tell(&outcome, is_first);
-            self.note_unshared(&outcome);
+            self.log_outcome(&outcome, is_first);
+            self.record_unshared(&outcome);
             let spared = self.spared(source);
             let retired = outcome.retired.clone();
             self.publish(outcome, &spared, &mut publisher);
@@ -326,7 +326,7 @@ impl Translator {
                 publisher.complete();
             }
             is_first = false;
-            self.note(vec![], &publisher);
+            self.handle_events(vec![], &publisher);
         }
     }
 
@@ -357,7 +357,7 @@ impl Translator {
     }
 
     /// Logs what people who edit objects want to know.
-    fn tell(&self, outcome: &Outcome, first: bool) {
+    fn log_outcome(&self, outcome: &Outcome, first: bool) {
         let changed = &self.changed;
         let objects = count(changed.len(), "object");
         if first {
@@ -373,7 +373,7 @@ impl Translator {
             tracing::info!("translated again: {objects} changed");
         }
         if first && self.has_statuses {
-            return tell_wrong(outcome);
+            return log_problems(outcome);
         }
         let report = self.report.borrow();
         for (key, status) in &outcome.statuses {
@@ -423,38 +423,42 @@ impl Translator {
         }
         self.metrics.fleets(publisher.fleets());
         self.report.send_modify(|report| {
-            report.note(outcome, publisher);
+            report.record(outcome, publisher);
             report.spare(spared);
-            report.note_blame(blamed);
+            report.record_blame(blamed);
         });
     }
 
     /// Takes note of what is in the store.
-    fn note(&mut self, news: Vec<News>, publisher: &Publisher) {
-        for news in &news {
-            match news {
-                News::Claimed { term, fleets } => {
+    fn handle_events(&mut self, events: Vec<PublishEvent>, publisher: &Publisher) {
+        for event in &events {
+            match event {
+                PublishEvent::Claimed { term, fleets } => {
                     tracing::info!(%term, fleets, "claimed the store");
                 }
-                News::Stands { fleet, head, written } if *written => {
+                PublishEvent::Stored { fleet, head, written } if *written => {
                     self.metrics.published();
                     tracing::debug!(%fleet, %head, "published");
                 }
-                News::Stands { fleet, head, .. } => tracing::debug!(%fleet, %head, "unchanged"),
-                News::Inherited { fleet, left_out } => self.inherit(fleet, left_out),
-                News::Retired { fleet, cause } => tracing::info!(%fleet, "retired: {cause}"),
-                News::TooLarge { fleet, resource: TooLarge { kind, name, bytes } } => {
+                PublishEvent::Stored { fleet, head, .. } => {
+                    tracing::debug!(%fleet, %head, "unchanged")
+                }
+                PublishEvent::Inherited { fleet, left_out } => self.inherit(fleet, left_out),
+                PublishEvent::Retired { fleet, cause } => {
+                    tracing::info!(%fleet, "retired: {cause}")
+                }
+                PublishEvent::TooLarge { fleet, resource: TooLarge { kind, name, bytes } } => {
                     tracing::error!(
                         %fleet, %kind, name = &**name, bytes,
                         "a resource is too large for the store: proxies keep what they have of it, and all else goes on"
                     )
                 }
-                News::Decided { fleet, decision } => tell_decision(fleet, decision),
-                News::Pins(pins) => tell_pins(&self.report.borrow().pins, pins),
+                PublishEvent::Decided { fleet, decision } => log_decision(fleet, decision),
+                PublishEvent::Pins(pins) => log_pins(&self.report.borrow().pins, pins),
             }
         }
-        if !news.is_empty() {
-            self.report.send_modify(|report| report.note_news(news, publisher));
+        if !events.is_empty() {
+            self.report.send_modify(|report| report.record_events(events, publisher));
         }
         if let Some(guard) = self.unready.take_if(|_| publisher.is_out()) {
             guard.done();

@@ -1,7 +1,7 @@
 //! One search for what proxies reject: what is left out at a time, and what their answers mean.
 
 use super::search::{Extent, Search, Trial};
-use super::{Answered, Change, Rejected, WORDS};
+use super::{Change, FleetAnswers, Rejected, WORDS};
 use heliograph_gateway::left_out::object_name;
 use heliograph_gateway::objects::ObjectKey;
 use heliograph_gateway::{Culprit, World};
@@ -42,18 +42,18 @@ pub(super) const CONFIRMING: Duration = Duration::from_secs(4);
 const SILENCE: Duration = Duration::from_secs(10);
 
 impl Case {
-    pub(super) fn new(suspects: Vec<Suspect>, words: &str, answered: &Answered<'_>) -> Self {
+    pub(super) fn new(suspects: Vec<Suspect>, words: &str, answers: &FleetAnswers<'_>) -> Self {
         let meant = suspects.iter().take_while(|it| it.culprit.is_meant).count();
         let has_parts = suspects[..meant].iter().all(|it| !it.culprit.places.is_empty());
         let search = Search::new(suspects.len(), meant, has_parts);
         let words = cut(words);
-        let (decided, decided_at) = (answered.settled, answered.now);
+        let (decided, decided_at) = (answers.settled, answers.now);
         Self { suspects, search, words, decided, decided_at, revision: None, published: None }
     }
 
     /// Something else is to be left out from now on.
-    pub(super) fn decides(&mut self, answered: &Answered<'_>) {
-        (self.decided, self.decided_at) = (answered.settled, answered.now);
+    pub(super) fn decides(&mut self, answers: &FleetAnswers<'_>) {
+        (self.decided, self.decided_at) = (answers.settled, answers.now);
         (self.revision, self.published) = (None, None);
     }
 
@@ -74,14 +74,15 @@ impl Case {
     }
 
     /// Whether what was decided is in the store.
-    pub(super) fn is_published(&mut self, answered: &Answered<'_>) -> bool {
-        if answered.settled <= self.decided {
+    pub(super) fn is_published(&mut self, answers: &FleetAnswers<'_>) -> bool {
+        if answers.settled <= self.decided {
             return false;
         }
-        let revision = *self.revision.get_or_insert(answered.revision);
-        let stands = answered.stands.filter(|stands| stands.holds >= revision);
-        if let Some(stands) = stands {
-            self.published.get_or_insert((answered.now, stands.head));
+        let revision = *self.revision.get_or_insert(answers.revision);
+        let stored_head =
+            answers.stored_head.filter(|stored_head| stored_head.revision >= revision);
+        if let Some(stored_head) = stored_head {
+            self.published.get_or_insert((answers.now, stored_head.head));
         }
         self.published.is_some()
     }
@@ -100,12 +101,12 @@ impl Case {
     }
 
     /// Whether proxies accept what is published now; `None` while they have not answered.
-    pub(super) fn answer(&self, answered: &Answered<'_>, is_rejected: bool) -> Option<bool> {
+    pub(super) fn answer(&self, answers: &FleetAnswers<'_>, is_rejected: bool) -> Option<bool> {
         if is_rejected {
             return Some(false);
         }
         let (since, head) = self.published?;
-        let (votes, age) = (&answered.feedback.votes, answered.now.duration_since(since));
+        let (votes, age) = (&answers.feedback.votes, answers.now.duration_since(since));
         let is_acknowledged = age >= CONFIRMING && votes.confirmed >= Some(head);
         let is_silent = age >= SILENCE && votes.connected > 0;
         (is_acknowledged || is_silent).then_some(true)

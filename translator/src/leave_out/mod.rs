@@ -9,7 +9,7 @@ mod retry;
 mod search;
 
 use crate::feedback::{FleetFeedback, Rejection};
-use crate::publish::Stands;
+use crate::publish::StoredHead;
 use case::{CONFIRMING, Case, Suspect, cut};
 use delay::Delay;
 use heliograph_gateway::objects::ObjectKey;
@@ -37,12 +37,12 @@ pub(crate) struct Isolation {
     pub(crate) delay: Delay,
 }
 
-/// What is known of a fleet when its proxies have answered.
-pub(crate) struct Answered<'a> {
+/// What is known of a fleet once its proxies have answered.
+pub(crate) struct FleetAnswers<'a> {
     pub(crate) fleet: &'a FleetName,
     pub(crate) feedback: &'a FleetFeedback,
-    /// Where the fleet stands in the store.
-    pub(crate) stands: Option<Stands>,
+    /// The head of the fleet in the store.
+    pub(crate) stored_head: Option<StoredHead>,
     /// The last change that the fleet was told.
     pub(crate) revision: u64,
     /// How often the world has been settled.
@@ -103,13 +103,13 @@ impl Isolation {
     /// Decides anew for a fleet.
     pub(crate) fn decide(
         &mut self,
-        answered: &Answered<'_>,
+        answers: &FleetAnswers<'_>,
         world: &World,
         versions: &impl Versions,
     ) -> Vec<Change> {
-        let fleet = answered.fleet;
-        let rejected = self.rejected(answered, versions);
-        let mut changes = self.go_on(answered, &rejected, world);
+        let fleet = answers.fleet;
+        let rejected = self.rejected(answers, versions);
+        let mut changes = self.go_on(answers, &rejected, world);
         let mut culprits: BTreeMap<Subject, (Vec<Culprit>, &str)> = BTreeMap::new();
         for it in &rejected {
             let subject = it.subject(fleet, world);
@@ -117,7 +117,7 @@ impl Isolation {
                 continue;
             }
             let good = versions.last_good(it.kind, it.name);
-            self.count(it, good.as_deref(), answered, world);
+            self.count(it, good.as_deref(), answers, world);
             let found = it.culprits(fleet, world, good.as_deref());
             let (all, _) = culprits.entry(subject).or_insert((Vec::new(), it.words));
             found.into_iter().for_each(|culprit| add(all, culprit));
@@ -134,13 +134,13 @@ impl Isolation {
                 changes.extend(offenders);
                 continue;
             }
-            let case = Case::new(suspects, words, answered);
+            let case = Case::new(suspects, words, answers);
             changes.extend(case.changes(fleet, world));
             self.cases.insert(subject, case);
         }
         // Not while something else is searched for: the answers would be about both.
         if self.cases.keys().all(|subject| subject.fleet() != fleet)
-            && let Some(object) = self.retries.next(fleet, world, answered.now)
+            && let Some(object) = self.retries.next(fleet, world, answers.now)
         {
             changes.push((object, None));
         }
@@ -153,10 +153,10 @@ impl Isolation {
         &mut self,
         rejected: &Rejected<'_>,
         good: Option<&Resource>,
-        answered: &Answered<'_>,
+        answers: &FleetAnswers<'_>,
         world: &World,
     ) {
-        let Answered { fleet, now, .. } = answered;
+        let FleetAnswers { fleet, now, .. } = answers;
         if self.counted.insert(((*fleet).clone(), rejected.version)) {
             let suspects = world.suspects_at(fleet, &rejected.resource(good));
             let namespaces: BTreeSet<_> = suspects.iter().map(|it| &it.name.namespace).collect();
@@ -202,10 +202,10 @@ impl Isolation {
     /// What more proxies reject than accept. Those are most of all that are connected, or it has been so for a while.
     fn rejected<'a>(
         &mut self,
-        answered: &Answered<'a>,
+        answers: &FleetAnswers<'a>,
         versions: &impl Versions,
     ) -> Vec<Rejected<'a>> {
-        let Answered { fleet, feedback, now, .. } = answered;
+        let FleetAnswers { fleet, feedback, now, .. } = answers;
         let outvoted = feedback.rejections.iter().filter(|(_, it)| it.rejected > it.accepted);
         let outvoted: Vec<_> = outvoted.collect();
         let is_outvoted = |version: &Version| outvoted.iter().any(|((.., it), _)| it == version);
@@ -228,12 +228,12 @@ impl Isolation {
 
     fn go_on(
         &mut self,
-        answered: &Answered<'_>,
+        answers: &FleetAnswers<'_>,
         rejected: &[Rejected<'_>],
         world: &World,
     ) -> Vec<Change> {
         let (mut changes, mut over) = (Vec::new(), Vec::new());
-        let fleet = answered.fleet;
+        let fleet = answers.fleet;
         let of_fleet = self.cases.iter_mut().filter(|(subject, _)| subject.fleet() == fleet);
         for (subject, case) in of_fleet {
             if case.has_lost_its_trial(world) {
@@ -242,16 +242,16 @@ impl Isolation {
                 over.push(subject.clone());
                 continue;
             }
-            if !case.is_published(answered) {
+            if !case.is_published(answers) {
                 continue;
             }
             let mut about = rejected.iter().filter(|it| it.is_about(subject, world));
-            match case.answer(answered, about.any(|it| case.is_newer(it, fleet, world))) {
+            match case.answer(answers, about.any(|it| case.is_newer(it, fleet, world))) {
                 None => continue,
                 Some(true) => case.search.accepted(),
                 Some(false) => case.search.rejected(),
             }
-            case.decides(answered);
+            case.decides(answers);
             changes.extend(case.changes(fleet, world));
             if case.search.is_over() {
                 over.push(subject.clone());

@@ -165,18 +165,18 @@ impl Fleet {
         let mut quiet = 0;
         while quiet < 8 {
             let said = self.said();
-            let stands = Some(Stands { head: self.head(), holds: 0 });
+            let stored_head = Some(StoredHead { head: self.head(), revision: 0 });
             let fleet = name();
-            let answered = Answered {
+            let answers = FleetAnswers {
                 fleet: &fleet,
                 feedback: &said,
-                stands,
+                stored_head,
                 revision: 0,
                 settled: self.settled,
                 now: self.now,
             };
             let versions = Accepted(self.accepted.clone(), None);
-            let changes = self.isolation.decide(&answered, &self.world, &versions);
+            let changes = self.isolation.decide(&answers, &self.world, &versions);
             match changes.is_empty() {
                 true => quiet += 1,
                 false => (publications, quiet) = (publications + 1, 0),
@@ -316,11 +316,12 @@ fn who_rejects_first_does_not_decide_for_those_who_have_yet_to_answer() {
     fleet.apply(&route("bad", "evil"));
     let said = fleet.said();
     let name = name();
-    let stands = Some(Stands { head: fleet.head(), holds: 0 });
+    let stored_head = Some(StoredHead { head: fleet.head(), revision: 0 });
     let mut at = |now: Instant, feedback: &FleetFeedback| {
         let settled = fleet.settled;
-        let answered = Answered { fleet: &name, feedback, stands, revision: 0, settled, now };
-        fleet.isolation.decide(&answered, &fleet.world, &Accepted(None, None)).len()
+        let answers =
+            FleetAnswers { fleet: &name, feedback, stored_head, revision: 0, settled, now };
+        fleet.isolation.decide(&answers, &fleet.world, &Accepted(None, None)).len()
     };
     assert_eq!(at(fleet.now, &said), 0);
     let mut accepted = said.clone();
@@ -366,12 +367,12 @@ fn a_proxy_has_one_vote_however_many_streams_it_has() {
     let name = name();
     let decide = |fleet: &mut Fleet| {
         let said = said_by_one_with_many_streams(fleet);
-        let stands = Some(Stands { head: fleet.head(), holds: 0 });
+        let stored_head = Some(StoredHead { head: fleet.head(), revision: 0 });
         let (settled, now) = (fleet.settled, fleet.now);
-        let answered =
-            Answered { fleet: &name, feedback: &said, stands, revision: 0, settled, now };
+        let answers =
+            FleetAnswers { fleet: &name, feedback: &said, stored_head, revision: 0, settled, now };
         let versions = Accepted(fleet.accepted.clone(), None);
-        fleet.isolation.decide(&answered, &fleet.world, &versions)
+        fleet.isolation.decide(&answers, &fleet.world, &versions)
     };
     let changes = decide(&mut fleet);
     assert_eq!(changes.len(), 1, "most of the four reject it");
@@ -422,14 +423,14 @@ fn a_route_that_changes_faster_than_proxies_answer_has_to_wait() {
         let (said, rejected) = (fleet.said(), (fleet.head(), fleet.table()));
         fleet.apply(&route("bad", &format!("evil-{number}-again")));
         let name = name();
-        let stands = Some(Stands { head: fleet.head(), holds: 0 });
+        let stored_head = Some(StoredHead { head: fleet.head(), revision: 0 });
         let (settled, now) = (fleet.settled, fleet.now);
-        let answered =
-            Answered { fleet: &name, feedback: &said, stands, revision: 0, settled, now };
+        let answers =
+            FleetAnswers { fleet: &name, feedback: &said, stored_head, revision: 0, settled, now };
         let versions = Accepted(fleet.accepted.clone(), Some(rejected));
-        let changes = fleet.isolation.decide(&answered, &fleet.world, &versions);
+        let changes = fleet.isolation.decide(&answers, &fleet.world, &versions);
         assert_eq!(changes, [], "what it is now has yet to be answered");
-        let again = fleet.isolation.decide(&answered, &fleet.world, &versions);
+        let again = fleet.isolation.decide(&answers, &fleet.world, &versions);
         assert_eq!(again, [], "and counts once");
         let edit = parse(&route("bad", "evil-at-last")).into_iter().next();
         let Some(Document::Object(edit)) = edit else { panic!("{edit:?}") };

@@ -16,20 +16,20 @@ use std::time::SystemTime;
 /// What the fleet is to be.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
-    /// This term has not spoken of it yet.
-    Unspoken,
+    /// Not known yet in this term.
+    Unknown,
     /// It is no more, and why.
     Gone(&'static str),
     /// What was translated. Its head says nothing.
     Content(Arc<Snapshot>),
 }
 
-/// Where a fleet stands in the store.
+/// The head of a fleet in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stands {
+pub(crate) struct StoredHead {
     pub(crate) head: Head,
-    /// The last revision that this head holds.
-    pub(crate) holds: u64,
+    /// The last revision that this head has.
+    pub(crate) revision: u64,
 }
 
 /// A fleet is worked on by one step at a time.
@@ -48,7 +48,7 @@ pub(super) struct Fleet {
     pub(super) activity: Activity,
     /// How often the step at hand has failed.
     pub(super) attempts: u32,
-    believed: Believed,
+    stored_state: StoredState,
     /// A write whose outcome is not known. Nothing newer goes before it is.
     in_flight: Option<Step>,
     /// A write was refused: what the store holds must be looked at first.
@@ -69,15 +69,15 @@ pub(super) struct Fleet {
     revision: u64,
     /// The last revision that the write under way holds.
     writing: u64,
-    /// Where the fleet stands, once this term has found or made it what it is to be.
-    stands: Option<Stands>,
+    /// The head of the fleet in the store, once this term has found or made it what it is to be.
+    stored_head: Option<StoredHead>,
     /// For how many rounds it has waited to be cleaned, if it is to be.
     uncleaned: Option<u32>,
 }
 
 /// What the store holds, as far as the writer knows.
 #[derive(Debug)]
-enum Believed {
+enum StoredState {
     Nothing,
     /// Something of which no part is relied on.
     Unread(Head),
@@ -101,7 +101,7 @@ impl Fleet {
             wanted,
             activity: Activity::Idle,
             attempts: 0,
-            believed: Believed::Nothing,
+            stored_state: StoredState::Nothing,
             in_flight: None,
             unsure: false,
             repair: None,
@@ -114,22 +114,22 @@ impl Fleet {
             objects: 0,
             revision: 0,
             writing: 0,
-            stands: None,
+            stored_head: None,
             uncleaned: None,
         }
     }
 
     /// A fleet of which only the head is known.
-    pub(super) fn stranger(name: FleetName, wanted: Wanted, head: Head) -> Self {
-        let believed = Believed::Unread(head);
-        Self { believed, highest: head.sequence, ..Self::new(name, wanted) }
+    pub(super) fn unknown(name: FleetName, wanted: Wanted, head: Head) -> Self {
+        let stored_state = StoredState::Unread(head);
+        Self { stored_state, highest: head.sequence, ..Self::new(name, wanted) }
     }
 
     /// Takes over what changed. A fleet that was not there begins empty.
     pub(super) fn change(&mut self, changes: Vec<Change>, objects: usize) {
         let before = match &self.wanted {
             Wanted::Content(before) => before.clone(),
-            Wanted::Unspoken | Wanted::Gone(_) => Arc::new(Snapshot::empty(self.name.clone())),
+            Wanted::Unknown | Wanted::Gone(_) => Arc::new(Snapshot::empty(self.name.clone())),
         };
         let changes = self.oversized.admit(changes);
         self.wanted = Wanted::Content(Arc::new(before.with(Head::default(), changes)));
@@ -146,7 +146,7 @@ impl Fleet {
             return None;
         }
         match self.wanted.clone() {
-            Wanted::Unspoken => self.load_held(),
+            Wanted::Unknown => self.load_held(),
             Wanted::Gone(cause) => self.retirement(cause, term, now),
             Wanted::Content(live) => self.publication(live, term, now),
         }
@@ -155,8 +155,8 @@ impl Fleet {
     /// Reads what an operator holds the fleet at as soon as the term begins: the store may lose it before all is translated.
     fn load_held(&mut self) -> Option<Step> {
         let hold = self.pin.hold().filter(|hold| hold.snapshot.is_none())?;
-        match &self.believed {
-            Believed::Known { record, held } if hold.is_obeyed_by(record) => {
+        match &self.stored_state {
+            StoredState::Known { record, held } if hold.is_obeyed_by(record) => {
                 hold.snapshot.clone_from(held);
                 let known = Arc::new(Snapshot::empty(self.name.clone()));
                 held.is_none().then(|| Step::LoadHeld { record: record.clone(), known })
@@ -166,18 +166,18 @@ impl Fleet {
     }
 
     fn publication(&mut self, live: Arc<Snapshot>, term: Term, now: SystemTime) -> Option<Step> {
-        let published = match &self.believed {
-            Believed::Known { held, .. } => held.clone(),
-            Believed::Nothing | Believed::Unread(_) => None,
+        let published = match &self.stored_state {
+            StoredState::Known { held, .. } => held.clone(),
+            StoredState::Nothing | StoredState::Unread(_) => None,
         };
         if let Some(held) = &published
             && self.inheritance.is_awaited(held, &live)
         {
             return None;
         }
-        let live = match (&self.believed, &published) {
+        let live = match (&self.stored_state, &published) {
             (_, Some(held)) => self.oversized.filled(live, held),
-            (Believed::Known { record, held: None }, None)
+            (StoredState::Known { record, held: None }, None)
                 if record.is_live() && self.oversized.wants(&live) =>
             {
                 return Some(Step::LoadHeld { record: record.clone(), known: live });
@@ -189,9 +189,9 @@ impl Fleet {
             Some(Hold { snapshot: Some(pinned), .. }) => {
                 with_endpoints_of(pinned, &live, published.as_deref())
             }
-            Some(hold) => match &self.believed {
+            Some(hold) => match &self.stored_state {
                 // What is published already holds the same, and need not be in the history any more.
-                Believed::Known { record, held } if hold.is_obeyed_by(record) => {
+                StoredState::Known { record, held } if hold.is_obeyed_by(record) => {
                     let Some(held) = held else {
                         return Some(Step::LoadHeld { record: record.clone(), known: live });
                     };
@@ -202,15 +202,15 @@ impl Fleet {
         };
         let content = self.quarantine.applied_to(content);
         // A fleet that is pinned holds nothing that came later.
-        let holds = match self.is_pinned() {
+        let revision = match self.is_pinned() {
             false => self.revision,
-            true => self.stands.map_or(0, |stands| stands.holds),
+            true => self.stored_head.map_or(0, |stored_head| stored_head.revision),
         };
-        let (expected, held) = match &mut self.believed {
-            Believed::Nothing => (None, None),
-            Believed::Unread(head) => (Some(*head), None),
-            Believed::Known { record, .. } if !record.is_live() => (Some(record.head), None),
-            Believed::Known { record, held } => {
+        let (expected, held) = match &mut self.stored_state {
+            StoredState::Nothing => (None, None),
+            StoredState::Unread(head) => (Some(*head), None),
+            StoredState::Known { record, .. } if !record.is_live() => (Some(record.head), None),
+            StoredState::Known { record, held } => {
                 let is_same =
                     record.pin == self.pin.state(record.head) && record.roots() == content.roots();
                 let is_same = is_same && record.is_understood();
@@ -220,7 +220,7 @@ impl Fleet {
                 if Some(record.head) < self.remembered {
                     self.repair = Some(LOST);
                 } else if is_same {
-                    self.stands = Some(Stands { head: record.head, holds });
+                    self.stored_head = Some(StoredHead { head: record.head, revision });
                     self.objects = 0;
                     return self.pin.restored_at(record).map(Step::RestoreOrder);
                 }
@@ -236,27 +236,27 @@ impl Fleet {
         let pin = self.pin.state(head);
         let snapshot = Arc::new(content.at(head));
         let write = Step::Publish(Publication { snapshot, expected, held, time: now, cause, pin });
-        self.writing = holds;
+        self.writing = revision;
         self.in_flight = Some(write.clone());
         Some(write)
     }
 
     fn retirement(&mut self, cause: &str, term: Term, now: SystemTime) -> Option<Step> {
-        self.stands = None;
-        match &self.believed {
+        self.stored_head = None;
+        match &self.stored_state {
             // It was never in the store, or it has been retired.
-            Believed::Nothing if self.highest == 0 => return None,
-            Believed::Known { record, .. }
+            StoredState::Nothing if self.highest == 0 => return None,
+            StoredState::Known { record, .. }
                 if !record.is_live() && Some(record.head) >= self.remembered =>
             {
                 return None;
             }
             // A tombstone that the store lost is written again: a reader that was away has yet to see it.
-            Believed::Nothing | Believed::Unread(_) | Believed::Known { .. } => {}
+            StoredState::Nothing | StoredState::Unread(_) | StoredState::Known { .. } => {}
         }
         let write = Step::Retire(Retirement {
             fleet: self.name.clone(),
-            expected: self.believed.head(),
+            expected: self.stored_state.head(),
             tombstone: self.next_head(term),
             time: now,
             cause: self.repair.unwrap_or(cause).into(),
@@ -270,8 +270,8 @@ impl Fleet {
     pub(super) fn written(&mut self, record: Record, held: Option<Arc<Snapshot>>) {
         self.in_flight = None;
         self.repair = None;
-        let holds = self.writing;
-        self.stands = record.is_live().then_some(Stands { head: record.head, holds });
+        let revision = self.writing;
+        self.stored_head = record.is_live().then_some(StoredHead { head: record.head, revision });
         self.uncleaned = record.is_live().then(|| self.uncleaned.unwrap_or_default());
         self.inheritance = Inheritance::settled();
         if let Some(held) = &held {
@@ -280,7 +280,7 @@ impl Fleet {
             self.pin.retired();
             self.quarantine = Quarantine::default();
         }
-        self.believed = Believed::Known { record: Arc::new(record), held };
+        self.stored_state = StoredState::Known { record: Arc::new(record), held };
     }
 
     /// A write was refused because the store holds something else.
@@ -298,10 +298,10 @@ impl Fleet {
     /// What an earlier term published has been read.
     pub(super) fn held(&mut self, loaded: Loaded) {
         self.quarantine.inherit(&loaded.snapshot);
-        match &mut self.believed {
+        match &mut self.stored_state {
             // What was left out must not be taken for what is there.
             _ if !loaded.unopened.is_empty() => self.forget_held(),
-            Believed::Known { record, held } if record.head == loaded.snapshot.head => {
+            StoredState::Known { record, held } if record.head == loaded.snapshot.head => {
                 *held = Some(loaded.snapshot);
             }
             _ => {}
@@ -310,16 +310,16 @@ impl Fleet {
 
     /// Nothing that the store holds of the fleet is relied on any more.
     pub(super) fn forget_held(&mut self) {
-        if let Some(head) = self.believed.head() {
-            self.believed = Believed::Unread(head);
+        if let Some(head) = self.stored_state.head() {
+            self.stored_state = StoredState::Unread(head);
         }
     }
 
     /// Readers cannot use what the store holds at this head. Returns whether it is published again, all of it: a write that
     /// is under way may repair it by itself, and a report of an earlier head is out of date.
     pub(super) fn damaged(&mut self, head: Head) -> bool {
-        let is_published = matches!(&self.believed,
-            Believed::Known { record, .. } if record.is_live() && record.head == head);
+        let is_published = matches!(&self.stored_state,
+            StoredState::Known { record, .. } if record.is_live() && record.head == head);
         let damaged = is_published && self.is_quiet() && !self.unsure;
         if damaged {
             self.repair = Some("repair: what the store held was damaged");
@@ -351,7 +351,7 @@ impl Fleet {
     pub(super) fn begins_at(&mut self, record: Arc<Record>) {
         self.highest = self.highest.max(record.head.sequence);
         self.pin.begins_at(&record);
-        self.believed = Believed::Known { record, held: None };
+        self.stored_state = StoredState::Known { record, held: None };
     }
 
     /// Somebody else remembers a record that the store has lost. Returns whether that is news: of an order that this writer
@@ -361,7 +361,7 @@ impl Fleet {
         record: &Arc<Record>,
         snapshot: Option<&Arc<Snapshot>>,
     ) -> bool {
-        let newest = self.believed.head().max(self.remembered);
+        let newest = self.stored_state.head().max(self.remembered);
         let is_newer = newest < Some(record.head) && self.highest < record.head.sequence;
         self.highest = self.highest.max(record.head.sequence);
         self.remembered = self.remembered.max(Some(record.head));
@@ -372,14 +372,14 @@ impl Fleet {
     /// that was believed of the store is relied on.
     pub(super) fn found(&mut self, found: Option<Head>) -> bool {
         self.unsure = false;
-        let believed = self.believed.head();
-        if believed == found {
+        let expected = self.stored_state.head();
+        if expected == found {
             return true;
         }
         self.repair =
-            Some(if found < believed { LOST } else { "repair: the store held something else" });
+            Some(if found < expected { LOST } else { "repair: the store held something else" });
         self.highest = self.highest.max(found.map_or(0, |head| head.sequence));
-        self.believed = found.map_or(Believed::Nothing, Believed::Unread);
+        self.stored_state = found.map_or(StoredState::Nothing, StoredState::Unread);
         false
     }
 
@@ -390,7 +390,7 @@ impl Fleet {
 
     /// Where an operator holds it, and whether that is what is served.
     pub(super) fn pin_state(&self) -> PinState {
-        self.pin.state(self.believed.head().unwrap_or_default())
+        self.pin.state(self.stored_state.head().unwrap_or_default())
     }
 
     /// Whether no write is under way that could explain a difference.
@@ -402,8 +402,8 @@ impl Fleet {
         self.unsure
     }
 
-    pub(super) fn stands(&self) -> Option<Stands> {
-        self.stands
+    pub(super) fn stored_head(&self) -> Option<StoredHead> {
+        self.stored_head
     }
 
     pub(super) fn revision(&self) -> u64 {
@@ -446,8 +446,8 @@ impl Fleet {
 
     /// What the store holds, if no write is under way.
     fn newest(&self) -> Option<&Arc<Snapshot>> {
-        match &self.believed {
-            Believed::Known { held, .. } if self.is_quiet() => held.as_ref(),
+        match &self.stored_state {
+            StoredState::Known { held, .. } if self.is_quiet() => held.as_ref(),
             _ => None,
         }
     }
@@ -456,9 +456,9 @@ impl Fleet {
         if let Some(repair) = self.repair {
             return repair.into();
         }
-        let before = match &self.believed {
-            Believed::Known { record, .. } => record.pin.clone(),
-            Believed::Nothing | Believed::Unread(_) => PinState::default(),
+        let before = match &self.stored_state {
+            StoredState::Known { record, .. } => record.pin.clone(),
+            StoredState::Nothing | StoredState::Unread(_) => PinState::default(),
         };
         match self.pin_state().pinned {
             Some(pinned) if before.number != self.pin.number() => {
@@ -466,7 +466,7 @@ impl Fleet {
             }
             Some(_) if self.pin.is_lost() => "repair: the store had lost what holds it".into(),
             None if before.pinned.is_some() => self.pin.released().into(),
-            _ if self.stands.is_none() => "first translation".into(),
+            _ if self.stored_head.is_none() => "first translation".into(),
             _ if self.objects == 0 => "what proxies say of it".into(),
             _ if self.objects == 1 => "1 object changed".into(),
             _ => format!("{} objects changed", self.objects).into(),
@@ -480,7 +480,7 @@ impl Fleet {
     }
 }
 
-impl Believed {
+impl StoredState {
     fn head(&self) -> Option<Head> {
         match self {
             Self::Nothing => None,

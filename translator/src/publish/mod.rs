@@ -1,18 +1,18 @@
-//! The one writer of the store. [`Ledger`] decides what to ask for; here it is asked, waited for and told.
+//! The one writer of the store. [`PublishState`] decides what to ask the store for; this module does the IO.
 
+mod events;
 mod fleet;
 mod inheritance;
-mod ledger;
-mod news;
 mod outage;
 mod oversized;
 mod pin;
+mod publish_state;
 mod quarantine;
 mod step;
 mod survey;
 
-pub(crate) use fleet::Stands;
-pub use news::News;
+pub use events::PublishEvent;
+pub(crate) use fleet::StoredHead;
 pub use oversized::TooLarge;
 pub use quarantine::Decision;
 
@@ -24,8 +24,8 @@ use crate::report::count;
 use crate::standby::Remembered;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, Section};
 use heliograph_store::{ClaimedTerm, Inspection, Loaded, Reader, StoreError, Writer};
-use ledger::{Found, Ledger, Reply, Survey, Verdict};
 use outage::Outage;
+use publish_state::{Found, NextAction, PublishState, Reply, Survey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -36,29 +36,29 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// For how many fleets the store is asked something at a time.
 const AT_ONCE: usize = 16;
 
-/// The shortest time between two looks at what the store holds; the longest is twice that.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The shortest time between two surveys of what the store holds; the longest is twice that.
+const SURVEY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How soon to look when a write was refused.
-const LOOK_SOON: Duration = Duration::from_millis(50);
+/// How soon to survey when a write was refused.
+const SURVEY_DELAY_AFTER_REFUSAL: Duration = Duration::from_millis(50);
 
 /// The longest time between two tries of what fails.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How often fleets are looked after that do not change.
-const CLEAN_EVERY: Duration = Duration::from_secs(30);
+/// How often fleets that do not change are cleaned.
+const CLEAN_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long a fleet that was damaged is left alone, once it has been published again: where it cannot be repaired, because a
 /// replica fails on something else, it is not written over and over.
-const MEND_EVERY: Duration = Duration::from_secs(30);
+const REPAIR_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Knows what is wanted and what the store holds, for one term, and brings the second to the first.
 ///
-/// What is wanted is taken at any time and never waits. The work is done by whoever awaits [`Publisher::news`].
+/// What is wanted is taken at any time and never waits. The work is done by whoever awaits [`Publisher::events`].
 pub struct Publisher {
     writer: Arc<dyn Writer>,
     reader: Arc<dyn Reader>,
-    ledger: Ledger,
+    state: PublishState,
     metrics: TranslatorMetrics,
     /// What was asked for, and the pauses before it is asked again.
     jobs: JoinSet<Done>,
@@ -78,7 +78,7 @@ pub struct Publisher {
     /// The fleets that were not cleaned the last time, for the same reason.
     uncleaned: BTreeSet<FleetName>,
     /// When fleets that were damaged were last published again, for as long as that matters.
-    mended: BTreeMap<FleetName, Instant>,
+    repaired: BTreeMap<FleetName, Instant>,
 }
 
 /// Why a term ended.
@@ -113,7 +113,7 @@ impl Publisher {
         Self {
             writer,
             reader,
-            ledger: Ledger::new(fence),
+            state: PublishState::new(fence),
             metrics,
             jobs: JoinSet::new(),
             asking: 0,
@@ -121,12 +121,12 @@ impl Publisher {
             surveying: false,
             survey_at: now,
             attempts: 0,
-            clean_at: now + CLEAN_EVERY,
+            clean_at: now + CLEAN_INTERVAL,
             unanswered: BTreeSet::new(),
             outage: None,
             broken: BTreeSet::new(),
             uncleaned: BTreeSet::new(),
-            mended: BTreeMap::new(),
+            repaired: BTreeMap::new(),
         }
     }
 
@@ -134,53 +134,53 @@ impl Publisher {
     /// many objects brought that about, for the history.
     pub fn change(&mut self, fleet: &FleetName, changes: Vec<Change>, objects: usize) {
         let changes = changes.into_iter().map(|change| addressed(&*self.writer, change)).collect();
-        self.ledger.want(fleet, changes, objects);
-        self.metrics.oversized(self.ledger.oversized());
+        self.state.want(fleet, changes, objects);
+        self.metrics.oversized(self.state.oversized());
     }
 
     /// A fleet is to go.
     pub fn retire(&mut self, fleet: &FleetName) {
-        self.ledger.unwant(fleet);
-        self.metrics.oversized(self.ledger.oversized());
+        self.state.unwant(fleet);
+        self.metrics.oversized(self.state.oversized());
     }
 
     /// All fleets that there are have been told: those of earlier terms that were not, and are not spared, are to go.
     pub fn complete(&mut self) {
-        self.ledger.complete();
+        self.state.complete();
     }
 
     /// These fleets stay as they are while they are not told. Returns whether they are others than before: then whether all
     /// have been told is to be said again.
     pub(crate) fn spare(&mut self, spared: BTreeSet<FleetName>) -> bool {
-        self.ledger.spare(spared)
+        self.state.spare(spared)
     }
 
-    /// Replicas cannot use what the store holds of these fleets at these heads: all of it is published again.
-    pub fn mend(&mut self, damaged: &BTreeMap<FleetName, Head>) {
+    /// Publishes all of these fleets again, because replicas cannot use what the store holds of them at these heads.
+    pub fn repair(&mut self, damaged: &BTreeMap<FleetName, Head>) {
         let now = Instant::now();
-        self.mended.retain(|_, at| now.duration_since(*at) < MEND_EVERY);
-        let before = self.mended.len();
+        self.repaired.retain(|_, at| now.duration_since(*at) < REPAIR_INTERVAL);
+        let before = self.repaired.len();
         for (fleet, head) in damaged {
-            if !self.mended.contains_key(fleet) && self.ledger.damaged(fleet, *head) {
-                self.mended.insert(fleet.clone(), now);
+            if !self.repaired.contains_key(fleet) && self.state.damaged(fleet, *head) {
+                self.repaired.insert(fleet.clone(), now);
                 tracing::debug!(%fleet, "damaged");
             }
         }
-        let mended = self.mended.len() - before;
-        self.metrics.repairs(mended);
-        if mended > 0 {
-            tracing::warn!("the store damaged {}; publishing again", count(mended, "fleet"));
+        let repaired = self.repaired.len() - before;
+        self.metrics.repairs(repaired);
+        if repaired > 0 {
+            tracing::warn!("the store damaged {}; publishing again", count(repaired, "fleet"));
         }
     }
 
     /// What distributors, or this program while it stood by, read of fleets that the store has lost since: deletions that are
     /// to be written again, and orders of operators that are to be obeyed.
     pub(crate) fn remember(&mut self, records: Vec<Remembered>) {
-        let news = self.ledger.remembers(records);
-        self.note_remembered(news);
+        let fleets = self.state.remembers(records);
+        self.log_remembered(fleets);
     }
 
-    fn note_remembered(&self, fleets: usize) {
+    fn log_remembered(&self, fleets: usize) {
         self.metrics.repairs(fleets);
         if fleets > 0 {
             let fleets = count(fleets, "fleet");
@@ -192,85 +192,85 @@ impl Publisher {
 
     /// What proxies answered: what too many of them reject is kept from the others.
     pub(crate) fn receive(&mut self, feedback: &Feedback) {
-        self.ledger.receive(feedback);
+        self.state.receive(feedback);
     }
 
     /// What an earlier term left out of these fleets is part of what they are to be.
     pub(crate) fn inherited(&mut self, fleets: impl IntoIterator<Item = FleetName>) {
-        self.ledger.inherited(fleets);
+        self.state.inherited(fleets);
     }
 
     /// What was published of a fleet, and what of it was accepted.
     pub(crate) fn versions<'a>(&'a self, fleet: &FleetName) -> Option<impl Versions + use<'a>> {
-        self.ledger.versions(fleet)
+        self.state.versions(fleet)
     }
 
     /// Where an operator holds it, nothing follows from what proxies say.
     pub(crate) fn is_pinned(&self, fleet: &FleetName) -> bool {
-        self.ledger.is_pinned(fleet)
+        self.state.is_pinned(fleet)
     }
 
     /// The number of the last change that this fleet was told.
     pub(crate) fn revision(&self, fleet: &FleetName) -> u64 {
-        self.ledger.revision(fleet)
+        self.state.revision(fleet)
     }
 
     /// Where a fleet stands in the store, and which changes that holds.
-    pub(crate) fn stands(&self, fleet: &FleetName) -> Option<Stands> {
-        self.ledger.stands(fleet)
+    pub(crate) fn stored_head(&self, fleet: &FleetName) -> Option<StoredHead> {
+        self.state.stored_head(fleet)
     }
 
     /// How many fleets there are to be.
     pub fn fleets(&self) -> usize {
-        self.ledger.wanted()
+        self.state.wanted()
     }
 
     /// How many fleets are not yet in the store as they are to be.
     pub fn pending(&self) -> usize {
-        self.ledger.pending()
+        self.state.pending()
     }
 
     /// Whether every fleet has been published, or found to be what it should be, at least once.
     pub fn is_out(&self) -> bool {
-        self.ledger.is_out()
+        self.state.is_out()
     }
 
-    /// Works until there is something to tell. An error ends the term. Dropping the future loses nothing.
-    pub async fn news(&mut self) -> Result<Vec<News>, TermError> {
+    /// Works until there are events to report. An error ends the term. Dropping the future loses nothing.
+    pub async fn events(&mut self) -> Result<Vec<PublishEvent>, TermError> {
         loop {
-            self.ask();
-            let news = self.ledger.take_news();
-            if !news.is_empty() {
-                return Ok(news);
+            self.start_steps();
+            let events = self.state.take_events();
+            if !events.is_empty() {
+                return Ok(events);
             }
             tokio::select! {
                 () = sleep_until(self.survey_at), if !self.surveying => self.survey(),
                 Some(done) = self.jobs.join_next() => {
-                    self.take(done.map_err(TermError::WriterDied)?)?;
+                    self.handle(done.map_err(TermError::WriterDied)?)?;
                 }
             }
         }
     }
 
-    /// Asks for all that there is to ask for now.
-    fn ask(&mut self) {
+    /// Starts all steps that are due.
+    fn start_steps(&mut self) {
         while self.asking < AT_ONCE
-            && let Some((fleet, step)) = self.ledger.next(SystemTime::now())
+            && let Some((fleet, step)) = self.state.next(SystemTime::now())
         {
             self.asking += 1;
             self.perform(fleet, step);
         }
         // Whatever was wrong with a fleet for which nothing is to be done any more, it is over.
-        for fleet in self.ledger.take_settled() {
-            self.note_success(Some(&fleet));
+        for fleet in self.state.take_settled() {
+            self.record_success(Some(&fleet));
         }
         if self.cleaning.is_none()
-            && let Some((fleet, step)) = self.ledger.next_to_clean()
+            && let Some((fleet, step)) = self.state.next_to_clean()
         {
             self.cleaning = Some(fleet.clone());
             self.perform(fleet, step);
         }
-        self.metrics.standing(self.ledger.pending(), self.ledger.has_claim());
+        self.metrics.standing(self.state.pending(), self.state.has_claim());
     }
 
     fn perform(&mut self, fleet: FleetName, step: Step) {
@@ -280,7 +280,7 @@ impl Publisher {
     fn survey(&mut self) {
         self.surveying = true;
         let writer = self.writer.clone();
-        match self.ledger.survey() {
+        match self.state.survey() {
             Survey::Claim(fence) => {
                 self.jobs.spawn(async move { Done::Claim(writer.claim(fence).await) })
             }
@@ -290,16 +290,16 @@ impl Publisher {
         };
     }
 
-    fn take(&mut self, done: Done) -> Result<(), TermError> {
+    fn handle(&mut self, done: Done) -> Result<(), TermError> {
         match done {
-            Done::Rested(fleet) => self.ledger.rested(&fleet),
-            Done::Step(fleet, step, outcome) => self.take_step(fleet, *step, outcome)?,
+            Done::Rested(fleet) => self.state.rested(&fleet),
+            Done::Step(fleet, step, outcome) => self.handle_step(fleet, *step, outcome)?,
             Done::Claim(Ok(claim)) => {
-                let found = self.ledger.claimed(claim)?;
+                let found = self.state.claimed(claim)?;
                 self.surveyed(found);
             }
             Done::Inspect(Ok(inspection)) => {
-                let found = self.ledger.inspected(inspection)?;
+                let found = self.state.inspected(inspection)?;
                 self.surveyed(found);
             }
             Done::Claim(Err(error)) | Done::Inspect(Err(error)) => self.survey_failed(error)?,
@@ -307,7 +307,7 @@ impl Publisher {
         Ok(())
     }
 
-    fn take_step(
+    fn handle_step(
         &mut self,
         fleet: FleetName,
         step: Step,
@@ -317,18 +317,20 @@ impl Publisher {
             self.asking -= 1;
         }
         match (&step, &outcome) {
-            (Step::Clean(_), outcome) => self.note_cleaned(&fleet, outcome.as_ref().err()),
-            (_, Ok(_)) => self.note_success(Some(&fleet)),
-            (_, Err(error)) => self.note_failure(Some(&fleet), error),
+            (Step::Clean(_), outcome) => self.record_cleaned(&fleet, outcome.as_ref().err()),
+            (_, Ok(_)) => self.record_success(Some(&fleet)),
+            (_, Err(error)) => self.record_failure(Some(&fleet), error),
         }
         if let Err(StoreError::Full(_)) = &outcome {
             // Any fleet may have what fills it, and one that is cleaned now deletes all that nothing leads to.
-            self.ledger.clean_all(true);
+            self.state.clean_all(true);
         }
-        match self.ledger.done(&fleet, step, outcome)? {
-            Verdict::GoOn => {}
-            Verdict::Survey => self.survey_at = self.survey_at.min(Instant::now() + LOOK_SOON),
-            Verdict::Rest(attempts) => {
+        match self.state.done(&fleet, step, outcome)? {
+            NextAction::GoOn => {}
+            NextAction::Survey => {
+                self.survey_at = self.survey_at.min(Instant::now() + SURVEY_DELAY_AFTER_REFUSAL);
+            }
+            NextAction::Rest(attempts) => {
                 let pause = backoff::after(attempts, LONGEST_PAUSE, fastrand::f64());
                 self.jobs.spawn(async move {
                     sleep(pause).await;
@@ -340,27 +342,27 @@ impl Publisher {
     }
 
     fn surveyed(&mut self, found: Found) {
-        self.note_success(None);
+        self.record_success(None);
         self.surveying = false;
         self.attempts = 0;
         let now = Instant::now();
         // A store that lost its term is claimed again at once.
-        let pause = if self.ledger.has_claim() { LOOK_EVERY } else { Duration::ZERO };
+        let pause = if self.state.has_claim() { SURVEY_INTERVAL } else { Duration::ZERO };
         self.survey_at = now + pause.mul_f64(1.0 + fastrand::f64());
         if now >= self.clean_at {
-            self.clean_at = now + CLEAN_EVERY;
-            self.ledger.clean_all(false);
-            self.uncleaned.retain(|fleet| self.ledger.is_wanted(fleet));
+            self.clean_at = now + CLEAN_INTERVAL;
+            self.state.clean_all(false);
+            self.uncleaned.retain(|fleet| self.state.is_wanted(fleet));
         }
-        self.metrics.pinned(self.ledger.pinned());
-        let Found { lost, strange, remembered } = found;
-        self.note_remembered(remembered);
-        self.metrics.repairs(lost + strange);
+        self.metrics.pinned(self.state.pinned());
+        let Found { lost, unknown, remembered } = found;
+        self.log_remembered(remembered);
+        self.metrics.repairs(lost + unknown);
         if lost > 0 {
             tracing::warn!("the store lost {}; publishing again", count(lost, "fleet"));
         }
-        if strange > 0 {
-            let fleets = count(strange, "fleet");
+        if unknown > 0 {
+            let fleets = count(unknown, "fleet");
             tracing::warn!("the store holds {fleets} that nobody of this term wrote; retiring");
         }
     }
@@ -369,7 +371,7 @@ impl Publisher {
         if let StoreError::Fenced { .. } = error {
             return Err(error.into());
         }
-        self.note_failure(None, &error);
+        self.record_failure(None, &error);
         self.surveying = false;
         self.attempts = self.attempts.saturating_add(1);
         self.survey_at =

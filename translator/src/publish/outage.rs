@@ -1,4 +1,4 @@
-//! What of failures of the store is logged: when they begin and when they end, each once.
+//! Logs failures of the store: when they begin and when they end, each once.
 
 use super::Publisher;
 use crate::report::count;
@@ -7,39 +7,39 @@ use heliograph_store::StoreError;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long the store may fail before people are told. That the connection to it is lost, it tells itself.
+/// How long the store may fail before that is logged. That the connection to it is lost, it tells itself.
 const OUTAGE: Duration = Duration::from_secs(3);
 
 /// A time in which the store does not do what it is asked.
 pub(super) struct Outage {
     since: Instant,
-    /// Whether people know.
-    told: bool,
+    /// Whether it was logged.
+    logged: bool,
 }
 
 impl Publisher {
     /// Logs when an outage ends. `fleet` is none for a survey.
-    pub(super) fn note_success(&mut self, fleet: Option<&FleetName>) {
+    pub(super) fn record_success(&mut self, fleet: Option<&FleetName>) {
         let subject = fleet.cloned();
         self.broken.remove(&subject);
         self.unanswered.remove(&subject);
-        if self.unanswered.is_empty() && self.outage.take().is_some_and(|it| it.told) {
+        if self.unanswered.is_empty() && self.outage.take().is_some_and(|it| it.logged) {
             tracing::info!("the store answers again");
         }
     }
 
     /// Counts what failed, and logs when that begins. `fleet` is none for a survey.
-    pub(super) fn note_failure(&mut self, fleet: Option<&FleetName>, error: &StoreError) {
+    pub(super) fn record_failure(&mut self, fleet: Option<&FleetName>, error: &StoreError) {
         let subject = fleet.cloned();
         self.metrics.store_failed(error);
         match error {
             StoreError::Unavailable(_) | StoreError::Full(_) => {
                 self.unanswered.insert(subject);
-                let outage = Outage { since: Instant::now(), told: false };
+                let outage = Outage { since: Instant::now(), logged: false };
                 let outage = self.outage.get_or_insert(outage);
-                if !outage.told && outage.since.elapsed() >= OUTAGE {
-                    outage.told = true;
-                    let fleets = count(self.ledger.pending(), "fleet");
+                if !outage.logged && outage.since.elapsed() >= OUTAGE {
+                    outage.logged = true;
+                    let fleets = count(self.state.pending(), "fleet");
                     tracing::warn!("the store is not written to, {fleets} waiting: {error}");
                 }
             }
@@ -57,14 +57,14 @@ impl Publisher {
         }
     }
 
-    pub(super) fn note_cleaned(&mut self, fleet: &FleetName, error: Option<&StoreError>) {
+    pub(super) fn record_cleaned(&mut self, fleet: &FleetName, error: Option<&StoreError>) {
         let Some(error) = error else {
             self.uncleaned.remove(fleet);
             return;
         };
         // A store that is away fails all fleets, and is told of once.
-        let is_told = error.is_temporary() && !self.uncleaned.is_empty();
-        if self.uncleaned.insert(fleet.clone()) && !is_told {
+        let is_logged = error.is_temporary() && !self.uncleaned.is_empty();
+        if self.uncleaned.insert(fleet.clone()) && !is_logged {
             tracing::warn!(%fleet, "the garbage in the store is not deleted, trying again later: {error}");
         }
     }

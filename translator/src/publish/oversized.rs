@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// Which resources of a fleet are too large.
 #[derive(Debug, Default)]
 pub(super) struct Oversized {
-    names: BTreeSet<Place>,
-    /// Those that nobody was told of yet.
-    news: Vec<TooLarge>,
+    names: BTreeSet<ResourceId>,
+    /// Those that were not reported yet.
+    unreported: Vec<TooLarge>,
 }
 
 /// A resource that is too large for the store.
@@ -22,7 +22,7 @@ pub struct TooLarge {
     pub bytes: usize,
 }
 
-type Place = (ResourceType, Arc<str>);
+type ResourceId = (ResourceType, Arc<str>);
 
 impl Oversized {
     /// Leaves out what is too large.
@@ -50,11 +50,11 @@ impl Oversized {
         self.names.len()
     }
 
-    pub(super) fn take_news(&mut self) -> Vec<TooLarge> {
-        std::mem::take(&mut self.news)
+    pub(super) fn take_unreported(&mut self) -> Vec<TooLarge> {
+        std::mem::take(&mut self.unreported)
     }
 
-    fn missing<'a>(&'a self, content: &'a Snapshot) -> impl Iterator<Item = &'a Place> {
+    fn missing<'a>(&'a self, content: &'a Snapshot) -> impl Iterator<Item = &'a ResourceId> {
         self.names.iter().filter(|(kind, name)| content.get(*kind, name).is_none())
     }
 
@@ -63,7 +63,7 @@ impl Oversized {
             Change::Set(kind, resource) if resource.body.len() > LARGEST_RESOURCE => {
                 let (kind, name, bytes) = (*kind, resource.name.clone(), resource.body.len());
                 if self.names.insert((kind, name.clone())) {
-                    self.news.push(TooLarge { kind, name, bytes });
+                    self.unreported.push(TooLarge { kind, name, bytes });
                 }
                 false
             }

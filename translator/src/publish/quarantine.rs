@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// What of a fleet is in quarantine, and what is known of the versions before.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
-    entries: BTreeMap<Place, Quarantined>,
+    entries: BTreeMap<ResourceId, Quarantined>,
     /// What was published lately, oldest first.
     stages: VecDeque<Stage>,
     feedback: Arc<FleetFeedback>,
@@ -47,7 +47,7 @@ struct Stage {
     replaced: usize,
 }
 
-type Place = (ResourceType, Arc<str>);
+type ResourceId = (ResourceType, Arc<str>);
 
 /// How many resources of a fleet may be in quarantine. Each of them is stored once more.
 const ENTRIES: usize = 64;
@@ -62,7 +62,7 @@ impl Quarantine {
     /// Takes over what an earlier term had published.
     pub(super) fn inherit(&mut self, snapshot: &Arc<Snapshot>) {
         for entry in Quarantined::all(snapshot) {
-            self.entries.entry(place(&entry)).or_insert(entry);
+            self.entries.entry(resource_id(&entry)).or_insert(entry);
         }
         self.published(snapshot);
     }
@@ -86,13 +86,13 @@ impl Quarantine {
                 self.stages.push_back(Stage { first, last, trees, accepted, replaced });
             }
         }
-        self.note_accepted();
+        self.update_accepted();
     }
 
     /// What proxies answered. Returns whether something may follow from that.
     pub(super) fn receive(&mut self, feedback: Arc<FleetFeedback>) -> bool {
         self.feedback = feedback;
-        self.note_accepted();
+        self.update_accepted();
         !self.entries.is_empty() || !self.feedback.votes.disputes.is_empty()
     }
 
@@ -161,7 +161,7 @@ impl Quarantine {
                     }
                     let entry =
                         Quarantined { kind: *kind, rejected: rejected.clone(), good, lifted };
-                    self.entries.insert(place(&entry), entry);
+                    self.entries.insert(resource_id(&entry), entry);
                 }
             }
             let DisputeCount { rejected, accepted } = *count;
@@ -170,7 +170,7 @@ impl Quarantine {
         }
     }
 
-    fn note_accepted(&mut self) {
+    fn update_accepted(&mut self) {
         let Votes { acknowledged, are_many, .. } = &self.feedback.votes;
         for stage in &mut self.stages {
             let heads = acknowledged.range(stage.first..=stage.last);
@@ -245,7 +245,7 @@ fn last_good(
     None
 }
 
-fn place(entry: &Quarantined) -> Place {
+fn resource_id(entry: &Quarantined) -> ResourceId {
     (entry.kind, entry.rejected.name.clone())
 }
 

@@ -13,7 +13,7 @@ pub(super) struct Found {
     /// Fleets whose head is not the one that was written.
     pub(super) lost: usize,
     /// Fleets that nobody of this term wrote.
-    pub(super) strange: usize,
+    pub(super) unknown: usize,
     /// Fleets that others remember, and the store does not have as they do.
     pub(super) remembered: usize,
 }

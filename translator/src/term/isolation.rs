@@ -2,7 +2,7 @@
 
 use super::Translator;
 use crate::feedback::{Feedback, blamed};
-use crate::leave_out::Answered;
+use crate::leave_out::FleetAnswers;
 use crate::publish::Publisher;
 use heliograph_gateway::left_out::object_of;
 use heliograph_gateway::objects::ObjectKey;
@@ -47,7 +47,7 @@ impl Translator {
         }
         self.report.send_modify(|report| {
             report.receive(feedback);
-            report.note_blame(blamed);
+            report.record_blame(blamed);
         });
     }
 
@@ -64,18 +64,18 @@ impl Translator {
                 continue;
             }
             let Some(versions) = publisher.versions(fleet) else { continue };
-            let answered = Answered {
+            let answers = FleetAnswers {
                 fleet,
                 feedback,
-                stands: publisher.stands(fleet),
+                stored_head: publisher.stored_head(fleet),
                 revision: publisher.revision(fleet),
                 settled: self.settled,
                 now,
             };
-            let changes = self.isolation.decide(&answered, &self.world, &versions);
+            let changes = self.isolation.decide(&answers, &self.world, &versions);
             is_news |= !changes.is_empty();
             for (object, left_out) in changes {
-                tell(fleet, &object, left_out.as_ref());
+                log_left_out(fleet, &object, left_out.as_ref());
                 self.world.leave_out(fleet, &object, left_out);
             }
         }
@@ -111,7 +111,7 @@ impl Translator {
     pub(super) fn inherit(&mut self, fleet: &FleetName, left_out: &[LeftOut]) {
         for left_out in left_out {
             let Some(object) = object_of(left_out) else { continue };
-            tell(fleet, &object, Some(left_out));
+            log_left_out(fleet, &object, Some(left_out));
             self.world.leave_out(fleet, &object, Some(left_out.clone()));
         }
         self.inheriting.push(fleet.clone());
@@ -127,7 +127,7 @@ impl Translator {
     }
 }
 
-fn tell(fleet: &FleetName, object: &ObjectKey, left_out: Option<&LeftOut>) {
+fn log_left_out(fleet: &FleetName, object: &ObjectKey, left_out: Option<&LeftOut>) {
     match left_out {
         None => tracing::info!(%fleet, %object, "published whole again"),
         Some(left_out) if left_out.is_suspect => tracing::info!(

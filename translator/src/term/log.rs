@@ -13,7 +13,7 @@ const QUARANTINED: &str =
 const LIFTED: &str = "more proxies have it than reject it: it is served to all";
 
 /// Logs which fleets operators hold, and which they let go on.
-pub(super) fn tell_pins(before: &BTreeMap<FleetName, Pinned>, now: &BTreeMap<FleetName, Pinned>) {
+pub(super) fn log_pins(before: &BTreeMap<FleetName, Pinned>, now: &BTreeMap<FleetName, Pinned>) {
     for (fleet, pinned) in now.iter().filter(|(fleet, _)| !before.contains_key(*fleet)) {
         tracing::warn!(%fleet, "held at {pinned}");
     }
@@ -23,7 +23,7 @@ pub(super) fn tell_pins(before: &BTreeMap<FleetName, Pinned>, now: &BTreeMap<Fle
 }
 
 /// What is wrong is in the statuses of the objects already, as a rule: whoever led before has written it.
-pub(super) fn tell_wrong(outcome: &Outcome) {
+pub(super) fn log_problems(outcome: &Outcome) {
     let wrong = outcome.statuses.iter().filter(|(key, status)| match status {
         None | Some(Status::Ignored(_)) => false,
         Some(status) => !status.problems(key).is_empty(),
@@ -34,7 +34,7 @@ pub(super) fn tell_wrong(outcome: &Outcome) {
     }
 }
 
-pub(super) fn tell_decision(fleet: &FleetName, decision: &Decision) {
+pub(super) fn log_decision(fleet: &FleetName, decision: &Decision) {
     let Decision { kind, name, version, rejected, accepted, lifted } = decision;
     if *lifted {
         tracing::info!(%fleet, %kind, name = &**name, %version, rejected, accepted, "{LIFTED}");

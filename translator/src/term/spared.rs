@@ -27,7 +27,7 @@ impl Translator {
     }
 
     /// Takes note of the fleets that Gateways are known to share no more.
-    pub(super) fn note_unshared(&mut self, outcome: &Outcome) {
+    pub(super) fn record_unshared(&mut self, outcome: &Outcome) {
         for fleet in outcome.changes.keys() {
             self.unshared.remove(fleet);
         }

@@ -151,7 +151,7 @@ async fn what_replicas_cannot_load_is_published_again_once_in_a_while() {
     let began = Instant::now();
     // Replicas go on to say so until they have loaded what is newer.
     while began.elapsed() < Duration::from_secs(29) {
-        writer.publisher.mend(&damaged(at(7, 1)));
+        writer.publisher.repair(&damaged(at(7, 1)));
         writer.work().await.unwrap();
     }
     assert_eq!(writer.catch_up().await, [written("edge", at(7, 2))]);
@@ -162,12 +162,12 @@ async fn what_replicas_cannot_load_is_published_again_once_in_a_while() {
     );
     assert!(writer.metrics().contains("repairs_total 1"));
 
-    writer.publisher.mend(&damaged(at(7, 2)));
+    writer.publisher.repair(&damaged(at(7, 2)));
     assert_eq!(writer.catch_up().await, [], "it was written a moment ago");
     tokio::time::advance(Duration::from_secs(2)).await;
-    writer.publisher.mend(&damaged(at(7, 1)));
+    writer.publisher.repair(&damaged(at(7, 1)));
     assert_eq!(writer.catch_up().await, [], "that was repaired");
-    writer.publisher.mend(&damaged(at(7, 2)));
+    writer.publisher.repair(&damaged(at(7, 2)));
     assert_eq!(writer.catch_up().await, [written("edge", at(7, 3))], "it was damaged again");
 }
 

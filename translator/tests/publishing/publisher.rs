@@ -3,7 +3,7 @@
 use crate::faulty::{Faulty, Noted};
 use crate::writer::{Writer, at, fleet, found, set, set_of, written};
 use heliograph_snapshot::{Address, Change, ResourceType};
-use heliograph_translator::News;
+use heliograph_translator::PublishEvent;
 
 #[tokio::test(start_paused = true)]
 async fn each_change_is_one_step_and_no_change_is_none() {
@@ -11,7 +11,7 @@ async fn each_change_is_one_step_and_no_change_is_none() {
     let mut writer = Writer::new(&store, 7);
     writer.publisher.complete();
     let edge = fleet("edge");
-    let steps: [(&[Change], News); 4] = [
+    let steps: [(&[Change], PublishEvent); 4] = [
         (&[], written("edge", at(7, 1))),
         (&[set("a", "1")], written("edge", at(7, 2))),
         // What is there holds this change too.
@@ -51,12 +51,12 @@ async fn a_new_term_goes_on_where_the_last_one_ended() {
     second.change(&fleet("same"), &[set("b", "1"), set("a", "1")]);
     second.change(&fleet("changed"), &[set("a", "2"), set("b", "1")]);
     second.publisher.complete();
-    let mut news = second.catch_up().await;
-    news.retain(
-        |news| !matches!(news, News::Retired { fleet, .. } if fleet.as_str() == "default/gone"),
+    let mut events = second.catch_up().await;
+    events.retain(
+        |event| !matches!(event, PublishEvent::Retired { fleet, .. } if fleet.as_str() == "default/gone"),
     );
-    news.sort_by_key(|news| format!("{news:?}"));
-    assert_eq!(news, [written("changed", at(2, 2)), found("same", at(1, 1))]);
+    events.sort_by_key(|event| format!("{event:?}"));
+    assert_eq!(events, [written("changed", at(2, 2)), found("same", at(1, 1))]);
     let noted = store.noted();
     assert_eq!((noted.publications.len(), noted.loads), (4, 1), "only what differs is looked at");
     assert_eq!(Noted::written(&noted.publications[3]), 1, "and only what differs is written");
@@ -72,14 +72,14 @@ async fn a_new_term_goes_on_where_the_last_one_ended() {
 async fn a_thousand_unchanged_fleets_cost_a_new_leader_one_read() {
     let store = Faulty::new();
     let names: Vec<_> = (0..1_000).map(|number| fleet(&format!("fleet-{number}"))).collect();
-    let mut news = vec![];
+    let mut events = vec![];
     for fence in [1, 2] {
         let mut writer = Writer::new(&store, fence);
         names.iter().for_each(|name| writer.change(name, &[set("a", name.as_str())]));
         writer.publisher.complete();
-        news = writer.catch_up().await;
+        events = writer.catch_up().await;
     }
-    assert_eq!(news.len(), 1_000);
+    assert_eq!(events.len(), 1_000);
     let noted = store.noted();
     assert_eq!((noted.publications.len(), noted.loads, noted.claims), (1_000, 0, 2));
 }

@@ -1,7 +1,7 @@
 use crate::DEADLINE;
 use crate::faulty::Faulty;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, ResourceType};
-use heliograph_translator::{News, Publisher, TermError, TranslatorMetrics};
+use heliograph_translator::{PublishEvent, Publisher, TermError, TranslatorMetrics};
 use prometheus::{Registry, TextEncoder};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const A_WHILE: Duration = Duration::from_millis(7);
 pub(crate) struct Writer {
     pub(crate) publisher: Publisher,
     registry: Registry,
-    pub(crate) news: Vec<News>,
+    pub(crate) events: Vec<PublishEvent>,
 }
 
 impl Writer {
@@ -22,7 +22,7 @@ impl Writer {
         let registry = Registry::new();
         let metrics = TranslatorMetrics::register(&registry).unwrap();
         let publisher = Publisher::new(store.clone(), store.clone(), Some(fence), metrics);
-        Self { publisher, registry, news: vec![] }
+        Self { publisher, registry, events: vec![] }
     }
 
     /// Lets the publisher work until something is so.
@@ -36,17 +36,17 @@ impl Writer {
 
     /// Lets the publisher work for a while.
     pub(crate) async fn work(&mut self) -> Result<(), TermError> {
-        if let Ok(news) = timeout(A_WHILE, self.publisher.news()).await {
-            let of_fleets = |news: &News| !matches!(news, News::Claimed { .. });
-            self.news.extend(news?.into_iter().filter(of_fleets));
+        if let Ok(events) = timeout(A_WHILE, self.publisher.events()).await {
+            let of_fleets = |event: &PublishEvent| !matches!(event, PublishEvent::Claimed { .. });
+            self.events.extend(events?.into_iter().filter(of_fleets));
         }
         Ok(())
     }
 
     /// Lets the publisher work until the store holds what it should. Returns what it told of.
-    pub(crate) async fn catch_up(&mut self) -> Vec<News> {
+    pub(crate) async fn catch_up(&mut self) -> Vec<PublishEvent> {
         self.until("caught up", |it| it.publisher.is_out() && it.publisher.pending() == 0).await;
-        std::mem::take(&mut self.news)
+        std::mem::take(&mut self.events)
     }
 
     /// Lets the publisher work until its term ends.
@@ -77,12 +77,12 @@ pub(crate) fn at(fence: u128, sequence: u64) -> Head {
     Head { epoch: 0, fence, sequence }
 }
 
-pub(crate) fn written(name: &str, head: Head) -> News {
-    News::Stands { fleet: fleet(name), head, written: true }
+pub(crate) fn written(name: &str, head: Head) -> PublishEvent {
+    PublishEvent::Stored { fleet: fleet(name), head, written: true }
 }
 
-pub(crate) fn found(name: &str, head: Head) -> News {
-    News::Stands { fleet: fleet(name), head, written: false }
+pub(crate) fn found(name: &str, head: Head) -> PublishEvent {
+    PublishEvent::Stored { fleet: fleet(name), head, written: false }
 }
 
 pub(crate) fn set(name: &str, body: &str) -> Change {

@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn a_change_of_metadata_is_no_change_of_the_content() {
-        let secret = |version: &str, report: &str| {
+        let secret = |version: &str, note: &str| {
             let metadata = json!({
-                "name": "pair", "namespace": "shop", "resourceVersion": version, "annotations": { "note": report },
+                "name": "pair", "namespace": "shop", "resourceVersion": version, "annotations": { "note": note },
             });
             let data = json!({ "tls.crt": "Y3J0", "tls.key": "a2V5", "other": "bXVjaA==" });
             fetched(

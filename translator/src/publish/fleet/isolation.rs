@@ -66,7 +66,7 @@ impl Fleet {
 
     /// Those of them that nobody was told of yet.
     pub(in crate::publish) fn take_oversized(&mut self) -> Vec<TooLarge> {
-        self.oversized.take_news()
+        self.oversized.take_unreported()
     }
 
     /// Its Gateway is no more.

@@ -23,17 +23,18 @@ fn says(acknowledged: &[Head], disputes: &[(ResourceType, &str, u64, u64)]) -> A
     AckReport { fleets: [(fleet("edge"), report)].into(), ..AckReport::default() }
 }
 
-fn hear(ledger: &mut Ledger, reports: &[AckReport]) {
-    ledger.receive(&Feedback::of(reports.to_vec()));
+fn hear(state: &mut PublishState, reports: &[AckReport]) {
+    state.receive(&Feedback::of(reports.to_vec()));
 }
 
-fn decisions(ledger: &mut Ledger) -> Vec<Decision> {
-    let news = ledger.take_news().into_iter();
-    news.filter_map(|news| match news {
-        News::Decided { decision, .. } => Some(decision),
-        _ => None,
-    })
-    .collect()
+fn decisions(state: &mut PublishState) -> Vec<Decision> {
+    let events = state.take_events().into_iter();
+    events
+        .filter_map(|event| match event {
+            PublishEvent::Decided { decision, .. } => Some(decision),
+            _ => None,
+        })
+        .collect()
 }
 
 /// The body of `a` that a newcomer is served, and what is on record of it.
@@ -43,36 +44,36 @@ fn served_of(snapshot: &Arc<Snapshot>) -> (String, Vec<Quarantined>) {
     (String::from_utf8(a.to_vec()).unwrap(), quarantined)
 }
 
-/// A ledger that has published `a` at 1, which proxies accepted, and then what is given.
-fn after(changes: &[Change]) -> Ledger {
-    let mut ledger = claimed(&[]);
-    ledger.want(&fleet("edge"), vec![set("a", "1"), set("b", "1")], 1);
-    ledger.complete();
-    let first = publish(&mut ledger, "edge");
-    hear(&mut ledger, &[says(&[first], &[])]);
+/// A publish state that has published `a` at 1, which proxies accepted, and then what is given.
+fn after(changes: &[Change]) -> PublishState {
+    let mut state = claimed(&[]);
+    state.want(&fleet("edge"), vec![set("a", "1"), set("b", "1")], 1);
+    state.complete();
+    let first = publish(&mut state, "edge");
+    hear(&mut state, &[says(&[first], &[])]);
     for change in changes {
-        ledger.want(&fleet("edge"), vec![change.clone()], 1);
-        publish(&mut ledger, "edge");
+        state.want(&fleet("edge"), vec![change.clone()], 1);
+        publish(&mut state, "edge");
     }
-    assert!(ledger.next(NOW).is_none());
-    ledger.take_news();
-    ledger
+    assert!(state.next(NOW).is_none());
+    state.take_events();
+    state
 }
 
 #[test]
 fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
     // What is beside it goes on.
-    let mut ledger = after(&[set("a", "bad"), set("b", "2")]);
+    let mut state = after(&[set("a", "bad"), set("b", "2")]);
     let rejected = says(&[at(1)], &[(KIND, "bad", 2, 1)]);
-    hear(&mut ledger, std::slice::from_ref(&rejected));
-    let publication = publication(&mut ledger);
+    hear(&mut state, std::slice::from_ref(&rejected));
+    let publication = publication(&mut state);
     assert_eq!(&*publication.cause, "what proxies say of it");
     assert!(!publication.is_step(), "nobody goes back to that");
     let (body, quarantined) = served_of(&publication.snapshot);
     assert_eq!((&*body, quarantined.len()), ("1", 1));
     assert_eq!(publication.snapshot.get(KIND, "a").unwrap().body, "bad");
     assert_eq!(publication.snapshot.get(KIND, "b").unwrap().body, "2");
-    succeed(&mut ledger, "edge", Step::Publish(publication));
+    succeed(&mut state, "edge", Step::Publish(publication));
     let decision = Decision {
         kind: KIND,
         name: "a".into(),
@@ -81,20 +82,20 @@ fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
         accepted: 1,
         lifted: false,
     };
-    assert_eq!(decisions(&mut ledger), [decision]);
+    assert_eq!(decisions(&mut state), [decision]);
 
     // Said again, by more or by nobody, it is no news.
     for reports in [vec![rejected.clone(), rejected], vec![says(&[at(4)], &[])], vec![]] {
-        hear(&mut ledger, &reports);
-        assert!(ledger.next(NOW).is_none());
+        hear(&mut state, &reports);
+        assert!(state.next(NOW).is_none());
     }
     // Another change beside it, another one that is no better, and one that is.
     let mut write = |change: Option<Change>, reports: Option<AckReport>| {
-        ledger.want(&fleet("edge"), change.into_iter().collect(), 1);
-        reports.iter().for_each(|report| hear(&mut ledger, std::slice::from_ref(report)));
-        let publication = super::publication(&mut ledger);
+        state.want(&fleet("edge"), change.into_iter().collect(), 1);
+        reports.iter().for_each(|report| hear(&mut state, std::slice::from_ref(report)));
+        let publication = super::publication(&mut state);
         let (body, quarantined) = served_of(&publication.snapshot);
-        succeed(&mut ledger, "edge", Step::Publish(publication));
+        succeed(&mut state, "edge", Step::Publish(publication));
         (body, quarantined.len())
     };
     assert_eq!(write(Some(set("b", "3")), None), ("1".to_owned(), 1));
@@ -106,25 +107,25 @@ fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
 
 #[test]
 fn one_odd_proxy_keeps_nothing_from_the_others() {
-    let mut ledger = after(&[set("a", "2")]);
-    hear(&mut ledger, &[says(&[at(2)], &[(KIND, "2", 1, 9)])]);
-    assert!(ledger.next(NOW).is_none());
+    let mut state = after(&[set("a", "2")]);
+    hear(&mut state, &[says(&[at(2)], &[(KIND, "2", 1, 9)])]);
+    assert!(state.next(NOW).is_none());
     // One replica has only the odd one; the other counts once it hears of the matter.
     let odd = says(&[], &[(KIND, "2", 1, 0)]);
-    hear(&mut ledger, std::slice::from_ref(&odd));
-    let publication = publication(&mut ledger);
+    hear(&mut state, std::slice::from_ref(&odd));
+    let publication = publication(&mut state);
     assert_eq!(served_of(&publication.snapshot).0, "1");
-    succeed(&mut ledger, "edge", Step::Publish(publication));
-    hear(&mut ledger, &[odd.clone(), says(&[], &[(KIND, "2", 0, 9)])]);
-    let publication = super::publication(&mut ledger);
+    succeed(&mut state, "edge", Step::Publish(publication));
+    hear(&mut state, &[odd.clone(), says(&[], &[(KIND, "2", 0, 9)])]);
+    let publication = super::publication(&mut state);
     let (body, on_record) = served_of(&publication.snapshot);
     assert_eq!((&*body, on_record[0].lifted), ("2", true));
-    succeed(&mut ledger, "edge", Step::Publish(publication));
-    let lifted: Vec<_> = decisions(&mut ledger).iter().map(|decision| decision.lifted).collect();
+    succeed(&mut state, "edge", Step::Publish(publication));
+    let lifted: Vec<_> = decisions(&mut state).iter().map(|decision| decision.lifted).collect();
     assert_eq!(lifted, [false, true]);
     // And no back and forth.
-    hear(&mut ledger, &[odd, says(&[], &[(KIND, "2", 0, 8)])]);
-    assert!(ledger.next(NOW).is_none());
+    hear(&mut state, &[odd, says(&[], &[(KIND, "2", 0, 8)])]);
+    assert!(state.next(NOW).is_none());
 }
 
 #[test]
@@ -136,20 +137,20 @@ fn without_a_last_good_there_is_no_quarantine() {
     for (kind, changes) in
         [(ResourceType::Listener, new), (KIND, gone), (ResourceType::Endpoints, endpoints)]
     {
-        let mut ledger = after(&changes);
+        let mut state = after(&changes);
         let heads: Vec<_> = (1..=changes.len() as u64).map(at).collect();
-        hear(&mut ledger, &[says(&heads, &[(kind, "bad", 5, 0)])]);
-        assert!(ledger.next(NOW).is_none(), "{kind}");
+        hear(&mut state, &[says(&heads, &[(kind, "bad", 5, 0)])]);
+        assert!(state.next(NOW).is_none(), "{kind}");
     }
 }
 
 #[test]
 fn the_last_good_is_what_was_accepted_and_not_what_was_published() {
     // Nobody took 2, and few took 3, which the others reject.
-    let mut ledger = after(&[set("a", "2"), set("a", "3")]);
-    hear(&mut ledger, &[says(&[at(3)], &[])]);
-    hear(&mut ledger, &[says(&[at(3)], &[(KIND, "3", 5, 1)])]);
-    assert_eq!(served_of(&publication(&mut ledger).snapshot).0, "1");
+    let mut state = after(&[set("a", "2"), set("a", "3")]);
+    hear(&mut state, &[says(&[at(3)], &[])]);
+    hear(&mut state, &[says(&[at(3)], &[(KIND, "3", 5, 1)])]);
+    assert_eq!(served_of(&publication(&mut state).snapshot).0, "1");
 }
 
 #[test]
@@ -166,13 +167,13 @@ fn one_of_many_makes_nothing_the_last_good() {
         report
     };
     for (by, expected) in [(1, "1"), (2, "2")] {
-        let mut ledger = after(&[set("a", "2")]);
+        let mut state = after(&[set("a", "2")]);
         // On two replicas, too.
-        hear(&mut ledger, &[says(at(2), by, 0), says(at(2), by, 0)]);
-        ledger.want(&fleet("edge"), vec![set("a", "3")], 1);
-        publish(&mut ledger, "edge");
-        hear(&mut ledger, &[says(at(2), by, 4)]);
-        assert_eq!(served_of(&publication(&mut ledger).snapshot).0, expected);
+        hear(&mut state, &[says(at(2), by, 0), says(at(2), by, 0)]);
+        state.want(&fleet("edge"), vec![set("a", "3")], 1);
+        publish(&mut state, "edge");
+        hear(&mut state, &[says(at(2), by, 4)]);
+        assert_eq!(served_of(&publication(&mut state).snapshot).0, expected);
     }
 }
 
@@ -188,12 +189,12 @@ fn one_proxy_on_all_replicas_keeps_nothing_from_the_others() {
         }
         report
     };
-    let mut ledger = after(&[set("a", "2")]);
-    hear(&mut ledger, &[says(&[7], &[1]), says(&[7], &[2]), says(&[7], &[])]);
-    assert!(ledger.next(NOW).is_none());
+    let mut state = after(&[set("a", "2")]);
+    hear(&mut state, &[says(&[7], &[1]), says(&[7], &[2]), says(&[7], &[])]);
+    assert!(state.next(NOW).is_none());
     // Those of as many proxies as accept it count.
-    hear(&mut ledger, &[says(&[7], &[1]), says(&[8], &[2]), says(&[7, 8], &[])]);
-    assert_eq!(served_of(&publication(&mut ledger).snapshot).0, "1");
+    hear(&mut state, &[says(&[7], &[1]), says(&[8], &[2]), says(&[7, 8], &[])]);
+    assert_eq!(served_of(&publication(&mut state).snapshot).0, "1");
 }
 
 /// Endpoints change all the time, and reports come late.
@@ -206,18 +207,18 @@ fn a_storm_of_endpoints_leaves_the_last_good_alone() {
         })
     };
     let changes: Vec<_> = storm(0).chain([set("a", "bad")]).chain(storm(300)).collect();
-    let mut ledger = after(&changes);
-    hear(&mut ledger, &[says(&[at(200)], &[(KIND, "bad", 5, 0)])]);
-    let publication = publication(&mut ledger);
+    let mut state = after(&changes);
+    hear(&mut state, &[says(&[at(200)], &[(KIND, "bad", 5, 0)])]);
+    let publication = publication(&mut state);
     assert_eq!(served_of(&publication.snapshot).0, "1");
     assert_eq!(publication.snapshot.get(ResourceType::Endpoints, "a").unwrap().body, "599");
 }
 
 #[test]
 fn the_next_term_goes_on_with_it() {
-    let mut ledger = after(&[set("a", "bad")]);
-    hear(&mut ledger, &[says(&[at(1)], &[(KIND, "bad", 2, 0)])]);
-    let left = publication(&mut ledger).snapshot;
+    let mut state = after(&[set("a", "bad")]);
+    hear(&mut state, &[says(&[at(1)], &[(KIND, "bad", 2, 0)])]);
+    let left = publication(&mut state).snapshot;
     let record = record(&left);
     let mut next = claimed(&[&record]);
     next.want(&fleet("edge"), vec![set("a", "bad"), set("b", "1")], 1);
@@ -237,8 +238,8 @@ fn the_next_term_goes_on_with_it() {
 
 #[test]
 fn a_fleet_without_quarantine_has_no_trace_of_it() {
-    let mut ledger = after(&[]);
-    ledger.want(&fleet("edge"), vec![set("a", "2")], 1);
-    let publication = publication(&mut ledger);
+    let mut state = after(&[]);
+    state.want(&fleet("edge"), vec![set("a", "2")], 1);
+    let publication = publication(&mut state);
     assert!(publication.snapshot.internal(Internal::Quarantine).is_empty());
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 #[test]
 fn a_fleet_that_is_spared_stays_until_it_is_known_to_be_gone() {
     let old = snapshot("old", earlier(4), vec![set("a", "1")]);
-    let mut ledger = claimed(&[&record(&old)]);
-    assert!(ledger.spare(BTreeSet::from([fleet("old")])));
-    ledger.complete();
-    assert!(ledger.next(NOW).is_none());
-    assert!(!ledger.spare(BTreeSet::from([fleet("old")])), "that was said");
-    assert!(ledger.spare(BTreeSet::new()));
-    ledger.complete();
-    assert!(matches!(step(&mut ledger), Step::Retire(_)));
+    let mut state = claimed(&[&record(&old)]);
+    assert!(state.spare(BTreeSet::from([fleet("old")])));
+    state.complete();
+    assert!(state.next(NOW).is_none());
+    assert!(!state.spare(BTreeSet::from([fleet("old")])), "that was said");
+    assert!(state.spare(BTreeSet::new()));
+    state.complete();
+    assert!(matches!(step(&mut state), Step::Retire(_)));
 }

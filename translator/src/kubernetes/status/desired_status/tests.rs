@@ -197,7 +197,7 @@ fn a_rejected_route_has_envoys_words_and_stays_accepted() {
     let clean = of(&route_key(), &report, &Value::Null).unwrap();
     assert_eq!(entry(&clean["parents"][0]["conditions"], "type", PROGRAMMED), None);
 
-    report.note_blame(of_fleet(BTreeMap::from([(route_key(), vec![blame(None, 2)])])));
+    report.record_blame(of_fleet(BTreeMap::from([(route_key(), vec![blame(None, 2)])])));
     let status = of(&route_key(), &report, &Value::Null).unwrap();
     let conditions = &status["parents"][0]["conditions"];
     assert_eq!(entry(conditions, "type", "Accepted").unwrap()["status"], "True");
@@ -211,7 +211,7 @@ fn a_rejected_route_has_envoys_words_and_stays_accepted() {
     assert_eq!(entry(conditions, "type", PROGRAMMED), Some(&expected));
     assert_eq!(report.changed.since(0).unwrap().collect::<Vec<_>>(), [&route_key()]);
 
-    report.note_blame(of_fleet(BTreeMap::new()));
+    report.record_blame(of_fleet(BTreeMap::new()));
     assert_eq!(of(&route_key(), &report, &Value::Null), Some(clean));
 }
 
@@ -226,11 +226,11 @@ fn a_rejected_listener_is_not_programmed_and_the_others_are() {
         (programmed["reason"].clone(), whole["reason"].clone())
     };
     let one = BTreeMap::from([(gateway_key(), vec![blame(Some("http"), 1)])]);
-    report.note_blame(of_fleet(one));
+    report.record_blame(of_fleet(one));
     assert_eq!(of_listener(&report, "http"), (json!("Invalid"), json!("Programmed")));
     assert_eq!(of_listener(&report, "other"), (json!("Programmed"), json!("Programmed")));
     let both = vec![blame(Some("http"), 1), blame(Some("other"), 0)];
-    report.note_blame(of_fleet(BTreeMap::from([(gateway_key(), both)])));
+    report.record_blame(of_fleet(BTreeMap::from([(gateway_key(), both)])));
     assert_eq!(of_listener(&report, "http"), (json!("Invalid"), json!("Invalid")));
 }
 
@@ -260,7 +260,7 @@ fn what_a_few_proxies_reject_is_said_beside_how_many_have_it() {
     let programmed_by = |rejected| {
         let mut report = report(Some(5), Some(proxies(120, &[(5, 119)])));
         let blamed = vec![blame(Some("http"), rejected), blame(None, rejected)];
-        report.note_blame(of_fleet(BTreeMap::from([(gateway_key(), blamed)])));
+        report.record_blame(of_fleet(BTreeMap::from([(gateway_key(), blamed)])));
         programmed(&report, &Value::Null)
     };
     let (status, reason, message) = programmed_by(1);

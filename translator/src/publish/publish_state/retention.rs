@@ -1,7 +1,7 @@
 //! Earlier versions of what is published are kept until proxies have answered. All fleets share what that may take: a tenant has
 //! as many fleets as Gateways.
 
-use super::Ledger;
+use super::PublishState;
 use crate::publish::fleet::Fleet;
 use heliograph_snapshot::FleetName;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ impl Retention {
     }
 }
 
-impl Ledger {
+impl PublishState {
     /// What is kept of a fleet may be more or less than before. While all of it is too much, the fleet with the most forgets its
     /// oldest version: the others keep what they need to go back.
     pub(super) fn bound_versions(&mut self, name: &FleetName) {

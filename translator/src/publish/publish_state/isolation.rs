@@ -1,14 +1,14 @@
-//! What is left out of fleets because proxies reject it, or because it is too large for the store: what the ledger knows of
+//! What is left out of fleets because proxies reject it, or because it is too large for the store: what the publish state knows of
 //! that.
 
-use super::Ledger;
+use super::PublishState;
 use crate::feedback::Feedback;
 use crate::leave_out::Versions;
 use crate::publish::fleet::Fleet;
 use heliograph_snapshot::{FleetName, Head, Resource, ResourceType, Version};
 use std::sync::Arc;
 
-impl Ledger {
+impl PublishState {
     /// What the proxies of all fleets answered.
     pub(in crate::publish) fn receive(&mut self, feedback: &Feedback) {
         for (name, fleet) in &mut self.fleets {
@@ -31,14 +31,14 @@ impl Ledger {
         change(fleet);
         let after = fleet.oversized();
         self.oversized = self.oversized - before + after;
-        self.look_at(name);
+        self.mark_due(name);
     }
 
     /// What was inherited is part of what these fleets are to be.
     pub(in crate::publish) fn inherited(&mut self, fleets: impl IntoIterator<Item = FleetName>) {
         for name in fleets {
             self.entry(&name).inherited();
-            self.look_at(&name);
+            self.mark_due(&name);
         }
     }
 

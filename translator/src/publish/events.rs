@@ -6,16 +6,16 @@ use heliograph_views::LeftOut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What became of the term, or of a fleet, in the store.
+/// An event of the term, or of a fleet, in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum PublishEvent {
     /// The store is this writer's, and had so many fleets.
     Claimed {
         term: Term,
         fleets: usize,
     },
-    /// It stands at this head: written now, or found to be what it should be.
-    Stands {
+    /// The store has the fleet at this head: written now, or found to be what it should be.
+    Stored {
         fleet: FleetName,
         head: Head,
         written: bool,

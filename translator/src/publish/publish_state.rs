@@ -1,10 +1,10 @@
-//! All fleets of the writer's. Decides what is asked of the store, and what its answers mean; asks nothing itself.
+//! The publish state of all fleets: decides what to ask the store for, and what its answers mean, without IO.
 
 mod isolation;
 mod retention;
 
-use super::fleet::{Activity, Fleet, Stands, Wanted};
-use super::news::News;
+use super::events::PublishEvent;
+use super::fleet::{Activity, Fleet, StoredHead, Wanted};
 use super::step::Step;
 pub(super) use super::survey::{Found, Survey};
 use crate::standby::Remembered;
@@ -17,7 +17,7 @@ use std::time::SystemTime;
 
 /// What is wanted of the store, and what it is believed to hold.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct PublishState {
     /// The token of whatever elected this writer; later that of the claim.
     fence: Option<u128>,
     /// What the writer writes with. Never less than what it once wrote with: readers do not go back.
@@ -48,7 +48,7 @@ pub(super) struct Ledger {
     remembered: Vec<Remembered>,
     /// The fleet that had the last step, so that all have their turn.
     last: Option<FleetName>,
-    news: Vec<News>,
+    events: Vec<PublishEvent>,
     /// The fleets that have become what they are to be since this was asked for.
     settled: Vec<FleetName>,
 }
@@ -62,7 +62,7 @@ pub(super) enum Reply {
 
 /// What to do after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum NextAction {
     GoOn,
     /// The fleet is left alone for a while: the step failed for this many times.
     Rest(u32),
@@ -73,7 +73,7 @@ pub(super) enum Verdict {
 /// Why fleets go of which the objects do not speak.
 const FORGOTTEN: &str = "its Gateway went while nobody was translating";
 
-impl Ledger {
+impl PublishState {
     /// `fence` is the token of whatever elected this writer.
     pub(super) fn new(fence: Option<u128>) -> Self {
         Self { fence, ..Self::default() }
@@ -99,7 +99,7 @@ impl Ledger {
     pub(super) fn complete(&mut self) {
         self.complete = true;
         for (name, fleet) in &mut self.fleets {
-            if matches!(fleet.wanted, Wanted::Unspoken) && !self.spared.contains(name) {
+            if matches!(fleet.wanted, Wanted::Unknown) && !self.spared.contains(name) {
                 fleet.wanted = Wanted::Gone(FORGOTTEN);
                 self.due.insert(name.clone());
                 self.pending.insert(name.clone());
@@ -121,20 +121,22 @@ impl Ledger {
                 self.begin(&name);
                 return Some((name, clean));
             }
-            let before = fleet.stands();
+            let before = fleet.stored_head();
             let step = fleet.step(self.term, now);
             let oversized = fleet.take_oversized().into_iter();
-            self.news
-                .extend(oversized.map(|resource| News::TooLarge { fleet: name.clone(), resource }));
+            self.events.extend(
+                oversized.map(|resource| PublishEvent::TooLarge { fleet: name.clone(), resource }),
+            );
             let decisions = fleet.take_decisions().into_iter();
-            self.news
-                .extend(decisions.map(|decision| News::Decided { fleet: name.clone(), decision }));
+            self.events.extend(
+                decisions.map(|decision| PublishEvent::Decided { fleet: name.clone(), decision }),
+            );
             let left_out = fleet.take_inherited();
             if !left_out.is_empty() {
-                self.news.push(News::Inherited { fleet: name.clone(), left_out });
+                self.events.push(PublishEvent::Inherited { fleet: name.clone(), left_out });
             }
-            if fleet.stands() != before {
-                self.tell(&name, false);
+            if fleet.stored_head() != before {
+                self.report_stored(&name, false);
             }
             self.bound_versions(&name);
             let Some(step) = step else {
@@ -178,7 +180,7 @@ impl Ledger {
     pub(super) fn damaged(&mut self, name: &FleetName, head: Head) -> bool {
         let damaged = self.fleets.get_mut(name).is_some_and(|fleet| fleet.damaged(head));
         if damaged {
-            self.look_at(name);
+            self.mark_due(name);
         }
         damaged
     }
@@ -191,7 +193,7 @@ impl Ledger {
             self.remembered.extend(records);
             return 0;
         }
-        let mut news = 0;
+        let mut changed = 0;
         for (record, snapshot) in records {
             // Readers refuse what this writer says of it, too: a new epoch must begin, as the store says to the claim.
             if !record.is_live() || Term::from(record.head) > self.term {
@@ -199,11 +201,11 @@ impl Ledger {
             }
             let name = &record.fleet;
             if self.entry(name).remembers(&record, snapshot.as_ref()) {
-                news += 1;
-                self.look_at(name);
+                changed += 1;
+                self.mark_due(name);
             }
         }
-        news
+        changed
     }
 
     /// What to ask for, to learn what the store holds. Its answer is compared with the fleets that no one writes
@@ -223,11 +225,11 @@ impl Ledger {
         self.fence = Some(term.fence);
         self.claim = Some(term);
         self.term = self.term.max(term);
-        self.news.push(News::Claimed { term, fleets: records.len() });
+        self.events.push(PublishEvent::Claimed { term, fleets: records.len() });
         if !std::mem::replace(&mut self.begun, true) {
             for (name, record) in records {
                 self.entry(&name).begins_at(record);
-                self.look_at(&name);
+                self.mark_due(&name);
             }
             let remembered = std::mem::take(&mut self.remembered);
             let remembered = self.remembers(remembered);
@@ -261,19 +263,19 @@ impl Ledger {
         name: &FleetName,
         step: Step,
         outcome: Result<Reply, StoreError>,
-    ) -> Result<Verdict, StoreError> {
-        let Some(fleet) = self.fleets.get_mut(name) else { return Ok(Verdict::GoOn) };
-        let verdict = match outcome {
+    ) -> Result<NextAction, StoreError> {
+        let Some(fleet) = self.fleets.get_mut(name) else { return Ok(NextAction::GoOn) };
+        let next_action = match outcome {
             Ok(reply) => {
                 fleet.attempts = 0;
                 self.succeeded(name, step, reply);
-                Verdict::GoOn
+                NextAction::GoOn
             }
             Err(error @ StoreError::Fenced { .. }) => return Err(error),
             Err(error) => after_failure(fleet, &step, &error),
         };
-        self.end(name, verdict);
-        Ok(verdict)
+        self.end(name, next_action);
+        Ok(next_action)
     }
 
     /// A fleet has been left alone for long enough.
@@ -281,11 +283,11 @@ impl Ledger {
         if let Some(fleet) = self.fleets.get_mut(name) {
             fleet.activity = Activity::Idle;
         }
-        self.look_at(name);
+        self.mark_due(name);
     }
 
-    pub(super) fn take_news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.news)
+    pub(super) fn take_events(&mut self) -> Vec<PublishEvent> {
+        std::mem::take(&mut self.events)
     }
 
     pub(super) fn take_settled(&mut self) -> Vec<FleetName> {
@@ -298,13 +300,14 @@ impl Ledger {
 
     /// Whether every fleet has been published, or found to be what it should be, at least once.
     pub(super) fn is_out(&self) -> bool {
-        let awaited =
-            |fleet: &Fleet| matches!(fleet.wanted, Wanted::Content(_)) && fleet.stands().is_none();
+        let awaited = |fleet: &Fleet| {
+            matches!(fleet.wanted, Wanted::Content(_)) && fleet.stored_head().is_none()
+        };
         self.begun && self.complete && !self.fleets.values().any(awaited)
     }
 
-    pub(super) fn stands(&self, fleet: &FleetName) -> Option<Stands> {
-        self.fleets.get(fleet).and_then(Fleet::stands)
+    pub(super) fn stored_head(&self, fleet: &FleetName) -> Option<StoredHead> {
+        self.fleets.get(fleet).and_then(Fleet::stored_head)
     }
 
     pub(super) fn revision(&self, fleet: &FleetName) -> u64 {
@@ -339,12 +342,12 @@ impl Ledger {
                 let record = publication.record();
                 fleet.written(record, Some(publication.snapshot));
                 self.uncleaned.insert(name.clone());
-                self.tell(name, true);
+                self.report_stored(name, true);
             }
             (Step::Retire(retirement), _) => {
                 fleet.written(retirement.record(), None);
                 let cause = retirement.cause;
-                self.news.push(News::Retired { fleet: name.clone(), cause });
+                self.events.push(PublishEvent::Retired { fleet: name.clone(), cause });
             }
             (Step::LoadHeld { .. }, Reply::Loaded(loaded)) => fleet.held(loaded),
             (Step::LoadPinned { record, .. }, Reply::Loaded(loaded)) => {
@@ -365,11 +368,11 @@ impl Ledger {
                 return Err(StoreError::Fenced { ours: self.term, theirs });
             }
             if !self.fleets.contains_key(name) {
-                found.strange += 1;
-                let stranger = "a translator of an earlier term had left it";
-                let wanted = self.unspoken(name, stranger);
-                self.fleets.insert(name.clone(), Fleet::stranger(name.clone(), wanted, *head));
-                self.look_at(name);
+                found.unknown += 1;
+                let cause = "a translator of an earlier term had left it";
+                let wanted = self.wanted_if_unknown(name, cause);
+                self.fleets.insert(name.clone(), Fleet::unknown(name.clone(), wanted, *head));
+                self.mark_due(name);
             }
         }
         for name in std::mem::take(&mut self.quiet) {
@@ -378,7 +381,7 @@ impl Ledger {
             let same = fleet.found(heads.get(&name).copied());
             found.lost += usize::from(!same);
             if !same || was_unsure {
-                self.look_at(&name);
+                self.mark_due(&name);
             }
         }
         Ok(found)
@@ -395,21 +398,21 @@ impl Ledger {
         let pins: BTreeMap<_, _> = pins.collect();
         if pins != self.pins {
             self.pins = pins.clone();
-            self.news.push(News::Pins(pins));
+            self.events.push(PublishEvent::Pins(pins));
         }
     }
 
     fn entry(&mut self, name: &FleetName) -> &mut Fleet {
-        let wanted = self.unspoken(name, FORGOTTEN);
+        let wanted = self.wanted_if_unknown(name, FORGOTTEN);
         let fleet = self.fleets.entry(name.clone());
         fleet.or_insert_with(|| Fleet::new(name.clone(), wanted))
     }
 
     /// What is wanted of a fleet that nobody has spoken of.
-    fn unspoken(&self, name: &FleetName, cause: &'static str) -> Wanted {
+    fn wanted_if_unknown(&self, name: &FleetName, cause: &'static str) -> Wanted {
         match self.complete && !self.spared.contains(name) {
             true => Wanted::Gone(cause),
-            false => Wanted::Unspoken,
+            false => Wanted::Unknown,
         }
     }
 
@@ -422,8 +425,8 @@ impl Ledger {
         }
     }
 
-    /// Something changed that may ask for a step.
-    fn look_at(&mut self, name: &FleetName) {
+    /// Marks a fleet that may have a step to take.
+    fn mark_due(&mut self, name: &FleetName) {
         self.due.insert(name.clone());
         self.pending.insert(name.clone());
     }
@@ -435,11 +438,11 @@ impl Ledger {
         }
     }
 
-    fn end(&mut self, name: &FleetName, verdict: Verdict) {
+    fn end(&mut self, name: &FleetName, next_action: NextAction) {
         if let Some(fleet) = self.fleets.get_mut(name) {
-            fleet.activity = match verdict {
-                Verdict::Rest(_) => Activity::Resting,
-                Verdict::GoOn | Verdict::Survey => Activity::Idle,
+            fleet.activity = match next_action {
+                NextAction::Rest(_) => Activity::Resting,
+                NextAction::GoOn | NextAction::Survey => Activity::Idle,
             };
         }
         self.due.insert(name.clone());
@@ -458,23 +461,23 @@ impl Ledger {
         }
     }
 
-    fn tell(&mut self, name: &FleetName, written: bool) {
-        if let Some(Stands { head, .. }) = self.stands(name) {
-            self.news.push(News::Stands { fleet: name.clone(), head, written });
+    fn report_stored(&mut self, name: &FleetName, written: bool) {
+        if let Some(StoredHead { head, .. }) = self.stored_head(name) {
+            self.events.push(PublishEvent::Stored { fleet: name.clone(), head, written });
         }
     }
 }
 
-fn after_failure(fleet: &mut Fleet, step: &Step, error: &StoreError) -> Verdict {
+fn after_failure(fleet: &mut Fleet, step: &Step, error: &StoreError) -> NextAction {
     match (step, error) {
         // What is not due is not done, so it may as well be asked for the next time.
-        (Step::Clean(_), _) => return Verdict::GoOn,
+        (Step::Clean(_), _) => return NextAction::GoOn,
         (
             Step::Publish(_) | Step::Retire(_),
             StoreError::Conflict { .. } | StoreError::NotNewer { .. },
         ) => {
             fleet.refused();
-            return Verdict::Survey;
+            return NextAction::Survey;
         }
         // Whether it was done is not known: the same is asked for again.
         (Step::Publish(_) | Step::Retire(_), error) if error.is_temporary() => {}
@@ -482,10 +485,10 @@ fn after_failure(fleet: &mut Fleet, step: &Step, error: &StoreError) -> Verdict 
         (Step::LoadHeld { .. }, error) if error.is_temporary() => {}
         (Step::LoadHeld { .. }, _) => {
             fleet.forget_held();
-            return Verdict::GoOn;
+            return NextAction::GoOn;
         }
         (Step::LoadPinned { .. } | Step::RestoreOrder(_), _) => {}
     }
     fleet.attempts = fleet.attempts.saturating_add(1);
-    Verdict::Rest(fleet.attempts)
+    NextAction::Rest(fleet.attempts)
 }
