@@ -91,7 +91,8 @@ impl KubernetesArgs {
 /// expired kubeconfig is mended without a restart.
 fn renewing(client: Client, text: Option<Vec<u8>>, args: KubernetesArgs) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let renewal = Renewal { client, text, renewed: Instant::now(), is_renewing: false, told: None };
+    let renewal =
+        Renewal { client, text, renewed: Instant::now(), is_renewing: false, logged: None };
     let (renewal, args) = (Arc::new(Mutex::new(renewal)), Arc::new(args));
     let service = tower::service_fn(move |request: Request<Body>| {
         let (renewal, args) = (renewal.clone(), args.clone());
@@ -124,7 +125,7 @@ struct Renewal {
     /// One at a time.
     is_renewing: bool,
     /// What was said of a file that cannot be used, so that it is said once.
-    told: Option<String>,
+    logged: Option<String>,
 }
 
 impl Renewal {
@@ -143,14 +144,14 @@ impl Renewal {
     fn end(&mut self, client: Result<Client, ConnectError>, now: Instant) {
         (self.renewed, self.is_renewing) = (now, false);
         match client {
-            Ok(client) => (self.client, self.told) = (client, None),
+            Ok(client) => (self.client, self.logged) = (client, None),
             Err(error) => {
                 let text = error.to_string();
-                if self.told.as_ref() != Some(&text) {
+                if self.logged.as_ref() != Some(&text) {
                     tracing::error!(
                         "the kubeconfig cannot be used, and the one before stays: {text}"
                     );
-                    self.told = Some(text);
+                    self.logged = Some(text);
                 }
             }
         }
@@ -192,7 +193,7 @@ mod tests {
             text: text.clone(),
             renewed: now,
             is_renewing: false,
-            told: None,
+            logged: None,
         };
         assert!(!renewal.begin(text.clone(), false, now), "the API is away, and nothing is new");
         let other = Some(b"two".to_vec());

@@ -142,7 +142,7 @@ impl Program {
         let acks = AckReader::new(store.feedback, &translator);
         let (inputs, outputs) = mpsc::channel(WAITING_BATCHES);
         let admin_address = admin.address();
-        tracing::info!(admin = %admin_address, "translating {}", self.place());
+        tracing::info!(admin = %admin_address, "translating {}", self.description());
         let pages = Pages::new(registry, readiness).logging(logging);
         let pages = add_pages(pages, report.clone(), source.remarks());
         let pages = acks.add_page(pages, report.clone());
@@ -246,7 +246,7 @@ impl Program {
     }
 
     /// Where objects come from, for people.
-    fn place(&self) -> String {
+    fn description(&self) -> String {
         match (&self.dir, &self.kubernetes.kubeconfig) {
             (Some(dir), _) => format!("the files of {}", dir.display()),
             (None, Some(file)) => format!("the objects of the API that {} names", file.display()),

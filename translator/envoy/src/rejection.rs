@@ -44,7 +44,7 @@ pub struct Entry {
 pub fn counted<'a>(mut hosts: impl Iterator<Item = &'a Bytes>, words: &str) -> Option<Meant> {
     let host = hosts.nth(index(words, "VirtualHosts[")?)?;
     let host = VirtualHost::decode(host.as_ref()).ok()?;
-    place(&host.routes.get(index(words, "Routes[")?)?.name)
+    parse_route_name(&host.routes.get(index(words, "Routes[")?)?.name)
 }
 
 /// The routes of an encoded virtual host.
@@ -65,7 +65,7 @@ pub fn entry(encoded: &[u8]) -> Option<Entry> {
 }
 
 fn entry_of(route: &Route) -> Option<Entry> {
-    let (id, found) = place(&route.name)?;
+    let (id, found) = parse_route_name(&route.name)?;
     let MeantMatch { rule, index, .. } = found?;
     let nameless = Route { name: String::new(), ..route.clone() };
     let content = nameless.encode_to_vec();
@@ -75,7 +75,7 @@ fn entry_of(route: &Route) -> Option<Entry> {
 
 /// The routes that are named in a text.
 pub fn named(entries: &[Entry], text: &str) -> BTreeSet<Meant> {
-    names(text).filter_map(place).filter(|found| known(entries, found)).collect()
+    names(text).filter_map(parse_route_name).filter(|found| known(entries, found)).collect()
 }
 
 pub fn known(entries: &[Entry], found: &Meant) -> bool {
@@ -131,13 +131,13 @@ pub fn means_targets(route: &TcpRoute, words: &str) -> bool {
     names(words).any(|name| route.upstreams().any(|upstream| names_of::cluster(upstream) == name))
 }
 
-/// Where a route of Envoy's comes from: `httproute/shop/cart/0/1` is match 1 of rule 0.
-fn place(name: &str) -> Option<Meant> {
+/// The route and the match in the name of an Envoy route: `httproute/shop/cart/0/1` is match 1 of rule 0.
+fn parse_route_name(name: &str) -> Option<Meant> {
     let route = route_named(name)?;
     let mut rest = name.split('/').skip(3);
     let mut number = || rest.next()?.parse::<u32>().ok();
-    let place = number().zip(number());
-    Some((route, place.map(|(rule, index)| MeantMatch { rule, index, is_match: false })))
+    let position = number().zip(number());
+    Some((route, position.map(|(rule, index)| MeantMatch { rule, index, is_match: false })))
 }
 
 /// What stands outside of quotation marks.

@@ -223,11 +223,11 @@ fn culprits(world: &World, words: &str, good: Option<&Resource>) -> Vec<String> 
     let culprits = world.culprits(&fleet(), &rejected(&table(world).name, version, words, good));
     let name = |culprit: Culprit| {
         let star = if culprit.is_meant { "*" } else { "" };
-        let places = culprit.places.iter();
-        let places = places.map(|it| {
+        let matches = culprit.matches.iter();
+        let matches = matches.map(|it| {
             format!(" {}/{}{}", it.rule, it.index, if it.is_match { " match" } else { "" })
         });
-        format!("{}{star}{}", culprit.object.name.name, places.collect::<String>())
+        format!("{}{star}{}", culprit.object.name.name, matches.collect::<String>())
     };
     culprits.into_iter().map(name).collect()
 }

@@ -399,7 +399,7 @@ mod tests {
         failure_log.record("a/b", true, failed());
         assert!(failure_log.logged);
         failure_log.record("a/b", true, None);
-        assert!(!failure_log.logged && failure.failures == 0);
+        assert!(!failure_log.logged && failure_log.failures == 0);
         failure_log.record("a/b", false, failed());
         assert!(failure_log.logged, "who does not lead has nothing to outlast it");
     }

@@ -162,7 +162,7 @@ impl Aggregation {
                 (rejection.rejected, rejection.accepted) = (count.rejected, count.accepted);
             }
         }
-        rejections.retain(|_, rejection| rejection.stands());
+        rejections.retain(|_, rejection| rejection.is_active());
         FleetFeedback { votes, rejections, ..feedback }
     }
 }
@@ -170,7 +170,7 @@ impl Aggregation {
 impl Rejection {
     /// Whether a proxy that is connected rejects it, or nobody has it because of those that did. Words alone are of proxies that
     /// are gone.
-    fn stands(&self) -> bool {
+    fn is_active(&self) -> bool {
         let is_kept_back = self.is_counted && self.accepted == 0;
         !self.words.is_empty() && (self.rejected > 0 || is_kept_back)
     }
@@ -271,9 +271,9 @@ mod tests {
             accepted,
             is_counted,
         };
-        assert!(rejected(1, 5, true).stands());
-        assert!(!rejected(0, 0, false).stands(), "whoever did is gone");
-        assert!(!rejected(0, 5, true).stands(), "it is served to all again");
-        assert!(rejected(0, 0, true).stands(), "it is kept from all");
+        assert!(rejected(1, 5, true).is_active());
+        assert!(!rejected(0, 0, false).is_active(), "whoever did is gone");
+        assert!(!rejected(0, 5, true).is_active(), "it is served to all again");
+        assert!(rejected(0, 0, true).is_active(), "it is kept from all");
     }
 }

@@ -44,7 +44,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 impl Case {
     pub(super) fn new(suspects: Vec<Suspect>, words: &str, answers: &FleetAnswers<'_>) -> Self {
         let meant = suspects.iter().take_while(|it| it.culprit.is_meant).count();
-        let has_parts = suspects[..meant].iter().all(|it| !it.culprit.places.is_empty());
+        let has_parts = suspects[..meant].iter().all(|it| !it.culprit.matches.is_empty());
         let search = Search::new(suspects.len(), meant, has_parts);
         let words = cut(words);
         let (decided, decided_at) = (answers.settled, answers.now);
@@ -67,7 +67,7 @@ impl Case {
                     return true;
                 }
                 (suspect.revision, suspect.before) = (now, None);
-                suspect.culprit.places.clear();
+                suspect.culprit.matches.clear();
             }
         }
         false
@@ -143,12 +143,12 @@ impl Suspect {
     }
 
     pub(super) fn left_out(&self, trial: &Trial, words: &str) -> LeftOut {
-        let Culprit { object, places, .. } = &self.culprit;
+        let Culprit { object, matches, .. } = &self.culprit;
         let mut rules: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for place in places {
-            let dropped = rules.entry(place.rule).or_default();
-            if place.is_match || trial.extent == Extent::Matches {
-                dropped.push(place.index);
+        for found in matches {
+            let dropped = rules.entry(found.rule).or_default();
+            if found.is_match || trial.extent == Extent::Matches {
+                dropped.push(found.index);
             }
         }
         // What was left out for another reason stays so. Where that is all but the matches, they are what is left.

@@ -316,7 +316,7 @@ fn add(culprits: &mut Vec<Culprit>, culprit: Culprit) {
     match culprits.iter_mut().find(|known| known.object == culprit.object) {
         Some(known) => {
             known.is_meant |= culprit.is_meant;
-            known.places.extend(culprit.places);
+            known.matches.extend(culprit.matches);
         }
         None => culprits.push(culprit),
     }

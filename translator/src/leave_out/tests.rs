@@ -131,11 +131,11 @@ impl Fleet {
     }
 
     /// What proxies say to what is published.
-    fn said(&mut self) -> FleetFeedback {
+    fn feedback(&mut self) -> FleetFeedback {
         let table = self.table();
         let connected = self.proxies + self.lenient + self.silent;
         let votes = Votes { connected, ..Votes::default() };
-        let mut said = FleetFeedback { votes, ..FleetFeedback::default() };
+        let mut feedback = FleetFeedback { votes, ..FleetFeedback::default() };
         if self.is_rejected(&table) {
             let subject: (ResourceType, Arc<str>, Version) =
                 (ResourceType::Route, table.name.clone(), table.version);
@@ -145,14 +145,14 @@ impl Fleet {
                 accepted: self.lenient,
                 is_counted: true,
             };
-            said.rejections.insert(subject, rejection);
+            feedback.rejections.insert(subject, rejection);
         } else {
             if !self.is_stuck {
-                said.votes.confirmed = Some(self.head());
+                feedback.votes.confirmed = Some(self.head());
             }
             self.accepted = Some(table);
         }
-        said
+        feedback
     }
 
     fn head(&self) -> Head {
@@ -164,12 +164,12 @@ impl Fleet {
         let mut publications = 0;
         let mut quiet = 0;
         while quiet < 8 {
-            let said = self.said();
+            let feedback = self.feedback();
             let stored_head = Some(StoredHead { head: self.head(), revision: 0 });
             let fleet = name();
             let answers = FleetAnswers {
                 fleet: &fleet,
-                feedback: &said,
+                feedback: &feedback,
                 stored_head,
                 revision: 0,
                 settled: self.settled,
@@ -314,7 +314,7 @@ fn who_rejects_first_does_not_decide_for_those_who_have_yet_to_answer() {
     let mut fleet = Fleet::new(&["evil"], "header value 'evil' is not allowed");
     (fleet.proxies, fleet.silent) = (1, 5);
     fleet.apply(&route("bad", "evil"));
-    let said = fleet.said();
+    let feedback = fleet.feedback();
     let name = name();
     let stored_head = Some(StoredHead { head: fleet.head(), revision: 0 });
     let mut at = |now: Instant, feedback: &FleetFeedback| {
@@ -323,17 +323,17 @@ fn who_rejects_first_does_not_decide_for_those_who_have_yet_to_answer() {
             FleetAnswers { fleet: &name, feedback, stored_head, revision: 0, settled, now };
         fleet.isolation.decide(&answers, &fleet.world, &Accepted(None, None)).len()
     };
-    assert_eq!(at(fleet.now, &said), 0);
-    let mut accepted = said.clone();
+    assert_eq!(at(fleet.now, &feedback), 0);
+    let mut accepted = feedback.clone();
     accepted.rejections.values_mut().for_each(|rejection| rejection.accepted = 5);
     let later = fleet.now + Duration::from_secs(3);
     assert_eq!(at(later, &accepted), 0, "they accept it");
-    assert_eq!(at(later + STANDING, &said), 0, "it counts from the beginning");
-    assert_eq!(at(later + 2 * STANDING, &said), 1, "they have nothing to say");
+    assert_eq!(at(later + STANDING, &feedback), 0, "it counts from the beginning");
+    assert_eq!(at(later + 2 * STANDING, &feedback), 1, "they have nothing to say");
 }
 
 /// Three proxies reject what is rejected and say nothing to all else; a fourth has everything, on forty streams.
-fn said_by_one_with_many_streams(fleet: &Fleet) -> FleetFeedback {
+fn feedback_of_one_with_many_streams(fleet: &Fleet) -> FleetFeedback {
     let (table, fourth) = (fleet.table(), Voters { count: 1, only: Some(Voter(4)) });
     let (kind, name, version) = (ResourceType::Route, table.name.clone(), table.version);
     let mut report = FleetReport {
@@ -366,11 +366,17 @@ fn a_proxy_has_one_vote_however_many_streams_it_has() {
     fleet.apply(&route("bad", "evil"));
     let name = name();
     let decide = |fleet: &mut Fleet| {
-        let said = said_by_one_with_many_streams(fleet);
+        let feedback = feedback_of_one_with_many_streams(fleet);
         let stored_head = Some(StoredHead { head: fleet.head(), revision: 0 });
         let (settled, now) = (fleet.settled, fleet.now);
-        let answers =
-            FleetAnswers { fleet: &name, feedback: &said, stored_head, revision: 0, settled, now };
+        let answers = FleetAnswers {
+            fleet: &name,
+            feedback: &feedback,
+            stored_head,
+            revision: 0,
+            settled,
+            now,
+        };
         let versions = Accepted(fleet.accepted.clone(), None);
         fleet.isolation.decide(&answers, &fleet.world, &versions)
     };
@@ -420,13 +426,19 @@ fn a_route_that_changes_faster_than_proxies_answer_has_to_wait() {
     fleet.isolate();
     for number in 0..3 {
         fleet.apply(&route("bad", &format!("evil-{number}")));
-        let (said, rejected) = (fleet.said(), (fleet.head(), fleet.table()));
+        let (feedback, rejected) = (fleet.feedback(), (fleet.head(), fleet.table()));
         fleet.apply(&route("bad", &format!("evil-{number}-again")));
         let name = name();
         let stored_head = Some(StoredHead { head: fleet.head(), revision: 0 });
         let (settled, now) = (fleet.settled, fleet.now);
-        let answers =
-            FleetAnswers { fleet: &name, feedback: &said, stored_head, revision: 0, settled, now };
+        let answers = FleetAnswers {
+            fleet: &name,
+            feedback: &feedback,
+            stored_head,
+            revision: 0,
+            settled,
+            now,
+        };
         let versions = Accepted(fleet.accepted.clone(), Some(rejected));
         let changes = fleet.isolation.decide(&answers, &fleet.world, &versions);
         assert_eq!(changes, [], "what it is now has yet to be answered");

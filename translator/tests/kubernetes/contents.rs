@@ -31,7 +31,7 @@ pub(crate) struct Translated {
 }
 
 impl Translated {
-    pub(crate) fn take(&mut self, events: &[Event], synced: bool) {
+    pub(crate) fn apply(&mut self, events: &[Event], synced: bool) {
         for event in events {
             match event {
                 Event::Applied(Object::Secret(secret)) => {
@@ -306,7 +306,7 @@ async fn what_may_not_be_fetched_is_said_and_holds_up_what_names_it_alone() {
     let mut other = Watched::start(limited, scope());
     other.until("what does not wait", |other| other.has(&plain)).await;
     until("a line", async || other.remarks("it may not be fetched")).await;
-    other.take_all();
+    other.receive_all();
     // The Gateway may have come before the watch told of its Secret; nothing is translated before all is known.
     let pair = format!("Secret {shop}/pair");
     assert!(!other.synced && !other.has(&pair), "{:?}", other.log);

@@ -136,7 +136,7 @@ impl Faulty {
         });
         state.routes.insert(name.to_owned(), route.clone());
         if told {
-            state.tell(&json!({ "type": "ADDED", "object": route }));
+            state.send_event(&json!({ "type": "ADDED", "object": route }));
         }
     }
 
@@ -152,7 +152,7 @@ impl Faulty {
         let status =
             json!({ "kind": "Status", "code": 410, "reason": "Expired", "message": "too old" });
         let mut state = self.state();
-        state.tell(&json!({ "type": "ERROR", "object": status }));
+        state.send_event(&json!({ "type": "ERROR", "object": status }));
         state.watches.clear();
     }
 
@@ -295,7 +295,7 @@ impl State {
         }));
     }
 
-    fn tell(&mut self, event: &Value) {
+    fn send_event(&mut self, event: &Value) {
         let line = format!("{event}\n");
         self.watches.retain(|watch| watch.send(line.clone()).is_ok());
     }

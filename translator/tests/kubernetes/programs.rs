@@ -98,7 +98,7 @@ impl Site {
     }
 
     /// Waits until the status of the Gateway tells of the generation that it has.
-    async fn told(&self) {
+    async fn until_status_is_current(&self) {
         until("the status tells of this generation", async || {
             let gateway = self.cluster.get(&self.gateway()).await;
             let conditions = gateway["status"]["conditions"].as_array().cloned();
@@ -220,7 +220,7 @@ async fn a_leader_that_is_stopped_or_killed_is_followed_by_another() {
 async fn who_leads_writes_statuses() {
     let site = Site::new().await;
     let first = site.translator("first");
-    site.told().await;
+    site.until_status_is_current().await;
     let second = site.translator("second");
     second.is_ready().await;
     let writes = "heliograph_translator_status_writes_total{kind=\"Gateway\",outcome=\"written\"} ";
@@ -234,7 +234,7 @@ async fn who_leads_writes_statuses() {
     site.newer(None).await;
     assert!(second.says("/metrics", none).await, "there is nothing else to say");
     site.listen_at(8081).await;
-    site.told().await;
+    site.until_status_is_current().await;
     // What is written is counted once its answer is there.
     until("it is counted", async || !second.says("/metrics", none).await).await;
 }

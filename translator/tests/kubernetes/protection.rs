@@ -129,7 +129,7 @@ async fn a_translator_that_starts_publishes_nothing_before_a_protecting_kind_was
         until("a line", async || watched.remarks("BackendTLSPolicy: ")).await;
         let failed = shop.way.failed(POLICIES);
         until("it is tried again", async || shop.way.failed(POLICIES) > failed + 2).await;
-        watched.take_all();
+        watched.receive_all();
         assert!(!watched.synced, "{failure:?}: {:?}", watched.health.remarks());
         let unwatched = "heliograph_kubernetes_watched{kind=\"BackendTLSPolicy\"} 0\n";
         assert!(watched.metrics().contains(unwatched), "{}", watched.metrics());
@@ -154,7 +154,7 @@ async fn what_discovery_does_not_report_is_not_absent() {
         until("a line", async || watched.remarks("backendtlspolicies cannot be listed")).await;
         let failed = shop.way.failed(DISCOVERY);
         until("it is tried again", async || shop.way.failed(DISCOVERY) > failed + 2).await;
-        watched.take_all();
+        watched.receive_all();
         assert!(!watched.synced, "{code}: {:?}", watched.health.remarks());
         shop.way.pass(DISCOVERY);
         shop.way.pass(POLICIES);
@@ -198,7 +198,7 @@ async fn without_its_crd_there_are_none_and_one_that_is_created_later_counts() {
         .await;
     shop.create_route("later").await;
     until("it waits", async || watched.metrics().contains(&waiting("HTTPRoute", 1))).await;
-    watched.take_all();
+    watched.receive_all();
     let later = shop.key("HTTPRoute", "later");
     assert!(!watched.has(&later));
 
@@ -242,7 +242,7 @@ async fn while_a_protecting_kind_cannot_be_watched_what_is_new_waits_and_endpoin
         counts.iter().all(|(kind, count)| metrics.contains(&waiting(kind, *count)))
     })
     .await;
-    watched.take_all();
+    watched.receive_all();
     watched.log.clear();
     let pay = shop.key("HTTPRoute", "pay");
     let remark = format!("{pay}: its last change waits until all of BackendTLSPolicy is known");
@@ -258,7 +258,7 @@ async fn while_a_protecting_kind_cannot_be_watched_what_is_new_waits_and_endpoin
     // One that is elected now knows less than the one before, perhaps.
     let asking = watched.refresh.ask();
     until("it is asked", async || watched.refresh.awaited(asking) == ["BackendTLSPolicy"]).await;
-    watched.take_all();
+    watched.receive_all();
     assert!(!watched.has(&pay) && watched.fresh < asking, "{:?}", watched.log);
     assert!(!watched.log.iter().any(|line| line.starts_with("applied HTTPRoute")));
     watched.log.clear();
@@ -297,7 +297,7 @@ async fn what_waited_comes_behind_a_policy_that_names_what_is_to_be_fetched() {
     shop.way.fail("ca", Failure::Hangs);
     shop.way.pass(POLICIES);
     until("it is fetched", async || shop.way.failed("ca") > 0).await;
-    watched.take_all();
+    watched.receive_all();
     let (pay, policy) = (shop.key("HTTPRoute", "pay"), shop.key("BackendTLSPolicy", "pay"));
     assert!(!watched.has(&pay) && !watched.has(&policy), "{:?}", watched.log);
     shop.way.pass("ca");

@@ -29,7 +29,7 @@ async fn a_watch_that_is_told_to_list_again_deletes_nothing_in_between() {
     api.hang_lists(true);
     api.expire_watches();
     until("it lists again", || api.lists() > lists).await;
-    watched.take_all();
+    watched.receive_all();
     assert_eq!(watched.log, [""; 0], "nothing is deleted while the list is not complete");
     api.hang_lists(false);
     watched.until("the difference", |watched| !watched.has("HTTPRoute shop/b")).await;

@@ -109,28 +109,28 @@ impl Stage {
     }
 
     /// Looks at everything, as a provider does when it begins.
-    async fn look(&self) {
-        self.look_with(self.list("HTTPRoute").await).await;
+    async fn send_all(&self) {
+        self.send_objects(self.list("HTTPRoute").await).await;
     }
 
     /// The same, with the routes as they were at some time.
-    async fn look_with(&self, routes: Vec<Value>) {
+    async fn send_objects(&self, routes: Vec<Value>) {
         let class = self.get("GatewayClass", &self.class).await;
-        let mut events = vec![self.noted(Kind::GatewayClass, class)];
+        let mut events = vec![self.observed_event(Kind::GatewayClass, class)];
         let gateways = self.list("Gateway").await.into_iter();
-        events.extend(gateways.map(|gateway| self.noted(Kind::Gateway, gateway)));
-        events.extend(routes.into_iter().map(|route| self.noted(Kind::HTTPRoute, route)));
+        events.extend(gateways.map(|gateway| self.observed_event(Kind::Gateway, gateway)));
+        events.extend(routes.into_iter().map(|route| self.observed_event(Kind::HTTPRoute, route)));
         self.inputs.send(Input::Batch(events)).await.unwrap();
         self.inputs.send(Input::Synced).await.unwrap();
     }
 
     /// Looks at one route.
-    async fn look_at(&self, route: &str) {
-        let event = self.noted(Kind::HTTPRoute, self.get("HTTPRoute", route).await);
+    async fn send_route(&self, route: &str) {
+        let event = self.observed_event(Kind::HTTPRoute, self.get("HTTPRoute", route).await);
         self.inputs.send(Input::Batch(vec![event])).await.unwrap();
     }
 
-    fn noted(&self, kind: Kind, value: Value) -> Event {
+    fn observed_event(&self, kind: Kind, value: Value) -> Event {
         let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
         let key = ObjectName::new(&text("namespace"), &text("name")).of(kind);
         let seen = ObservedObject {
@@ -296,7 +296,7 @@ async fn entries_and_conditions_of_others_survive_and_conflicts_are_retried() {
     let stale = stage.list("HTTPRoute").await;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
     stage.cluster.patch(&stage.path("HTTPRoute", "cart"), label).await;
-    stage.look_with(stale).await;
+    stage.send_objects(stale).await;
     until("the route is accepted", async || {
         stage.condition("cart", "Accepted").await["status"] == "True"
     })
@@ -322,7 +322,7 @@ async fn entries_and_conditions_of_others_survive_and_conflicts_are_retried() {
     // It becomes another controller's.
     let elsewhere = json!({"spec": {"parentRefs": [{"name": "theirs"}]}});
     stage.cluster.patch(&stage.path("HTTPRoute", "cart"), elsewhere).await;
-    stage.look_at("cart").await;
+    stage.send_route("cart").await;
     until("our entry is gone", async || {
         stage.get("HTTPRoute", "cart").await["status"]["parents"] == json!([foreign()])
     })
@@ -339,7 +339,7 @@ async fn a_thousand_routes_are_written_once_each_and_the_next_leader_writes_noth
             stage.route(&format!("route-{index:04}"), to_web()).await;
         })
         .await;
-    stage.look().await;
+    stage.send_all().await;
     until("all are written", async || stage.writes("HTTPRoute", "written") >= ROUTES as u64).await;
     let all = stage.list("HTTPRoute").await;
     assert_eq!(all.len(), ROUTES);
@@ -358,10 +358,10 @@ async fn a_thousand_routes_are_written_once_each_and_the_next_leader_writes_noth
     // Behind all others in the queue, so that when it is written they have been looked at.
     let next = stage.next();
     drop(first);
-    next.look().await;
+    next.send_all().await;
     next.head().await;
     next.route("zz-last", to_web()).await;
-    next.look_at("zz-last").await;
+    next.send_route("zz-last").await;
     until("the last is written", async || next.writes("HTTPRoute", "written") > 0).await;
     let written = ["GatewayClass", "HTTPRoute"].map(|kind| next.writes(kind, "written"));
     assert_eq!(written, [0, 1]);
@@ -371,7 +371,7 @@ async fn a_thousand_routes_are_written_once_each_and_the_next_leader_writes_noth
 #[tokio::test]
 async fn programmed_follows_the_proxies_and_does_not_flap() {
     let stage = Stage::new("programmed").await;
-    stage.look().await;
+    stage.send_all().await;
     let head = stage.head().await;
     stage.until_programmed("False", "No proxy is connected yet").await;
     let proxies = |connected, acknowledged: &[(Head, u64)]| FleetReport {
@@ -389,7 +389,7 @@ async fn programmed_follows_the_proxies_and_does_not_flap() {
     stage.report(proxies(0, &[])).await;
     let next = stage.next();
     drop(stage);
-    next.look().await;
+    next.send_all().await;
     next.until_programmed("True", "Accepted by a proxy; none is connected now").await;
     assert_eq!(next.programmed().await["lastTransitionTime"], since);
 
@@ -397,7 +397,7 @@ async fn programmed_follows_the_proxies_and_does_not_flap() {
     let other =
         json!({"spec": {"listeners": [{"name": "http", "port": 8080, "protocol": "HTTP"}]}});
     next.cluster.patch(&next.path("Gateway", "web"), other).await;
-    next.look().await;
+    next.send_all().await;
     next.until_programmed("False", "No proxy is connected yet").await;
 }
 
@@ -409,7 +409,7 @@ async fn a_bad_route_says_so_on_itself_and_in_an_event() {
     bad["rules"] = json!([{"matches": [{"path": path}]}]);
     stage.route("bad", bad).await;
     stage.route("good", to_web()).await;
-    stage.look().await;
+    stage.send_all().await;
     until("the bad route is refused", async || {
         stage.condition("bad", "Accepted").await["status"] == "False"
     })
@@ -438,7 +438,7 @@ async fn what_envoy_rejects_is_on_the_route_within_five_seconds_and_goes_when_it
     let stage = Stage::new("rejected").await;
     stage.route("cart", to_web()).await;
     stage.route("innocent", to_web()).await;
-    stage.look().await;
+    stage.send_all().await;
     let head = stage.head().await;
     until("the route is accepted", async || {
         stage.condition("cart", "Accepted").await["status"] == "True"
@@ -465,7 +465,7 @@ async fn what_envoy_rejects_is_on_the_route_within_five_seconds_and_goes_when_it
     assert_eq!(stage.condition("cart", "Accepted").await["status"], "True");
     assert_eq!(stage.condition("innocent", "Programmed").await, Value::Null);
 
-    stage.look_at("cart").await;
+    stage.send_route("cart").await;
     until("the route is left out", async || {
         stage.condition("cart", "Programmed").await["reason"] == "LeftOut"
     })
@@ -478,7 +478,7 @@ async fn what_envoy_rejects_is_on_the_route_within_five_seconds_and_goes_when_it
     stage.report(FleetReport { connected: 1, acknowledged, ..FleetReport::default() }).await;
     let rules = json!([{"matches": [{"path": {"type": "PathPrefix", "value": "/other"}}]}]);
     stage.cluster.patch(&stage.path("HTTPRoute", "cart"), json!({"spec": {"rules": rules}})).await;
-    stage.look_at("cart").await;
+    stage.send_route("cart").await;
     until("the words are gone", async || {
         stage.condition("cart", "Programmed").await == Value::Null
     })
@@ -516,9 +516,9 @@ async fn tcp_routes_have_their_statuses() {
         let spec = json!({"parentRefs": [{"name": "web"}], "rules": rules});
         create(&stage.client, object("TCPRoute", &stage.namespace, name, spec)).await;
     }
-    stage.look().await;
+    stage.send_all().await;
     let routes = stage.list("TCPRoute").await.into_iter();
-    let events = routes.map(|route| stage.noted(Kind::TCPRoute, route)).collect();
+    let events = routes.map(|route| stage.observed_event(Kind::TCPRoute, route)).collect();
     stage.inputs.send(Input::Batch(events)).await.unwrap();
 
     let says = async |route: &str, of: &str| {

@@ -87,7 +87,7 @@ impl Watched {
         let taking = async {
             while !expected(self) {
                 let input = self.inputs.recv().await.expect("the provider goes on");
-                self.take(input);
+                self.receive(input);
             }
         };
         if timeout(DEADLINE, taking).await.is_err() {
@@ -96,9 +96,9 @@ impl Watched {
     }
 
     /// Takes what has come.
-    pub(crate) fn take_all(&mut self) {
+    pub(crate) fn receive_all(&mut self) {
         while let Ok(input) = self.inputs.try_recv() {
-            self.take(input);
+            self.receive(input);
         }
     }
 
@@ -119,11 +119,11 @@ impl Watched {
         prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap()
     }
 
-    fn take(&mut self, input: Input) {
+    fn receive(&mut self, input: Input) {
         match input {
             Input::Synced => {
                 self.synced = true;
-                self.translated.iter_mut().for_each(|it| it.take(&[], true));
+                self.translated.iter_mut().for_each(|it| it.apply(&[], true));
             }
             Input::Fresh(asking) => self.fresh = asking,
             Input::Unread(kind, names) => {
@@ -132,7 +132,7 @@ impl Watched {
                 self.unread.extend(keys);
             }
             Input::Batch(events) => {
-                self.translated.iter_mut().for_each(|it| it.take(&events, self.synced));
+                self.translated.iter_mut().for_each(|it| it.apply(&events, self.synced));
                 for event in events {
                     match event {
                         Event::Applied(object) => {

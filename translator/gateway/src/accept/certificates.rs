@@ -16,7 +16,7 @@ pub(crate) type Certificate = Result<ObjectName, Condition>;
 
 /// What is said where a reference does not lead to a certificate.
 #[derive(Clone, Copy)]
-pub(super) struct Reasons {
+pub(super) struct CertificateReasons {
     invalid: &'static Reason,
     not_permitted: &'static Reason,
 }
@@ -30,7 +30,7 @@ struct Parts<'a> {
 /// The identifier of the extension "TLS feature" (1.3.6.1.5.5.7.1.24), as certificates have it.
 const MUST_STAPLE: &[u8] = &[0x06, 0x08, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x01, 0x18];
 
-impl Reasons {
+impl CertificateReasons {
     const OF_LISTENER: Self = Self {
         invalid: of_listener::resolved_refs::INVALID_CERTIFICATE_REF,
         not_permitted: of_listener::resolved_refs::REF_NOT_PERMITTED,
@@ -46,7 +46,7 @@ pub(super) fn resolve(
     owner: &ObjectKey,
     tls: Option<&gateway::ListenerTls>,
 ) -> Vec<Certificate> {
-    let reasons = Reasons::OF_LISTENER;
+    let reasons = CertificateReasons::OF_LISTENER;
     let invalid = |message: &str| Condition::new(reasons.invalid, message);
     let Some(tls) = tls else {
         return vec![Err(invalid("An HTTPS listener needs tls.certificateRefs"))];
@@ -66,7 +66,7 @@ pub(super) fn certificate(
     reader: &Reader<'_>,
     owner: &ObjectKey,
     reference: &gateway::CertificateRef,
-    reasons: Reasons,
+    reasons: CertificateReasons,
 ) -> Certificate {
     let group = reference.group.as_deref().unwrap_or_default();
     let kind = reference.kind.as_deref().unwrap_or("Secret");

@@ -12,7 +12,7 @@ pub(super) fn mark<'a>(
     before: impl Iterator<Item = &'a AcceptedListener> + Clone,
 ) {
     mark_twins(listeners);
-    let lost = give_way(listeners, before);
+    let lost = mark_conflicts(listeners, before);
     // Only those that share a port of the proxy can be in each other's way.
     let mut by_port: BTreeMap<(u16, Transport), Vec<usize>> = BTreeMap::new();
     for (index, listener) in listeners.iter().enumerate().filter(|it| !lost.contains(&it.0)) {
@@ -51,7 +51,7 @@ fn mark_twins(listeners: &mut [AcceptedListener]) {
 
 /// Those of a ListenerSet lose against those of the Gateway and of older sets, which stay as they are. Nothing is said of whose
 /// they are: the author of a set need not know the others. Returns who loses.
-fn give_way<'a>(
+fn mark_conflicts<'a>(
     listeners: &mut [AcceptedListener],
     before: impl Iterator<Item = &'a AcceptedListener> + Clone,
 ) -> BTreeSet<usize> {

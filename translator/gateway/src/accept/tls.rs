@@ -1,7 +1,7 @@
 //! What a Gateway asks of TLS for all its listeners, and towards backends.
 
 use super::ca::{self, CaError, CaRef};
-use super::certificates::{self, Certificate, Reasons};
+use super::certificates::{self, Certificate, CertificateReasons};
 use super::listener::AcceptedListener;
 use crate::objects::gateway::{
     self, FrontendCaRef as Reference, GatewayTls, PortValidation, Validation, ValidationMode,
@@ -52,7 +52,7 @@ pub(super) fn client_certificate(
     let reference = tls?.backend.as_ref()?.client_certificate_ref.clone()?;
     let gateway::ClientCertificateRef { group, kind, name, namespace } = reference;
     let reference = gateway::CertificateRef { group, kind, name, namespace };
-    Some(certificates::certificate(reader, owner, &reference, Reasons::OF_GATEWAY))
+    Some(certificates::certificate(reader, owner, &reference, CertificateReasons::OF_GATEWAY))
 }
 
 /// One bad reference among good ones is told and left out.

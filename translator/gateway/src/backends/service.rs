@@ -1,4 +1,4 @@
-use super::Lost;
+use super::ResolveError;
 use crate::objects::core::{EndpointSlice, Service};
 use crate::objects::{Kind, ObjectKey};
 use crate::status::reasons::route::resolved_refs::BACKEND_NOT_FOUND;
@@ -19,7 +19,7 @@ pub(super) fn resolve(
     to: ObjectKey,
     port: Option<i32>,
     default_protocol: UpstreamProtocol,
-) -> Result<UpstreamId, Lost> {
+) -> Result<UpstreamId, ResolveError> {
     let Some(service) = reader.object::<Service>(&to.name) else {
         return Err((BACKEND_NOT_FOUND, "it does not exist".to_owned()));
     };

@@ -2,13 +2,13 @@ use super::Refusal;
 use crate::backends::Reference;
 use crate::objects::ObjectName;
 use crate::objects::gateway::{HttpFilter, RequestMirror};
-use crate::routes::Scope;
+use crate::routes::RouteScope;
 use heliograph_model::{Filter, Mirror};
 
 /// What shares of requests are counted in.
 const MILLION: u64 = 1_000_000;
 
-pub(super) fn accept(scope: &mut Scope<'_>, filter: &HttpFilter) -> Result<Filter, Refusal> {
+pub(super) fn accept(scope: &mut RouteScope<'_>, filter: &HttpFilter) -> Result<Filter, Refusal> {
     let mirror = filter.request_mirror.as_ref().ok_or("requestMirror is missing")?;
     let RequestMirror { backend_ref, fraction, percent } = mirror;
     let bad = || "requestMirror: a share is from 0 to all".to_owned();

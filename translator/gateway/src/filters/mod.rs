@@ -12,7 +12,7 @@ pub(crate) use headers::check_name as check_header_name;
 pub(crate) use path::check as check_path;
 
 use crate::objects::gateway::{HttpFilter, HttpFilterType};
-use crate::routes::Scope;
+use crate::routes::RouteScope;
 use heliograph_model::{Filter, HttpMatch};
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ type Refusal = String;
 /// `scope` is for filters that refer to something: a mirror to its backend. The generated types of filters differ in name
 /// alone, of whatever kind of route they are and wherever they stand.
 pub(crate) fn accept<F: Serialize>(
-    scope: &mut Scope<'_>,
+    scope: &mut RouteScope<'_>,
     filters: &[F],
     position: FilterPosition<'_>,
 ) -> Result<Vec<Filter>, Refusal> {
@@ -57,7 +57,7 @@ pub(crate) fn accept<F: Serialize>(
 }
 
 fn accept_one(
-    scope: &mut Scope<'_>,
+    scope: &mut RouteScope<'_>,
     filter: &HttpFilter,
     position: FilterPosition<'_>,
 ) -> Result<Filter, Refusal> {

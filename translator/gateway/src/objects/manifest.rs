@@ -42,12 +42,12 @@ pub fn parse(text: &str) -> Vec<Document> {
 
 /// Decodes one manifest. Fields that the type does not have are refused, as `kubectl` does: what is not understood must
 /// not be ignored.
-pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
+pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, ManifestProblem> {
     decode_with(text, true)
 }
 
 /// Why a document could not be decoded.
-pub(super) struct Problem {
+pub(super) struct ManifestProblem {
     /// Counted from 1 in the document, where it is known.
     line: Option<usize>,
     reason: String,
@@ -106,7 +106,7 @@ fn is_blank(line: &str) -> bool {
 /// Reads the document that has `before` lines before it and begins in its own line `first`.
 fn read(before: usize, first: usize, body: &str, found: &mut Vec<Document>) {
     let line = before + first;
-    let fault = |key: Option<ObjectKey>, problem: Problem| {
+    let fault = |key: Option<ObjectKey>, problem: ManifestProblem| {
         let line = problem.line.map_or(line, |line| before + line);
         Document::Fault(Fault { line, reason: problem.reason, key })
     };
@@ -157,7 +157,7 @@ fn read(before: usize, first: usize, body: &str, found: &mut Vec<Document>) {
     });
 }
 
-fn decode_with<T: DeserializeOwned>(text: &str, strict: bool) -> Result<T, Problem> {
+fn decode_with<T: DeserializeOwned>(text: &str, strict: bool) -> Result<T, ManifestProblem> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         // Only `true` and `false`: `on` and `yes` are strings to Kubernetes too.
@@ -196,17 +196,17 @@ struct List {
     items: Vec<serde_json::Value>,
 }
 
-fn problem(error: &serde_saphyr::Error, path: &str) -> Problem {
+fn problem(error: &serde_saphyr::Error, path: &str) -> ManifestProblem {
     let line = error.location().and_then(|location| usize::try_from(location.line()).ok());
     let text = serde_saphyr::UserMessageFormatter.format_message(error.without_snippet());
     // One line, without the parser's word for what it met.
     let text = text.lines().next().unwrap_or_default().trim_start_matches("unexpected event: ");
     // At the top there is no field to name.
     let reason = if path == "." { text.to_owned() } else { format!("{path}: {text}") };
-    Problem { line: line.filter(|line| *line > 0), reason }
+    ManifestProblem { line: line.filter(|line| *line > 0), reason }
 }
 
-fn unknown_field(text: &str, path: &str) -> Problem {
+fn unknown_field(text: &str, path: &str) -> ManifestProblem {
     // Optional parents are shown as question marks.
     let path: Vec<&str> = path.split('.').filter(|part| *part != "?").collect();
     let name = path.last().copied().unwrap_or_default();
@@ -215,7 +215,10 @@ fn unknown_field(text: &str, path: &str) -> Problem {
         line.strip_prefix(name).is_some_and(|rest| rest.trim_start_matches('"').starts_with(':'))
     };
     let line = text.lines().position(|line| is_field(line) || line.contains(&format!("{name}:")));
-    Problem { line: line.map(|line| line + 1), reason: format!("unknown field {}", path.join(".")) }
+    ManifestProblem {
+        line: line.map(|line| line + 1),
+        reason: format!("unknown field {}", path.join(".")),
+    }
 }
 
 #[cfg(test)]

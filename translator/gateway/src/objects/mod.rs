@@ -169,7 +169,7 @@ macro_rules! kinds {
             }
 
             /// Decodes one manifest that is known to be of this kind.
-            fn decode(self, text: &str) -> Result<Object, manifest::Problem> {
+            fn decode(self, text: &str) -> Result<Object, manifest::ManifestProblem> {
                 match self {
                     $(Self::$kind => manifest::decode(text).map(|object| Object::$kind(Arc::new(object)))),*
                 }

@@ -10,7 +10,7 @@ mod security;
 mod targets;
 
 pub(crate) use effective::{Levels, conflicting_policy, upstream_tls};
-pub(crate) use rejection::{Reasons, Rejection};
+pub(crate) use rejection::{PolicyReasons, Rejection};
 
 use crate::objects::backend_tls_policy::BackendTlsPolicySpec;
 use crate::objects::backend_traffic_policy::BackendTrafficPolicySpec;

@@ -15,28 +15,28 @@ pub(crate) struct Rejection {
 }
 
 /// How the conditions of a kind say what became of a policy.
-pub(crate) struct Reasons {
+pub(crate) struct PolicyReasons {
     pub(crate) accepted: &'static Reason,
     pub(crate) invalid: &'static Reason,
     pub(crate) conflicted: &'static Reason,
     pub(crate) target_not_found: &'static Reason,
 }
 
-const OF_BACKEND_TLS: Reasons = Reasons {
+const OF_BACKEND_TLS: PolicyReasons = PolicyReasons {
     accepted: backend_tls_policy::accepted::ACCEPTED,
     invalid: backend_tls_policy::accepted::NOT_UNDERSTOOD,
     conflicted: backend_tls_policy::accepted::CONFLICTED,
     target_not_found: backend_tls_policy::accepted::TARGET_NOT_FOUND,
 };
 
-const OF_OTHERS: Reasons = Reasons {
+const OF_OTHERS: PolicyReasons = PolicyReasons {
     accepted: policy::accepted::ACCEPTED,
     invalid: policy::accepted::INVALID,
     conflicted: policy::accepted::CONFLICTED,
     target_not_found: policy::accepted::TARGET_NOT_FOUND,
 };
 
-impl Reasons {
+impl PolicyReasons {
     pub(crate) fn of(kind: PolicyKind) -> &'static Self {
         match kind {
             PolicyKind::BackendTls => &OF_BACKEND_TLS,
@@ -49,7 +49,7 @@ impl Rejection {
     /// A field has a value that cannot be meant.
     pub(super) fn invalid(kind: PolicyKind, field: &str, why: impl fmt::Display) -> Self {
         let message = format!("{field}: {why}");
-        Self { reason: Reasons::of(kind).invalid, field: field.to_owned(), message }
+        Self { reason: PolicyReasons::of(kind).invalid, field: field.to_owned(), message }
     }
 
     /// The object is not understood.
@@ -68,7 +68,7 @@ impl Rejection {
             }
         };
         let message = format!("{why}{effect}");
-        Self { reason: Reasons::of(kind).invalid, field: field.to_owned(), message }
+        Self { reason: PolicyReasons::of(kind).invalid, field: field.to_owned(), message }
     }
 
     pub(crate) fn condition(&self) -> Condition {

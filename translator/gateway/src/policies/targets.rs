@@ -2,7 +2,7 @@
 
 use super::{Policy, Rejection};
 use crate::objects::gateway::GROUP;
-use crate::objects::policy::{PolicyObject, TargetRef, TargetSelector};
+use crate::objects::policy::{PolicyObject, PolicyTargetRef, TargetSelector};
 use crate::objects::{Kind, Object, ObjectKey, ObjectName};
 use crate::world::Reader;
 use heliograph_model::{
@@ -31,7 +31,7 @@ pub(super) fn resolve<S: Policy>(
     };
     let home = &*id.name.namespace;
     for reference in &policy.targets {
-        let TargetRef { field, group, kind, name, section_name } = reference;
+        let PolicyTargetRef { field, group, kind, name, section_name } = reference;
         match supported(group, kind) {
             Some(kind) => {
                 let object = ObjectName::new(home, name).of(kind);

@@ -1,5 +1,5 @@
 use super::rules::{self, BackendRef, RouteFields};
-use super::{Rules, Scope};
+use super::{RouteScope, Rules};
 use crate::filters::{self, FilterPosition};
 use crate::objects::gateway;
 use crate::world::Reader;
@@ -34,7 +34,7 @@ fn parent(reference: &gateway::GrpcParentRef) -> gateway::ParentRef {
     gateway::ParentRef { group, kind, name, namespace, port, section_name }
 }
 
-fn rule(scope: &mut Scope<'_>, rule: &gateway::GrpcRule) -> Result<HttpRule, String> {
+fn rule(scope: &mut RouteScope<'_>, rule: &gateway::GrpcRule) -> Result<HttpRule, String> {
     // All fields by name: one that is not understood must not be ignored.
     let gateway::GrpcRule { backend_refs, filters, matches, name, session_persistence } = rule;
     if session_persistence.is_some() {

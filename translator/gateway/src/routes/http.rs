@@ -1,5 +1,5 @@
 use super::rules::{self, BackendRef, RouteFields};
-use super::{Rules, Scope};
+use super::{RouteScope, Rules};
 use crate::duration;
 use crate::filters::{self, FilterPosition};
 use crate::objects::gateway;
@@ -37,7 +37,7 @@ pub(super) fn accept(reader: &Reader<'_>, id: &RouteId) -> Option<Rules> {
     }))
 }
 
-fn rule(scope: &mut Scope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, String> {
+fn rule(scope: &mut RouteScope<'_>, rule: &gateway::HttpRule) -> Result<HttpRule, String> {
     // All fields by name: one that is not understood must not be ignored.
     let gateway::HttpRule {
         backend_refs,

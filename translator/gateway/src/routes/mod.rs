@@ -9,7 +9,7 @@ mod scope;
 mod tcp;
 
 pub(crate) use compiled::{CompiledRoute, compiled, size};
-pub(crate) use scope::Scope;
+pub(crate) use scope::RouteScope;
 
 use crate::objects::{Kind, ObjectKey, gateway};
 use crate::status::Condition;

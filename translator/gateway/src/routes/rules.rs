@@ -1,6 +1,6 @@
 //! What the kinds of routes have in common.
 
-use super::{Expressions, Rules, Scope};
+use super::{Expressions, RouteScope, Rules};
 use crate::backends::Reference;
 use crate::filters::{self, FilterPosition};
 use crate::objects::created;
@@ -45,11 +45,11 @@ pub(super) fn accept(
     reader: &Reader<'_>,
     id: &RouteId,
     given: RouteFields<'_>,
-    route: impl FnOnce(&mut Scope<'_>, &mut Expressions) -> Result<Route, String>,
+    route: impl FnOnce(&mut RouteScope<'_>, &mut Expressions) -> Result<Route, String>,
 ) -> Rules {
     let mut resolved = super::resolved();
     let mut backend_references = BTreeSet::new();
-    let mut scope = Scope {
+    let mut scope = RouteScope {
         reader,
         route: &route_object(id),
         default_protocol: given.default_protocol,
@@ -106,7 +106,7 @@ pub(super) fn text(is_pattern: bool, value: &str) -> Result<StringMatch, String>
 
 /// A backend and its weight.
 pub(super) fn backend(
-    scope: &mut Scope<'_>,
+    scope: &mut RouteScope<'_>,
     reference: &BackendRef<'_>,
 ) -> Result<(u32, Target), String> {
     let target = scope.resolve(&Reference {
@@ -120,7 +120,7 @@ pub(super) fn backend(
 
 /// A backend with its share of a rule's requests, and what is done to those.
 pub(super) fn target<F: serde::Serialize>(
-    scope: &mut Scope<'_>,
+    scope: &mut RouteScope<'_>,
     reference: &BackendRef<'_>,
     given: Option<&[F]>,
     matches: &[HttpMatch],
@@ -147,10 +147,10 @@ fn hostnames(given: &[String]) -> Result<Vec<Hostname>, String> {
 
 /// The rules of a route over HTTP. Without any there is one for everything, as the API defaults it.
 pub(super) fn over_http<R: Default>(
-    scope: &mut Scope<'_>,
+    scope: &mut RouteScope<'_>,
     given: Option<&[R]>,
     expressions: &mut Expressions,
-    rule: fn(&mut Scope<'_>, &R) -> Result<HttpRule, String>,
+    rule: fn(&mut RouteScope<'_>, &R) -> Result<HttpRule, String>,
 ) -> Result<Route, String> {
     let Some(given) = given else {
         return Ok(Route::Http(HttpRoute { rules: vec![rule(scope, &R::default())?] }));

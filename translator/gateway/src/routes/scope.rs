@@ -6,7 +6,7 @@ use heliograph_model::{Target, UpstreamProtocol};
 use std::collections::BTreeSet;
 
 /// What the rules and filters of a route may look at, and where they say which references lead nowhere.
-pub(crate) struct Scope<'a> {
+pub(crate) struct RouteScope<'a> {
     pub(super) reader: &'a Reader<'a>,
     pub(super) route: &'a ObjectKey,
     /// The protocol of a backend that names none.
@@ -16,7 +16,7 @@ pub(crate) struct Scope<'a> {
     pub(super) backend_references: &'a mut BTreeSet<ObjectKey>,
 }
 
-impl Scope<'_> {
+impl RouteScope<'_> {
     /// Follows a reference to a backend. The first that leads nowhere is told; all of them answer 500.
     pub(crate) fn resolve(&mut self, reference: &Reference<'_>) -> Target {
         if let Some(kind) = Kind::find(reference.group, reference.kind) {

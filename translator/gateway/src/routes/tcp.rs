@@ -1,5 +1,5 @@
 use super::rules::{self, BackendRef, RouteFields};
-use super::{Rules, Scope};
+use super::{RouteScope, Rules};
 use crate::objects::gateway;
 use crate::world::Reader;
 use heliograph_model::{Route, RouteId, TcpRoute, TcpTarget, UpstreamProtocol};
@@ -32,7 +32,7 @@ fn parent(reference: &gateway::TcpParentRef) -> gateway::ParentRef {
     gateway::ParentRef { group, kind, name, namespace, port, section_name }
 }
 
-fn route(scope: &mut Scope<'_>, rules: &[gateway::TcpRule]) -> Result<TcpRoute, String> {
+fn route(scope: &mut RouteScope<'_>, rules: &[gateway::TcpRule]) -> Result<TcpRoute, String> {
     // They have no matches, so a second one could have no connections.
     let [rule] = rules else {
         return Err(format!("rules: exactly one is supported, not {}", rules.len()));

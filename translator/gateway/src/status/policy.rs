@@ -8,7 +8,7 @@ use crate::attach::Parent;
 use crate::backends;
 use crate::objects::gateway::{Gateway, ListenerSet, ParentRef};
 use crate::objects::{owner_object, upstream_object};
-use crate::policies::{self, AcceptedPolicy, Reasons};
+use crate::policies::{self, AcceptedPolicy, PolicyReasons};
 use crate::world::Reader;
 use heliograph_model::{
     ListenerOwner, ListenerOwnerKind, NamedKind, PolicyId, PolicyKind, PolicyScope, PolicyTarget,
@@ -95,7 +95,7 @@ fn first(one: Option<AttachFailure>, other: Option<AttachFailure>) -> Option<Att
 }
 
 fn accepted(policy: &AcceptedPolicy, failure: Option<AttachFailure>) -> Condition {
-    let reasons = Reasons::of(policy.id().kind);
+    let reasons = PolicyReasons::of(policy.id().kind);
     match (&policy.sections, failure) {
         // It has no effect anywhere.
         (Err(rejection), _) if !policy.counts() => rejection.condition(),

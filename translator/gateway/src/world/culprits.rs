@@ -36,7 +36,7 @@ pub struct Culprit {
     /// Whether the words mean it.
     pub is_meant: bool,
     /// The matches that the words mean. Empty: they mean none more than another.
-    pub places: BTreeSet<MeantMatch>,
+    pub matches: BTreeSet<MeantMatch>,
 }
 
 impl World {
@@ -105,7 +105,7 @@ impl World {
         let overlays = planned.into_iter().flat_map(|planned| &planned.overlays);
         let policies = overlays.filter(|overlay| audiences.contains(&*overlay.audience));
         let culprit =
-            |object: ObjectKey| Culprit { object, is_meant: true, places: BTreeSet::new() };
+            |object: ObjectKey| Culprit { object, is_meant: true, matches: BTreeSet::new() };
         policies.map(|overlay| culprit(overlay.policy.clone().of(Kind::ViewPolicy))).collect()
     }
 
@@ -161,7 +161,7 @@ impl World {
         let culprit = |(is_meant, route): (bool, &RouteId)| Culprit {
             object: route_object(route),
             is_meant,
-            places: meant.iter().filter(|(of, _)| of == route).filter_map(|it| it.1).collect(),
+            matches: meant.iter().filter(|(of, _)| of == route).filter_map(|it| it.1).collect(),
         };
         suspects.into_iter().map(culprit).collect()
     }

@@ -2,7 +2,7 @@
 
 use heliograph_envoy::{Any, Message, json::to_json};
 use heliograph_gateway::objects::{Document, Kind, Object, parse};
-use heliograph_gateway::status::reasons::Part;
+use heliograph_gateway::status::reasons::StatusPart;
 use heliograph_gateway::{Event, World};
 use heliograph_snapshot::{Internal, Resource, ResourceType};
 use heliograph_views::{Audience, Proxy, Treatment};
@@ -132,17 +132,17 @@ pub(crate) fn render(world: &World) -> String {
 }
 
 /// All conditions of a world as objects have them, and of what they are.
-pub(crate) fn conditions(world: &World) -> Vec<(Part, Value)> {
+pub(crate) fn conditions(world: &World) -> Vec<(StatusPart, Value)> {
     let mut conditions = Vec::new();
     for (key, status) in world.statuses() {
         let (part, list) = match key.kind {
-            Kind::GatewayClass => (Part::GatewayClass, None),
-            Kind::Gateway => (Part::Gateway, None),
-            Kind::ListenerSet => (Part::ListenerSet, None),
-            Kind::ViewPolicy => (Part::ViewPolicy, None),
-            Kind::BackendTLSPolicy => (Part::BackendTlsPolicy, Some("ancestors")),
-            kind if kind.is_optional() => (Part::Policy, Some("ancestors")),
-            kind if kind.is_route() => (Part::Route, Some("parents")),
+            Kind::GatewayClass => (StatusPart::GatewayClass, None),
+            Kind::Gateway => (StatusPart::Gateway, None),
+            Kind::ListenerSet => (StatusPart::ListenerSet, None),
+            Kind::ViewPolicy => (StatusPart::ViewPolicy, None),
+            Kind::BackendTLSPolicy => (StatusPart::BackendTlsPolicy, Some("ancestors")),
+            kind if kind.is_optional() => (StatusPart::Policy, Some("ancestors")),
+            kind if kind.is_route() => (StatusPart::Route, Some("parents")),
             _ => continue,
         };
         let status = json!(status);
@@ -152,7 +152,9 @@ pub(crate) fn conditions(world: &World) -> Vec<(Part, Value)> {
         };
         add(part, &status);
         let entries = list.map(|list| (part, &status[list]));
-        for (part, list) in entries.into_iter().chain([(Part::Listener, &status["listeners"])]) {
+        for (part, list) in
+            entries.into_iter().chain([(StatusPart::Listener, &status["listeners"])])
+        {
             list.as_array().into_iter().flatten().for_each(|entry| add(part, entry));
         }
     }

@@ -3,7 +3,7 @@
 use super::{check, row};
 use heliograph_gateway::CONTROLLER_NAME;
 use heliograph_gateway::objects::{Kind, ObjectName};
-use heliograph_gateway::status::reasons::{self, EventReason, Part, Reason};
+use heliograph_gateway::status::reasons::{self, EventReason, Reason, StatusPart};
 use heliograph_gateway::status::{Ignored, Status};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -75,30 +75,30 @@ fn row_of(reason: &'static Reason) -> String {
 }
 
 /// A part, and where its conditions are.
-fn heading(part: Part) -> (String, String) {
+fn heading(part: StatusPart) -> (String, String) {
     let own = |kind: Kind| (kind.as_str().to_owned(), "In `status.conditions`.".to_owned());
     match part {
-        Part::GatewayClass => own(Kind::GatewayClass),
-        Part::Gateway => own(Kind::Gateway),
-        Part::ListenerSet => own(Kind::ListenerSet),
-        Part::ViewPolicy => own(Kind::ViewPolicy),
-        Part::Listener => (
+        StatusPart::GatewayClass => own(Kind::GatewayClass),
+        StatusPart::Gateway => own(Kind::Gateway),
+        StatusPart::ListenerSet => own(Kind::ListenerSet),
+        StatusPart::ViewPolicy => own(Kind::ViewPolicy),
+        StatusPart::Listener => (
             "Listener".to_owned(),
             "Of a Gateway or a ListenerSet, in `status.listeners[].conditions`.".to_owned(),
         ),
-        Part::Route => {
+        StatusPart::Route => {
             let kinds = Kind::ALL.iter().filter(|kind| kind.is_route()).map(|kind| kind.as_str());
             let title = kinds.collect::<Vec<_>>().join(", ");
             (title, format!("Of each parent, in `status.parents[].conditions`. {}", ours()))
         }
-        Part::Policy => {
+        StatusPart::Policy => {
             let kinds = Kind::ALL.iter().filter(|kind| kind.is_optional());
             let kinds: Vec<_> = kinds.map(|kind| kind.as_str()).collect();
             let place = "Of each Gateway or ListenerSet that it concerns, with the listener that it targets or that the parent of its route names, in \
                 `status.ancestors[].conditions`.";
             (kinds.join(", "), format!("{place} {}", ours()))
         }
-        Part::BackendTlsPolicy => (
+        StatusPart::BackendTlsPolicy => (
             Kind::BackendTLSPolicy.as_str().to_owned(),
             format!(
                 "Of each Gateway whose routes lead to its Services, in `status.ancestors[].conditions`. {}",

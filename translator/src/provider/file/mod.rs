@@ -53,7 +53,7 @@ pub struct OpenError {
 
 #[derive(Debug, thiserror::Error)]
 #[error("reading the files failed: {0}")]
-pub struct WatchError(#[from] JoinError);
+pub struct FileWatchError(#[from] JoinError);
 
 /// A directory in which something cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +90,7 @@ impl File {
         mut self,
         inputs: mpsc::Sender<Input>,
         stop: CancellationToken,
-    ) -> Result<(), WatchError> {
+    ) -> Result<(), FileWatchError> {
         let first = std::mem::take(&mut self.first);
         log_remarks(&first.remarks);
         self.metrics.remarks(&self.remarks.borrow());

@@ -1,6 +1,6 @@
 //! A store that is out of memory.
 
-use super::notes::publisher;
+use super::outages::publisher;
 use super::*;
 
 /// Any fleet may have what fills the store, so all are cleaned before they change again.
@@ -19,7 +19,7 @@ async fn where_the_store_is_full_all_fleets_are_cleaned_first() {
     let mut publisher = publisher(state);
     publisher.asking = 1;
     let full = StoreError::Full("out of memory".to_owned());
-    publisher.take_step(fleet("b"), Step::Publish(refused.clone()), Err(full)).unwrap();
+    publisher.handle_step(fleet("b"), Step::Publish(refused.clone()), Err(full)).unwrap();
 
     publisher.state.want(&fleet("a"), vec![set("cluster", "2")], 1);
     let (name, clean) = publisher.state.next(NOW).unwrap();

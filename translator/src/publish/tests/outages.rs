@@ -26,7 +26,7 @@ async fn an_outage_ends_when_nothing_is_asked_for_any_more() {
     let mut publisher = publisher(state);
     publisher.asking = 1;
     let error = StoreError::Unavailable("no answer".to_owned());
-    publisher.take_step(fleet("edge"), load, Err(error)).unwrap();
+    publisher.handle_step(fleet("edge"), load, Err(error)).unwrap();
     publisher.start_steps();
     assert_eq!(publisher.unanswered.len(), 1);
 

@@ -23,7 +23,7 @@ fn says(acknowledged: &[Head], disputes: &[(ResourceType, &str, u64, u64)]) -> A
     AckReport { fleets: [(fleet("edge"), report)].into(), ..AckReport::default() }
 }
 
-fn hear(state: &mut PublishState, reports: &[AckReport]) {
+fn receive(state: &mut PublishState, reports: &[AckReport]) {
     state.receive(&Feedback::of(reports.to_vec()));
 }
 
@@ -50,7 +50,7 @@ fn after(changes: &[Change]) -> PublishState {
     state.want(&fleet("edge"), vec![set("a", "1"), set("b", "1")], 1);
     state.complete();
     let first = publish(&mut state, "edge");
-    hear(&mut state, &[says(&[first], &[])]);
+    receive(&mut state, &[says(&[first], &[])]);
     for change in changes {
         state.want(&fleet("edge"), vec![change.clone()], 1);
         publish(&mut state, "edge");
@@ -65,7 +65,7 @@ fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
     // What is beside it goes on.
     let mut state = after(&[set("a", "bad"), set("b", "2")]);
     let rejected = says(&[at(1)], &[(KIND, "bad", 2, 1)]);
-    hear(&mut state, std::slice::from_ref(&rejected));
+    receive(&mut state, std::slice::from_ref(&rejected));
     let publication = publication(&mut state);
     assert_eq!(&*publication.cause, "what proxies say of it");
     assert!(!publication.is_step(), "nobody goes back to that");
@@ -86,13 +86,13 @@ fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
 
     // Said again, by more or by nobody, it is no news.
     for reports in [vec![rejected.clone(), rejected], vec![says(&[at(4)], &[])], vec![]] {
-        hear(&mut state, &reports);
+        receive(&mut state, &reports);
         assert!(state.next(NOW).is_none());
     }
     // Another change beside it, another one that is no better, and one that is.
     let mut write = |change: Option<Change>, reports: Option<AckReport>| {
         state.want(&fleet("edge"), change.into_iter().collect(), 1);
-        reports.iter().for_each(|report| hear(&mut state, std::slice::from_ref(report)));
+        reports.iter().for_each(|report| receive(&mut state, std::slice::from_ref(report)));
         let publication = super::publication(&mut state);
         let (body, quarantined) = served_of(&publication.snapshot);
         succeed(&mut state, "edge", Step::Publish(publication));
@@ -108,15 +108,15 @@ fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
 #[test]
 fn one_odd_proxy_keeps_nothing_from_the_others() {
     let mut state = after(&[set("a", "2")]);
-    hear(&mut state, &[says(&[at(2)], &[(KIND, "2", 1, 9)])]);
+    receive(&mut state, &[says(&[at(2)], &[(KIND, "2", 1, 9)])]);
     assert!(state.next(NOW).is_none());
     // One replica has only the odd one; the other counts once it hears of the matter.
     let odd = says(&[], &[(KIND, "2", 1, 0)]);
-    hear(&mut state, std::slice::from_ref(&odd));
+    receive(&mut state, std::slice::from_ref(&odd));
     let publication = publication(&mut state);
     assert_eq!(served_of(&publication.snapshot).0, "1");
     succeed(&mut state, "edge", Step::Publish(publication));
-    hear(&mut state, &[odd.clone(), says(&[], &[(KIND, "2", 0, 9)])]);
+    receive(&mut state, &[odd.clone(), says(&[], &[(KIND, "2", 0, 9)])]);
     let publication = super::publication(&mut state);
     let (body, on_record) = served_of(&publication.snapshot);
     assert_eq!((&*body, on_record[0].lifted), ("2", true));
@@ -124,7 +124,7 @@ fn one_odd_proxy_keeps_nothing_from_the_others() {
     let lifted: Vec<_> = decisions(&mut state).iter().map(|decision| decision.lifted).collect();
     assert_eq!(lifted, [false, true]);
     // And no back and forth.
-    hear(&mut state, &[odd, says(&[], &[(KIND, "2", 0, 8)])]);
+    receive(&mut state, &[odd, says(&[], &[(KIND, "2", 0, 8)])]);
     assert!(state.next(NOW).is_none());
 }
 
@@ -139,7 +139,7 @@ fn without_a_last_good_there_is_no_quarantine() {
     {
         let mut state = after(&changes);
         let heads: Vec<_> = (1..=changes.len() as u64).map(at).collect();
-        hear(&mut state, &[says(&heads, &[(kind, "bad", 5, 0)])]);
+        receive(&mut state, &[says(&heads, &[(kind, "bad", 5, 0)])]);
         assert!(state.next(NOW).is_none(), "{kind}");
     }
 }
@@ -148,8 +148,8 @@ fn without_a_last_good_there_is_no_quarantine() {
 fn the_last_good_is_what_was_accepted_and_not_what_was_published() {
     // Nobody took 2, and few took 3, which the others reject.
     let mut state = after(&[set("a", "2"), set("a", "3")]);
-    hear(&mut state, &[says(&[at(3)], &[])]);
-    hear(&mut state, &[says(&[at(3)], &[(KIND, "3", 5, 1)])]);
+    receive(&mut state, &[says(&[at(3)], &[])]);
+    receive(&mut state, &[says(&[at(3)], &[(KIND, "3", 5, 1)])]);
     assert_eq!(served_of(&publication(&mut state).snapshot).0, "1");
 }
 
@@ -169,10 +169,10 @@ fn one_of_many_makes_nothing_the_last_good() {
     for (by, expected) in [(1, "1"), (2, "2")] {
         let mut state = after(&[set("a", "2")]);
         // On two replicas, too.
-        hear(&mut state, &[says(at(2), by, 0), says(at(2), by, 0)]);
+        receive(&mut state, &[says(at(2), by, 0), says(at(2), by, 0)]);
         state.want(&fleet("edge"), vec![set("a", "3")], 1);
         publish(&mut state, "edge");
-        hear(&mut state, &[says(at(2), by, 4)]);
+        receive(&mut state, &[says(at(2), by, 4)]);
         assert_eq!(served_of(&publication(&mut state).snapshot).0, expected);
     }
 }
@@ -190,10 +190,10 @@ fn one_proxy_on_all_replicas_keeps_nothing_from_the_others() {
         report
     };
     let mut state = after(&[set("a", "2")]);
-    hear(&mut state, &[says(&[7], &[1]), says(&[7], &[2]), says(&[7], &[])]);
+    receive(&mut state, &[says(&[7], &[1]), says(&[7], &[2]), says(&[7], &[])]);
     assert!(state.next(NOW).is_none());
     // Those of as many proxies as accept it count.
-    hear(&mut state, &[says(&[7], &[1]), says(&[8], &[2]), says(&[7, 8], &[])]);
+    receive(&mut state, &[says(&[7], &[1]), says(&[8], &[2]), says(&[7, 8], &[])]);
     assert_eq!(served_of(&publication(&mut state).snapshot).0, "1");
 }
 
@@ -208,7 +208,7 @@ fn a_storm_of_endpoints_leaves_the_last_good_alone() {
     };
     let changes: Vec<_> = storm(0).chain([set("a", "bad")]).chain(storm(300)).collect();
     let mut state = after(&changes);
-    hear(&mut state, &[says(&[at(200)], &[(KIND, "bad", 5, 0)])]);
+    receive(&mut state, &[says(&[at(200)], &[(KIND, "bad", 5, 0)])]);
     let publication = publication(&mut state);
     assert_eq!(served_of(&publication.snapshot).0, "1");
     assert_eq!(publication.snapshot.get(ResourceType::Endpoints, "a").unwrap().body, "599");
@@ -217,7 +217,7 @@ fn a_storm_of_endpoints_leaves_the_last_good_alone() {
 #[test]
 fn the_next_term_goes_on_with_it() {
     let mut state = after(&[set("a", "bad")]);
-    hear(&mut state, &[says(&[at(1)], &[(KIND, "bad", 2, 0)])]);
+    receive(&mut state, &[says(&[at(1)], &[(KIND, "bad", 2, 0)])]);
     let left = publication(&mut state).snapshot;
     let record = record(&left);
     let mut next = claimed(&[&record]);
@@ -229,10 +229,10 @@ fn the_next_term_goes_on_with_it() {
     next.done(&fleet("edge"), step, Ok(Reply::Loaded(loaded))).unwrap();
     assert!(next.next(NOW).is_none(), "it is what it should be");
     // The last good has been accepted, by who was served it, and is so for the next that is bad.
-    hear(&mut next, &[says(&[left.head], &[])]);
+    receive(&mut next, &[says(&[left.head], &[])]);
     next.want(&fleet("edge"), vec![set("a", "worse")], 1);
     publish(&mut next, "edge");
-    hear(&mut next, &[says(&[left.head], &[(KIND, "worse", 2, 0)])]);
+    receive(&mut next, &[says(&[left.head], &[(KIND, "worse", 2, 0)])]);
     assert_eq!(served_of(&publication(&mut next).snapshot).0, "1");
 }
 

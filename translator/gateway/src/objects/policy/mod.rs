@@ -5,7 +5,7 @@ mod faults;
 mod targets;
 
 pub use faults::SpecFault;
-pub use targets::{SelectedNamespaces, TargetRef, TargetSelector};
+pub use targets::{PolicyTargetRef, SelectedNamespaces, TargetSelector};
 
 use faults::Faults;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 pub struct PolicyObject<S> {
     pub metadata: ObjectMeta,
     /// `targetRef` and `targetRefs`, as far as they can be decoded.
-    pub targets: Vec<TargetRef>,
+    pub targets: Vec<PolicyTargetRef>,
     /// `targetSelectors`, as far as they can be decoded.
     pub selectors: Vec<TargetSelector>,
     /// The rest of the spec, or why the object is not understood.
@@ -57,7 +57,8 @@ impl<'de, S: PolicySpec> Deserialize<'de> for PolicyObject<S> {
 impl<S: PolicySpec> PolicyObject<S> {
     fn of(mut object: Map<String, Value>) -> Self {
         let mut faults = Faults::default();
-        let metadata = take(&mut object, "metadata").unwrap_or_else(|| Map::new().into());
+        let metadata =
+            remove_non_null(&mut object, "metadata").unwrap_or_else(|| Map::new().into());
         let metadata = match faults.decode("metadata", &metadata) {
             Ok(metadata) => metadata,
             Err(fault) => {
@@ -65,8 +66,8 @@ impl<S: PolicySpec> PolicyObject<S> {
                 name_of(&metadata)
             }
         };
-        let status = take(&mut object, "status");
-        let mut spec = match take(&mut object, "spec") {
+        let status = remove_non_null(&mut object, "status");
+        let mut spec = match remove_non_null(&mut object, "spec") {
             Some(Value::Object(spec)) => spec,
             None => Map::new(),
             Some(_) => {
@@ -92,7 +93,7 @@ impl<S: PolicySpec> PolicyObject<S> {
 }
 
 /// Kubernetes has null for what is not there.
-fn take(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
+fn remove_non_null(fields: &mut Map<String, Value>, name: &str) -> Option<Value> {
     fields.remove(name).filter(|value| !value.is_null())
 }
 

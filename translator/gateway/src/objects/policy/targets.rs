@@ -1,5 +1,5 @@
 use super::faults::{Faults, SpecFault};
-use super::{TargetFields, take};
+use super::{TargetFields, remove_non_null};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 /// An object of the policy's namespace, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TargetRef {
+#[serde(rename = "TargetRef", rename_all = "camelCase")]
+pub struct PolicyTargetRef {
     /// Where it is in the object: `spec.targetRefs[0]`.
     #[serde(skip)]
     pub field: String,
@@ -49,13 +49,13 @@ pub(super) fn decode(
     spec: &mut Map<String, Value>,
     fields: TargetFields,
     faults: &mut Faults,
-) -> (Vec<TargetRef>, Vec<TargetSelector>) {
+) -> (Vec<PolicyTargetRef>, Vec<TargetSelector>) {
     let mut of_all = |name: &str| match fields {
         TargetFields::References => None,
-        TargetFields::All => take(spec, name),
+        TargetFields::All => remove_non_null(spec, name),
     };
     let (single, selectors) = (of_all("targetRef"), of_all("targetSelectors"));
-    let list = take(spec, "targetRefs");
+    let list = remove_non_null(spec, "targetRefs");
     if single.is_some() && list.is_some() {
         faults.record(SpecFault::new("spec.targetRef", "targetRefs is given as well"));
     }
@@ -80,14 +80,14 @@ pub(super) fn decode(
 }
 
 /// Of a reference that cannot be decoded, the object counts that it names: more is targeted then, and not less.
-fn target(field: String, value: &Value, faults: &mut Faults) -> Option<TargetRef> {
-    match faults.decode::<TargetRef>(&field, value) {
-        Ok(target) => Some(TargetRef { field, ..target }),
+fn target(field: String, value: &Value, faults: &mut Faults) -> Option<PolicyTargetRef> {
+    match faults.decode::<PolicyTargetRef>(&field, value) {
+        Ok(target) => Some(PolicyTargetRef { field, ..target }),
         Err(fault) => {
             faults.record(fault);
             let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
             let (group, kind, name) = (text("group")?, text("kind")?, text("name")?);
-            Some(TargetRef { field, group, kind, name, section_name: None })
+            Some(PolicyTargetRef { field, group, kind, name, section_name: None })
         }
     }
 }

@@ -13,7 +13,7 @@ pub use table::*;
 /// One row of the [`table`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reason {
-    part: Part,
+    part: StatusPart,
     r#type: Type,
     is_true: bool,
     name: &'static str,
@@ -23,7 +23,7 @@ pub struct Reason {
 
 /// What has conditions: an object, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum StatusPart {
     GatewayClass,
     Gateway,
     /// Of a Gateway or a ListenerSet.
@@ -51,7 +51,7 @@ pub enum Type {
 }
 
 impl Reason {
-    pub const fn part(&self) -> Part {
+    pub const fn part(&self) -> StatusPart {
         self.part
     }
 

@@ -1,6 +1,6 @@
 //! The table of conditions: part, type, then a row for each reason, with its status, what it means, and what to do.
 
-use super::{Part, Reason, Type};
+use super::{Reason, StatusPart, Type};
 
 /// The reason of what is not served. On `Programmed` alone, with nothing else wrong, proxies are who refuses.
 pub(super) const INVALID: &str = "Invalid";
@@ -40,7 +40,7 @@ macro_rules! reasons {
                 use super::super::*;
 
                 $(pub const $name: &Reason = &Reason {
-                    part: Part::$Part,
+                    part: StatusPart::$Part,
                     r#type: Type::$Type,
                     is_true: $is_true,
                     name: $reason,

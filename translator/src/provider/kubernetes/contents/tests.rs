@@ -82,7 +82,7 @@ struct Downstream {
 }
 
 impl Downstream {
-    fn hear(&mut self, output: Output) {
+    fn apply_output(&mut self, output: Output) {
         for input in output.inputs {
             match input {
                 Input::Batch(events) => events.into_iter().for_each(|event| self.apply(event)),
@@ -129,10 +129,10 @@ impl Downstream {
     }
 }
 
-/// Contents, and who is told.
+/// Contents, and what receives its output.
 struct Bench {
     contents: Contents,
-    told: Downstream,
+    downstream: Downstream,
     now: Instant,
 }
 
@@ -143,17 +143,17 @@ impl Bench {
 
     fn with_budget(most: u64) -> Self {
         let contents = Contents::new(most);
-        Self { contents, told: Downstream::default(), now: Instant::now() }
+        Self { contents, downstream: Downstream::default(), now: Instant::now() }
     }
 
-    fn hear(&mut self, events: Vec<Event>) -> Vec<String> {
+    fn receive_batch(&mut self, events: Vec<Event>) -> Vec<String> {
         self.receive(Input::Batch(events))
     }
 
     fn receive(&mut self, input: Input) -> Vec<String> {
         let output = self.contents.receive(input);
-        self.told.hear(output);
-        self.told.take_log()
+        self.downstream.apply_output(output);
+        self.downstream.take_log()
     }
 
     /// Begins a fetch, which must be of this Secret.
@@ -173,15 +173,15 @@ impl Bench {
 
     fn answer_with(&mut self, fetch: &Fetch, version: u64, bytes: usize) -> Vec<String> {
         let output = self.contents.fetched(fetch, content_of(&fetch.key, version, bytes));
-        self.told.hear(output);
-        self.told.take_log()
+        self.downstream.apply_output(output);
+        self.downstream.take_log()
     }
 
     fn fail(&mut self, fetch: &Fetch, is_forbidden: bool) -> Vec<String> {
         let at = self.now + Duration::from_secs(1);
         let (_, output) = self.contents.failed(fetch, is_forbidden, |_| at);
-        self.told.hear(output);
-        self.told.take_log()
+        self.downstream.apply_output(output);
+        self.downstream.take_log()
     }
 }
 
@@ -189,9 +189,10 @@ impl Bench {
 fn a_gateway_is_told_with_what_it_names_and_nothing_waits_for_it() {
     let (edge, other) = (gateway("edge"), gateway("other"));
     let mut bench = Bench::new();
-    assert_eq!(bench.hear(vec![existing(&secret("pair"), 1)]), [""; 0]);
+    assert_eq!(bench.receive_batch(vec![existing(&secret("pair"), 1)]), [""; 0]);
     assert!(bench.is_idle(), "nobody names it");
-    let heard = bench.hear(vec![naming(&edge, 1, &["pair", "none"]), naming(&other, 1, &[])]);
+    let heard =
+        bench.receive_batch(vec![naming(&edge, 1, &["pair", "none"]), naming(&other, 1, &[])]);
     assert_eq!(heard, ["other 1"], "one that names nothing does not wait");
     let fetch = bench.fetch("pair");
     assert!(bench.is_idle());
@@ -199,28 +200,28 @@ fn a_gateway_is_told_with_what_it_names_and_nothing_waits_for_it() {
     assert_eq!(bench.contents.counts(Kind::Secret).loaded, 1);
 
     // What is held is told at once.
-    assert_eq!(bench.hear(vec![naming(&other, 2, &["pair"])]), ["other 2"]);
-    assert_eq!(bench.hear(vec![naming(&edge, 2, &["none"])]), ["edge 2"]);
-    assert_eq!(bench.hear(vec![Event::Deleted(other)]), ["no other", "no pair"]);
+    assert_eq!(bench.receive_batch(vec![naming(&other, 2, &["pair"])]), ["other 2"]);
+    assert_eq!(bench.receive_batch(vec![naming(&edge, 2, &["none"])]), ["edge 2"]);
+    assert_eq!(bench.receive_batch(vec![Event::Deleted(other)]), ["no other", "no pair"]);
     assert_eq!(bench.contents.counts(Kind::Secret).loaded, 0);
-    assert_eq!(bench.hear(vec![Event::Deleted(edge)]), ["no edge"]);
+    assert_eq!(bench.receive_batch(vec![Event::Deleted(edge)]), ["no edge"]);
     assert!(bench.contents.named.is_empty() && bench.contents.referrers.is_empty());
 }
 
 #[test]
 fn a_version_that_waits_is_replaced_by_the_next_and_the_one_before_counts_meanwhile() {
     let (edge, mut bench) = (gateway("edge"), Bench::new());
-    bench.hear(vec![
+    bench.receive_batch(vec![
         existing(&secret("a"), 1),
         existing(&secret("b"), 1),
         existing(&secret("c"), 1),
     ]);
-    bench.hear(vec![naming(&edge, 1, &["a"])]);
+    bench.receive_batch(vec![naming(&edge, 1, &["a"])]);
     let fetch = bench.fetch("a");
     assert_eq!(bench.answer(&fetch, 1), ["a 1", "edge 1"]);
-    assert_eq!(bench.hear(vec![naming(&edge, 2, &["b"])]), [""; 0]);
+    assert_eq!(bench.receive_batch(vec![naming(&edge, 2, &["b"])]), [""; 0]);
     let late = bench.fetch("b");
-    assert_eq!(bench.hear(vec![naming(&edge, 3, &["c"])]), [""; 0]);
+    assert_eq!(bench.receive_batch(vec![naming(&edge, 3, &["c"])]), [""; 0]);
     assert_eq!(bench.answer(&late, 1), [""; 0], "nobody names it any more");
     let fetch = bench.fetch("c");
     assert_eq!(bench.answer(&fetch, 1), ["c 1", "edge 3", "no a"]);
@@ -230,9 +231,9 @@ fn a_version_that_waits_is_replaced_by_the_next_and_the_one_before_counts_meanwh
 #[test]
 fn a_change_is_fetched_and_the_last_content_counts_until_then() {
     let (edge, pair, mut bench) = (gateway("edge"), secret("pair"), Bench::new());
-    bench.hear(vec![existing(&pair, 1), naming(&edge, 1, &["pair"])]);
+    bench.receive_batch(vec![existing(&pair, 1), naming(&edge, 1, &["pair"])]);
     let fetch = bench.fetch("pair");
-    assert_eq!(bench.hear(vec![existing(&pair, 2)]), [""; 0]);
+    assert_eq!(bench.receive_batch(vec![existing(&pair, 2)]), [""; 0]);
     assert_eq!(
         bench.answer(&fetch, 1),
         ["pair 1", "edge 1"],
@@ -240,19 +241,19 @@ fn a_change_is_fetched_and_the_last_content_counts_until_then() {
     );
     let fetch = bench.fetch("pair");
     assert_eq!(bench.answer(&fetch, 3), ["pair 3"]);
-    assert_eq!(bench.hear(vec![existing(&pair, 3)]), [""; 0]);
+    assert_eq!(bench.receive_batch(vec![existing(&pair, 3)]), [""; 0]);
     assert!(bench.is_idle(), "the fetch was faster than the watch");
-    assert_eq!(bench.hear(vec![Event::Deleted(pair)]), ["no pair"]);
+    assert_eq!(bench.receive_batch(vec![Event::Deleted(pair)]), ["no pair"]);
 }
 
 /// The answer may be about the one that is gone.
 #[test]
 fn an_answer_does_not_bring_back_what_a_watch_says_is_gone() {
     let (edge, pair, mut bench) = (gateway("edge"), secret("pair"), Bench::new());
-    bench.hear(vec![existing(&pair, 1), naming(&edge, 1, &["pair"])]);
+    bench.receive_batch(vec![existing(&pair, 1), naming(&edge, 1, &["pair"])]);
     let late = bench.fetch("pair");
-    assert_eq!(bench.hear(vec![Event::Deleted(pair.clone())]), ["edge 1"]);
-    bench.hear(vec![existing(&pair, 2)]);
+    assert_eq!(bench.receive_batch(vec![Event::Deleted(pair.clone())]), ["edge 1"]);
+    bench.receive_batch(vec![existing(&pair, 2)]);
     let fetch = bench.fetch("pair");
     assert_eq!(bench.answer(&late, 1), [""; 0]);
     assert_eq!(bench.answer(&fetch, 2), ["pair 2"]);
@@ -261,8 +262,8 @@ fn an_answer_does_not_bring_back_what_a_watch_says_is_gone() {
 #[test]
 fn what_fails_is_tried_again_and_holds_up_what_names_it_alone() {
     let (edge, other, mut bench) = (gateway("edge"), gateway("other"), Bench::new());
-    bench.hear(vec![existing(&secret("bad"), 1), existing(&secret("good"), 1)]);
-    bench.hear(vec![naming(&edge, 1, &["bad"]), naming(&other, 1, &["good"])]);
+    bench.receive_batch(vec![existing(&secret("bad"), 1), existing(&secret("good"), 1)]);
+    bench.receive_batch(vec![naming(&edge, 1, &["bad"]), naming(&other, 1, &["good"])]);
     let fetch = bench.fetch("bad");
     assert_eq!(bench.fail(&fetch, false), [""; 0]);
     let fetch = bench.fetch("good");
@@ -272,14 +273,14 @@ fn what_fails_is_tried_again_and_holds_up_what_names_it_alone() {
     let fetch = bench.fetch("bad");
     let output = bench.contents.fetched(&fetch, content(&fetch.key, 1));
     assert_eq!(output.reports, [(secret("bad"), FetchReport::NotFailing)]);
-    bench.told.hear(output);
-    assert_eq!(bench.told.take_log(), ["bad 1", "edge 1"]);
+    bench.downstream.apply_output(output);
+    assert_eq!(bench.downstream.take_log(), ["bad 1", "edge 1"]);
 }
 
 #[test]
 fn what_cannot_be_read_is_said_and_holds_up_nothing() {
     let (edge, pair, mut bench) = (gateway("edge"), secret("pair"), Bench::new());
-    bench.hear(vec![existing(&pair, 1), naming(&edge, 1, &["pair"])]);
+    bench.receive_batch(vec![existing(&pair, 1), naming(&edge, 1, &["pair"])]);
     let fetch = bench.fetch("pair");
     let unreadable = |version: &str| Fetched {
         version: version.to_owned(),
@@ -291,12 +292,12 @@ fn what_cannot_be_read_is_said_and_holds_up_nothing() {
         other => panic!("{other:?}"),
     };
     assert!(!is_kept(&output));
-    bench.told.hear(output);
-    assert_eq!(bench.told.take_log(), ["edge 1"]);
-    bench.hear(vec![existing(&pair, 2)]);
+    bench.downstream.apply_output(output);
+    assert_eq!(bench.downstream.take_log(), ["edge 1"]);
+    bench.receive_batch(vec![existing(&pair, 2)]);
     let fetch = bench.fetch("pair");
     assert_eq!(bench.answer(&fetch, 2), ["pair 2"]);
-    bench.hear(vec![existing(&pair, 3)]);
+    bench.receive_batch(vec![existing(&pair, 3)]);
     let fetch = bench.fetch("pair");
     let output = bench.contents.fetched(&fetch, unreadable("3"));
     assert!(is_kept(&output) && output.inputs.is_empty(), "what was read before counts");
@@ -305,8 +306,8 @@ fn what_cannot_be_read_is_said_and_holds_up_nothing() {
 #[test]
 fn who_asks_whether_all_is_known_waits_for_the_fetches_of_that_moment() {
     let (edge, pair, mut bench) = (gateway("edge"), secret("pair"), Bench::new());
-    bench.hear(vec![naming(&edge, 1, &["pair"])]);
-    bench.hear(vec![existing(&pair, 1)]);
+    bench.receive_batch(vec![naming(&edge, 1, &["pair"])]);
+    bench.receive_batch(vec![existing(&pair, 1)]);
     assert_eq!(bench.receive(Input::Synced), [""; 0]);
     assert_eq!(bench.contents.awaited(), [Kind::Secret].into());
     let fetch = bench.fetch("pair");
@@ -314,26 +315,26 @@ fn who_asks_whether_all_is_known_waits_for_the_fetches_of_that_moment() {
     assert_eq!(bench.contents.awaited(), BTreeSet::new());
     assert_eq!(bench.receive(Input::Fresh(1)), ["fresh 1"]);
 
-    bench.hear(vec![existing(&pair, 2)]);
+    bench.receive_batch(vec![existing(&pair, 2)]);
     let fetch = bench.fetch("pair");
-    bench.hear(vec![existing(&pair, 3)]);
+    bench.receive_batch(vec![existing(&pair, 3)]);
     assert_eq!(bench.receive(Input::Fresh(2)), [""; 0]);
     assert_eq!(bench.answer(&fetch, 2), ["pair 2"], "that was begun too early");
     let fetch = bench.fetch("pair");
-    bench.hear(vec![existing(&pair, 4)]);
+    bench.receive_batch(vec![existing(&pair, 4)]);
     assert_eq!(bench.answer(&fetch, 3), ["pair 3", "fresh 2"], "what came later is not waited for");
 
     let fetch = bench.fetch("pair");
     assert_eq!(bench.receive(Input::Fresh(3)), [""; 0]);
     assert_eq!(bench.fail(&fetch, false), [""; 0]);
-    assert_eq!(bench.hear(vec![Event::Deleted(pair)]), ["no pair", "fresh 3"]);
+    assert_eq!(bench.receive_batch(vec![Event::Deleted(pair)]), ["no pair", "fresh 3"]);
 }
 
 /// As of a kind that may not be listed any more: what is known is all that can be. But who knows nothing yet waits.
 #[test]
 fn who_may_not_fetch_any_more_leads_with_what_it_has() {
     let (edge, mut bench) = (gateway("edge"), Bench::new());
-    bench.hear(vec![existing(&secret("pair"), 1), naming(&edge, 1, &["pair"])]);
+    bench.receive_batch(vec![existing(&secret("pair"), 1), naming(&edge, 1, &["pair"])]);
     bench.receive(Input::Synced);
     let fetch = bench.fetch("pair");
     assert_eq!(bench.fail(&fetch, true), [""; 0]);
@@ -341,8 +342,8 @@ fn who_may_not_fetch_any_more_leads_with_what_it_has() {
     let fetch = bench.fetch("pair");
     assert_eq!(bench.answer(&fetch, 1), ["pair 1", "edge 1", "synced"]);
 
-    bench.hear(vec![existing(&secret("new"), 1)]);
-    bench.hear(vec![naming(&edge, 2, &["new"]), naming(&gateway("late"), 1, &["new"])]);
+    bench.receive_batch(vec![existing(&secret("new"), 1)]);
+    bench.receive_batch(vec![naming(&edge, 2, &["new"]), naming(&gateway("late"), 1, &["new"])]);
     assert_eq!(bench.receive(Input::Fresh(1)), [""; 0]);
     let fetch = bench.fetch("new");
     // The Gateway of which nothing is known is not taken for one that is gone.
@@ -359,9 +360,9 @@ fn a_gateway_that_can_be_read_again_is_spared_until_it_is_told() {
         let names = names.iter().map(|name| ObjectName::new("shop", name)).collect();
         Input::Unread(Kind::Gateway, names)
     };
-    bench.hear(vec![existing(&pair, 1)]);
+    bench.receive_batch(vec![existing(&pair, 1)]);
     assert_eq!(bench.receive(unread(&["edge", "other"])), ["unread edge,other"]);
-    bench.hear(vec![naming(&edge, 1, &["pair"])]);
+    bench.receive_batch(vec![naming(&edge, 1, &["pair"])]);
     assert_eq!(bench.receive(unread(&["other"])), [""; 0]);
     let fetch = bench.fetch("pair");
     assert_eq!(bench.answer(&fetch, 1), ["pair 1", "edge 1", "unread other"]);

@@ -16,13 +16,15 @@ impl Shelf {
         let bytes = names.iter().map(|name| (*name, 10)).collect();
         let mut shelf = Self { bench: Bench::with_budget(25), bytes, fetches: 0 };
         let made = (1..).zip(names);
-        shelf.bench.hear(made.map(|(at, name)| existing_since(&secret(name), 1, at)).collect());
+        shelf
+            .bench
+            .receive_batch(made.map(|(at, name)| existing_since(&secret(name), 1, at)).collect());
         shelf.name(1, names);
         shelf
     }
 
     fn name(&mut self, generation: u64, names: &[&str]) {
-        self.bench.hear(vec![naming(&gateway("edge"), generation, names)]);
+        self.bench.receive_batch(vec![naming(&gateway("edge"), generation, names)]);
     }
 
     /// Answers every fetch until there is none. Returns how many there were.
@@ -37,16 +39,16 @@ impl Shelf {
         self.fetches - before
     }
 
-    /// What is held, and what is withheld.
-    fn told(&self) -> (Vec<&str>, Vec<&str>) {
-        let (mut held, mut withheld) = (Vec::new(), Vec::new());
-        for (key, (version, _)) in &self.bench.told.objects {
+    /// What is loaded, and what is withheld.
+    fn loaded_and_withheld(&self) -> (Vec<&str>, Vec<&str>) {
+        let (mut loaded, mut withheld) = (Vec::new(), Vec::new());
+        for (key, (version, _)) in &self.bench.downstream.objects {
             if key.kind == Kind::Secret {
-                let names = if *version == WITHHELD { &mut withheld } else { &mut held };
+                let names = if *version == WITHHELD { &mut withheld } else { &mut loaded };
                 names.push(&*key.name.name);
             }
         }
-        (held, withheld)
+        (loaded, withheld)
     }
 }
 
@@ -54,8 +56,8 @@ impl Shelf {
 fn a_namespace_beyond_its_budget_keeps_its_oldest_and_what_does_not_fit_is_not_fetched() {
     let mut shelf = Shelf::new(&["d", "c", "b", "a"]);
     assert_eq!(shelf.answer_all(), 3, "of the youngest it is clear that it does not fit");
-    assert_eq!(shelf.told(), (vec!["c", "d"], vec!["a", "b"]));
-    assert!(shelf.bench.told.objects.contains_key(&gateway("edge")), "nothing waits for it");
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["c", "d"], vec!["a", "b"]));
+    assert!(shelf.bench.downstream.objects.contains_key(&gateway("edge")), "nothing waits for it");
     assert_eq!(shelf.bench.contents.counts(Kind::Secret), Count { loaded: 2, withheld: 2 });
 }
 
@@ -72,54 +74,54 @@ fn other_namespaces_keep_everything() {
     let mut metadata = metadata(&ObjectName::new("other", "edge").of(Kind::Gateway), 1);
     metadata.generation = Some(1);
     let gateway = Kind::Gateway.read(metadata, &mut json!({ "spec": spec })).unwrap();
-    shelf.bench.hear(others.iter().map(|it| existing(it, 1)).collect());
-    shelf.bench.hear(vec![Event::Applied(gateway)]);
+    shelf.bench.receive_batch(others.iter().map(|it| existing(it, 1)).collect());
+    shelf.bench.receive_batch(vec![Event::Applied(gateway)]);
     shelf.bytes.extend([("x", 12), ("y", 12)]);
     shelf.answer_all();
-    assert_eq!(shelf.told(), (vec!["x", "y", "a", "b"], vec!["c"]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["x", "y", "a", "b"], vec!["c"]));
 }
 
 #[test]
 fn when_there_is_room_again_the_next_is_fetched_once() {
     let mut shelf = Shelf::new(&["a", "b", "c", "d", "e"]);
     assert_eq!(shelf.answer_all(), 3);
-    assert_eq!(shelf.told(), (vec!["a", "b"], vec!["c", "d", "e"]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["a", "b"], vec!["c", "d", "e"]));
 
     // One is deleted: the next of the row is fetched, and the one after, which does not fit.
-    shelf.bench.hear(vec![Event::Deleted(secret("a"))]);
-    assert_eq!(shelf.told(), (vec!["b"], vec!["c", "d", "e"]), "until it is there");
+    shelf.bench.receive_batch(vec![Event::Deleted(secret("a"))]);
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["b"], vec!["c", "d", "e"]), "until it is there");
     assert_eq!(shelf.answer_all(), 2);
-    assert_eq!(shelf.told(), (vec!["b", "c"], vec!["d", "e"]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["b", "c"], vec!["d", "e"]));
 
     // One is not named any more.
     shelf.name(2, &["c", "d", "e"]);
     assert_eq!(shelf.answer_all(), 2);
-    assert_eq!(shelf.told(), (vec!["c", "d"], vec!["e"]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["c", "d"], vec!["e"]));
 
     // One becomes smaller.
     shelf.bytes.insert("c", 5);
-    shelf.bench.hear(vec![existing_since(&secret("c"), 2, 3)]);
+    shelf.bench.receive_batch(vec![existing_since(&secret("c"), 2, 3)]);
     assert_eq!(shelf.answer_all(), 2);
-    assert_eq!(shelf.told(), (vec!["c", "d", "e"], vec![]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["c", "d", "e"], vec![]));
 
     // One becomes larger.
     shelf.bytes.insert("d", 20);
-    shelf.bench.hear(vec![existing_since(&secret("d"), 2, 4)]);
+    shelf.bench.receive_batch(vec![existing_since(&secret("d"), 2, 4)]);
     assert_eq!(shelf.answer_all(), 1);
-    assert_eq!(shelf.told(), (vec!["c", "d"], vec!["e"]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["c", "d"], vec!["e"]));
 }
 
 #[test]
 fn of_what_does_not_fit_only_the_first_is_fetched_when_it_changes() {
     let mut shelf = Shelf::new(&["a", "b", "c", "d"]);
     shelf.answer_all();
-    assert_eq!(shelf.told(), (vec!["a", "b"], vec!["c", "d"]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["a", "b"], vec!["c", "d"]));
     shelf.bytes.extend([("c", 5), ("d", 5)]);
-    shelf.bench.hear(vec![existing_since(&secret("d"), 2, 4)]);
+    shelf.bench.receive_batch(vec![existing_since(&secret("d"), 2, 4)]);
     assert_eq!(shelf.answer_all(), 0, "the older one does not fit");
-    shelf.bench.hear(vec![existing_since(&secret("c"), 2, 3)]);
+    shelf.bench.receive_batch(vec![existing_since(&secret("c"), 2, 3)]);
     assert_eq!(shelf.answer_all(), 2);
-    assert_eq!(shelf.told(), (vec!["a", "b", "c"], vec!["d"]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["a", "b", "c"], vec!["d"]));
 }
 
 /// Otherwise a tenant could name all Secrets of another one, and leave no room for those that the other one uses.
@@ -127,25 +129,25 @@ fn of_what_does_not_fit_only_the_first_is_fetched_when_it_changes() {
 fn what_another_namespace_names_does_not_take_the_room_of_what_its_own_names() {
     let mut shelf = Shelf::new(&["a", "b", "c", "d"]);
     shelf.name(2, &["c", "d"]);
-    shelf.bench.hear(vec![naming(&gateway("far"), 1, &["a", "b"])]);
+    shelf.bench.receive_batch(vec![naming(&gateway("far"), 1, &["a", "b"])]);
     shelf.answer_all();
-    assert_eq!(shelf.told(), (vec!["c", "d"], vec!["a", "b"]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["c", "d"], vec!["a", "b"]));
     shelf.name(3, &["d"]);
     shelf.answer_all();
-    assert_eq!(shelf.told(), (vec!["a", "d"], vec!["b"]));
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["a", "d"], vec!["b"]));
 }
 
 #[test]
 fn what_cannot_be_read_is_not_withheld() {
     let mut shelf = Shelf::new(&["a", "b", "c"]);
     shelf.answer_all();
-    shelf.bench.hear(vec![Event::Deleted(secret("a"))]);
+    shelf.bench.receive_batch(vec![Event::Deleted(secret("a"))]);
     let fetch = shelf.bench.fetch("c");
     let object = Err(Unreadable::new("data: it is not of the form that a Secret has"));
     let output = shelf.bench.contents.fetched(&fetch, Fetched { version: "2".to_owned(), object });
     assert!(matches!(&output.reports[..], [(_, FetchReport::Unreadable(it))] if !it.is_kept));
-    shelf.bench.told.hear(output);
-    assert_eq!(shelf.told(), (vec!["b"], vec![]));
+    shelf.bench.downstream.apply_output(output);
+    assert_eq!(shelf.loaded_and_withheld(), (vec!["b"], vec![]));
 }
 
 /// Nothing waits for what does not fit, whatever the API answers.

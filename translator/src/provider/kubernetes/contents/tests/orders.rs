@@ -125,13 +125,13 @@ impl Play {
                         Event::Deleted(key) => self.known.remove(key),
                     };
                 }
-                let log = self.bench.hear(events);
+                let log = self.bench.receive_batch(events);
                 self.check(&log);
             }
             Step::HearOfGateways(most) => {
                 let most = most.min(self.of_gateways.len());
                 let events = self.of_gateways.drain(..most).collect();
-                let log = self.bench.hear(events);
+                let log = self.bench.receive_batch(events);
                 self.check(&log);
             }
             Step::Ask => {
@@ -178,8 +178,8 @@ impl Play {
 
     /// What holds at every moment.
     fn check(&self, log: &[String]) {
-        let told = &self.bench.told.objects;
-        let bytes: u64 = self.bench.told.bytes.values().sum();
+        let told = &self.bench.downstream.objects;
+        let bytes: u64 = self.bench.downstream.bytes.values().sum();
         assert!(bytes <= self.most, "{bytes} bytes are held, and {} may be", self.most);
         for line in log {
             let (name, version) = line.split_once(' ').unwrap();
@@ -197,7 +197,7 @@ impl Play {
 
     /// Everything is known that there was at an asking, unless it is gone since.
     fn check_fresh(&self, asking: usize) {
-        let told = &self.bench.told.objects;
+        let told = &self.bench.downstream.objects;
         let is_named = |key: &ObjectKey| told.values().any(|(_, names)| names.contains(key));
         for (key, version) in &self.asked[asking - 1] {
             let is_gateway = self.gateways.contains_key(key);
@@ -257,7 +257,7 @@ proptest! {
             let version = if bytes <= most { version } else { WITHHELD };
             expected.insert(key, (version, BTreeSet::new()));
         }
-        prop_assert_eq!(&play.bench.told.objects, &expected);
+        prop_assert_eq!(&play.bench.downstream.objects, &expected);
         prop_assert_eq!(play.bench.contents.awaited(), BTreeSet::new());
         let secrets = expected.keys().filter(|key| key.kind == Kind::Secret).count();
         let count = Count { loaded: fitting, withheld: secrets - fitting };
@@ -268,6 +268,6 @@ proptest! {
         play.settle();
         let Contents { referrers, named, arrived, .. } = &play.bench.contents;
         prop_assert!(referrers.is_empty() && named.is_empty() && arrived.is_empty());
-        prop_assert!(play.bench.told.objects.is_empty());
+        prop_assert!(play.bench.downstream.objects.is_empty());
     }
 }

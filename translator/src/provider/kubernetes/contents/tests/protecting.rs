@@ -25,7 +25,7 @@ fn existing_map(name: &str) -> Event {
 #[test]
 fn a_new_policy_waits_for_one_fetch_and_an_edited_one_for_all() {
     let mut bench = Bench::new();
-    bench.hear(vec![existing_map("bad"), existing_map("worse"), policy(1, &["bad"])]);
+    bench.receive_batch(vec![existing_map("bad"), existing_map("worse"), policy(1, &["bad"])]);
     assert_eq!(bench.contents.new_protecting().len(), 1);
     let fetch = bench.contents.next_fetch(bench.now).unwrap();
     assert_eq!(fetch.key, map("bad"));
@@ -33,7 +33,7 @@ fn a_new_policy_waits_for_one_fetch_and_an_edited_one_for_all() {
     assert_eq!(bench.contents.new_protecting().len(), 0);
     assert!(bench.contents.next_due().is_some(), "it is fetched again");
 
-    assert_eq!(bench.hear(vec![policy(2, &["worse"])]), [""; 0]);
+    assert_eq!(bench.receive_batch(vec![policy(2, &["worse"])]), [""; 0]);
     assert_eq!(bench.contents.new_protecting().len(), 0, "a version of it is in force");
     let fetch = bench.contents.next_fetch(bench.now).unwrap();
     assert_eq!(bench.fail(&fetch, false), [""; 0]);
@@ -42,7 +42,11 @@ fn a_new_policy_waits_for_one_fetch_and_an_edited_one_for_all() {
 #[test]
 fn a_new_policy_that_names_several_waits_for_each() {
     let mut bench = Bench::new();
-    bench.hear(vec![existing_map("bad"), existing_map("good"), policy(1, &["bad", "good"])]);
+    bench.receive_batch(vec![
+        existing_map("bad"),
+        existing_map("good"),
+        policy(1, &["bad", "good"]),
+    ]);
     let first = bench.contents.next_fetch(bench.now).unwrap();
     let second = bench.contents.next_fetch(bench.now).unwrap();
     assert_eq!(bench.fail(&first, true), [""; 0]);
