@@ -21,7 +21,7 @@ pub struct Report {
     /// What is to run for each fleet.
     pub infra: BTreeMap<FleetName, Arc<Infra>>,
     /// The fleets of which nothing is known: what runs for them stays as it is.
-    pub spared: BTreeSet<FleetName>,
+    pub preserved: BTreeSet<FleetName>,
     /// Where each fleet stands in the store.
     pub heads: BTreeMap<FleetName, Head>,
     /// The fleets that operators hold, where and why.
@@ -65,7 +65,7 @@ impl Report {
             };
         }
         for (fleet, infra) in infra {
-            self.spared.remove(&fleet);
+            self.preserved.remove(&fleet);
             match infra {
                 Some(infra) => self.infra.insert(fleet, infra),
                 None => self.infra.remove(&fleet),
@@ -75,14 +75,14 @@ impl Report {
     }
 
     /// Takes over of which fleets nothing is known.
-    pub(crate) fn spare(&mut self, spared: &BTreeSet<FleetName>) {
+    pub(crate) fn preserve(&mut self, preserved: &BTreeSet<FleetName>) {
         let infra = &mut self.infra;
-        for known in self.spared.extract_if(.., |fleet| !spared.contains(fleet)) {
+        for known in self.preserved.extract_if(.., |fleet| !preserved.contains(fleet)) {
             infra.remove(&known);
         }
-        for fleet in spared {
+        for fleet in preserved {
             infra.entry(fleet.clone()).or_insert_with(|| {
-                self.spared.insert(fleet.clone());
+                self.preserved.insert(fleet.clone());
                 Arc::new(Infra { fleet: fleet.clone(), ports: Vec::new(), proxies: None })
             });
         }

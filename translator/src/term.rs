@@ -1,7 +1,7 @@
 mod isolation;
 mod log;
+mod preserved;
 mod source;
-mod spared;
 
 use crate::election::{Lead, Resign, lost, won};
 use crate::event_debounce::EventDebounce;
@@ -318,11 +318,11 @@ impl Translator {
             debounce.flushed(Instant::now());
             self.log_outcome(&outcome, is_first);
             self.record_unshared(&outcome);
-            let spared = self.spared(source);
+            let preserved = self.preserved(source);
             let retired = outcome.retired.clone();
-            self.publish(outcome, &spared, &mut publisher);
+            self.publish(outcome, &preserved, &mut publisher);
             self.isolated(&retired, &mut publisher);
-            if publisher.spare(spared) || is_first {
+            if publisher.preserve(preserved) || is_first {
                 publisher.complete();
             }
             is_first = false;
@@ -407,7 +407,7 @@ impl Translator {
     fn publish(
         &mut self,
         mut outcome: Outcome,
-        spared: &BTreeSet<FleetName>,
+        preserved: &BTreeSet<FleetName>,
         publisher: &mut Publisher,
     ) {
         let objects = std::mem::take(&mut self.changed).len();
@@ -424,7 +424,7 @@ impl Translator {
         self.metrics.fleets(publisher.fleets());
         self.report.send_modify(|report| {
             report.record(outcome, publisher);
-            report.spare(spared);
+            report.preserve(preserved);
             report.record_blame(blamed);
         });
     }

@@ -13,10 +13,10 @@ pub struct Deployed(Arc<BTreeMap<Part, DeployedPart>>);
 
 /// The objects of one kind.
 #[derive(Clone, Debug)]
-pub(crate) struct DeployedPart(watch::Sender<Versions>);
+pub(crate) struct DeployedPart(watch::Sender<DeployedVersions>);
 
 #[derive(Debug, Default)]
-pub(crate) struct Versions {
+pub(crate) struct DeployedVersions {
     versions: BTreeMap<ObjectName, Box<str>>,
     /// What a list that has begun has not named yet.
     unlisted: Option<BTreeSet<ObjectName>>,
@@ -87,12 +87,12 @@ impl DeployedPart {
         });
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Versions> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<DeployedVersions> {
         self.0.subscribe()
     }
 }
 
-impl Versions {
+impl DeployedVersions {
     pub(crate) fn get(&self, name: &ObjectName) -> Option<&str> {
         self.versions.get(name).map(|version| &**version)
     }

@@ -144,15 +144,15 @@ impl Publisher {
         self.metrics.oversized(self.state.oversized());
     }
 
-    /// All fleets that there are have been told: those of earlier terms that were not, and are not spared, are to go.
+    /// All fleets that there are have been told: those of earlier terms that were not, and are not preserved, are to go.
     pub fn complete(&mut self) {
         self.state.complete();
     }
 
     /// These fleets stay as they are while they are not told. Returns whether they are others than before: then whether all
     /// have been told is to be said again.
-    pub(crate) fn spare(&mut self, spared: BTreeSet<FleetName>) -> bool {
-        self.state.spare(spared)
+    pub(crate) fn preserve(&mut self, preserved: BTreeSet<FleetName>) -> bool {
+        self.state.preserve(preserved)
     }
 
     /// Publishes all of these fleets again, because replicas cannot use what the store holds of them at these heads.

@@ -29,7 +29,7 @@ pub(super) struct PublishState {
     /// Whether all fleets that there are have been spoken of.
     complete: bool,
     /// The fleets that are left as they are although nobody speaks of them.
-    spared: BTreeSet<FleetName>,
+    preserved: BTreeSet<FleetName>,
     fleets: BTreeMap<FleetName, Fleet>,
     /// The fleets that may have a step to take.
     due: BTreeSet<FleetName>,
@@ -90,16 +90,16 @@ impl PublishState {
     }
 
     /// These fleets are left as they are while nobody speaks of them. Returns whether they are others than before.
-    pub(super) fn spare(&mut self, spared: BTreeSet<FleetName>) -> bool {
-        std::mem::replace(&mut self.spared, spared) != self.spared
+    pub(super) fn preserve(&mut self, preserved: BTreeSet<FleetName>) -> bool {
+        std::mem::replace(&mut self.preserved, preserved) != self.preserved
     }
 
     /// All fleets that there are have been spoken of: what earlier terms published besides is to go,
-    /// unless it is spared.
+    /// unless it is preserved.
     pub(super) fn complete(&mut self) {
         self.complete = true;
         for (name, fleet) in &mut self.fleets {
-            if matches!(fleet.wanted, Wanted::Unknown) && !self.spared.contains(name) {
+            if matches!(fleet.wanted, Wanted::Unknown) && !self.preserved.contains(name) {
                 fleet.wanted = Wanted::Gone(FORGOTTEN);
                 self.due.insert(name.clone());
                 self.pending.insert(name.clone());
@@ -410,7 +410,7 @@ impl PublishState {
 
     /// What is wanted of a fleet that nobody has spoken of.
     fn wanted_if_unknown(&self, name: &FleetName, cause: &'static str) -> Wanted {
-        match self.complete && !self.spared.contains(name) {
+        match self.complete && !self.preserved.contains(name) {
             true => Wanted::Gone(cause),
             false => Wanted::Unknown,
         }

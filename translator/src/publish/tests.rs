@@ -4,9 +4,9 @@ mod full;
 mod outages;
 mod oversized;
 mod pins;
+mod preserved;
 mod quarantine;
 mod retention;
-mod spared;
 
 use super::events::PublishEvent;
 use super::publish_state::{Found, NextAction, PublishState, Reply, Survey};

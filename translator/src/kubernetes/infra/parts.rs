@@ -2,7 +2,7 @@
 
 use super::api;
 use crate::backoff;
-use crate::kubernetes::deployed::{Deployed, DeployedPart, Versions};
+use crate::kubernetes::deployed::{Deployed, DeployedPart, DeployedVersions};
 use crate::provider::kubernetes::WATCH_SECONDS;
 use futures::stream::{self, BoxStream, StreamExt};
 use heliograph_gateway::infra::{Part, names};
@@ -30,7 +30,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 struct Reader {
     client: Client,
     part: Part,
-    versions: watch::Receiver<Versions>,
+    versions: watch::Receiver<DeployedVersions>,
     /// How many changes of these were read.
     read_changes: u64,
     /// How many lists of the provider there were when these were listed. None before.

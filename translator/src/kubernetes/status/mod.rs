@@ -21,7 +21,7 @@ use heliograph_gateway::objects::{Kind, ObjectKey};
 use jiff::Timestamp;
 use kube::Client;
 use plan::Write;
-use queue::{Queue, WriteRateLimit};
+use queue::{StatusQueue, WriteRateLimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -52,7 +52,7 @@ pub struct StatusWriter {
     observed: Observed,
     metrics: StatusMetrics,
     event_recorder: StatusEvents,
-    queue: Queue,
+    queue: StatusQueue,
     rate_limit: WriteRateLimit,
     jobs: JoinSet<WriteResult>,
     wait_for_feedback_until: Instant,
@@ -82,7 +82,7 @@ impl StatusWriter {
             report,
             observed,
             metrics,
-            queue: Queue::default(),
+            queue: StatusQueue::default(),
             rate_limit: WriteRateLimit::new(Instant::now()),
             jobs: JoinSet::new(),
             wait_for_feedback_until: Instant::now() + FEEDBACK_WAIT,

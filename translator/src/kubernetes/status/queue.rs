@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct StatusQueue {
     entries: BTreeMap<ObjectKey, Entry>,
     /// Who waits, by rank and then by the time from which it may be its turn.
     waiting: [BTreeMap<QueuePosition, ObjectKey>; 2],
@@ -45,7 +45,7 @@ type QueuePosition = (Instant, u64);
 const WRITES_PER_SECOND: f64 = 400.0;
 const BURST: f64 = 400.0;
 
-impl Queue {
+impl StatusQueue {
     /// There may be something to write. One that has failed keeps its pause. What is urgent goes before what is not.
     pub(super) fn mark(&mut self, key: ObjectKey, is_urgent: bool, now: Instant) {
         let rank = if is_urgent { 0 } else { rank(&key) };
@@ -61,7 +61,7 @@ impl Queue {
         }
     }
 
-    /// Who has its turn now. It is worked on until [`Queue::done`] or [`Queue::retry_at`] is called with it.
+    /// Who has its turn now. It is worked on until [`StatusQueue::done`] or [`StatusQueue::retry_at`] is called with it.
     pub(super) fn next(&mut self, now: Instant) -> Option<ObjectKey> {
         let mut ranks = self.waiting.iter_mut().filter_map(BTreeMap::first_entry);
         let key = ranks.find(|first| first.key().0 <= now)?.remove();
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn each_waits_once_and_gateways_come_first() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (StatusQueue::default(), Instant::now());
         let gateway = ObjectName::new("shop", "web").of(Kind::Gateway);
         for key in [route("b"), route("a"), gateway.clone(), route("b")] {
             queue.mark(key, false, now);
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_urgent_goes_before_all_others_of_its_kind() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (StatusQueue::default(), Instant::now());
         for name in ["a", "b", "c"] {
             queue.mark(route(name), false, now);
         }
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_changes_while_it_is_worked_on_has_another_turn() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (StatusQueue::default(), Instant::now());
         queue.mark(route("a"), false, now);
         let key = queue.next(now).unwrap();
         queue.mark(route("a"), false, now);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_failed_keeps_its_pause_and_what_can_wait_does_not() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (StatusQueue::default(), Instant::now());
         let later = now + Duration::from_secs(5);
         for (name, fails) in [("bad", true), ("minor", false)] {
             queue.mark(route(name), false, now);

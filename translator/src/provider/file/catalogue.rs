@@ -20,7 +20,7 @@ pub struct Catalogue {
 
 /// What was found in the place of a file.
 #[derive(Debug)]
-pub enum Contents {
+pub enum FoundFile {
     Documents(Vec<Document>),
     /// Why nothing in it can be read.
     Unreadable(String),
@@ -52,7 +52,10 @@ struct Touched {
 impl Catalogue {
     /// Replaces the contents of some files at once, so that an object that moves from one to another is neither
     /// deleted in between nor found twice.
-    pub fn update(&mut self, files: impl IntoIterator<Item = (Arc<Path>, Contents)>) -> Difference {
+    pub fn update(
+        &mut self,
+        files: impl IntoIterator<Item = (Arc<Path>, FoundFile)>,
+    ) -> Difference {
         let mut before = BTreeMap::new();
         let mut touched = BTreeMap::new();
         for (path, contents) in files {
@@ -85,7 +88,7 @@ impl Catalogue {
     fn replace(
         &mut self,
         path: Arc<Path>,
-        contents: Contents,
+        contents: FoundFile,
         touched: &mut BTreeMap<ObjectKey, Touched>,
         remarks_before: &mut BTreeMap<RemarkSubject, Arc<[Remark]>>,
     ) {
@@ -178,14 +181,14 @@ impl Catalogue {
 /// with it.
 pub(super) fn understand(
     path: &Path,
-    contents: Contents,
+    contents: FoundFile,
     before: &Objects,
 ) -> (Objects, Vec<Remark>) {
     let (mut objects, mut remarks) = (Objects::new(), Vec::new());
     let documents = match contents {
-        Contents::Gone => return (objects, remarks),
-        Contents::Documents(documents) => documents,
-        Contents::Unreadable(reason) => {
+        FoundFile::Gone => return (objects, remarks),
+        FoundFile::Documents(documents) => documents,
+        FoundFile::Unreadable(reason) => {
             remarks.push(Remark::new(path, None, RemarkKind::Fault, reason));
             return (before.clone(), remarks);
         }

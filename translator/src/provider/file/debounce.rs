@@ -41,7 +41,7 @@ pub(super) enum WriterState {
 
 /// What to do now.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Decision {
+pub(super) struct DebounceDecision {
     pub(super) read: Vec<(Arc<Path>, Fingerprint)>,
     pub(super) gone: Vec<Arc<Path>>,
     /// When to decide again, if nothing changes before.
@@ -100,7 +100,7 @@ impl FileDebounce {
     }
 
     /// `scan_wanted` is since when a scan is to find out what changed besides: the others wait for it, too.
-    pub(super) fn decide(&self, now: Instant, scan_wanted: Option<Instant>) -> Decision {
+    pub(super) fn decide(&self, now: Instant, scan_wanted: Option<Instant>) -> DebounceDecision {
         let ready_in: BTreeMap<&Arc<Path>, Duration> = self
             .waiting
             .iter()
@@ -120,7 +120,7 @@ impl FileDebounce {
             .map(|since| (since + HOLD).saturating_duration_since(now))
             .max()
             .unwrap_or_default();
-        let mut decision = Decision { decide_in: next, ..Decision::default() };
+        let mut decision = DebounceDecision { decide_in: next, ..DebounceDecision::default() };
         if !held_for.is_zero() {
             decision.decide_in = Some(next.map_or(held_for, |next| next.min(held_for)));
             return decision;

@@ -1,4 +1,4 @@
-use super::catalogue::{Catalogue, Contents, Difference};
+use super::catalogue::{Catalogue, Difference, FoundFile};
 use super::debounce::FileDebounce;
 use super::links::Links;
 use super::notifications::{DirectoryWatcher, Notifications, Notified};
@@ -36,7 +36,7 @@ pub(super) struct Directory {
 
 /// What an update of the directory came to.
 #[derive(Debug, Default)]
-pub(super) struct Step {
+pub(super) struct DirectoryStep {
     pub(super) difference: Difference,
     /// When to update it again, if nothing is reported before.
     pub(super) update_in: Option<Duration>,
@@ -48,7 +48,7 @@ pub(super) struct Step {
     pub(super) read: usize,
 }
 
-type FileContents = (Arc<Path>, Contents);
+type FileContents = (Arc<Path>, FoundFile);
 
 impl Directory {
     /// Reads every manifest under `root` as it is.
@@ -73,7 +73,7 @@ impl Directory {
                 // The first update inspects it again.
                 ScannedFile::Unreadable(reason) => {
                     directory.unreadable_files.insert(path.clone());
-                    contents.push((path.clone(), Contents::Unreadable(reason.clone())));
+                    contents.push((path.clone(), FoundFile::Unreadable(reason.clone())));
                 }
             }
         }
@@ -91,8 +91,16 @@ impl Directory {
     }
 
     /// Inspects the files that may have changed, and reads those that did and are ready.
-    pub(super) fn update(&mut self, now: Instant, notified: &Notified, scan: Option<Scan>) -> Step {
-        let mut step = Step { wants_scan: notified.lost || notified.elsewhere, ..Step::default() };
+    pub(super) fn update(
+        &mut self,
+        now: Instant,
+        notified: &Notified,
+        scan: Option<Scan>,
+    ) -> DirectoryStep {
+        let mut step = DirectoryStep {
+            wants_scan: notified.lost || notified.elsewhere,
+            ..DirectoryStep::default()
+        };
         let (mut paths, mut contents) = (BTreeSet::new(), Vec::new());
         if notified.lost {
             self.debounce.forget_writers();
@@ -136,7 +144,7 @@ impl Directory {
         }
         for path in decision.gone {
             self.debounce.accept(path.clone(), None);
-            contents.push((path, Contents::Gone));
+            contents.push((path, FoundFile::Gone));
         }
         step.difference = self.catalogue.update(contents);
         step
@@ -171,11 +179,11 @@ impl Directory {
             if scan.files.contains_key(path) {
                 self.unreadable_files.insert(path.clone());
             } else if !scan.unreadable.contains_key(path) && !self.debounce.knows(path) {
-                contents.push((path.clone(), Contents::Gone));
+                contents.push((path.clone(), FoundFile::Gone));
             }
         }
         for (path, reason) in &scan.unreadable {
-            contents.push((path.clone(), Contents::Unreadable(reason.clone())));
+            contents.push((path.clone(), FoundFile::Unreadable(reason.clone())));
         }
         self.links = Links::of(&scan);
         self.directories = scan.directories;
@@ -207,7 +215,7 @@ impl Directory {
                 // Its directory may be what cannot be read.
                 is_clear = !self.unreadable_files.insert(path.clone());
                 self.debounce.stop_waiting(|waiting| *waiting == *path);
-                contents.push((path, Contents::Unreadable(reason)));
+                contents.push((path, FoundFile::Unreadable(reason)));
                 return is_clear;
             }
             // That it is not there means nothing.
@@ -218,7 +226,7 @@ impl Directory {
             Entry::Absent if fs::metadata(&self.root).is_err() => return false,
             Entry::Directory | Entry::Absent => {
                 if self.unreadable_files.remove(&path) && !self.debounce.knows(&path) {
-                    contents.push((path.clone(), Contents::Gone));
+                    contents.push((path.clone(), FoundFile::Gone));
                 }
                 let is_new = !self.directories.contains_key(&path);
                 is_clear = !(entry == Entry::Directory && is_new && notified.names(&path));

@@ -13,12 +13,12 @@ mod reading;
 mod remarks;
 mod scan;
 
-pub use catalogue::{Catalogue, Contents, Difference};
+pub use catalogue::{Catalogue, Difference, FoundFile};
 pub use remarks::{Remark, RemarkKind, RemarkList};
 
 use crate::metrics::FileMetrics;
 use crate::provider::Input;
-use directory::{Directory, Step};
+use directory::{Directory, DirectoryStep};
 use heliograph_gateway::objects::gateway;
 use notifications::{Notifications, Notified};
 use remarks::{RemarkSubject, has_fault};
@@ -117,7 +117,7 @@ impl File {
                 updated = update => updated?,
             };
             self.directory = directory;
-            let Step { difference, update_in, wants_scan, inspected, read } = step;
+            let DirectoryStep { difference, update_in, wants_scan, inspected, read } = step;
             tracing::trace!(inspected, read, wants_scan, "updated");
             update_at = update_in.map(|wait| Instant::now() + wait);
             if wants_scan {
@@ -187,11 +187,11 @@ pub fn read_once(paths: &[PathBuf]) -> Result<Difference, OpenError> {
             check_directory(path)?;
             let Scan { files, unreadable, .. } = Scan::of(path);
             let directories = unreadable.into_iter();
-            found.extend(directories.map(|(path, reason)| (path, Contents::Unreadable(reason))));
+            found.extend(directories.map(|(path, reason)| (path, FoundFile::Unreadable(reason))));
             for (path, file) in files {
                 let contents = match file {
                     ScannedFile::Present(_) => reading::read(&path).map(|(contents, _)| contents),
-                    ScannedFile::Unreadable(reason) => Some(Contents::Unreadable(reason)),
+                    ScannedFile::Unreadable(reason) => Some(FoundFile::Unreadable(reason)),
                 };
                 found.extend(contents.map(|contents| (path, contents)));
             }

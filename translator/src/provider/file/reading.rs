@@ -1,5 +1,5 @@
 use super::scan::Fingerprint;
-use super::{Contents, in_words};
+use super::{FoundFile, in_words};
 use heliograph_gateway::objects;
 use std::fs;
 use std::io::{self, Read};
@@ -10,17 +10,17 @@ const LARGEST_MIB: u64 = 4;
 
 /// What is in a file, and the state of the file in which that was so. None if it changed meanwhile, so that what
 /// was read may be half of one version and half of another.
-pub(super) fn read(path: &Path) -> Option<(Contents, Fingerprint)> {
+pub(super) fn read(path: &Path) -> Option<(FoundFile, Fingerprint)> {
     match read_steady(path) {
         Ok(reading) => reading,
         Err(error) => {
             let fingerprint = Fingerprint::of(&fs::metadata(path).ok()?);
-            Some((Contents::Unreadable(in_words(&error)), fingerprint))
+            Some((FoundFile::Unreadable(in_words(&error)), fingerprint))
         }
     }
 }
 
-fn read_steady(path: &Path) -> io::Result<Option<(Contents, Fingerprint)>> {
+fn read_steady(path: &Path) -> io::Result<Option<(FoundFile, Fingerprint)>> {
     let mut file = fs::File::open(path)?;
     let before = Fingerprint::of(&file.metadata()?);
     let limit = LARGEST_MIB * 1024 * 1024;
@@ -31,11 +31,11 @@ fn read_steady(path: &Path) -> io::Result<Option<(Contents, Fingerprint)>> {
     let steady = before == Fingerprint::of(&file.metadata()?);
     let contents = if before.size > limit {
         let text = format!("is larger than {LARGEST_MIB} MiB: split it into several files");
-        Contents::Unreadable(text)
+        FoundFile::Unreadable(text)
     } else {
         match std::str::from_utf8(&bytes) {
-            Ok(text) => Contents::Documents(objects::parse(text)),
-            Err(_) => Contents::Unreadable("is not text in UTF-8".to_owned()),
+            Ok(text) => FoundFile::Documents(objects::parse(text)),
+            Err(_) => FoundFile::Unreadable("is not text in UTF-8".to_owned()),
         }
     };
     Ok(steady.then_some((contents, before)))
@@ -50,7 +50,7 @@ mod tests {
         let path = directory.path().join("a.yaml");
         fs::write(&path, bytes).unwrap();
         match read(&path) {
-            Some((Contents::Unreadable(reason), _)) => reason,
+            Some((FoundFile::Unreadable(reason), _)) => reason,
             other => format!("{other:?}"),
         }
     }

@@ -14,7 +14,7 @@ use barriers::Barriers;
 use budget::Budget;
 use heliograph_gateway::Event;
 use heliograph_gateway::objects::{Kind, Object, ObjectKey, ObjectName, Unreadable};
-use queue::Queue;
+use queue::FetchQueue;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
 
@@ -39,7 +39,7 @@ pub(super) struct Contents {
     /// Until the end of a step: what was fetched.
     arrived: BTreeMap<ObjectKey, Object>,
     budget: Budget,
-    queue: Queue,
+    queue: FetchQueue,
     barriers: Barriers,
     /// The last ticket of a fetch.
     ticket: u64,

@@ -17,7 +17,7 @@ pub(super) struct ObjectCache {
 
 /// What follows from one object that the API sent.
 #[derive(Debug, Default)]
-pub(super) struct Change {
+pub(super) struct ObjectChange {
     pub(super) event: Option<Event>,
     /// Whether the object can be read now, if that has changed.
     pub(super) read_failure: Option<Option<ReadFailure>>,
@@ -104,13 +104,13 @@ impl ObjectCache {
         name: ObjectName,
         version: &str,
         object: Result<Object, Unreadable>,
-    ) -> Change {
+    ) -> ObjectChange {
         let before = self.objects.get(&name);
         let (cached, change) = self.compare(&name, before, version, object);
-        let Some(listing) = &mut self.listing else { return Change::default() };
+        let Some(listing) = &mut self.listing else { return ObjectChange::default() };
         listing.events.extend(change.event);
         listing.found.insert(name, cached);
-        Change { event: None, read_failure: change.read_failure }
+        ObjectChange { event: None, read_failure: change.read_failure }
     }
 
     /// The list is complete. Returns what follows from it, and which objects are gone.
@@ -139,7 +139,7 @@ impl ObjectCache {
         name: ObjectName,
         version: &str,
         object: Result<Object, Unreadable>,
-    ) -> Change {
+    ) -> ObjectChange {
         let (cached, change) = self.compare(&name, self.objects.get(&name), version, object);
         self.unreadable += usize::from(cached.unreadable.is_some());
         if let Some(before) = self.objects.insert(name, cached) {
@@ -165,7 +165,7 @@ impl ObjectCache {
         before: Option<&CachedObject>,
         version: &str,
         object: Result<Object, Unreadable>,
-    ) -> (CachedObject, Change) {
+    ) -> (CachedObject, ObjectChange) {
         let was_sent = before.and_then(|before| before.sent.clone());
         let (event, sent, unreadable) = match object {
             Ok(mut object) => {
@@ -188,7 +188,10 @@ impl ObjectCache {
         let is_new = before.and_then(|before| before.unreadable.as_ref()) != unreadable.as_ref();
         let read_failure = |reason: Unreadable| ReadFailure { reason, is_kept: sent.is_some() };
         let read_failure = is_new.then(|| unreadable.clone().map(read_failure));
-        (CachedObject { version: version.into(), unreadable, sent }, Change { event, read_failure })
+        (
+            CachedObject { version: version.into(), unreadable, sent },
+            ObjectChange { event, read_failure },
+        )
     }
 }
 
@@ -344,7 +347,8 @@ mod tests {
         let mut cache = ObjectCache::new(Kind::HTTPRoute);
         cache.begin();
         cache.complete();
-        let is_kept = |change: &Change| change.read_failure.clone().flatten().map(|it| it.is_kept);
+        let is_kept =
+            |change: &ObjectChange| change.read_failure.clone().flatten().map(|it| it.is_kept);
         let change = cache.applied(name("a"), "1", route(json!("nonsense")));
         assert_eq!((words(change.event.clone()), is_kept(&change)), (vec![], Some(false)));
         assert_eq!(cache.never_read(), BTreeSet::from([name("a")]));

@@ -8,7 +8,7 @@ pub(super) use recovery::answer;
 
 use super::api_failure::ApiFailure;
 use super::barrier::Barrier;
-use super::object_cache::{Change, ObjectCache};
+use super::object_cache::{ObjectCache, ObjectChange};
 use super::protection::Message;
 use super::selection::Selection;
 use super::served::{Served, ServedMetadata};
@@ -341,7 +341,7 @@ impl KindWatch {
         object
     }
 
-    fn record_read_failure(&self, name: &ObjectName, change: Change) -> Option<Event> {
+    fn record_read_failure(&self, name: &ObjectName, change: ObjectChange) -> Option<Event> {
         if let Some(unreadable) = change.read_failure {
             self.outputs.health.record_object(&name.clone().of(self.kind), unreadable);
         }

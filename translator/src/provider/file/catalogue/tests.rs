@@ -14,8 +14,8 @@ fn broken_service(name: &str) -> String {
 
 const SYNTAX_ERROR: &str = "apiVersion: v1\nkind: [\n---\n";
 
-fn contents(text: &str) -> Contents {
-    Contents::Documents(objects::parse(text))
+fn contents(text: &str) -> FoundFile {
+    FoundFile::Documents(objects::parse(text))
 }
 
 /// The events as `NAME GENERATION` or `-NAME`, and the remarks as text.
@@ -93,7 +93,7 @@ fn a_syntax_error_keeps_what_the_file_held_and_harms_no_other_document() {
 }
 
 fn events_of_removal(catalogue: &mut Catalogue, path: &str) -> Vec<String> {
-    in_words(catalogue.update([(Arc::from(Path::new(path)), Contents::Gone)])).0
+    in_words(catalogue.update([(Arc::from(Path::new(path)), FoundFile::Gone)])).0
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn an_unreadable_file_keeps_what_it_held() {
     let mut catalogue = Catalogue::default();
     update(&mut catalogue, &[("f", &service("a", 80))]);
     let path: Arc<Path> = Arc::from(Path::new("f"));
-    let unreadable = Contents::Unreadable("permission denied".to_owned());
+    let unreadable = FoundFile::Unreadable("permission denied".to_owned());
     let (events, remarks) = in_words(catalogue.update([(path, unreadable)]));
     assert_eq!((events, remarks), (vec![], vec!["f: permission denied".to_owned()]));
 }

@@ -226,22 +226,22 @@ fn a_scan_says_which_files_differ() {
     assert_eq!(scene.debounce.differing(&hidden), []);
     assert_eq!(scene.after(0, &["a0.yaml"]).0, [""; 0]);
     scene.debounce.stop_waiting(|path| hidden.is_hidden(path));
-    assert_eq!(scene.debounce.decide(scene.now, None), Decision::default());
+    assert_eq!(scene.debounce.decide(scene.now, None), DebounceDecision::default());
 }
 
 #[test]
 fn a_scan_is_waited_for_so_that_changes_are_applied_together() {
     let mut scene = Scene::new(&["a.yaml"]);
     let since = Some(scene.now);
-    assert_eq!(scene.debounce.decide(scene.now, since), Decision::default());
+    assert_eq!(scene.debounce.decide(scene.now, since), DebounceDecision::default());
     scene.write("a.yaml", "new text");
     let path: Arc<Path> = scene.root.path().join("a.yaml").into();
     let Entry::File(fingerprint) = Entry::at(&path).0 else { panic!("it is a file") };
     let closed = Some(WriterState::Closed);
     scene.debounce.observe(scene.now, path.clone(), Some(fingerprint), closed);
     let decision = scene.debounce.decide(scene.now, since);
-    assert_eq!(decision, Decision { decide_in: Some(HOLD), ..Decision::default() });
-    let ready = Decision { read: vec![(path, fingerprint)], ..Decision::default() };
+    assert_eq!(decision, DebounceDecision { decide_in: Some(HOLD), ..DebounceDecision::default() });
+    let ready = DebounceDecision { read: vec![(path, fingerprint)], ..DebounceDecision::default() };
     assert_eq!(scene.debounce.decide(scene.now, None), ready, "the scan has ended");
     scene.now += HOLD;
     assert_eq!(scene.debounce.decide(scene.now, since), ready, "it takes too long");

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// one Secret of another. Within a namespace the order is that in which contents have room, so that little is fetched for
 /// which there turns out to be none.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct FetchQueue {
     waiting: BTreeMap<Arc<str>, BTreeSet<Rank>>,
     /// Those that wait, as they are ordered there.
     ranks: BTreeMap<ObjectKey, Rank>,
@@ -22,7 +22,7 @@ pub(super) struct Queue {
     open: BTreeMap<ObjectKey, Option<Rank>>,
 }
 
-impl Queue {
+impl FetchQueue {
     /// One that failed waits for its time all the same.
     pub(super) fn push(&mut self, rank: Rank) {
         let key = rank.key().clone();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn namespaces_take_turns() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (FetchQueue::default(), Instant::now());
         for name in ["1", "2", "3", "4"] {
             queue.push(rank("many", name));
         }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn an_object_is_fetched_once_at_a_time_and_again_if_it_changed_meanwhile() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (FetchQueue::default(), Instant::now());
         let pair = rank("shop", "pair");
         let key = pair.key().clone();
         queue.push(pair.clone());
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_failed_waits_for_its_time_unless_somebody_waits_for_it() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
+        let (mut queue, now) = (FetchQueue::default(), Instant::now());
         let (pair, at) = (rank("shop", "pair"), now + Duration::from_secs(1));
         let key = pair.key().clone();
         queue.push(pair.clone());

@@ -1,4 +1,4 @@
-use crate::provider::file::catalogue::{Contents, Objects, understand};
+use crate::provider::file::catalogue::{FoundFile, Objects, understand};
 use crate::provider::file::reading;
 use crate::provider::file::remarks::{Remark, RemarkKind};
 use crate::provider::file::scan::{Scan, ScannedFile};
@@ -23,7 +23,7 @@ impl FromScratch {
         for (path, file) in Scan::of(root).files {
             let contents = match file {
                 ScannedFile::Present(_) => reading::read(&path).expect("nobody writes").0,
-                ScannedFile::Unreadable(reason) => Contents::Unreadable(reason),
+                ScannedFile::Unreadable(reason) => FoundFile::Unreadable(reason),
             };
             let before = self.files.remove(&path).unwrap_or_default().0;
             files.insert(path.clone(), understand(&path, contents, &before));

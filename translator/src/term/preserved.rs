@@ -11,19 +11,19 @@ use std::collections::BTreeSet;
 impl Translator {
     /// The fleets of which nothing is known though they may have to be: their Gateways, or the classes of these, are there
     /// and could not be read. They stay as they are.
-    pub(super) fn spared(&self, source: &Source) -> BTreeSet<FleetName> {
+    pub(super) fn preserved(&self, source: &Source) -> BTreeSet<FleetName> {
         let classes =
             source.unread(Kind::GatewayClass).flat_map(|class| self.world.gateways_of(class));
         let gateways = source.unread(Kind::Gateway).chain(classes);
-        let mut spared: BTreeSet<FleetName> =
+        let mut preserved: BTreeSet<FleetName> =
             gateways.map(|it| FleetOwner::Gateway(it.clone()).fleet()).collect();
         // Those that are unread may be all that share a fleet.
         let mut unread = source.unread(Kind::Gateway).chain(source.unread(Kind::GatewayClass));
         if unread.next().is_some() {
             let known = |fleet: &FleetName| !self.unshared.contains(fleet);
-            spared.extend(self.world.merged_fleets().filter(known));
+            preserved.extend(self.world.merged_fleets().filter(known));
         }
-        spared
+        preserved
     }
 
     /// Takes note of the fleets that Gateways are known to share no more.
