@@ -492,7 +492,7 @@ fn what_is_damaged_is_published_again_in_full() {
     state.want(&fleet("edge"), vec![set("a", "1")], 1);
     assert!(!state.damaged(&fleet("edge"), at(1)), "it was never published");
     let first = publication(&mut state);
-    assert!(!state.damaged(&fleet("edge"), at(1)), "a write may mend it");
+    assert!(!state.damaged(&fleet("edge"), at(1)), "a write may repair it");
     succeed(&mut state, "edge", Step::Publish(first));
     assert!(state.next(NOW).is_none());
 

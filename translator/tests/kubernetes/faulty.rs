@@ -53,7 +53,7 @@ struct State {
     probes: usize,
 }
 
-type Answer = Result<Response<Body>, Infallible>;
+type ApiResponse = Result<Response<Body>, Infallible>;
 
 impl Faulty {
     pub(crate) fn new() -> Self {
@@ -169,7 +169,7 @@ impl Faulty {
         self.0.state.lock().unwrap()
     }
 
-    async fn answer(&self, request: Request<kube::client::Body>) -> Answer {
+    async fn answer(&self, request: Request<kube::client::Body>) -> ApiResponse {
         let (head, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let _ = self.0.hangs.subscribe().wait_for(|hangs| !hangs).await;
@@ -228,7 +228,7 @@ impl Faulty {
         Response::new(Body::from_stream(body))
     }
 
-    async fn answer_lease(&self, method: &Method, body: &Value) -> Answer {
+    async fn answer_lease(&self, method: &Method, body: &Value) -> ApiResponse {
         match *method {
             Method::GET => {
                 let state = self.state();

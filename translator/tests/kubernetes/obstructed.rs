@@ -17,7 +17,7 @@ pub(crate) struct Obstructed(Arc<watch::Sender<State>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// Each answer has this code.
-    Answer(u16),
+    Status(u16),
     /// There is no answer before requests pass.
     Hangs,
 }
@@ -95,7 +95,7 @@ impl Obstructed {
             self.0.send_modify(|state| *state.failed.entry(what.clone()).or_default() += 1);
         }
         match failure {
-            Some(Failure::Answer(code)) => return Ok(refusal(code)),
+            Some(Failure::Status(code)) => return Ok(refusal(code)),
             Some(Failure::Hangs) => {
                 let _ = states.wait_for(|state| !state.failures.contains_key(&what)).await;
             }

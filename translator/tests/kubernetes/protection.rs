@@ -121,7 +121,7 @@ async fn a_translator_that_starts_publishes_nothing_before_a_protecting_kind_was
     let shop = Shop::open().await;
     shop.create_policy("pay", system()).await;
     shop.create_route("pay").await;
-    for failure in [Failure::Answer(403), Failure::Answer(404), Failure::Answer(500)] {
+    for failure in [Failure::Status(403), Failure::Status(404), Failure::Status(500)] {
         shop.way.fail(POLICIES, failure);
         let mut watched = shop.watched().await;
         let route = shop.key("HTTPRoute", "pay");
@@ -148,8 +148,8 @@ async fn a_translator_that_starts_publishes_nothing_before_a_protecting_kind_was
 async fn what_discovery_does_not_report_is_not_absent() {
     let shop = Shop::open().await;
     for code in [404, 503] {
-        shop.way.fail(POLICIES, Failure::Answer(404));
-        shop.way.fail(DISCOVERY, Failure::Answer(code));
+        shop.way.fail(POLICIES, Failure::Status(404));
+        shop.way.fail(DISCOVERY, Failure::Status(code));
         let mut watched = shop.watched().await;
         until("a line", async || watched.remarks("backendtlspolicies cannot be listed")).await;
         let failed = shop.way.failed(DISCOVERY);
@@ -180,7 +180,7 @@ async fn without_its_crd_there_are_none_and_one_that_is_created_later_counts() {
     assert!(!shop.is_only_over_tls(&watched, "cart"));
 
     // Discovery must report it each time.
-    shop.way.fail(DISCOVERY, Failure::Answer(503));
+    shop.way.fail(DISCOVERY, Failure::Status(503));
     until("a line", async || watched.remarks("backendtlspolicies cannot be listed")).await;
     shop.create_route("late").await;
     let late = shop.key("HTTPRoute", "late");
@@ -224,7 +224,7 @@ async fn while_a_protecting_kind_cannot_be_watched_what_is_new_waits_and_endpoin
     watched.until_synced().await;
     assert!(shop.is_only_over_tls(&watched, "cart"));
 
-    shop.way.fail(POLICIES, Failure::Answer(403));
+    shop.way.fail(POLICIES, Failure::Status(403));
     until("a line", async || watched.remarks("routes and listeners wait")).await;
     shop.create_policy("pay", system()).await;
     shop.create_route("pay").await;
@@ -284,7 +284,7 @@ async fn what_waited_comes_behind_a_policy_that_names_what_is_to_be_fetched() {
     let shop = Shop::open().await;
     let mut watched = shop.watched().await;
     watched.until_synced().await;
-    shop.way.fail(POLICIES, Failure::Answer(500));
+    shop.way.fail(POLICIES, Failure::Status(500));
     until("a line", async || watched.remarks("routes and listeners wait")).await;
     let ca = rcgen::generate_simple_self_signed(["pay.internal".to_owned()]).unwrap().cert.pem();
     let maps = format!("/api/v1/namespaces/{}/configmaps", shop.namespace);
@@ -311,7 +311,7 @@ async fn a_policy_whose_content_cannot_be_fetched_closes_its_target() {
     let shop = Shop::open().await;
     let mut watched = shop.watched().await;
     watched.until_synced().await;
-    shop.way.fail("ca", Failure::Answer(500));
+    shop.way.fail("ca", Failure::Status(500));
     let maps = format!("/api/v1/namespaces/{}/configmaps", shop.namespace);
     shop.cluster
         .create(&maps, json!({ "metadata": { "name": "ca" }, "data": { "ca.crt": "" } }))

@@ -20,7 +20,7 @@ enum Step {
     BeginFetch,
     /// The API reads what one of the open fetches asks for, and answers later.
     Read(usize),
-    Answer(usize),
+    Respond(usize),
     Fail(usize),
     Wait,
 }
@@ -39,7 +39,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Ask),
         4 => Just(Step::BeginFetch),
         3 => (0..8usize).prop_map(Step::Read),
-        4 => (0..8usize).prop_map(Step::Answer),
+        4 => (0..8usize).prop_map(Step::Respond),
         1 => (0..8usize).prop_map(Step::Fail),
         1 => Just(Step::Wait),
     ];
@@ -155,7 +155,7 @@ impl Play {
                     read.get_or_insert(self.secrets.get(&fetch.key).copied());
                 }
             }
-            Step::Answer(index) if index < self.open.len() => {
+            Step::Respond(index) if index < self.open.len() => {
                 self.step(Step::Read(index));
                 let (fetch, read) = self.open.remove(index);
                 let log = match read.flatten() {
@@ -171,7 +171,7 @@ impl Play {
                 let log = self.bench.fail(&fetch, false);
                 self.check(&log);
             }
-            Step::Answer(_) | Step::Fail(_) => {}
+            Step::Respond(_) | Step::Fail(_) => {}
             Step::Wait => self.bench.now += Duration::from_secs(2),
         }
     }
@@ -218,7 +218,7 @@ impl Play {
             if self.open.is_empty() {
                 return;
             }
-            self.step(Step::Answer(0));
+            self.step(Step::Respond(0));
         }
     }
 }
