@@ -38,7 +38,8 @@ fn simplify(schema: &mut Value) {
             if let (Some(default), Some(Value::String(words))) =
                 (default, fields.get_mut("description"))
             {
-                words.push_str(&format!(" Unless said: {default}."));
+                let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+                words.push_str(&format!(" Default: {default}."));
             }
             let is_unknown =
                 |format: &Value| format.as_str().is_some_and(|name| name.starts_with("uint"));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What some of a Gateway's proxies see otherwise than the others.
+/// Configuration that differs for some of a Gateway's proxies.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "heliograph.dev",
@@ -16,46 +16,47 @@ use std::collections::BTreeMap;
     namespaced,
     status = "OpaqueStatus",
     derive = "PartialEq",
-    doc = "What some of a Gateway's proxies see otherwise than the others."
+    doc = "Configuration that differs for some of a Gateway's proxies."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ViewPolicySpec {
-    /// The Gateway whose proxies it is for, in the same namespace; or the GatewayClass whose Gateways share proxies in this
-    /// namespace.
+    /// The Gateway whose proxies the policy applies to, in the same namespace; or the GatewayClass whose Gateways share proxies
+    /// in this namespace.
     pub target_ref: TargetRef,
-    /// Which of its proxies; all of them without it. All that is given must hold.
+    /// Selects proxies of the target. A proxy must meet every condition that is set. Default: all proxies.
     #[serde(default)]
     pub clients: Clients,
-    /// What these proxies see otherwise. Each rule is one of `prefer`, `only` and `overlay`.
+    /// What differs for these proxies. Each rule has exactly one of `prefer`, `only` and `overlay`.
     pub rules: Vec<ViewRule>,
 }
 
-/// A Gateway of the same namespace, or a GatewayClass whose Gateways share their proxies there.
+/// A Gateway in the same namespace, or a GatewayClass whose Gateways share their proxies in that namespace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetRef {
-    /// `gateway.networking.k8s.io`; nothing else is accepted.
+    /// Must be `gateway.networking.k8s.io`.
     pub group: String,
-    /// `Gateway` or `GatewayClass`; nothing else is accepted.
+    /// `Gateway` or `GatewayClass`.
     pub kind: String,
     /// Its name.
     pub name: String,
 }
 
-/// All that is given must hold.
+/// Selects proxies of the target. A proxy must meet every condition that is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Clients {
-    /// Proxies of these namespaces. With `only`, those whose authenticated identity is of one of them.
+    /// Proxies in one of these namespaces. In a policy with `only`, the namespace is that of the proxy's authenticated identity.
     pub namespaces: Vec<String>,
-    /// Proxies with all of these labels.
+    /// Proxies that have all of these labels.
     pub match_labels: BTreeMap<String, String>,
-    /// Proxies whose labels are so, as in any selector of Kubernetes.
+    /// Proxies whose labels meet these expressions, as in every label selector of Kubernetes.
     pub match_expressions: Vec<LabelSelectorRequirement>,
-    /// Proxies of these versions of Envoy, both ends included. One that does not say its version is within no bound.
+    /// Proxies with a version of Envoy in this range, including both bounds. A proxy that does not report its version is not
+    /// selected.
     pub envoy: VersionRange,
 }
 
-/// Both ends belong to it. `1.31` stands for every `1.31.x`.
+/// A range of versions, including both bounds. `1.31` stands for every `1.31.x`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct VersionRange {
@@ -74,21 +75,21 @@ pub struct ViewRule {
     pub overlay: Option<Overlay>,
 }
 
-/// Endpoints that have more of these labels in common with the proxy are used before others.
+/// Proxies use endpoints that have more of these labels in common with them before other endpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prefer {
-    /// Keys of labels, the widest first; one to eight of them.
+    /// One to eight label keys, the one with the widest scope first.
     pub labels: Vec<String>,
 }
 
-/// Nobody else sees these listeners, nor what is there for them alone.
+/// Only these proxies receive these listeners and the resources that no other listener uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Only {
-    /// Names of listeners of the Gateway, at least one. Of those that share a port, all or none.
+    /// Names of listeners of the Gateway, at least one. Of listeners that share a port, name all or none.
     pub listeners: Vec<String>,
 }
 
-/// A resource of Envoy's, by its type and name, is another one.
+/// Replaces an Envoy resource, given by type and name, with a patched one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Overlay {
@@ -96,11 +97,11 @@ pub struct Overlay {
     pub r#type: String,
     /// The name of the resource, as `helio translate` prints it.
     pub name: String,
-    /// A merge patch (RFC 7396) of the resource. Either this or `jsonPatch`.
+    /// A merge patch (RFC 7396) of the resource. Set this or `jsonPatch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub merge_patch: Option<serde_json::Value>,
-    /// A JSON patch (RFC 6902) of the resource, operation by operation. Either this or `mergePatch`.
+    /// A list of JSON patch operations (RFC 6902) on the resource. Set this or `mergePatch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_objects")]
     pub json_patch: Option<json_patch::Patch>,
@@ -119,11 +120,11 @@ pub struct Proxy {
     pub spec: ProxySpec,
 }
 
-/// Whose proxy it is.
+/// The fleet that the proxy belongs to.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxySpec {
-    /// The Gateway that it is a proxy of. It is in the same namespace.
+    /// The Gateway that the proxy belongs to, in the same namespace.
     pub target_ref: TargetRef,
 }
 
@@ -136,20 +137,20 @@ impl JsonSchema for OpaqueStatus {
         use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
         json_schema!({
             "type": "object",
-            "description": "What the translator says of it.",
+            "description": "What the translator reports about the policy.",
             "properties": {
                 "conditions": {
                     "type": "array",
-                    "description": "Whether it holds, and what is wrong with it.",
+                    "description": "Whether the policy is in force, and what is wrong with it.",
                     "items": Condition::json_schema(generator),
                     "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["type"],
                 },
                 "matches": {
                     "type": "object",
-                    "description": "The proxies that it is for, of those that are listed.",
+                    "description": "The proxies in the inventory that the policy selects.",
                     "properties": {
-                        "count": { "type": "integer", "description": "How many they are." },
+                        "count": { "type": "integer", "description": "The number of these proxies." },
                         "proxies": {
                             "type": "array",
                             "description": "The node ids of the first ten.",

@@ -23,8 +23,8 @@ pub(crate) const STREAM_IDLE_SECONDS: u32 = 300;
 pub(crate) const MAX_CONCURRENT_STREAMS: u32 = 100;
 const MOST_STREAMS: u32 = 10_000;
 
-/// How the Envoys of a Gateway are run. A Gateway names one with infrastructure.parametersRef, a GatewayClass with
-/// parametersRef; where both do, the Gateway's counts, field by field.
+/// How the Envoys of a Gateway run. A Gateway refers to a ProxyConfig in `infrastructure.parametersRef`, a GatewayClass in
+/// `parametersRef`. If both do, the fields of the Gateway's ProxyConfig override those of the class.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "heliograph.dev",
@@ -32,75 +32,77 @@ const MOST_STREAMS: u32 = 10_000;
     kind = "ProxyConfig",
     namespaced,
     derive = "PartialEq",
-    doc = "How the Envoys of a Gateway are run."
+    doc = "How the Envoys of a Gateway run."
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProxyConfigSpec {
-    /// Nothing is made for the Gateway: its Envoys are run by somebody else.
+    /// Heliograph creates nothing for the Gateway. You run its Envoys yourself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub self_managed: Option<bool>,
-    /// All Gateways of the class have the same Envoys, which run in the namespace of this ProxyConfig. Only that of a
-    /// GatewayClass may say so.
+    /// All Gateways of the class share their Envoys, which run in the namespace of this ProxyConfig. Allowed only in the
+    /// ProxyConfig of a GatewayClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub merge_gateways: Option<bool>,
-    /// What runs the Envoys.
+    /// The kind of workload that runs the Envoys.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = Workload::default()))]
     pub kind: Option<Workload>,
-    /// How many Envoys. It says nothing for a DaemonSet, nor beside `hpa`.
+    /// The number of Envoys. Ignored for a DaemonSet, and when `hpa` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0), extend("default" = REPLICAS))]
     pub replicas: Option<i32>,
-    /// The image of Envoy; that of the translator's flag `--proxy-image`, unless said.
+    /// The image of Envoy. By default, that of the translator's flag `--proxy-image`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Names of Secrets of the Gateway's namespace that the image is pulled with.
+    /// Names of Secrets in the Gateway's namespace that contain credentials to pull the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_secrets: Option<Vec<String>>,
-    /// What the container of Envoy asks for, and may have at most. A limit of memory is also told to Envoy, which refuses
-    /// requests at 95 % of it.
+    /// Resource requests and limits of the Envoy container. Envoy knows its memory limit and rejects requests when it uses 95 %
+    /// of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// How much Envoy logs.
+    /// The log level of Envoy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = LogLevel::default()))]
     pub log_level: Option<LogLevel>,
-    /// How many threads serve; the processors that Envoy may use, unless said.
+    /// The number of Envoy's worker threads. By default, the number of processors that Envoy may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub concurrency: Option<u16>,
-    /// Laid over the bootstrap: of objects each field, lists one after the other, anything else replaced.
+    /// Merged into the generated bootstrap. Objects are merged field by field, lists are appended, and all other values are
+    /// replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::heliograph::any_object")]
     pub bootstrap: Option<serde_json::Value>,
     /// The Service in front of the Envoys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceConfig>,
-    /// Which annotations of the Gateway's `infrastructure` go to all that is made, pods included, and not to the Service alone:
-    /// whole names, or `example.org/*`. Those without a prefix, such as `note`, always do.
+    /// Annotations of the Gateway's `infrastructure` that are copied to every generated object, including pods, and not only to
+    /// the Service. Each entry is a full name or `example.org/*`. Annotations without a prefix, such as `note`, are always
+    /// copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_annotations: Option<Vec<String>>,
-    /// What Envoys accept of clients that speak HTTP.
+    /// What Envoys accept from HTTP clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpConfig>,
     /// What an Envoy does before it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainConfig>,
-    /// With it, a HorizontalPodAutoscaler says how many Envoys there are. It says nothing for a DaemonSet.
+    /// Creates a HorizontalPodAutoscaler, which sets the number of Envoys. Ignored for a DaemonSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hpa: Option<HpaConfig>,
-    /// With it, there is a PodDisruptionBudget.
+    /// Creates a PodDisruptionBudget.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pdb: Option<PdbConfig>,
-    /// Labels of the nodes that the pods may run on.
+    /// The labels that a node must have to run the pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
     /// Taints of nodes that the pods tolerate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
-    /// The PriorityClass of the pods.
+    /// The name of the pods' PriorityClass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
 }
@@ -128,17 +130,17 @@ pub enum LogLevel {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceConfig {
-    /// How it is reached from outside of the cluster, if at all.
+    /// The type of the Service: how clients outside the cluster reach it, if at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = ServiceType::default()))]
     pub r#type: Option<ServiceType>,
-    /// Annotations of the Service alone, beside those of the Gateway's `infrastructure`.
+    /// Annotations of the Service only, in addition to those of the Gateway's `infrastructure`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// `externalTrafficPolicy` of the Service. It says nothing for a `ClusterIP`.
+    /// `externalTrafficPolicy` of the Service. Ignored for the type `ClusterIP`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_traffic_policy: Option<TrafficPolicy>,
-    /// `loadBalancerClass` of the Service. It says nothing for other types.
+    /// `loadBalancerClass` of the Service. Ignored for types other than `LoadBalancer`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_balancer_class: Option<String>,
 }
@@ -157,35 +159,34 @@ pub enum TrafficPolicy {
     Local,
 }
 
-/// What Envoys accept of clients that speak HTTP. It holds for all listeners of the Gateway, or of all Gateways that share
-/// these Envoys.
+/// What Envoys accept from HTTP clients. It applies to all listeners of the Gateway, or of all Gateways that share these Envoys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HttpConfig {
-    /// What is done with a path that has `%2F` or `%5C` in it, which routes and backends may read as another path. `Redirect`
-    /// sends the client to the path with `/` in its place (gRPC is rejected), `Reject` answers 400, `Unescape` goes on with
-    /// that path, and `Keep` leaves it as it is.
+    /// What Envoy does with a path that contains `%2F` or `%5C`, which routes and backends may interpret differently. `Redirect`
+    /// redirects the client to the path with `/` instead (gRPC requests are rejected), `Reject` answers with 400, `Unescape`
+    /// continues with the path with `/` instead, and `Keep` leaves the path unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = EscapedSlashes::default()))]
     pub escaped_slashes: Option<EscapedSlashes>,
-    /// Whether `//` in a path is one `/`, for routes and for backends.
+    /// Whether `//` in a path becomes `/`, both for matching and in requests to backends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = MERGE_SLASHES))]
     pub merge_slashes: Option<bool>,
-    /// What is done with a request that has a header with `_` in its name, which some backends read as `-`. `Reject` rejects the
-    /// request, `Drop` removes the header.
+    /// What Envoy does with a request that has a header with `_` in its name, which some backends read as `-`. `Reject` rejects
+    /// the request, `Drop` removes the header, and `Allow` forwards it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = HeadersWithUnderscores::default()))]
     pub headers_with_underscores: Option<HeadersWithUnderscores>,
-    /// How long the headers of a request may take from their first byte to their last.
+    /// The time in which a client must send all headers of a request, in seconds, from the first byte to the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600), extend("default" = REQUEST_HEADERS_SECONDS))]
     pub request_headers_seconds: Option<u32>,
-    /// How long a request may go on with nothing sent in either direction; 0 for ever.
+    /// How long a request may be idle, with no data in either direction, in seconds. 0 means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400), extend("default" = STREAM_IDLE_SECONDS))]
     pub stream_idle_seconds: Option<u32>,
-    /// How many requests a client may have open at once on a connection of HTTP/2.
+    /// The maximum number of concurrent requests on one HTTP/2 connection of a client.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000), extend("default" = MAX_CONCURRENT_STREAMS))]
     pub max_concurrent_streams: Option<u32>,
@@ -249,12 +250,12 @@ pub enum HeadersWithUnderscores {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DrainConfig {
-    /// The longest that it waits for its connections to end.
+    /// How long an Envoy waits for its connections to end, at most, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600), extend("default" = DRAIN_SECONDS))]
     pub seconds: Option<i64>,
-    /// Whether the image has `bash`, as Envoy's own has, and its distroless one has not. Without it, Envoy cannot be
-    /// told to send its clients elsewhere, and only waits.
+    /// Whether the image contains `bash`. Envoy's standard image does, its distroless image does not. Without `bash`, an Envoy
+    /// that ends cannot ask its clients to connect elsewhere; it only waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = HAS_SHELL))]
     pub shell: Option<bool>,
@@ -263,28 +264,28 @@ pub struct DrainConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HpaConfig {
-    /// The fewest Envoys.
+    /// The minimum number of Envoys.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("default" = MIN_REPLICAS))]
     pub min_replicas: Option<i32>,
-    /// The most Envoys; `minReplicas` if that is more.
+    /// The maximum number of Envoys. If `minReplicas` is greater, that applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("default" = MAX_REPLICAS))]
     pub max_replicas: Option<i32>,
-    /// How much of the CPU that the containers ask for is to be used on average, in percent.
+    /// The target of average CPU use, in percent of the containers' CPU requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1), extend("default" = CPU_UTILIZATION))]
     pub cpu_utilization: Option<i32>,
 }
 
-/// How many Envoys may be away at a time, by one of these.
+/// How many Envoys may be unavailable at the same time. Set one of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PdbConfig {
-    /// How many Envoys stay, as a number or in percent of them. Beside it, `maxUnavailable` says nothing.
+    /// How many Envoys must stay available, as a number or as a percentage. If set, `maxUnavailable` is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_available: Option<IntOrString>,
-    /// How many Envoys may be away, as a number or in percent of them.
+    /// How many Envoys may be unavailable, as a number or as a percentage.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = MAX_UNAVAILABLE))]
     pub max_unavailable: Option<IntOrString>,

@@ -91,7 +91,7 @@ fn described() -> [Described; 3] {
     };
     let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
     let proxy = json!({
-        "description": "A proxy that runs, for rules that tell proxies apart. Its name is its node id, its labels are the proxy's.",
+        "description": "A running proxy, for rules that select proxies. The object's name is the proxy's node id, its labels are the proxy's labels.",
         "properties": {"spec": settings.into_generator().into_root_schema_for::<ProxySpec>()},
         "required": ["spec"],
     });
