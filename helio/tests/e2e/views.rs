@@ -85,5 +85,5 @@ async fn an_envoy_uses_the_endpoints_of_its_zone_and_those_of_another_once_it_is
     let policy = objects.iter().find(|object| object["kind"] == "ViewPolicy").unwrap();
     assert_eq!(policy["status"]["matches"]["proxies"], serde_json::json!([NODE]));
     let accepted = &policy["status"]["conditions"][0];
-    assert_eq!(accepted["message"], "For 1 of 1 listed proxies");
+    assert_eq!(accepted["message"], "Selects 1 of 1 proxies in the inventory");
 }

@@ -95,10 +95,10 @@ fn words(kind: Kind, left_out: &LeftOut) -> String {
     };
     let cause = match left_out.is_suspect {
         false => "proxies reject it",
-        true => "it may be what proxies reject, which is being found out",
+        true => "proxies may reject it, which Heliograph is still finding out",
     };
     format!(
-        "{effect}, because {cause}: {}. It is tried again when it changes, or when its annotation {RETRY} does",
+        "{effect}, because {cause}: {}. Heliograph tries it again when it changes, or when its annotation {RETRY} changes",
         left_out.words.trim_end_matches('.')
     )
 }

@@ -117,7 +117,7 @@ fn an_enormous_route_is_refused_before_it_is_expanded_and_touches_no_other() {
     apply(&mut world, &route("enormous", 16, 128, 256 << 10));
     assert_eq!(served(&world), before);
     let problem = problem(&world, "enormous").unwrap();
-    assert!(problem.starts_with("TooLarge: The route takes 5"), "{problem}");
+    assert!(problem.starts_with("TooLarge: The route needs 5"), "{problem}");
     assert!(peak() < 256 << 20, "{} MiB", peak() >> 20);
 
     // Many that are as large as they may be.

@@ -143,7 +143,7 @@ fn a_rule_that_is_left_out_answers_with_an_error_and_all_else_is_as_it_was() {
     assert_eq!(
         message,
         "Requests of rule 1 are answered with an error, and match 1 of rule 1 is dropped, because proxies reject it: it is \
-         too large. It is tried again when it changes, or when its annotation heliograph.dev/retry does"
+         too large. Heliograph tries it again when it changes, or when its annotation heliograph.dev/retry changes"
     );
     assert_eq!(condition(&world, "new"), None);
     assert_eq!(outcome.work.of("compiled_route"), 1, "{:?}", outcome.work);

@@ -195,7 +195,7 @@ fn a_refused_policy_shows_nobody_what_is_for_some() {
         "[{only: {listeners: [inner]}}, {overlay: {type: Secret, name: a, mergePatch: {}}}]";
     let mut scene = Scene::new(&policy("{namespaces: [shop]}", rules));
     let (accepted, why) = scene.condition("Accepted");
-    assert!(!accepted && why.contains("nobody is served port "), "{why}");
+    assert!(!accepted && why.contains("no proxy is served port "), "{why}");
     for client in [of("shop"), of("elsewhere"), client(&[])] {
         assert_eq!(names(&scene.view(&client)), OPEN);
     }
@@ -279,7 +279,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let why = refused("{envoy: {min: new}}", "[]");
     assert!(why.starts_with("clients.envoy.min: "), "{why}");
     let why = refused("{}", "[{}]");
-    assert_eq!(why, "rules[0]: a rule is one of prefer, only and overlay");
+    assert_eq!(why, "rules[0]: a rule must be one of prefer, only and overlay");
     let why = refused("{}", "[{overlay: {type: Secret, name: a, mergePatch: {}}}]");
     assert!(why.contains("Secret"), "{why}");
 

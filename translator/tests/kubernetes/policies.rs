@@ -76,7 +76,7 @@ async fn an_undecodable_policy_closes_what_it_targets_for_whoever_reads_it() {
     let mut bad = good.clone();
     bad["subjectAltNames"] = names;
     cluster.apply(&path, policy(bad)).await;
-    running.until("what it targets is closed", |watched| !is_reached(watched)).await;
+    running.until("its targets are closed", |watched| !is_reached(watched)).await;
     let fresh = start(&cluster).await;
     assert!(!is_reached(&fresh), "{:?}", fresh.log);
     for watched in [&running, &fresh] {
@@ -117,7 +117,7 @@ async fn a_kind_of_envoy_gateway_is_watched_where_it_is_served() {
     let path =
         "/apis/gateway.envoyproxy.io/v1alpha1/namespaces/default/securitypolicies/auth".to_owned();
     cluster.apply(&path, policy).await;
-    running.until("what it targets is closed", |watched| !is_reached(watched)).await;
+    running.until("its targets are closed", |watched| !is_reached(watched)).await;
     let fresh = start(&cluster).await;
     assert!(!is_reached(&fresh), "{:?}", fresh.log);
     for watched in [&running, &fresh] {

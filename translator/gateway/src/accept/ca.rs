@@ -29,8 +29,7 @@ pub(crate) fn resolve(
 ) -> Result<ObjectName, CaError> {
     let CaRef { group, kind, name } = reference;
     if Kind::find(group, kind) != Some(Kind::ConfigMap) {
-        let message =
-            format!("{kind} {name}: only ConfigMaps can hold certificates of authorities");
+        let message = format!("{kind} {name}: only ConfigMaps can contain CA certificates");
         return Err(CaError::Kind(message));
     }
     // The grant is asked first: without one, nobody learns whether the ConfigMap exists.

@@ -52,7 +52,7 @@ pub(super) fn resolve(
         return vec![Err(invalid("An HTTPS listener needs tls.certificateRefs"))];
     };
     if matches!(tls.mode, Some(gateway::TlsMode::Passthrough)) {
-        return vec![Err(invalid("An HTTPS listener cannot pass TLS through"))];
+        return vec![Err(invalid("An HTTPS listener cannot have the TLS mode Passthrough"))];
     }
     let references: Vec<_> = tls.certificate_refs.iter().flatten().collect();
     if references.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn certificate(
     let name = ObjectName::new(namespace, &reference.name);
     let invalid = |why: &str| Condition::new(reasons.invalid, format!("{kind} {name}: {why}"));
     if Kind::find(group, kind) != Some(Kind::Secret) {
-        return Err(invalid("only Secrets can hold certificates"));
+        return Err(invalid("only Secrets can contain certificates"));
     }
     // The grant is asked first: without one, nobody learns whether the Secret exists.
     let to = name.clone().of(Kind::Secret);

@@ -133,7 +133,7 @@ pub(super) fn accept(
         kinds,
         conditions: Conditions::from([
             Condition::new(reasons::ACCEPTED, "The listener is valid"),
-            Condition::new(programmed::PROGRAMMED, "The proxies are given this listener"),
+            Condition::new(programmed::PROGRAMMED, "Proxies receive this listener"),
             Condition::new(resolved_refs::RESOLVED_REFS, "All references are resolved"),
         ]),
         port: *port,
@@ -160,20 +160,22 @@ pub(super) fn accept(
         return accepted;
     };
     if OWN_PORTS.contains(&port) {
-        accepted
-            .refuse(reasons::PORT_UNAVAILABLE, &format!("{port} is a port of the proxies' own"));
+        accepted.refuse(
+            reasons::PORT_UNAVAILABLE,
+            &format!("{port} is reserved for the proxies themselves"),
+        );
         return accepted;
     }
     // One Gateway at 10443 would keep all others from 443.
     if proxies.is_class() && FOR_LOW_PORTS.contains(&port) {
         let message = format!(
-            "{port} is a port that proxies bind for one below 1024, which other Gateways of the class may have"
+            "{port} is reserved: proxies bind it for a port below 1024, which another Gateway of the class may use"
         );
         accepted.refuse(reasons::PORT_UNAVAILABLE, &message);
         return accepted;
     }
     if let Some(field) = needless(protocol, given) {
-        let message = format!("{field}: a listener for {} has none", given.protocol);
+        let message = format!("{field}: not allowed on a listener for {}", given.protocol);
         accepted.refuse(reasons::UNSUPPORTED_VALUE, &message);
         return accepted;
     }

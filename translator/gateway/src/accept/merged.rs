@@ -101,7 +101,7 @@ impl Candidate<'_> {
                 Conflict::Port | Conflict::Hostname => "the same port, protocol and hostname",
             };
             let message = format!(
-                "A listener of another Gateway of its class, which comes first, has {what}"
+                "A listener of another Gateway of the class, which has precedence, has {what}"
             );
             listener.conflicts(*conflict, &message);
         };

@@ -95,7 +95,7 @@ pub(crate) fn gateway(reader: &Reader<'_>, name: &ObjectName) -> Option<Accepted
     };
     let unheard = match owner.is_class() && infra::is_labelled(object) {
         true => {
-            "; its class merges its Gateways, so labels and annotations of its infrastructure say nothing"
+            "; its class merges its Gateways, so labels and annotations of its infrastructure are ignored"
         }
         false => "",
     };
@@ -193,7 +193,6 @@ fn conditions(
             Condition::new(accepted::SOME_LISTENERS_NOT_VALID, message)
         }
     };
-    let programmed =
-        Condition::new(programmed::PROGRAMMED, "The proxies are given this configuration");
+    let programmed = Condition::new(programmed::PROGRAMMED, "Proxies receive this configuration");
     Conditions::from([accepted, programmed])
 }

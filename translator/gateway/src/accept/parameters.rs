@@ -50,13 +50,16 @@ pub(super) fn of_gateway(
         return Ok(of_class);
     };
     if of_class.merges() {
-        let why = "its class merges its Gateways, and says how their proxies are run: take it away";
+        let why =
+            "its class merges its Gateways, so only the class has parameters: remove this field";
         return Err(refused(format!("infrastructure.parametersRef: {why}")));
     }
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
     let own = find(reader, &reference.group, &reference.kind, namespace, &reference.name);
     own.and_then(|own| match own.merges() {
-        true => Err("mergeGateways is for the ProxyConfig of a GatewayClass".to_owned()),
+        true => {
+            Err("mergeGateways is allowed only in the ProxyConfig of a GatewayClass".to_owned())
+        }
         false => own.over(&of_class).map_err(|error| error.to_string()),
     })
     .map_err(|why| refused(format!("infrastructure.parametersRef: {why}")))
@@ -89,11 +92,11 @@ fn find<'a>(
     name: &str,
 ) -> Result<&'a ProxyConfigSpec, String> {
     if Kind::find(group, kind) != Some(Kind::ProxyConfig) {
-        return Err(format!("{kind} {name} is not supported: name a ProxyConfig of {GROUP}"));
+        return Err(format!("{kind} {name} is not supported: refer to a ProxyConfig of {GROUP}"));
     }
     let name = ObjectName::new(namespace, name);
     let found = reader.object::<ProxyConfig>(&name);
-    found.map(|found| &found.spec).ok_or_else(|| format!("there is no ProxyConfig {name}"))
+    found.map(|found| &found.spec).ok_or_else(|| format!("ProxyConfig {name} does not exist"))
 }
 
 const GROUP: &str = "heliograph.dev";

@@ -60,7 +60,7 @@ pub(super) fn accept(
         };
         let home = &gateway.name.namespace;
         if !allows(reader, &rule, home, &set.name.namespace) {
-            set.refuse(NOT_ALLOWED, "The Gateway does not allow it");
+            set.refuse(NOT_ALLOWED, "The Gateway does not allow ListenerSets from this namespace");
         } else if let Some(refused) = refused {
             set.refuse(PARENT_NOT_ACCEPTED, &refused.message);
         } else {
@@ -115,7 +115,7 @@ impl AcceptedSet {
                 Condition::new(accepted::SOME_LISTENERS_NOT_VALID, message)
             }
         };
-        let message = "The proxies are given this configuration";
+        let message = "Proxies receive this configuration";
         let programmed = Condition::new(programmed::PROGRAMMED, message);
         self.conditions = Conditions::from([accepted, programmed]);
     }

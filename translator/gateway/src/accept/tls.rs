@@ -82,7 +82,8 @@ fn verify(
         listener.conditions.set(Condition::new(reason, message));
     }
     if authorities.is_empty() {
-        listener.refuse(accepted::NO_VALID_CA_CERTIFICATE, "Its clients cannot be verified");
+        listener
+            .refuse(accepted::NO_VALID_CA_CERTIFICATE, "Client certificates cannot be verified");
     } else if let Some(listener) = &mut listener.listener {
         let insecure_fallback = is_insecure(validation);
         listener.client_validation = Some(ClientValidation { authorities, insecure_fallback });

@@ -158,7 +158,7 @@ fn words_for_copies(losses: &[&Loss], limits: &Limits) -> String {
     let named: Vec<&str> = namespaces.into_iter().take(NAMED).collect();
     format!(
         "The route is not served at hostnames of namespaces {}{more}: with the copies there, a route table of this parent would be larger than {}, and this \
-         namespace takes more than its share of it",
+         namespace uses more than its share",
         named.join(", "),
         mebibytes(limits.table_bytes),
     )
@@ -168,12 +168,12 @@ fn words_for_copies(losses: &[&Loss], limits: &Limits) -> String {
 fn words(excess: &Excess, namespace: &str, limits: &Limits) -> String {
     match excess {
         Excess::Route(size) => format!(
-            "The route takes {} in route tables, over all its matches and hostnames, and may take {}",
+            "The route needs {} in route tables for all its matches and hostnames, and the limit is {}",
             mebibytes(*size),
             mebibytes(limits.route_bytes),
         ),
         Excess::Namespace => format!(
-            "The routes of namespace {namespace} take more than {} in route tables, and this is one of the youngest",
+            "The routes of namespace {namespace} need more than {} in route tables, and this is one of the youngest",
             mebibytes(limits.namespace_bytes),
         ),
         Excess::Hostname(hostname) => format!(
@@ -182,7 +182,7 @@ fn words(excess: &Excess, namespace: &str, limits: &Limits) -> String {
             limits.host_regex_size,
         ),
         Excess::Tables(_) => format!(
-            "A route table of this parent would be larger than {}. Namespace {namespace} takes more than its share of it, and this is one of its youngest routes",
+            "A route table of this parent would be larger than {}. Namespace {namespace} uses more than its share, and this is one of its youngest routes",
             mebibytes(limits.table_bytes),
         ),
     }
@@ -259,7 +259,7 @@ fn attach(
             if parent.listeners.is_empty() {
                 parent.accepted = Condition::new(
                     accepted::NO_MATCHING_LISTENER_HOSTNAME,
-                    "No hostname of the route is one of the listener's",
+                    "No hostname of the route matches the hostname of the listener",
                 );
             }
         }
@@ -281,11 +281,12 @@ fn allowed<'a>(
     let at_port = |point: &&AttachPoint| reference.port.is_none_or(|port| port == point.port);
     let meant: Vec<_> = points.iter().copied().filter(named).filter(at_port).collect();
     if meant.is_empty() {
-        let message = format!("{owner} has no such listener");
+        let message = format!("{owner} has no listener that matches the parentRef");
         return Err(Condition::new(accepted::NO_MATCHING_PARENT, message));
     }
     if meant.iter().all(|point| point.listener.is_none()) {
-        let message = format!("No listener of {owner} that it means is valid: see its status");
+        let message =
+            format!("No listener of {owner} that matches the parentRef is valid: see its status");
         return Err(Condition::new(accepted::NOT_ALLOWED_BY_LISTENERS, message));
     }
     let allows_route = |point: &&AttachPoint| {
@@ -300,7 +301,7 @@ fn allowed<'a>(
         true => Err(Condition::new(
             accepted::NOT_ALLOWED_BY_LISTENERS,
             format!(
-                "No listener of {owner} lets a route of this kind from namespace {} in",
+                "No listener of {owner} allows a route of this kind from namespace {}",
                 key.name.namespace
             ),
         )),

@@ -24,7 +24,7 @@ pub(super) fn resolve(
         return Err((BACKEND_NOT_FOUND, "it does not exist".to_owned()));
     };
     let Some(number) = port else {
-        return Err((BACKEND_NOT_FOUND, "the reference names no port".to_owned()));
+        return Err((BACKEND_NOT_FOUND, "the reference has no port".to_owned()));
     };
     let spec = service.spec.as_ref();
     if spec.and_then(|spec| spec.type_.as_deref()) == Some("ExternalName") {

@@ -11,7 +11,7 @@ const MILLION: u64 = 1_000_000;
 pub(super) fn accept(scope: &mut RouteScope<'_>, filter: &HttpFilter) -> Result<Filter, Refusal> {
     let mirror = filter.request_mirror.as_ref().ok_or("requestMirror is missing")?;
     let RequestMirror { backend_ref, fraction, percent } = mirror;
-    let bad = || "requestMirror: a share is from 0 to all".to_owned();
+    let bad = || "requestMirror: a share must be from 0 to 100 %".to_owned();
     let part = |number: i32| u64::try_from(number).map_err(|_| bad());
     let (numerator, denominator) = match (fraction, percent) {
         (Some(_), Some(_)) => {

@@ -89,7 +89,7 @@ pub fn identifiers(owner: &FleetOwner) -> [String; 3] {
 /// Why nothing is made for a fleet: objects of another owner have its names.
 pub fn name_conflict(other: &FleetOwner) -> String {
     format!(
-        "{} {} has objects of the same name or label, since names that are long or have dots are cut: rename one of the two",
+        "{} {} has objects of the same name or label, because long names and names with dots are shortened: rename one of the two",
         kind(other).as_str(),
         other.name().name
     )

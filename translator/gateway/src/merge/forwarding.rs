@@ -49,6 +49,6 @@ pub(crate) fn older_route(reader: &Reader<'_>, id: &RouteId, parent: &Parent) ->
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let message = format!("An older route has the connections of listener {named}{more}");
+    let message = format!("An older route receives the connections of listener {named}{more}");
     (!lost.is_empty()).then(|| Condition::new(OLDER_ROUTE, message))
 }

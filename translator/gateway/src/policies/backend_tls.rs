@@ -44,8 +44,11 @@ fn upstream_tls(
     let trust = match (ca_certificate_refs.as_deref(), well_known_ca_certificates.as_deref()) {
         (None | Some([]), Some("System")) => Some(Trust::System),
         (None | Some([]), other) => {
-            let what = other.unwrap_or("no authority");
-            return Err(invalid("validation", format!("{what} cannot be trusted")));
+            let why = match other {
+                Some(name) => format!("{name} cannot be trusted"),
+                None => "it names no CA".to_owned(),
+            };
+            return Err(invalid("validation", why));
         }
         (Some(references), _) => {
             let references = references.iter().map(|it| (&*it.group, &*it.kind, &*it.name));
@@ -56,7 +59,7 @@ fn upstream_tls(
     let trust = trust.ok_or_else(|| Rejection {
         reason: accepted::NO_VALID_CA_CERTIFICATE,
         field: "validation.caCertificateRefs".to_owned(),
-        message: "No certificate of an authority can be used".to_owned(),
+        message: "No CA certificate can be used".to_owned(),
     })?;
     Ok(UpstreamTls { sni: hostname.clone(), names, trust })
 }

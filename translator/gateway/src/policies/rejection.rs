@@ -63,8 +63,8 @@ impl Rejection {
             PolicyKind::BackendTraffic => "",
             PolicyKind::BackendTls => ". Requests to its backends are answered with 500",
             PolicyKind::Security => {
-                ". SecurityPolicies are not supported, so what it targets is closed and answers 500: delete it, or move what it \
-                 targets to a Gateway of a controller that supports it"
+                ". SecurityPolicies are not supported, so its targets are closed and answer with 500. Delete the policy, or move its targets to a \
+                 Gateway of a controller that supports it"
             }
         };
         let message = format!("{why}{effect}");

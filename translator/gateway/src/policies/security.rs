@@ -15,7 +15,7 @@ impl Policy for SecurityPolicySpec {
         Accepted::rejected(Rejection::unenforceable(
             PolicyKind::Security,
             "spec",
-            "It asks for nothing",
+            "The policy has no settings",
         ))
     }
 }

@@ -34,12 +34,12 @@ pub(crate) fn check_size(pattern: &str, limits: &Limits) -> Result<u64, String> 
     let size = Parser::new().parse(pattern).map_or(u64::MAX, |parsed| size::program_size(&parsed));
     let too_large = |instructions: String| {
         format!(
-            "the regular expression {pattern:?} is too large: {instructions} for Envoy, which is set to take {most}"
+            "the regular expression {pattern:?} is too large: {instructions} in Envoy, whose limit is {most}"
         )
     };
     match size {
         size if size <= u64::from(most) => Ok(size),
-        u64::MAX => Err(too_large("more instructions than are counted".to_owned())),
+        u64::MAX => Err(too_large("too many instructions to count".to_owned())),
         size => Err(too_large(format!("up to {size} instructions"))),
     }
 }
@@ -86,7 +86,7 @@ impl Visitor for Shared {
                 | AssertionKind::EndText
                 | AssertionKind::WordBoundary
                 | AssertionKind::NotWordBoundary => Ok(()),
-                _ => Err("of word boundaries there are only \\b and \\B".to_owned()),
+                _ => Err("only \\b and \\B are supported as word boundaries".to_owned()),
             },
             _ => Ok(()),
         }
@@ -104,7 +104,7 @@ impl Visitor for Shared {
             ClassSetItem::Literal(found) => literal(found),
             ClassSetItem::Range(range) => literal(&range.start).and_then(|()| literal(&range.end)),
             ClassSetItem::Unicode(class) => unicode(&class.kind),
-            ClassSetItem::Bracketed(_) => Err("a class stands inside a class".to_owned()),
+            ClassSetItem::Bracketed(_) => Err("a class inside a class is not supported".to_owned()),
             ClassSetItem::Perl(class) => match class.kind {
                 ClassPerlKind::Digit | ClassPerlKind::Space | ClassPerlKind::Word => Ok(()),
             },
@@ -138,7 +138,7 @@ fn flags(flags: &ast::Flags) -> Result<(), String> {
     };
     match flags.items.iter().all(known) {
         true => Ok(()),
-        false => Err("of flags there are only i, m, s and U".to_owned()),
+        false => Err("only the flags i, m, s and U are supported".to_owned()),
     }
 }
 
@@ -153,7 +153,7 @@ fn literal(literal: &Literal) -> Result<(), String> {
     };
     match is_known {
         true => Ok(()),
-        false => Err("by number there are only the characters \\x00 to \\xff".to_owned()),
+        false => Err("characters by number must be from \\x00 to \\xff".to_owned()),
     }
 }
 
@@ -167,9 +167,7 @@ fn unicode(kind: &ClassUnicodeKind) -> Result<(), String> {
     };
     match known {
         true => Ok(()),
-        false => {
-            Err("of \\p{...} there are only the general categories, such as \\p{Lu}".to_owned())
-        }
+        false => Err("\\p{...} supports only general categories, such as \\p{Lu}".to_owned()),
     }
 }
 

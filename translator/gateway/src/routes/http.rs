@@ -141,18 +141,18 @@ fn accept_retry(given: &gateway::Retry) -> Result<Retry, String> {
     let mut accepted: BTreeSet<u16> = BTreeSet::new();
     for code in codes.iter().flatten() {
         let code = u16::try_from(*code).ok().filter(|code| (400..600).contains(code));
-        accepted.insert(code.ok_or("retry: codes are from 400 to 599")?);
+        accepted.insert(code.ok_or("retry: codes must be from 400 to 599")?);
     }
     let backoff = duration("retry", backoff.as_deref())?;
     if backoff.is_some_and(|backoff| backoff.is_zero()) {
-        return Err("retry: there is always a backoff, so it cannot be zero".to_owned());
+        return Err("retry: the backoff must be greater than zero".to_owned());
     }
     Ok(Retry {
         attempts: u32::try_from(attempts)
             .ok()
             .filter(|attempts| *attempts <= MOST_ATTEMPTS)
             .ok_or_else(|| {
-                format!("retry: attempts are from 0 to {MOST_ATTEMPTS}, not {attempts}")
+                format!("retry: attempts must be from 0 to {MOST_ATTEMPTS}, not {attempts}")
             })?,
         codes: accepted.into_iter().collect(),
         backoff,

@@ -41,7 +41,7 @@ pub(super) fn of(
     let mut requested = requested.filter_map(|address| address.value.as_deref());
     let unusable = requested.find(|wanted| !found.iter().any(|given| given.value == **wanted));
     if let Some(unusable) = unusable {
-        let why = format!("addresses: {unusable} is not given to the Gateway's Service {name}");
+        let why = format!("addresses: {unusable} was not assigned to the Gateway's Service {name}");
         unprogrammed(conditions, ADDRESS_NOT_USABLE, why);
     } else if found.is_empty() {
         let why = format!("The Gateway's Service {name} has no address yet");

@@ -176,7 +176,7 @@ impl Status {
                 object: object.clone(),
                 part: None,
                 condition: "Ignored",
-                reason: "NobodyTakesIt",
+                reason: "NotManaged",
                 message: ignored.clone(),
             }];
         }
@@ -275,7 +275,7 @@ fn listeners(
 fn stray_set(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
     let parent = accept::gateway_of(reader, &key.name);
     ignored(match parent {
-        Some(gateway) => format!("no Gateway {gateway} takes listeners here"),
+        Some(gateway) => format!("Heliograph serves no Gateway {gateway}"),
         None => "its parentRef names no Gateway".to_owned(),
     })
 }
@@ -340,7 +340,7 @@ fn stray_route(reader: &Reader<'_>, key: &ObjectKey) -> Option<Status> {
         Some(parent) => {
             let namespace = parent.namespace.as_deref().unwrap_or(&key.name.namespace);
             let kind = parent.kind.as_deref().unwrap_or(Kind::Gateway.as_str());
-            format!("no {kind} {namespace}/{} takes routes here", parent.name)
+            format!("Heliograph serves no {kind} {namespace}/{}", parent.name)
         }
     })
 }

@@ -113,13 +113,17 @@ fn unattached(policy: &AcceptedPolicy, failure: Option<AttachFailure>) -> Option
         (Err(_), failure) => accepted(policy, failure),
         // Services that no route leads to, or that are not there, are nobody's concern.
         (Ok(_), _) if is_backend_tls => {
-            return ignored("no route of a Gateway here leads to what it is about".to_owned());
+            return ignored(
+                "no route of a Gateway that Heliograph serves leads to its targets".to_owned(),
+            );
         }
         (Ok(_), failure @ Some(_)) => accepted(policy, failure),
         (Ok(_), None) if policy.targets.is_empty() => {
-            Condition::new(NO_TARGETS, "No object has the labels that it selects by")
+            Condition::new(NO_TARGETS, "No object matches its targetSelectors")
         }
-        (Ok(_), None) => return ignored("no Gateway here has what it targets".to_owned()),
+        (Ok(_), None) => {
+            return ignored("its targets belong to no Gateway that Heliograph serves".to_owned());
+        }
     };
     let conditions = Conditions::from([condition]).observed(policy.generation);
     Some(Status::Policy(PolicyStatus { ancestors: Vec::new(), conditions }))

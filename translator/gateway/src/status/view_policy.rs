@@ -42,7 +42,7 @@ pub(super) fn status(reader: &Reader<'_>, key: &ObjectKey) -> Option<ViewPolicyS
             if !withheld.is_empty() {
                 let ports: Vec<_> = withheld.iter().map(ToString::to_string).collect();
                 why +=
-                    &format!("; until this is mended, nobody is served port {}", ports.join(", "));
+                    &format!("; until this is fixed, no proxy is served port {}", ports.join(", "));
             }
             (Conditions::from([Condition::new(reason, why)]), Matches::default())
         }
@@ -73,11 +73,15 @@ fn holds(
             }
         }
     }
-    let of_version = if audience == decoded.audience { "" } else { ", where their version fits" };
-    let said = format!("For {} of {listed} listed proxies{of_version}", matches.count);
+    let of_version = if audience == decoded.audience { "" } else { ", if their version matches" };
+    let said =
+        format!("Selects {} of {listed} proxies in the inventory{of_version}", matches.count);
     let mut conditions = Conditions::from([Condition::new(accepted::ACCEPTED, said)]);
     conditions.set(match problem(reader, key, fleet, decoded) {
-        None => Condition::new(resolved_refs::RESOLVED_REFS, "All that it names is there"),
+        None => Condition::new(
+            resolved_refs::RESOLVED_REFS,
+            "All resources that the policy names exist",
+        ),
         Some(why) => Condition::new(resolved_refs::INVALID_OVERLAY, why),
     });
     (conditions, matches)

@@ -37,7 +37,7 @@ pub(crate) fn target(
     match Kind::find(&target.group, &target.kind) {
         Some(Kind::Gateway) => {
             let gateway = reader.attach_points(&name);
-            let gateway = gateway.ok_or_else(|| format!("no Gateway {name} is served here"))?;
+            let gateway = gateway.ok_or_else(|| format!("Heliograph serves no Gateway {name}"))?;
             match &gateway.owner {
                 FleetOwner::Gateway(_) => Ok(gateway.fleet.clone()),
                 // What is said of one Gateway would hold for the others.

@@ -129,13 +129,13 @@ fn accept(reader: &Reader<'_>, fleet: &FleetName, rule: &ViewRule) -> Result<Rul
             accept_only(reader, fleet, only)
         }
         ViewRule { prefer: None, only: None, overlay: Some(overlay) } => accept_overlay(overlay),
-        _ => Err("a rule is one of prefer, only and overlay".to_owned()),
+        _ => Err("a rule must be one of prefer, only and overlay".to_owned()),
     }
 }
 
 fn accept_prefer(prefer: &Prefer) -> Result<Rule, String> {
     match prefer.labels.len() {
-        0 => Err("prefer.labels: at least one label".to_owned()),
+        0 => Err("prefer.labels: name at least one label".to_owned()),
         1..=MOST_LABELS => Ok(Rule::Prefer(prefer.labels.clone())),
         _ => Err(format!("prefer.labels: at most {MOST_LABELS} labels")),
     }
@@ -145,7 +145,7 @@ fn accept_prefer(prefer: &Prefer) -> Result<Rule, String> {
 fn accept_only(reader: &Reader<'_>, fleet: &FleetName, only: &Only) -> Result<Rule, String> {
     // Their authors choose the names of listeners, and would choose whom it is about.
     if FleetOwner::is_shared(fleet) {
-        return Err("only: not where Gateways share their proxies".to_owned());
+        return Err("only: not supported where Gateways share their proxies".to_owned());
     }
     let listeners = reader.fleet(fleet).map_or(&[][..], |fleet| &fleet.listeners);
     let is_named = |name: &str| only.listeners.iter().any(|named| named == name);
@@ -158,7 +158,7 @@ fn accept_only(reader: &Reader<'_>, fleet: &FleetName, only: &Only) -> Result<Ru
         ports.extend(found.map(|listener| listener.port));
     }
     if ports.is_empty() {
-        return Err("only.listeners: at least one listener".to_owned());
+        return Err("only.listeners: name at least one listener".to_owned());
     }
     let mut beside = listeners.iter().filter(|it| ports.contains(&it.port));
     match beside.find(|listener| !is_named(&listener.id.name)) {
@@ -186,7 +186,7 @@ fn accept_overlay(overlay: &Overlay) -> Result<Rule, String> {
     let patch = match (merge_patch, json_patch) {
         (Some(patch), None) => Patch::Merge(patch.clone()),
         (None, Some(patch)) => Patch::Json(patch.clone()),
-        _ => return Err("overlay: one of mergePatch and jsonPatch".to_owned()),
+        _ => return Err("overlay: set either mergePatch or jsonPatch".to_owned()),
     };
     Ok(Rule::Overlay { kind, name: name.as_str().into(), patch })
 }

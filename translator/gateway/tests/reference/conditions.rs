@@ -11,8 +11,8 @@ use std::fmt::Write as _;
 const HEAD: &str = "\
 # Conditions
 
-Made from the code by `make golden`: every condition that the translator writes, with each of its reasons. No other can be
-written. When they are written, and whose they stay beside those of other controllers: [Statuses](../status.md).
+`make golden` generates this page from the code. It lists every condition that the translator writes, with each of its reasons.
+[Statuses](../status.md) explains when conditions are written, and how those of other controllers are kept.
 
 ```sh
 kubectl -n NAMESPACE get gateway NAME -o yaml    # below `status`
@@ -20,8 +20,8 @@ kubectl -n NAMESPACE get events --field-selector reason=REASON
 helio check DIRECTORY                            # the same of manifests, without a cluster
 ```
 
-The message of a condition names the field, the listener or the object that is meant. Where it says so under `event`, an
-[event](#events) is told too when the condition is first written, with the same reason unless another is named.
+The message of a condition names the field, the listener or the object. If the column `event` is not empty, the translator also
+emits an [event](#events) when it first writes the condition. The event has the same reason, or the one that the column names.
 ";
 
 #[test]
@@ -41,7 +41,7 @@ fn the_page_of_conditions_is_up_to_date() {
     check("conditions.md", &page);
 }
 
-/// What two rows have in common but their words, nobody could tell apart; and who reads a row wants to know what to do.
+/// Rows that differ only in their text could not be told from each other, and every problem needs a remedy.
 #[test]
 fn every_row_is_another_and_says_what_to_do() {
     let mut seen = BTreeSet::new();
@@ -114,13 +114,13 @@ fn ours() -> String {
 
 /// What is no condition of an object.
 fn rest() -> String {
-    let mut text = "\n## Nothing is said\n\n".to_owned();
+    let mut text = "\n## Objects without conditions\n\n".to_owned();
     let without: Vec<_> = Kind::ALL.iter().filter(|kind| !kind.has_status()).collect();
     let ours = without.into_iter().filter(|kind| kind.group() == Kind::ProxyConfig.group());
     let ours: Vec<_> = ours.map(|kind| kind.as_str()).collect();
     let _ = writeln!(
         text,
-        "{} have no conditions: the objects that they are for say what is wrong.\n",
+        "{} have no conditions. The conditions of the objects that use them report problems.\n",
         ours.join(" and ")
     );
     let ignored = Ignored { ignored: String::new(), elsewhere: false };
@@ -128,14 +128,15 @@ fn rest() -> String {
     for problem in Status::Ignored(ignored).problems(&key) {
         let _ = writeln!(
             text,
-            "On an object that nobody here takes, nothing is written: it may be another controller's. `helio check` and the\n\
-             [status page](../standalone.md#the-admin-port) show it as `{}`, the former with the reason `{}`, and say why.",
+            "The translator writes nothing to an object that Heliograph does not manage: it may belong to another controller. `helio check` and\n\
+             the [status page](../standalone.md#the-admin-port) show it as `{}`, with the cause; `helio check` gives the reason `{}`.",
             problem.condition, problem.reason
         );
     }
     text += "\n## Events\n\n\
-        Of type Warning, on the object, with the message as the note. `Programmed` is told only where nothing else of the same part is\n\
-        wrong: then proxies are who refuses. How many are told: [Statuses](../status.md#events). Two have reasons of their own:\n\n";
+        An event has the type Warning, refers to the object, and has the condition's message as its note. There is an event for `Programmed`\n\
+        only if nothing else is wrong with the same part: then proxies reject it. [Statuses](../status.md#events) has the limits. Two events\n\
+        have reasons of their own:\n\n";
     text += &row(["reason", "what it means", "what to do"]);
     text += &row(["---"; 3]);
     for event in EventReason::OWN {

@@ -24,7 +24,7 @@ impl GatewayEvents {
     }
 
     pub(super) async fn send(&self, about: &ObjectReference, why: &str) {
-        let note = format!("What runs for it is not as it should be: {why}");
+        let note = format!("The objects that run its Envoys cannot be set up: {why}");
         let event = Event {
             type_: EventType::Warning,
             reason: EventReason::InfrastructureFailed.as_str().to_owned(),

@@ -117,9 +117,11 @@ pub(super) fn of_unreadable(
     let known = of(key, report, written);
     let message = match known {
         Some(_) => {
-            format!("It cannot be read as it is now, and stays in force as it was: {reason}")
+            format!(
+                "The object cannot be decoded, so its previous version stays in force: {reason}"
+            )
         }
-        None => format!("It cannot be read: {reason}"),
+        None => format!("The object cannot be decoded: {reason}"),
     };
     let mut status_value = known.or_else(|| list.map(|list| entries_of_ours(list, written)))?;
     let accepted = Condition {
@@ -209,7 +211,7 @@ impl<'a> FeedbackState<'a> {
         for ListenerStatus { name, conditions, .. } in listeners {
             // Said also where there is none, so that it need not be found out who said so before.
             if conditions.get(Type::Conflicted).is_none() {
-                let message = "No other listener is in its way".to_owned();
+                let message = "No other listener conflicts with this one".to_owned();
                 set_condition(conditions, listener::conflicted::NO_CONFLICTS, message);
             }
             if !conditions.is_true(Type::Programmed) {
@@ -233,7 +235,8 @@ impl<'a> FeedbackState<'a> {
         }
         self.set_from_feedback(conditions, &written["conditions"]);
         if given > 0 && given == rejected {
-            let message = "Proxies reject every listener: see there".to_owned();
+            let message =
+                "Proxies reject every listener: see the conditions of the listeners".to_owned();
             set_condition(conditions, self.reasons.rejected, message);
         }
         let whole = blame.iter().filter(|blame| blame.listener.is_none());

@@ -25,10 +25,10 @@ impl EventReason {
         match self {
             Self::Condition(reason) => reason.means(),
             Self::RejectedByProxies => {
-                "Proxies reject what was made of the object; the note has Envoy's words. The condition `Programmed` says the same."
+                "Proxies reject the configuration that was generated from the object. The note has Envoy's error, and so has the condition `Programmed`."
             }
             Self::InfrastructureFailed => {
-                "What is to run for a Gateway is not as it should be; the note says why, as a rule in the words of the API server."
+                "The translator cannot create or update the objects that run a Gateway's Envoys. The note has the reason, usually the API server's error."
             }
         }
     }

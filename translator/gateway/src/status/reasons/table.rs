@@ -5,29 +5,30 @@ use super::{Reason, StatusPart, Type};
 /// The reason of what is not served. On `Programmed` alone, with nothing else wrong, proxies are who refuses.
 pub(super) const INVALID: &str = "Invalid";
 
-const UNREADABLE: &str = "It cannot be read: a field has a value that this version does not know, and the message names it. What was read last is in force.";
-const READABLE: &str = "Take the value back, or install a version that knows it.";
+const UNREADABLE: &str = "The object cannot be decoded: a field has a value that this version does not know. The message names the field. The version that was read last stays in force.";
+const READABLE: &str =
+    "Change the value back, or install a version of Heliograph that supports it.";
 const NOT_YET: &str =
-    "No proxy has acknowledged this generation yet; the message says what is waited for.";
+    "No proxy has acknowledged this generation yet. The message says what is missing.";
 const WAIT: &str =
     "[What `Programmed` means](../status.md#what-programmed-means) has a row for each message.";
-const ACKNOWLEDGED: &str =
-    "A proxy has acknowledged this generation. The message counts those that have it.";
-const A_FEW: &str = "Nothing, unless the message says that some proxies reject it: look at those, with `helio proxies --state rejecting`.";
-const REJECTED: &str = "Proxies reject what was made of it; the message has Envoy's words. They go on with what they accepted before.";
-const MEND: &str = "[Proxies reject something](../troubleshooting.md#proxies-reject-something)";
-const RESOLVED: &str = "All that it refers to is there and may be used.";
-const SEE_ACCEPTED: &str = "As `Accepted` says.";
-const GRANT: &str = "Add a ReferenceGrant to that namespace, or refer to something in this one.";
-const CLASHES: &str = "Another listener has the same port, protocol and hostname. Of one Gateway or ListenerSet all of them lose; a ListenerSet gives way to its Gateway and to older ones, and where Gateways share their proxies the younger Gateway to the older.";
-const APART: &str = "Give one of them another port or hostname, or take it away.";
-const FOREIGN_PROTOCOL: &str = "Another listener has the same port and another protocol, and only HTTP and HTTPS can share a port. Of one Gateway or ListenerSet all of them lose; a ListenerSet gives way to its Gateway and to older ones, and where Gateways share their proxies the younger Gateway to the older.";
-const ANOTHER_PORT: &str = "Give one of them another port, or let both speak HTTP or HTTPS.";
-const AUTHORITIES: &str = "Name a ConfigMap that has certificates in PEM as `ca.crt`.";
-const KEY_PAIR: &str = "Name a Secret with a chain as `tls.crt` and its key as `tls.key`, in PEM; the message says what is wrong with this one.";
+const ACKNOWLEDGED: &str = "At least one proxy has acknowledged this generation. The message has the number of proxies that have it.";
+const A_FEW: &str = "Nothing, unless the message says that some proxies reject it. List those with `helio proxies --state rejecting`.";
+const REJECTED: &str = "Proxies reject the configuration that was generated from it. The message has Envoy's error. The proxies keep the configuration that they accepted before.";
+const FIX: &str = "[Proxies reject something](../troubleshooting.md#proxies-reject-something)";
+const RESOLVED: &str = "All objects that it refers to exist and can be used.";
+const SEE_ACCEPTED: &str = "See the condition `Accepted`.";
+const GRANT: &str = "Create a ReferenceGrant in that namespace, or refer to an object in this one.";
+const CLASHES: &str = "Another listener has the same port, protocol and hostname. If both are in the same Gateway or ListenerSet, neither is served. Otherwise the Gateway has precedence over its ListenerSets, the older ListenerSet over the younger and, where Gateways share their proxies, the older Gateway over the younger.";
+const APART: &str = "Give one of the listeners another port or hostname, or remove it.";
+const FOREIGN_PROTOCOL: &str = "Another listener has the same port and another protocol. Only HTTP and HTTPS can share a port. If both are in the same Gateway or ListenerSet, neither is served. Otherwise the Gateway has precedence over its ListenerSets, the older ListenerSet over the younger and, where Gateways share their proxies, the older Gateway over the younger.";
+const ANOTHER_PORT: &str = "Give one of the listeners another port, or use HTTP or HTTPS for both.";
+const AUTHORITIES: &str = "Refer to a ConfigMap with a CA bundle in PEM in the key `ca.crt`.";
+const KEY_PAIR: &str = "Refer to a Secret with a certificate chain in `tls.crt` and its private key in `tls.key`, both in PEM. The message says what is wrong with the current one.";
 
-const ROLLED_BACK_MEANS: &str = "An operator rolled the configuration back with `helio snapshot rollback`. The message says to which snapshot, who did it and why. Changes of objects other than endpoints reach no proxy. Without a rollback there is no such condition.";
-const RELEASE: &str = "`helio snapshot release NAMESPACE/NAME` lets the changes out, once what was wrong with them is fixed.";
+const ROLLED_BACK_MEANS: &str = "An operator rolled the configuration back with `helio snapshot rollback`. The message has the snapshot, the operator and the reason. Until the release, proxies receive changes of endpoints only. The condition exists only during a rollback.";
+const RELEASE: &str =
+    "Fix the objects, then run `helio snapshot release NAMESPACE/NAME` to publish the changes.";
 
 macro_rules! reasons {
     ($($part:ident = $Part:ident {
@@ -59,11 +60,11 @@ reasons! {
     gateway_class = GatewayClass {
         accepted = Accepted {
             ACCEPTED: true, "Accepted",
-                "It is valid, and its Gateways are served here.",
+                "The GatewayClass is valid, and Heliograph serves its Gateways.",
                 "";
             INVALID_PARAMETERS: false, "InvalidParameters",
-                "Its `parametersRef` leads to nothing that can be used; the message says why. What runs for its Gateways goes on as it is.",
-                "Name a [ProxyConfig](../proxies.md#proxyconfig) that is there, with its namespace.";
+                "Its `parametersRef` cannot be used; the message says why. The Envoys of its Gateways continue unchanged.",
+                "Refer to an existing [ProxyConfig](../proxies.md#proxyconfig), with its namespace.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue", UNREADABLE, READABLE;
         }
     }
@@ -71,88 +72,88 @@ reasons! {
     gateway = Gateway {
         accepted = Accepted {
             ACCEPTED: true, "Accepted",
-                "It is valid, and so are all its listeners.",
+                "It is valid, and all its listeners are valid.",
                 "";
             SOME_LISTENERS_NOT_VALID: true, "ListenersNotValid",
-                "Some listeners are not served, and the message names them. The others are.",
-                "See the conditions of those listeners.";
+                "Some listeners are not served; the message names them. The others are served.",
+                "Read the conditions of those listeners.";
             NO_LISTENER_VALID: false, "ListenersNotValid",
-                "No listener can be served, neither its own nor one of a ListenerSet.",
-                "See the conditions of the listeners.";
+                "No listener can be served, neither of the Gateway nor of a ListenerSet.",
+                "Read the conditions of the listeners.";
             INVALID_PARAMETERS: false, "InvalidParameters",
-                "Its `infrastructure.parametersRef`, or the `parametersRef` of its class, leads to nothing that can be used; or its class merges \
-                 its Gateways, and it has one of its own. The message says why. Its listeners are served, and what runs goes on as it is.",
-                "Name a [ProxyConfig](../proxies.md#proxyconfig) that is there; or take the Gateway's own away.";
+                "Its `infrastructure.parametersRef` or the `parametersRef` of its class cannot be used, or the Gateway has parameters although its \
+                 class merges its Gateways. The message says why. Its listeners are served, and its Envoys continue unchanged.",
+                "Refer to an existing [ProxyConfig](../proxies.md#proxyconfig), or remove the Gateway's `parametersRef`.";
             UNSUPPORTED_ADDRESS: false, "UnsupportedAddress",
-                "It asks for an address of another type than `IPAddress`. Nothing of it is served.",
-                "Ask for an `IPAddress`, or take `addresses` away.";
+                "It requests an address of a type other than `IPAddress`. No listener is served.",
+                "Request an `IPAddress`, or remove `addresses`.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue",
-                "It has `defaultScope`, which is not supported, or `tls.backend` where its class merges its Gateways, and nothing of it is \
-                 served. Or it cannot be read: a field has a value that this version does not know, and what was read last is in force. The \
-                 message names the field.",
-                "Take the value away, or install a version that knows it.";
+                "It uses `defaultScope`, which is not supported, or `tls.backend` in a class that merges its Gateways; then no listener is served. Or \
+                 the object cannot be decoded, because a field has a value that this version does not know; then the version that was read last \
+                 stays in force. The message names the field.",
+                "Remove the value, or install a version of Heliograph that supports it.";
         }
         programmed = Programmed {
             PROGRAMMED: true, "Programmed", ACKNOWLEDGED, A_FEW;
             PENDING: false, "Pending", NOT_YET, WAIT;
             NOT_SERVED: false, INVALID,
-                "Nothing of it is served, as `Accepted` says; or its parameters cannot be used. If `Accepted` is true, proxies reject it, and the \
-                 message has Envoy's words.",
-                "Mend what `Accepted` names; or [Proxies reject something](../troubleshooting.md#proxies-reject-something).";
+                "No listener is served, for the reason in `Accepted`, or its parameters cannot be used. If `Accepted` is true, proxies reject its \
+                 configuration, and the message has Envoy's error.",
+                "Fix the problem that `Accepted` names. If `Accepted` is true: [Proxies reject something](../troubleshooting.md#proxies-reject-something).";
             ADDRESS_NOT_ASSIGNED: false, "AddressNotAssigned",
-                "Its Service has no address yet, or is that of a Gateway whose name comes to the same.",
-                "See the Service that the message names: a cluster without load balancers gives none. [ProxyConfig](../proxies.md#proxyconfig) has \
-                 other types of Services.";
+                "Its Service has no address yet, or belongs to another Gateway for which the same name is generated.",
+                "Check the Service that the message names. A cluster without load balancers assigns no address; choose another type of Service in a \
+                 [ProxyConfig](../proxies.md#proxyconfig).";
             ADDRESS_NOT_USABLE: false, "AddressNotUsable",
-                "Its Service was not given an address that `spec.addresses` asks for.",
-                "Ask for one that the load balancer can give, or for none. Only the first is asked for.";
+                "Its Service did not get an address that `spec.addresses` requests.",
+                "Request an address that the load balancer can assign, or none. Heliograph requests only the first one of the list.";
         }
         held = Held {
             ROLLED_BACK: true, "RolledBack", ROLLED_BACK_MEANS, RELEASE;
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs",
-                "The certificate that backends are shown can be used. Without `tls.backend.clientCertificateRef` there is no such condition.",
+                "The client certificate for backends can be used. The condition exists only with `tls.backend.clientCertificateRef`.",
                 "";
             INVALID_CLIENT_CERTIFICATE_REF: false, "InvalidClientCertificateRef",
-                "`tls.backend.clientCertificateRef` leads to no certificate that Envoy would take. Backends are shown none.",
+                "`tls.backend.clientCertificateRef` refers to no certificate that Envoy accepts. Envoys present no client certificate to backends.",
                 KEY_PAIR;
             REF_NOT_PERMITTED: false, "RefNotPermitted",
-                "`tls.backend.clientCertificateRef` leads to another namespace, and no ReferenceGrant there allows it. Backends are shown none.",
+                "`tls.backend.clientCertificateRef` refers to another namespace, and no ReferenceGrant there allows it. Envoys present no client certificate to backends.",
                 GRANT;
         }
         insecure_frontend_validation_mode = InsecureFrontendValidationMode {
             CONFIGURATION_CHANGED: true, "ConfigurationChanged",
-                "Clients without a valid certificate are served too, as `AllowInsecureFallback` in `tls.frontend` asks. Without that there is no \
-                 such condition.",
-                "Nothing if it is meant; else `AllowValidOnly`.";
+                "Clients without a valid certificate are served too, because `tls.frontend` has the mode `AllowInsecureFallback`. The condition exists \
+                 only in that mode.",
+                "Nothing, if that is intended. Otherwise set the mode `AllowValidOnly`.";
         }
     }
 
     listener = Listener {
         accepted = Accepted {
             ACCEPTED: true, "Accepted",
-                "It is valid.",
+                "The listener is valid.",
                 "";
             UNSUPPORTED_PROTOCOL: false, "UnsupportedProtocol",
-                "Its protocol is not HTTP, HTTPS or TCP.",
-                "Choose one of them.";
+                "The protocol is not HTTP, HTTPS or TCP.",
+                "Use HTTP, HTTPS or TCP.";
             PORT_UNAVAILABLE: false, "PortUnavailable",
-                "Its port is no port, is one of the proxies' own (19000 to 19002), or is bound by proxies at the same number as that of another \
-                 listener: a port below 1024 is bound at the same plus 10000. Where Gateways share their proxies, 10001 to 11023 are for nobody.",
+                "The port is invalid, is one of the proxies' own ports (19000 to 19002), or conflicts with another listener inside the proxy: proxies \
+                 bind a port below 1024 as that number plus 10000. Where Gateways share their proxies, no listener may use 10001 to 11023.",
                 "Choose another port.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue",
-                "Its `hostname` is none, it has `tls.options`, its protocol is TCP and it has a `hostname` or `tls`, or another listener beside it has the same name.",
-                "Mend what the message names.";
+                "The `hostname` is invalid, the listener has `tls.options`, it is a TCP listener with `hostname` or `tls`, or another listener of the same object has the same name.",
+                "Fix the field that the message names.";
             HOSTNAME_CONFLICT: false, "HostnameConflict", CLASHES, APART;
             PROTOCOL_CONFLICT: false, "ProtocolConflict", FOREIGN_PROTOCOL, ANOTHER_PORT;
             NO_VALID_CA_CERTIFICATE: false, "NoValidCACertificate",
-                "`tls.frontend` of the Gateway asks for its clients to be verified, and no authority can be used. Nobody is served.",
+                "`tls.frontend` of the Gateway requires client certificates, and none of its CA bundles can be used. The listener serves no client.",
                 AUTHORITIES;
         }
         conflicted = Conflicted {
             NO_CONFLICTS: false, "NoConflicts",
-                "No other listener is in its way.",
+                "No other listener conflicts with this one.",
                 "";
             HOSTNAME_CONFLICT: true, "HostnameConflict", CLASHES, APART;
             PROTOCOL_CONFLICT: true, "ProtocolConflict", FOREIGN_PROTOCOL, ANOTHER_PORT;
@@ -161,29 +162,29 @@ reasons! {
             PROGRAMMED: true, "Programmed", ACKNOWLEDGED, A_FEW;
             PENDING: false, "Pending", NOT_YET, WAIT;
             NOT_SERVED: false, INVALID,
-                "It is not served: its own `Accepted` or `ResolvedRefs`, or `Accepted` of its Gateway, says why. If those are true, proxies reject it, \
-                 and the message has Envoy's words.",
-                "Mend what they name; or [Proxies reject something](../troubleshooting.md#proxies-reject-something).";
+                "The listener is not served. Its conditions `Accepted` and `ResolvedRefs`, or `Accepted` of its Gateway, say why. If all of these are \
+                 true, proxies reject it, and the message has Envoy's error.",
+                "Fix the problem that those conditions name. If they are true: [Proxies reject something](../troubleshooting.md#proxies-reject-something).";
             HOSTNAME_CONFLICT: false, "HostnameConflict", SEE_ACCEPTED, APART;
             PROTOCOL_CONFLICT: false, "ProtocolConflict", SEE_ACCEPTED, ANOTHER_PORT;
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs", RESOLVED, "";
             INVALID_ROUTE_KINDS: false, "InvalidRouteKinds",
-                "`allowedRoutes.kinds` has one that cannot attach to a listener of this protocol. The others can; without any, the listener is not served.",
-                "Remove it: HTTPRoute and GRPCRoute can attach to HTTP and HTTPS, TCPRoute to TCP.";
+                "`allowedRoutes.kinds` has a kind that cannot attach to a listener of this protocol. The other kinds can. If no kind is left, the listener is not served.",
+                "Remove that kind. HTTPRoute and GRPCRoute can attach to HTTP and HTTPS, TCPRoute to TCP.";
             INVALID_CERTIFICATE_REF: false, "InvalidCertificateRef",
-                "An HTTPS listener has no `tls.certificateRefs`, or passes TLS through, or one of them leads to no certificate that Envoy would take. \
-                 It is served with the others; without any, not at all.",
+                "An HTTPS listener has no `tls.certificateRefs`, or has the mode `Passthrough`, or one of the references leads to no certificate that \
+                 Envoy accepts. The listener is served with its other certificates; without any, it is not served.",
                 KEY_PAIR;
             REF_NOT_PERMITTED: false, "RefNotPermitted",
-                "A certificate, or an authority for its clients, is in another namespace, and no ReferenceGrant there allows it. It is left out.",
+                "A certificate, or a CA bundle for client certificates, is in another namespace, and no ReferenceGrant there allows the reference. The listener does not use it.",
                 GRANT;
             INVALID_CA_CERTIFICATE_KIND: false, "InvalidCACertificateKind",
-                "`tls.frontend` of the Gateway names an authority that is not a ConfigMap. It is left out.",
+                "`tls.frontend` of the Gateway refers to a CA bundle that is not a ConfigMap. The listener does not use it.",
                 AUTHORITIES;
             INVALID_CA_CERTIFICATE_REF: false, "InvalidCACertificateRef",
-                "`tls.frontend` of the Gateway names an authority that is not there, or has no certificates. It is left out.",
+                "`tls.frontend` of the Gateway refers to a ConfigMap that does not exist or has no certificates. The listener does not use it.",
                 AUTHORITIES;
         }
     }
@@ -191,29 +192,29 @@ reasons! {
     listener_set = ListenerSet {
         accepted = Accepted {
             ACCEPTED: true, "Accepted",
-                "It is valid, and so are all its listeners.",
+                "It is valid, and all its listeners are valid.",
                 "";
             SOME_LISTENERS_NOT_VALID: true, "ListenersNotValid",
-                "Some listeners are not served, and the message names them. The others are.",
-                "See the conditions of those listeners.";
+                "Some listeners are not served; the message names them. The others are served.",
+                "Read the conditions of those listeners.";
             NO_LISTENER_VALID: false, "ListenersNotValid",
-                "No listener of it can be served.",
-                "See the conditions of the listeners.";
+                "No listener of the ListenerSet can be served.",
+                "Read the conditions of the listeners.";
             NOT_ALLOWED: false, "NotAllowed",
-                "The Gateway lets nobody of this namespace add listeners.",
-                "Have `allowedListeners` of the Gateway let the namespace in: without it, nobody is.";
+                "The Gateway does not allow ListenerSets from this namespace.",
+                "Allow the namespace in `allowedListeners` of the Gateway. Without that field, the Gateway allows no ListenerSet.";
             PARENT_NOT_ACCEPTED: false, "ParentNotAccepted",
-                "Its Gateway is not accepted; the message says why. If the Gateway's parameters are the reason, its listeners are served all the same.",
-                "Mend the Gateway.";
+                "Its Gateway is not accepted; the message says why. If the reason is the Gateway's parameters, the listeners are served nevertheless.",
+                "Fix the Gateway.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue", UNREADABLE, READABLE;
         }
         programmed = Programmed {
             PROGRAMMED: true, "Programmed", ACKNOWLEDGED, A_FEW;
             PENDING: false, "Pending", NOT_YET, WAIT;
-            REJECTED_BY_PROXIES: false, INVALID, REJECTED, MEND;
-            NO_LISTENER_VALID: false, "ListenersNotValid", SEE_ACCEPTED, "See the conditions of the listeners.";
-            NOT_ALLOWED: false, "NotAllowed", SEE_ACCEPTED, "Have `allowedListeners` of the Gateway let the namespace in.";
-            PARENT_NOT_ACCEPTED: false, "ParentNotAccepted", SEE_ACCEPTED, "Mend the Gateway.";
+            REJECTED_BY_PROXIES: false, INVALID, REJECTED, FIX;
+            NO_LISTENER_VALID: false, "ListenersNotValid", SEE_ACCEPTED, "Read the conditions of the listeners.";
+            NOT_ALLOWED: false, "NotAllowed", SEE_ACCEPTED, "Allow the namespace in `allowedListeners` of the Gateway.";
+            PARENT_NOT_ACCEPTED: false, "ParentNotAccepted", SEE_ACCEPTED, "Fix the Gateway.";
         }
         held = Held {
             ROLLED_BACK: true, "RolledBack", ROLLED_BACK_MEANS, RELEASE;
@@ -223,59 +224,62 @@ reasons! {
     route = Route {
         accepted = Accepted {
             ACCEPTED: true, "Accepted",
-                "It is attached to a listener of this parent.",
+                "The route is attached to a listener of this parent.",
                 "";
             NO_MATCHING_PARENT: false, "NoMatchingParent",
                 "The parent has no listener with the `sectionName` and the `port` of the `parentRef`.",
-                "Mend the `parentRef`.";
+                "Fix the `parentRef`.";
             NOT_ALLOWED_BY_LISTENERS: false, "NotAllowedByListeners",
-                "Those listeners let no route of this kind and namespace in, or are not valid themselves.",
-                "See `allowedRoutes` of the listener, which lets in its own namespace unless said, and its conditions.";
+                "The listeners that the `parentRef` names do not allow routes of this kind or from this namespace, or they are not valid.",
+                "Check the listener's conditions and its `allowedRoutes`. By default, a listener allows routes from its own namespace only.";
             NO_MATCHING_LISTENER_HOSTNAME: false, "NoMatchingListenerHostname",
-                "No hostname of the route is one of the listener's.",
+                "No hostname of the route matches the listener's hostname.",
                 "Compare `hostnames` of the route and `hostname` of the listener.";
             UNSUPPORTED_VALUE: false, "UnsupportedValue",
-                "It asks for something that is not supported, or that Envoy would reject, and nothing of it is served. Or it cannot be read: a field has a \
-                 value that this version does not know, and what was read last is in force. The message names the rule or the field.",
-                "Mend what the message names; or install a version that knows it.";
+                "The route uses something that is not supported or that Envoy would reject; then no part of it is served. Or the object cannot be \
+                 decoded, because a field has a value that this version does not know; then the version that was read last stays in force. The \
+                 message names the rule or the field.",
+                "Fix the field that the message names, or install a version of Heliograph that supports it.";
             TOO_LARGE: false, "TooLarge",
-                "It would take more room in route tables than a route or a namespace may have, or than the namespace's share of a table; or the namespace would \
-                 have more regular expressions for a hostname than Envoy tries in reasonable time. Nothing of it is served there. The youngest routes of the namespace are refused first.",
-                "Use fewer matches, hostnames and header values, or regular expressions that repeat less; or raise [the limit](../security.md#budgets).";
+                "The route would need more space in route tables than a route or a namespace may use, or than the namespace's share of a table. Or the \
+                 namespace would have more regular expressions for one hostname than Envoy can match in reasonable time. The route is not served \
+                 at this parent. The youngest routes of a namespace are rejected first.",
+                "Use fewer matches, hostnames and header values, or regular expressions with fewer repetitions; or raise [the limit](../security.md#budgets).";
         }
         programmed = Programmed {
             REJECTED_BY_PROXIES: false, INVALID,
-                "Proxies reject the table or the listener that it is in; the message has Envoy's words. They go on with what they accepted before. Otherwise there is no \
-                 such condition.",
-                MEND;
+                "Proxies reject the route table or the listener that contains the route. The message has Envoy's error. The proxies keep what they \
+                 accepted before. The condition exists only while this is so.",
+                FIX;
             LEFT_OUT: false, "LeftOut",
-                "More proxies reject it than accept it, so the tables are published without it: its requests are answered with 500, and matches that \
-                 Envoy itself rejects are dropped. The message has Envoy's words. All other routes are served.",
-                "Fix what Envoy names. The route is tried again when it changes, or when its annotation `heliograph.dev/retry` does.";
+                "More proxies reject the route than accept it, so it is left out of the route tables: its requests get 500, and matches that Envoy \
+                 itself rejects are removed. The message has Envoy's error. All other routes are served.",
+                "Fix the field that Envoy's error names. Heliograph tries the route again when it changes, or when its annotation `heliograph.dev/retry` changes.";
             CLOSED: false, "ClosedByPolicy",
-                "A policy that protects it, or its Gateway or listener, cannot be enforced; the message names the policy, and the rules where it is not all of them. \
-                 Their requests are answered with 500, calls of gRPC with UNAVAILABLE, and connections of TCPRoutes are closed: to serve them unprotected would be worse.",
-                "See the conditions of the policy; fix or delete it.";
+                "A policy that protects the route, its listener or its Gateway cannot be enforced, so the route is closed. The message names the \
+                 policy and, if not all rules are closed, the rules. Requests get 500, gRPC calls get UNAVAILABLE, and connections of TCPRoutes \
+                 are closed.",
+                "Read the conditions of the policy, then fix or delete it.";
             OLDER_ROUTE: false, "OlderRoute",
-                "A TCPRoute that is attached to the same listener is older, and has all connections: nothing in a connection says whose it is. \
-                 The message names the listeners.",
-                "Delete one of the two, or attach them to different listeners.";
+                "An older TCPRoute is attached to the same listener and receives all its connections, because a connection contains nothing to choose \
+                 a route by. The message names the listeners.",
+                "Delete one of the two routes, or attach them to different listeners.";
             TOO_LARGE: false, "TooLarge",
-                "It is for hostnames that other namespaces name, too, and its copies there take more than the namespace's share of a route table. It is \
-                 served at all other hostnames; at those of the namespaces in the message it is not.",
-                "Give the route hostnames, or fewer matches and header values; or raise [the limit](../security.md#budgets).";
+                "The route also applies to hostnames of other namespaces, and its copies there need more than the namespace's share of a route table. \
+                 It is not served at the hostnames of the namespaces in the message. It is served at all other hostnames.",
+                "Set hostnames in the route, or use fewer matches and header values; or raise [the limit](../security.md#budgets).";
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs", RESOLVED, "";
             BACKEND_NOT_FOUND: false, "BackendNotFound",
-                "A Service that it refers to is not there, has no such port, or has no endpoints because it is an ExternalName. Its share of \
-                 requests is answered with 500, calls of gRPC with UNAVAILABLE, and connections of a TCPRoute are closed.",
-                "Mend the `backendRef`, or make the Service.";
+                "A Service in a `backendRef` does not exist, does not have the port, or has no endpoints because its type is ExternalName. The \
+                 backend's share of requests gets 500, gRPC calls get UNAVAILABLE, and connections of a TCPRoute are closed.",
+                "Fix the `backendRef`, or create the Service.";
             REF_NOT_PERMITTED: false, "RefNotPermitted",
-                "A backend is in another namespace, and no ReferenceGrant there allows it. Its share of requests is answered as above.",
+                "A backend is in another namespace, and no ReferenceGrant there allows the reference. Its share of requests fails as above.",
                 GRANT;
             INVALID_KIND: false, "InvalidKind",
-                "A backend is of a kind that is not supported. Its share of requests is answered as above.",
+                "A backend is of a kind that is not supported. Its share of requests fails as above.",
                 "Refer to a Service.";
         }
     }
@@ -283,30 +287,30 @@ reasons! {
     backend_tls_policy = BackendTlsPolicy {
         accepted = Accepted {
             ACCEPTED: true, "Accepted",
-                "It holds.",
+                "The policy is in force.",
                 "";
             CONFLICTED: false, "Conflicted",
-                "Another policy, which the message names, has the same target and is older. That one holds.",
-                "Take one of them away, or give them different ports as `sectionName`.";
+                "An older policy has the same target and is in force there. The message names it.",
+                "Delete one of the policies, or set different ports as `sectionName`.";
             TARGET_NOT_FOUND: false, "TargetNotFound",
-                "A Service that it is about is not there, or has no port of that name.",
-                "Mend `targetRefs`.";
+                "A Service in `targetRefs` does not exist, or has no port with that name.",
+                "Fix `targetRefs`.";
             NOT_UNDERSTOOD: false, INVALID,
-                "It has `options`, a name that is none, or names no authority that can be trusted; the message says which. Requests to its backends are \
-                 answered with 500, since to speak to them otherwise would be worse.",
-                "Mend what the message names.";
+                "The policy has `options`, an invalid hostname or subject name, or no CA that can be trusted; the message says which. Requests to its \
+                 backends get 500, because connections without this verification would not be safe.",
+                "Fix the field that the message names.";
             NO_VALID_CA_CERTIFICATE: false, "NoValidCACertificate",
-                "None of its authorities can be used. Requests to its backends are answered with 500.",
+                "None of its CA bundles can be used. Requests to its backends get 500.",
                 AUTHORITIES;
             UNSUPPORTED_VALUE: false, "UnsupportedValue", UNREADABLE, READABLE;
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs", RESOLVED, "";
             INVALID_KIND: false, "InvalidKind",
-                "One of `caCertificateRefs` is not a ConfigMap. It is left out.",
+                "One of `caCertificateRefs` is not a ConfigMap. The policy does not use it.",
                 AUTHORITIES;
             INVALID_CA_CERTIFICATE_REF: false, "InvalidCACertificateRef",
-                "One of `caCertificateRefs` leads to a ConfigMap that is not there, or has no certificates. It is left out.",
+                "One of `caCertificateRefs` refers to a ConfigMap that does not exist or has no certificates. The policy does not use it.",
                 AUTHORITIES;
         }
     }
@@ -314,53 +318,53 @@ reasons! {
     policy = Policy {
         accepted = Accepted {
             ACCEPTED: true, "Accepted",
-                "It is in force, wherever no more specific policy of its kind replaces it.",
+                "The policy is in force, except where a more specific policy of its kind replaces it.",
                 "";
             INVALID: false, "Invalid",
-                "It has a field or a value that is not supported or cannot be meant; the message names it by its path. Nothing of it is in force.",
+                "The policy has a field or a value that is unsupported or invalid; the message names the field by its path. No part of the policy is in force.",
                 "Fix or remove the field that the message names ([Policies](../policies.md)).";
             CONFLICTED: false, "Conflicted",
-                "Another policy of its kind, which the message names, has the same target and is older. That one is in force there.",
-                "Delete one of them, or have them target different objects.";
+                "An older policy of the same kind has the same target and is in force there. The message names it.",
+                "Delete one of the policies, or give them different targets.";
             TARGET_NOT_FOUND: false, "TargetNotFound",
-                "Something that it targets does not exist: an object, a listener, or a rule with that name. It is in force for its other targets.",
-                "Fix `targetRefs`, or create what they name.";
+                "A target does not exist: an object, a listener, or a rule with that name. The policy is in force for its other targets.",
+                "Fix `targetRefs`, or create the missing object.";
             NO_TARGETS: false, "NoTargets",
-                "Its `targetSelectors` select no object of its namespace, so it is in force nowhere.",
-                "Compare them with the labels of the objects that you mean.";
+                "Its `targetSelectors` select no object in its namespace, so the policy is in force nowhere.",
+                "Compare the selectors with the labels of the objects.";
         }
     }
 
     view_policy = ViewPolicy {
         accepted = Accepted {
             ACCEPTED: true, "Accepted",
-                "It holds. The message says for how many of the listed proxies it is.",
+                "The policy is in force. The message has the number of proxies in the inventory that it selects.",
                 "";
             TARGET_NOT_FOUND: false, "TargetNotFound",
-                "Its `targetRef` is no Gateway of this namespace that is served here. Nothing of it holds.",
-                "Mend `targetRef`.";
+                "Its `targetRef` is no Gateway in this namespace that Heliograph serves. No part of the policy is in force.",
+                "Fix `targetRef`.";
             NOT_UNDERSTOOD: false, INVALID,
-                "Something in it cannot be meant; the message names it. Nothing of it holds, and ports of listeners that it names with `only` are served to nobody, unless it is about a class.",
-                "Mend what the message names ([Views](../views.md#rules)).";
+                "The policy has an invalid field; the message names it. No part of the policy is in force. Unless the target is a GatewayClass, the ports of listeners that it names with `only` are served to no proxy.",
+                "Fix the field that the message names ([Views](../views.md#rules)).";
             UNSUPPORTED_VALUE: false, "UnsupportedValue", UNREADABLE, READABLE;
         }
         programmed = Programmed {
             REJECTED_BY_PROXIES: false, INVALID,
-                "Proxies reject what it makes of a resource; the message has Envoy's words. They go on with what they accepted before. Otherwise there is no \
-                 such condition.",
-                "Mend the overlay; or [Proxies reject something](../troubleshooting.md#proxies-reject-something).";
+                "Proxies reject a resource with an overlay of this policy. The message has Envoy's error. The proxies keep what they accepted before. \
+                 The condition exists only while this is so.",
+                "Fix the overlay, or see [Proxies reject something](../troubleshooting.md#proxies-reject-something).";
             LEFT_OUT: false, "LeftOut",
-                "More proxies reject what it makes of a resource than accept it, so its overlays are left out; the message has Envoy's words. Its other \
-                 rules hold.",
-                "Fix what Envoy names. The policy is tried again when it changes, or when its annotation `heliograph.dev/retry` does.";
+                "More proxies reject a resource with an overlay of this policy than accept it, so its overlays are left out. The message has Envoy's \
+                 error. Its other rules are in force.",
+                "Fix the field that Envoy's error names. Heliograph tries the policy again when it changes, or when its annotation `heliograph.dev/retry` changes.";
         }
         resolved_refs = ResolvedRefs {
             RESOLVED_REFS: true, "ResolvedRefs",
-                "All that it names is there.",
+                "All resources that the policy names exist.",
                 "";
             INVALID_OVERLAY: false, "InvalidOverlay",
-                "An overlay finds no such resource, or cannot be laid over it. Its other rules hold.",
-                "Compare it with what `helio translate` prints.";
+                "An overlay names a resource that does not exist, or cannot be applied to it. The other rules of the policy are in force.",
+                "Compare the overlay with the resource that `helio translate` prints.";
         }
     }
 }
