@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 /// The flags of a program that serves proxies.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DistributorArgs {
-    /// Where proxies connect
+    /// Address of the xDS port, where proxies connect
     #[arg(
         long,
         help_heading = "xDS",
@@ -33,11 +33,11 @@ pub struct DistributorArgs {
     )]
     pub xds_address: SocketAddr,
 
-    /// Serve other machines without encryption
+    /// Allow connections from other machines without TLS
     #[arg(long, help_heading = "xDS", env = "HELIO_INSECURE_PLAINTEXT")]
     pub insecure_plaintext: bool,
 
-    /// How this replica names itself to proxies and in reports; without it, the host's name
+    /// Name of this replica, in responses to proxies and in reports [default: the host name]
     #[arg(long, help_heading = "xDS", env = "HELIO_REPLICA", value_name = "NAME")]
     pub replica: Option<String>,
 

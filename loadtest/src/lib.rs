@@ -1,4 +1,4 @@
-//! Simulated Envoy fleets against any xDS server, with honest numbers.
+//! Load-test any xDS server with simulated fleets of Envoys.
 //!
 //! A [`scenario`] says what happens, a [`population`] who the clients are, a [`workload`] what the servers serve; a
 //! driver ([`drive`]) tells the [`servers`] of changes. Clients live in processes of their own ([`worker`]), and a

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 pub struct Security {
-    /// PEM file with the certificates that an https server's is to be signed by
+    /// PEM file with the CA bundle that verifies the certificate of an https server
     #[arg(long, help_heading = "TLS", value_name = "FILE")]
     pub tls_ca: Option<PathBuf>,
     /// PEM file with the clients' certificate
@@ -19,7 +19,7 @@ pub struct Security {
     /// PEM file with its key
     #[arg(long, help_heading = "TLS", value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// File with a token that clients bear
+    /// File with the clients' bearer token
     #[arg(long, help_heading = "TLS", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }

@@ -21,19 +21,19 @@ const RENEW_SOON: Duration = Duration::from_secs(1);
 /// The flags of a program that asks a Kubernetes API.
 #[derive(Clone, Debug, clap::Args)]
 pub struct KubernetesArgs {
-    /// Watch the objects of the Kubernetes API that this pod belongs to, or that --kubeconfig names
+    /// Watch the objects of the Kubernetes cluster that this pod runs in, or that --kubeconfig names
     #[arg(long, help_heading = "Kubernetes", env = "HELIO_KUBERNETES")]
     pub kubernetes: bool,
 
-    /// A kubeconfig file; it is read again when its credentials are refused
+    /// Kubeconfig file; read again when the API server rejects its credentials
     #[arg(long, help_heading = "Kubernetes", env = "HELIO_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig; by default its current one
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, help_heading = "Kubernetes", env = "HELIO_KUBE_CONTEXT", value_name = "NAME")]
     pub kube_context: Option<String>,
 
-    /// Labels of the namespaces whose objects count, such as team=web; by default all do
+    /// Label selector of namespaces, such as team=web; objects of other namespaces are ignored [default: all namespaces]
     #[arg(
         long,
         help_heading = "Kubernetes",
@@ -42,7 +42,7 @@ pub struct KubernetesArgs {
     )]
     pub namespace_selector: Option<String>,
 
-    /// A kind that is not watched, such as ViewPolicy; may be repeated
+    /// Kind that is not watched, such as ViewPolicy; can be repeated
     #[arg(
         long,
         help_heading = "Kubernetes",

@@ -5,8 +5,9 @@ use heliograph_shared::size;
 /// How much one object may ask of what it shares with others
 #[derive(Clone, Debug, clap::Args)]
 pub struct LimitArgs {
-    /// The largest regular expression of a route, in instructions of RE2. Larger than what every Envoy takes
-    /// (re2.max_program_size.error_level in its runtime, 100 where its bootstrap does not say), it breaks route tables
+    /// Maximum size of a regular expression in a route, in RE2 instructions. It must not exceed the limit of any Envoy
+    /// (re2.max_program_size.error_level in its runtime; 100 if its bootstrap does not set it): Envoys reject route tables with
+    /// larger expressions
     #[arg(
         long,
         env = "HELIO_MAX_REGEX_PROGRAM_SIZE",
@@ -15,8 +16,9 @@ pub struct LimitArgs {
     )]
     pub max_regex_program_size: u32,
 
-    /// How many instructions of RE2 the regular expressions of a namespace's routes may have for one hostname, together; the
-    /// youngest routes are refused. Envoy tries them one after the other for each request, and its worker waits
+    /// Maximum total size of the regular expressions that the routes of one namespace have for one hostname, in RE2 instructions;
+    /// beyond it, the youngest routes are rejected. Envoy evaluates these expressions one by one for each request, which blocks
+    /// the worker thread
     #[arg(
         long,
         env = "HELIO_MAX_HOST_REGEX_SIZE",
@@ -25,7 +27,7 @@ pub struct LimitArgs {
     )]
     pub max_host_regex_size: u64,
 
-    /// How much one route may take in route tables, over all its matches and hostnames
+    /// Maximum size of one route in route tables, for all its matches and hostnames together
     #[arg(
         long,
         env = "HELIO_MAX_ROUTE_SIZE",
@@ -35,7 +37,7 @@ pub struct LimitArgs {
     )]
     pub max_route_size: u64,
 
-    /// How much the routes of a namespace may take together; the youngest are refused
+    /// Maximum total size of the routes of one namespace in route tables; beyond it, the youngest routes are rejected
     #[arg(
         long,
         env = "HELIO_MAX_NAMESPACE_SIZE",
@@ -45,8 +47,8 @@ pub struct LimitArgs {
     )]
     pub max_namespace_size: u64,
 
-    /// How much content the Secrets and ConfigMaps of a namespace may have together, those that Gateways, ListenerSets and
-    /// BackendTLSPolicies name in a cluster; the youngest are refused. For files there is no such limit
+    /// Maximum total size of the Secrets and ConfigMaps of one namespace that Gateways, ListenerSets and BackendTLSPolicies refer
+    /// to; beyond it, the youngest are rejected. Applies to objects of a cluster, not to files
     #[arg(
         long,
         env = "HELIO_MAX_CONTENT_SIZE",
@@ -56,7 +58,7 @@ pub struct LimitArgs {
     )]
     pub max_content_size: u64,
 
-    /// How large a route table may be, at most 60MiB; namespaces beyond their share lose copies and routes
+    /// Maximum size of a route table, at most 60MiB; beyond it, namespaces that use more than their share lose copies and routes
     #[arg(
         long,
         env = "HELIO_MAX_TABLE_SIZE",

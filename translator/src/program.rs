@@ -32,11 +32,11 @@ use tokio_util::sync::CancellationToken;
 /// How many batches of events may wait for the translator.
 pub const WAITING_BATCHES: usize = 16;
 
-/// Translate Gateway API objects, of a Kubernetes API or a directory, into snapshots for distributors
+/// Translate Gateway API objects, from a Kubernetes cluster or a directory, into snapshots for distributors
 #[derive(Clone, Debug, Parser)]
 #[command(name = "translator", version)]
 pub struct Program {
-    /// A directory of manifests; without an election, so let one translator write to a store
+    /// Directory of manifests to translate. There is no leader election, so run only one translator for a store
     #[arg(long, env = "HELIO_DIR", value_name = "DIR")]
     pub dir: Option<PathBuf>,
 
@@ -58,7 +58,7 @@ pub struct Program {
     #[command(flatten)]
     pub admin: AdminArgs,
 
-    /// How many fleets have metrics of their own, the first by name; 0 for none
+    /// Number of fleets that have metrics of their own, the first ones by name; 0 for none
     #[arg(
         long,
         help_heading = "Admin",

@@ -19,7 +19,7 @@ use tokio::time::{MissedTickBehavior, interval};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Identity")]
 pub struct SecurityArgs {
-    /// PEM file with the certificate of the xDS port, and those between it and its authority
+    /// PEM file with the certificate of the xDS port and its intermediate certificates
     #[arg(long, env = "HELIO_XDS_CERT", value_name = "FILE")]
     pub xds_cert: Option<PathBuf>,
 
@@ -27,25 +27,25 @@ pub struct SecurityArgs {
     #[arg(long, env = "HELIO_XDS_KEY", value_name = "FILE")]
     pub xds_key: Option<PathBuf>,
 
-    /// PEM file with the authorities of clients' certificates: a client is who its certificate says, by SPIFFE URI or
-    /// DNS name
+    /// PEM file with the CA bundle that verifies client certificates: the identity of a client is the SPIFFE URI or DNS name in
+    /// its certificate
     #[arg(long, env = "HELIO_XDS_CLIENT_CA", value_name = "FILE")]
     pub xds_client_ca: Option<PathBuf>,
 
-    /// JSON Web Key Set with the keys of clients' tokens: a client is who the subject of its bearer token is
+    /// JSON Web Key Set that verifies clients' tokens: the identity of a client is the subject of its bearer token
     #[arg(long, env = "HELIO_XDS_JWKS", value_name = "FILE")]
     pub xds_jwks: Option<PathBuf>,
 
-    /// Who must have issued a token that --xds-jwks checks (claim iss)
+    /// Required issuer of tokens that --xds-jwks verifies (claim iss)
     #[arg(long, env = "HELIO_XDS_TOKEN_ISSUER", value_name = "URL")]
     pub xds_token_issuer: Option<String>,
 
-    /// Let Kubernetes say whose a client's bearer token is, by TokenReview: a client is its ServiceAccount
+    /// Verify clients' bearer tokens by TokenReview of Kubernetes: the identity of a client is its ServiceAccount
     #[arg(long, env = "HELIO_XDS_TOKEN_REVIEW")]
     pub xds_token_review: bool,
 
-    /// How many tokens per second that are new to this replica Kubernetes reviews, shared out among their source
-    /// addresses; clients beyond it get UNAVAILABLE and retry [default: 500]
+    /// Maximum number of TokenReviews per second, for tokens that are new to this replica, shared fairly among source addresses;
+    /// further clients get UNAVAILABLE and retry [default: 500]
     #[arg(
         long,
         env = "HELIO_XDS_TOKEN_REVIEW_RATE",
@@ -54,27 +54,28 @@ pub struct SecurityArgs {
     )]
     pub xds_token_review_rate: Option<u32>,
 
-    /// Where TokenReviews are asked for; within Kubernetes, its own API unless said
+    /// URL of the API server for TokenReviews [default in a pod: its own cluster's API server]
     #[arg(long, env = "HELIO_KUBERNETES_API", value_name = "URL")]
     pub kubernetes_api: Option<String>,
 
-    /// PEM file with the authorities of that API; within Kubernetes, what a pod has
+    /// PEM file with the CA bundle that verifies that API server [default in a pod: the pod's own]
     #[arg(long, env = "HELIO_KUBERNETES_CA", value_name = "FILE")]
     pub kubernetes_ca: Option<PathBuf>,
 
-    /// File with the token that this program shows there; within Kubernetes, what a pod has
+    /// File with the token with which this program authenticates there [default in a pod: the pod's own]
     #[arg(long, env = "HELIO_KUBERNETES_TOKEN", value_name = "FILE")]
     pub kubernetes_token: Option<PathBuf>,
 
-    /// For whom a token must be (claim aud) [default: heliograph]
+    /// Required audience of a token (claim aud) [default: heliograph]
     #[arg(long, env = "HELIO_XDS_TOKEN_AUDIENCE", value_name = "NAME")]
     pub xds_token_audience: Option<String>,
 
-    /// YAML file with rules of who may read which fleets; without it, a workload reads the fleets of its namespace
+    /// YAML file with access rules, which say which identity may read which fleets; without it, a workload may read the fleets of
+    /// its own namespace
     #[arg(long, env = "HELIO_XDS_ACCESS", value_name = "FILE")]
     pub xds_access: Option<PathBuf>,
 
-    /// How often the identity behind a stream is checked again, in seconds [default: 180]
+    /// Interval at which the identity of a stream is checked again, in seconds [default: 180]
     #[arg(
         long,
         env = "HELIO_XDS_RECHECK_SECONDS",

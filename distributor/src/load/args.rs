@@ -4,7 +4,7 @@ use std::time::Duration;
 /// The flags that say how much clients may ask of a replica, and how long they stay at it.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 pub struct LoadArgs {
-    /// How many connections are open at once of clients that have shown who they are; 0 for any number
+    /// Maximum number of connections of authenticated clients; 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -14,8 +14,8 @@ pub struct LoadArgs {
     )]
     pub max_connections: usize,
 
-    /// How many connections one address may have open at once, and how many streams; 0 for any number, for example behind
-    /// a load balancer that hides the addresses of proxies
+    /// Maximum number of connections, and of streams, from one address; 0 for no limit, for example behind a load balancer that
+    /// hides the addresses of proxies
     #[arg(
         long,
         help_heading = "Load",
@@ -25,7 +25,7 @@ pub struct LoadArgs {
     )]
     pub max_connections_per_address: usize,
 
-    /// How many ADS streams are open at once; 0 for any number
+    /// Maximum number of ADS streams; 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -35,9 +35,9 @@ pub struct LoadArgs {
     )]
     pub max_streams: usize,
 
-    /// How much of --max-streams, --max-connections and --admission-rate one identity may have if it is alone, in percent. It may
-    /// have as many times what is free as this share is of the rest, with 90 nine times, so something is always left for others;
-    /// 0 or 100 for all
+    /// Share of --max-streams, --max-connections and --admission-rate that one identity may use if it is alone, in percent. The
+    /// more others use, the less it may use, so that capacity is always left for others: with 90, at most nine times what is
+    /// free. 0 or 100 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -48,7 +48,7 @@ pub struct LoadArgs {
     )]
     pub max_identity_share: u8,
 
-    /// The same for all identities of one namespace together
+    /// The same share for all identities of one namespace together, in percent
     #[arg(
         long,
         help_heading = "Load",
@@ -59,8 +59,8 @@ pub struct LoadArgs {
     )]
     pub max_namespace_share: u8,
 
-    /// How many connections are open at once, beside --max-connections, of clients that have not shown yet who they are. One more
-    /// closes the oldest of them; 0 for any number
+    /// Maximum number of connections of clients that have not authenticated yet, in addition to --max-connections. Beyond it, a
+    /// new connection closes the oldest one; 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -70,8 +70,7 @@ pub struct LoadArgs {
     )]
     pub max_unauthenticated: usize,
 
-    /// How many streams are told their first configuration at the same time, the others wait for their turn; 0 for any
-    /// number
+    /// Maximum number of streams that receive their first configuration at the same time; the others wait. 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -81,8 +80,8 @@ pub struct LoadArgs {
     )]
     pub max_setups: usize,
 
-    /// How many new streams are accepted per second; more are refused with UNAVAILABLE and retry. One identity and one namespace
-    /// have shares of it, as of streams; 0 for any number
+    /// Maximum number of new streams per second; further ones get UNAVAILABLE and retry. One identity and one namespace have
+    /// shares of it, as of streams. 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -92,8 +91,8 @@ pub struct LoadArgs {
     )]
     pub admission_rate: u32,
 
-    /// How many requests per second one stream may send for long, ten times as many at once; what is more is read slower,
-    /// and a stream that goes on for a minute is ended; 0 for any number
+    /// Maximum rate of requests on one stream, per second, with bursts of ten times as many. A faster stream is slowed down, and
+    /// ends if it stays faster for a minute. 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -103,7 +102,7 @@ pub struct LoadArgs {
     )]
     pub request_rate: u32,
 
-    /// How long a connection stays, give or take a fifth; 0 for as long as it likes
+    /// Maximum age of a connection, plus or minus a fifth; 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -114,7 +113,7 @@ pub struct LoadArgs {
     )]
     pub connection_age: Duration,
 
-    /// How long a new connection may take until its first request, after its TLS handshake if it has one; 0 for as long as it likes
+    /// Maximum time from the start of a connection (with TLS: from the end of the handshake) to its first request; 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -125,7 +124,7 @@ pub struct LoadArgs {
     )]
     pub first_request_timeout: Duration,
 
-    /// How long a stream waits for a fleet that is not published, give or take a fifth; 0 for as long as it likes
+    /// Maximum time that a stream waits for a fleet that is not published, plus or minus a fifth; 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -136,7 +135,7 @@ pub struct LoadArgs {
     )]
     pub unpublished_timeout: Duration,
 
-    /// How long something may wait for a client that does not read, before its connection is closed; 0 for ever
+    /// Maximum time that data waits for a client that does not read; then its connection is closed. 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -147,7 +146,8 @@ pub struct LoadArgs {
     )]
     pub send_timeout: Duration,
 
-    /// How many streams per second a replica lets go at most while it has more than the others; 0 for none
+    /// Maximum number of streams per second that a replica closes to rebalance while it has more than the others; 0 to disable
+    /// rebalancing
     #[arg(
         long,
         help_heading = "Load",
@@ -157,8 +157,8 @@ pub struct LoadArgs {
     )]
     pub rebalance_rate: u32,
 
-    /// How much memory all streams may keep for names that their fleets do not have, and for requests that wait. The identities of
-    /// one namespace may have half of it together; 0 for any
+    /// Maximum memory of all streams for subscriptions to names that their fleets do not have, and for waiting requests. All
+    /// identities of one namespace together may use half of it. 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -169,7 +169,7 @@ pub struct LoadArgs {
     )]
     pub subscription_memory: u64,
 
-    /// The same for the streams of one identity, or of one address without authentication; 0 for no limit
+    /// The same maximum for the streams of one identity, or of one address without authentication; 0 for no limit
     #[arg(
         long,
         help_heading = "Load",
@@ -180,8 +180,8 @@ pub struct LoadArgs {
     )]
     pub subscription_memory_per_identity: u64,
 
-    /// How much memory snapshots may take that no proxy uses; 0 for any. Fleets are loaded ahead of their proxies as far as
-    /// they fit, the others when the first proxy asks
+    /// Maximum memory of snapshots that no proxy uses; 0 for no limit. Fleets are loaded in advance as long as they fit, the
+    /// others when their first proxy connects
     #[arg(
         long,
         help_heading = "Load",
@@ -192,7 +192,7 @@ pub struct LoadArgs {
     )]
     pub fleet_memory: u64,
 
-    /// How long a fleet stays in memory without a proxy once there is more than --fleet-memory
+    /// How long a fleet without a proxy stays in memory while --fleet-memory is exceeded
     #[arg(
         long,
         help_heading = "Load",
@@ -203,8 +203,8 @@ pub struct LoadArgs {
     )]
     pub fleet_idle: Duration,
 
-    /// How long after SIGTERM the streams end, spread over that time so that other replicas are not rushed; 0 for all at
-    /// once. Without it, 20s; `helio standalone`, which has no other replica, ends them at once
+    /// Time after SIGTERM over which the streams are closed, so that other replicas are not overloaded; 0 closes all at once
+    /// [default: 20s; for `helio standalone`, which has no other replica, 0]
     #[arg(
         long,
         help_heading = "Load",

@@ -8,53 +8,53 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Print the configuration that an Envoy outside of Kubernetes starts with
+/// Print the bootstrap configuration of an Envoy outside Kubernetes
 ///
-/// Paths are those that the Envoy will see. With certificates or a token there are further files, so that Envoy follows
-/// them when they are replaced: --dir says where all of them are written.
+/// Give paths as the Envoy sees them. With certificates or a token, there are additional files, so that Envoy reads them again
+/// when they are replaced: --dir is the directory for all files.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The fleet: NAMESPACE/NAME of its Gateway, or NAMESPACE/class:CLASS of Gateways that share their Envoys
+    /// Fleet: NAMESPACE/NAME of its Gateway, or NAMESPACE/class:CLASS of Gateways that share their Envoys
     #[arg(long, value_name = "FLEET")]
     fleet: FleetName,
 
-    /// Where the distributors are
+    /// Address of the distributors
     #[arg(long, value_name = "HOST:PORT")]
     xds: String,
 
-    /// What this Envoy is called, which no other of the fleet is
+    /// Node id of this Envoy, unique in its fleet
     #[arg(long, value_name = "ID")]
     node_id: String,
 
-    /// The region in which it runs
+    /// Region in which the Envoy runs
     #[arg(long)]
     region: Option<String>,
 
-    /// The zone in which it runs
+    /// Zone in which the Envoy runs
     #[arg(long)]
     zone: Option<String>,
 
-    /// The authorities of the distributors' certificates; without them, it asks in the clear
+    /// File with the CA bundle that verifies the distributors' certificates; without it, the Envoy connects in plain text
     #[arg(long, value_name = "FILE", requires = "dir")]
     ca: Option<String>,
 
-    /// The certificate that it shows
+    /// File with the Envoy's client certificate
     #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
     cert: Option<String>,
 
-    /// The key of the certificate
+    /// File with the key of the client certificate
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<String>,
 
-    /// The token that it shows, which may be replaced at any time
+    /// File with the Envoy's token, which you can replace at any time
     #[arg(long, value_name = "FILE", requires = "ca", conflicts_with = "cert")]
     token: Option<String>,
 
-    /// The folder into which all files are written, instead of printing one
+    /// Directory to write all files to, instead of printing one
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// How to write it
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml", conflicts_with = "dir")]
     output: Format,
 }

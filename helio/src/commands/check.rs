@@ -7,17 +7,17 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Say what is wrong with manifests, object by object, without a cluster
+/// List the problems of manifests, object by object, without a cluster
 ///
-/// All that objects refer to has to be among them: Gateways and their classes, Services, Secrets, ReferenceGrants. The
-/// exit code is 1 if something is wrong.
+/// The manifests must include all objects that they refer to: Gateways and their classes, Services, Secrets, ReferenceGrants. The
+/// exit code is 1 if there is a problem.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Manifests, and directories of manifests
     #[arg(required = true, value_name = "FILES")]
     files: Vec<PathBuf>,
 
-    /// How to print what is wrong: as a table, if not said
+    /// Output format [default: table]
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 

@@ -2,12 +2,12 @@ use crate::{cli, output};
 use clap_complete::{Shell, generate};
 use std::process::ExitCode;
 
-/// Print what lets a shell complete commands and flags
+/// Print the shell's completion script for commands and flags
 ///
 /// For bash: source <(helio completion bash)
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Which shell
+    /// Shell
     shell: Shell,
 }
 

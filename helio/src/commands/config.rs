@@ -8,26 +8,26 @@ use heliograph_snapshot::FleetName;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 
-/// Show the configuration of one proxy: what it is to have, and what it has of that
+/// Show the configuration of one proxy: what it should have, and what it has
 ///
-/// As a table each resource is a line; with -o its content is printed, without secrets.
+/// The table has one line for each resource. With -o, the content is printed, without secrets.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The node id of the proxy, as `helio proxies` lists it
+    /// Node id of the proxy, as `helio proxies` lists it
     node: String,
 
-    /// Its fleet, if proxies of several have this node id
+    /// Fleet of the proxy, if proxies of several fleets have this node id
     #[arg(long, value_name = "FLEET")]
     fleet: Option<FleetName>,
 
     #[arg(long, value_name = "TYPE", help = super::served_types())]
     r#type: Option<String>,
 
-    /// Only the resource of this name
+    /// Show only the resource with this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// How to print it: as a table, if not said
+    /// Output format [default: table]
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 

@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// List every proxy that is connected: whether it has the newest configuration, what it rejects, and where it is
+/// List every connected proxy: whether it has the newest configuration, what it rejects, and where it runs
 ///
-/// Those with trouble come first. The exit code is 1 if a replica did not answer: its proxies are missing then.
+/// Proxies with problems come first. The exit code is 1 if a replica did not respond, because its proxies are missing then.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only those of this fleet, NAMESPACE/NAME of its Gateway
+    /// Show only proxies of this fleet, NAMESPACE/NAME of its Gateway
     fleet: Option<FleetName>,
 
-    /// Only the one with this node id
+    /// Show only the proxy with this node id
     #[arg(long, value_name = "ID")]
     node: Option<String>,
 
-    /// Only those in these states; may be repeated
+    /// Show only proxies in this state; can be repeated
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     state: Vec<State>,
 
-    /// How to print them: as a table, if not said
+    /// Output format [default: table]
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// Serve a directory of Gateway API objects to Envoys, all in one process
+/// Serve a directory of Gateway API objects to Envoys, in one process
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The directory of manifests
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, env = "HELIO_ENVOY")]
     envoy: bool,
 
-    /// The Envoy to run; without it, the one on PATH
+    /// Path of the Envoy to run [default: envoy on PATH]
     #[arg(long, env = "ENVOY", value_name = "PROGRAM")]
     envoy_binary: Option<PathBuf>,
 
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long)]
     status: bool,
 
-    /// How to print the conditions: as a table, if not said
+    /// Output format of the conditions [default: table]
     #[arg(short, long, value_name = "FORMAT", requires = "status")]
     output: Option<Format>,
 

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Print the xDS resources that manifests give, without running anything
+/// Print the xDS resources that manifests are translated to, without running anything
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Manifests, and directories of manifests
     #[arg(required = true, value_name = "FILES")]
     files: Vec<PathBuf>,
 
-    /// How to write the resources
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "yaml")]
     output: Format,
 

@@ -27,14 +27,14 @@ use tokio::time::timeout;
 
 /// The flags of a command that asks what runs.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Whom to ask")]
+#[command(next_help_heading = "Programs to query")]
 pub(crate) struct SourcesArgs {
-    /// The admin port of a translator, a distributor or `helio standalone`, http://HOST:PORT; may be repeated. Without it,
-    /// the pods of a cluster are asked, through its API server
+    /// URL of the admin port of a translator, a distributor or `helio standalone`, http://HOST:PORT; can be repeated. Without it,
+    /// helio queries the pods of a cluster through the API server
     #[arg(long, env = "HELIO_ADMIN", value_name = "URL", value_delimiter = ',')]
     admin: Vec<AdminAddress>,
 
-    /// The namespace in which Heliograph is installed
+    /// Namespace in which Heliograph is installed
     #[arg(
         short,
         long,
@@ -44,15 +44,15 @@ pub(crate) struct SourcesArgs {
     )]
     namespace: String,
 
-    /// A kubeconfig file; without it, what kubectl takes
+    /// Kubeconfig file [default: as for kubectl]
     #[arg(long, env = "HELIO_KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig; without it, its current one
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, env = "HELIO_KUBE_CONTEXT", value_name = "NAME")]
     kube_context: Option<String>,
 
-    /// How long each of them may take to answer
+    /// Maximum time to wait for the response of each program
     #[arg(
         long,
         env = "HELIO_TIMEOUT",

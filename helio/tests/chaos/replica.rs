@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A distributor at work, and beside it a plain reader of its store.
 pub(crate) struct Replica {
-    /// Where proxies connect.
+    /// Address of the xDS port, where proxies connect.
     pub(crate) server: String,
     /// The way to Redis.
     pub(crate) way: Proxy,

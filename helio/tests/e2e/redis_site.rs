@@ -33,7 +33,7 @@ pub(crate) struct Site {
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) admin: u16,
-    /// Where proxies connect, if it is a distributor.
+    /// Address of the xDS port, where proxies connect, if it is a distributor.
     pub(crate) xds: u16,
     child: Child,
     log: PathBuf,

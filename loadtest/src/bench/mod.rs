@@ -30,7 +30,7 @@ pub struct Bench {
     /// Rows by number; all if there are none.
     pub rows: Vec<u8>,
     pub rounds: usize,
-    /// A tenth of everything, to see whether it works. The figures are not comparable.
+    /// Measure a tenth of everything, to try it out. The figures are not comparable.
     pub brief: bool,
     /// Without the peers there is nothing to compare with, but ours can be looked at.
     pub without_peers: bool,

@@ -11,31 +11,31 @@ use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct BenchArgs {
-    /// Only these rows of the table, as in 1,3,4
+    /// Measure only these rows of the table, as in 1,3,4
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     rows: Vec<u8>,
-    /// How often everything is measured; the medians count
+    /// Number of rounds; the result is the median
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
     rounds: u8,
-    /// A tenth of everything, to see whether it works
+    /// Measure a tenth of everything, to try it out
     #[arg(long)]
     brief: bool,
-    /// Only ours: there is no Go to build the peers with
+    /// Measure only Heliograph, for example where Go is missing to build the others
     #[arg(long)]
     without_peers: bool,
-    /// How long objects change all the time, in row 8
+    /// Duration of continuous changes, in row 8
     #[arg(long, value_name = "DURATION", default_value = "15m")]
     churn: Span,
-    /// How many routes are added one by one and asked for through an Envoy, in row 9
+    /// Number of routes that are added one by one and requested through an Envoy, in row 9
     #[arg(long, value_name = "NUMBER", default_value = "3000")]
     probes: usize,
-    /// The servers run on this CPU
+    /// CPU on which to run the servers
     #[arg(long, value_name = "CPU", default_value = "0")]
     pin_server: usize,
-    /// The clients run on this CPU
+    /// CPU on which to run the clients
     #[arg(long, value_name = "CPU", default_value = "1")]
     pin_clients: usize,
-    /// Write the table into this page, where it has a place for it
+    /// Page to write the table into, at its marked place
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

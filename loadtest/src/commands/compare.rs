@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(super) struct CompareArgs {
     before: PathBuf,
     after: PathBuf,
-    /// By which factor figures may get worse; some by others, as in 1.1,receipt-p99=1.5
+    /// Factor by which figures may get worse; individual figures can have another one, as in 1.1,receipt-p99=1.5
     #[arg(long, default_value = "1.1")]
     bound: Bounds,
 }
@@ -16,7 +16,7 @@ pub(super) struct CompareArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct ReportArgs {
     report: PathBuf,
-    /// Write a page with charts; without it, the table is printed
+    /// File to write a page with charts to [default: print the table]
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

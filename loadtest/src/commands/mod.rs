@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use heliograph_shared::output;
 use std::process::ExitCode;
 
-/// Simulated Envoy fleets against any xDS server, with honest numbers
+/// Load-test any xDS server with simulated fleets of Envoys
 #[derive(Debug, Parser)]
 #[command(name = "loadtest", version)]
 struct Cli {
@@ -22,15 +22,15 @@ struct Cli {
 enum Command {
     /// List the built-in scenarios
     List,
-    /// Print a built-in scenario, to begin a file of your own with
+    /// Print a built-in scenario, as a start for your own file
     Show(show::ShowArgs),
-    /// Play a scenario against servers, and report
+    /// Run a scenario against servers, and report the results
     Run(Box<play::RunArgs>),
-    /// Measure ours, go-control-plane and Envoy Gateway in one run, and print the tables of ratios
+    /// Measure Heliograph, go-control-plane and Envoy Gateway in one run, and print tables of ratios
     Bench(bench::BenchArgs),
-    /// Compare two reports; exits with 1 if a figure got worse past a bound
+    /// Compare two reports; the exit code is 1 if a figure got worse by more than its bound
     Compare(compare::CompareArgs),
-    /// Make a page of a report
+    /// Print a report, or write it as a page
     Report(compare::ReportArgs),
     #[command(hide = true)]
     Worker,

@@ -19,32 +19,32 @@ pub(super) struct RunArgs {
     /// A built-in scenario, or a file
     scenario: String,
 
-    /// A server that runs already, as http://HOST:PORT or https://HOST:PORT; may be repeated
+    /// URL of a running server, http://HOST:PORT or https://HOST:PORT; can be repeated
     #[arg(long, value_name = "URL", conflicts_with = "launch")]
     server: Vec<String>,
-    /// Servers to start for the time of the run
+    /// Servers to start for the duration of the run
     #[arg(long, value_name = "WHAT")]
     launch: Option<Launch>,
-    /// Let them serve TLS, with certificates for them and the clients
+    /// Start these servers with TLS, with generated certificates for servers and clients
     #[arg(long, requires = "launch")]
     launch_tls: bool,
 
-    /// How many clients, instead of what the scenario says
+    /// Number of clients, instead of the scenario's
     #[arg(long, value_name = "NUMBER")]
     clients: Option<usize>,
     #[arg(long)]
     protocol: Option<Protocols>,
-    /// The fleet that clients say they are of (their node's cluster), if the servers know others than the harness makes
+    /// Fleet of the clients (node.cluster), if the servers have other fleets than the load test creates
     #[arg(long, value_name = "NAME")]
     fleet: Option<String>,
-    /// Few clients and short steps, to see whether a scenario works
+    /// Use few clients and short steps, to try a scenario
     #[arg(long)]
     brief: bool,
 
-    /// Who tells the servers of changes
+    /// How changes reach the servers
     #[arg(long, value_name = "HOW", default_value = "none", conflicts_with = "launch")]
     drive: Drive,
-    /// A directory that a translator or `helio standalone` reads, for --drive files
+    /// Directory that a translator or `helio standalone` reads, for --drive files
     #[arg(long, value_name = "DIR", required_if_eq("drive", "files"))]
     directory: Option<PathBuf>,
     #[command(flatten)]
@@ -53,13 +53,13 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     security: Security,
 
-    /// The process of a server, to see what it uses; may be repeated
+    /// Process ID of a server, to measure its resource use; can be repeated
     #[arg(long, value_name = "PID", conflicts_with_all = ["launch", "cgroup"])]
     pid: Vec<u32>,
-    /// The folder of the servers' cgroup (version 2), to see what they use
+    /// Directory of the servers' cgroup (version 2), to measure their resource use
     #[arg(long, value_name = "DIR", conflicts_with = "launch")]
     cgroup: Option<PathBuf>,
-    /// Serve the figures as Prometheus metrics while it runs
+    /// Address on which to serve the results as Prometheus metrics during the run
     #[arg(long, value_name = "IP:PORT")]
     metrics: Option<SocketAddr>,
 

@@ -35,7 +35,7 @@ pub(crate) const CONTROLLER_NAME: &str = "heliograph.dev/gateway-controller";
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl ControlPlane {
-    /// Where proxies connect.
+    /// Address of the xDS port, where proxies connect.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Heliograph(ours) => {

@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 /// The flags of every program with an admin port.
 #[derive(Clone, Debug, clap::Args)]
 pub struct AdminArgs {
-    /// Where to serve metrics, health and status
+    /// Address of the admin port, which serves metrics, health and status
     #[arg(
         long,
         help_heading = "Admin",

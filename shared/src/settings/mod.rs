@@ -25,7 +25,7 @@ use std::process;
 /// The flags of every program that has settings. Flatten it into the top command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SettingsArgs {
-    /// A YAML file of settings; its keys are the long names of the flags
+    /// YAML file with settings; its keys are the long names of the flags
     #[arg(
         long,
         global = true,
@@ -35,7 +35,7 @@ pub struct SettingsArgs {
     )]
     pub config: Option<PathBuf>,
 
-    /// Print the settings that result from flags, environment, file and defaults, then exit
+    /// Print the settings that result from flags, environment, file and defaults, and exit
     #[arg(long, global = true, help_heading = "Settings")]
     pub print_config: bool,
 }

@@ -9,7 +9,7 @@ pub fn reference(program: Command) -> String {
     // What subcommands inherit, and how they are called, is known from then on.
     program.build();
     let mut page = format!(
-        "# {}\n\nMade from the program by `make golden`; `--help` says the same.\n",
+        "# {}\n\n`make golden` generates this page from the program; `--help` prints the same.\n",
         program.get_name()
     );
     describe(&program, &[], &mut page);
@@ -174,7 +174,7 @@ mod tests {
         let expected = "\
 # program
 
-Made from the program by `make golden`; `--help` says the same.
+`make golden` generates this page from the program; `--help` prints the same.
 
 Does something
 

@@ -11,7 +11,7 @@ use tracing_subscriber::{EnvFilter, reload};
 /// The flags of every program that logs.
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogArgs {
-    /// How much to log: error, warn, info, debug or trace, also per part: info,heliograph_distributor=debug
+    /// Log level: error, warn, info, debug or trace; can be set per module, as in info,heliograph_distributor=debug
     #[arg(
         long,
         global = true,
@@ -23,7 +23,7 @@ pub struct LogArgs {
     )]
     pub log_level: String,
 
-    /// Lines for people, or one JSON object per line for machines
+    /// Log format: lines of text, or one JSON object per line
     #[arg(
         long,
         global = true,

@@ -26,7 +26,7 @@ const STEP_DOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The flags of the election.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ElectionArgs {
-    /// The Lease that the leader holds
+    /// Name of the Lease for leader election
     #[arg(
         long,
         help_heading = "Election",
@@ -36,7 +36,7 @@ pub struct ElectionArgs {
     )]
     pub lease_name: String,
 
-    /// The namespace of the Lease; by default the one of this pod, or of the kubeconfig's context
+    /// Namespace of the Lease [default: that of this pod, or of the kubeconfig's context]
     #[arg(
         long,
         help_heading = "Election",
@@ -45,7 +45,7 @@ pub struct ElectionArgs {
     )]
     pub lease_namespace: Option<String>,
 
-    /// How long a leader that does not answer is waited for, in whole seconds, at least 3s
+    /// How long the Lease lasts: a leader that does not renew it loses it after this time; in whole seconds, at least 3s
     #[arg(
         long,
         help_heading = "Election",

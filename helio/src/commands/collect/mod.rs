@@ -14,17 +14,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Gather what helps to find a fault into one file, without secrets
+/// Collect diagnostic data in one file, without secrets
 ///
-/// Status, proxies, what each fleet is told without content, metrics, log levels and versions of every replica; in a
-/// cluster also pods, even those that ended, and their logs; with --store also the history of fleets.
+/// The file has the status, the proxies, the names and versions of each fleet's resources (not their content), metrics, log
+/// levels and versions of every replica; in a cluster also pods, including ended ones, and their logs; with --store also the
+/// history of fleets.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where to write it, a .tar.gz; if not said, heliograph-TIME.tar.gz in this folder
+    /// File to write, a .tar.gz [default: heliograph-TIME.tar.gz in the current directory]
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// How many lines of each pod's log; 0 for none
+    /// Number of lines of each pod's log; 0 for none
     #[arg(long, value_name = "NUMBER", default_value_t = 2000)]
     log_lines: u32,
 

@@ -22,49 +22,49 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-/// Make the Secrets of an installation where they are missing, and renew its certificate when it is time
+/// Create missing Secrets of an installation, and renew its certificate when necessary
 ///
-/// What is there and good stays as it is, so this can be run at any time and as often as you like; the chart runs it once a
-/// day. A new authority signs only after Envoys have had a day to hear of it.
+/// Valid Secrets stay unchanged, so you can run this at any time and repeatedly; the chart runs it once a day. A new CA signs
+/// certificates only after a day, when all Envoys trust it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The namespace of the Secrets; by default the one of this pod, or of the kubeconfig's context
+    /// Namespace of the Secrets [default: that of this pod, or of the kubeconfig's context]
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
 
-    /// A kubeconfig file; within Kubernetes, the pod's own account unless said
+    /// Kubeconfig file [default in a pod: the pod's ServiceAccount]
     #[arg(long, env = "HELIO_KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// The context of the kubeconfig; by default its current one
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, env = "HELIO_KUBE_CONTEXT", value_name = "NAME")]
     kube_context: Option<String>,
 
-    /// The Secret of the key ring (keys.yaml)
+    /// Secret with the key ring (keys.yaml)
     #[arg(long, value_name = "SECRET")]
     key_ring: Option<String>,
 
-    /// The Secret of a password for Redis (password, and redis.conf that sets it)
+    /// Secret with the password of Redis (password, and redis.conf, which sets it)
     #[arg(long, value_name = "SECRET")]
     redis: Option<String>,
 
-    /// The Secret of the distributors' certificate (tls.crt, tls.key, and ca.crt that Envoys know it by)
+    /// Secret with the distributors' certificate (tls.crt, tls.key, and ca.crt with which Envoys verify it)
     #[arg(long, value_name = "SECRET", requires_all = ["authority", "server_name"])]
     certificate: Option<String>,
 
-    /// The Secret of the authority that signs it (tls.crt, tls.key)
+    /// Secret with the CA that signs the certificate (tls.crt, tls.key)
     #[arg(long, value_name = "SECRET", requires = "certificate")]
     authority: Option<String>,
 
-    /// A name or IP address by which Envoys reach the distributors; may be repeated
+    /// Host name or IP address at which Envoys reach the distributors; can be repeated
     #[arg(long, value_name = "HOST", requires = "certificate", value_parser = server_name)]
     server_name: Vec<String>,
 
-    /// How long a certificate is good; it is renewed after two thirds of that
+    /// Lifetime of a certificate; it is renewed after two thirds of that
     #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = duration::parse)]
     certificate_life: Duration,
 
-    /// How long an authority is good; another is made after two thirds of that
+    /// Lifetime of a CA; a new one is created after two thirds of that
     #[arg(long, value_name = "DURATION", default_value = "87600h", value_parser = duration::parse)]
     authority_life: Duration,
 }

@@ -13,13 +13,13 @@ pub(crate) struct Args {
     /// The fleet, NAMESPACE/NAME of its Gateway
     fleet: FleetName,
 
-    /// A head as `helio snapshot list` prints it, or its last number
+    /// Head, as `helio snapshot list` prints it, or its last number
     before: String,
 
-    /// The one to compare it with, in the same way
+    /// Head to compare with, in the same form
     after: String,
 
-    /// How to print them: as a line each, if not said
+    /// Output format [default: one line each]
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 }

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// List the snapshots that a fleet can go back to, newest first; without a fleet, list the fleets
+/// List the snapshots in a fleet's history, newest first; without a fleet, list the fleets
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The fleet, NAMESPACE/NAME of its Gateway
     fleet: Option<FleetName>,
 
-    /// How to print them: as a table, if not said
+    /// Output format [default: table]
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 }

@@ -15,7 +15,7 @@ use prometheus::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Look at the history of a fleet, and go back in it
+/// List the history of a fleet, compare snapshots, and roll back
 #[derive(Clone, Debug, clap::Args)]
 // The flags of the store may stand behind the command too, where people put them.
 #[command(mut_args(|arg| arg.global(true)))]

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
-/// Hold a fleet at an earlier snapshot, endpoints excepted, until it is released
+/// Pin a fleet to an earlier snapshot until it is released; endpoints stay current
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RollbackArgs {
     /// The fleet, NAMESPACE/NAME of its Gateway
     fleet: FleetName,
 
-    /// A head as `helio snapshot list` prints it, or its last number
+    /// Head, as `helio snapshot list` prints it, or its last number
     head: String,
 
-    /// Why, for those who find it pinned
+    /// Reason, which status and conditions show
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
 
@@ -30,7 +30,7 @@ pub(crate) struct RollbackArgs {
     yes: bool,
 }
 
-/// Let a fleet that was rolled back go on with what its objects say
+/// End a rollback: publish what the fleet's objects specify now
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReleaseArgs {
     /// The fleet, NAMESPACE/NAME of its Gateway
@@ -42,7 +42,7 @@ pub(crate) struct ReleaseArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 struct Operator {
-    /// Who gives the order, for those who look into it [default: $USER]
+    /// Name of the operator, which status and conditions show [default: $USER]
     #[arg(long, value_name = "NAME", env = "HELIO_OPERATOR")]
     by: Option<String>,
 }

@@ -11,24 +11,24 @@ use std::sync::Arc;
 
 /// Print the resources of a snapshot
 ///
-/// As a table each resource is a line; with -o its content is printed, without secrets and without what is confidential. Two of them can be compared with
-/// `diff`: resources come by type, then by name.
+/// The table has one line for each resource. With -o, the content is printed, without secrets and other confidential resources.
+/// Resources are sorted by type and name, so that `diff` can compare two outputs.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// The fleet, NAMESPACE/NAME of its Gateway
     fleet: FleetName,
 
-    /// A head as `helio snapshot list` prints it, or its last number; without it, the newest
+    /// Head, as `helio snapshot list` prints it, or its last number [default: the newest]
     head: Option<String>,
 
     #[arg(long, value_name = "TYPE", help = crate::commands::all_types())]
     r#type: Option<String>,
 
-    /// Only the resource of this name
+    /// Show only the resource with this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// How to print them: as a table, if not said
+    /// Output format [default: table]
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 }

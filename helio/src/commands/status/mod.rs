@@ -12,13 +12,13 @@ use crate::sources::{Silent, SourcesArgs, report_silent};
 use heliograph_store::StoreArgs;
 use std::process::ExitCode;
 
-/// Show translators, distributors and fleets, and what is wrong with them
+/// Show translators, distributors and fleets, and their problems
 ///
-/// With --store also what is in Redis: the term, who is held back by an operator, and distributors that were not asked.
-/// The exit code is 1 if there is a problem, or if one that was asked did not answer.
+/// With --store also what Redis contains: the term, pinned fleets, and distributors that were not queried. The exit code is 1 if
+/// there is a problem, or if a program did not respond.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How to print it: as tables, if not said
+    /// Output format [default: tables]
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 

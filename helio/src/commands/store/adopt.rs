@@ -3,7 +3,8 @@ use heliograph_store::StoreArgs;
 use prometheus::Registry;
 use std::process::ExitCode;
 
-/// Let a translator whose fences start low again go on, as after an etcd restore or a move to another cluster
+/// Raise the epoch, so that a translator can publish although its fences are lower than before: after an etcd restore or a move
+/// to another cluster
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

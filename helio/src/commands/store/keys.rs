@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{fs, io, iter};
 
-/// Make and change the key ring that seals secrets in the store
+/// Create and change the key ring that seals secrets in the store
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -17,19 +17,19 @@ pub(crate) struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Command {
-    /// Make a key ring
+    /// Create a key ring
     New {
-        /// Where to write it; nothing is overwritten
+        /// File to create; an existing file is never overwritten
         file: PathBuf,
     },
-    /// Put a new key in front, which seals from then on; older ones still open
+    /// Add a new key, which seals from then on; older keys still open what they sealed
     Rotate { file: PathBuf },
-    /// Print the names of the keys, the one that seals first
+    /// Print the names of the keys; the first one seals
     List { file: PathBuf },
-    /// Take out an older key, once everything is sealed with a newer one
+    /// Remove an older key; do this only when everything is sealed with a newer one
     Forget {
         file: PathBuf,
-        /// The name of the key, as `list` prints it
+        /// Name of the key, as `list` prints it
         id: String,
     },
 }

@@ -5,7 +5,7 @@ pub(crate) mod keys;
 
 use std::process::ExitCode;
 
-/// Look after the store: its keys, and its epoch after a restore
+/// Maintain the store: its keys, and its epoch after a restore
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

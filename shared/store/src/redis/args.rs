@@ -14,15 +14,15 @@ pub struct StoreArgs {
     #[command(flatten)]
     pub redis: RedisArgs,
 
-    /// File with the key ring; make one with `helio store keys new FILE`
+    /// File with the key ring; create one with `helio store keys new FILE`
     #[arg(long, env = "HELIO_STORE_KEYS", value_name = "FILE")]
     pub store_keys: Option<PathBuf>,
 
-    /// What all keys in Redis begin with
+    /// Prefix of all keys in Redis
     #[arg(long, env = "HELIO_STORE_PREFIX", value_name = "TEXT", default_value = "heliograph")]
     pub store_prefix: String,
 
-    /// How many snapshots of each fleet are kept to go back to
+    /// Number of snapshots of each fleet that the history keeps
     #[arg(
         long,
         env = "HELIO_STORE_HISTORY",

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 /// How the Envoys of Gateways are run, where no ProxyConfig says otherwise
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ProxyArgs {
-    /// Where the Envoys of Gateways find the distributors; without it, none are run
+    /// Address of the distributors, for the Envoys of Gateways; without it, the translator runs no Envoys
     #[arg(long, env = "HELIO_PROXY_XDS", value_name = "HOST:PORT")]
     pub proxy_xds: Option<String>,
 
-    /// The authorities of the distributors' certificates; PEM. It is followed. Without it, Envoys ask in the clear
+    /// PEM file with the CA bundle that verifies the distributors' certificates; changes take effect without a restart. Without
+    /// it, Envoys connect in plain text
     #[arg(long, env = "HELIO_PROXY_XDS_CA", value_name = "FILE", requires = "proxy_xds")]
     pub proxy_xds_ca: Option<PathBuf>,
 
-    /// Envoys show a token of their ServiceAccount for this audience
+    /// Envoys authenticate with a token of their ServiceAccount for this audience
     #[arg(
         long,
         env = "HELIO_PROXY_TOKEN_AUDIENCE",
@@ -24,7 +25,7 @@ pub struct ProxyArgs {
     )]
     pub proxy_token_audience: Option<String>,
 
-    /// Envoys show the certificate in the Secret of this name in the namespace of their Gateway
+    /// Envoys authenticate with the certificate in the Secret with this name in the namespace of their Gateway
     #[arg(
         long,
         env = "HELIO_PROXY_CERTIFICATE_SECRET",
@@ -33,15 +34,15 @@ pub struct ProxyArgs {
     )]
     pub proxy_certificate_secret: Option<String>,
 
-    /// The image of Envoy, where no ProxyConfig names one
+    /// Image of Envoy, if no ProxyConfig names one
     #[arg(long, env = "HELIO_PROXY_IMAGE", value_name = "IMAGE", default_value = DEFAULT_IMAGE)]
     pub proxy_image: String,
 
-    /// The number of the user that Envoys run as; none leaves it to the cluster, as OpenShift wants it
+    /// User ID that Envoys run as; `none` lets the cluster choose it, as OpenShift requires
     #[arg(long, env = "HELIO_PROXY_USER", value_name = "NUMBER", default_value_t)]
     pub proxy_user: RunAs,
 
-    /// The same of their group, which also owns what is mounted
+    /// Group ID that Envoys run as, which also owns mounted files; `none` lets the cluster choose it
     #[arg(long, env = "HELIO_PROXY_GROUP", value_name = "NUMBER", default_value_t)]
     pub proxy_group: RunAs,
 }

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Store")]
 pub struct SnapshotCacheArgs {
-    /// Directory in which the last good snapshots are kept, for a start while Redis is away; none without it
+    /// Directory of the snapshot cache, which serves the last good snapshots when the distributor starts while Redis is
+    /// unreachable [default: no cache]
     #[arg(long, env = "HELIO_SNAPSHOT_CACHE", value_name = "DIR")]
     pub snapshot_cache: Option<PathBuf>,
 
-    /// How much the snapshot cache may take; fleets that no proxy has used for longest are left out
+    /// Maximum size of the snapshot cache; beyond it, the fleets that were not used for the longest time are removed
     #[arg(
         long,
         env = "HELIO_SNAPSHOT_CACHE_SIZE",

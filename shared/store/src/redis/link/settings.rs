@@ -10,29 +10,30 @@ use zeroize::Zeroizing;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Store")]
 pub struct RedisArgs {
-    /// Where Redis is: redis://HOST:PORT, redis+sentinel://HOST:PORT,…/MASTER or redis+cluster://HOST:PORT,…; with TLS
-    /// rediss instead of redis
+    /// URL of Redis: redis://HOST:PORT, redis+sentinel://HOST:PORT,…/MASTER or redis+cluster://HOST:PORT,…; for TLS, write rediss
+    /// instead of redis
     #[arg(long, env = "HELIO_STORE", hide_env_values = true, value_name = "URL")]
     pub store: Option<StoreUrl>,
-    /// Certificates of the authorities that Redis' certificate may come from; without it, those of the system
+    /// File with the CA bundle that verifies Redis' certificate [default: the CAs of the system]
     #[arg(long, env = "HELIO_STORE_CA", value_name = "FILE")]
     pub store_ca: Option<PathBuf>,
-    /// Certificate to show to Redis
+    /// File with the client certificate for Redis
     #[arg(long, env = "HELIO_STORE_CERT", value_name = "FILE")]
     pub store_cert: Option<PathBuf>,
-    /// Private key of the certificate to show to Redis
+    /// File with the private key of the client certificate for Redis
     #[arg(long, env = "HELIO_STORE_KEY", value_name = "FILE")]
     pub store_key: Option<PathBuf>,
-    /// File with the user to log in to Redis as; read again for each connection
+    /// File with the user name for Redis; read again for each connection
     #[arg(long, env = "HELIO_STORE_USERNAME_FILE", value_name = "FILE")]
     pub store_username_file: Option<PathBuf>,
     /// File with the password for Redis; read again for each connection
     #[arg(long, env = "HELIO_STORE_PASSWORD_FILE", value_name = "FILE")]
     pub store_password_file: Option<PathBuf>,
-    /// File with the user to log in to the Sentinels as
+    /// File with the user name for the Sentinels
     #[arg(long, env = "HELIO_STORE_SENTINEL_USERNAME_FILE", value_name = "FILE")]
     pub store_sentinel_username_file: Option<PathBuf>,
-    /// File with the password for the Sentinels; without it there is no login, whatever Redis itself asks for
+    /// File with the password for the Sentinels; without it, the program does not log in to the Sentinels, even if it logs in to
+    /// Redis
     #[arg(long, env = "HELIO_STORE_SENTINEL_PASSWORD_FILE", value_name = "FILE")]
     pub store_sentinel_password_file: Option<PathBuf>,
 }
