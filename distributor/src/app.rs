@@ -107,7 +107,7 @@ pub async fn build(
     let listener = net::bind("xDS address", "--xds-address", args.xds_address).await?;
     // Asked of the listener, because port 0 becomes another.
     let address = listener.local_addr().unwrap_or(args.xds_address);
-    let (feed, fleets) = Feed::new(metrics.unclassed.clone());
+    let (feed, fleets) = Feed::new(metrics.class_limit_exceeded.clone());
     let feed = match args.load.fleet_memory {
         0 => feed,
         limit => feed.within(Budget::new(limit, args.load.fleet_idle)),

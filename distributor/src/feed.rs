@@ -38,7 +38,7 @@ pub(crate) struct Feed {
     start: Instant,
     /// One bound on what is kept of the decisions of all fleets. Each has its own, so that no fleet pushes out what others decided.
     transition_budget: Arc<TransitionCacheBudget>,
-    unclassed: IntCounter,
+    class_limit_exceeded: IntCounter,
 }
 
 /// What the streams of one fleet share while it is in memory.
@@ -70,8 +70,8 @@ const WAVES: usize = 64;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Feed {
-    /// `unclassed` counts the clients for which a fleet has no class left. All fleets are kept in memory.
-    pub(crate) fn new(unclassed: IntCounter) -> (Self, Fleets) {
+    /// `class_limit_exceeded` counts the clients for which a fleet has no class left. All fleets are kept in memory.
+    pub(crate) fn new(class_limit_exceeded: IntCounter) -> (Self, Fleets) {
         let (slots, receiver) = watch::channel(FleetRegistry::default());
         let (damaged_sender, damaged) = watch::channel(BTreeMap::new());
         let (remembered_sender, remembered) = watch::channel(Vec::new());
@@ -85,7 +85,7 @@ impl Feed {
             budget: Budget::boundless(),
             start: Instant::now(),
             transition_budget: Arc::default(),
-            unclassed,
+            class_limit_exceeded,
         };
         (feed, Fleets { slots: receiver, damaged, remembered, answers, requested })
     }
@@ -235,7 +235,8 @@ impl Feed {
         }
         let (answers, transitions) =
             (self.answers.clone(), TransitionCache::within(self.transition_budget.clone()));
-        let fleet = Arc::new(Fleet::new(snapshot, answers, transitions, self.unclassed.clone()));
+        let fleet =
+            Arc::new(Fleet::new(snapshot, answers, transitions, self.class_limit_exceeded.clone()));
         match slot {
             Some(slot) => slot.load(fleet),
             None => self.add(&fleet.name.clone(), FleetSlot::loaded(fleet)),
@@ -282,9 +283,9 @@ impl Fleet {
         snapshot: Arc<Snapshot>,
         answers: Arc<Notify>,
         transitions: TransitionCache,
-        unclassed: IntCounter,
+        class_limit_exceeded: IntCounter,
     ) -> Self {
-        let classes = Arc::new(Classes::new(unclassed));
+        let classes = Arc::new(Classes::new(class_limit_exceeded));
         let views = Arc::new(Views::new(snapshot.clone(), classes.clone()));
         Self {
             name: snapshot.fleet.clone(),

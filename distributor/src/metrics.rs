@@ -18,13 +18,13 @@ pub(crate) struct Metrics {
     rejections: IntCounterVec,
     unknown_types: IntCounter,
     refused: IntCounter,
-    uncompared: IntCounter,
+    stale_read_fallbacks: IntCounter,
     classes: IntGauge,
     fleet_bytes: IntGauge,
     fleet_loads: IntCounterVec,
     fleet_drops: IntCounter,
     unserved: IntCounter,
-    pub(crate) unclassed: IntCounter,
+    pub(crate) class_limit_exceeded: IntCounter,
     pub(crate) report_failures: IntCounter,
     apply_to_ack: Histogram,
 }
@@ -58,8 +58,8 @@ impl Metrics {
             fleets: IntGaugeVec::new(
                 Opts::new(
                     "heliograph_distributor_fleets",
-                    "Fleets: all that there are (known), those in memory (loaded), those whose newest snapshot cannot \
-                     be loaded (damaged) or has secrets that cannot be opened (unopened).",
+                    "Fleets: all (known), those in memory (loaded), those whose newest snapshot cannot be loaded (damaged) or has secrets that cannot \
+                     be opened (unopened).",
                 ),
                 &["state"],
             )?,
@@ -77,49 +77,48 @@ impl Metrics {
             rejections: counters("rejections_total", "Responses that clients rejected.")?,
             unknown_types: counter(
                 "unknown_types_total",
-                "Requests for types that are not served, left unanswered.",
+                "Requests for types that are not served; they get no response.",
             )?,
-            refused: counter("refused_streams_total", "Streams ended because of a bad request.")?,
-            uncompared: counter(
-                "uncompared_streams_total",
-                "Streams whose client may be ahead of this replica, answered without hearing from the store.",
+            refused: counter("refused_streams_total", "Streams that ended because of an invalid request.")?,
+            stale_read_fallbacks: counter(
+                "stale_read_fallbacks_total",
+                "Streams that were served without a comparison with the store, although the client may have something newer than this replica.",
             )?,
             classes: IntGauge::new(
                 "heliograph_distributor_classes",
-                "Classes of clients that see something of their own, in all fleets.",
+                "Classes of clients that have a view of their own, in all fleets.",
             )?,
             fleet_bytes: IntGauge::new(
                 "heliograph_distributor_fleet_bytes",
-                "About how much memory the snapshots of the loaded fleets take, as --fleet-memory counts it.",
+                "Approximate memory of the snapshots of loaded fleets, as --fleet-memory counts it.",
             )?,
             fleet_loads: IntCounterVec::new(
                 Opts::new(
                     "heliograph_distributor_fleet_loads_total",
-                    "Fleets that were loaded: because they fit (ahead), or because a client asked (asked).",
+                    "Fleets that were loaded: in advance (ahead), or for a client's request (asked).",
                 ),
                 &["occasion"],
             )?,
             fleet_drops: counter(
                 "fleet_drops_total",
-                "Fleets that were dropped from memory because no client used them.",
+                "Fleets that were removed from memory because no client used them.",
             )?,
             unserved: counter(
                 "unserved_streams_total",
-                "Streams ended because their fleet was not in memory and could not be loaded.",
+                "Streams that ended because their fleet was not in memory and could not be loaded.",
             )?,
-            unclassed: counter(
-                "unclassed_clients_total",
-                "Times that a client got the view of no class, because its fleet has too many.",
+            class_limit_exceeded: counter(
+                "class_limit_exceeded_total",
+                "Times that a client got the view without any policy, because its fleet has too many classes.",
             )?,
             report_failures: counter(
                 "report_failures_total",
-                "Reports of what clients answered that the store did not take.",
+                "Reports of clients' acknowledgements that could not be written to the store.",
             )?,
             apply_to_ack: Histogram::with_opts(
                 HistogramOpts::new(
                     "heliograph_apply_to_ack_seconds",
-                    "From when the translator wrote a change, by its clock, until a client that was connected had \
-                     acknowledged all of it.",
+                    "Time from a change's publication, by the translator's clock, until a connected client had acknowledged all of it.",
                 )
                 .buckets(APPLY_TO_ACK.to_vec()),
             )?,
@@ -133,13 +132,13 @@ impl Metrics {
         registry.register(Box::new(metrics.rejections.clone()))?;
         registry.register(Box::new(metrics.unknown_types.clone()))?;
         registry.register(Box::new(metrics.refused.clone()))?;
-        registry.register(Box::new(metrics.uncompared.clone()))?;
+        registry.register(Box::new(metrics.stale_read_fallbacks.clone()))?;
         registry.register(Box::new(metrics.classes.clone()))?;
         registry.register(Box::new(metrics.fleet_bytes.clone()))?;
         registry.register(Box::new(metrics.fleet_loads.clone()))?;
         registry.register(Box::new(metrics.fleet_drops.clone()))?;
         registry.register(Box::new(metrics.unserved.clone()))?;
-        registry.register(Box::new(metrics.unclassed.clone()))?;
+        registry.register(Box::new(metrics.class_limit_exceeded.clone()))?;
         registry.register(Box::new(metrics.report_failures.clone()))?;
         registry.register(Box::new(metrics.apply_to_ack.clone()))?;
         for by_type in [&metrics.responses, &metrics.acknowledgements, &metrics.rejections] {
@@ -218,8 +217,8 @@ impl Metrics {
         self.refused.inc();
     }
 
-    pub(crate) fn uncompared(&self) {
-        self.uncompared.inc();
+    pub(crate) fn stale_read_fallback(&self) {
+        self.stale_read_fallbacks.inc();
     }
 }
 

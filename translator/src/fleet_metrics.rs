@@ -63,23 +63,22 @@ impl Gauges {
         Ok(Self {
             proxies: gauge(
                 "proxies",
-                "Connected proxies of a fleet: those that have acknowledged all of its newest snapshot (synced), and the \
-                 others (behind).",
+                "Connected proxies of a fleet: those that have acknowledged its whole newest snapshot (synced), and the others (behind).",
                 &["fleet", "state"],
             )?,
             versions: gauge(
                 "versions",
-                "Snapshots of a fleet that its proxies are at; 1 when all have the same.",
+                "Number of different snapshots that proxies of a fleet have; 1 when all have the same.",
                 &["fleet"],
             )?,
             rejected: gauge(
                 "rejected_resources",
-                "Resources of a fleet that proxies reject, or that are kept from them because they did.",
+                "Resources of a fleet that proxies reject or that are in quarantine.",
                 &["fleet"],
             )?,
             sequence: gauge(
                 "sequence",
-                "The number of a fleet's newest snapshot in the store; each change is one more.",
+                "Sequence number of a fleet's newest snapshot in the store; each publication adds one.",
                 &["fleet"],
             )?,
         })

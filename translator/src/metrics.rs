@@ -75,7 +75,7 @@ impl TranslatorMetrics {
         let settle = Histogram::with_opts(
             HistogramOpts::new(
                 "heliograph_translator_settle_seconds",
-                "How long it took to work out what follows from a batch of events.",
+                "Time to compute the results of a batch of events.",
             )
             .buckets(SETTLE_SECONDS.to_vec()),
         )?;
@@ -92,12 +92,12 @@ impl TranslatorMetrics {
         )?;
         let repairs = IntCounter::new(
             "heliograph_translator_repairs_total",
-            "Fleets that the store had lost or damaged, or held though nobody wrote them.",
+            "Fleets that were written again because the store had lost or damaged them, or had content that no translator wrote.",
         )?;
         let store_failures = IntCounterVec::new(
             Opts::new(
                 "heliograph_translator_store_failures_total",
-                "What the store was asked and did not do, by reason. All of it is asked again.",
+                "Operations that the store did not execute, by reason. The translator retries all of them.",
             ),
             &["reason"],
         )?;
@@ -108,26 +108,26 @@ impl TranslatorMetrics {
         )?;
         let pinned = IntGauge::new(
             "heliograph_translator_pinned_fleets",
-            "Fleets that an operator holds at an earlier snapshot.",
+            "Fleets that an operator pinned to an earlier snapshot.",
         )?;
         let left_out = IntGauge::new(
             "heliograph_translator_left_out_objects",
-            "Routes and policies of which something is left out, because more proxies reject it than accept it, counted for each fleet.",
+            "Routes and policies that are left out, fully or in part, because more proxies reject them than accept them; counted for each fleet.",
         )?;
         let delayed = IntGauge::new(
             "heliograph_translator_delayed_routes",
-            "Routes whose last change waits, because proxies rejected routes of their namespace several times lately.",
+            "Routes whose last change waits, because proxies recently rejected routes of their namespace several times.",
         )?;
         let refused = IntGaugeVec::new(
             Opts::new(
                 "heliograph_translator_refused_routes",
-                "Routes that are not served because they do not fit, by the budget: an expression of theirs, their own (route), what their namespace may take with older routes (namespace), what expressions of their namespace may take for one hostname (hostname), or its share of a table (table). The last counts also routes that only lack copies at hostnames of other namespaces.",
+                "Routes that are not served because they exceed a budget: that of a regular expression (expression), of the route (route), of all routes of the namespace (namespace), of the namespace's expressions for one hostname (hostname), or the namespace's share of a table (table). The last one includes routes that are only not served at hostnames of other namespaces.",
             ),
             &["budget"],
         )?;
         let oversized = IntGauge::new(
             "heliograph_translator_oversized_resources",
-            "Resources that are too large for the store, so that proxies keep what they have of them, counted for each fleet.",
+            "Resources that are too large for the store, so that proxies keep their previous version; counted for each fleet.",
         )?;
         let claimed = IntGauge::new(
             "heliograph_translator_claimed",
@@ -250,11 +250,11 @@ impl FileMetrics {
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let faults = IntGauge::new(
             "heliograph_file_faults",
-            "Files and documents that could not be understood.",
+            "Files and YAML documents that cannot be decoded.",
         )?;
         let duplicates = IntGauge::new(
             "heliograph_file_duplicates",
-            "Objects that are ignored because another place has them too.",
+            "Objects that are ignored because another file defines the same object.",
         )?;
         registry.register(Box::new(faults.clone()))?;
         registry.register(Box::new(duplicates.clone()))?;
@@ -270,37 +270,37 @@ impl FileMetrics {
 impl KubernetesMetrics {
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let by_kind = |name: &str, help: &str| IntGaugeVec::new(Opts::new(name, help), &["kind"]);
-        let objects = by_kind("heliograph_kubernetes_objects", "Objects that the API serves.")?;
+        let objects = by_kind("heliograph_kubernetes_objects", "Objects in the Kubernetes API.")?;
         let unreadable = by_kind(
             "heliograph_kubernetes_unreadable_objects",
-            "Objects that cannot be read as they are now. What was read of them before counts.",
+            "Objects that cannot be decoded. Their previous versions stay in force.",
         )?;
         let watched = by_kind(
             "heliograph_kubernetes_watched",
-            "1 while a kind is watched; 0 if its CRD or the permission for it is missing, or the API is away.",
+            "1 while a kind is watched; 0 if its CRD or the permission is missing, or the API server does not respond.",
         )?;
         let failures = IntCounterVec::new(
             Opts::new(
                 "heliograph_kubernetes_watch_failures_total",
-                "Lists and watches that failed. All of them are begun again.",
+                "Lists and watches that failed. The translator retries all of them.",
             ),
             &["kind", "reason"],
         )?;
         let fetched = by_kind(
             "heliograph_kubernetes_fetched_objects",
-            "Secrets and ConfigMaps whose content is in memory, because an object names them.",
+            "Secrets and ConfigMaps whose content is in memory because an object refers to them.",
         )?;
         let withheld = by_kind(
             "heliograph_kubernetes_withheld_objects",
-            "Secrets and ConfigMaps that an object names and whose content is not kept, because with older ones of their namespace it is beyond the budget.",
+            "Secrets and ConfigMaps that an object refers to and that are not used, because their namespace exceeds its budget.",
         )?;
         let unfetched = by_kind(
             "heliograph_kubernetes_unfetched_objects",
-            "Secrets and ConfigMaps that an object names and that could not be fetched. It is tried again.",
+            "Secrets and ConfigMaps that an object refers to and that could not be fetched. The translator retries.",
         )?;
         let waiting = by_kind(
             "heliograph_kubernetes_waiting_objects",
-            "Objects whose last change waits until all is known that may forbid it: a kind that protects something cannot be listed or watched.",
+            "Objects whose last change waits, because a kind that protects something cannot be listed or watched.",
         )?;
         registry.register(Box::new(waiting.clone()))?;
         registry.register(Box::new(fetched.clone()))?;
@@ -349,15 +349,15 @@ impl ElectionMetrics {
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let leader = IntGauge::new(
             "heliograph_election_leader",
-            "1 while this translator is the elected one.",
+            "1 while this translator is the elected leader.",
         )?;
         let transitions = IntCounter::new(
             "heliograph_election_transitions_total",
-            "How often this translator began or ceased to lead.",
+            "How often this translator became the leader or stopped being the leader.",
         )?;
         let failures = IntCounter::new(
             "heliograph_election_failures_total",
-            "Calls for the Lease that failed or had no answer in time.",
+            "Requests for the Lease that failed or got no response in time.",
         )?;
         registry.register(Box::new(leader.clone()))?;
         registry.register(Box::new(transitions.clone()))?;

@@ -91,7 +91,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_does_not_change_is_sent_again_before_it_expires() {
         let store = Arc::new(Embedded::new());
-        let (_feed, fleets) = Feed::new(IntCounter::new("unclassed", "in a test").unwrap());
+        let (_feed, fleets) =
+            Feed::new(IntCounter::new("class_limit_exceeded", "in a test").unwrap());
         let failures = IntCounter::new("failures", "Failures.").unwrap();
         let reporter = Reporter::new(store.clone(), fleets, "replica", failures);
         let replica = reporter.replica.clone();

@@ -15,13 +15,13 @@ fn snapshot(fleet: &str, sequence: u64) -> Arc<Snapshot> {
     Arc::new(Snapshot::empty(FleetName::new("default", fleet)).with(head, []))
 }
 
-fn unclassed() -> IntCounter {
-    IntCounter::new("unclassed", "in a test").unwrap()
+fn class_limit_exceeded() -> IntCounter {
+    IntCounter::new("class_limit_exceeded", "in a test").unwrap()
 }
 
 #[tokio::test]
 async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
-    let (feed, fleets) = Feed::new(unclassed());
+    let (feed, fleets) = Feed::new(class_limit_exceeded());
     let name = FleetName::new("default", "a");
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     let (_, views_receiver) = fleets.wait_for(&name).await.unwrap();
@@ -32,7 +32,7 @@ async fn a_stream_that_came_before_a_retirement_hears_of_the_return() {
 
 #[tokio::test]
 async fn a_retired_fleet_goes_once_its_last_stream_has_ended() {
-    let (feed, fleets) = Feed::new(unclassed());
+    let (feed, fleets) = Feed::new(class_limit_exceeded());
     let name = FleetName::new("default", "a");
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     let stream = fleets.wait_for(&name).await.unwrap();
@@ -68,7 +68,7 @@ fn visit((fleet, views_receiver): (Arc<Fleet>, ViewsReceiver)) {
 
 #[tokio::test]
 async fn nothing_is_left_of_a_fleet_that_is_dropped() {
-    let (feed, fleets) = Feed::new(unclassed());
+    let (feed, fleets) = Feed::new(class_limit_exceeded());
     let name = FleetName::new("default", "a");
     let loaded = with_cluster("a");
     let (trace, bytes) = (Arc::downgrade(&loaded), loaded.bytes() as u64);
@@ -88,7 +88,7 @@ async fn nothing_is_left_of_a_fleet_that_is_dropped() {
 
 #[tokio::test]
 async fn a_fleet_with_a_stream_is_not_dropped_nor_one_that_is_waited_for() {
-    let (feed, fleets) = Feed::new(unclassed());
+    let (feed, fleets) = Feed::new(class_limit_exceeded());
     let name = FleetName::new("default", "a");
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     let slot = feed.slots.borrow()[&name].clone();
@@ -110,7 +110,7 @@ async fn a_fleet_with_a_stream_is_not_dropped_nor_one_that_is_waited_for() {
 
 #[tokio::test]
 async fn many_who_wait_for_a_fleet_ask_for_it_once_and_hear_at_once_that_it_cannot_be_had() {
-    let (feed, fleets) = Feed::new(unclassed());
+    let (feed, fleets) = Feed::new(class_limit_exceeded());
     let name = FleetName::new("default", "a");
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     let slot = feed.slots.borrow()[&name].clone();
@@ -137,7 +137,7 @@ async fn many_who_wait_for_a_fleet_ask_for_it_once_and_hear_at_once_that_it_cann
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_load_does_not_wait_for_ever_but_for_a_publication_does() {
-    let (feed, fleets) = Feed::new(unclassed());
+    let (feed, fleets) = Feed::new(class_limit_exceeded());
     let name = FleetName::new("default", "a");
     let waiting = fleets.wait_for(&name);
     let mut waiting = std::pin::pin!(waiting);
@@ -152,7 +152,7 @@ async fn who_waits_for_a_load_does_not_wait_for_ever_but_for_a_publication_does(
 /// Retired while it was only known, it may come back under another place.
 #[tokio::test]
 async fn who_waits_for_a_fleet_that_is_retired_waits_for_its_return() {
-    let (feed, fleets) = Feed::new(unclassed());
+    let (feed, fleets) = Feed::new(class_limit_exceeded());
     let name = FleetName::new("default", "a");
     feed.publish(snapshot("a", 1), SystemTime::UNIX_EPOCH).await;
     assert!(feed.slots.borrow()[&name].drop_unused());
@@ -175,7 +175,7 @@ struct Site {
 
 impl Site {
     async fn new() -> Self {
-        let (feed, fleets) = Feed::new(unclassed());
+        let (feed, fleets) = Feed::new(class_limit_exceeded());
         let store = Arc::new(Embedded::new());
         let readiness = Readiness::new();
         let metrics = Metrics::register(&Registry::new()).unwrap();

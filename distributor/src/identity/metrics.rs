@@ -40,15 +40,14 @@ impl SecurityMetrics {
             expiry: IntGaugeVec::new(
                 name(
                     "certificate_expiry_timestamp_seconds",
-                    "When the certificate of the xDS port (server) or the first of the authorities of clients \
-                     (client-ca) expires.",
+                    "When the certificate of the xDS port (server) or the first CA certificate for clients (client-ca) expires.",
                 ),
                 &["certificate"],
             )?,
             bad_files: IntGaugeVec::new(
                 name(
                     "bad_security_files",
-                    "1 while files (tls, jwks, kubernetes, access) cannot be used and what was read before holds.",
+                    "1 while files (tls, jwks, kubernetes, access) cannot be used and their previous content stays in force.",
                 ),
                 &["files"],
             )?,
@@ -62,23 +61,22 @@ impl SecurityMetrics {
             refused: IntCounterVec::new(
                 name(
                     "refused_calls_total",
-                    "Calls and streams of clients that may not make them: no-credential, certificate, token, not-allowed; \
-                     unavailable where nobody can tell now.",
+                    "Calls and streams that were rejected by authentication or authorisation: no-credential, certificate, token, not-allowed; \
+                     unavailable if the credential cannot be verified now.",
                 ),
                 &["reason"],
             )?,
             reviews: IntCounterVec::new(
                 name(
                     "token_reviews_total",
-                    "Questions to Kubernetes about tokens, by what came of them: known, refused, failed; and those that were not \
-                     asked: withheld (others have their share), delayed (too many refused tokens from the address), offline \
-                     (the keys of the cluster refuse the token).",
+                    "TokenReviews by outcome: known, refused, failed; and tokens that were not reviewed: withheld (the budget is used by others), \
+                     delayed (too many refused tokens from the address), offline (the cluster's keys do not verify the token).",
                 ),
                 &["outcome"],
             )?,
             cluster_keys: IntGauge::with_opts(name(
                 "cluster_token_keys",
-                "Keys of the cluster that tokens are checked with before a TokenReview; 0 if there are none.",
+                "Keys of the cluster that verify tokens before a TokenReview; 0 if there are none.",
             ))?,
         };
         registry.register(Box::new(metrics.expiry.clone()))?;

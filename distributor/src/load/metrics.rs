@@ -3,10 +3,10 @@ use super::{Ending, LoadArgs, Refusal};
 use heliograph_shared::telemetry::from_zero;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-/// What was rejected, and what was ended.
+/// Who was turned away, and who was sent away.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadMetrics {
-    rejected: IntCounterVec,
+    rejected_clients: IntCounterVec,
     ended: IntCounterVec,
     slowed: IntCounter,
     subscription_bytes: IntGauge,
@@ -26,60 +26,58 @@ impl LoadMetrics {
             )
         };
         let metrics = Self {
-            rejected: counters(
-                "turned_away_total",
-                "Connections (reasons connections, address, unauthenticated, identity, namespace, drain) and streams (streams, \
-                 address, identity, namespace, rate, drain) that were not let in, and streams that were ended for a flood \
-                 (requests), a request among many that are being received (receiving), too many names that fleets do not have, \
-                 or requests that wait (identity_memory, namespace_memory, replica_memory) or a fleet that was not published in time (unpublished).",
+            rejected_clients: counters(
+                "rejected_clients_total",
+                "Rejected connections (reasons connections, address, unauthenticated, identity, namespace, drain) and streams (streams, address, \
+                 identity, namespace, rate, drain), and streams that were ended: too many requests (requests), too many requests that are being \
+                 received (receiving), too much memory for names that fleets do not have or for waiting requests (identity_memory, \
+                 namespace_memory, replica_memory), or a fleet that was not published in time (unpublished).",
             )?,
             ended: counters(
                 "ended_connections_total",
-                "Connections that this replica ended: old (age), at shutdown (drain), without a request (silence), to make room \
-                 for others before it was known whose they were (unauthenticated), of clients that did not read (slow_reader), \
-                 to rebalance (excess).",
+                "Connections that this replica closed: too old (age), at shutdown (drain), without a request (silence), not yet authenticated when \
+                 others needed the room (unauthenticated), of clients that did not read (slow_reader), to rebalance (excess).",
             )?,
             slowed: IntCounter::new(
                 "heliograph_distributor_slowed_streams_total",
-                "Times that a stream sent too many requests and was read slower from then on.",
+                "Times that a stream was slowed down because it sent too many requests.",
             )?,
             subscription_bytes: IntGauge::new(
                 "heliograph_distributor_subscription_bytes",
-                "Memory that streams keep for names that their fleets do not have, and for requests that wait, as \
-                 --subscription-memory counts it.",
+                "Memory of subscriptions to names that fleets do not have, and of waiting requests, as --subscription-memory counts it.",
             )?,
             receiving_bytes: IntGaugeVec::new(
                 Opts::new(
                     "heliograph_distributor_receiving_bytes",
-                    "Memory for requests that are being received, of up to 96 KiB (small) and beyond that (large), of 256 MiB each.",
+                    "Memory of requests that are being received, of up to 96 KiB (small) and larger ones (large); at most 256 MiB each.",
                 ),
                 &["size"],
             )?,
             unauthenticated: IntGauge::new(
                 "heliograph_distributor_unauthenticated_connections",
-                "Open connections of clients that have not shown yet who they are.",
+                "Open connections of clients that have not authenticated yet.",
             )?,
         };
         let max_streams = IntGauge::new(
             "heliograph_distributor_max_streams",
-            "How many ADS streams this replica takes (--max-streams); 0 for any number.",
+            "Maximum number of ADS streams of this replica (--max-streams); 0 for no limit.",
         )?;
         max_streams.set(i64::try_from(args.max_streams).unwrap_or(i64::MAX));
         registry.register(Box::new(max_streams))?;
-        registry.register(Box::new(metrics.rejected.clone()))?;
+        registry.register(Box::new(metrics.rejected_clients.clone()))?;
         registry.register(Box::new(metrics.ended.clone()))?;
         registry.register(Box::new(metrics.slowed.clone()))?;
         registry.register(Box::new(metrics.subscription_bytes.clone()))?;
         registry.register(Box::new(metrics.receiving_bytes.clone()))?;
         registry.register(Box::new(metrics.unauthenticated.clone()))?;
         [Size::Small, Size::Large].into_iter().for_each(|size| metrics.receiving(size, 0));
-        from_zero(&metrics.rejected, Refusal::ALL.map(|refusal| [refusal.as_str()]));
+        from_zero(&metrics.rejected_clients, Refusal::ALL.map(|refusal| [refusal.as_str()]));
         from_zero(&metrics.ended, Ending::ALL.map(|ending| [ending.as_str()]));
         Ok(metrics)
     }
 
-    pub(crate) fn rejected(&self, refusal: Refusal) {
-        self.rejected.with_label_values(&[refusal.as_str()]).inc();
+    pub(crate) fn rejected_clients(&self, refusal: Refusal) {
+        self.rejected_clients.with_label_values(&[refusal.as_str()]).inc();
     }
 
     pub(crate) fn slowed(&self) {

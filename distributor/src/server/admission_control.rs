@@ -227,7 +227,7 @@ impl AdmissionControl {
     }
 
     fn reject(&self, refusal: Refusal, whom: &dyn Display) {
-        self.metrics.rejected(refusal);
+        self.metrics.rejected_clients(refusal);
         if refusal == Refusal::Drain {
             return;
         }
@@ -415,7 +415,7 @@ impl StreamPermit {
 
     /// The status for a client that waited too long.
     pub(crate) fn unpublished(&self) -> Status {
-        self.control.metrics.rejected(Refusal::Unpublished);
+        self.control.metrics.rejected_clients(Refusal::Unpublished);
         Status::unavailable(Refusal::Unpublished.message())
     }
 

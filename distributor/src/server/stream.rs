@@ -324,12 +324,12 @@ impl Serving {
         let (start, mut caught_up) = (Instant::now(), pin!(self.catch_up(shared)));
         while timeout(COMPARISON_TIMEOUT, &mut caught_up).await.is_err() {
             if !shared.comparisons.is_unconfirmed(&self.fleet) {
-                shared.metrics.uncompared();
+                shared.metrics.stale_read_fallback();
                 break;
             }
             // A large request takes the room of others.
             if incoming.room.is_some() && start.elapsed() >= LARGE_REQUEST_WAIT {
-                return Err(uncompared());
+                return Err(not_compared());
             }
         }
         Ok(())
@@ -459,7 +459,7 @@ fn no_node() -> Status {
     )
 }
 
-fn uncompared() -> Status {
+fn not_compared() -> Status {
     Status::unavailable(
         "this replica cannot tell yet whether it is behind, because it has started without the store: connect again",
     )

@@ -13,7 +13,7 @@ pub(crate) struct Classes {
     table: Mutex<ClassTable>,
     eras: AtomicU64,
     /// Counts the clients for which there was no class left.
-    unclassed: IntCounter,
+    class_limit_exceeded: IntCounter,
 }
 
 /// A client's handle to its class. The class lives as long as a client has one.
@@ -59,8 +59,8 @@ pub(super) const MAX_CLASSES: usize = 256;
 pub(super) const MAX_CLAIMED_CLASSES: usize = MAX_CLASSES / 2;
 
 impl Classes {
-    pub(crate) fn new(unclassed: IntCounter) -> Self {
-        Self { table: Mutex::default(), eras: AtomicU64::default(), unclassed }
+    pub(crate) fn new(class_limit_exceeded: IntCounter) -> Self {
+        Self { table: Mutex::default(), eras: AtomicU64::default(), class_limit_exceeded }
     }
 
     /// Never the same again, so that no client keeps a handle of another era.
@@ -87,7 +87,7 @@ impl Classes {
         let is_full = table.classes.len() >= MAX_CLASSES;
         let is_full_of_claims = !is_listed && table.claimed() >= MAX_CLAIMED_CLASSES;
         if is_full || is_full_of_claims {
-            self.unclassed.inc();
+            self.class_limit_exceeded.inc();
             if !std::mem::replace(&mut table.logged[usize::from(is_full)], true) {
                 log_too_many(fleet, is_full);
             }

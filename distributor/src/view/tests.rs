@@ -11,8 +11,8 @@ use heliograph_views::{Admission, Audience, Operator, Requirement, Treatment};
 use prometheus::IntCounter;
 
 fn classes() -> (Arc<Classes>, IntCounter) {
-    let unclassed = IntCounter::new("unclassed", "in a test").unwrap();
-    (Arc::new(Classes::new(unclassed.clone())), unclassed)
+    let class_limit_exceeded = IntCounter::new("class_limit_exceeded", "in a test").unwrap();
+    (Arc::new(Classes::new(class_limit_exceeded.clone())), class_limit_exceeded)
 }
 
 /// A listener for each of so many racks alone.
@@ -134,7 +134,7 @@ fn the_directory_counts_before_what_a_client_says() {
 
 #[test]
 fn too_many_classes_leave_the_others_the_view_of_none() {
-    let (classes, unclassed) = classes();
+    let (classes, class_limit_exceeded) = classes();
     let count = classes::MAX_CLASSES + 1;
     let listed = (0..count).map(|rack| list(&rack.to_string(), &format!("rack-{rack}")));
     let base = snapshot([racks(count), listed.collect()].concat());
@@ -147,7 +147,7 @@ fn too_many_classes_leave_the_others_the_view_of_none() {
         assert_eq!(own.is_some(), rack < classes::MAX_CLASSES, "{rack}");
         class_handles.push(class_handle);
     }
-    assert_eq!(unclassed.get(), 1);
+    assert_eq!(class_limit_exceeded.get(), 1);
     // Whoever leaves makes room.
     class_handles.drain(..2);
     let last = classes::MAX_CLASSES;
@@ -157,7 +157,7 @@ fn too_many_classes_leave_the_others_the_view_of_none() {
 
 #[test]
 fn who_claims_to_be_of_many_classes_keeps_nobody_out_who_is_listed() {
-    let (classes, unclassed) = classes();
+    let (classes, class_limit_exceeded) = classes();
     let half = classes::MAX_CLAIMED_CLASSES;
     let listed = (half..2 * half).map(|rack| list(&rack.to_string(), &format!("rack-{rack}")));
     let views = Views::new(snapshot([racks(3 * half), listed.collect()].concat()), classes);
@@ -177,13 +177,13 @@ fn who_claims_to_be_of_many_classes_keeps_nobody_out_who_is_listed() {
         !own(&stranger(3 * half - 1), 3 * half - 1, &mut class_handles),
         "half of them is enough"
     );
-    assert_eq!(unclassed.get(), 1);
+    assert_eq!(class_limit_exceeded.get(), 1);
     // One place is that of those who have none.
     for rack in half..2 * half - 1 {
         assert!(own(&info(&rack.to_string()), rack, &mut class_handles), "{rack}");
         assert!(own(&stranger(rack), rack, &mut class_handles), "a class that is there is for all");
     }
-    assert_eq!(unclassed.get(), 1);
+    assert_eq!(class_limit_exceeded.get(), 1);
 }
 
 #[test]

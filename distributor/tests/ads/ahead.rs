@@ -17,7 +17,7 @@ const SILENT: Faults =
 const CACHED: Faults = Faults { away: true, unconfirmed: true, ..SILENT };
 /// Longer than a client is left alone by a replica that has heard of the store before.
 const LONGER: Duration = Duration::from_secs(3);
-const UNCOMPARED: &str = "heliograph_distributor_uncompared_streams_total";
+const STALE_READ_FALLBACKS: &str = "heliograph_distributor_stale_read_fallbacks_total";
 
 /// A request for clusters of a client that holds these.
 fn holding(clusters: &[Resource]) -> DeltaDiscoveryRequest {
@@ -65,7 +65,7 @@ async fn it_waits_until_the_replica_has_caught_up() {
     let response = told_once_caught_up(&ahead, &behind, Duration::from_millis(200)).await;
     let names: Vec<_> = response.resources.iter().map(|resource| &*resource.name).collect();
     assert_eq!((names, response.removed_resources), (vec!["red"], vec![]));
-    assert_eq!(behind.metric(UNCOMPARED), 0);
+    assert_eq!(behind.metric(STALE_READ_FALLBACKS), 0);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn it_is_left_alone_for_a_bounded_time_while_the_store_is_away() {
     let response = answer_to(&behind, DELTA, holding(&held)).await.unwrap().unwrap();
     let names: Vec<_> = response.resources.iter().map(|resource| &*resource.name).collect();
     assert_eq!(names, ["blue"]);
-    assert_eq!(behind.metric(UNCOMPARED), 1);
+    assert_eq!(behind.metric(STALE_READ_FALLBACKS), 1);
 }
 
 /// A client that has all of `newest` comes to a replica that is at `cached` and has started without the store. It is told
@@ -112,7 +112,7 @@ async fn is_left_alone(
     let outcome = client.until("anything", LONGER, answered).await;
     assert!(outcome.is_err(), "{protocol:?}: told from an older snapshot: {outcome:?}");
     assert_eq!(held_by(&client.state()), held, "{protocol:?}");
-    assert_eq!(behind.metric(UNCOMPARED), 0);
+    assert_eq!(behind.metric(STALE_READ_FALLBACKS), 0);
 
     behind.store.set(Faults::default());
     ahead.publish(&[newest, &[cluster("later", 1), endpoints("later")]].concat()).await;
@@ -166,5 +166,5 @@ async fn one_that_holds_nothing_unknown_is_answered_without_the_store() {
         let known = DeltaDiscoveryRequest { resource_names_subscribe: names, ..known };
         answer_to(&behind, DELTA, known).await.unwrap().unwrap();
     }
-    assert_eq!(behind.metric(UNCOMPARED), 0);
+    assert_eq!(behind.metric(STALE_READ_FALLBACKS), 0);
 }

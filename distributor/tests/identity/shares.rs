@@ -20,8 +20,8 @@ async fn site() -> Site {
     Site::under(load, |args| args).await
 }
 
-fn turned_away(site: &Site, reason: &str) -> u64 {
-    site.metric(&format!("heliograph_distributor_turned_away_total{{reason=\"{reason}\"}}"))
+fn rejected_clients(site: &Site, reason: &str) -> u64 {
+    site.metric(&format!("heliograph_distributor_rejected_clients_total{{reason=\"{reason}\"}}"))
 }
 
 /// As many streams as it is let.
@@ -47,7 +47,7 @@ async fn an_identity_that_takes_all_it_can_leaves_room_for_others() {
     let (streams, message) = fill(&site, &envoy, "edge/gateway").await;
     assert_eq!(streams.len(), 18, "nine tenths");
     assert!(message.contains("--max-identity-share"), "{message}");
-    assert_eq!(turned_away(&site, "identity"), 1);
+    assert_eq!(rejected_clients(&site, "identity"), 1);
     let other = site.ca.issue(OTHER);
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
     assert!(streams.iter().all(|client| client.state().ended.is_none()));
@@ -79,7 +79,7 @@ async fn streams_that_wait_count_and_accounts_of_one_namespace_count_together() 
     let (code, message) = end(&site.shows(&last, Protocol::Delta, "edge/gateway")).await;
     assert_eq!(code, Code::Unavailable);
     assert!(message.contains("--max-namespace-share"), "{message}");
-    assert_eq!(turned_away(&site, "namespace"), 1);
+    assert_eq!(rejected_clients(&site, "namespace"), 1);
     let other = site.ca.issue(OTHER);
     serves(&site.shows(&other, Protocol::Delta, "default/gateway")).await;
 }
@@ -92,7 +92,7 @@ async fn accounts_of_one_namespace_together_leave_memory_to_others() {
     let kept = || site.metric("heliograph_distributor_subscription_bytes");
     let refused = || {
         let reasons = ["identity_memory", "namespace_memory", "replica_memory"];
-        reasons.iter().map(|reason| turned_away(&site, reason)).sum::<u64>()
+        reasons.iter().map(|reason| rejected_clients(&site, reason)).sum::<u64>()
     };
     let mut waiting = Vec::new();
     // As many streams as it may have; how many bytes are those?
@@ -118,7 +118,7 @@ async fn accounts_of_one_namespace_together_leave_memory_to_others() {
     }
     let other = fill("default", 0).await;
     assert!(last == 0 && all <= 2 << 20, "{all} bytes, and {last} for the last account");
-    assert!(turned_away(&site, "namespace_memory") >= 5);
+    assert!(rejected_clients(&site, "namespace_memory") >= 5);
     assert!(other > 600 << 10, "{other} bytes for another namespace");
     let page = site.page("/limits").await;
     let namespaces = page.split_once("\"namespaces\"").unwrap().1;
@@ -172,14 +172,14 @@ async fn large_requests_that_one_identity_sends_slowly_leave_room_for_those_of_o
     let (hog, other) = (site.ca.issue(ENVOY), site.ca.issue(OTHER));
     // Eight of 32 MiB would fill the room for all.
     let _half = half_sent(&site, &hog, 8, 32 << 20).await;
-    until("half of them are refused", async || turned_away(&site, "receiving") == 4).await;
+    until("half of them are refused", async || rejected_clients(&site, "receiving") == 4).await;
     until("the others are being received", async || site.metric(streams) == 4).await;
     // What an Envoy sends that comes back with 5,000 resources.
     for _ in 0..3 {
         let call = Call::open(&site, site.ca.client(Some(&other)), METHODS[0], &[]).await;
         assert_eq!(call.send(&first_request("default/gateway", 5000)).await, Ok(()));
     }
-    assert_eq!(turned_away(&site, "receiving"), 4);
+    assert_eq!(rejected_clients(&site, "receiving"), 4);
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn an_identity_that_opens_streams_as_fast_as_it_can_keeps_no_other_out() {
         }
     };
     let others = async {
-        until("refusals", async || turned_away(&site, "rate") > 100).await;
+        until("refusals", async || rejected_clients(&site, "rate") > 100).await;
         for number in 0..3 {
             let outcome = attempt(&other, "default/gateway").await;
             assert_eq!(outcome, Ok(()), "the {number}. stream of another identity");

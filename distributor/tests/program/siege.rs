@@ -23,8 +23,8 @@ const CONNECTIONS: &str = "heliograph_distributor_connections";
 /// What a client of TLS says first: a record, and the beginning of a greeting.
 const GREETING: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3, 7, 7, 7, 7];
 
-pub(crate) async fn turned_away(site: &Site, reason: &str) -> u64 {
-    let name = format!("heliograph_distributor_turned_away_total{{reason=\"{reason}\"}}");
+pub(crate) async fn rejected_clients(site: &Site, reason: &str) -> u64 {
+    let name = format!("heliograph_distributor_rejected_clients_total{{reason=\"{reason}\"}}");
     site.distributor.metric(&name).await
 }
 
@@ -94,7 +94,7 @@ async fn five_hundred_half_received_requests_take_a_bounded_room() {
     let half: Bytes = [vec![0, 0, 0x80, 0, 0], vec![7; 4 << 20]].concat().into();
     let raw_streams = half_received(&mut site, half, 500, 4).await;
     // 32 of them fill the room.
-    until("refusals", async || turned_away(&site, "receiving").await == 500 - 32).await;
+    until("refusals", async || rejected_clients(&site, "receiving").await == 500 - 32).await;
     let taken = site.distributor.memory().saturating_sub(before);
     assert!(taken < 500, "{taken} MiB, and all of them would be 2000");
 
@@ -124,7 +124,7 @@ async fn thousands_of_half_received_small_requests_take_a_bounded_room() {
     let raw_streams = half_received(&mut site, half, 6000, 8).await;
     // So many of them fill the room.
     let room = (256 << 20) / (96 << 10);
-    until("refusals", async || turned_away(&site, "receiving").await == 6000 - room).await;
+    until("refusals", async || rejected_clients(&site, "receiving").await == 6000 - room).await;
     let taken = site.distributor.memory().saturating_sub(before);
     assert!(taken < 450, "{taken} MiB, and all of them would be 600");
     // An acknowledgement needs no room, and when they are gone there is room again.
@@ -379,7 +379,7 @@ async fn names_that_no_fleet_has_take_a_bounded_memory() {
             site.goes_on().await;
         }
     }
-    let refused = async || turned_away(&site, "identity_memory").await;
+    let refused = async || rejected_clients(&site, "identity_memory").await;
     until("refusals", async || refused().await as usize >= STREAMS - 5).await;
     site.goes_on().await;
     let kept = "heliograph_distributor_subscription_bytes";

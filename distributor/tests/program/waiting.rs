@@ -45,7 +45,7 @@ async fn streams_that_wait_for_a_fleet_take_a_bounded_memory() {
     let taken = site.distributor.peak_memory().saturating_sub(before);
     let all = (STREAMS * UNREAD) >> 20;
     assert!(taken < 150, "{taken} MiB, and all of them have sent {all} MiB");
-    let refused = async || turned_away(&site, "identity_memory").await as usize;
+    let refused = async || rejected_clients(&site, "identity_memory").await as usize;
     until("refusals", async || refused().await > STREAMS - 150).await;
     // Envoys that wait for it have sent little.
     let mut envoy = RawStream::open(&site.server).await;
@@ -111,7 +111,7 @@ async fn calls_that_wait_for_a_token_review_take_a_bounded_memory() {
     let taken = site.distributor.peak_memory().saturating_sub(before);
     let all = (CONNECTIONS * ON_EACH * UNREAD) >> 20;
     assert!(taken < 100, "{taken} MiB, and all of them have sent {all} MiB");
-    assert!(turned_away(&site, "receiving").await > 0);
+    assert!(rejected_clients(&site, "receiving").await > 0);
     drop(raw_streams);
     site.goes_on().await;
 }

@@ -31,6 +31,6 @@ async fn a_proxy_that_is_ahead_of_its_replica_is_not_sent_back(site: Site) {
         }
         world.settle().await;
     }
-    assert_eq!(world.replicas[1].metric("heliograph_distributor_uncompared_streams_total"), 0.0);
+    assert_eq!(world.replicas[1].metric("heliograph_distributor_stale_read_fallbacks_total"), 0.0);
     world.end().await;
 }

@@ -152,7 +152,7 @@ impl Scene {
     }
 
     async fn refused(&self, reason: &str) -> f64 {
-        let name = format!("heliograph_distributor_turned_away_total{{reason=\"{reason}\"}}");
+        let name = format!("heliograph_distributor_rejected_clients_total{{reason=\"{reason}\"}}");
         self.distributor.metric(&name).await
     }
 

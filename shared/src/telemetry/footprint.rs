@@ -30,7 +30,7 @@ impl Footprint {
         let gauge = |name: &str, help: &str| IntGauge::with_opts(Opts::new(name, help));
         Ok(Self {
             cpu: Counter::new("process_cpu_seconds_total", "CPU time that this process has used.")?,
-            memory: gauge("process_resident_memory_bytes", "Memory that this process takes.")?,
+            memory: gauge("process_resident_memory_bytes", "Resident memory of this process.")?,
             open_files: gauge(
                 "process_open_fds",
                 "Files and connections that this process has open.",

@@ -5,7 +5,7 @@ use prometheus::{Gauge, IntCounterVec, Opts, Registry};
 pub fn registry(program: &str) -> Result<Registry, prometheus::Error> {
     let registry = Registry::new();
     let build = Gauge::with_opts(
-        Opts::new("heliograph_build_info", "Always 1; the labels say what runs.")
+        Opts::new("heliograph_build_info", "Always 1; the labels have program and version.")
             .const_label("program", program)
             .const_label("version", env!("CARGO_PKG_VERSION")),
     )?;

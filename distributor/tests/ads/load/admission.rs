@@ -19,7 +19,7 @@ async fn who_comes_too_fast_is_told_to_come_again_and_gets_in() {
         }
     }
     assert!(refused > 0, "ten at once at two per second");
-    assert_eq!(turned_away(&world, "rate"), refused);
+    assert_eq!(rejected_clients(&world, "rate"), refused);
     world.acknowledged(10).await;
 }
 
@@ -35,7 +35,7 @@ async fn a_full_replica_sends_clients_elsewhere() {
     // On the same connection it would be refused for ever.
     assert!(comes_true(|| connections(&world) == 1).await);
     assert!(first.state().ended.is_none());
-    assert_eq!(turned_away(&world, "streams"), 1);
+    assert_eq!(rejected_clients(&world, "streams"), 1);
     drop(first);
     assert!(comes_true(|| connections(&world) == 0).await);
     second = world.client(Protocol::StateOfTheWorld);
@@ -61,7 +61,7 @@ async fn connections_beyond_the_bound_are_closed_at_once() {
         }
         assert_eq!(connections(&world), 3);
         closed(&mut silent(&world).await).await;
-        assert_eq!(turned_away(&world, reason), 1);
+        assert_eq!(rejected_clients(&world, reason), 1);
         assert_eq!(connections(&world), 3);
         // A place that is free again can be taken.
         others.pop();

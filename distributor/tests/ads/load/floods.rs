@@ -95,7 +95,7 @@ async fn half_open_connections_are_bounded_and_closed() {
     for half in &mut halves {
         closed(half).await;
     }
-    let refused = turned_away(&world, "unauthenticated");
+    let refused = rejected_clients(&world, "unauthenticated");
     let closed = ended(&world, "silence") + ended(&world, "unauthenticated");
     assert_eq!(refused + closed, 400, "{refused} were turned away");
     goes_on(world, &client).await;

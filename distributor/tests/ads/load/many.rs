@@ -95,7 +95,7 @@ async fn a_stream_may_name_as_many_resources_as_a_large_fleet_has() {
     world.acknowledged(1).await;
     assert_eq!(kept(&world), 0, "what the fleet has is not counted");
     for reason in ["receiving", "identity_memory", "replica_memory", "requests"] {
-        assert_eq!(turned_away(&world, reason), 0, "{reason}");
+        assert_eq!(rejected_clients(&world, reason), 0, "{reason}");
     }
     assert_eq!(world.metric("heliograph_distributor_slowed_streams_total"), 0);
 }

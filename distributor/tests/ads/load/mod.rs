@@ -46,8 +46,8 @@ async fn closed(stream: &mut TcpStream) {
     let _ = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut all)).await.unwrap();
 }
 
-fn turned_away(world: &World, reason: &str) -> u64 {
-    world.metric(&format!("heliograph_distributor_turned_away_total{{reason=\"{reason}\"}}"))
+fn rejected_clients(world: &World, reason: &str) -> u64 {
+    world.metric(&format!("heliograph_distributor_rejected_clients_total{{reason=\"{reason}\"}}"))
 }
 
 fn ended(world: &World, reason: &str) -> u64 {

@@ -138,7 +138,7 @@ async fn a_fleet_that_is_not_published_is_waited_for_for_a_bounded_time() {
         let (code, message) = end(&Client::connect(options).unwrap()).await;
         assert_eq!(code, Code::Unavailable);
         assert!(message.contains("--unpublished-timeout"), "{message}");
-        assert_eq!(turned_away(&world, "unpublished"), 1);
+        assert_eq!(rejected_clients(&world, "unpublished"), 1);
         assert_eq!(kept(&world), 0);
     }
 }
@@ -158,7 +158,7 @@ async fn a_fleet_that_is_retired_is_waited_for_like_one_that_is_not_published() 
         let (code, message) = end(&waiting).await;
         assert_eq!(code, Code::Unavailable);
         assert!(message.contains("--unpublished-timeout"), "{message}");
-        assert_eq!((turned_away(&world, "unpublished"), kept(&world)), (count, 0));
+        assert_eq!((rejected_clients(&world, "unpublished"), kept(&world)), (count, 0));
     }
     assert_eq!(stays.state().ended, None);
 }
@@ -208,7 +208,7 @@ async fn requests_that_wait_for_a_fleet_are_counted() {
     let status = tokio::time::timeout(DEADLINE, third.receive_once()).await.unwrap().unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.message().contains("--subscription-memory-per-identity"), "{status}");
-    assert_eq!(turned_away(&world, "identity_memory"), 1);
+    assert_eq!(rejected_clients(&world, "identity_memory"), 1);
     // Envoys ask for little before they have something.
     let options = Options::new(world.server.clone(), Protocol::Delta, "not/there");
     let envoy = Client::connect(options).unwrap();
@@ -260,7 +260,7 @@ async fn names_that_no_fleet_has_are_counted_and_refused_beyond_a_bound() {
             assert_eq!(status.code(), Code::ResourceExhausted);
             assert!(status.message().contains(flag), "{status}");
         }
-        assert_eq!(turned_away(&world, reason), 2);
+        assert_eq!(rejected_clients(&world, reason), 2);
         // Those who ask for what there is are served.
         warm(&world.client(Protocol::StateOfTheWorld)).await;
         assert_eq!(client.state().ended, None);

@@ -294,7 +294,7 @@ impl Distributor {
         let fleets =
             |state| whole(metrics.labelled("heliograph_distributor_fleets", "state", state));
         let from_cache = whole(metrics.sum("heliograph_store_cache_unconfirmed_fleets"));
-        let refused = metrics.by_label("heliograph_distributor_turned_away_total", "reason");
+        let refused = metrics.by_label("heliograph_distributor_rejected_clients_total", "reason");
         let refused = refused.into_iter().map(|(reason, count)| (reason, whole(Some(count))));
         Self {
             name: name.to_owned(),

@@ -75,51 +75,54 @@ impl StoreMetrics {
         let options = |name: &str, help: &str| Opts::new(format!("heliograph_store_{name}"), help);
         let metrics = Self {
             operations: IntCounterVec::new(
-                options("operations_total", "What was asked of Redis, and how it ended."),
+                options("operations_total", "Operations on Redis, by outcome."),
                 &["operation", "outcome"],
             )?,
             seconds: HistogramVec::new(
                 HistogramOpts::new(
                     "heliograph_store_operation_seconds",
-                    "How long Redis took, with the way there and back.",
+                    "Duration of operations on Redis, including the network.",
                 )
                 .buckets(SECONDS.to_vec()),
                 &["operation"],
             )?,
             bytes: IntCounterVec::new(
-                options("bytes_total", "Bytes of objects and records, written and read."),
+                options("bytes_total", "Bytes of objects and records that were written and read."),
                 &["direction"],
             )?,
             objects: IntCounterVec::new(
-                options("objects_total", "Parts of trees and bodies, written and read."),
+                options(
+                    "objects_total",
+                    "Objects (parts of trees, and bodies) that were written and read.",
+                ),
                 &["direction"],
             )?,
             staleness: Gauge::with_opts(options(
                 "staleness_seconds",
-                "How long ago this process last compared what it has with what Redis has.",
+                "Time since this process last compared its state with Redis.",
             ))?,
             refused_writes: IntCounterVec::new(
                 options(
                     "refused_writes_total",
-                    "Writes that the store refused: of an earlier term (fenced), onto another head than expected (conflict), not_newer.",
+                    "Writes that the store rejected: of an earlier term (fenced), on another head than expected (conflict), not newer than the head (not_newer).",
                 ),
                 &["reason"],
             )?,
             refused_records: IntCounterVec::new(
                 options(
                     "refused_records_total",
-                    "Records in Redis that this process refused: not signed with our keys (forged), undecodable, older than what it has, \
-                     without an order that was obeyed before (unordered).",
+                    "Records in Redis that this process rejected: not signed with its keys (forged), undecodable, older than what it has (older), or \
+                     without a pin that was in force before (unordered).",
                 ),
                 &["reason"],
             )?,
             damaged_objects: IntCounter::with_opts(options(
                 "damaged_objects_total",
-                "Objects that were missing, or not what their address says.",
+                "Objects that were missing, or whose content did not match their address.",
             ))?,
             deleted_objects: IntCounter::with_opts(options(
                 "deleted_objects_total",
-                "Objects deleted because nothing led to them any more.",
+                "Objects that were deleted because nothing referred to them any more.",
             ))?,
             resealed: IntCounter::with_opts(options(
                 "resealed_total",

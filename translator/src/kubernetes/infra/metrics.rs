@@ -12,15 +12,15 @@ impl InfraMetrics {
     pub fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let calls = IntCounter::new(
             "heliograph_translator_infra_changes_total",
-            "Objects of Gateways that were applied or deleted.",
+            "Objects that run Envoys and were created, updated or deleted.",
         )?;
         let failures = IntCounter::new(
             "heliograph_translator_infra_failures_total",
-            "Attempts to bring what runs for a Gateway up to date that failed. All are made again.",
+            "Failed attempts to set up or update a Gateway's Envoys. The translator retries all of them.",
         )?;
         let failing = IntGauge::new(
             "heliograph_translator_infra_failing_gateways",
-            "Gateways for which the last attempt failed.",
+            "Gateways whose Envoys could not be set up at the last attempt.",
         )?;
         registry.register(Box::new(calls.clone()))?;
         registry.register(Box::new(failures.clone()))?;

@@ -22,18 +22,18 @@ impl StatusMetrics {
         let writes = IntCounterVec::new(
             Opts::new(
                 "heliograph_translator_status_writes_total",
-                "Writes of statuses, by kind and outcome: written, conflict, gone, failed. All but those that are gone are tried again.",
+                "Status writes, by kind and outcome: written, conflict, gone, failed. Conflicts and failures are retried.",
             ),
             &["kind", "outcome"],
         )?;
         let waiting = IntGauge::new(
             "heliograph_translator_status_waiting",
-            "Objects whose status is to be looked at or written.",
+            "Objects that are queued for a status check or write.",
         )?;
         let events = IntCounterVec::new(
             Opts::new(
                 "heliograph_translator_notices_total",
-                "Kubernetes events for what is wrong with objects, by outcome: told, failed, dropped because there were too many.",
+                "Kubernetes events about problems of objects, by outcome: told (sent), failed, dropped because there were too many.",
             ),
             &["outcome"],
         )?;

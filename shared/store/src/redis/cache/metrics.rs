@@ -23,7 +23,7 @@ impl Metrics {
         let metrics = Self {
             bytes: IntGauge::with_opts(name(
                 "cache_bytes",
-                "Bytes that the files of the snapshot cache take.",
+                "Size of the files of the snapshot cache, in bytes.",
             ))?,
             fleets: IntGauge::with_opts(name(
                 "cache_fleets",
@@ -35,18 +35,18 @@ impl Metrics {
             ))?,
             age: Gauge::with_opts(name(
                 "cache_age_seconds",
-                "How long ago Redis confirmed what this process serves from its snapshot cache; 0 when it serves nothing from there.",
+                "Time since Redis confirmed what this process serves from its snapshot cache; 0 when it serves nothing from there.",
             ))?,
             writes: IntCounterVec::new(
                 name(
                     "cache_writes_total",
-                    "Writes to the snapshot cache, and how they ended: skipped where there is no room.",
+                    "Writes to the snapshot cache, by outcome; skipped if there is no room.",
                 ),
                 &["outcome"],
             )?,
             ignored: IntCounter::with_opts(name(
                 "cache_ignored_files_total",
-                "Files in the snapshot cache that were damaged, foreign or older than what was written last.",
+                "Files in the snapshot cache that were ignored: damaged, foreign, or older than what was written last.",
             ))?,
         };
         registry.register(Box::new(metrics.bytes.clone()))?;
