@@ -58,7 +58,7 @@ pub enum DistributorError {
          or --xds-address"
     )]
     SameAddress { admin: SocketAddr, xds: SocketAddr },
-    #[error("--insecure-plaintext and --xds-cert contradict each other: give one of them")]
+    #[error("--insecure-plaintext and --xds-cert contradict each other: set only one of them")]
     Contradiction,
     #[error(transparent)]
     Security(#[from] SecurityError),

@@ -23,7 +23,7 @@ pub(crate) fn add(
     clients: &Clients,
     admission_control: &Arc<AdmissionControl>,
 ) -> Pages {
-    let purpose = "what each fleet is told, and what its proxies say to that";
+    let purpose = "what is sent for each fleet, and what its proxies acknowledge or reject";
     let pages = pages.page("/fleets", purpose, self::fleets(Acks::new(fleets.clone())));
     let purpose = "every proxy that is connected here: who it is, and how far it is; \
                    ?fleet= ?node= ?state= ?limit= ?after= ?format=json, or =lines for all";
@@ -31,7 +31,7 @@ pub(crate) fn add(
     let purpose =
         "how many streams and connections there are, how many there may be, and who has the most";
     let pages = pages.page("/limits", purpose, limits::page(admission_control.clone()));
-    let purpose = "what a fleet is told, resource by resource, without secrets; \
+    let purpose = "the content of a fleet, resource by resource, without secrets; \
                    ?type= ?name= ?node= ?limit= ?after= ?content=false";
     pages.page(snapshot::PATH, purpose, snapshot::page(fleets.clone(), clients.clone()))
 }

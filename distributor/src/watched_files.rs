@@ -95,7 +95,7 @@ impl<T> WatchedFiles<T> {
                 // before and the second from after.
                 let lasts = checks.fault.as_ref() == Some(&fault);
                 if lasts && checks.logged.as_ref() != Some(&fault) {
-                    tracing::warn!(%fault, "{} cannot be used, and what was read before holds", self.what);
+                    tracing::warn!(%fault, "{} cannot be used; the previous content stays in force", self.what);
                     checks.logged = Some(fault.clone());
                 }
                 checks.fault = Some(fault);

@@ -347,7 +347,7 @@ fn nobody_to_ask_is_one_clear_line() {
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let silent = format!("{closed} did not answer: cannot connect: Connection refused");
     assert!(lines[0].starts_with(&silent), "{}", outcome.stderr);
-    assert_eq!((lines[1], outcome.code), ("error: nobody answered", Some(1)));
+    assert_eq!((lines[1], outcome.code), ("error: no program responded", Some(1)));
     let outcome = helio(&["proxies", "--admin", "https://a:1"]);
     assert!(outcome.stderr.contains("write http://HOST:PORT"), "{}", outcome.stderr);
     assert_eq!(outcome.code, Some(2));

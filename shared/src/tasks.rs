@@ -68,7 +68,7 @@ impl Tasks {
             Err(_) => {
                 let mut late: Vec<&str> = self.names.values().copied().collect();
                 late.sort_unstable();
-                tracing::warn!("did not end in time: {}", late.join(", "));
+                tracing::warn!("these tasks did not end in time: {}", late.join(", "));
                 outcome
             }
         }

@@ -56,7 +56,7 @@ pub struct KubernetesArgs {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    #[error("this is no pod of a cluster ({0}): name a kubeconfig with --kubeconfig")]
+    #[error("not running in a pod ({0}): set --kubeconfig")]
     Outside(KubeconfigError),
     #[error("no client for the Kubernetes API: {0}")]
     Kubeconfig(KubeconfigError),
@@ -149,7 +149,7 @@ impl Renewal {
                 let text = error.to_string();
                 if self.logged.as_ref() != Some(&text) {
                     tracing::error!(
-                        "the kubeconfig cannot be used, and the one before stays: {text}"
+                        "the kubeconfig cannot be used; the previous one stays in use: {text}"
                     );
                     self.logged = Some(text);
                 }

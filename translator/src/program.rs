@@ -171,7 +171,7 @@ impl Program {
                                 }
                                 let infra = Infra::new(client, report, deployed, settings, metrics);
                                 if let Err(error) = infra.run(term).await {
-                                    tracing::error!(%error, "the Envoys of Gateways are left alone");
+                                    tracing::error!(%error, "the Envoys of Gateways are not managed");
                                 }
                             }
                         }

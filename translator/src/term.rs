@@ -166,7 +166,7 @@ impl Translator {
                 Ok(TermEnd::Stopped) => return Ok(()),
                 Ok(TermEnd::Lost) => {}
                 Err(TermError::Fenced(error)) => {
-                    tracing::error!("gives up the lead: {error}");
+                    tracing::error!("gives up leadership: {error}");
                     resign.resign();
                     tokio::select! {
                         () = stop.cancelled() => return Ok(()),
@@ -225,7 +225,7 @@ impl Translator {
                     patience = None;
                     let awaited = refresh.awaited(won_term.map_or(0, |(_, asking)| asking));
                     tracing::warn!(
-                        "leads, and publishes nothing yet: the API has not told all of {} since then; /status says why",
+                        "leads, but publishes nothing yet, because not all objects of these kinds could be read since then: {}; /status has the cause",
                         awaited.join(", ")
                     );
                 }
@@ -450,7 +450,7 @@ impl Translator {
                 PublishEvent::TooLarge { fleet, resource: TooLarge { kind, name, bytes } } => {
                     tracing::error!(
                         %fleet, %kind, name = &**name, bytes,
-                        "a resource is too large for the store: proxies keep what they have of it, and all else goes on"
+                        "a resource is too large for the store: proxies keep their previous version of it, and all other changes continue"
                     )
                 }
                 PublishEvent::Decided { fleet, decision } => log_decision(fleet, decision),

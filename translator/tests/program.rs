@@ -223,7 +223,7 @@ async fn what_a_replica_cannot_load_is_published_again() {
     let again = "heliograph_translator_publishes_total 2";
     until("published again", async || translator.says("/metrics", again).await).await;
     let log = translator.log();
-    assert!(log.contains("the store damaged 1 fleet; publishing"), "{log}");
+    assert!(log.contains("found damage in the store: 1 fleet; publishing"), "{log}");
     assert!(translator.terminate().await.success(), "{log}");
 }
 

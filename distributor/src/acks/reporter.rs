@@ -74,7 +74,7 @@ impl Reporter {
                 // That the store is away is the store's to say.
                 if !self.warned && !error.is_temporary() {
                     self.warned = true;
-                    tracing::warn!(%error, "what proxies answer cannot be reported, trying again");
+                    tracing::warn!(%error, "cannot report proxies' acknowledgements to the store, retrying");
                 }
                 Duration::ZERO
             }

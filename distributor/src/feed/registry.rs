@@ -66,10 +66,10 @@ pub(crate) enum Unserved {
     )]
     StoreAway(FleetName),
     #[error(
-        "what the store holds of {0} cannot be used, which the translator mends: connect again"
+        "the content of {0} in the store cannot be used until the translator repairs it: connect again"
     )]
     Damaged(FleetName),
-    #[error("{0} is not loaded within {LOAD_TIMEOUT:?}: connect again")]
+    #[error("{0} was not loaded within {LOAD_TIMEOUT:?}: connect again")]
     Late(FleetName),
 }
 

@@ -87,7 +87,7 @@ pub struct SecurityArgs {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SecurityError {
-    #[error("{given} is nothing without {missing}: give both or neither")]
+    #[error("{given} requires {missing}: set both or neither")]
     Half { given: &'static str, missing: &'static str },
     #[error(
         "clients have certificates only where there is TLS: give --xds-cert and --xds-key with --xds-client-ca"
@@ -99,17 +99,17 @@ pub enum SecurityError {
     )]
     NobodyKnown,
     #[error(
-        "{0} says what clients may do that nobody asks who they are: give --xds-client-ca, --xds-jwks or --xds-token-review"
+        "{0} needs authentication of clients: set --xds-client-ca, --xds-jwks or --xds-token-review"
     )]
     Useless(&'static str),
-    #[error("--xds-jwks and --xds-token-review both say whose a token is: give one of them")]
+    #[error("--xds-jwks and --xds-token-review both verify tokens: set only one of them")]
     TwoJudges,
     #[error(
         "--xds-token-review needs the API of Kubernetes, and this program does not run in it: give --kubernetes-api \
          https://HOST:PORT"
     )]
     NoApi,
-    #[error("--kubernetes-api {0} is no address of an API: write https://HOST:PORT")]
+    #[error("--kubernetes-api {0} is not the URL of an API server: write https://HOST:PORT")]
     Api(String),
     #[error("{flag} {cause}")]
     File { flag: &'static str, cause: String },
@@ -316,7 +316,7 @@ impl Security {
             let refresh = refresh.clone();
             // A mount can hang, and streams must not.
             if let Err(error) = tokio::task::spawn_blocking(move || refresh()).await {
-                tracing::warn!(%error, "cannot look at the files of the xDS port, trying again");
+                tracing::warn!(%error, "cannot check the files of the xDS port for changes, retrying");
             }
         }
     }

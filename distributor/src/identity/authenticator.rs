@@ -63,17 +63,17 @@ struct Authenticated {
 
 #[derive(Debug, thiserror::Error)]
 enum Refused {
-    #[error("who are you? {0}")]
+    #[error("the client is not authenticated: {0}")]
     NoCredential(&'static str),
     #[error(transparent)]
     Owner(#[from] NoOwner),
-    #[error("the client certificate is refused: {0}")]
+    #[error("the client certificate is rejected: {0}")]
     Certificate(#[from] rustls::Error),
     #[error(transparent)]
     Token(#[from] TokenRefused),
     #[error(transparent)]
     Review(#[from] ReviewRefused),
-    #[error("the token is good, but its subject is nobody that rules can name")]
+    #[error("the token is valid, but access rules cannot name its subject")]
     Subject,
     #[error(transparent)]
     Denied(#[from] Denied),
@@ -172,7 +172,7 @@ impl Authenticator {
         let allowed = lines.allow(Instant::now());
         drop(lines);
         if let Some(suppressed) = allowed {
-            tracing::warn!(reason = %refused, suppressed, "a client was refused; more of them are only counted for a while");
+            tracing::warn!(reason = %refused, suppressed, "a client was rejected; further ones are only counted for a while");
         } else {
             tracing::debug!(reason = %refused, "a client was refused");
         }

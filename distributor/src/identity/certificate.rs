@@ -27,7 +27,7 @@ pub(super) enum NoOwner {
     #[error("the client certificate cannot be read")]
     Unreadable,
     #[error(
-        "the client certificate names nobody: give it one subject alternative name that is a SPIFFE URI, or DNS names"
+        "the client certificate has no identity: give it one subject alternative name that is a SPIFFE URI, or DNS names"
     )]
     Unnamed,
     #[error("the client certificate has several URIs, and a SPIFFE certificate must have one")]

@@ -101,20 +101,20 @@ impl Fetched {
             Self::Keys(keys) => {
                 tracing::info!(
                     keys,
-                    "tokens are checked with the keys of the cluster before it is asked about them"
+                    "tokens are verified with the cluster's keys before a TokenReview"
                 );
             }
             Self::Denied(reason) | Self::Failed(reason) if has_keys => {
                 tracing::warn!(
                     reason,
-                    "the Kubernetes API does not give its keys of tokens ({PATH}), those from before are used"
+                    "the Kubernetes API does not return its keys for tokens ({PATH}); the previous keys stay in use"
                 );
             }
             Self::Denied(reason) | Self::Failed(reason) => {
                 tracing::warn!(
                     reason,
-                    "the Kubernetes API does not give its keys of tokens ({PATH}, ClusterRole system:service-account-issuer-discovery): \
-                     it is asked about tokens that are made up too, so many of each address"
+                    "the Kubernetes API does not return its keys for tokens ({PATH}, ClusterRole system:service-account-issuer-discovery): invalid \
+                     tokens need a TokenReview too, and the number for each address is limited"
                 );
             }
         }

@@ -43,11 +43,11 @@ pub(super) enum TokenRefused {
         "the token is signed in a way that is not accepted: RS256, RS384, RS512, ES256 and ES384 are"
     )]
     Algorithm,
-    #[error("none of the keys in the file of --xds-jwks is the one that the token is signed with")]
+    #[error("the file of --xds-jwks does not have the key that signed the token")]
     UnknownKey,
     #[error("the token's signature is wrong")]
     Signature,
-    #[error("the token is of the issuer {0:?}, and --xds-token-issuer wants another")]
+    #[error("the token is of the issuer {0:?}, but --xds-token-issuer requires another one")]
     Issuer(String),
     #[error("the token is not for the audience {0:?}")]
     Audience(String),
@@ -61,7 +61,9 @@ pub(super) enum TokenRefused {
 pub(crate) enum KeySetError {
     #[error("not a JSON Web Key Set: {0}")]
     Malformed(String),
-    #[error("it has no public key that can check tokens: RSA of 2048 bits or more, P-256 or P-384")]
+    #[error(
+        "it has no public key that can verify tokens: RSA of 2048 bits or more, P-256 or P-384"
+    )]
     NoKeys,
 }
 

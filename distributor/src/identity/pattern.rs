@@ -22,7 +22,7 @@ pub(crate) enum PatternError {
         "the pattern {0:?} has a brace without its other, or one that is no name: write {{name}}"
     )]
     Brace(String),
-    #[error("the pattern {0:?} has two gaps with nothing between them")]
+    #[error("the pattern {0:?} has two placeholders with nothing between them")]
     Adjacent(String),
     #[error("the pattern {0:?} names {{{1}}} twice")]
     Repeated(String, String),

@@ -37,13 +37,13 @@ pub(super) struct Reviewed {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ReviewRefused {
-    #[error("Kubernetes refuses the token: {0}")]
+    #[error("Kubernetes rejects the token: {0}")]
     Refused(String),
     /// By what Kubernetes says of all tokens.
     #[error(transparent)]
     Offline(#[from] TokenRefused),
     /// Nothing is known of the token, which may be good.
-    #[error("the token cannot be checked now: {0}")]
+    #[error("the token cannot be verified now: {0}")]
     Away(String),
 }
 

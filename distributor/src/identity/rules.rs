@@ -26,7 +26,7 @@ pub(crate) struct Grant {
 /// Why an identity may not read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denied {
-    #[error("no rule lets {0} read any fleet: add one to the file of --xds-access")]
+    #[error("no rule allows {0} to read any fleet: add one to the file of --xds-access")]
     Nothing(Identity),
     // The name is the client's to choose, and goes into logs.
     #[error(
@@ -48,7 +48,7 @@ pub(crate) enum RulesError {
         "rule {0}: {1:?} is no set of fleets: write NAMESPACE/NAME, either of them `*` or with words in braces"
     )]
     Fleets(usize, String),
-    #[error("rule {0}: nothing in its pattern is called {{{1}}}")]
+    #[error("rule {0}: its pattern has no placeholder {{{1}}}")]
     Unknown(usize, String),
     #[error("rule {0}: {1}")]
     Pattern(usize, PatternError),
@@ -361,7 +361,7 @@ rules:
             ("rules: [{dns: a, fleets: [b]}]", "rule 1: \"b\" is no set of fleets"),
             ("rules: [{dns: a, fleets: [a/b/c]}]", "is no set of fleets"),
             ("rules: [{dns: a, fleets: ['a*/b']}]", "is no set of fleets"),
-            ("rules: [{dns: a, fleets: ['{x}/b']}]", "nothing in its pattern is called {x}"),
+            ("rules: [{dns: a, fleets: ['{x}/b']}]", "its pattern has no placeholder {x}"),
             ("rules: [{dns: '{', fleets: [a/b]}]", "brace"),
             ("rules: [{dnss: a, fleets: [a/b]}]", "dnss"),
         ] {

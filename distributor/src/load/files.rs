@@ -6,8 +6,8 @@ use heliograph_shared::open_files;
 pub fn allow_open_files(args: &LoadArgs) {
     let limit = open_files::raise();
     match limit {
-        Some(limit) => tracing::info!(open_files = limit, "as many files may be open"),
-        None => tracing::info!("any number of files may be open"),
+        Some(limit) => tracing::info!(open_files = limit, "the limit of open files"),
+        None => tracing::info!("there is no limit of open files"),
     }
     if let Some(warning) = too_few(limit, args.max_streams) {
         tracing::warn!("{warning}");

@@ -236,7 +236,7 @@ impl AdmissionControl {
         drop(lines);
         if let Some(suppressed) = allowed {
             let address = whom;
-            tracing::warn!(%address, suppressed, "proxies are turned away: {}", refusal.message());
+            tracing::warn!(%address, suppressed, "proxies are rejected: {}", refusal.message());
         }
     }
 

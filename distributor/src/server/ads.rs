@@ -39,7 +39,7 @@ impl Ads {
     fn respond(&self, protocol: Protocol, head: &Parts, body: Body) -> Response<Body> {
         // A request without a caller did not pass the authenticator.
         let Some(caller) = head.extensions.get::<Caller>().cloned() else {
-            return Status::unauthenticated("nobody asked who you are").into_http();
+            return Status::unauthenticated("the client is not authenticated").into_http();
         };
         let stream_permit = match self.admit(head, &caller) {
             Ok(stream_permit) => stream_permit,

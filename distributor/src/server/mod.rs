@@ -123,7 +123,7 @@ impl Server {
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections, trying again");
+                    tracing::warn!(%error, "cannot accept connections, retrying");
                     sleep(ACCEPT_PAUSE).await;
                 }
             }

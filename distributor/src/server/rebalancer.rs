@@ -73,7 +73,7 @@ impl Rebalancer {
                 let own = self.admission_control.streams() as u64;
                 let count = shed(own, &counts, BALANCE_INTERVAL, self.per_second);
                 if count > 0 {
-                    tracing::info!(own, others = ?counts, count, "other replicas have fewer streams, some are let go");
+                    tracing::info!(own, others = ?counts, count, "other replicas have fewer streams; closing some streams to rebalance");
                 }
                 self.end_streams(count, begun).await;
             }

@@ -86,7 +86,8 @@ const COMPARISON_TIMEOUT: Duration = Duration::from_secs(2);
 const LARGE_REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// How much of a client's words goes into the log.
 const LOGGED_DETAIL: usize = 1 << 10;
-const REJECTED: &str = "a proxy rejected some of its configuration, and goes on without that";
+const REJECTED: &str =
+    "a proxy rejected some of its configuration, and continues without that part";
 
 impl AdsStream {
     pub(crate) fn new(

@@ -31,7 +31,7 @@ pub(crate) enum HandshakeError {
     #[error("the handshake was not done within {HANDSHAKE_TIMEOUT:?}")]
     Timeout,
     /// Its certificate expired, or is not of our CAs.
-    #[error("the client's certificate is refused: {0}")]
+    #[error("the client's certificate is rejected: {0}")]
     Certificate(io::Error),
     #[error(transparent)]
     Other(io::Error),

@@ -192,14 +192,14 @@ fn log_too_many(fleet: &FleetName, is_full: bool) {
     if is_full {
         tracing::error!(
             %fleet,
-            "clients of more than {MAX_CLASSES} classes: the others see what a client sees that no ViewPolicy is for; \
-             select by labels with fewer values"
+            "the fleet has clients of more than {MAX_CLASSES} classes: the remaining clients get the view without any ViewPolicy; select by labels with fewer \
+             values"
         );
     } else {
         tracing::error!(
             %fleet,
-            "clients that no Proxy object lists claim to be of more than {MAX_CLAIMED_CLASSES} classes: the others of them see what a client \
-             sees that no ViewPolicy is for; list them, or select by labels with fewer values"
+            "clients that are not in the inventory claim to be of more than {MAX_CLAIMED_CLASSES} classes: the remaining ones get the view without any \
+             ViewPolicy; create Proxy objects for them, or select by labels with fewer values"
         );
     }
 }

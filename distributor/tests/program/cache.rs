@@ -44,7 +44,7 @@ async fn without_redis_it_serves_what_it_had_and_says_so() {
     let ready = distributor.get("/readyz").await.unwrap();
     assert!(ready.contains("200 OK") && ready.contains(" s old"), "{ready}");
     assert_eq!(distributor.metric(UNCONFIRMED).await, 1);
-    let line = "served from the snapshot cache, because Redis does not answer";
+    let line = "serving from the snapshot cache, because Redis does not answer";
     assert_eq!(distributor.log().matches(line).count(), 1, "{}", distributor.log());
 
     let name = site.newest_cluster();

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let asked = sources.only(|name| name == distributor).with_long_timeout();
         let content =
             asked.ask(async |_, port| SnapshotContent::from(port, &proxy.fleet, &query).await);
-        let Some((_, content)) = content.await?.given.pop() else { bail!("nobody answered") };
+        let Some((_, content)) = content.await?.given.pop() else { bail!("no program responded") };
         let configuration = Configuration { distributor, proxy, content };
         output::result(&match args.output {
             Some(format) => format.render(&configuration)?,

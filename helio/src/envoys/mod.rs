@@ -184,7 +184,7 @@ impl Station {
                 pause = FIRST_PAUSE;
             }
             tracing::error!(
-                "the Envoy of {} ended with {status} and is started again in {pause:?}: {}",
+                "the Envoy of {} exited with {status} and restarts in {pause:?}: {}",
                 self.fleet,
                 envoy.last_log_lines(),
             );
@@ -239,7 +239,7 @@ impl Station {
                 );
             } else {
                 tracing::error!(
-                    "port {port} of {fleet} is not open: see /fleets on the admin port for what its Envoy says"
+                    "port {port} of {fleet} is not open: /fleets on the admin port has the error of its Envoy"
                 );
             }
         }
@@ -308,7 +308,7 @@ fn warn_of_clashes(
                 let clash = (*bind_port, fleet.clone());
                 if !known.contains(&clash) {
                     tracing::warn!(
-                        "Gateways {owner} and {fleet} share port {bind_port} on this machine: either may answer"
+                        "Gateways {owner} and {fleet} share port {bind_port} on this machine: either may receive a request"
                     );
                 }
                 clashes.insert(clash);

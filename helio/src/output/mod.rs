@@ -49,7 +49,7 @@ pub(crate) fn shown_time(time: SystemTime) -> String {
 pub(crate) fn confirm(question: &str) -> io::Result<bool> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {
-        message("there is nobody to ask here: --yes answers");
+        message("there is no terminal for a prompt: set --yes to confirm");
         return Ok(false);
     }
     let _ = write!(io::stderr(), "{question} [y/N] ");

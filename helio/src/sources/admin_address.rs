@@ -14,7 +14,7 @@ pub(super) struct AdminAddress {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("write http://HOST:PORT: an admin port speaks plain HTTP and asks nobody who they are")]
+#[error("write http://HOST:PORT: an admin port uses plain HTTP without authentication")]
 pub(super) struct InvalidAdminAddress;
 
 impl FromStr for AdminAddress {

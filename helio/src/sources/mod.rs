@@ -225,7 +225,7 @@ impl Sources {
         let answers = self.try_to_ask(question).await;
         if answers.given.is_empty() {
             report_silent(&answers.silent);
-            bail!("nobody answered");
+            bail!("no program responded");
         }
         Ok(answers)
     }

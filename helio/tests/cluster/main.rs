@@ -183,7 +183,7 @@ async fn the_pods_of_a_cluster_are_asked_through_its_api_server() {
 
     let refused = helio(&onlooker, &["proxies"]);
     assert!(stderr(&refused).contains("pods/portforward"), "{}", stderr(&refused));
-    assert!(stderr(&refused).ends_with("error: nobody answered\n"), "{}", stderr(&refused));
+    assert!(stderr(&refused).ends_with("error: no program responded\n"), "{}", stderr(&refused));
 
     let output = helio(&operator, &["status", "-o", "json", "--timeout", "30s"]);
     let status: Value =

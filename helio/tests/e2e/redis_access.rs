@@ -78,9 +78,9 @@ fn assert_said_once(program: &Program, fault: &str) {
     let (waiting, said): (Vec<_>, Vec<_>) = program
         .lines(fault)
         .into_iter()
-        .partition(|line| line.contains("the store is not written to"));
+        .partition(|line| line.contains("cannot write to the store"));
     assert_eq!(said.len(), 1, "{}: {}", program.name, program.log());
-    assert!(said[0].contains("; trying again"), "{}", said[0]);
+    assert!(said[0].contains("; retrying"), "{}", said[0]);
     assert!(waiting.len() <= usize::from(program.name == "translator"), "{}", program.log());
 }
 

@@ -39,7 +39,7 @@ async fn a_sealing_key_is_replaced_and_no_proxy_is_sent_anything() {
     // A fleet is looked after when it has changed, and every half minute.
     site.point_services_at("green", "green");
     site.until_answered_by("green").await;
-    translator.until_logged("secrets are sealed again with the newest key").await;
+    translator.until_logged("secrets with the newest key").await;
     assert_eq!(translator.metric("heliograph_store_resealed_total").await, 1.0);
     let forgotten = keys("forget", &[old]);
     assert!(forgotten.status.success(), "{}", printed(&forgotten));

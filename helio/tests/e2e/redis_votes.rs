@@ -109,7 +109,7 @@ impl Scene {
     /// Waits until so many tables have been in quarantine. They may be out of it again: what most proxies reject is left out of
     /// them within a second, and then the rest is accepted.
     async fn until_kept_back(&self, tables: usize) {
-        const KEPT_BACK: &str = "proxies reject it: others are served the last version";
+        const KEPT_BACK: &str = "proxies reject it; until it changes, other proxies are served";
         until("so much has been in quarantine", async || {
             self.translator.lines(KEPT_BACK).len() == tables
         })

@@ -78,7 +78,7 @@ async fn it_logs_what_an_edit_did() {
     write(&helio.directory(), "a.yaml", "kind: [");
     helio.until_logged("a.yaml line 1").await;
     write(&helio.directory(), "a.yaml", &service(2));
-    helio.until_logged("a.yaml: has no fault any more").await;
+    helio.until_logged("a.yaml: has no error any more").await;
     let lost = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: lost}\nspec: {parentRefs: [{name: web}]}\n";
     write(&helio.directory(), "lost.yaml", lost);
     helio.until_logged("HTTPRoute default/lost: Ignored: ").await;

@@ -68,7 +68,7 @@ impl Run {
 fn notes(interrupted: bool, busy: f64) -> Vec<String> {
     let mut notes = Vec::new();
     if interrupted {
-        notes.push("the run was interrupted: nobody looked whether updates were lost".to_owned());
+        notes.push("the run was interrupted: lost updates were not checked".to_owned());
     }
     if busy > BUSY {
         let percent = (busy * 100.0).round();

@@ -55,7 +55,7 @@ pub(super) async fn serve(
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "the admin port cannot accept connections, trying again");
+                tracing::warn!(%error, "the admin port cannot accept connections, retrying");
                 sleep(ACCEPT_PAUSE).await;
             }
         }

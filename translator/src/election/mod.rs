@@ -121,7 +121,7 @@ impl Election {
 
     /// Asks for the Lease again and again, until it is stopped; then it is given back.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), Infallible> {
-        tracing::info!(candidate = self.candidacy.name(), "stands for election");
+        tracing::info!(candidate = self.candidacy.name(), "standing for election");
         loop {
             let asked = Instant::now();
             match self.ask(asked, &stop).await {
@@ -191,8 +191,8 @@ impl Election {
         let limit = self.candidacy.call_limit().min(STEP_DOWN_TIMEOUT);
         match timeout(limit, self.lock.step_down()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!("the Lease was not given back: {error}"),
-            Err(_) => tracing::warn!("the Lease was not given back: no answer"),
+            Ok(Err(error)) => tracing::warn!("the Lease could not be released: {error}"),
+            Err(_) => tracing::warn!("the Lease could not be released: no response"),
         }
     }
 }
@@ -280,11 +280,11 @@ fn publish(
         }
         (Some(before), Some(lead)) if before.fence != lead.fence => {
             metrics.leads(true);
-            tracing::warn!(fence = %lead.fence, "leads again: somebody else did in between");
+            tracing::warn!(fence = %lead.fence, "leads again, after another translator led in between");
         }
         (Some(lead), None) => {
             metrics.leads(false);
-            tracing::warn!(fence = %lead.fence, "does not lead any more, and stands by");
+            tracing::warn!(fence = %lead.fence, "does not lead any more, and is a standby");
         }
         _ => {}
     }
@@ -296,7 +296,7 @@ impl FailureLog {
         let Some(failure) = failure else {
             let Self { logged, .. } = std::mem::take(self);
             if logged {
-                tracing::info!("the Lease {lease} can be had again");
+                tracing::info!("the Lease {lease} is available again");
             }
             return;
         };
@@ -308,7 +308,7 @@ impl FailureLog {
                 return tracing::debug!("the Lease {lease} was not renewed: {failure}");
             }
             (false, true) => tracing::warn!("the Lease {lease} cannot be renewed: {failure}"),
-            (false, false) => tracing::error!("the Lease {lease} cannot be had: {failure}"),
+            (false, false) => tracing::error!("the Lease {lease} cannot be acquired: {failure}"),
         }
         self.logged = true;
     }

@@ -89,7 +89,7 @@ pub enum TermError {
     Fenced(#[from] StoreError),
     #[error("translation failed: {0}")]
     Died(#[from] JoinError),
-    #[error("what writes to the store failed: {0}")]
+    #[error("the writer of the store failed: {0}")]
     WriterDied(JoinError),
 }
 
@@ -169,7 +169,10 @@ impl Publisher {
         let repaired = self.repaired.len() - before;
         self.metrics.repairs(repaired);
         if repaired > 0 {
-            tracing::warn!("the store damaged {}; publishing again", count(repaired, "fleet"));
+            tracing::warn!(
+                "{} were damaged in the store; publishing again",
+                count(repaired, "fleet")
+            );
         }
     }
 
@@ -185,7 +188,7 @@ impl Publisher {
         if fleets > 0 {
             let fleets = count(fleets, "fleet");
             tracing::warn!(
-                "the store lost what {fleets} had: a deletion, or an order to hold or release it; writing it again"
+                "the store lost records of {fleets}: a deletion, or an order to pin or release it; writing them again"
             );
         }
     }
@@ -363,7 +366,7 @@ impl Publisher {
         }
         if unknown > 0 {
             let fleets = count(unknown, "fleet");
-            tracing::warn!("the store holds {fleets} that nobody of this term wrote; retiring");
+            tracing::warn!("the store has {fleets} that were not written in this term; retiring");
         }
     }
 

@@ -24,7 +24,7 @@ impl Publisher {
         self.broken.remove(&subject);
         self.unanswered.remove(&subject);
         if self.unanswered.is_empty() && self.outage.take().is_some_and(|it| it.logged) {
-            tracing::info!("the store answers again");
+            tracing::info!("the store responds again");
         }
     }
 
@@ -40,7 +40,7 @@ impl Publisher {
                 if !outage.logged && outage.since.elapsed() >= OUTAGE {
                     outage.logged = true;
                     let fleets = count(self.state.pending(), "fleet");
-                    tracing::warn!("the store is not written to, {fleets} waiting: {error}");
+                    tracing::warn!("cannot write to the store, {fleets} waiting: {error}");
                 }
             }
             StoreError::Damaged { .. } | StoreError::Refused(_) => {
@@ -65,7 +65,7 @@ impl Publisher {
         // A store that is away fails all fleets, and is told of once.
         let is_logged = error.is_temporary() && !self.uncleaned.is_empty();
         if self.uncleaned.insert(fleet.clone()) && !is_logged {
-            tracing::warn!(%fleet, "the garbage in the store is not deleted, trying again later: {error}");
+            tracing::warn!(%fleet, "cannot delete unused objects from the store, retrying later: {error}");
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) enum NextAction {
 }
 
 /// Why fleets go of which the objects do not speak.
-const FORGOTTEN: &str = "its Gateway went while nobody was translating";
+const FORGOTTEN: &str = "its Gateway was deleted while no translator ran";
 
 impl PublishState {
     /// `fence` is the token of whatever elected this writer.

@@ -129,10 +129,10 @@ impl Translator {
 
 fn log_left_out(fleet: &FleetName, object: &ObjectKey, left_out: Option<&LeftOut>) {
     match left_out {
-        None => tracing::info!(%fleet, %object, "published whole again"),
+        None => tracing::info!(%fleet, %object, "is published in full again"),
         Some(left_out) if left_out.is_suspect => tracing::info!(
             %fleet, %object,
-            "left out to find out whether it is what proxies reject: {}", left_out.words
+            "left out, to find out whether proxies reject it: {}", left_out.words
         ),
         Some(left_out) => tracing::warn!(
             %fleet, %object,

@@ -9,16 +9,16 @@ use heliograph_store::Pinned;
 use std::collections::BTreeMap;
 
 const QUARANTINED: &str =
-    "proxies reject it: others are served the last version that was accepted, until it changes";
-const LIFTED: &str = "more proxies have it than reject it: it is served to all";
+    "proxies reject it; until it changes, other proxies are served its last accepted version";
+const LIFTED: &str = "more proxies have it than reject it: all proxies are served it again";
 
 /// Logs which fleets operators hold, and which they let go on.
 pub(super) fn log_pins(before: &BTreeMap<FleetName, Pinned>, now: &BTreeMap<FleetName, Pinned>) {
     for (fleet, pinned) in now.iter().filter(|(fleet, _)| !before.contains_key(*fleet)) {
-        tracing::warn!(%fleet, "held at {pinned}");
+        tracing::warn!(%fleet, "pinned to {pinned}");
     }
     for fleet in before.keys().filter(|fleet| !now.contains_key(*fleet)) {
-        tracing::info!(%fleet, "is not held any more");
+        tracing::info!(%fleet, "is not pinned any more");
     }
 }
 
@@ -30,7 +30,7 @@ pub(super) fn log_problems(outcome: &Outcome) {
     });
     let wrong = wrong.count();
     if wrong > 0 {
-        tracing::warn!("something is wrong with {}: see their statuses", count(wrong, "object"));
+        tracing::warn!("there are problems with {}: see their statuses", count(wrong, "object"));
     }
 }
 

@@ -290,7 +290,7 @@ async fn what_may_not_be_fetched_is_said_and_holds_up_what_names_it_alone() {
     let mut watched = Watched::start(limited.clone(), scope());
     watched.until_synced().await;
     cluster.create(&gateways(&shop), gateway("edge", &shop, json!([{ "name": "pair" }]))).await;
-    until("a line", async || watched.remarks("it may not be fetched")).await;
+    until("a line", async || watched.remarks("there is no permission to fetch it")).await;
     let open = "heliograph_kubernetes_unfetched_objects{kind=\"Secret\"}";
     assert!(watched.metrics().contains(&format!("{open} 1\n")), "{}", watched.metrics());
     let routes = format!("{GATEWAY_API}/namespaces/{shop}/httproutes");
@@ -305,7 +305,7 @@ async fn what_may_not_be_fetched_is_said_and_holds_up_what_names_it_alone() {
     watched.until("an answer", |watched| watched.fresh >= asking).await;
     let mut other = Watched::start(limited, scope());
     other.until("what does not wait", |other| other.has(&plain)).await;
-    until("a line", async || other.remarks("it may not be fetched")).await;
+    until("a line", async || other.remarks("there is no permission to fetch it")).await;
     other.receive_all();
     // The Gateway may have come before the watch told of its Secret; nothing is translated before all is known.
     let pair = format!("Secret {shop}/pair");
@@ -315,6 +315,10 @@ async fn what_may_not_be_fetched_is_said_and_holds_up_what_names_it_alone() {
     watched.until("the Gateway", |watched| watched.has(&edge)).await;
     other.until_synced().await;
     assert!(other.has(&edge) && other.has(&pair), "{:?}", other.log);
-    assert!(!watched.remarks("it may not be fetched"), "{:?}", watched.health.remarks());
+    assert!(
+        !watched.remarks("there is no permission to fetch it"),
+        "{:?}",
+        watched.health.remarks()
+    );
     assert!(watched.metrics().contains(&format!("{open} 0\n")), "{}", watched.metrics());
 }

@@ -194,8 +194,10 @@ async fn without_its_crd_there_are_none_and_one_that_is_created_later_counts() {
         manifest.replace("served: true\n    storage: true\n", "served: false\n    storage: true\n");
     assert_ne!(&older, manifest);
     shop.cluster.install_crd(name, &older).await;
-    until("a line", async || watched.remarks("the API serves BackendTLSPolicy only as v1alpha3"))
-        .await;
+    until("a line", async || {
+        watched.remarks("the API server serves BackendTLSPolicy only as v1alpha3")
+    })
+    .await;
     shop.create_route("later").await;
     until("it waits", async || watched.metrics().contains(&waiting("HTTPRoute", 1))).await;
     watched.receive_all();
@@ -245,7 +247,7 @@ async fn while_a_protecting_kind_cannot_be_watched_what_is_new_waits_and_endpoin
     watched.receive_all();
     watched.log.clear();
     let pay = shop.key("HTTPRoute", "pay");
-    let remark = format!("{pay}: its last change waits until all of BackendTLSPolicy is known");
+    let remark = format!("{pay}: its last change waits until every BackendTLSPolicy can be listed");
     assert!(watched.remarks(&remark), "{:?}", watched.health.remarks());
 
     // Endpoints and deletions do not wait, of a route that waits either.

@@ -70,7 +70,7 @@ async fn who_may_not_read_a_kind_any_more_goes_on_with_what_it_has() {
     let api = Faulty::new();
     let mut watched = watched(&api, &["a"]).await;
     api.forbid(Forbidden::ListsAndWatches);
-    until("a line", || watched.remarks("httproutes may not be read")).await;
+    until("a line", || watched.remarks("there is no permission to read httproutes")).await;
     let asking = watched.refresh.ask();
     watched.until("an answer", |watched| watched.fresh >= asking).await;
     assert_eq!(watched.log, [""; 0]);
@@ -79,7 +79,11 @@ async fn who_may_not_read_a_kind_any_more_goes_on_with_what_it_has() {
     api.forbid(Forbidden::Watches);
     let lists = api.probes();
     until("it is tried", || api.probes() > lists).await;
-    assert!(watched.remarks("httproutes may not be read"), "{:?}", watched.health.remarks());
+    assert!(
+        watched.remarks("there is no permission to read httproutes"),
+        "{:?}",
+        watched.health.remarks()
+    );
     api.forbid(Forbidden::Nothing);
     until("no line", || watched.health.remarks().is_empty()).await;
     until("a watch", || api.watches() == 1).await;

@@ -370,7 +370,10 @@ async fn without_permission_it_waits_and_goes_on_when_it_has_it() {
 
     let mut watched = Watched::start(client_of(&cluster, "limited").await, Scope::default());
     watched.until("what may be read", |watched| watched.has("Namespace default")).await;
-    until("a line", async || watched.remarks("HTTPRoute: httproutes may not be read")).await;
+    until("a line", async || {
+        watched.remarks("HTTPRoute: there is no permission to read httproutes")
+    })
+    .await;
     let forbidden = "watch_failures_total{kind=\"HTTPRoute\",reason=\"forbidden\"}";
     assert!(watched.metrics().contains(forbidden), "{}", watched.metrics());
     assert!(!watched.synced, "half of the objects would be half of a configuration");
@@ -386,7 +389,7 @@ async fn a_kubeconfig_that_is_refused_is_read_again_when_it_is_mended() {
     let cluster = Kubernetes::shared().await;
     cluster.write_kubeconfig("mended", "expired");
     let mut watched = Watched::start(client_of(&cluster, "mended").await, Scope::default());
-    until("a line", async || watched.remarks("does not accept our credentials")).await;
+    until("a line", async || watched.remarks("rejects the translator's credentials")).await;
     assert!(!watched.synced);
     cluster.write_kubeconfig("mended", ADMIN_TOKEN);
     watched.until_synced().await;

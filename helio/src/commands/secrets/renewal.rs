@@ -77,7 +77,7 @@ pub(super) fn renew(
         // Whoever comes to a new installation finds it there.
         None => None,
         Some(_) => {
-            messages.push(format!("Envoys are told to trust {}", ca.subject));
+            messages.push(format!("Envoys are configured to trust {}", ca.subject));
             Some(now)
         }
     };
@@ -276,7 +276,7 @@ mod tests {
         }
         assert_eq!(messages[0].len(), 2, "{messages:?}");
         assert!(
-            messages[0][0] == "a new authority" && messages[0][1].starts_with("Envoys are told"),
+            messages[0][0] == "a new authority" && messages[0][1].starts_with("Envoys are configured"),
             "{messages:?}"
         );
         assert_eq!(messages[1], ["a new certificate"]);

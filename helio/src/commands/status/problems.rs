@@ -39,7 +39,7 @@ fn absences(status: &Status) -> Vec<String> {
         (is_absent && status.is_whole).then_some(problem)
     };
     let none = "changes are not published";
-    let nobody = "proxies keep what they have, and those that start get nothing";
+    let nobody = "proxies keep their configuration, and those that start get none";
     let translators = of(status.translators.is_empty(), "translator", none);
     translators
         .into_iter()

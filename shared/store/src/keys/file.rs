@@ -23,7 +23,7 @@ pub enum KeyError {
         .path.display()
     )]
     Missing { path: PathBuf },
-    #[error("{}: the key ring cannot be read: {cause}: let this program read it", .path.display())]
+    #[error("{}: the key ring cannot be read: {cause}: grant this program read access", .path.display())]
     Unreadable { path: PathBuf, cause: String },
     #[error("{}: larger than any key ring: name a file that `helio store keys new FILE` made", .path.display())]
     TooLarge { path: PathBuf },
@@ -55,7 +55,7 @@ impl KeyFile {
         if is_open_to_all(&path) {
             tracing::warn!(
                 file = %path.display(),
-                "anybody may read the key ring: `chmod 600`, or `defaultMode: 0440` of its volume"
+                "the key ring is readable by all users: run `chmod 600`, or set `defaultMode: 0440` on its volume"
             );
         }
         Ok(Self { path, ring: RwLock::new(ring), last_logged: Mutex::new(None) })
@@ -76,8 +76,12 @@ impl KeyFile {
         let mut last_logged = self.last_logged.lock().unwrap_or_else(PoisonError::into_inner);
         if is_news(&mut last_logged, outcome.as_ref().err()) {
             match &outcome {
-                Err(error) => tracing::warn!(%error, "the key ring stays as it was"),
-                Ok(_) => tracing::info!(file = %self.path.display(), "the key ring is good again"),
+                Err(error) => {
+                    tracing::warn!(%error, "the key ring file cannot be used; the previous key ring stays in use")
+                }
+                Ok(_) => {
+                    tracing::info!(file = %self.path.display(), "the key ring file can be used again")
+                }
             }
         }
         outcome

@@ -20,7 +20,7 @@ pub enum RingError {
     WrongKey { line: u64 },
     #[error("line {line}: an id is 1 to 32 of A-Z a-z 0-9 . _ -: give this key another one")]
     WrongId { line: u64 },
-    #[error("line {line}: the id {id:?} is there twice: take one of the two keys away")]
+    #[error("line {line}: the id {id:?} occurs twice: remove one of the two keys")]
     RepeatedId { line: u64, id: String },
     #[error(
         "line {line}: this key is there twice: take it away here, `helio store keys rotate FILE` puts a new one in"

@@ -73,7 +73,7 @@ impl Shared {
         for (replica, (reason, words)) in refused {
             if !known.contains(&replica) {
                 self.metrics.refused_record(reason);
-                tracing::warn!(replica, "what a replica reports is refused: it {words}");
+                tracing::warn!(replica, "a replica's report is rejected: it {words}");
                 known.insert(replica);
             }
         }

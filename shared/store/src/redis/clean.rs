@@ -71,7 +71,7 @@ impl Shared {
                 None => match keys.open(&seal_context(fleet, section, &name, &address), &before) {
                     Ok(body) => body,
                     Err(error) => {
-                        tracing::warn!(%fleet, %section, %name, %error, "an earlier version cannot be sealed again");
+                        tracing::warn!(%fleet, %section, %name, %error, "an earlier version of a secret cannot be sealed with the newest key");
                         continue;
                     }
                 },
@@ -97,7 +97,7 @@ impl Shared {
         self.metrics.resealed(count);
         if count > 0 {
             let key = keys.active_id().unwrap_or_default();
-            tracing::info!(%fleet, key, "{count} secrets are sealed again with the newest key");
+            tracing::info!(%fleet, key, "sealed {count} secrets with the newest key");
         }
         Ok(count)
     }

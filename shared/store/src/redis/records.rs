@@ -156,7 +156,7 @@ impl Shared {
         for (fleet, (value, reason, words)) in refused {
             if let Entry::Vacant(entry) = known.entry(fleet) {
                 self.metrics.refused_record(reason);
-                tracing::warn!(fleet = %entry.key(), "an order to hold or release it is refused: it {words}");
+                tracing::warn!(fleet = %entry.key(), "an order to pin or release the fleet is rejected: it {words}");
                 entry.insert(value);
             }
         }
@@ -165,6 +165,6 @@ impl Shared {
     /// Says and counts that a record is not used.
     pub(super) fn refuse(&self, fleet: &FleetName, error: &CodecError) {
         self.metrics.refused_record(RefusedRecord::of(error));
-        tracing::warn!(%fleet, "the head in Redis is refused: it {error}");
+        tracing::warn!(%fleet, "the head in Redis is rejected: it {error}");
     }
 }

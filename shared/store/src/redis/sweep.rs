@@ -285,7 +285,7 @@ impl Shared {
         lost.retain(|(address, _)| !stored.contains(address));
         let (fleet, head, count) = (&newest.fleet, newest.head, lost.len());
         self.upload(fleet, lost).await?;
-        tracing::warn!(%fleet, %head, "Redis had lost {count} objects of the newest snapshot; they are written again");
+        tracing::warn!(%fleet, %head, "Redis had lost {count} objects of the newest snapshot; wrote them again");
         Ok(())
     }
 

@@ -271,7 +271,7 @@ impl RedisWatch {
         tracing::warn!(
             fleets = count,
             age,
-            "served from the snapshot cache, because Redis {reason}: proxies that may have something newer are left alone"
+            "serving from the snapshot cache, because Redis {reason}; proxies that may have something newer are sent nothing"
         );
         if self.start != Start::Delivered {
             self.start = Start::Read;
@@ -296,7 +296,7 @@ impl RedisWatch {
     /// The link says when Redis is away. If it is there and answers nothing but errors, that is said here.
     fn report_failure(&mut self, error: &StoreError) {
         if self.outage.failed(Instant::now(), self.shared.link.is_away()) {
-            tracing::warn!("what is new in Redis cannot be read: {error}; trying again");
+            tracing::warn!("cannot read changes from Redis: {error}; retrying");
         }
     }
 
@@ -305,7 +305,7 @@ impl RedisWatch {
             cache.compared();
         }
         if self.outage.worked() {
-            tracing::info!("what is new in Redis can be read again");
+            tracing::info!("changes can be read from Redis again");
         }
     }
 
@@ -390,8 +390,8 @@ impl RedisWatch {
             self.shared.metrics.refused_record(RefusedRecord::Unordered);
             tracing::warn!(
                 %fleet,
-                "{head} is refused: its translator does not know what an operator ordered for this fleet, as after Redis \
-                 lost its data. It is told, and what was ordered stays meanwhile"
+                "{head} is rejected: its translator does not know an operator's order for this fleet, for example after Redis lost its data. The \
+                 translator is notified, and the order stays in force"
             );
         }
     }
@@ -406,8 +406,8 @@ impl RedisWatch {
                 self.delivered.get(fleet).map(|delivered| delivered.head).unwrap_or_default();
             tracing::warn!(
                 %fleet,
-                "Redis went back to {head}, and {delivered} stays. The translator publishes again within seconds; if it is \
-                 of a lower epoch, `helio store adopt` lets it go on"
+                "Redis went back to {head}, and {delivered} stays in use. The translator publishes again within seconds; if its epoch is lower, run `helio \
+                 store adopt`"
             );
         }
     }

@@ -206,8 +206,7 @@ impl Shared {
         let silent = !problem.is_empty();
         if silent != self.bell_is_silent.swap(silent, Ordering::Relaxed) && silent {
             tracing::warn!(
-                "readers are not told of changes and see them a second or two later: Redis lets this user not publish \
-                 to {}: {problem}",
+                "readers are not notified of changes and see them a second or two later: Redis does not allow this user to publish to {}: {problem}",
                 self.names.bell()
             );
         }

@@ -297,7 +297,7 @@ impl LoadScheduler {
         fleet.failures = 0;
         self.owed.remove(name);
         if self.damaged.remove(name).is_some() {
-            tracing::info!(fleet = %name, head = %record.head, "can be loaded again");
+            tracing::info!(fleet = %name, head = %record.head, "the newest snapshot can be loaded again");
         }
         fleet.incomplete = if unopened.is_empty() { 0 } else { fleet.incomplete.saturating_add(1) };
         let due = now + backoff(RESEALED, fleet.incomplete, jitter);
@@ -312,7 +312,7 @@ impl LoadScheduler {
             tracing::warn!(
                 fleet = %name,
                 head = %record.head,
-                "left out, because the key that seals them is not in this process's key ring: {}",
+                "these secrets are not served, because the key that seals them is not in this process's key ring: {}",
                 in_words(&unopened)
             );
             self.unopened.insert(name.clone(), unopened);
@@ -348,7 +348,7 @@ impl LoadScheduler {
                 fleet = %name,
                 head = %record.head,
                 %error,
-                "the newest snapshot cannot be loaded: the one before stays, and this is tried again"
+                "the newest snapshot cannot be loaded: the previous one stays in use, and loading is retried"
             );
         }
         self.retry(record, now + backoff(BACKOFF, failures, jitter));

@@ -23,7 +23,7 @@ async fn a_redis_whose_disk_is_full() {
     let server = Server::start(&["save 3600 1"]).await;
     let broken = async || server.break_disk().await;
     let repaired = async || server.repair_disk().await;
-    refuses(&server, broken, repaired, "disk_full", "free or mend its disk").await;
+    refuses(&server, broken, repaired, "disk_full", "free or repair its disk").await;
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ impl CaFile {
             Err(why) => {
                 if self.fault.as_ref() != Some(&why) {
                     tracing::warn!(
-                        "--proxy-xds-ca: {path}: {why}; Envoys keep the authorities that they have"
+                        "--proxy-xds-ca: {path}: {why}; Envoys keep the CA bundle that they have"
                     );
                     self.fault = Some(why);
                 }

@@ -142,7 +142,7 @@ impl Infra {
     fn follow_ca_file(&mut self) {
         let Some(ca_file) = &mut self.ca_file else { return };
         if let Some(found) = ca_file.read_if_changed(self.state.ca_bundle()) {
-            tracing::info!("the authorities of the distributors changed: Envoys are given them");
+            tracing::info!("the CA bundle of the distributors changed; updating all Envoys");
             self.state.set_ca_bundle(found);
         }
     }
@@ -152,7 +152,7 @@ impl Infra {
             Ok(event) => {
                 // A list that begins is not yet answered.
                 if !matches!(event, Event::Init) && self.unwatched.remove(&part) {
-                    tracing::info!("{}s are watched again", part.kind());
+                    tracing::info!("{}s can be watched again", part.kind());
                 }
                 self.state.apply_event(part, event);
             }
@@ -160,7 +160,7 @@ impl Infra {
             Err(error) => {
                 if self.unwatched.insert(part) {
                     tracing::warn!(
-                        "{}s of Gateways cannot be watched, and are left as they are: {error}",
+                        "{}s of Gateways cannot be watched and stay unchanged: {error}",
                         part.kind()
                     );
                 }
@@ -172,11 +172,11 @@ impl Infra {
         match &outcome {
             Ok(steps) => {
                 self.metrics.calls.inc_by(*steps as u64);
-                tracing::info!("what runs for {fleet} is up to date: {steps} changes");
+                tracing::info!("the Envoys of {fleet} are up to date after {steps} changes");
             }
             Err(why) => {
                 self.metrics.failures.inc();
-                tracing::warn!("what runs for {fleet}: {why}; trying again");
+                tracing::warn!("the Envoys of {fleet} cannot be updated: {why}; retrying");
             }
         }
         self.state.done(&fleet, outcome.map(|_| ()), Instant::now());

@@ -292,7 +292,9 @@ impl ReconcileState {
                 // What runs stays as it is.
                 Ok(None) => return Vec::new(),
                 Err(error) => {
-                    tracing::warn!("what runs for {fleet} cannot be written: {error}");
+                    tracing::warn!(
+                        "the objects of the Envoys of {fleet} cannot be generated: {error}"
+                    );
                     return Vec::new();
                 }
             },

@@ -234,7 +234,7 @@ impl StatusWriter {
                 }
                 self.forbidden.remove(&key.kind);
                 if self.failing.remove(&key.kind) {
-                    tracing::info!("statuses of {} are written again", key.kind.as_str());
+                    tracing::info!("statuses of {} can be written again", key.kind.as_str());
                 }
                 self.event_recorder.send(&key, &uid, events, now);
                 self.queue.done(key, now);
@@ -249,7 +249,9 @@ impl StatusWriter {
             WriteOutcome::Forbidden(why) => {
                 if self.failing.insert(key.kind) {
                     let kind = key.kind.as_str();
-                    tracing::warn!("no status of a {kind} may be written, trying again: {why}");
+                    tracing::warn!(
+                        "no permission to write the status of a {kind}, retrying: {why}"
+                    );
                 }
                 let due = now + LONGEST_PAUSE;
                 self.forbidden.insert(key.kind, due);
@@ -257,7 +259,7 @@ impl StatusWriter {
             }
             WriteOutcome::Failed(why) => {
                 if self.failing.insert(key.kind) {
-                    tracing::warn!("the status of {key} cannot be written, trying again: {why}");
+                    tracing::warn!("the status of {key} cannot be written, retrying: {why}");
                 }
                 self.retry(key, now);
             }

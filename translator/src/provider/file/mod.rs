@@ -152,7 +152,7 @@ impl File {
             self.metrics.remarks(&self.remarks.borrow());
         }
         for file in mended {
-            tracing::info!("{}: has no fault any more", file.display());
+            tracing::info!("{}: has no error any more", file.display());
         }
     }
 }

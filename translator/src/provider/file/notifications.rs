@@ -197,5 +197,5 @@ fn decode(event: notify::Event) -> Vec<Notification> {
 }
 
 fn fall_back(error: &notify::Error) {
-    tracing::warn!(%error, "the system does not report changed files: scanning every few seconds instead");
+    tracing::warn!(%error, "the operating system does not report changed files; scanning every few seconds instead");
 }

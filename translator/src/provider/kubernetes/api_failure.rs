@@ -109,37 +109,35 @@ impl ApiFailure {
         };
         let meanwhile = match kind.is_protecting() {
             true => WAITS,
-            false => "nothing is published that was not before",
+            false => "nothing new is published",
         };
         match self.reason {
             FailureReason::Absent => format!(
-                "the API does not serve {kind} of {served}: install its CRD; until then there are none",
+                "the API server does not serve {kind} of {served}: install its CRD; until then there are none",
                 kind = kind.as_str()
             ),
             FailureReason::Forbidden => format!(
-                "{plural} may not be read: allow this account to list and watch {plural} in the API group {group:?}, or \
-                 say --ignore-kind {kind}; until then {meanwhile} ({cause})",
+                "there is no permission to read {plural}: grant this account list and watch on {plural} in the API group {group:?}, or set \
+                 --ignore-kind {kind}; until then {meanwhile} ({cause})",
                 kind = kind.as_str()
             ),
             FailureReason::OtherVersion => format!(
-                "the API serves {kind} only as {cause}, and not as {served}, which is read here: install a CRD that has this \
-                 version, or set --ignore-kind {kind} to do without what such objects protect; until then {meanwhile}",
+                "the API server serves {kind} only as {cause}, and not as {served}, which the translator reads: install a CRD that has this version, or set --ignore-kind {kind} to do without what such objects protect; until then {meanwhile}",
                 kind = kind.as_str()
             ),
             FailureReason::Unauthorised => format!(
-                "the API does not accept our credentials: renew them where --kubeconfig says, or the token of the \
-                 service account ({cause})"
+                "the API server rejects the translator's credentials: renew those in the kubeconfig, or the token of the ServiceAccount ({cause})"
             ),
-            FailureReason::Expired => format!("{plural} are listed again ({cause})"),
+            FailureReason::Expired => format!("{plural} must be listed again ({cause})"),
             FailureReason::Failed if kind.is_protecting() => format!(
-                "{plural} cannot be listed or watched, and it is tried again; until then {meanwhile} ({cause})"
+                "{plural} cannot be listed or watched, and the translator retries; until then {meanwhile} ({cause})"
             ),
             FailureReason::Failed => format!(
-                "{plural} cannot be listed or watched; what is known of them stays, and it is tried again ({cause})"
+                "{plural} cannot be listed or watched; known objects stay in force, and the translator retries ({cause})"
             ),
             FailureReason::Unavailable => {
                 format!(
-                    "the API cannot be asked; what is known stays, and it is tried again ({cause})"
+                    "the API server cannot be reached; known objects stay in force, and the translator retries ({cause})"
                 )
             }
         }

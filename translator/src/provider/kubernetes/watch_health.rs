@@ -77,7 +77,7 @@ impl WatchHealth {
         let unfetched =
             unfetched.map(|(key, (_, text))| ApiRemark { of: key.to_string(), text: text.clone() });
         let waits = format!(
-            "its last change waits until all of {} is known, which may forbid it",
+            "its last change waits until every {} can be listed, because one may forbid it",
             names_of(&state.stale)
         );
         let waiting = state.waiting.iter().take(MOST_SHOWN);
@@ -94,7 +94,7 @@ impl WatchHealth {
             }
             None => {
                 if self.state().unreadable.remove(key).is_some() {
-                    tracing::info!("{key}: can be read again");
+                    tracing::info!("{key}: can be decoded again");
                 }
             }
         }
@@ -110,12 +110,12 @@ impl WatchHealth {
         let ApiFailure { reason, cause } = failure;
         let text = match reason {
             FailureReason::Forbidden => format!(
-                "it may not be fetched: allow this account to get objects of its kind; changes of what names it wait until \
-                 then, and nothing else does ({cause})"
+                "there is no permission to fetch it: grant this account get on its kind; until then, changes of objects that refer to it wait, and \
+                 nothing else does ({cause})"
             ),
             _ => format!(
-                "it cannot be fetched, and it is tried again; changes of what names it wait until then, and nothing else \
-                 does ({cause})"
+                "it cannot be fetched, and the translator retries; until then, changes of objects that refer to it wait, and nothing else does \
+                 ({cause})"
             ),
         };
         let mut state = self.state();
@@ -140,7 +140,7 @@ impl WatchHealth {
         self.0.metrics.unfetched(key.kind, left);
         drop(state);
         if left == 0 {
-            tracing::info!("no {} is waited for any more", key.kind.as_str());
+            tracing::info!("every {} that objects refer to has been fetched", key.kind.as_str());
         }
     }
 
@@ -169,12 +169,11 @@ impl WatchHealth {
         drop(state);
         match waits {
             true => tracing::error!(
-                "the last change of {} waits until all of {stale} is known, and so does every new or changed route or \
-                 listener; what is published stays in force, and endpoints, Secrets and deletions do not wait: /status \
-                 has the cause, and what waits",
+                "the last change of {} waits until every {stale} can be listed, and so does every new or changed route or listener; what is published \
+                 stays in force, and endpoints, Secrets and deletions do not wait: /status has the cause, and what waits",
                 crate::report::count(count, "object")
             ),
-            false => tracing::info!("no change waits any more"),
+            false => tracing::info!("no change is waiting any more"),
         }
     }
 
@@ -231,12 +230,14 @@ impl WatchHealth {
         drop(state);
         match reason {
             FailureReason::Unauthorised | FailureReason::Unavailable if is_over => {
-                tracing::info!("the API answers again");
+                tracing::info!("the API server responds again");
             }
             FailureReason::Absent | FailureReason::OtherVersion => {
-                tracing::info!("the API serves {} now", kind.as_str());
+                tracing::info!("the API server serves {} now", kind.as_str());
             }
-            FailureReason::Forbidden => tracing::info!("{} may be read now", kind.as_str()),
+            FailureReason::Forbidden => {
+                tracing::info!("there is permission to read {} now", kind.as_str())
+            }
             FailureReason::Failed => tracing::info!("{} can be read again", kind.as_str()),
             _ => {}
         }

@@ -76,15 +76,14 @@ impl WatchFailureLog {
             Ok(watcher::Event::Init) => {}
             Ok(_) => {
                 if self.logged.take().is_some() {
-                    tracing::info!("{} are watched again", self.of);
+                    tracing::info!("{} can be watched again", self.of);
                 }
             }
             Err(error) => {
                 let error = error.to_string();
                 if self.logged.as_ref() != Some(&error) {
                     tracing::warn!(
-                        "{} cannot be watched, so that the zones of proxies are not known; allow this account to list \
-                         and watch them: {error}",
+                        "{} cannot be watched, so the zones of proxies are unknown; grant this account list and watch on them: {error}",
                         self.of
                     );
                     self.logged = Some(error);

@@ -343,7 +343,7 @@ impl Cache {
         let path = self.0.directory.path().display();
         match failure {
             Some(error) if !was_failing => tracing::warn!(
-                "the snapshot cache in {path} cannot be written: {error}; proxies are served all the same, and it is tried again"
+                "the snapshot cache in {path} cannot be written: {error}; proxies are served nevertheless, and the write is retried"
             ),
             None if was_failing => {
                 tracing::info!("the snapshot cache in {path} can be written again");
@@ -358,7 +358,7 @@ impl Cache {
         let path = self.0.directory.path().display();
         match failure {
             Some(error) if !was_unreadable => tracing::warn!(
-                "the snapshot cache in {path} cannot be read: {error}; its files stay, and what they have is read from Redis"
+                "the snapshot cache in {path} cannot be read: {error}; its files stay, and their content is read from Redis"
             ),
             None if was_unreadable => {
                 tracing::info!("the snapshot cache in {path} can be read again");

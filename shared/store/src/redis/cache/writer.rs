@@ -64,7 +64,7 @@ pub(in crate::redis) async fn run(
         }
     }
     if timeout(FLUSH_TIMEOUT, writer.finish()).await.is_err() {
-        tracing::warn!("not all of the snapshot cache was written in time: the rest is older");
+        tracing::warn!("part of the snapshot cache was not written in time and is older");
     }
 }
 

@@ -95,7 +95,7 @@ impl LinkErrorKind {
             Self::Tls => "; check --store-ca, --store-cert and --store-key",
             Self::ReadOnly => "; point --store at the master, or use redis+sentinel://",
             Self::OutOfMemory => "; raise its maxmemory",
-            Self::DiskFull => "; free or mend its disk",
+            Self::DiskFull => "; free or repair its disk",
             Self::NoPermission => "; grant it to the user with ACL SETUSER",
         }
     }

@@ -76,7 +76,7 @@ async fn listen(settings: RedisSettings, channel: String, events: mpsc::Sender<L
                 let ours = matches!(error.kind, LinkErrorKind::NoPermission | LinkErrorKind::Other);
                 if ours && logged != Some(error.kind) {
                     logged = Some(error.kind);
-                    warn!("cannot listen to {channel}, so changes are seen later: {error}");
+                    warn!("cannot subscribe to {channel}, so changes arrive later: {error}");
                 }
             }
         }

@@ -143,7 +143,7 @@ impl Shared {
     fn report(&self, event: Option<OutageEvent>) {
         match event {
             None => {}
-            Some(OutageEvent::Away(error)) => warn!("{error}; trying again"),
+            Some(OutageEvent::Away(error)) => warn!("{error}; retrying"),
             Some(OutageEvent::Back(after)) => {
                 info!("Redis at {} is back after {} s", self.settings, after.as_secs());
             }

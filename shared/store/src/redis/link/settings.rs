@@ -90,7 +90,9 @@ pub enum RedisSettingsError {
     NotTls(&'static str),
     #[error("--store-cert and --store-key belong together: {0} is missing")]
     HalfCertificate(&'static str),
-    #[error("the {0} for Redis is given twice: keep the one in the URL of --store, or the file")]
+    #[error(
+        "the {0} for Redis is set twice: keep either the one in the URL of --store or the file"
+    )]
     Twice(&'static str),
     #[error("there is a user for {0} but no password: set {1}")]
     NoPassword(&'static str, &'static str),
