@@ -63,7 +63,7 @@ func TestARouteWithABadRegexSaysSoAndHarmsNobody(t *testing.T) {
 	must(t, err)
 	must(t, expected(accepted, metav1.ConditionTrue, "Accepted", ""))
 
-	// What is mended is served, so the Gateway was not stuck either.
+	// The fixed version is served, so the Gateway was not stuck either.
 	var route gatewayv1.HTTPRoute
 	must(t, s.get(t, "bad-regex", &route))
 	*route.Spec.Rules[0].Matches[0].Path.Value = "/(a|b)"

@@ -28,7 +28,7 @@ spec: {mergeGateways: true}
 	answers(t, "http", address, "first.example.com", "/")
 	second.gateway(t, class, "second.example.com", "first.example.com")
 
-	// One address, and one set of Envoys, which are nobody's alone.
+	// One address, and one set of Envoys, which no Gateway has alone.
 	if found := second.address(t, "web"); found != address {
 		t.Fatalf("two Gateways of one class are at %s and %s", address, found)
 	}
@@ -39,7 +39,7 @@ spec: {mergeGateways: true}
 			t.Fatalf("made for one Gateway alone: %s %v", made, err)
 		}
 	}
-	// What the older one has, the younger one does not get, and is told.
+	// What the older one has, the younger one does not get, and its conditions say so.
 	eventually(t, "the younger Gateway says which listener is in whose way", func() error {
 		var found gatewayv1.Gateway
 		if err := second.get(t, "web", &found); err != nil {

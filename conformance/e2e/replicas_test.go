@@ -59,7 +59,7 @@ func (s *site) leader(t *testing.T) corev1.Pod {
 			return err
 		}
 		if current.Spec.HolderIdentity == nil {
-			return errors.New("nobody holds the lease")
+			return errors.New("no translator holds the lease")
 		}
 		for _, pod := range s.pods(t, "translator") {
 			if strings.HasPrefix(*current.Spec.HolderIdentity, pod.Name) {

@@ -27,7 +27,7 @@ first, so that these lines come before any other.
 {{- fail "access.tokens is jwks: name access.jwks.configMap and access.jwks.issuer" }}
 {{- end }}
 {{- if and (eq .access.tokens "none") (not .access.clientCa.secret) }}
-{{- fail "nobody could show who it is: set access.tokens, or name access.clientCa.secret" }}
+{{- fail "clients could not authenticate: set access.tokens, or name access.clientCa.secret" }}
 {{- end }}
 {{- if .proxies.enabled }}
 {{- if and (eq .proxies.credential "token") (eq .access.tokens "none") }}

@@ -137,7 +137,7 @@ fn credentials_of_each_program_need_no_others() {
 /// What it renders is right, and yet not what was meant.
 #[test]
 fn that_nobody_may_scrape_is_said() {
-    let blind = "Say where Prometheus is in networkPolicy.metricsFrom";
+    let blind = "Set networkPolicy.metricsFrom to Prometheus";
     assert!(!helm::notes(&[]).contains(blind));
     for on in [
         "monitoring.scrape=PodMonitor",

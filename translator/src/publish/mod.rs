@@ -170,7 +170,7 @@ impl Publisher {
         self.metrics.repairs(repaired);
         if repaired > 0 {
             tracing::warn!(
-                "{} were damaged in the store; publishing again",
+                "found damage in the store: {}; publishing again",
                 count(repaired, "fleet")
             );
         }

@@ -12,12 +12,12 @@ use std::fmt::Write as _;
 const HEAD: &str = "\
 # Objects
 
-Made from the code by `make golden`, like the CRDs: every field of the kinds of our own. `kubectl explain` says the same of those
-that a cluster has.
+`make golden` generates this page from the code, like the CRDs. It has every field of Heliograph's own kinds. `kubectl explain` shows
+the same for the kinds that a cluster has.
 
-An unknown field is refused: in files by the programs, before a cluster by `kubectl`. `[]` in a path is each element of a list. A
-default is what a missing field means: it is not written into the object. Of Kubernetes' own types, the first sentence of their
-description is here.
+An unknown field is rejected: in files by the programs, in a cluster by `kubectl`. `[]` in a path stands for each element of a list. A
+default applies if the field is missing; it is not written into the object. For Kubernetes' own types, this page has the first
+sentence of their description.
 ";
 
 /// The fields of Kubernetes' own types. What is in them is described at length where they come from.
