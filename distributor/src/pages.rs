@@ -28,8 +28,7 @@ pub(crate) fn add(
     let purpose = "every proxy that is connected here: who it is, and how far it is; \
                    ?fleet= ?node= ?state= ?limit= ?after= ?format=json, or =lines for all";
     let pages = pages.page("/clients", purpose, clients::page(fleets.clone(), clients.clone()));
-    let purpose =
-        "how many streams and connections there are, how many there may be, and who has the most";
+    let purpose = "streams and connections, their limits, and the clients with the most";
     let pages = pages.page("/limits", purpose, limits::page(admission_control.clone()));
     let purpose = "the content of a fleet, resource by resource, without secrets; \
                    ?type= ?name= ?node= ?limit= ?after= ?content=false";

@@ -339,7 +339,7 @@ fn nobody_to_ask_is_one_clear_line() {
     let home = [("HOME", path(&scratch, "")), ("KUBECONFIG", path(&scratch, "none"))];
     let home: Vec<_> = home.iter().map(|(name, value)| (*name, value.as_str())).collect();
     for command in [&["status"][..], &["proxies"], &["config", "a"], &["collect"]] {
-        helio_with(command, &home).is_refused_with("name admin ports with --admin");
+        helio_with(command, &home).is_refused_with("set --admin http://HOST:PORT");
     }
     let nobody = Port::reserve().unwrap();
     let closed = format!("127.0.0.1:{nobody}");

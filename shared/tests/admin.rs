@@ -91,7 +91,7 @@ async fn the_index_lists_every_page_and_each_answers() {
     }
     assert_eq!(fetch(admin.address, "/status").await.2, "all is well\n");
     let (status, _, body) = fetch(admin.address, "/nothing").await;
-    assert_eq!((status, &*body), (404, "there is no page /nothing: / lists those there are\n"));
+    assert_eq!((status, &*body), (404, "there is no page /nothing: / lists all pages\n"));
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn the_log_level_is_told_and_set() {
     let said = put("?level=off&for=10m").await.1;
     assert!(said.starts_with("off for another ") && said.ends_with("s, then warn\n"), "{said}");
     for (wrong, why) in [
-        ("", "say which: PUT /logging?level=debug"),
+        ("", "set a level: PUT /logging?level=debug"),
         ("?level=loud", "log level \"loud\": use error, warn"),
         ("?level=info&for=soon", "for: write a number and ms, s, m or h"),
         ("?level=info&for=48h", "24h at most"),
@@ -162,7 +162,10 @@ async fn the_log_level_is_told_and_set() {
     }
     assert!(fetch(address, "/logging").await.2.starts_with("off "), "what is refused does nothing");
     let (status, _, said) = ask(address, "POST", "/logging").await;
-    assert_eq!((status, &*said), (405, "/logging does not take POST: / says what it takes\n"));
+    assert_eq!(
+        (status, &*said),
+        (405, "/logging does not support POST: / lists what it supports\n")
+    );
 }
 
 /// Waits until the other side has ended the connection, whatever it says before.
@@ -197,8 +200,10 @@ async fn a_page_in_a_browser_cannot_read_a_port_on_loopback_by_a_name_of_its_own
         }
     }
     assert_eq!(ask_host(admin.address, "GET /status HTTP/1.0\r\n").await.0, 200, "no browser");
-    let refused =
-        (421, "this port is for this machine: ask for localhost, 127.0.0.1 or [::1]\n".to_owned());
+    let refused = (
+        421,
+        "this port serves this machine only: request localhost, 127.0.0.1 or [::1]\n".to_owned(),
+    );
     for head in [
         format!("GET /status HTTP/1.1\r\nHost: rebound.example:{port}\r\n"),
         "GET /metrics HTTP/1.1\r\nHost: localhost.rebound.example\r\n".to_owned(),

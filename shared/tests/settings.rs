@@ -349,7 +349,7 @@ fn a_secret_is_not_shown() {
     assert!(!text.contains("hunter2"));
     assert_eq!(
         refused("serve --dir a", "token: <redacted>\n"),
-        "wrong value for \"token\" in FILE line 1: it was redacted when it was printed, write the secret itself"
+        "wrong value for \"token\" in FILE line 1: it was redacted when it was printed: write the secret itself"
     );
 }
 

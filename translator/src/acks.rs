@@ -132,7 +132,7 @@ impl AckReader {
 
     /// Adds what the proxies say to the admin port.
     pub fn add_page(&self, pages: Pages, report: watch::Receiver<Report>) -> Pages {
-        let purpose = "what the proxies say to what was published";
+        let purpose = "what proxies acknowledge and reject of what was published";
         pages.page("/acks", purpose, page(self.latest.subscribe(), report))
     }
 

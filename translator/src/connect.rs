@@ -58,7 +58,7 @@ pub struct KubernetesArgs {
 pub enum ConnectError {
     #[error("not running in a pod ({0}): set --kubeconfig")]
     Outside(KubeconfigError),
-    #[error("no client for the Kubernetes API: {0}")]
+    #[error("cannot create a client for the Kubernetes API: {0}")]
     Kubeconfig(KubeconfigError),
 }
 
@@ -171,7 +171,7 @@ fn served_kind(text: &str) -> Result<Kind, String> {
     let mut kinds = Kind::ALL.iter().copied().filter(|kind| kind.api_version().is_some());
     kinds.clone().find(|kind| kind.as_str() == text).ok_or_else(|| {
         let all: Vec<&str> = kinds.by_ref().map(Kind::as_str).collect();
-        format!("it is none of {}", all.join(", "))
+        format!("it is not one of {}", all.join(", "))
     })
 }
 

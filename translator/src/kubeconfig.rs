@@ -130,16 +130,14 @@ fn of_content(
             let line = error.location().map(|at| at.line()).filter(|line| *line > 0);
             return KubeconfigError { line, ..failed(origin, &of_yaml(error)) };
         }
-        Error::CurrentContextNotSet => {
-            "it has no current-context: name one with --kube-context".to_owned()
-        }
+        Error::CurrentContextNotSet => "it has no current-context: set --kube-context".to_owned(),
         Error::LoadContext(_) => match context {
             Some(context) => format!("it has no context {context:?}"),
-            None => "it has no context that is called as its current-context says".to_owned(),
+            None => "it has no context with the name in current-context".to_owned(),
         },
         Error::LoadClusterOfContext(_) => "the cluster of the context is not in it".to_owned(),
         Error::KindMismatch | Error::ApiVersionMismatch => {
-            "they differ in kind or apiVersion, so they are not one configuration".to_owned()
+            "they differ in kind or apiVersion, so they cannot be merged".to_owned()
         }
         Error::ReadConfig(cause, _) => cause.to_string(),
         Error::FindPath => "there is no home directory".to_owned(),
@@ -222,7 +220,7 @@ fn of_client(error: &kube::Error) -> String {
             "the client key cannot be used, or is not that of the client certificate".to_owned()
         }
         Error::RustlsTls(Tls::AddRootCertificate(_) | Tls::NoValidNativeRootCA(_)) => {
-            "there is no valid certificate of an authority".to_owned()
+            "there is no valid CA certificate".to_owned()
         }
         Error::RustlsTls(Tls::InvalidServerName(_)) => "tls-server-name is no name".to_owned(),
         Error::HttpError(_) => "a name to impersonate is none".to_owned(),
@@ -266,11 +264,9 @@ fn of_plugin(error: &AuthError) -> String {
         }
         AuthError::MissingCommand => "its exec plugin has no command".to_owned(),
         AuthError::ExecMissingClusterInfo | AuthError::AuthExecSerialize(_) => {
-            "its exec plugin cannot be told of the cluster".to_owned()
+            "the cluster cannot be passed to its exec plugin".to_owned()
         }
-        AuthError::NoValidNativeRootCA(_) => {
-            "there is no valid certificate of an authority".to_owned()
-        }
+        AuthError::NoValidNativeRootCA(_) => "there is no valid CA certificate".to_owned(),
         AuthError::AuthExec(_) | AuthError::ParseTokenKey(_) => {
             "its auth-provider gives no token, or is not supported".to_owned()
         }

@@ -88,6 +88,6 @@ impl LimitArgs {
 fn table_size(text: &str) -> Result<u64, String> {
     match size::parse(text).map_err(|error| error.to_string())? {
         size if size <= LARGEST_TABLE => Ok(size),
-        _ => Err("at most 60MiB: the store takes no resource of more than 64MiB".to_owned()),
+        _ => Err("at most 60MiB: the store accepts no resource of more than 64MiB".to_owned()),
     }
 }

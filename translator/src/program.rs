@@ -240,8 +240,8 @@ impl Program {
                 let api = Api { client, objects, observed, election, statuses, proxies };
                 Ok(Source::Api(Box::new(api)))
             }
-            (None, false) => bail!("say where objects come from: --kubernetes, or --dir DIR"),
-            (Some(_), true) => bail!("objects come from --kubernetes or from --dir, not from both"),
+            (None, false) => bail!("set the source of objects: --kubernetes or --dir DIR"),
+            (Some(_), true) => bail!("set only one of --kubernetes and --dir"),
         }
     }
 

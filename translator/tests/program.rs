@@ -260,7 +260,11 @@ fn what_is_wrong_is_one_line() {
     refused(&scene.path("nowhere"), &store, "does not exist");
     refused(&objects, &[], "--store");
     refused(&objects, &store, "helio store keys new");
-    refused(&objects, &[&store[..], &["--kubernetes"]].concat(), "not from both");
+    refused(
+        &objects,
+        &[&store[..], &["--kubernetes"]].concat(),
+        "set only one of --kubernetes and --dir",
+    );
     fs::write(objects.join("broken.yaml"), "kind: [").unwrap();
     refused(&objects, &store, "broken.yaml");
 }
@@ -275,7 +279,7 @@ fn where_objects_come_from_has_to_be_said() {
         assert!(stderr.starts_with("error: ") && stderr.lines().count() == 1, "{stderr}");
         assert!(stderr.contains(expected), "{expected:?} is not in {stderr}");
     };
-    refused(&[], "--kubernetes, or --dir");
+    refused(&[], "--kubernetes or --dir");
     refused(&["--kubernetes"], "--kubeconfig");
     refused(&["--kubernetes", "--kubeconfig", "/nowhere"], "/nowhere");
 }

@@ -89,9 +89,7 @@ pub struct SecurityArgs {
 pub enum SecurityError {
     #[error("{given} requires {missing}: set both or neither")]
     Half { given: &'static str, missing: &'static str },
-    #[error(
-        "clients have certificates only where there is TLS: give --xds-cert and --xds-key with --xds-client-ca"
-    )]
+    #[error("client certificates need TLS: set --xds-cert and --xds-key with --xds-client-ca")]
     NoTls,
     #[error(
         "TLS alone lets everybody read every secret: give --xds-client-ca, --xds-jwks or --xds-token-review, so that \

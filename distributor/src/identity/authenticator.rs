@@ -231,7 +231,7 @@ impl AuthenticationMethods {
                 let reviewed = reviewer.review(token, *from).await?;
                 (reviewed.proven, reviewed.valid_until)
             }
-            _ => return Err(Refused::NoCredential("this way is not open")),
+            _ => return Err(Refused::NoCredential("this kind of credential is not enabled")),
         };
         let grants = self.rules.current().grants(&proven.identity)?;
         Ok(Authenticated { proven, grants, valid_until })

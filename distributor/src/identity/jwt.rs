@@ -40,7 +40,7 @@ pub(super) enum TokenRefused {
     #[error("the token is no JSON Web Token")]
     Malformed,
     #[error(
-        "the token is signed in a way that is not accepted: RS256, RS384, RS512, ES256 and ES384 are"
+        "the signature algorithm of the token is not accepted: use RS256, RS384, RS512, ES256 or ES384"
     )]
     Algorithm,
     #[error("the file of --xds-jwks does not have the key that signed the token")]

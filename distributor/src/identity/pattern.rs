@@ -18,9 +18,7 @@ pub(super) type Words = Vec<(String, String)>;
 pub(crate) enum PatternError {
     #[error("the pattern {0:?} is empty")]
     Empty(String),
-    #[error(
-        "the pattern {0:?} has a brace without its other, or one that is no name: write {{name}}"
-    )]
+    #[error("the pattern {0:?} has an unmatched brace, or one without a name: write {{name}}")]
     Brace(String),
     #[error("the pattern {0:?} has two placeholders with nothing between them")]
     Adjacent(String),

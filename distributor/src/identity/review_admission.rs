@@ -43,9 +43,9 @@ const MAX_CONCURRENT: usize = 24;
 /// How long a token waits for its turn.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 const TOO_MANY: &str =
-    "too many unknown tokens come at once (--xds-token-review-rate), try again after a pause";
+    "too many unknown tokens arrive at once (--xds-token-review-rate): try again after a pause";
 const PENALTY: &str =
-    "too many tokens from this address were refused, try again after some seconds";
+    "too many tokens from this address were rejected: try again after some seconds";
 
 impl ReviewAdmission {
     /// `rate` is of questions per second.

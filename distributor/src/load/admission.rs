@@ -243,11 +243,15 @@ impl Refusal {
     /// For the client, and for the operator who reads its log.
     pub(crate) fn message(self) -> &'static str {
         match self {
-            Self::Connections => "all connections are taken (--max-connections)",
+            Self::Connections => {
+                "this replica has the maximum number of connections (--max-connections)"
+            }
             Self::Address => {
                 "this address has too many connections or streams (--max-connections-per-address)"
             }
-            Self::Streams => "all streams of this replica are taken (--max-streams): connect again",
+            Self::Streams => {
+                "this replica has the maximum number of streams (--max-streams): connect again"
+            }
             Self::Unauthenticated => {
                 "too many connections are not authenticated (--max-unauthenticated): connect again"
             }
@@ -265,7 +269,7 @@ impl Refusal {
             }
             Self::Requests => "this stream sent too many requests for too long (--request-rate)",
             Self::Receiving => {
-                "too many requests are being received at once, of all clients or of this identity: try again after a pause"
+                "too many requests are being received at once, from all clients or from this identity: try again after a pause"
             }
             Self::IdentityMemory => {
                 "the streams of this identity keep too many names that their fleets do not have, or requests that wait \

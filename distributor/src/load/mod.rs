@@ -72,13 +72,15 @@ impl Ending {
     /// For the streams of the connection.
     pub(crate) fn message(self) -> &'static str {
         match self {
-            Self::Age => "this connection has reached its age (--connection-age): connect again",
+            Self::Age => {
+                "this connection has reached its maximum age (--connection-age): connect again"
+            }
             Self::Drain => "this replica is shutting down: connect again",
             Self::Silence => "no request came in time (--first-request-timeout)",
             Self::Unauthenticated => {
                 "too many connections are not authenticated (--max-unauthenticated): connect again"
             }
-            Self::SlowReader => "nothing was read for too long (--send-timeout)",
+            Self::SlowReader => "the client has not read for too long (--send-timeout)",
             Self::Excess => "other replicas have fewer streams (--rebalance-rate): connect again",
         }
     }

@@ -265,7 +265,7 @@ impl Page {
         rows.extend(self.clients.iter().map(Row::cells));
         let mut text = columns(&rows);
         if let Some(next) = self.next {
-            let _ = writeln!(text, "there are more: ?after={next}");
+            let _ = writeln!(text, "more: ?after={next}");
         }
         text
     }

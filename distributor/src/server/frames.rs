@@ -40,7 +40,7 @@ impl Frames {
         let (flag, length) = (prefix.get_u8(), prefix.get_u32() as usize);
         if flag != 0 {
             return Err(Status::unimplemented(
-                "compressed requests are not understood: send them without grpc-encoding",
+                "compressed requests are not supported: send them without grpc-encoding",
             ));
         }
         if length > MESSAGE_LIMIT {

@@ -462,7 +462,7 @@ fn no_node() -> Status {
 
 fn not_compared() -> Status {
     Status::unavailable(
-        "this replica cannot tell yet whether it is behind, because it has started without the store: connect again",
+        "this replica does not know yet whether it is behind, because it started without the store: connect again",
     )
 }
 

@@ -55,7 +55,7 @@ async fn what_does_not_fit_together_is_refused_in_one_line() {
     for (args, expected) in [
         (SecurityArgs { xds_key: None, ..mutual() }, "--xds-cert requires --xds-key"),
         (SecurityArgs { xds_cert: None, ..mutual() }, "--xds-key requires --xds-cert"),
-        (SecurityArgs { xds_client_ca: ca.clone(), ..none() }, "only where there is TLS"),
+        (SecurityArgs { xds_client_ca: ca.clone(), ..none() }, "client certificates need TLS"),
         (tls(), "TLS alone lets everybody read"),
         (SecurityArgs { xds_token_issuer: None, ..tokens() }, "--xds-jwks requires"),
         (SecurityArgs { xds_jwks: None, ..tokens() }, "--xds-token-issuer requires"),

@@ -91,12 +91,12 @@ impl Args {
         fleets.sort();
         fleets.dedup();
         if let [_, _, ..] = *fleets {
-            bail!("{node} is connected for {}: say which with --fleet", fleets.join(" and "));
+            bail!("{node} is connected for {}: select one with --fleet", fleets.join(" and "));
         }
         // While a proxy reconnects its old stream may be there still.
         let newest = found.into_iter().max_by(|(_, one), (_, other)| one.since.cmp(&other.since));
         let Some(newest) = newest else {
-            bail!("no proxy {node} is connected: `helio proxies` lists those that are");
+            bail!("no proxy {node} is connected: `helio proxies` lists the connected ones");
         };
         Ok(newest)
     }

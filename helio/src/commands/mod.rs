@@ -56,13 +56,16 @@ impl Command {
 
 /// What `--type` is for where proxies are sent what is shown.
 fn served_types() -> String {
-    format!("Only resources of this type: {}", listed(&ResourceType::ALL.map(ResourceType::as_str)))
+    format!(
+        "Show only resources of this type: {}",
+        listed(&ResourceType::ALL.map(ResourceType::as_str))
+    )
 }
 
 /// The same of whole snapshots.
 fn all_types() -> String {
     let internal = listed(&Internal::ALL.map(Internal::as_str));
-    format!("{}; also {internal}, which no proxy is sent", served_types())
+    format!("{}; or {internal}, which are not sent to proxies", served_types())
 }
 
 /// `a, b or c`.

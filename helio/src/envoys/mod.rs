@@ -77,7 +77,7 @@ impl Envoys {
             let outcome = runtime.block_on(self.run(report, &readiness, unready, stop));
             let _ = done.send(outcome);
         })?;
-        Ok(async { outcome.await.context("the thread of the Envoys died")? })
+        Ok(async { outcome.await.context("the thread that runs the Envoys ended unexpectedly")? })
     }
 
     async fn run(

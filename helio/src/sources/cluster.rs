@@ -43,7 +43,7 @@ pub(super) async fn pods(
     if found.items.is_empty() {
         bail!(
             "no pod in the namespace {} is a translator or a distributor: say which namespace it is with --namespace, or \
-             name admin ports with --admin",
+             set --admin http://HOST:PORT",
             args.namespace
         );
     }
@@ -62,10 +62,10 @@ async fn client(args: &SourcesArgs) -> anyhow::Result<Client> {
         Err(error) if file.is_some() => return Err(error.into()),
         // In a pod there is none, and none is needed.
         Err(error) => Access::of_pod().map_err(|_| error).context(
-            "there is no cluster to ask: name admin ports with --admin http://HOST:PORT, or a kubeconfig with --kubeconfig",
+            "there is no cluster to query: set --admin http://HOST:PORT or --kubeconfig",
         )?,
     };
-    access.client().context("no client for the Kubernetes API")
+    access.client().context("cannot create a client for the Kubernetes API")
 }
 
 impl Pod {
@@ -98,7 +98,7 @@ impl Pod {
             .pods
             .portforward(self.name(), &[port])
             .await
-            .context("no way through the API server (pods/portforward)")?;
+            .context("port forwarding through the API server failed (pods/portforward)")?;
         let stream = forwarder.take_stream(port).context("no way to its port")?;
         let connection = AdminConnection::over(stream, "localhost", "").await?;
         Ok(match forwarder.take_error(port) {

@@ -112,7 +112,7 @@ impl AdminConnection {
             let end = rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             for line in rest[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                 let value = serde_json::from_slice(line);
-                values.push(value.with_context(|| format!("{path} is not what was asked for"))?);
+                values.push(value.with_context(|| format!("{path} has unexpected content"))?);
             }
             rest.drain(..end);
             if rest.len() > LONGEST_LINE {
@@ -134,7 +134,7 @@ impl AdminConnection {
         let request = Request::get(format!("{}{path}", self.prefix))
             .header(header::HOST, &self.authority)
             .body(Empty::new())
-            .with_context(|| format!("{path:?} cannot be asked for"))?;
+            .with_context(|| format!("{path:?} cannot be requested"))?;
         let broken = self.broken.clone();
         let answer = async {
             self.sender.ready().await.context("the connection ended")?;

@@ -156,8 +156,7 @@ impl SourcesArgs {
                         (running.into_iter().map(AdminSource::of_pod).collect(), ended)
                     }
                     Err(_) => bail!(
-                        "the Kubernetes API did not answer within {:?}: is --kubeconfig the right one? Or name admin \
-                         ports with --admin",
+                        "the Kubernetes API did not answer within {:?}: is --kubeconfig the right one? Or set --admin http://HOST:PORT",
                         self.timeout
                     ),
                 }

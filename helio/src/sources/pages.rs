@@ -168,7 +168,7 @@ impl SnapshotContent {
 
 /// A page as a value.
 pub(crate) fn parsed<T: DeserializeOwned>(path: &str, text: &str) -> anyhow::Result<T> {
-    serde_json::from_str(text).with_context(|| format!("{path} is not what was asked for"))
+    serde_json::from_str(text).with_context(|| format!("{path} has unexpected content"))
 }
 
 /// A value as it stands in a path or a query.

@@ -37,7 +37,7 @@ async fn the_job_makes_what_is_missing_and_leaves_alone_what_is_there() {
     let again = run(&kubernetes, &job.args());
     assert!(again.status.success(), "{again:?}");
     assert_eq!(versions(&kubernetes).await, before);
-    assert!(text(&again.stdout).contains("is good until"), "{again:?}");
+    assert!(text(&again.stdout).contains("is valid until"), "{again:?}");
 
     // The certificate is made for other names, by the same authority and without a word of the others.
     let mut args = job.args();
@@ -78,9 +78,9 @@ async fn what_cannot_be_done_is_said_in_a_line() {
                 "--authority=heliograph-xds-authority",
                 "--server-name=a",
             ],
-            "Secret heliograph-system/heliograph-xds-authority: delete this Secret, and run this again for a new authority",
+            "Secret heliograph-system/heliograph-xds-authority: delete this Secret, and run this command again for a new authority",
         ),
-        (&[], "say what is to be made"),
+        (&[], "set at least one of --key-ring"),
     ];
     kubernetes.create(&path, secret("heliograph-keys", json!({ "keys.yaml": "hunter2" }))).await;
     kubernetes.create(&path, secret("heliograph-redis", json!({ "password": "hunter2" }))).await;

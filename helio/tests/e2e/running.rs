@@ -112,6 +112,6 @@ async fn the_admin_port_says_what_it_does_not_know() {
     let said = "format is not one of json, yaml, text\n".to_owned();
     assert_eq!(refused, (StatusCode::BAD_REQUEST, said));
     assert_eq!(get(helio.admin, "/status?format=yaml").await.unwrap().0, StatusCode::OK);
-    let said = "there is no page /nowhere: / lists those there are\n".to_owned();
+    let said = "there is no page /nowhere: / lists all pages\n".to_owned();
     assert_eq!(get(helio.admin, "/nowhere").await.unwrap(), (StatusCode::NOT_FOUND, said));
 }

@@ -42,7 +42,7 @@ impl Hosts {
         if is_ours {
             return next.run(request).await;
         }
-        let words = "this port is for this machine: ask for localhost, 127.0.0.1 or [::1]\n";
+        let words = "this port serves this machine only: request localhost, 127.0.0.1 or [::1]\n";
         (StatusCode::MISDIRECTED_REQUEST, words).into_response()
     }
 }

@@ -22,7 +22,9 @@ pub(super) fn page(logging: Logging) -> MethodRouter {
 fn set(logging: &Logging, request: &LevelRequest) -> Response {
     let refused = |why: String| (StatusCode::BAD_REQUEST, why + "\n").into_response();
     let Some(level) = &request.level else {
-        return refused("say which: PUT /logging?level=debug, for a time with &for=10m".to_owned());
+        return refused(
+            "set a level: PUT /logging?level=debug, for a limited time with &for=10m".to_owned(),
+        );
     };
     let time = match request.r#for.as_deref().map(duration::parse).transpose() {
         Ok(time) => time,

@@ -72,7 +72,7 @@ impl Pages {
         let index = vec![
             ("/livez", "200 while the program runs"),
             ("/metrics", "metrics in the text format of Prometheus"),
-            ("/readyz", "200 once the program is ready, 503 and what it awaits before"),
+            ("/readyz", "200 when the program is ready; before that, 503 and what it waits for"),
         ];
         Self { registry, readiness, note: Arc::new(|| None), added: Router::new(), index }
     }
@@ -80,7 +80,7 @@ impl Pages {
     /// Adds the page that tells and sets how much the program logs.
     #[must_use]
     pub fn logging(self, logging: Logging) -> Self {
-        let purpose = "how much is logged; PUT /logging?level=debug&for=10m changes it";
+        let purpose = "the log level; PUT /logging?level=debug&for=10m changes it";
         self.page("/logging", purpose, logging::page(logging))
     }
 
@@ -141,11 +141,11 @@ impl BoundAdmin {
 }
 
 async fn nothing(uri: Uri) -> (StatusCode, String) {
-    (StatusCode::NOT_FOUND, format!("there is no page {}: / lists those there are\n", uri.path()))
+    (StatusCode::NOT_FOUND, format!("there is no page {}: / lists all pages\n", uri.path()))
 }
 
 async fn not_so(method: Method, uri: Uri) -> (StatusCode, String) {
-    let message = format!("{} does not take {method}: / says what it takes\n", uri.path());
+    let message = format!("{} does not support {method}: / lists what it supports\n", uri.path());
     (StatusCode::METHOD_NOT_ALLOWED, message)
 }
 

@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for Entries<'_> {
 /// Whether the flag would take this value, asked of a command that has no other flag.
 pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
     if key.secret && value == REDACTED {
-        return Err("it was redacted when it was printed, write the secret itself".to_owned());
+        return Err("it was redacted when it was printed: write the secret itself".to_owned());
     }
     let flag = Arg::new("value")
         .long("value")
@@ -144,7 +144,7 @@ pub(super) fn check(key: &Key, value: &str) -> Result<(), String> {
             format!("use one of {}", valid.join(", "))
         }
         (_, _, Some(cause)) => one_line(&cause.to_string()),
-        _ => "the flag does not take it".to_owned(),
+        _ => "the flag does not accept it".to_owned(),
     };
     Err(if key.secret { reason } else { format!("{value:?}: {reason}") })
 }

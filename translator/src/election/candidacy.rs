@@ -23,9 +23,7 @@ pub(super) struct Candidacy {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error(
-        "the Lease's resourceVersion {0:?} is not a number, so it cannot be the token of a term"
-    )]
+    #[error("the Lease's resourceVersion {0:?} is not a number, so it cannot be a fence")]
     NotANumber(String),
 }
 

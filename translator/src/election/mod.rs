@@ -332,7 +332,7 @@ fn in_words(error: &LeaseError) -> String {
     match refused.filter(|status| status.code == 403) {
         Some(status) => {
             let words = one_line(&status.message);
-            format!("allow this account to get, create and patch leases there ({words})")
+            format!("grant this account get, create and patch on leases there ({words})")
         }
         None => one_line(&error.to_string()).to_owned(),
     }
@@ -354,7 +354,7 @@ fn identity() -> String {
 fn lease_duration(text: &str) -> Result<Duration, String> {
     let duration = duration::parse(text).map_err(|error| error.to_string())?;
     if duration < Duration::from_secs(3) || duration.subsec_nanos() != 0 {
-        return Err("a Lease lasts for whole seconds, and for 3s at least".to_owned());
+        return Err("the duration of a Lease must be in whole seconds, at least 3s".to_owned());
     }
     Ok(duration)
 }
@@ -385,7 +385,7 @@ mod tests {
         };
         assert_eq!(
             answer(403),
-            "allow this account to get, create and patch leases there (in its words)"
+            "grant this account get, create and patch on leases there (in its words)"
         );
         assert!(!answer(500).contains("allow"), "{}", answer(500));
     }

@@ -322,7 +322,7 @@ impl Fleet {
             StoredState::Known { record, .. } if record.is_live() && record.head == head);
         let damaged = is_published && self.is_quiet() && !self.unsure;
         if damaged {
-            self.repair = Some("repair: what the store held was damaged");
+            self.repair = Some("repair: the content of the store was damaged");
             self.forget_held();
         }
         damaged
@@ -377,7 +377,7 @@ impl Fleet {
             return true;
         }
         self.repair =
-            Some(if found < expected { LOST } else { "repair: the store held something else" });
+            Some(if found < expected { LOST } else { "repair: the store had something else" });
         self.highest = self.highest.max(found.map_or(0, |head| head.sequence));
         self.stored_state = found.map_or(StoredState::Nothing, StoredState::Unread);
         false
@@ -464,10 +464,10 @@ impl Fleet {
             Some(pinned) if before.number != self.pin.number() => {
                 format!("pinned to {pinned}").into()
             }
-            Some(_) if self.pin.is_lost() => "repair: the store had lost what holds it".into(),
+            Some(_) if self.pin.is_lost() => "repair: the store had lost the pin".into(),
             None if before.pinned.is_some() => self.pin.released().into(),
             _ if self.stored_head.is_none() => "first translation".into(),
-            _ if self.objects == 0 => "what proxies say of it".into(),
+            _ if self.objects == 0 => "acknowledgements of proxies".into(),
             _ if self.objects == 1 => "1 object changed".into(),
             _ => format!("{} objects changed", self.objects).into(),
         }

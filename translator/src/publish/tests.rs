@@ -501,7 +501,7 @@ fn what_is_damaged_is_published_again_in_full() {
     let again = publication(&mut state);
     assert_eq!((again.snapshot.head, again.expected), (at(2), Some(at(1))));
     assert!(again.held.is_none(), "nothing that is there is relied on");
-    assert_eq!(&*again.cause, "repair: what the store held was damaged");
+    assert_eq!(&*again.cause, "repair: the content of the store was damaged");
     succeed(&mut state, "edge", Step::Publish(again));
     assert!(!state.damaged(&fleet("edge"), at(1)), "that was repaired");
 

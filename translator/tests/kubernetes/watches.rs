@@ -312,7 +312,7 @@ async fn a_crd_that_appears_is_picked_up_and_an_object_that_cannot_be_read_harms
     assert!(!watched.remarks("HTTPRoute default/bad"));
     // What was read last counts while what there is cannot be read, for whoever has read it.
     cluster.apply(&format!("{routes}/bad"), &bad).await;
-    until("a remark", async || watched.remarks("what was read of it before counts")).await;
+    until("a remark", async || watched.remarks("its previous version stays in force")).await;
     let key = ObjectName::new("default", "bad").of(Kind::HTTPRoute);
     let seen = watched.observed.get(&key).unwrap();
     assert!(seen.unreadable.unwrap().starts_with("spec.rules[0].filters[0].type"));

@@ -158,7 +158,7 @@ async fn what_replicas_cannot_load_is_published_again_once_in_a_while() {
     let last = store.noted().publications.pop().unwrap();
     assert_eq!(
         (Noted::written(&last), &*last.cause),
-        (2, "repair: what the store held was damaged")
+        (2, "repair: the content of the store was damaged")
     );
     assert!(writer.metrics().contains("repairs_total 1"));
 

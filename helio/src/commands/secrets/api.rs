@@ -79,7 +79,7 @@ impl Secrets {
         let Self { namespace, .. } = self;
         let cause = match error {
             kube::Error::Api(status) if status.code == 409 => {
-                anyhow!("somebody else changes it at the same time: run this again")
+                anyhow!("it was changed at the same time: run this command again")
             }
             kube::Error::Api(status) => anyhow!(status.message.clone()),
             error => anyhow!(error),

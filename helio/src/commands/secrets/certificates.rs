@@ -121,7 +121,7 @@ impl CertificateAuthority {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let name = name_of(&self.subject).context("an authority without a name")?;
+        let name = name_of(&self.subject).context("a CA without a name")?;
         let issuer = Issuer::new(self::params(name, now, life), &self.key);
         let key = KeyPair::generate()?;
         let pem = params.signed_by(&key, &issuer)?.pem();

@@ -85,7 +85,7 @@ fn server_name(text: &str) -> Result<String, Infallible> {
 
 async fn make(args: &Args) -> anyhow::Result<()> {
     if args.key_ring.is_none() && args.redis.is_none() && args.certificate.is_none() {
-        bail!("say what is to be made: --key-ring, --redis, --certificate");
+        bail!("set at least one of --key-ring, --redis, --certificate");
     }
     if args.certificate_life.min(args.authority_life) < renewal::LEAST_LIFE {
         bail!("--certificate-life and --authority-life are at least 72h: changes take a day each");
@@ -114,7 +114,7 @@ async fn key_ring(secrets: &Secrets, name: &str) -> anyhow::Result<()> {
     const FILE: &str = "keys.yaml";
     if let Some(found) = secrets.find(name).await? {
         KeyRing::parse(found.text(FILE)?).with_context(|| format!("{found}, {FILE}"))?;
-        return Ok(output::line(&format!("{found}: the key ring is there"))?);
+        return Ok(output::line(&format!("{found}: the key ring exists"))?);
     }
     let text = KeyRing::generate(&new_id(iter::empty()))?;
     let made = secrets.create(name, "Opaque", [(FILE, text.to_string())]).await?;
@@ -126,7 +126,7 @@ async fn password(secrets: &Secrets, name: &str) -> anyhow::Result<()> {
     if let Some(found) = secrets.find(name).await? {
         found.text("password")?;
         found.text("redis.conf")?;
-        return Ok(output::line(&format!("{found}: the password for Redis is there"))?);
+        return Ok(output::line(&format!("{found}: the password for Redis exists"))?);
     }
     let mut bytes = [0; 32];
     SystemRandom::new().fill(&mut bytes).ok().context("the system gave no random bytes")?;
@@ -149,7 +149,7 @@ async fn certificates(
 ) -> anyhow::Result<()> {
     let found_ca = secrets.find(ca).await?;
     let found_certificate = secrets.find(certificate).await?;
-    let advice = "delete this Secret, and run this again";
+    let advice = "delete this Secret, and run this command again";
     let held_ca = match &found_ca {
         None => None,
         Some(found) => Some(
@@ -180,7 +180,7 @@ async fn certificates(
     for line in messages {
         output::line(&line)?;
     }
-    output::line(&format!("the certificate of the distributors is good until {until}"))?;
+    output::line(&format!("the certificate of the distributors is valid until {until}"))?;
     Ok(())
 }
 

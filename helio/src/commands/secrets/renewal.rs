@@ -50,7 +50,7 @@ pub(super) fn renew(
     let (ca, is_new) = match (held_ca, decision.new_ca) {
         (Some(ca), None) => (ca, false),
         (_, reason) => {
-            messages.push(format!("a new authority: {}", reason.unwrap_or("there is none")));
+            messages.push(format!("a new CA: {}", reason.unwrap_or("there is none")));
             (CertificateAuthority::make(now, lives.ca)?, true)
         }
     };
@@ -69,7 +69,7 @@ pub(super) fn renew(
     });
     for gone in before.iter().filter(|gone| gone.subject != ca.subject) {
         if !others.iter().any(|other| other.subject == gone.subject) {
-            messages.push(format!("{} is trusted no more", gone.subject));
+            messages.push(format!("{} is not trusted any more", gone.subject));
         }
     }
     next.trusted_since = match &held {
@@ -97,7 +97,7 @@ fn decide(
 ) -> Decision {
     let new_ca = match ca {
         None => Some("there is none"),
-        Some(ca) if ca.validity.is_due(now) => Some("two thirds of its life are over"),
+        Some(ca) if ca.validity.is_due(now) => Some("two thirds of its lifetime are over"),
         Some(_) => None,
     };
     let Some(held) = held else {
@@ -110,11 +110,11 @@ fn decide(
     });
     let is_of_signer = signer.is_some_and(|signer| signer.subject == held.issuer);
     let reason = if held.validity.is_due(now) {
-        Some("two thirds of its life are over")
+        Some("two thirds of its lifetime are over")
     } else if held.names != names {
         Some("it is for other names")
     } else if !is_of_signer {
-        Some("there is a new authority")
+        Some("there is a new CA")
     } else {
         None
     };
@@ -249,10 +249,7 @@ mod tests {
     #[test]
     fn what_is_good_stays() {
         let (made, messages) = Kept::default().run(&names(), day(0));
-        assert_eq!(
-            messages,
-            ["a new authority: there is none", "a new certificate: there is none"]
-        );
+        assert_eq!(messages, ["a new CA: there is none", "a new certificate: there is none"]);
         let (after, messages) = made.run(&names(), day(3));
         assert_eq!(messages, [""; 0]);
         assert_eq!(after.certificate.unwrap().0, made.certificate.unwrap().0);
@@ -276,12 +273,12 @@ mod tests {
         }
         assert_eq!(messages[0].len(), 2, "{messages:?}");
         assert!(
-            messages[0][0] == "a new authority" && messages[0][1].starts_with("Envoys are configured"),
+            messages[0][0] == "a new CA" && messages[0][1].starts_with("Envoys are configured"),
             "{messages:?}"
         );
         assert_eq!(messages[1], ["a new certificate"]);
         assert!(
-            messages[2].len() == 1 && messages[2][0].ends_with("is trusted no more"),
+            messages[2].len() == 1 && messages[2][0].ends_with("is not trusted any more"),
             "{messages:?}"
         );
     }

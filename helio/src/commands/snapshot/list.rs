@@ -147,7 +147,7 @@ impl Listing {
             text += &format!("newest: {newest}\n");
         }
         if let Some(pin) = &self.pinned {
-            text += &format!("{pin}; `helio snapshot release {}` lets it go on\n", self.fleet);
+            text += &format!("{pin}; `helio snapshot release {}` ends the pin\n", self.fleet);
         }
         text
     }

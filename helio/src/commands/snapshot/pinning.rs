@@ -135,7 +135,7 @@ async fn obeyed(
             Ok(ExitCode::SUCCESS)
         }
         Err(_) => bail!(
-            "the order is in the store, and no translator has obeyed it within {} s: is one running?",
+            "the order is in the store, but no translator has executed it within {} s: is one running?",
             PUBLISH_TIMEOUT.as_secs()
         ),
     }

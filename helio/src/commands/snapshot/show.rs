@@ -59,7 +59,7 @@ pub(super) async fn run(store: &OperatorStore, args: &Args) -> anyhow::Result<Ex
     let Loaded { snapshot, unopened } = store.reader.load(record.clone(), None).await?;
     if !unopened.is_empty() {
         output::message(&format!(
-            "{} secrets are missing, because this key ring has not the key they are sealed with",
+            "{} secrets are missing, because this key ring does not have the key that sealed them",
             unopened.len()
         ));
     }

@@ -33,7 +33,7 @@ pub(super) fn of(status: &Status) -> Vec<String> {
 fn absences(status: &Status) -> Vec<String> {
     let of = |is_absent: bool, name: &str, so: &str| {
         let problem = match status.is_partial() {
-            true => format!("no {name} is among those that answered: if none runs, {so}"),
+            true => format!("no {name} responded: if none runs, {so}"),
             false => format!("there is no {name}: {so}. Start one"),
         };
         (is_absent && status.is_whole).then_some(problem)
@@ -55,12 +55,12 @@ fn leadership(status: &Status) -> Option<String> {
         [] if translators.is_empty() => None,
         // The one that does may be slow.
         [] if status.is_partial() => Some(
-            "of those that answered, no translator leads: if none of the others does, changes are not published".to_owned(),
+            "none of the translators that responded is the leader: if no other one is, changes are not published".to_owned(),
         ),
-        [] => Some("no translator leads: changes are not published; their logs say why".to_owned()),
+        [] => Some("no translator leads: changes are not published. The logs of the translators have the reason".to_owned()),
         [_] => None,
         _ => Some(format!(
-            "more than one translator says that it leads: {}; the store takes the writes of the newest only",
+            "more than one translator reports that it leads: {}; the store accepts only the writes of the newest one",
             leaders.join(", ")
         )),
     }
@@ -83,18 +83,18 @@ fn of_translator(translator: &Translator) -> Vec<String> {
     problems.extend(silent_store(name, *store_age));
     if *pending > 0 {
         problems.push(format!(
-            "{name} has not written {pending} of its fleets to the store yet; if that stays so, its log says why"
+            "{name} has not written {pending} of its fleets to the store yet; if that lasts, its log has the reason"
         ));
     }
     if *left_out > 0 {
         problems.push(format!(
-            "{name} leaves out something of {left_out} objects, because more proxies reject it than accept it: {}",
+            "{name} leaves out {left_out} objects, fully or in part, because more proxies reject them than accept them: {}",
             reported_by("LeftOut")
         ));
     }
     if *over_budget > 0 {
         problems.push(format!(
-            "{name} refuses {over_budget} routes that do not fit into a budget: {}",
+            "{name} rejects {over_budget} routes that exceed a budget: {}",
             reported_by("TooLarge or, for an expression, UnsupportedValue")
         ));
     }
@@ -116,7 +116,7 @@ fn of_translator(translator: &Translator) -> Vec<String> {
 /// Which objects are meant.
 fn reported_by(reason: &str) -> String {
     format!(
-        "their status has the reason {reason}, and `/status?format=text` of its admin port has all"
+        "their status has the reason {reason}, and `/status?format=text` of its admin port lists all of them"
     )
 }
 
@@ -145,7 +145,7 @@ fn of_distributor(distributor: &Distributor) -> Vec<String> {
     }
     if *damaged > 0 {
         problems.push(format!(
-            "{name} cannot load the newest snapshot of {damaged} of its fleets; a translator writes them again by itself"
+            "{name} cannot load the newest snapshot of {damaged} of its fleets; a translator writes them again without action"
         ));
     }
     if *unopened > 0 {
@@ -166,7 +166,7 @@ fn of_distributor(distributor: &Distributor) -> Vec<String> {
 fn silent_store(name: &str, age: Option<f64>) -> Option<String> {
     let age = age.filter(|age| *age > STALE)?;
     Some(format!(
-        "{name} has not heard of the store for {age:.0} s; its log says why. Proxies keep what they have"
+        "{name} has had no response from the store for {age:.0} s; its log has the reason. Proxies keep their configuration"
     ))
 }
 
@@ -209,7 +209,7 @@ fn held(fleet: &str, head: &str, since: &str, by: &str, reason: &str) -> String 
     let by = if by.is_empty() { "an operator" } else { by };
     let reason = if reason.is_empty() { "no reason given" } else { reason };
     format!(
-        "{fleet} is held at {head} by {by} since {since}: {reason}. Changes wait for `helio snapshot release {fleet}`"
+        "{fleet} is pinned to {head} by {by} since {since}: {reason}. Changes wait for `helio snapshot release {fleet}`"
     )
 }
 
@@ -232,7 +232,7 @@ fn of_store(store: &StoreFacts, status: &Status) -> Vec<String> {
             .map(|it| format!("{} with {} streams", it.name, it.streams))
             .collect();
         problems.push(format!(
-            "the store knows of {} distributors, and {asked} were asked: {}",
+            "the store lists {} distributors, but {asked} were queried: {}",
             store.replicas.len(),
             all.join(", ")
         ));

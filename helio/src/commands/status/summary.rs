@@ -178,7 +178,7 @@ impl Status {
         }
         match self.problems.as_slice() {
             [] if self.silent.is_empty() => text += "No problems.\n",
-            [] => text += "No problems at those that answered.\n",
+            [] => text += "No problems at the programs that responded.\n",
             problems => {
                 text += "PROBLEMS\n";
                 for problem in problems {

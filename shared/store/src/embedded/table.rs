@@ -88,7 +88,7 @@ impl Table {
     pub(super) fn adopt(&mut self, from: Term) -> Result<Term, StoreError> {
         if self.term != from {
             return Err(StoreError::Refused(format!(
-                "the store's term is {}, no longer {from}: look again before you raise the epoch",
+                "the store's term is {}, no longer {from}: check again before you raise the epoch",
                 self.term
             )));
         }
@@ -179,7 +179,7 @@ impl Table {
     pub(super) fn order(&mut self, fleet: FleetName, order: PinOrder) -> Result<(), StoreError> {
         let known = self.orders.get(&fleet).map(|known| &known.order);
         if known.is_some_and(|known| known.number >= order.number && *known != order) {
-            return Err(StoreError::Refused(format!("{fleet}: somebody gave a later order")));
+            return Err(StoreError::Refused(format!("{fleet}: a later order was given")));
         }
         let mut snapshot = None;
         if let Some(at) = &order.at {
@@ -187,7 +187,7 @@ impl Table {
             let is_it = |step: &&Kept| step.record.head == at.head && step.record.state == at.state;
             let Some(step) = steps.find(is_it) else {
                 return Err(StoreError::Refused(format!(
-                    "{fleet}: {} is not in the history; it can be held only at a head that is listed there",
+                    "{fleet}: {} is not in the history; a fleet can be pinned only to a head that is listed there",
                     at.head
                 )));
             };

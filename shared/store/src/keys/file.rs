@@ -19,7 +19,7 @@ pub struct KeyFile {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     #[error(
-        "{}: there is no key ring: mount it there, or make one with `helio store keys new FILE`",
+        "{}: there is no key ring: mount it there, or create one with `helio store keys new FILE`",
         .path.display()
     )]
     Missing { path: PathBuf },

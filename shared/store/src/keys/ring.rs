@@ -31,7 +31,7 @@ pub struct Sealed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     #[error(
-        "the key ring has no key to seal secrets with: put one in with `helio store keys rotate FILE`"
+        "the key ring has no key to seal secrets with: add one with `helio store keys rotate FILE`"
     )]
     NoKey,
     /// The hash is public. Had it been made without the key, it would tell of the plaintext.

@@ -15,7 +15,7 @@ pub enum RingError {
     )]
     Malformed { line: u64 },
     #[error(
-        "line {line}: a key is 32 bytes in base64, as `helio store keys new FILE` makes them: copy it whole"
+        "line {line}: a key is 32 bytes in base64, as `helio store keys new FILE` creates them: copy the whole key"
     )]
     WrongKey { line: u64 },
     #[error("line {line}: an id is 1 to 32 of A-Z a-z 0-9 . _ -: give this key another one")]
@@ -23,7 +23,7 @@ pub enum RingError {
     #[error("line {line}: the id {id:?} occurs twice: remove one of the two keys")]
     RepeatedId { line: u64, id: String },
     #[error(
-        "line {line}: this key is there twice: take it away here, `helio store keys rotate FILE` puts a new one in"
+        "line {line}: this key occurs twice: remove it here, and add a new one with `helio store keys rotate FILE`"
     )]
     RepeatedKey { line: u64 },
     #[error("an id is 1 to 32 of A-Z a-z 0-9 . _ -: choose another one")]
@@ -33,7 +33,7 @@ pub enum RingError {
     #[error("the ring has no key {id:?}: its keys are {ids:?}")]
     NoSuchId { id: String, ids: Vec<String> },
     #[error(
-        "the key {id:?} is the one that seals: put a new one in front first, with `helio store keys rotate FILE`"
+        "the key {id:?} is the one that seals: first add a new one, with `helio store keys rotate FILE`"
     )]
     ActiveKey { id: String },
     #[error("the system gave no random bytes for a key: try again")]

@@ -39,7 +39,7 @@ pub enum StoreOpenError {
     #[error(transparent)]
     Settings(#[from] RedisSettingsError),
     #[error(
-        "there is no key ring: make one with `helio store keys new FILE`, and give it to every program with --store-keys"
+        "there is no key ring: create one with `helio store keys new FILE`, and set --store-keys in every program"
     )]
     NoKeys,
     #[error(transparent)]

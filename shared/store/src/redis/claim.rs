@@ -18,7 +18,7 @@ impl Shared {
         self.refresh_keys();
         if self.keys().active_id().is_none() {
             return Err(StoreError::Refused(
-                "the key ring has no key to seal secrets with: put one in with `helio store keys rotate FILE`".to_owned(),
+                "the key ring has no key to seal secrets with: add one with `helio store keys rotate FILE`".to_owned(),
             ));
         }
         let call = scripts::CLAIM
@@ -87,7 +87,7 @@ impl Shared {
         let reply = self.invoke(Operation::Adopt, call).await?;
         if word(&reply) != "ok" {
             return Err(StoreError::Refused(format!(
-                "the term is {} by now, not {from}: a translator has begun another. Look again",
+                "the term is {} by now, not {from}: a translator has begun another one. Check again",
                 detail(&reply)
             )));
         }
@@ -187,7 +187,7 @@ pub(super) fn term_in(text: &str) -> Result<Term, StoreError> {
     numbers.ok_or_else(|| {
         let text: String = text.chars().take(100).collect();
         StoreError::Refused(format!(
-            "Redis has {text:?} where the term of the translator is kept: somebody else wrote that; delete the key that ends in {{index}}:term"
+            "Redis has {text:?} where the term of the translator is stored, which Heliograph did not write: delete the key that ends in {{index}}:term"
         ))
     })
 }

@@ -36,7 +36,7 @@ impl Shared {
             let history = self.history(fleet.clone()).await?;
             if !history.iter().any(|step| step.head == head && step.state == at.state) {
                 return Err(StoreError::Refused(format!(
-                    "{fleet}: {head} is not in its history; look there again for a head to go back to"
+                    "{fleet}: {head} is not in its history: choose a head that `helio snapshot list` shows"
                 )));
             }
         }
@@ -68,7 +68,7 @@ impl Shared {
             _ if found.as_ref() == Some(&value) => return Ok(()),
             Some(Ok(known)) if known.number.cmp(&order.number) > replaced => {
                 return Err(StoreError::Refused(format!(
-                    "{fleet}: somebody gave a later order meanwhile: look again before you give another"
+                    "{fleet}: a later order was given meanwhile: check the fleet before you give another one"
                 )));
             }
             // What cannot be read is from nobody of this installation.
@@ -84,7 +84,7 @@ impl Shared {
         match word(&reply) {
             "ok" => Ok(()),
             _ => Err(StoreError::Unavailable(format!(
-                "{fleet}: somebody gave another order at the same moment"
+                "{fleet}: another order was given at the same moment"
             ))),
         }
     }

@@ -134,7 +134,7 @@ impl Shared {
                 let body = self.body(&snapshot.fleet, section, resource)?;
                 if body.len() > codec::LARGEST {
                     return Err(StoreError::Refused(format!(
-                        "{}: the {section} {} is larger than {} bytes, which no reader takes",
+                        "{}: the {section} {} is larger than {} bytes, which no reader accepts",
                         snapshot.fleet,
                         resource.name,
                         codec::LARGEST

@@ -138,7 +138,7 @@ impl Catalogue {
                 file: path.display().to_string(),
                 line: None,
                 kind: RemarkKind::Duplicate,
-                text: format!("{key} is ignored here: {} has it too", first.display()),
+                text: format!("{key} is ignored here: {} also defines it", first.display()),
             });
             let subject = RemarkSubject::Duplicate(key.clone(), path);
             self.set_remarks(subject, remark.into_iter().collect(), remarks_before);
@@ -201,7 +201,7 @@ pub(super) fn understand(
                     entry.insert(object);
                 }
                 Entry::Occupied(entry) => {
-                    let text = format!("{} is here twice: the first counts", entry.key());
+                    let text = format!("{} is defined twice: the first one applies", entry.key());
                     remarks.push(Remark::new(path, None, RemarkKind::Duplicate, text));
                 }
             },

@@ -238,7 +238,7 @@ fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "does not exist".to_owned(),
         io::ErrorKind::NotADirectory => "is not a directory".to_owned(),
-        io::ErrorKind::PermissionDenied => "may not be read by this user".to_owned(),
+        io::ErrorKind::PermissionDenied => "is not readable for this user".to_owned(),
         _ => format!("cannot be read: {error}"),
     }
 }

@@ -67,7 +67,7 @@ impl ApiFailure {
             | watcher::Error::WatchStartFailed(error)
             | watcher::Error::WatchFailed(error) => Self::of(error),
             watcher::Error::WatchError(status) => Self::of_answer(status.code, &status.message),
-            watcher::Error::NoResourceVersion => Self::unavailable("it tells no resourceVersion"),
+            watcher::Error::NoResourceVersion => Self::unavailable("it has no resourceVersion"),
         }
     }
 

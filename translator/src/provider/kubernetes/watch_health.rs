@@ -273,8 +273,8 @@ fn names_of(kinds: &BTreeSet<Kind>) -> String {
 
 fn cannot_be_read(ReadFailure { reason, is_kept }: &ReadFailure) -> String {
     let what = match is_kept {
-        true => "what was read of it before counts until it can",
-        false => "counts as absent until it can",
+        true => "its previous version stays in force until then",
+        false => "counts as absent until then",
     };
-    format!("cannot be read, and {what}: {reason}")
+    format!("cannot be decoded, and {what}: {reason}")
 }

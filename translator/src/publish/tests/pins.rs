@@ -224,7 +224,7 @@ fn an_order_that_is_gone_or_was_put_back_changes_nothing() {
     inspect(&mut state, &[("edge", at(2))], &[]).unwrap();
     let again = publication(&mut state);
     assert_eq!((held_at(&again), again.is_step()), (Some(at(3)), true), "it is in the history");
-    assert_eq!(&*again.cause, "repair: the store had lost what holds it");
+    assert_eq!(&*again.cause, "repair: the store had lost the pin");
     succeed(&mut state, "edge", Step::Publish(again));
     let restore = step(&mut state);
     assert!(matches!(restore, Step::RestoreOrder(_)), "{restore:?}");

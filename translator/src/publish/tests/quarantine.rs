@@ -67,7 +67,7 @@ fn what_most_reject_is_served_as_it_was_last_accepted_until_it_changes() {
     let rejected = says(&[at(1)], &[(KIND, "bad", 2, 1)]);
     receive(&mut state, std::slice::from_ref(&rejected));
     let publication = publication(&mut state);
-    assert_eq!(&*publication.cause, "what proxies say of it");
+    assert_eq!(&*publication.cause, "acknowledgements of proxies");
     assert!(!publication.is_step(), "nobody goes back to that");
     let (body, quarantined) = served_of(&publication.snapshot);
     assert_eq!((&*body, quarantined.len()), ("1", 1));

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
     #[error(
-        "the snapshot cache cannot use the directory {}: {error}; name one that this program may write to with --snapshot-cache",
+        "the snapshot cache cannot use the directory {}: {error}; set --snapshot-cache to one that this program may write to",
         path.display()
     )]
     Unusable { path: PathBuf, error: io::Error },
     #[error(
-        "another program uses the snapshot cache in {}: give each one a directory of its own with --snapshot-cache",
+        "another program uses the snapshot cache in {}: set a separate directory for each program with --snapshot-cache",
         .0.display()
     )]
     InUse(PathBuf),

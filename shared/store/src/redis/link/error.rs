@@ -173,7 +173,7 @@ pub(super) fn classify(error: &RedisError, server: &str, mode: Mode) -> Classifi
             if mode != Mode::Cluster =>
         {
             format!(
-                "Redis at {server} is a Cluster; let the URL of --store begin with redis+cluster"
+                "Redis at {server} is a Cluster: the URL of --store must begin with redis+cluster"
             )
             .into()
         }
@@ -234,7 +234,7 @@ fn kind_of(error: &RedisError) -> LinkErrorKind {
 
 fn reason_of(error: &RedisError) -> String {
     let reason = match error.kind() {
-        ErrorKind::RESP3NotSupported => "it is older than Redis 7.0, which is needed".to_owned(),
+        ErrorKind::RESP3NotSupported => "it is older than Redis 7.0, which is required".to_owned(),
         ErrorKind::Io if error.is_timeout() => "no reply in time".to_owned(),
         ErrorKind::Io if error.is_connection_dropped() && !error.is_connection_refusal() => {
             format!("the connection was closed ({error})")

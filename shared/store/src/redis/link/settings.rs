@@ -85,7 +85,7 @@ pub enum RedisSettingsError {
     #[error("the URL of --store is wrong: {0}")]
     Url(#[from] UrlError),
     #[error(
-        "{0} needs TLS: let the URL of --store begin with rediss instead of redis, or leave the flag out"
+        "{0} needs TLS: begin the URL of --store with rediss instead of redis, or omit the flag"
     )]
     NotTls(&'static str),
     #[error("--store-cert and --store-key belong together: {0} is missing")]
@@ -97,7 +97,7 @@ pub enum RedisSettingsError {
     #[error("there is a user for {0} but no password: set {1}")]
     NoPassword(&'static str, &'static str),
     #[error(
-        "{0} is only for Sentinels: let the URL of --store begin with redis+sentinel, or leave the flag out"
+        "{0} is only for Sentinels: begin the URL of --store with redis+sentinel, or omit the flag"
     )]
     NotSentinel(&'static str),
 }

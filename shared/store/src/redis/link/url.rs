@@ -45,7 +45,7 @@ pub enum UrlError {
     #[error("after // there has to be a host, for example redis://redis.example.com:6379")]
     NoHost,
     #[error(
-        "a server in it is not HOST or HOST:PORT; write an IPv6 address in brackets, and a / in a password as %2F"
+        "a server in it is not HOST or HOST:PORT: write an IPv6 address in brackets, and a / in a password as %2F"
     )]
     Server,
     #[error("redis:// takes one host; for several use redis+sentinel:// or redis+cluster://")]
@@ -57,9 +57,7 @@ pub enum UrlError {
     Database,
     #[error("the name of the master is missing: redis+sentinel://HOST:PORT,HOST:PORT/MASTER")]
     NoMaster,
-    #[error(
-        "there is too much after the host, or a ? or #: TLS and credentials have flags of their own"
-    )]
+    #[error("there is too much after the host, or a ? or #: use the flags for TLS and credentials")]
     Rest,
     #[error("a Cluster has no databases: leave out what follows the hosts")]
     ClusterDatabase,

@@ -112,7 +112,7 @@ fn of_two_files_with_one_object_the_first_counts() {
     assert_eq!(events(&mut catalogue, &[("m", &service("a", 80))]), ["a 1"]);
     let (events, remarks) = update(&mut catalogue, &[("z", &service("a", 90))]);
     assert_eq!(events, [""; 0]);
-    assert_eq!(remarks, ["z: Service default/a is ignored here: m has it too"]);
+    assert_eq!(remarks, ["z: Service default/a is ignored here: m also defines it"]);
     let (events, remarks) = update(&mut catalogue, &[("z", &service("a", 91))]);
     assert_eq!((events, remarks), (vec![], vec![]), "reported once");
 
@@ -138,7 +138,7 @@ fn an_object_twice_in_one_file_is_reported_and_the_first_counts() {
     let (events, remarks) =
         update(&mut catalogue, &[("f", &(service("a", 80) + &service("a", 81)))]);
     assert_eq!(events, ["a 1"]);
-    assert_eq!(remarks, ["f: Service default/a is here twice: the first counts"]);
+    assert_eq!(remarks, ["f: Service default/a is defined twice: the first one applies"]);
 }
 
 #[test]

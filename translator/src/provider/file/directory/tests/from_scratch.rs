@@ -47,7 +47,7 @@ impl FromScratch {
                 file: path.display().to_string(),
                 line: None,
                 kind: RemarkKind::Duplicate,
-                text: format!("{key} is ignored here: {first} has it too"),
+                text: format!("{key} is ignored here: {first} also defines it"),
             }));
         }
         remarks
