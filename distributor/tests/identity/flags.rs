@@ -63,7 +63,7 @@ async fn what_does_not_fit_together_is_refused_in_one_line() {
         (SecurityArgs { kubernetes_ca: nowhere(), ..review() }, "/nowhere"),
         (SecurityArgs { kubernetes_ca: bad.clone(), ..review() }, "bad: has no certificate"),
         (SecurityArgs { kubernetes_token: file("empty", "\n"), ..review() }, "has no token"),
-        (SecurityArgs { xds_token_review: false, ..review() }, "without --xds-token-review"),
+        (SecurityArgs { xds_token_review: false, ..review() }, "requires --xds-token-review"),
         (
             SecurityArgs { xds_token_review_rate: Some(1), ..tokens() },
             "--xds-token-review-rate requires --xds-token-review",
