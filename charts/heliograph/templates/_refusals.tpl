@@ -7,15 +7,15 @@ first, so that these lines come before any other.
 {{- with .Values }}
 {{- range $part, $values := pick . "translator" "distributor" "secrets" }}
 {{- if not (or $values.serviceAccount.create $values.serviceAccount.name) }}
-{{- fail (printf "%s.serviceAccount: create is false, so name the ServiceAccount that is there" $part) }}
+{{- fail (printf "%s.serviceAccount: create is false: set name to an existing ServiceAccount" $part) }}
 {{- end }}
 {{- end }}
 {{- if and .distributor.autoscaling.enabled .distributor.keda.enabled }}
-{{- fail "distributor.autoscaling and distributor.keda are both on: two would scale against each other, so switch one off" }}
+{{- fail "distributor.autoscaling and distributor.keda are both enabled and would conflict: disable one of them" }}
 {{- end }}
 {{- with .distributor.autoscaling }}
 {{- if and .enabled (not .cpuPerPod) (not .streamsPerPod) }}
-{{- fail "distributor.autoscaling has nothing to scale by: set cpuPerPod or streamsPerPod" }}
+{{- fail "distributor.autoscaling has no metric: set cpuPerPod or streamsPerPod" }}
 {{- end }}
 {{- end }}
 {{- range list .distributor.autoscaling .distributor.keda }}
@@ -24,52 +24,52 @@ first, so that these lines come before any other.
 {{- end }}
 {{- end }}
 {{- if and (eq .access.tokens "jwks") (or (not .access.jwks.configMap) (not .access.jwks.issuer)) }}
-{{- fail "access.tokens is jwks: name access.jwks.configMap and access.jwks.issuer" }}
+{{- fail "access.tokens is jwks: set access.jwks.configMap and access.jwks.issuer" }}
 {{- end }}
 {{- if and (eq .access.tokens "none") (not .access.clientCa.secret) }}
-{{- fail "clients could not authenticate: set access.tokens, or name access.clientCa.secret" }}
+{{- fail "clients could not authenticate: set access.tokens or access.clientCa.secret" }}
 {{- end }}
 {{- if .proxies.enabled }}
 {{- if and (eq .proxies.credential "token") (eq .access.tokens "none") }}
-{{- fail "Envoys show tokens (proxies.credential) and distributors take none (access.tokens): change one of them" }}
+{{- fail "Envoys authenticate with tokens (proxies.credential), but distributors accept none (access.tokens): change one of them" }}
 {{- end }}
 {{- if eq .proxies.credential "certificate" }}
 {{- if not .proxies.certificateSecret }}
-{{- fail "proxies.credential is certificate: name the Secret of each Gateway's namespace in proxies.certificateSecret" }}
+{{- fail "proxies.credential is certificate: set proxies.certificateSecret to the name of the Secret in each Gateway's namespace" }}
 {{- end }}
 {{- if not .access.clientCa.secret }}
-{{- fail "proxies.credential is certificate: name the Secret with their authorities in access.clientCa.secret" }}
+{{- fail "proxies.credential is certificate: set access.clientCa.secret to the Secret with the CA bundle of the Envoys" }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- if and (eq .certificates.source "existing") (not .certificates.existing.secret) }}
-{{- fail "certificates.source is existing: name the Secret with tls.crt, tls.key and ca.crt in certificates.existing.secret" }}
+{{- fail "certificates.source is existing: set certificates.existing.secret to the Secret with tls.crt, tls.key and ca.crt" }}
 {{- end }}
 {{- /* Here and not in the schema, whose messages quote the value. */}}
 {{- if contains "@" .redis.url }}
-{{- fail "redis.url has credentials in it, which everybody would see who sees the release: put them into a Secret and name it in redis.auth.secret" }}
+{{- fail "redis.url contains credentials, which everyone who can read the release would see: put them into a Secret, and set redis.auth.secret to its name" }}
 {{- end }}
 {{- if and .redis.url (not (regexMatch "^rediss?(\\+(sentinel|cluster))?://.+$" .redis.url)) }}
-{{- fail "redis.url is none of redis://HOST:PORT, redis+sentinel://HOST:PORT,…/MASTER, redis+cluster://HOST:PORT,… and the same with rediss" }}
+{{- fail "redis.url must be one of redis://HOST:PORT, redis+sentinel://HOST:PORT,…/MASTER, redis+cluster://HOST:PORT,… and the same with rediss" }}
 {{- end }}
 {{- if not .redis.url }}
 {{- range $name, $value := dict "auth.secret" .redis.auth.secret "auth.usernameKey" .redis.auth.usernameKey "translatorSecret" .redis.translatorSecret "distributorSecret" .redis.distributorSecret "sentinelAuth.secret" .redis.sentinelAuth.secret "tls.caSecret" .redis.tls.caSecret "tls.certificateSecret" .redis.tls.certificateSecret }}
 {{- if $value }}
-{{- fail (printf "redis.%s is for a Redis of your own: say where it is in redis.url" $name) }}
+{{- fail (printf "redis.%s is for your own Redis: set redis.url" $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- if and .redis.url (not (hasPrefix "rediss" .redis.url)) (or .redis.tls.caSecret .redis.tls.certificateSecret) }}
-{{- fail "redis.tls is for a Redis with TLS, and redis.url is one without: write rediss instead of redis there" }}
+{{- fail "redis.tls needs TLS, and redis.url has none: begin it with rediss instead of redis" }}
 {{- end }}
 {{- if and .redis.sentinelAuth.secret (not (contains "+sentinel://" .redis.url)) }}
-{{- fail "redis.sentinelAuth is for Sentinels, and redis.url names none: write redis+sentinel://HOST:PORT,…/MASTER there" }}
+{{- fail "redis.sentinelAuth is for Sentinels, and redis.url has none: set it to redis+sentinel://HOST:PORT,…/MASTER" }}
 {{- end }}
 {{- if and .redis.auth.usernameKey (not .redis.auth.secret) (not (and .redis.translatorSecret .redis.distributorSecret)) }}
-{{- fail "redis.auth.usernameKey is a key of a Secret, and there is a program without one: name redis.auth.secret, or both redis.translatorSecret and redis.distributorSecret" }}
+{{- fail "redis.auth.usernameKey is a key of a Secret, but a program has no Secret: set redis.auth.secret, or both redis.translatorSecret and redis.distributorSecret" }}
 {{- end }}
 {{- if and .redis.sentinelAuth.usernameKey (not .redis.sentinelAuth.secret) }}
-{{- fail "redis.sentinelAuth.usernameKey is a key of a Secret: name that in redis.sentinelAuth.secret" }}
+{{- fail "redis.sentinelAuth.usernameKey is a key of a Secret: set redis.sentinelAuth.secret to its name" }}
 {{- end }}
 {{- end }}
 {{- end }}

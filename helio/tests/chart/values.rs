@@ -85,7 +85,7 @@ fn what_does_not_fit_together_is_refused_with_what_to_do() {
     let cases: &[(&[&str], &str)] = &[
         (
             &["distributor.autoscaling.enabled=true", "distributor.keda.enabled=true"],
-            "switch one off",
+            "disable one of them",
         ),
         (
             &["distributor.autoscaling.enabled=true", "distributor.autoscaling.cpuPerPod=null"],
@@ -95,8 +95,8 @@ fn what_does_not_fit_together_is_refused_with_what_to_do() {
             &["distributor.autoscaling.enabled=true", "distributor.autoscaling.minReplicas=11"],
             "minReplicas is more than maxReplicas",
         ),
-        (&["access.tokens=jwks"], "name access.jwks.configMap and access.jwks.issuer"),
-        (&["access.tokens=none"], "set access.tokens, or name access.clientCa.secret"),
+        (&["access.tokens=jwks"], "set access.jwks.configMap and access.jwks.issuer"),
+        (&["access.tokens=none"], "set access.tokens or access.clientCa.secret"),
         (&["access.tokens=none", "access.clientCa.secret=a"], "change one of them"),
         (&["proxies.credential=certificate"], "proxies.certificateSecret"),
         (
@@ -104,22 +104,25 @@ fn what_does_not_fit_together_is_refused_with_what_to_do() {
             "access.clientCa.secret",
         ),
         (&["certificates.source=existing"], "certificates.existing.secret"),
-        (&["redis.auth.secret=a"], "say where it is in redis.url"),
-        (&["redis.auth.usernameKey=a"], "say where it is in redis.url"),
-        (&["redis.url=http://redis"], "redis.url is none of"),
-        (&["redis.url=redis://a", "redis.tls.caSecret=b"], "write rediss instead of redis"),
+        (&["redis.auth.secret=a"], "is for your own Redis: set redis.url"),
+        (&["redis.auth.usernameKey=a"], "is for your own Redis: set redis.url"),
+        (&["redis.url=http://redis"], "redis.url must be one of"),
+        (&["redis.url=redis://a", "redis.tls.caSecret=b"], "begin it with rediss instead of redis"),
         (
             &["redis.url=redis+cluster://a", "redis.tls.certificateSecret=b"],
-            "write rediss instead of redis",
+            "begin it with rediss instead of redis",
         ),
-        (&["redis.url=rediss://a", "redis.sentinelAuth.secret=b"], "write redis+sentinel://"),
-        (&["redis.url=redis+sentinel://a/b", "redis.sentinelAuth.usernameKey=c"], "name that in"),
-        (&["redis.url=redis://a", "redis.auth.usernameKey=b"], "name redis.auth.secret"),
+        (&["redis.url=rediss://a", "redis.sentinelAuth.secret=b"], "set it to redis+sentinel://"),
+        (
+            &["redis.url=redis+sentinel://a/b", "redis.sentinelAuth.usernameKey=c"],
+            "set redis.sentinelAuth.secret to its name",
+        ),
+        (&["redis.url=redis://a", "redis.auth.usernameKey=b"], "set redis.auth.secret"),
         (
             &["redis.url=redis://a", "redis.auth.usernameKey=b", "redis.translatorSecret=c"],
             "both redis.translatorSecret and redis.distributorSecret",
         ),
-        (&["translator.serviceAccount.create=false"], "name the ServiceAccount"),
+        (&["translator.serviceAccount.create=false"], "set name to an existing ServiceAccount"),
     ];
     for (settings, expected) in cases {
         let refused = set(settings).unwrap_err();
