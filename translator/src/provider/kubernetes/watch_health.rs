@@ -273,8 +273,8 @@ fn names_of(kinds: &BTreeSet<Kind>) -> String {
 
 fn cannot_be_read(ReadFailure { reason, is_kept }: &ReadFailure) -> String {
     let what = match is_kept {
-        true => "its previous version stays in force until then",
-        false => "counts as absent until then",
+        true => "its previous version stays in force until it can",
+        false => "counts as absent until it can",
     };
     format!("cannot be decoded, and {what}: {reason}")
 }
