@@ -78,7 +78,7 @@ async fn what_cannot_be_done_is_said_in_a_line() {
                 "--authority=heliograph-xds-authority",
                 "--server-name=a",
             ],
-            "Secret heliograph-system/heliograph-xds-authority: delete this Secret, and run this command again for a new authority",
+            "Secret heliograph-system/heliograph-xds-authority: delete this Secret, and run this command again for a new CA",
         ),
         (&[], "set at least one of --key-ring"),
     ];

@@ -154,7 +154,7 @@ async fn certificates(
         None => None,
         Some(found) => Some(
             CertificateAuthority::read(found.text("tls.crt")?, found.text("tls.key")?)
-                .with_context(|| format!("{found}: {advice} for a new authority"))?,
+                .with_context(|| format!("{found}: {advice} for a new CA"))?,
         ),
     };
     let held = match &found_certificate {

@@ -100,14 +100,13 @@ fn of_translator(translator: &Translator) -> Vec<String> {
     }
     if *withheld > 0 {
         problems.push(format!(
-            "{name} does not keep {withheld} Secrets and ConfigMaps that are beyond the budget of their namespace: the conditions \
-             of what names them say so"
+            "{name} does not keep {withheld} Secrets and ConfigMaps that exceed the budget of their namespace: the conditions of the objects that \
+             refer to them have the reason"
         ));
     }
     if *oversized > 0 {
         problems.push(format!(
-            "{name} cannot write {oversized} resources that are too large for the store; its log names them. Proxies keep what \
-             they have of them"
+            "{name} cannot write {oversized} resources that are too large for the store; its log names them. Proxies keep their previous versions"
         ));
     }
     problems
@@ -140,7 +139,7 @@ fn of_distributor(distributor: &Distributor) -> Vec<String> {
         let age = age.map_or_else(|| "an unknown time".to_owned(), |age| format!("{age:.0} s"));
         problems.push(format!(
             "{name} has started without the store and serves {from_cache} of its fleets from its snapshot cache, as they were \
-             {age} ago; it leaves proxies alone that may have something newer"
+             {age} ago; it sends nothing to proxies that may have something newer"
         ));
     }
     if *damaged > 0 {
@@ -156,8 +155,8 @@ fn of_distributor(distributor: &Distributor) -> Vec<String> {
     let beyond = counts(refused.iter().filter(|(reason, _)| BUDGETS.contains(&reason.as_str())));
     if !beyond.is_empty() {
         problems.push(format!(
-            "{name} has refused clients that were beyond their budget since it started ({beyond}): its log names them, and \
-             `/limits` of its admin port says who has how much"
+            "{name} has rejected clients that exceeded their budget since it started ({beyond}): its log names them, and `/limits` of its admin port shows \
+             the use of each client"
         ));
     }
     problems
@@ -197,8 +196,7 @@ fn of_fleet(fleet: &Fleet) -> Vec<String> {
     }
     if fleet.quarantined > 0 {
         problems.push(format!(
-            "{name}: {} of its resources are in quarantine: too many proxies reject them, and new ones get the version \
-             that was last accepted",
+            "{name}: {} of its resources are in quarantine: too many proxies reject them, and new proxies get the last accepted version",
             fleet.quarantined
         ));
     }
