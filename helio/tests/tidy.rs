@@ -4,6 +4,8 @@
 
 #[path = "tidy/pages.rs"]
 mod pages;
+#[path = "tidy/words.rs"]
+mod words;
 
 use pages::links;
 use serde_json::Value;
