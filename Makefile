@@ -59,7 +59,7 @@ golden: ## Rewrite the golden files of the translator, reports and helio, and do
 metrics: ## Rewrite docs/metrics.md from the metrics of the programs; read the difference before you commit it
 	cargo build --locked --workspace --bins
 	PROMETHEUS=$$(scripts/tools prometheus) REDIS_SERVER=$$(scripts/tools redis-server) KUBERNETES=$$(scripts/tools kubernetes) \
-	GATEWAY_API_CRDS=$$(scripts/tools crds) UPDATE_GOLDEN=1 cargo test --locked -p helio --test observe every_panel
+	GATEWAY_API_CRDS=$$(scripts/tools crds) UPDATE_GOLDEN=1 cargo test --locked -p heliograph-tests --test observe every_panel
 
 tools: ## Find or install Envoy, Redis, Prometheus, Kubernetes, CRDs, helm and what checks the source, and print their paths
 	@scripts/tools envoy

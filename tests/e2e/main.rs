@@ -29,7 +29,7 @@ mod redis_walk;
 mod rejection;
 mod routing;
 mod running;
-#[path = "../../../shared/store/tests/servers/mod.rs"]
+#[path = "../../shared/store/tests/servers/mod.rs"]
 mod servers;
 mod tcp;
 mod tls;

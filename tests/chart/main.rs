@@ -4,7 +4,7 @@
 
 mod api;
 mod helm;
-#[path = "../../../shared/tests/kubernetes/mod.rs"]
+#[path = "../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
 mod objects;
 mod rights;

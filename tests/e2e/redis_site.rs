@@ -6,7 +6,7 @@ use crate::harness::{
 use crate::servers::{lifeline, until};
 use crate::tls::Identity;
 use crate::traffic::ask;
-use heliograph_testing::Port;
+use heliograph_testing::{Port, program};
 use hyper::StatusCode;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ impl Site {
             let variable = pair[0].replace("--", "HELIO_").replace('-', "_").to_uppercase();
             (variable, &pair[1])
         });
-        Command::new(env!("CARGO_BIN_EXE_helio"))
+        Command::new(program("helio"))
             .args(args)
             .envs(store)
             .env("HELIO_STORE_KEYS", self.keys())
@@ -242,13 +242,7 @@ impl Site {
     }
 
     fn program(&self, name: &str, keys: &Path) -> Command {
-        let program = Path::new(env!("CARGO_BIN_EXE_helio")).with_file_name(name);
-        assert!(
-            program.exists(),
-            "{} is not built: cargo build --workspace --bins",
-            program.display()
-        );
-        let mut command = Command::new(program);
+        let mut command = Command::new(program(name));
         command.args(&self.store).arg("--store-keys").arg(keys);
         command.args(["--admin-address", "127.0.0.1:0", "--log-level", self.log_level]);
         command

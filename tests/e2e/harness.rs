@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use heliograph_testing::Port;
+use heliograph_testing::{Port, program};
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode};
@@ -48,7 +48,8 @@ impl Helio {
         let log = fs::File::create(scratch.path().join("log")).unwrap();
         let child = Command::new("sh")
             .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
-            .args([env!("CARGO_BIN_EXE_helio"), "standalone"])
+            .arg(program("helio"))
+            .arg("standalone")
             .args(args)
             .args(["--xds-address", "127.0.0.1:0", "--dir"])
             .arg(scratch.path().join("manifests"))

@@ -3,7 +3,7 @@
 use crate::kubernetes::{Kubernetes, Running, until};
 use heliograph_client::{Client, Options, Protocol};
 use heliograph_store::keys::KeyRing;
-use heliograph_testing::Port;
+use heliograph_testing::{Port, program};
 use rcgen::CertifiedKey;
 use serde_json::json;
 use std::fs::{self, File};
@@ -145,7 +145,7 @@ impl Scene<'_> {
     }
 
     fn start_loadtest(&self, port: u16) -> Program {
-        let mut command = Command::new(built("loadtest"));
+        let mut command = Command::new(program("loadtest"));
         command.args(["run", &self.file("scenario.yaml"), "--launch", "heliograph"]);
         command.args(["--metrics", &format!("127.0.0.1:{port}")]);
         // It is killed in the end, and what it leaves behind goes with the folder.
@@ -156,10 +156,10 @@ impl Scene<'_> {
     async fn start_program<'a>(
         &self,
         name: &'static str,
-        program: &str,
+        built: &str,
         flags: impl IntoIterator<Item = &'a str>,
     ) -> Program {
-        let mut command = Command::new(built(program));
+        let mut command = Command::new(program(built));
         command.args(["--store", &format!("redis://127.0.0.1:{}", self.redis)]);
         command.args(["--store-keys", &self.file("keys.yaml"), "--admin-address", "127.0.0.1:0"]);
         command.args(flags);
@@ -219,13 +219,6 @@ fn start_redis(port: u16, folder: &Path) -> Running {
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"]);
     command.arg(folder).stdout(Stdio::null());
     Running::start(command)
-}
-
-/// One of our programs, beside `helio`.
-fn built(name: &str) -> PathBuf {
-    let program = Path::new(env!("CARGO_BIN_EXE_helio")).with_file_name(name);
-    assert!(program.exists(), "{} is not built: cargo build --workspace --bins", program.display());
-    program
 }
 
 fn own_crds() -> Vec<(String, String)> {

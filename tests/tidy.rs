@@ -96,7 +96,23 @@ const LAYERS: &[(&str, &[&str], &[&str])] = &[
             "heliograph-translator",
             "heliograph-gateway",
         ],
-        &["heliograph-checker", "heliograph-client", "heliograph-testing"],
+        &["heliograph-testing"],
+    ),
+    (
+        "heliograph-tests",
+        &[],
+        &[
+            "heliograph-checker",
+            "heliograph-client",
+            "heliograph-distributor",
+            "heliograph-envoy",
+            "heliograph-gateway",
+            "heliograph-shared",
+            "heliograph-snapshot",
+            "heliograph-store",
+            "heliograph-testing",
+            "heliograph-translator",
+        ],
     ),
 ];
 
@@ -130,7 +146,7 @@ const KUBERNETES: &[&str] =
 /// is a reason but what is written here.
 const MAY_SLEEP: &[(&str, usize, &str)] = &[
     (
-        "helio/tests/e2e/harness.rs",
+        "tests/e2e/harness.rs",
         2,
         "between two looks at another process, up to a deadline; between two requests of a steady load",
     ),
@@ -403,7 +419,7 @@ fn the_readers_of_text_see_what_is_there() {
         [("a.rs", "b"), ("c/d.rs", "e")]
     );
     assert_eq!(joined(Path::new("/a/b"), "../c/d.rs"), Path::new("/a/c/d.rs"));
-    assert!(files("rs").contains(&root().join("helio/tests/tidy.rs")));
+    assert!(files("rs").contains(&root().join("tests/tidy.rs")));
     assert!(files("md").contains(&root().join("README.md")));
 }
 

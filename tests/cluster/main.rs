@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod kubelet;
-#[path = "../../../shared/tests/kubernetes/mod.rs"]
+#[path = "../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
 
+use heliograph_testing::program;
 use kubelet::Kubelet;
 use kubernetes::{Kubernetes, until};
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ struct Program {
 impl Program {
     fn start(folder: &Path, name: &str) -> Self {
         let log = folder.join(name);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_helio"));
+        let mut command = Command::new(program("helio"));
         command.args(["standalone", "--xds-address=127.0.0.1:0", "--admin-address=127.0.0.1:0"]);
         command
             .arg("--dir")
@@ -113,7 +114,7 @@ async fn somebody(api: &Kubernetes, name: &str, rules: Value) -> PathBuf {
 }
 
 fn helio(kubeconfig: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_helio"))
+    Command::new(program("helio"))
         .args(args)
         .arg("--kubeconfig")
         .arg(kubeconfig)

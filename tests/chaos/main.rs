@@ -20,7 +20,7 @@ mod recorded;
 mod replica;
 mod rollbacks;
 mod scene;
-#[path = "../../../shared/store/tests/servers/mod.rs"]
+#[path = "../../shared/store/tests/servers/mod.rs"]
 mod servers;
 mod site;
 mod standby;

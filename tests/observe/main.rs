@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod charts;
-#[path = "../../../shared/tests/kubernetes/mod.rs"]
+#[path = "../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
 mod page;
 mod prometheus;

@@ -9,13 +9,13 @@ mod harness;
 mod neighbour;
 mod objects;
 #[allow(dead_code)]
-#[path = "../../../distributor/tests/identity/pki.rs"]
+#[path = "../../distributor/tests/identity/pki.rs"]
 mod pki;
 #[allow(dead_code)]
 #[path = "../e2e/redis_site.rs"]
 mod redis_site;
 mod requests;
-#[path = "../../../shared/store/tests/servers/mod.rs"]
+#[path = "../../shared/store/tests/servers/mod.rs"]
 mod servers;
 #[allow(dead_code)]
 #[path = "../e2e/tls.rs"]

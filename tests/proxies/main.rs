@@ -1,12 +1,13 @@
 //! Envoys that start with what is generated for them, and get what they serve from a distributor that asks who they are.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-#[path = "../../../shared/tests/kubernetes/mod.rs"]
+#[path = "../../shared/tests/kubernetes/mod.rs"]
 mod kubernetes;
 mod proxy;
 mod site;
 
 use heliograph_distributor::SecurityArgs;
+use heliograph_testing::program;
 use kubernetes::{Kubernetes, until};
 use proxy::Proxy;
 use serde_json::json;
@@ -27,7 +28,7 @@ async fn an_envoy_with_a_printed_bootstrap_shows_a_certificate_and_serves() {
     site.issue(&own, "envoy");
     let dir = site.file("envoy");
     let file = |name: &str| site.file(name).to_str().unwrap().to_owned();
-    let output = Command::new(env!("CARGO_BIN_EXE_helio"))
+    let output = Command::new(program("helio"))
         .args(["bootstrap", "--fleet", FLEET, "--xds", &site.xds, "--node-id", "vm-1"])
         .args(["--zone", "north", "--dir", dir.to_str().unwrap()])
         .args(["--ca", &file("ca.crt"), "--cert", &file("envoy.crt"), "--key", &file("envoy.key")])

@@ -5,6 +5,7 @@ use crate::kubernetes::Kubernetes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use heliograph_store::keys::KeyRing;
+use heliograph_testing::program;
 use serde_json::{Value, json};
 use std::process::{Command, Output};
 
@@ -119,7 +120,7 @@ async fn prepare(kubernetes: &Kubernetes) -> Object {
 }
 
 fn run(kubernetes: &Kubernetes, args: &[String]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_helio"))
+    Command::new(program("helio"))
         .args(args)
         .env("HELIO_KUBECONFIG", kubernetes.file("job"))
         .output()
