@@ -1,10 +1,11 @@
-use crate::program::{loadtest, path};
+use crate::program::loadtest;
 
 /// A tenth of everything over a real API: that every step comes to its end, not how long it takes.
 #[test]
 fn ours_is_measured_over_a_kubernetes_api() {
-    let translator = path().with_file_name("translator");
-    assert!(translator.exists(), "not built: cargo build --workspace --bins");
+    for beside in ["distributor", "translator"] {
+        heliograph_testing::program(beside);
+    }
     let ran = loadtest(&["bench", "--brief", "--without-peers", "--rows", "10"]);
     assert_eq!(ran.status, 0, "{}", ran.text);
     let lines: Vec<_> = ran.text.lines().filter(|line| line.starts_with("| ")).collect();

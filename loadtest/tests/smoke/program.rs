@@ -32,12 +32,8 @@ pub(crate) fn loadtest(arguments: &[&str]) -> Ran {
 pub(crate) fn play(scenario: &str, launch: &str) -> (Ran, Report) {
     let scratch = TempDir::new().unwrap();
     let (json, html) = (scratch.path().join("report.json"), scratch.path().join("report.html"));
-    let distributor = path().with_file_name("distributor");
-    assert!(
-        distributor.exists(),
-        "{} is not built: cargo build --workspace --bins",
-        distributor.display()
-    );
+    // The load test starts the one beside it.
+    heliograph_testing::program("distributor");
     let files = [json.to_str().unwrap(), html.to_str().unwrap()];
     let arguments = ["run", scenario, "--brief", "--launch", launch];
     let ran = loadtest(&[&arguments[..], &["--json", files[0], "--html", files[1]]].concat());
