@@ -4,11 +4,12 @@ use crate::identity::Caller;
 use crate::view::{ClassHandle, ClientInfo};
 use heliograph_distributor_protocol::{ClientState, Protocol, Rejection};
 use heliograph_snapshot::FleetName;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// All streams whose clients have named a fleet that they may read. Clones are the same.
@@ -82,7 +83,7 @@ impl Clients {
 
     /// Nothing panics while it holds the lock, and every change is whole.
     fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
-        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.all.lock()
     }
 }
 
@@ -96,7 +97,7 @@ impl Client {
     }
 
     fn current(&self) -> MutexGuard<'_, StreamStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 }
 

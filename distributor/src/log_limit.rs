@@ -1,8 +1,8 @@
 //! How often the log says what clients can cause as often as they like.
 
 use heliograph_snapshot::FleetName;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -39,7 +39,7 @@ impl LineLimit {
 
 impl FleetLimits {
     pub(crate) fn allow(&self, fleet: &FleetName, now: Instant) -> Option<u64> {
-        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limits = self.0.lock();
         if limits.len() >= FLEETS && !limits.contains_key(fleet) {
             limits.retain(|_, limit| limit.is_recent(now));
             if limits.len() >= FLEETS {
@@ -75,8 +75,8 @@ mod tests {
             assert_eq!(limits.allow(&fleet(number), start), expected);
             assert_eq!(limits.allow(&fleet(number), start), None);
         }
-        assert_eq!(limits.0.lock().unwrap().len(), FLEETS);
+        assert_eq!(limits.0.lock().len(), FLEETS);
         assert_eq!(limits.allow(&fleet(FLEETS), start + EVERY), Some(0));
-        assert_eq!(limits.0.lock().unwrap().len(), 1);
+        assert_eq!(limits.0.lock().len(), 1);
     }
 }

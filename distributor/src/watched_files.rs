@@ -1,7 +1,8 @@
+use parking_lot::{Mutex, RwLock};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// A value that is read from files, and read again when they change, without a restart. Files that are no longer good change
@@ -69,14 +70,14 @@ impl<T> WatchedFiles<T> {
 
     /// As it was last good.
     pub(crate) fn current(&self) -> Arc<T> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().clone()
     }
 
     /// Reads the files again. To be called every second or two.
     ///
     /// The content is compared and no stamp of a file trusted: a mount that is swapped can bring an older one.
     pub(crate) fn refresh(&self) -> RefreshOutcome {
-        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checks = self.checks.lock();
         let outcome = self.read_again(checks.good);
         match outcome {
             Ok(found) => {
@@ -86,7 +87,7 @@ impl<T> WatchedFiles<T> {
                 checks.fault = None;
                 let Some((digest, value)) = found else { return RefreshOutcome::Same };
                 checks.good = digest;
-                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+                *self.current.write() = Arc::new(value);
                 tracing::info!(file = %self.paths[0].display(), "{} changed", self.what);
                 RefreshOutcome::Changed
             }

@@ -5,8 +5,9 @@ use axum::http::{Request, Response, StatusCode};
 use heliograph_gateway::objects::Kind;
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -97,7 +98,7 @@ fn renewing(client: Client, text: Option<Vec<u8>>, args: KubernetesArgs) -> Clie
     let service = tower::service_fn(move |request: Request<Body>| {
         let (renewal, args) = (renewal.clone(), args.clone());
         async move {
-            let client = held(&renewal).client.clone();
+            let client = renewal.lock().client.clone();
             let answer: Result<Response<Body>, kube::Error> = client.send(request).await;
             let refused = match &answer {
                 Ok(answer) => answer.status() == StatusCode::UNAUTHORIZED,
@@ -106,9 +107,9 @@ fn renewing(client: Client, text: Option<Vec<u8>>, args: KubernetesArgs) -> Clie
             // Whoever asked tries again after a while.
             if refused {
                 let text = args.kubeconfig.as_deref().and_then(text_of);
-                if held(&renewal).begin(text, answer.is_ok(), Instant::now()) {
+                if renewal.lock().begin(text, answer.is_ok(), Instant::now()) {
                     let client = args.client().await;
-                    held(&renewal).end(client, Instant::now());
+                    renewal.lock().end(client, Instant::now());
                 }
             }
             answer
@@ -156,10 +157,6 @@ impl Renewal {
             }
         }
     }
-}
-
-fn held(renewal: &Mutex<Renewal>) -> MutexGuard<'_, Renewal> {
-    renewal.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A small file, on a disk of this machine.

@@ -7,8 +7,8 @@ use heliograph_envoy::envoy::service::discovery::v3::{
 };
 use heliograph_envoy::{Any, Message as _};
 use heliograph_snapshot::{Resource, ResourceType, Version};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
 /// A response on the wire: `own`, then `shared`, then `removed`. Protobuf fields may come in any order, so pieces that are put
 /// one after the other are one message.
@@ -98,12 +98,12 @@ impl Encodings {
     }
 
     fn find(&self, key: &Key) -> Option<Bytes> {
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = self.recent.lock();
         recent.find(key)
     }
 
     fn insert(&self, key: Key, bytes: Bytes) -> Bytes {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock();
         if let Some(earlier) = recent.find(&key) {
             return earlier;
         }

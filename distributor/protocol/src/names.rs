@@ -1,6 +1,7 @@
 use heliograph_snapshot::Version;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// A sorted set of names. Clones share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl NamePool {
         }
         let digest = set.digest();
         // A panic elsewhere leaves at worst a set unshared.
-        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = self.sets.lock();
         if let Some(known) = sets.known.get(&digest).and_then(Weak::upgrade) {
             return NameSet(known);
         }
@@ -117,6 +118,6 @@ mod tests {
         for number in 0..10_000 {
             pool.intern(set(&[&number.to_string()]));
         }
-        assert!(pool.sets.lock().unwrap().known.len() <= SMALLEST_SWEEP);
+        assert!(pool.sets.lock().known.len() <= SMALLEST_SWEEP);
     }
 }

@@ -8,10 +8,11 @@ use crate::session::Protocol;
 use crate::state::{Expired, IdleState, Outcome, RequestContext, State};
 use crate::view::View;
 use heliograph_snapshot::{Head, Resource, ResourceType};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The transitions that sessions have computed lately, shared with all others at the same position that receive the same input.
 ///
@@ -192,7 +193,7 @@ impl TransitionCache {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         // A panic elsewhere leaves at worst a transition that is not cached.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 

@@ -13,10 +13,11 @@ use heliograph_distributor_protocol::{ClientState, Rejection};
 use heliograph_snapshot::{FleetName, Head, ResourceType, Version};
 use heliograph_store::Voter;
 use heliograph_views::Quarantined;
+use parking_lot::{Mutex, MutexGuard};
 use rejections::Rejections;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use votes::Votes;
@@ -181,7 +182,7 @@ impl FleetAcks {
 
     fn sums(&self) -> MutexGuard<'_, Sums> {
         // Sums are whole after every statement, so a panic elsewhere leaves them usable.
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sums.lock()
     }
 }
 

@@ -3,8 +3,9 @@
 use super::{Fleet, FleetMap, ViewsReceiver};
 use heliograph_snapshot::{FleetName, Head};
 use heliograph_store::{Record, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -304,8 +305,8 @@ impl RequestedFleets {
         std::mem::take(&mut *self.names())
     }
 
-    fn names(&self) -> std::sync::MutexGuard<'_, BTreeSet<FleetName>> {
+    fn names(&self) -> MutexGuard<'_, BTreeSet<FleetName>> {
         // Nothing is left half done by a thread that panics with the lock.
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 }

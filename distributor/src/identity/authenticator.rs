@@ -11,9 +11,10 @@ use crate::watched_files::WatchedFiles;
 use heliograph_snapshot::FleetName;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use tonic::Status;
@@ -168,7 +169,7 @@ impl Authenticator {
     }
 
     fn log_refusal(&self, refused: &dyn fmt::Display) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         let allowed = lines.allow(Instant::now());
         drop(lines);
         if let Some(suppressed) = allowed {

@@ -2,8 +2,9 @@ use super::api::{Api, ApiError};
 use super::jwt::KeySet;
 use super::metrics::SecurityMetrics;
 use http::StatusCode;
+use parking_lot::Mutex;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -40,7 +41,7 @@ impl ClusterKeys {
     }
 
     pub(super) fn current(&self) -> Option<Arc<KeySet>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.lock().clone()
     }
 
     /// A token names a key that is not there: the cluster may have a new one.
@@ -78,7 +79,7 @@ impl ClusterKeys {
         match KeySet::parse(&answer) {
             Ok(keys) => {
                 let count = keys.len();
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys.into());
+                *self.current.lock() = Some(keys.into());
                 self.metrics.cluster_keys(count);
                 Fetched::Keys(count)
             }

@@ -6,10 +6,11 @@ use super::metrics::{Review, SecurityMetrics};
 use super::review_admission::{NotReviewed, ReviewAdmission};
 use super::reviews::{CachedReview, Reviews};
 use super::{Identity, Proven};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 
@@ -159,14 +160,14 @@ impl Reviewer {
             Ok(Err(_)) => Review::Refused,
             Err(_) => Review::Failed,
         });
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock();
         match asked {
             Ok(result) => {
                 *failed = None;
                 drop(failed);
                 let expires = unproven.expires;
                 let cached = CachedReview { result, at: SystemTime::now(), expires };
-                let mut reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut reviews = self.reviews.lock();
                 reviews.insert(key, cached.clone());
                 cached.into_outcome()
             }
@@ -184,7 +185,7 @@ impl Reviewer {
         if let Some(cached) = self.cached_review(key, Reviews::fresh) {
             return Some(cached.into_outcome());
         }
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failed = self.failed.lock().clone();
         let (_, words) = failed.filter(|(at, _)| at.elapsed() < PAUSE)?;
         Some(self.without_asking(key, &words))
     }
@@ -201,7 +202,7 @@ impl Reviewer {
         key: &blake3::Hash,
         which: fn(&Reviews, &blake3::Hash, SystemTime) -> Option<CachedReview>,
     ) -> Option<CachedReview> {
-        let reviews = self.reviews.lock().unwrap_or_else(PoisonError::into_inner);
+        let reviews = self.reviews.lock();
         which(&reviews, key, SystemTime::now())
     }
 

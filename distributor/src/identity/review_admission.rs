@@ -6,8 +6,9 @@ use super::metrics::{Review, SecurityMetrics};
 use super::review_queue::{ReviewQueue, ReviewSlot};
 use super::shares::{Precheck, ReviewShares, Withheld};
 use crate::load::network;
+use parking_lot::{Mutex, MutexGuard};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::time::timeout;
 
@@ -107,7 +108,7 @@ impl ReviewAdmission {
 
     /// Nothing panics while it holds the lock, and every change is whole.
     fn shares(&self) -> MutexGuard<'_, ReviewShares> {
-        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shares.lock()
     }
 }
 

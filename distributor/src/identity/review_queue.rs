@@ -1,6 +1,7 @@
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// Limits how many reviews run at once. Those that wait are served by turns: each address gets one before any gets another.
@@ -40,7 +41,7 @@ impl ReviewQueue {
     /// Resolves when it is its turn. Who is dropped before gives it up.
     pub(super) async fn wait(self: &Arc<Self>, lane: Lane) -> Result<ReviewSlot, Full> {
         let slot = {
-            let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = self.0.lock();
             if queue.free > 0 {
                 queue.free -= 1;
                 return Ok(ReviewSlot(self.clone()));
@@ -52,7 +53,7 @@ impl ReviewQueue {
     }
 
     fn give_back(self: &Arc<Self>) {
-        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.0.lock();
         queue.free += 1;
         let next = queue.next();
         if next.is_some() {
@@ -173,8 +174,8 @@ mod tests {
         let fourth = slots.wait(lane(4)).now_or_never().unwrap().unwrap();
         drop(waits(&slots, lane(5)));
         drop((third, fourth));
-        assert_eq!(slots.0.lock().unwrap().free, 2);
-        assert_eq!(slots.0.lock().unwrap().count, 0);
+        assert_eq!(slots.0.lock().free, 2);
+        assert_eq!(slots.0.lock().count, 0);
     }
 
     #[test]
@@ -191,7 +192,7 @@ mod tests {
         drop(last.as_mut().now_or_never());
         drop(last);
         drop(comes(&mut left).unwrap());
-        let queue = slots.0.lock().unwrap();
+        let queue = slots.0.lock();
         assert!(queue.order.is_empty() && queue.waiting.is_empty() && queue.count == 0);
         assert_eq!(queue.free, 1);
     }
@@ -208,6 +209,6 @@ mod tests {
         let _new = waits(&slots, lane(2));
         flood.clear();
         let _again = waits(&slots, lane(1));
-        assert_eq!(slots.0.lock().unwrap().count, 2, "who left takes no room");
+        assert_eq!(slots.0.lock().count, 2, "who left takes no room");
     }
 }

@@ -1,9 +1,10 @@
 use super::usage::{LimitUsage, UsageByHolder};
 use super::{LoadArgs, LoadMetrics, Owner, Refusal};
 use heliograph_distributor_protocol::Allocation;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// How much memory streams may keep for what their clients made up: names that their views do not have, and requests that wait:
 /// for a fleet which is not published, for their turn, or until it is known whose they are. It has a bound for each owner,
@@ -137,7 +138,7 @@ impl SubscriptionQuota {
 
     /// Nothing panics while it holds the lock, and every change is whole.
     fn kept(&self) -> MutexGuard<'_, QuotaState> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 }
 

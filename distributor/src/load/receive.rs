@@ -1,7 +1,8 @@
 use super::shares::Shares;
 use super::usage::LimitUsage;
 use super::{LoadMetrics, Owner, Refusal};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// The memory for requests that are being received, of which identities and namespaces have shares. Large and small requests
 /// have memory of their own, so that where clients have no identities large ones never keep an Envoy from its first request.
@@ -83,7 +84,7 @@ impl ReceiveQuota {
             Size::Small => &self.small,
             Size::Large => &self.large,
         };
-        room.lock().unwrap_or_else(PoisonError::into_inner)
+        room.lock()
     }
 }
 

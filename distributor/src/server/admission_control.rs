@@ -8,12 +8,13 @@ use crate::load::{
 use crate::log_limit::LineLimit;
 use futures::future::BoxFuture;
 use heliograph_distributor_protocol::Allocation;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -231,7 +232,7 @@ impl AdmissionControl {
         if refusal == Refusal::Drain {
             return;
         }
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         let allowed = lines.entry(refusal).or_default().allow(Instant::now());
         drop(lines);
         if let Some(suppressed) = allowed {
@@ -247,12 +248,12 @@ impl AdmissionControl {
     }
 
     fn unauthenticated(&self) -> MutexGuard<'_, Unauthenticated<ConnectionHandle>> {
-        self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unauthenticated.lock()
     }
 
     /// Nothing panics while it holds the lock, and every change is whole.
     fn admission(&self) -> MutexGuard<'_, Admission> {
-        self.admission.lock().unwrap_or_else(PoisonError::into_inner)
+        self.admission.lock()
     }
 }
 

@@ -2,12 +2,13 @@ use super::connection_handle::ConnectionHandle;
 use crate::load::Ending;
 use bytes::Bytes;
 use http_body::{Body, Frame};
+use parking_lot::{Mutex, MutexGuard};
 use pin_project_lite::pin_project;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -106,7 +107,7 @@ impl OpenStreams {
 
     /// Nothing panics while it holds the lock, and every change is whole.
     fn all(&self) -> MutexGuard<'_, HashMap<u64, Arc<ReadProgress>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 }
 

@@ -2,10 +2,11 @@ use super::{ClientInfo, Views};
 use heliograph_distributor_protocol::View;
 use heliograph_snapshot::{FleetName, Snapshot};
 use heliograph_views::{Class, advance, derive};
+use parking_lot::Mutex;
 use prometheus::IntCounter;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// The classes of a fleet's clients that are connected here.
 #[derive(Debug)]
@@ -70,16 +71,16 @@ impl Classes {
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.table).living().count()
+        self.table.lock().living().count()
     }
 
     pub(super) fn views(&self) -> Vec<Arc<View>> {
-        let living: Vec<_> = lock(&self.table).living().collect();
-        living.iter().filter_map(|it| Some(lock(&it.derived).as_ref()?.view.clone())).collect()
+        let living: Vec<_> = self.table.lock().living().collect();
+        living.iter().filter_map(|it| Some(it.derived.lock().as_ref()?.view.clone())).collect()
     }
 
     fn join(&self, fleet: &FleetName, class: Class, is_listed: bool) -> Arc<ActiveClass> {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         if let Some(found) = table.find(&class, is_listed) {
             return found;
         }
@@ -145,7 +146,7 @@ impl Views {
 
 impl ActiveClass {
     fn view(&self, views: &Views) -> Arc<View> {
-        let mut derived = lock(&self.derived);
+        let mut derived = self.derived.lock();
         let snapshot = match &*derived {
             // Another client of the class has seen a newer one, which is as good if the class is for the same clients
             // there.
@@ -202,9 +203,4 @@ fn log_too_many(fleet: &FleetName, is_full: bool) {
              ViewPolicy; create Proxy objects for them, or select by labels with fewer values"
         );
     }
-}
-
-/// Nothing is left half done by a thread that panics with the lock.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -18,10 +18,9 @@ use admin_address::AdminAddress;
 use anyhow::bail;
 use futures::future::join_all;
 use heliograph_shared::duration;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -254,7 +253,7 @@ impl Sources {
         work: impl AsyncFn(&mut AdminPort<'_>) -> T,
     ) -> Vec<(String, T)> {
         let missing: Mutex<Vec<&str>> = Mutex::new(self.all.iter().map(|it| &*it.name).collect());
-        let waiting = || missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = || missing.lock();
         let with_one = async |source: &AdminSource| {
             let mut port = AdminPort { source, limit: self.timeout, connection: None };
             let outcome = work(&mut port).await;

@@ -1,8 +1,9 @@
 use super::reports::WorkerReports;
 use super::watch::Watch;
 use heliograph_report::{Figures, LiveStatus, ProgressLine, RunMetrics, Sample, total};
+use parking_lot::Mutex;
 use std::io::{self, IsTerminal, Stderr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -36,16 +37,16 @@ impl Stage {
     pub(super) fn end(&self) {
         if let Some(progress) = &self.progress {
             // A terminal that is gone is no reason to complain.
-            let _ = lock(progress).finish();
+            let _ = progress.lock().finish();
         }
     }
 
     pub(super) fn set(&self, change: impl FnOnce(&mut Scene)) {
-        change(&mut lock(&self.now));
+        change(&mut self.now.lock());
     }
 
     pub(super) fn scene(&self) -> Scene {
-        lock(&self.now).clone()
+        self.now.lock().clone()
     }
 }
 
@@ -80,14 +81,10 @@ pub(super) async fn follow(
             live.streams = reports.totals().up as u64;
             (live.elapsed, live.phase) = (now.duration_since(started), scene.phase);
             live.wanted = scene.wanted as u64;
-            let _ = lock(progress).show(&live);
+            let _ = progress.lock().show(&live);
         }
         before = (figures, now);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn recent(samples: &[Sample]) -> &[Sample] {

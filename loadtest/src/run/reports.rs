@@ -1,6 +1,6 @@
 use crate::worker::{ClientTotals, MOST_CLIENTS, StreamFailure, WorkerMessage};
 use heliograph_report::Figures;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -157,7 +157,7 @@ impl WorkerReports {
     }
 
     fn latest(&self) -> MutexGuard<'_, Latest> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.latest.lock()
     }
 }
 

@@ -1,6 +1,7 @@
 use super::reports::WorkerReports;
 use heliograph_report::{Sample, SampleError, Sampler, Watched, total};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Looks at what servers and clients use, now and then and when asked to.
@@ -51,7 +52,7 @@ impl Watch {
         };
         // The kernel takes its time to add up the memory of a large process.
         let sampled = tokio::task::spawn_blocking(move || {
-            let sample = |sampler: &Arc<Mutex<Sampler>>| lock(sampler).sample(at, streams);
+            let sample = |sampler: &Arc<Mutex<Sampler>>| sampler.lock().sample(at, streams);
             samplers.iter().map(sample).collect::<Vec<_>>()
         });
         let samples = sampled.await.unwrap_or_default();
@@ -84,7 +85,7 @@ impl Watch {
     pub(super) fn returns(&self, name: &str, old: u32, new: u32) {
         self.each(name, |server| {
             server.away = false;
-            lock(&server.sampler).replace(old, new);
+            server.sampler.lock().replace(old, new);
         });
     }
 
@@ -119,7 +120,7 @@ impl Watch {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        lock(&self.seen)
+        self.seen.lock()
     }
 }
 
@@ -142,10 +143,6 @@ impl Server {
             self.watched.push(sample);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn watched(servers: &[Server]) -> Vec<Watched> {

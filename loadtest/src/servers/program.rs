@@ -1,10 +1,11 @@
 use super::ServersError;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -219,17 +220,17 @@ impl Program {
 
 impl Log {
     fn find<T>(&self, read: impl Fn(&str) -> Option<T>) -> Option<T> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         lines.iter().find_map(|line| read(line))
     }
 
     fn last(&self) -> String {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         lines.back().cloned().unwrap_or_else(|| "nothing".to_owned())
     }
 
     fn push(&self, line: String) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if lines.len() >= KEPT {
             lines.pop_front();
         }

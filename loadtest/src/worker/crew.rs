@@ -10,8 +10,9 @@ use heliograph_checker::Violation;
 use heliograph_client::{Backoff, Crowd, Member, Server};
 use heliograph_report::Figures;
 use heliograph_snapshot::{FleetName, Head};
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -71,7 +72,7 @@ impl Crew {
         let (log, tracker, crowd) = (self.log.clone(), self.tracker.clone(), self.crowd.clone());
         let recruits = self.recruits.clone();
         let next = move || {
-            let mut recruits = recruits.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut recruits = recruits.lock();
             while recruits.seen < clients {
                 let number = recruits.seen;
                 recruits.seen += 1;

@@ -9,8 +9,9 @@ use heliograph_envoy::envoy::config::listener::v3::Listener;
 use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
 use heliograph_envoy::envoy::extensions::transport_sockets::tls::v3::Secret;
 use heliograph_snapshot::{Head, ResourceType, Version};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// What a worker knows of what servers are given to serve: enough to check by itself whether what a client is sent is
@@ -81,7 +82,7 @@ impl PublishLog {
 
     /// These will be published.
     pub(super) fn expect(&self, updates: &[Update]) {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.write();
         let LogState { workload, publishes, updates: known, last, .. } = &mut *state;
         for update in updates {
             for fleet in workload.touched(*update).fleets {
@@ -98,7 +99,7 @@ impl PublishLog {
     }
 
     pub(super) fn schedule(&self, schedule: Schedule) {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).schedules.push(schedule);
+        self.state.write().schedules.push(schedule);
     }
 
     /// The last change that a client of each fleet has to have.
@@ -170,7 +171,7 @@ impl PublishLog {
         if violations.is_empty() {
             return;
         }
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         for violation in violations {
             let kind = kind(&violation);
             *found.recent.entry(kind).or_default() += 1;
@@ -184,7 +185,7 @@ impl PublishLog {
 
     /// How many there were since the last time, and examples.
     pub(super) fn found(&self) -> (Tally, Vec<String>) {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         (std::mem::take(&mut found.recent), std::mem::take(&mut found.texts))
     }
 
@@ -234,8 +235,8 @@ impl PublishLog {
         if self.knowledge == Knowledge::Nothing { extent.min(1) } else { extent }
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, LogState> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, LogState> {
+        self.state.read()
     }
 }
 

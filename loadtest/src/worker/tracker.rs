@@ -4,8 +4,9 @@ use super::watcher::Watcher;
 use crate::population::Conduct;
 use heliograph_client::{Ended, Observer, Transition};
 use heliograph_report::{Figures, ReceivedResponse, RequestKind};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Records everything that happens to the clients of a worker.
@@ -118,7 +119,7 @@ impl ClientTracker {
     }
 
     fn records(&self) -> MutexGuard<'_, Records> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock()
     }
 
     fn time(&self, at: Instant) -> SystemTime {

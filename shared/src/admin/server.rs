@@ -3,10 +3,11 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -39,7 +40,7 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let mut open = connections.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut open = connections.lock();
                 let (number, end) = open.open(peer.ip());
                 drop(open);
                 let serving = serve_one(stream, router(peer.ip()), stop.clone());
@@ -50,7 +51,7 @@ pub(super) async fn serve(
                         () = end.cancelled() => {}
                         () = over.cancelled() => {}
                     }
-                    connections.lock().unwrap_or_else(PoisonError::into_inner).close(number);
+                    connections.lock().close(number);
                 });
             }
             Err(error) if is_of_one_connection(&error) => {}

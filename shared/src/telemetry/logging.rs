@@ -1,7 +1,8 @@
 use super::TelemetryError;
 use super::logs::parse_level;
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
@@ -84,7 +85,7 @@ impl Logging {
 
     /// Nothing panics while it holds the lock, and every change is whole.
     fn change(&self) -> MutexGuard<'_, Option<Change>> {
-        self.0.change.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.change.lock()
     }
 }
 

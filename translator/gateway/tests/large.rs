@@ -8,9 +8,9 @@ use heliograph_envoy::envoy::config::route::v3::RouteConfiguration;
 use heliograph_gateway::objects::{Document, Kind, ObjectName, parse};
 use heliograph_gateway::{Event, Limits, OverBudget, World};
 use heliograph_snapshot::{FleetName, ResourceType};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const OBJECTS: &str = r#"
 apiVersion: gateway.networking.k8s.io/v1
@@ -47,7 +47,7 @@ const CREATED: &str = "2026-01-01T00:00:00Z";
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    ALONE.lock()
 }
 
 /// How much memory the process had at most, in bytes.

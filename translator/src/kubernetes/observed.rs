@@ -1,7 +1,8 @@
 use heliograph_gateway::objects::ObjectKey;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// What the API server last said of the objects that have a status: that which the world forgets on purpose, because
@@ -90,7 +91,7 @@ impl Observed {
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
-        self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.objects.lock()
     }
 }
 

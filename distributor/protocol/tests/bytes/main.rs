@@ -11,8 +11,8 @@ mod session;
 
 use heliograph_distributor_protocol::{NodeFields, Protocol, Request, RequestError};
 use heliograph_envoy::append_message;
+use parking_lot::{Mutex, MutexGuard};
 use proptest::prelude::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
@@ -115,7 +115,7 @@ fn within(path: &[u32], content: &[u8]) -> Vec<u8> {
 /// little.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    TURN.lock()
 }
 
 /// That of this process, in MiB.

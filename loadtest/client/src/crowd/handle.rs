@@ -1,7 +1,8 @@
 use super::conduct::Conduct;
 use super::shared_state::SharedState;
 use heliograph_envoy::envoy::config::core::v3::Node;
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// A member as its task and the crowd share it.
@@ -42,17 +43,17 @@ impl<F> MemberHandle<F> {
     }
 
     pub(super) fn orders(&self) -> Orders {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.orders.lock().clone()
     }
 
     pub(super) fn order(&self, change: impl FnOnce(&mut Orders)) {
-        change(&mut self.orders.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.orders.lock());
         self.changed.notify_one();
     }
 
     /// For the member itself, which is not notified.
     pub(super) fn choose(&self, server: usize, servers: u64) {
-        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut orders = self.orders.lock();
         (orders.server, orders.servers) = (server, servers);
     }
 
@@ -62,10 +63,10 @@ impl<F> MemberHandle<F> {
     }
 
     pub(super) fn state(&self) -> Arc<SharedState<F>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.lock().clone()
     }
 
     pub(super) fn set_state(&self, state: Arc<SharedState<F>>) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        *self.state.lock() = state;
     }
 }

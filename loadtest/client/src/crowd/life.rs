@@ -6,10 +6,11 @@ use super::transitions::TransitionCache;
 use super::{Backoff, Member, Observer};
 use crate::request::Request;
 use crate::wire::{Ended, Message, Pool, Server, Stream};
+use parking_lot::RwLock;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 use tonic::Code;
@@ -70,7 +71,7 @@ impl<F: Follower, O: Observer<F>> Inner<F, O> {
         let state = self.transitions.start(protocol, follower);
         let handle = Arc::new(MemberHandle::new(name, node, orders, state));
         let number = {
-            let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+            let mut handles = self.handles.write();
             handles.push(handle.clone());
             handles.len() - 1
         };
@@ -78,16 +79,16 @@ impl<F: Follower, O: Observer<F>> Inner<F, O> {
     }
 
     pub(super) fn servers(&self) -> (Arc<[Server]>, u64) {
-        self.servers.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.servers.read().clone()
     }
 
     pub(super) fn set_servers(&self, servers: Vec<Server>) {
-        let mut known = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.servers.write();
         *known = (servers.into(), known.1 + 1);
     }
 
     pub(super) fn handles(&self, members: Range<usize>) -> Vec<Arc<MemberHandle<F>>> {
-        let handles = self.handles.read().unwrap_or_else(PoisonError::into_inner);
+        let handles = self.handles.read();
         let end = members.end.min(handles.len());
         handles.get(members.start..end).unwrap_or_default().to_vec()
     }

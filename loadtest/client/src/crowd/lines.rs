@@ -1,7 +1,8 @@
 use crate::wire::{Ended, Opener, Protocol, Server, Stream};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use tokio::sync::OnceCell;
 
 /// The connections of a crowd that puts several streams on each.
@@ -41,7 +42,7 @@ impl Lines {
     }
 
     fn line_to(&self, server: &Server) -> Arc<Line> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let lines = open.entry(server.address.clone()).or_default();
         lines.retain(|line| line.strong_count() > 0);
         // Who has a line is a stream on it.

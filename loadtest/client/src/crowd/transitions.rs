@@ -5,10 +5,11 @@ use crate::digest::{self, Digest};
 use crate::request::{Ask, Request};
 use crate::response::Response;
 use crate::wire::{Message, Protocol};
+use parking_lot::{Mutex, MutexGuard};
 use prost::DecodeError;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// What a response leads to in a state: computed for the first client, looked up for the others.
@@ -104,7 +105,7 @@ impl<F: Follower> TransitionCache<F> {
     }
 
     fn known(&self) -> MutexGuard<'_, Known<F>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }
 
@@ -332,7 +333,7 @@ mod tests {
         ) {
             let order = self.order_in(&response.nonce).to_owned();
             let went_back = order < self.newest;
-            self.judged.lock().unwrap().push((client.to_owned(), went_back));
+            self.judged.lock().push((client.to_owned(), went_back));
             self.newest = order;
         }
 
@@ -362,7 +363,7 @@ mod tests {
             receive(&state, 2, "head-6-2", "first");
             receive(&state, 2, "head-6-7", "second");
             receive(&state, 2, "head-4-2", "third");
-            let judged = judge.judged.lock().unwrap().clone();
+            let judged = judge.judged.lock().clone();
             let expected = [("first", false), ("first", false), ("third", true)];
             assert_eq!(judged, expected.map(|(client, back)| (client.to_owned(), back)));
         }

@@ -1,7 +1,8 @@
 use crate::digest::{self, Digest};
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// The bytes of a message as they come, in chunks that are shared with all others who are sent the same: thousands
 /// of clients that wait for the rest of the same large message hold it once.
@@ -92,7 +93,7 @@ impl MessageContent {
 impl Pool {
     fn share(&self, bytes: &[u8]) -> Arc<Chunk> {
         let digest = digest::of(bytes);
-        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chunks = self.chunks.lock();
         if let Some(known) = chunks.by_digest.get(&digest).and_then(Weak::upgrade) {
             return known;
         }

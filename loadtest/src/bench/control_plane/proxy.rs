@@ -2,7 +2,8 @@ use crate::bench::BenchError;
 use crate::security::Security;
 use heliograph_client::{Client, ClientError, Options, Protocol, State};
 use heliograph_snapshot::ResourceType;
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -42,7 +43,7 @@ impl Proxy {
         let mut options = Options::new(address, Protocol::Delta, fleet);
         options.witness = Arc::new(move |received, resources| {
             let now = Instant::now();
-            let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+            let sender = sender.lock();
             sender.send_modify(|observed| {
                 observed.tables += u64::from(received.kind == ResourceType::Route);
                 observed.bytes +=

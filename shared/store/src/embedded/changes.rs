@@ -1,10 +1,10 @@
-use super::lock;
 use super::table::Table;
 use crate::{Notice, Record, Watch};
 use futures::future::BoxFuture;
 use heliograph_snapshot::{FleetName, Head};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// How far one reader is. Its memory is bounded by the number of fleets and holds no record: a record is looked up when it is
@@ -24,7 +24,7 @@ pub(super) struct EmbeddedWatch {
 impl EmbeddedWatch {
     pub(super) fn new(table: Arc<Mutex<Table>>, doorbell: watch::Receiver<()>) -> Self {
         let (pending, read_to) = {
-            let table = lock(&table);
+            let table = table.lock();
             (table.live().cloned().collect(), table.last_change())
         };
         Self { table, doorbell, pending, read_to, returned: BTreeMap::new(), synced: false }
@@ -33,7 +33,7 @@ impl EmbeddedWatch {
     /// The next notice, if there is one now.
     fn pop(&mut self) -> Option<Notice> {
         let table = self.table.clone();
-        let table = lock(&table);
+        let table = table.lock();
         loop {
             while let Some(fleet) = self.pending.pop_front() {
                 if let Some(record) = table.record(&fleet)

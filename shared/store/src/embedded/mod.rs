@@ -13,8 +13,9 @@ use crate::{
     Retirement, StoreError, StoreFuture, Term, Watch, Writer,
 };
 use heliograph_snapshot::{Address, FleetName, Section, Snapshot};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -41,7 +42,7 @@ impl Embedded {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        lock(&self.table)
+        self.table.lock()
     }
 
     /// Rings unless the change was refused or had been made before.
@@ -162,11 +163,6 @@ impl Replicas for Embedded {
     fn read_presences(&self) -> StoreFuture<'_, Vec<Presence>> {
         Box::pin(async move { Ok(self.table().presences(Instant::now())) })
     }
-}
-
-/// Nothing panics while it holds the lock, so a poisoned table is a whole one.
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unix_milliseconds() -> u128 {

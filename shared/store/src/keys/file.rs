@@ -1,10 +1,10 @@
 use super::ring::KeyRing;
 use super::text::RingError;
+use parking_lot::{Mutex, RwLock};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError, RwLock};
 use zeroize::Zeroizing;
 
 /// A key ring that follows its file.
@@ -63,7 +63,7 @@ impl KeyFile {
 
     /// The ring as it was last good.
     pub fn current(&self) -> KeyRing {
-        self.ring.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.ring.read().clone()
     }
 
     /// Reads the file again, and says whether the ring changed. A file that is no longer good changes nothing; that
@@ -73,7 +73,7 @@ impl KeyFile {
     /// length within one tick of the clock.
     pub fn refresh(&self) -> Result<bool, KeyError> {
         let outcome = self.read_again();
-        let mut last_logged = self.last_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_logged = self.last_logged.lock();
         if is_news(&mut last_logged, outcome.as_ref().err()) {
             match &outcome {
                 Err(error) => {
@@ -97,7 +97,7 @@ impl KeyFile {
             return Err(KeyError::RootChanged { path: self.path.clone() });
         }
         tracing::info!(file = %self.path.display(), before = ?current, after = ?read, "the key ring changed");
-        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = read;
+        *self.ring.write() = read;
         Ok(true)
     }
 }

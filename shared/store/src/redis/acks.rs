@@ -1,5 +1,5 @@
+use super::Shared;
 use super::metrics::{Operation, RefusedRecord};
-use super::{Shared, lock};
 use crate::{ACKS_EXPIRY, AckReport, Presence, StoreError, codec};
 use bytes::Bytes;
 use redis::{Cmd, cmd};
@@ -48,7 +48,7 @@ impl Shared {
                     let words = "is one of another replica".to_owned();
                     refused.insert(replica, (RefusedRecord::Forged, words));
                 }
-                Ok(report) if lock(&self.freshness).is_fresh(&report, now) => reports.push(report),
+                Ok(report) if self.freshness.lock().is_fresh(&report, now) => reports.push(report),
                 Ok(_) => {
                     let words = "was put back: a later one came before it".to_owned();
                     refused.insert(replica, (RefusedRecord::Older, words));
@@ -58,7 +58,7 @@ impl Shared {
                 }
             }
         }
-        lock(&self.freshness).forget(now);
+        self.freshness.lock().forget(now);
         self.refuse_reports(refused);
         if any_gone {
             self.forget_replicas().await?;
@@ -68,7 +68,7 @@ impl Shared {
 
     /// Counts and logs what is refused, once for each replica for as long as it is so.
     fn refuse_reports(&self, refused: BTreeMap<String, (RefusedRecord, String)>) {
-        let mut known = lock(&self.refused_reports);
+        let mut known = self.refused_reports.lock();
         known.retain(|replica| refused.contains_key(replica));
         for (replica, (reason, words)) in refused {
             if !known.contains(&replica) {

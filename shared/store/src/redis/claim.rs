@@ -1,7 +1,7 @@
+use super::Shared;
 use super::metrics::{Operation, RefusedWrite};
 use super::records;
 use super::scripts::{self, Call, Reply, detail, word};
-use super::{Shared, lock};
 use crate::{ClaimedTerm, Inspection, Record, StoreError, Term};
 use futures::future::try_join_all;
 use heliograph_snapshot::{FleetName, Head};
@@ -47,7 +47,7 @@ impl Shared {
             records.remove(&fleet);
         }
         self.cleaning().clear();
-        *lock(&self.claimed) = Some(term);
+        *self.claimed.lock() = Some(term);
         Ok(ClaimedTerm { term, records, orders })
     }
 

@@ -40,11 +40,12 @@ use crate::{
 };
 use bytes::Bytes;
 use heliograph_snapshot::{Address, FleetName, Section, Snapshot};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::Registry;
 use redis::{Cmd, FromRedisValue, RedisResult};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Cheap to clone: clones share the connection.
@@ -314,7 +315,7 @@ impl Shared {
         self.report_denial(operation, outcome.as_ref().err());
         outcome.map_err(|error: LinkError| match error.kind {
             LinkErrorKind::OutOfMemory => {
-                *lock(&self.full) = Some(tokio::time::Instant::now());
+                *self.full.lock() = Some(tokio::time::Instant::now());
                 StoreError::Full(error.to_string())
             }
             // All the same to the caller: a script that was refused something half-way has done the rest.
@@ -328,7 +329,7 @@ impl Shared {
         if matches!(operation, Operation::Compare | Operation::Announce) {
             return;
         }
-        let mut denied = lock(&self.denied);
+        let mut denied = self.denied.lock();
         match error {
             Some(error) if error.kind == LinkErrorKind::NoPermission => {
                 if denied.insert(operation) {
@@ -383,19 +384,14 @@ impl Shared {
     }
 
     fn cleaning(&self) -> MutexGuard<'_, BTreeMap<FleetName, sweep::CleaningState>> {
-        lock(&self.cleaning)
+        self.cleaning.lock()
     }
 
     fn full(&self) -> Option<tokio::time::Instant> {
-        *lock(&self.full)
+        *self.full.lock()
     }
 
     fn forged(&self) -> MutexGuard<'_, BTreeMap<FleetName, Bytes>> {
-        lock(&self.forged)
+        self.forged.lock()
     }
-}
-
-/// Nothing panics while it holds such a lock, and every change is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Records as they are in Redis: the head as text, for scripts, then the framed record with its MAC.
 
+use super::Shared;
 use super::metrics::{Operation, RefusedRecord};
-use super::{Shared, lock};
 use crate::codec::{self, CodecError};
 use crate::keys::Signer;
 use crate::{PinOrder, Record, StoreError};
@@ -151,7 +151,7 @@ impl Shared {
 
     /// Counts and logs each order that is refused, once for as long as it is there.
     fn refuse_orders(&self, refused: BTreeMap<FleetName, (Bytes, RefusedRecord, String)>) {
-        let mut known = lock(&self.refused_orders);
+        let mut known = self.refused_orders.lock();
         known.retain(|fleet, value| refused.get(fleet).is_some_and(|(it, ..)| it == value));
         for (fleet, (value, reason, words)) in refused {
             if let Entry::Vacant(entry) = known.entry(fleet) {

@@ -1,11 +1,11 @@
 //! Deletes what nothing leads to, within bounds of bytes and of time.
 
+use super::Shared;
 use super::claim::term_in;
 use super::garbage::{Garbage, StepBudget, Urgency};
 use super::metrics::Operation;
 use super::records;
 use super::scripts::{self, detail, word};
-use super::{Shared, lock};
 use crate::codec::{self, CodecError};
 use crate::{Record, StoreError, Term};
 use bytes::Bytes;
@@ -155,7 +155,7 @@ impl Shared {
     /// The term of the writer. What it found unchanged is of an earlier term, and still its own to clean; and where Redis was
     /// emptied, the term that it began again is below the heads that it goes on from.
     pub(super) fn term_for(&self, newest: &Snapshot) -> Term {
-        let claimed = *lock(&self.claimed);
+        let claimed = *self.claimed.lock();
         claimed.unwrap_or_default().max(newest.head.into())
     }
 

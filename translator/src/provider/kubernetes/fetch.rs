@@ -15,9 +15,10 @@ use heliograph_gateway::objects::{Kind, ObjectKey, Unreadable};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -150,7 +151,7 @@ impl Fetcher {
         awaited.extend(self.protection.awaited());
         if awaited != self.awaited {
             self.awaited = awaited.clone();
-            self.barrier.lock().unwrap_or_else(PoisonError::into_inner).fetching(awaited);
+            self.barrier.lock().fetching(awaited);
         }
     }
 }

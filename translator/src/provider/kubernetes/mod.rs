@@ -27,10 +27,11 @@ use fetch::Fetcher;
 use heliograph_gateway::Limits;
 use heliograph_gateway::objects::Kind;
 use kube::Client;
+use parking_lot::Mutex;
 use protection::Protection;
 use selection::Selection;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::{mpsc, watch as latest};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -186,7 +187,7 @@ impl Refresh {
 
     /// The kinds that an asking waits for.
     pub fn awaited(&self, asking: u64) -> Vec<&'static str> {
-        let barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner);
+        let barrier = self.barrier.lock();
         barrier.awaited(asking).map(Kind::as_str).collect()
     }
 }

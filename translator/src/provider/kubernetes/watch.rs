@@ -22,11 +22,12 @@ use heliograph_gateway::objects::{Kind, Object, ObjectName, Unreadable};
 use kube::api::{ApiResource, GroupVersionKind, ListParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
@@ -95,7 +96,7 @@ pub(super) struct WatchOutputs {
 
 impl WatchOutputs {
     pub(super) fn barrier(&self) -> MutexGuard<'_, Barrier> {
-        self.barrier.lock().unwrap_or_else(PoisonError::into_inner)
+        self.barrier.lock()
     }
 }
 

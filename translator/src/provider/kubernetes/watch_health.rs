@@ -3,10 +3,11 @@ use super::contents::Count;
 use super::object_cache::ReadFailure;
 use crate::metrics::KubernetesMetrics;
 use heliograph_gateway::objects::{Kind, ObjectKey};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Something an operator should know of what the API serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -244,7 +245,7 @@ impl WatchHealth {
     }
 
     fn state(&self) -> MutexGuard<'_, HealthState> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 

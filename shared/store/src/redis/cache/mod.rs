@@ -21,16 +21,17 @@ use self::directory::{Directory, FileName, ReadError, is_mistake};
 use self::file::{FileError, FleetSummary, Header};
 use self::metrics::Metrics;
 use self::state::CacheState;
-use super::{StoreOpenError, lock};
+use super::StoreOpenError;
 use crate::Record;
 use bytes::Bytes;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus::Registry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -368,7 +369,7 @@ impl Cache {
     }
 
     fn state(&self) -> MutexGuard<'_, CacheState> {
-        lock(&self.0.state)
+        self.0.state.lock()
     }
 }
 

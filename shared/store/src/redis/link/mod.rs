@@ -20,8 +20,9 @@ pub use url::{Mode, ServerAddress, UrlError};
 use self::error::ClassifiedError;
 use self::state::{Attempt, ConnectionState, OpenConnection, OutageEvent, Step};
 use futures::FutureExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use redis::{Cmd, FromRedisValue, RedisError, RedisResult};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 use tracing::{info, warn};
 
@@ -152,6 +153,6 @@ impl Shared {
 
     /// Nothing panics while it holds the lock, and every change is whole.
     fn state(&self) -> MutexGuard<'_, ConnectionState<RedisConnection>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
