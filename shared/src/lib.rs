@@ -1,6 +1,7 @@
 //! What every program has: settings, telemetry, the admin port, and tasks that end together.
 
 pub mod admin;
+pub mod backoff;
 pub mod duration;
 pub mod net;
 pub mod open_files;

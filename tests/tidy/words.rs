@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 /// Names of `pub` types that several crates have, and what tells them apart. In one crate a name exists once.
 const IN_SEVERAL_CRATES: &[(&str, &str)] = &[
     ("Address", "a store's, of content; a Gateway's, where it is reached"),
+    ("Backoff", "of our programs; of simulated Envoys, as Envoy's own"),
     ("Client", "the load test's simulated Envoy; a client as rules of views see it"),
     ("Clients", "figures in a report; a field of ViewPolicy"),
     ("Conduct", "of a client; of a population in a scenario file"),

@@ -5,7 +5,6 @@
 //! of its own, over Redis.
 
 mod acks;
-mod backoff;
 mod connect;
 pub mod election;
 mod event_debounce;

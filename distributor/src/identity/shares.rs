@@ -1,4 +1,5 @@
 use crate::load::{Bucket, network};
+use heliograph_shared::backoff::Backoff;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -59,8 +60,7 @@ struct Source {
 const REFUSED_BEFORE_PENALTY: u32 = 10;
 /// How long the first time; then twice as long each time. Short at most, because proxies may have the same address, and
 /// for one that comes back this must be no outage.
-const FIRST_PENALTY: Duration = Duration::from_secs(1);
-const LONGEST_PENALTY: Duration = Duration::from_secs(10);
+const PENALTY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 /// An address that was quiet for so long after that is taken for a new one.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// A turn counts for nothing when so little is left of it, after four seconds.
@@ -186,9 +186,8 @@ impl Source {
         }
         self.refused += 1;
         if self.refused >= REFUSED_BEFORE_PENALTY {
-            let penalty = FIRST_PENALTY.saturating_mul(1 << self.penalties.min(8));
-            self.blocked_until = now + penalty.min(LONGEST_PENALTY);
             self.penalties = self.penalties.saturating_add(1);
+            self.blocked_until = now + PENALTY.pause(self.penalties);
             self.refused = 0;
         }
     }

@@ -10,6 +10,7 @@ use envoy::Envoy;
 use heliograph_gateway::infra::Infra;
 use heliograph_model::InfraPort;
 use heliograph_shared::admin::{Readiness, ReadinessToken};
+use heliograph_shared::backoff::Backoff;
 use heliograph_snapshot::FleetName;
 use heliograph_translator::Report;
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,7 +165,7 @@ impl Station {
         mut unready: Option<ReadinessToken>,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
-        let mut pause = FIRST_PAUSE;
+        let mut failures = 0_u32;
         loop {
             let started = Instant::now();
             let mut envoy = Envoy::start(&self.program, &self.directory, &self.fleet, self.xds)?;
@@ -181,8 +182,10 @@ impl Station {
                 return Ok(());
             };
             if started.elapsed() > LONG_RUN {
-                pause = FIRST_PAUSE;
+                failures = 0;
             }
+            failures = failures.saturating_add(1);
+            let pause = BACKOFF.pause(failures);
             tracing::error!(
                 "the Envoy of {} exited with {status} and restarts in {pause:?}: {}",
                 self.fleet,
@@ -192,7 +195,6 @@ impl Station {
                 () = stop.cancelled() => return Ok(()),
                 () = sleep(pause) => {}
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -251,8 +253,7 @@ impl Station {
     }
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
 /// An Envoy that ran for so long did not end because of how it was started.
 const LONG_RUN: Duration = Duration::from_secs(60);
 const READY_WARNING_AFTER: Duration = Duration::from_secs(30);

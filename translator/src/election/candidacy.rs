@@ -1,3 +1,4 @@
+use heliograph_shared::backoff::upper_half;
 use k8s_openapi::api::coordination::v1::Lease;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -54,7 +55,7 @@ impl Candidacy {
         match self.lead {
             Some(_) => self.ttl / 3,
             // A Lease that runs out, or is given back, is not left alone for long.
-            None => (self.ttl / 6).mul_f64(0.5 + jitter / 2.0),
+            None => upper_half(self.ttl / 6, jitter),
         }
     }
 

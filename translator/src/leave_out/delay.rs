@@ -4,6 +4,7 @@
 
 use heliograph_gateway::Event;
 use heliograph_gateway::objects::ObjectKey;
+use heliograph_shared::backoff::Backoff;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -22,9 +23,8 @@ struct Rejections {
     last: Instant,
 }
 
-/// Longer than it takes until a table is known to be rejected and is published without the cause.
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(32);
+/// The first pause is longer than it takes until a table is known to be rejected and is published without the cause.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(32));
 
 /// After so long without a rejection a namespace has none.
 const FORGOTTEN: Duration = Duration::from_secs(120);
@@ -101,7 +101,7 @@ impl Rejections {
     fn pause(&self) -> Duration {
         match self.count {
             0 | 1 => Duration::ZERO,
-            count => (FIRST_PAUSE * 2_u32.saturating_pow(count - 2)).min(LONGEST_PAUSE),
+            count => BACKOFF.pause(count - 1),
         }
     }
 }
@@ -179,6 +179,6 @@ spec: {{hostnames: [{host}]}}
         assert!(delay.admit(vec![route("a", "one")], now).is_empty());
         let admitted = delay.admit(vec![Event::Deleted(key("a"))], now);
         assert!(matches!(&*admitted, [Event::Deleted(_)]));
-        assert!(delay.admit(Vec::new(), now + LONGEST_PAUSE).is_empty());
+        assert!(delay.admit(Vec::new(), now + BACKOFF.longest).is_empty());
     }
 }

@@ -16,12 +16,12 @@ pub(crate) use fleet::StoredHead;
 pub use oversized::TooLarge;
 pub use quarantine::Decision;
 
-use crate::backoff;
 use crate::feedback::Feedback;
 use crate::leave_out::Versions;
 use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use crate::standby::Remembered;
+use heliograph_shared::backoff::Backoff;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, Section};
 use heliograph_store::{ClaimedTerm, Inspection, Loaded, Reader, StoreError, Writer};
 use outage::Outage;
@@ -42,8 +42,8 @@ const SURVEY_INTERVAL: Duration = Duration::from_secs(1);
 /// How soon to survey when a write was refused.
 const SURVEY_DELAY_AFTER_REFUSAL: Duration = Duration::from_millis(50);
 
-/// The longest time between two tries of what fails.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Between two tries of what fails.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 
 /// How often fleets that do not change are cleaned.
 const CLEAN_INTERVAL: Duration = Duration::from_secs(30);
@@ -334,7 +334,7 @@ impl Publisher {
                 self.survey_at = self.survey_at.min(Instant::now() + SURVEY_DELAY_AFTER_REFUSAL);
             }
             NextAction::Rest(attempts) => {
-                let pause = backoff::after(attempts, LONGEST_PAUSE, fastrand::f64());
+                let pause = BACKOFF.jittered(attempts, fastrand::f64());
                 self.jobs.spawn(async move {
                     sleep(pause).await;
                     Done::Rested(fleet)
@@ -377,8 +377,7 @@ impl Publisher {
         self.record_failure(None, &error);
         self.surveying = false;
         self.attempts = self.attempts.saturating_add(1);
-        self.survey_at =
-            Instant::now() + backoff::after(self.attempts, LONGEST_PAUSE, fastrand::f64());
+        self.survey_at = Instant::now() + BACKOFF.jittered(self.attempts, fastrand::f64());
         Ok(())
     }
 }

@@ -38,7 +38,8 @@ pub struct Member<F> {
     pub follower: F,
 }
 
-/// How long a client waits before it connects again: a random part of an interval that doubles, as Envoy does.
+/// How long a client waits before it connects again: a random part of an interval that doubles, as Envoy does. Our own programs
+/// wait by `Backoff` of `heliograph-shared`, whose pauses have a least part; this crate does not depend on what programs have.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     pub base: Duration,

@@ -1,5 +1,6 @@
 use super::Update;
 use crate::{Loaded, Notice, Record, StoreError};
+use heliograph_shared::backoff::Backoff;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -95,11 +96,11 @@ enum Start {
 /// How many fleets are loaded at once.
 pub(super) const LOADS: usize = 16;
 /// Between two tries of a load that failed. The more often it failed, the further they may be apart.
-pub(super) const BACKOFF: (Duration, Duration) =
-    (Duration::from_millis(500), Duration::from_secs(5));
+pub(super) const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 /// The same for a load that left secrets out. When this process gets their key it is tried at once; this is for secrets
 /// that the translator seals again with a key that is here.
-pub(super) const RESEALED: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+pub(super) const RESEALED: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 /// After how many failed loads a record counts as damaged: once may be a record that was replaced meanwhile.
 const DAMAGE_ATTEMPTS: u32 = 2;
 /// After how many attempts a fleet of the start no longer holds up the others while the store is away.
@@ -300,7 +301,7 @@ impl LoadScheduler {
             tracing::info!(fleet = %name, head = %record.head, "the newest snapshot can be loaded again");
         }
         fleet.incomplete = if unopened.is_empty() { 0 } else { fleet.incomplete.saturating_add(1) };
-        let due = now + backoff(RESEALED, fleet.incomplete, jitter);
+        let due = now + RESEALED.spread(fleet.incomplete, jitter);
         if unopened.is_empty() {
             if self.unopened.remove(name).is_some() {
                 tracing::info!(fleet = %name, head = %record.head, "all secrets can be opened");
@@ -351,7 +352,7 @@ impl LoadScheduler {
                 "the newest snapshot cannot be loaded: the previous one stays in use, and loading is retried"
             );
         }
-        self.retry(record, now + backoff(BACKOFF, failures, jitter));
+        self.retry(record, now + BACKOFF.spread(failures, jitter));
     }
 
     /// Loads a record again later, unless there is a newer one.
@@ -413,11 +414,6 @@ impl Fleet {
         self.failures = 0;
         self.incomplete = 0;
     }
-}
-
-pub(super) fn backoff((least, most): (Duration, Duration), failures: u32, jitter: f64) -> Duration {
-    let most = least.saturating_mul(2u32.saturating_pow(failures)).min(most);
-    least + most.saturating_sub(least).mul_f64(jitter)
 }
 
 fn in_words(names: &[Arc<str>]) -> String {

@@ -1,12 +1,12 @@
 //! What the API server says of the objects that run for Gateways.
 
 use super::api;
-use crate::backoff;
 use crate::kubernetes::deployed::{Deployed, DeployedPart, DeployedVersions};
 use crate::provider::kubernetes::WATCH_SECONDS;
 use futures::stream::{self, BoxStream, StreamExt};
 use heliograph_gateway::infra::{Part, names};
 use heliograph_gateway::objects::ObjectName;
+use heliograph_shared::backoff::Backoff;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::api::DynamicObject;
@@ -24,7 +24,7 @@ pub(super) type Events = BoxStream<'static, (Part, Result<Event<DynamicObject>, 
 /// If more objects than this are to be read, all of them are listed.
 const MOST_READS: usize = 32;
 
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 
 /// The objects of a part that the provider watches. They are listed once, and read when the provider has seen another version.
 struct Reader {
@@ -87,7 +87,7 @@ impl Reader {
                 return Ok(event);
             }
             if self.failures > 0 {
-                sleep(backoff::after(self.failures, LONGEST_PAUSE, fastrand::f64())).await;
+                sleep(BACKOFF.jittered(self.failures, fastrand::f64())).await;
             }
             let is_listed = self.catch_up();
             let answer = if !is_listed {

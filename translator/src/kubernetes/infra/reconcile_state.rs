@@ -5,6 +5,7 @@ use heliograph_gateway::objects::{Kind, ObjectKey, ObjectName};
 use heliograph_gateway::status::reasons::Type;
 use heliograph_gateway::status::{Ignored, Status};
 use heliograph_model::FleetOwner;
+use heliograph_shared::backoff::Backoff;
 use heliograph_snapshot::FleetName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
@@ -47,8 +48,8 @@ struct Failure {
     again: Instant,
 }
 
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Without jitter: one translator leads, and a fleet fails by itself.
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
 impl ReconcileState {
     pub(super) fn new(settings: ProxySettings) -> Self {
@@ -236,9 +237,8 @@ impl ReconcileState {
             self.failures.remove(fleet);
             return;
         };
-        let count = self.failures.get(fleet).map_or(0, |failure| failure.count);
-        let pause = FIRST_PAUSE.saturating_mul(1 << count.min(6)).min(LONGEST_PAUSE);
-        let failure = Failure { count: count.saturating_add(1), why, again: now + pause };
+        let count = self.failures.get(fleet).map_or(0, |failure| failure.count).saturating_add(1);
+        let failure = Failure { count, why, again: now + BACKOFF.pause(count) };
         self.failures.insert(fleet.clone(), failure);
         self.dirty.insert(fleet.clone());
     }

@@ -14,10 +14,10 @@ mod write;
 pub use metrics::StatusMetrics;
 
 use super::Observed;
-use crate::backoff;
 use crate::report::Report;
 use event_recorder::StatusEvents;
 use heliograph_gateway::objects::{Kind, ObjectKey};
+use heliograph_shared::backoff::Backoff;
 use jiff::Timestamp;
 use kube::Client;
 use plan::Write;
@@ -39,8 +39,8 @@ const COUNTS_EVERY: Duration = Duration::from_secs(30);
 /// How long a new term waits for what proxies answered, so that it takes nothing back that they will answer again.
 const FEEDBACK_WAIT: Duration = Duration::from_secs(5);
 
-/// The longest time between two tries of what fails.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Between two tries of what fails.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 
 /// How long there is nothing to do at most.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -177,7 +177,7 @@ impl StatusWriter {
             }
             // One object tells whether the others may be written.
             if let Some(due) = self.forbidden.get_mut(&key.kind) {
-                *due = now + LONGEST_PAUSE;
+                *due = now + BACKOFF.longest;
             }
             self.jobs.spawn(write::write(self.client.clone(), key, uid, write));
         }
@@ -253,7 +253,7 @@ impl StatusWriter {
                         "no permission to write the status of a {kind}, retrying: {why}"
                     );
                 }
-                let due = now + LONGEST_PAUSE;
+                let due = now + BACKOFF.longest;
                 self.forbidden.insert(key.kind, due);
                 self.queue.retry_at(key, due);
             }
@@ -268,6 +268,6 @@ impl StatusWriter {
 
     fn retry(&mut self, key: ObjectKey, now: Instant) {
         let attempts = self.queue.failed(&key);
-        self.queue.retry_at(key, now + backoff::after(attempts, LONGEST_PAUSE, fastrand::f64()));
+        self.queue.retry_at(key, now + BACKOFF.jittered(attempts, fastrand::f64()));
     }
 }

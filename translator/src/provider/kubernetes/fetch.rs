@@ -7,11 +7,11 @@ use super::protection::{Message, Passed, Protection};
 use super::served::Served;
 use super::watch::{TLS_SECRETS, answer};
 use super::watch_health::WatchHealth;
-use crate::backoff;
 use crate::provider::Input;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use heliograph_gateway::objects::{Kind, ObjectKey, Unreadable};
+use heliograph_shared::backoff::Backoff;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep_until};
 /// How many fetches are open at most. Each may take as much memory as the API lets an object have.
 const AT_ONCE: usize = 8;
 
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 
 /// Moves what [`Protection`] and [`Contents`] decide: inputs from the watches to the translator, and fetches to the API.
 pub(super) struct Fetcher {
@@ -116,8 +116,7 @@ impl Fetcher {
             Ok(fetched) => return self.contents.fetched(fetch, fetched),
             Err(failure) => failure,
         };
-        let again_at =
-            |failures| Instant::now() + backoff::after(failures, LONGEST_PAUSE, fastrand::f64());
+        let again_at = |failures| Instant::now() + BACKOFF.jittered(failures, fastrand::f64());
         let is_forbidden = failure.reason == FailureReason::Forbidden;
         let (failures, output) = self.contents.failed(fetch, is_forbidden, again_at);
         match failures {

@@ -1,7 +1,7 @@
 use super::connect::{self, Access};
 use super::error::{self, ConnectTarget, LinkError, LinkErrorKind};
 use super::settings::RedisSettings;
-use super::state::{LONGEST_PAUSE, pause};
+use super::state::BACKOFF;
 use super::url::{Mode, ServerAddress};
 use bytes::Bytes;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
@@ -68,7 +68,7 @@ async fn listen(settings: RedisSettings, channel: String, events: mpsc::Sender<L
                 let since = Instant::now();
                 subscription.relay(&settings, &events).await;
                 failures =
-                    if since.elapsed() < LONGEST_PAUSE { failures.saturating_add(1) } else { 0 };
+                    if since.elapsed() < BACKOFF.longest { failures.saturating_add(1) } else { 0 };
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
@@ -81,7 +81,7 @@ async fn listen(settings: RedisSettings, channel: String, events: mpsc::Sender<L
             }
         }
         if failures > 0 {
-            sleep(pause(failures, fastrand::f64())).await;
+            sleep(BACKOFF.jittered(failures, fastrand::f64())).await;
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::error::{ConnectionAction, LinkError, LinkErrorKind};
 use futures::future::{BoxFuture, Shared};
+use heliograph_shared::backoff::Backoff;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -59,16 +60,8 @@ struct Outage {
     reported: LinkErrorKind,
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-
-/// How long to wait after so many failures, at least one, in a row: doubled each time, and somewhere in its upper half,
-/// so that many programs do not come back at once. `jitter` is between 0 and 1.
-pub(super) fn pause(failures: u32, jitter: f64) -> Duration {
-    let doublings = failures.saturating_sub(1).min(16);
-    let whole = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-    whole.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
-}
+/// With jitter, so that many programs do not come back at once.
+pub(super) const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 impl<C> Default for ConnectionState<C> {
     fn default() -> Self {
@@ -168,7 +161,7 @@ impl<C: Clone> ConnectionState<C> {
         // A connection that breaks as soon as it is made counts as one that was not made, or a server that lets
         // everybody in and serves nobody would be hammered.
         let lived = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        if lived < LONGEST_PAUSE {
+        if lived < BACKOFF.longest {
             self.wait(now, jitter);
         } else {
             self.failures = 0;
@@ -194,7 +187,7 @@ impl<C: Clone> ConnectionState<C> {
 
     fn wait(&mut self, now: Instant, jitter: f64) {
         self.failures = self.failures.saturating_add(1);
-        self.not_before = Some(now + pause(self.failures, jitter));
+        self.not_before = Some(now + BACKOFF.jittered(self.failures, jitter));
     }
 
     /// Reports an outage once, and again if it is something else that has to be repaired.
@@ -282,7 +275,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_limit_and_spread() {
-        let ms = |failures, jitter| pause(failures, jitter).as_millis();
+        let ms = |failures, jitter| BACKOFF.jittered(failures, jitter).as_millis();
         assert_eq!(
             [1, 2, 3, 6, 7, u32::MAX].map(|failures| ms(failures, 1.0)),
             [50, 100, 200, 1600, 2000, 2000]

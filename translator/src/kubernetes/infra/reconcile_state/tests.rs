@@ -318,7 +318,7 @@ fn of_gateways_whose_names_come_to_the_same_one_has_it_and_the_other_waits() {
 
         // It goes, and the other one has its turn.
         state.update_wanted(&wanted(&[second]));
-        let later = now + LONGEST_PAUSE;
+        let later = now + BACKOFF.longest;
         assert_eq!(
             work(&mut state, later),
             (vec![], vec![refused(second, first)]),
@@ -328,7 +328,7 @@ fn of_gateways_whose_names_come_to_the_same_one_has_it_and_the_other_waits() {
             state.apply_event(part, Event::Init);
             state.apply_event(part, Event::InitDone);
         }
-        let later = later + LONGEST_PAUSE;
+        let later = later + BACKOFF.longest;
         assert_eq!(work(&mut state, later), (vec![fleet(second)], vec![]));
 
         // Who runs stays, whatever comes.

@@ -2,7 +2,7 @@
 
 use super::super::api_failure::{ApiFailure, FailureReason};
 use super::{ANSWER_TIMEOUT, KindWatch, Next};
-use crate::backoff;
+use heliograph_shared::backoff::{Backoff, upper_half};
 use kube::api::{ListParams, WatchParams};
 use kube::runtime::watcher;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// After so long a failure has nothing to do with the one before.
 const FAILURE_MEMORY: Duration = Duration::from_secs(60);
 
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 
 /// How often in a row a kind that had objects must be found not to be served before they are gone. Who deletes a CRD
 /// deletes its objects first, and the watch tells of it.
@@ -117,7 +117,7 @@ impl KindWatch {
         let is_repeated = before.is_some_and(|before| before.elapsed() < FAILURE_MEMORY);
         self.relists = if is_repeated { self.relists.saturating_add(1) } else { 0 };
         if self.relists > 0 {
-            sleep(backoff::after(self.relists, LONGEST_PAUSE, fastrand::f64())).await;
+            sleep(BACKOFF.jittered(self.relists, fastrand::f64())).await;
         }
     }
 
@@ -178,9 +178,9 @@ impl KindWatch {
         let jitter = fastrand::f64();
         let pause = match reason {
             FailureReason::Absent | FailureReason::Forbidden | FailureReason::OtherVersion => {
-                PROBE_INTERVAL.mul_f64(0.5 + jitter / 2.0)
+                upper_half(PROBE_INTERVAL, jitter)
             }
-            _ => backoff::after(self.failures, LONGEST_PAUSE, jitter),
+            _ => BACKOFF.jittered(self.failures, jitter),
         };
         let asked = *self.asked.borrow();
         tokio::select! {
