@@ -1,3 +1,4 @@
+use heliograph_shared::failure_log::FailureLog;
 use parking_lot::{Mutex, RwLock};
 use std::fs::File;
 use std::io::{self, Read};
@@ -49,8 +50,7 @@ struct FileChecks {
     good: blake3::Hash,
     /// What was wrong when they were last read.
     fault: Option<FileError>,
-    /// What was logged and is not fixed.
-    logged: Option<FileError>,
+    log: FailureLog<FileError>,
 }
 
 /// A large CA bundle has a quarter of it.
@@ -64,7 +64,8 @@ impl<T> WatchedFiles<T> {
     ) -> Result<Self, FileError> {
         let contents = read(&paths)?;
         let current = RwLock::new(Arc::new(parse(&contents)?));
-        let checks = FileChecks { good: digest(&contents), fault: None, logged: None };
+        let checks =
+            FileChecks { good: digest(&contents), fault: None, log: FailureLog::default() };
         Ok(Self { what, paths, parse: Box::new(parse), current, checks: Mutex::new(checks) })
     }
 
@@ -81,7 +82,7 @@ impl<T> WatchedFiles<T> {
         let outcome = self.read_again(checks.good);
         match outcome {
             Ok(found) => {
-                if let Some(fault) = checks.logged.take() {
+                if let Some(fault) = checks.log.worked() {
                     tracing::info!(%fault, "{} can be used again", self.what);
                 }
                 checks.fault = None;
@@ -95,9 +96,8 @@ impl<T> WatchedFiles<T> {
                 // At the second look: between two files of a mount that is just being swapped, the first can be from
                 // before and the second from after.
                 let lasts = checks.fault.as_ref() == Some(&fault);
-                if lasts && checks.logged.as_ref() != Some(&fault) {
+                if lasts && checks.log.failed(&fault) {
                     tracing::warn!(%fault, "{} cannot be used; the previous content stays in force", self.what);
-                    checks.logged = Some(fault.clone());
                 }
                 checks.fault = Some(fault);
                 if lasts { RefreshOutcome::Bad } else { RefreshOutcome::Same }

@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod backoff;
 pub mod duration;
+pub mod failure_log;
 pub mod net;
 pub mod open_files;
 pub mod output;

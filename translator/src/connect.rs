@@ -3,6 +3,7 @@
 use crate::kubeconfig::{Access, KubeconfigError};
 use axum::http::{Request, Response, StatusCode};
 use heliograph_gateway::objects::Kind;
+use heliograph_shared::failure_log::FailureLog;
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
@@ -92,8 +93,13 @@ impl KubernetesArgs {
 /// expired kubeconfig is mended without a restart.
 fn renewing(client: Client, text: Option<Vec<u8>>, args: KubernetesArgs) -> Client {
     let namespace = client.default_namespace().to_owned();
-    let renewal =
-        Renewal { client, text, renewed: Instant::now(), is_renewing: false, logged: None };
+    let renewal = Renewal {
+        client,
+        text,
+        renewed: Instant::now(),
+        is_renewing: false,
+        log: FailureLog::default(),
+    };
     let (renewal, args) = (Arc::new(Mutex::new(renewal)), Arc::new(args));
     let service = tower::service_fn(move |request: Request<Body>| {
         let (renewal, args) = (renewal.clone(), args.clone());
@@ -125,8 +131,8 @@ struct Renewal {
     renewed: Instant,
     /// One at a time.
     is_renewing: bool,
-    /// What was said of a file that cannot be used, so that it is said once.
-    logged: Option<String>,
+    /// Of a file that cannot be used.
+    log: FailureLog<String>,
 }
 
 impl Renewal {
@@ -145,14 +151,16 @@ impl Renewal {
     fn end(&mut self, client: Result<Client, ConnectError>, now: Instant) {
         (self.renewed, self.is_renewing) = (now, false);
         match client {
-            Ok(client) => (self.client, self.logged) = (client, None),
+            Ok(client) => {
+                self.client = client;
+                self.log.worked();
+            }
             Err(error) => {
                 let text = error.to_string();
-                if self.logged.as_ref() != Some(&text) {
+                if self.log.failed(&text) {
                     tracing::error!(
                         "the kubeconfig cannot be used; the previous one stays in use: {text}"
                     );
-                    self.logged = Some(text);
                 }
             }
         }
@@ -190,7 +198,7 @@ mod tests {
             text: text.clone(),
             renewed: now,
             is_renewing: false,
-            logged: None,
+            log: FailureLog::default(),
         };
         assert!(!renewal.begin(text.clone(), false, now), "the API is away, and nothing is new");
         let other = Some(b"two".to_vec());

@@ -1,5 +1,6 @@
 use super::report;
 use crate::feed::Fleets;
+use heliograph_shared::failure_log::FailureLog;
 use heliograph_store::{ACKS_EXPIRY, AckReport, FeedbackSender};
 use prometheus::IntCounter;
 use std::convert::Infallible;
@@ -20,8 +21,7 @@ pub(crate) struct Reporter {
     sequence: u64,
     /// The last report that the store has, and when it was sent.
     sent: Option<(AckReport, Instant)>,
-    /// Whether the operator knows that it does not work.
-    warned: bool,
+    log: FailureLog,
 }
 
 /// The time between two reports: what changes meanwhile is in one.
@@ -40,7 +40,16 @@ impl Reporter {
         let replica = format!("{replica}-{:08x}", fastrand::u32(..));
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let start = u64::try_from(start).unwrap_or(u64::MAX);
-        Self { store, fleets, replica, failures, start, sequence: 0, sent: None, warned: false }
+        Self {
+            store,
+            fleets,
+            replica,
+            failures,
+            start,
+            sequence: 0,
+            sent: None,
+            log: FailureLog::default(),
+        }
     }
 
     pub(crate) async fn run(mut self) -> Infallible {
@@ -66,14 +75,13 @@ impl Reporter {
         match self.store.send_report(AckReport { start, sequence, ..report.clone() }).await {
             Ok(()) => {
                 self.sent = Some((report, Instant::now()));
-                self.warned = false;
+                self.log.worked();
                 REPEAT
             }
             Err(error) => {
                 self.failures.inc();
                 // That the store is away is the store's to say.
-                if !self.warned && !error.is_temporary() {
-                    self.warned = true;
+                if !error.is_temporary() && self.log.failed(&()) {
                     tracing::warn!(%error, "cannot report proxies' acknowledgements to the store, retrying");
                 }
                 Duration::ZERO

@@ -66,12 +66,13 @@ pub struct Election {
     leadership: watch::Sender<Option<Lead>>,
     resign: Resign,
     metrics: ElectionMetrics,
-    failure_log: FailureLog,
+    failure_log: LeaseFailureLog,
 }
 
-/// Logs when asking for the Lease begins to fail, and when it succeeds again.
+/// Logs when asking for the Lease begins to fail, and when it succeeds again. Not a `FailureLog` of `heliograph-shared`: how often
+/// the Lease may fail before that is logged depends on whether this translator leads.
 #[derive(Debug, Default)]
-struct FailureLog {
+struct LeaseFailureLog {
     /// In a row.
     failures: u32,
     logged: bool,
@@ -106,7 +107,7 @@ impl Election {
             leadership: watch::Sender::new(None),
             resign: Resign::default(),
             metrics,
-            failure_log: FailureLog::default(),
+            failure_log: LeaseFailureLog::default(),
         }
     }
 
@@ -290,7 +291,7 @@ fn publish(
     }
 }
 
-impl FailureLog {
+impl LeaseFailureLog {
     /// Logs a failure when failures begin and when they are over. A term outlasts one call that fails, so the first is not logged then.
     fn record(&mut self, lease: &str, leads: bool, failure: Option<String>) {
         let Some(failure) = failure else {
@@ -393,7 +394,7 @@ mod tests {
     #[test]
     fn one_call_that_fails_within_a_term_is_not_told() {
         let failed = || Some("no answer".to_owned());
-        let mut failure_log = FailureLog::default();
+        let mut failure_log = LeaseFailureLog::default();
         failure_log.record("a/b", true, failed());
         assert!(!failure_log.logged);
         failure_log.record("a/b", true, failed());

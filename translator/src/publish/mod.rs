@@ -22,9 +22,9 @@ use crate::metrics::TranslatorMetrics;
 use crate::report::count;
 use crate::standby::Remembered;
 use heliograph_shared::backoff::Backoff;
+use heliograph_shared::failure_log::OutageLog;
 use heliograph_snapshot::{Change, FleetName, Head, Resource, Section};
 use heliograph_store::{ClaimedTerm, Inspection, Loaded, Reader, StoreError, Writer};
-use outage::Outage;
 use publish_state::{Found, NextAction, PublishState, Reply, Survey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -72,7 +72,8 @@ pub struct Publisher {
     clean_at: Instant,
     /// What the store does not answer to: a fleet, or a survey.
     unanswered: BTreeSet<Option<FleetName>>,
-    outage: Option<Outage>,
+    /// That the connection to the store is lost is logged by the store itself.
+    outage: OutageLog,
     /// What it answers to with something else than is asked, so that each is one line.
     broken: BTreeSet<Option<FleetName>>,
     /// The fleets that were not cleaned the last time, for the same reason.
@@ -123,7 +124,7 @@ impl Publisher {
             attempts: 0,
             clean_at: now + CLEAN_INTERVAL,
             unanswered: BTreeSet::new(),
-            outage: None,
+            outage: OutageLog::default(),
             broken: BTreeSet::new(),
             uncleaned: BTreeSet::new(),
             repaired: BTreeMap::new(),

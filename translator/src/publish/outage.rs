@@ -4,18 +4,7 @@ use super::Publisher;
 use crate::report::count;
 use heliograph_snapshot::FleetName;
 use heliograph_store::StoreError;
-use std::time::Duration;
 use tokio::time::Instant;
-
-/// How long the store may fail before that is logged. That the connection to it is lost, it tells itself.
-const OUTAGE: Duration = Duration::from_secs(3);
-
-/// A time in which the store does not do what it is asked.
-pub(super) struct Outage {
-    since: Instant,
-    /// Whether it was logged.
-    logged: bool,
-}
 
 impl Publisher {
     /// Logs when an outage ends. `fleet` is none for a survey.
@@ -23,7 +12,7 @@ impl Publisher {
         let subject = fleet.cloned();
         self.broken.remove(&subject);
         self.unanswered.remove(&subject);
-        if self.unanswered.is_empty() && self.outage.take().is_some_and(|it| it.logged) {
+        if self.unanswered.is_empty() && self.outage.worked() {
             tracing::info!("the store responds again");
         }
     }
@@ -35,10 +24,7 @@ impl Publisher {
         match error {
             StoreError::Unavailable(_) | StoreError::Full(_) => {
                 self.unanswered.insert(subject);
-                let outage = Outage { since: Instant::now(), logged: false };
-                let outage = self.outage.get_or_insert(outage);
-                if !outage.logged && outage.since.elapsed() >= OUTAGE {
-                    outage.logged = true;
+                if self.outage.failed(Instant::now(), false) {
                     let fleets = count(self.state.pending(), "fleet");
                     tracing::warn!("cannot write to the store, {fleets} waiting: {error}");
                 }

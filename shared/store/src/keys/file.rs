@@ -1,5 +1,6 @@
 use super::ring::KeyRing;
 use super::text::RingError;
+use heliograph_shared::failure_log::FailureLog;
 use parking_lot::{Mutex, RwLock};
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,8 +13,7 @@ use zeroize::Zeroizing;
 pub struct KeyFile {
     path: PathBuf,
     ring: RwLock<KeyRing>,
-    /// What was last wrong with the file, and said.
-    last_logged: Mutex<Option<KeyError>>,
+    log: Mutex<FailureLog<KeyError>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +58,7 @@ impl KeyFile {
                 "the key ring is readable by all users: run `chmod 600`, or set `defaultMode: 0440` on its volume"
             );
         }
-        Ok(Self { path, ring: RwLock::new(ring), last_logged: Mutex::new(None) })
+        Ok(Self { path, ring: RwLock::new(ring), log: Mutex::default() })
     }
 
     /// The ring as it was last good.
@@ -73,16 +73,15 @@ impl KeyFile {
     /// length within one tick of the clock.
     pub fn refresh(&self) -> Result<bool, KeyError> {
         let outcome = self.read_again();
-        let mut last_logged = self.last_logged.lock();
-        if is_news(&mut last_logged, outcome.as_ref().err()) {
-            match &outcome {
-                Err(error) => {
-                    tracing::warn!(%error, "the key ring file cannot be used; the previous key ring stays in use")
-                }
-                Ok(_) => {
-                    tracing::info!(file = %self.path.display(), "the key ring file can be used again")
-                }
+        let mut log = self.log.lock();
+        match &outcome {
+            Err(error) if log.failed(error) => {
+                tracing::warn!(%error, "the key ring file cannot be used; the previous key ring stays in use");
             }
+            Ok(_) if log.worked().is_some() => {
+                tracing::info!(file = %self.path.display(), "the key ring file can be used again");
+            }
+            _ => {}
         }
         outcome
     }
@@ -123,13 +122,6 @@ fn read(path: &Path) -> Result<Zeroizing<String>, KeyError> {
 
 fn is_open_to_all(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o007 != 0)
-}
-
-/// Whether it differs from what was logged last.
-fn is_news(last_logged: &mut Option<KeyError>, error: Option<&KeyError>) -> bool {
-    let news = last_logged.as_ref() != error;
-    *last_logged = error.cloned();
-    news
 }
 
 #[cfg(test)]
@@ -212,19 +204,6 @@ mod tests {
 
         fs::write(&path, &text).unwrap();
         assert_eq!(file.refresh(), Ok(false));
-    }
-
-    #[test]
-    fn a_fault_is_said_once() {
-        let missing = KeyError::Missing { path: "keys.yaml".into() };
-        let large = KeyError::TooLarge { path: "keys.yaml".into() };
-        let mut last_logged = None;
-        assert!(!is_news(&mut last_logged, None));
-        assert!(is_news(&mut last_logged, Some(&missing)));
-        assert!(!is_news(&mut last_logged, Some(&missing)));
-        assert!(is_news(&mut last_logged, Some(&large)));
-        assert!(is_news(&mut last_logged, None));
-        assert!(!is_news(&mut last_logged, None));
     }
 
     #[test]

@@ -15,7 +15,6 @@ pub mod link;
 mod load;
 mod metrics;
 mod names;
-mod outage;
 mod presence;
 mod records;
 mod scripts;
@@ -39,13 +38,14 @@ use crate::{
     Retirement, StoreError, StoreFuture, Term, Watch, Writer,
 };
 use bytes::Bytes;
+use heliograph_shared::failure_log::FailureLog;
 use heliograph_snapshot::{Address, FleetName, Section, Snapshot};
 use parking_lot::{Mutex, MutexGuard};
 use prometheus::Registry;
 use redis::{Cmd, FromRedisValue, RedisResult};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Cheap to clone: clones share the connection.
@@ -96,8 +96,8 @@ struct Shared {
     refused_reports: Mutex<BTreeSet<String>>,
     /// What the user was told to have no right to.
     denied: Mutex<BTreeSet<Operation>>,
-    /// The last message to readers was not let through.
-    bell_is_silent: AtomicBool,
+    /// Of messages to readers that are not let through.
+    bell_log: Mutex<FailureLog>,
     /// How often the key ring has changed.
     key_changes: AtomicU64,
     /// A reader may have one.
@@ -168,7 +168,7 @@ impl RedisStore {
             freshness: Mutex::default(),
             refused_reports: Mutex::default(),
             denied: Mutex::default(),
-            bell_is_silent: AtomicBool::default(),
+            bell_log: Mutex::default(),
             key_changes: AtomicU64::default(),
             cache,
         };

@@ -2,11 +2,11 @@ use super::Shared;
 use super::cache::CachedRecord;
 use super::link::{ChannelListener, ListenerEvent};
 use super::metrics::{Operation, RefusedRecord};
-use super::outage::OutageReporter;
 use super::records;
 use crate::{Notice, Record, StoreError, Watch};
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use heliograph_shared::failure_log::OutageLog;
 use heliograph_snapshot::{FleetName, Head};
 use redis::cmd;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -39,7 +39,7 @@ pub(super) struct RedisWatch {
     compared: Option<Instant>,
     started: Instant,
     start: Start,
-    outage: OutageReporter,
+    outage: OutageLog,
     /// The records that were refused last, so that each is counted once.
     refused: BTreeMap<FleetName, Bytes>,
     cache_start: CacheStart,
@@ -114,7 +114,7 @@ impl RedisWatch {
             compared: None,
             started: now,
             start: Start::Comparing,
-            outage: OutageReporter::default(),
+            outage: OutageLog::default(),
             refused: BTreeMap::new(),
             cache_start,
             is_behind: false,

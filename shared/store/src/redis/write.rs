@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use heliograph_snapshot::{Address, FleetName, Head, Resource, Section, Snapshot, Tree};
 use redis::cmd;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How much is written in one command, at most, if it is more than one object.
@@ -203,8 +202,10 @@ impl Shared {
 
     /// Logs once that readers find changes only by comparing.
     fn report_bell(&self, problem: &str) {
-        let silent = !problem.is_empty();
-        if silent != self.bell_is_silent.swap(silent, Ordering::Relaxed) && silent {
+        let mut log = self.bell_log.lock();
+        if problem.is_empty() {
+            log.worked();
+        } else if log.failed(&()) {
             tracing::warn!(
                 "readers are not notified of changes and see them a second or two later: Redis does not allow this user to publish to {}: {problem}",
                 self.names.bell()

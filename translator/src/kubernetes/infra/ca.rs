@@ -1,3 +1,4 @@
+use heliograph_shared::failure_log::FailureLog;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -5,13 +6,12 @@ use std::path::{Path, PathBuf};
 /// a new CA would otherwise lock out every Envoy that connects again.
 pub(super) struct CaFile {
     path: PathBuf,
-    /// What is wrong with it, once that is logged.
-    fault: Option<String>,
+    log: FailureLog<String>,
 }
 
 impl CaFile {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, fault: None }
+        Self { path, log: FailureLog::default() }
     }
 
     /// The content of the file, if it differs from `current`. A file that cannot be used changes nothing.
@@ -19,17 +19,16 @@ impl CaFile {
         let path = self.path.display();
         match read(&self.path) {
             Ok(found) => {
-                if self.fault.take().is_some() {
+                if self.log.worked().is_some() {
                     tracing::info!("--proxy-xds-ca: {path} can be used again");
                 }
                 (Some(&*found) != current).then_some(found)
             }
             Err(why) => {
-                if self.fault.as_ref() != Some(&why) {
+                if self.log.failed(&why) {
                     tracing::warn!(
                         "--proxy-xds-ca: {path}: {why}; Envoys keep the CA bundle that they have"
                     );
-                    self.fault = Some(why);
                 }
                 None
             }

@@ -8,6 +8,7 @@ use super::Input;
 use super::kubernetes::WATCH_SECONDS;
 use futures::StreamExt;
 use heliograph_gateway::infra::names;
+use heliograph_shared::failure_log::FailureLog;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -62,12 +63,12 @@ impl ProxyInventory {
 /// Logs once when a watch begins to fail, and once when it works again.
 struct WatchFailureLog {
     of: &'static str,
-    logged: Option<String>,
+    log: FailureLog<String>,
 }
 
 impl WatchFailureLog {
     fn of(of: &'static str) -> Self {
-        Self { of, logged: None }
+        Self { of, log: FailureLog::default() }
     }
 
     fn record<K>(&mut self, next: &watcher::Result<watcher::Event<K>>) {
@@ -75,18 +76,17 @@ impl WatchFailureLog {
             // Somebody begins to ask, and is not answered yet.
             Ok(watcher::Event::Init) => {}
             Ok(_) => {
-                if self.logged.take().is_some() {
+                if self.log.worked().is_some() {
                     tracing::info!("{} can be watched again", self.of);
                 }
             }
             Err(error) => {
                 let error = error.to_string();
-                if self.logged.as_ref() != Some(&error) {
+                if self.log.failed(&error) {
                     tracing::warn!(
                         "{} cannot be watched, so the zones of proxies are unknown; grant this account list and watch on them: {error}",
                         self.of
                     );
-                    self.logged = Some(error);
                 }
             }
         }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::metrics::TranslatorMetrics;
 use crate::publish::Publisher;
+use heliograph_shared::failure_log::OutageLog;
 use heliograph_store::Embedded;
 use prometheus::Registry;
 use std::collections::BTreeSet;
@@ -34,7 +35,7 @@ async fn an_outage_ends_when_nothing_is_asked_for_any_more() {
     publisher.state.want(&fleet("edge"), vec![set("a", "1")], 1);
     publisher.state.rested(&fleet("edge"));
     publisher.start_steps();
-    assert!(publisher.unanswered.is_empty() && publisher.outage.is_none());
+    assert!(publisher.unanswered.is_empty() && publisher.outage == OutageLog::default());
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ use self::state::CacheState;
 use super::StoreOpenError;
 use crate::Record;
 use bytes::Bytes;
+use heliograph_shared::failure_log::FailureLog;
 use heliograph_snapshot::{FleetName, Head, Snapshot};
 use parking_lot::{Mutex, MutexGuard};
 use prometheus::Registry;
@@ -31,7 +32,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -79,10 +79,10 @@ struct Inner {
     /// Something is to be written or deleted.
     bell: Notify,
     metrics: Metrics,
-    /// That the disk fails is told.
-    is_failing: AtomicBool,
-    /// That files cannot be read is told.
-    is_unreadable: AtomicBool,
+    /// Of a disk that cannot be written.
+    write_log: Mutex<FailureLog>,
+    /// Of files that cannot be read.
+    read_log: Mutex<FailureLog>,
 }
 
 impl Cache {
@@ -143,8 +143,8 @@ impl Cache {
             state,
             bell: Notify::new(),
             metrics,
-            is_failing: AtomicBool::default(),
-            is_unreadable: AtomicBool::default(),
+            write_log: Mutex::default(),
+            read_log: Mutex::default(),
         };
         let cache = Self(Arc::new(inner));
         cache.count();
@@ -340,13 +340,13 @@ impl Cache {
 
     /// Says once that the disk fails, and that it does no more.
     fn log_failure(&self, failure: Option<&dyn std::fmt::Display>) {
-        let was_failing = self.0.is_failing.swap(failure.is_some(), Ordering::Relaxed);
+        let mut log = self.0.write_log.lock();
         let path = self.0.directory.path().display();
         match failure {
-            Some(error) if !was_failing => tracing::warn!(
+            Some(error) if log.failed(&()) => tracing::warn!(
                 "the snapshot cache in {path} cannot be written: {error}; proxies are served nevertheless, and the write is retried"
             ),
-            None if was_failing => {
+            None if log.worked().is_some() => {
                 tracing::info!("the snapshot cache in {path} can be written again");
             }
             _ => {}
@@ -355,13 +355,13 @@ impl Cache {
 
     /// Says once that files cannot be read, and that they can again.
     fn log_unreadable(&self, failure: Option<&io::Error>) {
-        let was_unreadable = self.0.is_unreadable.swap(failure.is_some(), Ordering::Relaxed);
+        let mut log = self.0.read_log.lock();
         let path = self.0.directory.path().display();
         match failure {
-            Some(error) if !was_unreadable => tracing::warn!(
+            Some(error) if log.failed(&()) => tracing::warn!(
                 "the snapshot cache in {path} cannot be read: {error}; its files stay, and their content is read from Redis"
             ),
-            None if was_unreadable => {
+            None if log.worked().is_some() => {
                 tracing::info!("the snapshot cache in {path} can be read again");
             }
             _ => {}

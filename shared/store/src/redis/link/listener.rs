@@ -4,6 +4,7 @@ use super::settings::RedisSettings;
 use super::state::BACKOFF;
 use super::url::{Mode, ServerAddress};
 use bytes::Bytes;
+use heliograph_shared::failure_log::FailureLog;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use std::sync::Arc;
@@ -57,11 +58,11 @@ impl ChannelListener {
 
 async fn listen(settings: RedisSettings, channel: String, events: mpsc::Sender<ListenerEvent>) {
     let mut failures: u32 = 0;
-    let mut logged = None;
+    let mut log = FailureLog::default();
     loop {
         match subscribe(&settings, &channel).await {
             Ok(subscription) => {
-                logged = None;
+                log.worked();
                 if events.send(ListenerEvent::Subscribed).await.is_err() {
                     return;
                 }
@@ -74,8 +75,7 @@ async fn listen(settings: RedisSettings, channel: String, events: mpsc::Sender<L
                 failures = failures.saturating_add(1);
                 // That Redis is away is reported by the link; here is what only a listener finds out.
                 let ours = matches!(error.kind, LinkErrorKind::NoPermission | LinkErrorKind::Other);
-                if ours && logged != Some(error.kind) {
-                    logged = Some(error.kind);
+                if ours && log.failed(&error.kind) {
                     warn!("cannot subscribe to {channel}, so changes arrive later: {error}");
                 }
             }
